@@ -1,0 +1,3 @@
+//! placeholder
+mod clock;
+mod shim;

@@ -1,0 +1,15 @@
+//! The vocabulary that Volt's runtime, exporter and console share.
+//!
+//! A running program is seen as a [`Process`] of [`Snapshot`]s, plain data lifted once from the runtime's cells. Everything
+//! else here is about those: what a number is called ([`catalog`]), what follows from two of them ([`rates`]), and how they
+//! travel ([`wire`], [`socket`]). This crate imports nothing of Volt's and holds no unsafe code.
+#![forbid(unsafe_code)]
+
+pub mod histogram;
+pub mod snapshot;
+pub mod wire;
+
+pub use histogram::Histogram;
+pub use snapshot::{
+    Blocking, Config, Driver, GlobalQueue, InFlight, Phase, Process, Snapshot, Tasks, Timers, Unparks, Worker,
+};

@@ -1,0 +1,376 @@
+//! What a Volt program looks like at one moment, as plain data.
+//!
+//! Who writes: the runtime, by lifting its cells, queue indices and bitmap. Who reads: exporter, console, tests.
+//!
+//! Invariants. *Counters only grow.* *Each number is exact, the numbers are not mutually atomic*: a task may be counted as
+//! completed in one cell and not yet in another. *Absent is `None`, never 0.* *Unknown fields are ignored and missing ones take
+//! their default*, so that an older console reads a newer program and the other way round.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Histogram;
+
+/// One program: every runtime in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Process {
+    /// The process id.
+    pub pid: u32,
+    /// The program's name (`argv[0]` without its folder).
+    pub program: String,
+    /// When this was taken: ns on the process's monotonic clock.
+    pub at_ns: u64,
+    /// One for each runtime that is alive, in the order in which they were built.
+    pub runtimes: Vec<Snapshot>,
+}
+
+/// One runtime.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Snapshot {
+    /// The runtime's name, from `Builder::name`; unique in the process.
+    pub runtime: String,
+    /// When this was taken: ns on the process's monotonic clock.
+    pub at_ns: u64,
+    /// When the runtime was built, on the same clock.
+    pub started_at_ns: u64,
+    /// What could not be read this time, by field name; empty when the snapshot is whole.
+    pub incomplete: Vec<String>,
+    /// The settings that the numbers below are to be read against.
+    pub config: Config,
+    /// Bit `w % 64` of word `w / 64` is set while worker `w` is parked and not yet claimed.
+    pub parked_bitmap: Vec<u64>,
+    /// Workers that look for work right now, claimed ones on their way included.
+    pub searching: u32,
+    /// The queue that everybody feeds from.
+    pub global_queue: GlobalQueue,
+    /// Tasks since start.
+    pub tasks: Tasks,
+    /// Threads for blocking work.
+    pub blocking: Blocking,
+    /// Timers.
+    pub timers: Timers,
+    /// The I/O driver.
+    pub driver: Driver,
+    /// One for each worker, by index.
+    pub workers: Vec<Worker>,
+}
+
+/// Settings of a runtime that a reader needs in order to judge its numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Config {
+    /// Polls a tick.
+    pub budget_per_tick: u32,
+    /// Operations a poll before leaves yield.
+    pub coop_budget: u32,
+    /// LIFO polls a tick; 0 = slot off.
+    pub max_lifo_polls_per_tick: u32,
+    /// Slots of a worker's ring.
+    pub local_queue_capacity: u32,
+    /// Slots of a worker's batch buffer.
+    pub global_queue_batch_size: u32,
+    /// Tasks that the global queue takes from `try_spawn`.
+    pub global_queue_capacity: u64,
+    /// Bounds of `global_queue_interval`, in polls.
+    pub min_global_queue_interval: u32,
+    /// See `min_global_queue_interval`.
+    pub max_global_queue_interval: u32,
+    /// How long a task may wait in the global queue by intent, ns.
+    pub target_global_queue_latency_ns: u64,
+    /// Whether workers steal from each other.
+    pub enable_stealing: bool,
+    /// First park time-out, ns; `None` = parked workers sleep until woken.
+    pub park_timeout_ns: Option<u64>,
+    /// What waits for I/O: `epoll`, `kqueue`, `poll`.
+    pub io_backend: String,
+}
+
+/// The global queue.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GlobalQueue {
+    /// Tasks in it now.
+    pub len: u64,
+    /// How long its oldest task has waited, ns; `None` when it is empty.
+    pub oldest_age_ns: Option<u64>,
+    /// Tasks that came from outside the workers, since start.
+    pub injected: u64,
+    /// Tasks that came from rings that were full, since start.
+    pub overflowed: u64,
+}
+
+/// Tasks, since start. At rest `spawned = completed + cancelled + panicked + alive`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tasks {
+    /// Tasks that were spawned.
+    pub spawned: u64,
+    /// Tasks that ran to their end.
+    pub completed: u64,
+    /// Tasks that were cancelled.
+    pub cancelled: u64,
+    /// Tasks that panicked.
+    pub panicked: u64,
+    /// Tasks that live now.
+    pub alive: u64,
+}
+
+/// The threads for blocking work.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Blocking {
+    /// Threads now.
+    pub threads: u64,
+    /// Of these, threads that wait for work.
+    pub idle_threads: u64,
+    /// Threads there may be.
+    pub max_threads: u64,
+    /// Jobs that wait for a thread.
+    pub queue_len: u64,
+    /// Jobs handed in, since start.
+    pub submitted: u64,
+    /// Jobs done, since start.
+    pub completed: u64,
+}
+
+/// Timers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Timers {
+    /// Timers that are armed now.
+    pub armed: u64,
+    /// Timers that fired, since start.
+    pub fired: u64,
+    /// How late the timers of the last turn fired at worst, ns.
+    pub last_lag_ns: u64,
+    /// How long the next deadline is away, ns; 0 when it has passed; `None` when no timer is armed.
+    pub next_in_ns: Option<u64>,
+}
+
+/// The I/O driver.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Driver {
+    /// The worker that waits in it or polls it right now.
+    pub owner: Option<u32>,
+    /// Looks at the kernel's ready list, since start.
+    pub turns: u64,
+    /// Readiness events delivered, since start.
+    pub events: u64,
+    /// Sockets registered now.
+    pub registrations: u64,
+    /// Times that an accept waited because the process was out of file descriptors or memory, since start.
+    pub accept_backoffs: u64,
+    /// How long ago the driver was last looked at, ns; 0 while somebody waits in it.
+    pub idle_ns: u64,
+}
+
+/// What a worker does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Phase {
+    /// Not running: not yet started, or shut down.
+    #[default]
+    Stopped,
+    /// Polls tasks and takes them from its own queues.
+    Busy,
+    /// Looks for work in other workers' queues and the global one.
+    Searching,
+    /// Sleeps on its futex.
+    Parked,
+    /// Sleeps in the I/O driver.
+    Driver,
+    /// Fires timers, polls I/O, feeds the tuner.
+    Maintenance,
+    /// A phase that this reader does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Phase {
+    /// The name in metrics and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Stopped => "stopped",
+            Phase::Busy => "busy",
+            Phase::Searching => "searching",
+            Phase::Parked => "parked",
+            Phase::Driver => "driver",
+            Phase::Maintenance => "maintenance",
+            Phase::Unknown => "unknown",
+        }
+    }
+}
+
+/// A poll that has begun and not yet ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InFlight {
+    /// The task's id.
+    pub task_id: u64,
+    /// The task's name, if it has one.
+    pub task_name: Option<String>,
+    /// Where the task was spawned: `file:line:column`.
+    pub spawned_at: String,
+    /// How long this poll has lasted so far, ns.
+    pub for_ns: u64,
+}
+
+/// Why a worker woke up, counted each.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Unparks {
+    /// Somebody claimed it from the parked bitmap.
+    pub notified: u64,
+    /// Its park time-out ran out.
+    pub timeout: u64,
+    /// I/O became ready.
+    pub io: u64,
+    /// A timer came due, or an earlier one was set.
+    pub timer: u64,
+    /// No reason that it knows of.
+    pub spurious: u64,
+}
+
+impl Unparks {
+    /// Reasons and counts, in a fixed order.
+    pub fn by_reason(&self) -> [(&'static str, u64); 5] {
+        [
+            ("notified", self.notified),
+            ("timeout", self.timeout),
+            ("io", self.io),
+            ("timer", self.timer),
+            ("spurious", self.spurious),
+        ]
+    }
+}
+
+/// One worker.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Worker {
+    /// Its index: its bit in the bitmap.
+    pub index: u32,
+    /// The kernel's id of its thread.
+    pub thread_id: Option<u32>,
+    /// What it does.
+    pub phase: Phase,
+    /// How long it has been doing that, ns.
+    pub phase_for_ns: u64,
+    /// The poll that is going on, if one is.
+    pub in_flight: Option<InFlight>,
+
+    /// Polls, since start.
+    pub polls: u64,
+    /// Ticks, since start.
+    pub ticks: u64,
+    /// Time in polls and between them, ns, since start, the present phase included; the five `_ns` add up to its life.
+    pub busy_ns: u64,
+    /// Time spent looking for work.
+    pub searching_ns: u64,
+    /// Time asleep on the futex.
+    pub parked_ns: u64,
+    /// Time asleep in the I/O driver.
+    pub driver_ns: u64,
+    /// Time spent on timers, I/O polls and statistics.
+    pub maintenance_ns: u64,
+
+    /// Polls left in this tick.
+    pub budget_left: u32,
+    /// Ticks that ended because the budget was spent.
+    pub budget_exhausted: u64,
+    /// Times that a task was made to yield because its cooperative budget was spent.
+    pub coop_yields: u64,
+
+    /// Whether a task waits in the LIFO slot.
+    pub is_lifo_filled: bool,
+    /// LIFO polls in this tick.
+    pub lifo_polls_this_tick: u32,
+    /// Tasks run from the LIFO slot.
+    pub lifo_hits: u64,
+    /// Tasks pushed out of the slot into the ring by a newer one.
+    pub lifo_evictions: u64,
+    /// Times that the slot was flushed into the ring because the cap was reached.
+    pub lifo_cap_flushes: u64,
+
+    /// Tasks in the ring.
+    pub ring_len: u32,
+    /// Tasks in the batch buffer.
+    pub batch_len: u32,
+    /// Times that the ring was full and half of it went to the global queue.
+    pub overflows: u64,
+    /// Tasks that went that way.
+    pub tasks_overflowed: u64,
+
+    /// Victims looked at.
+    pub steal_attempts: u64,
+    /// Victims that gave something.
+    pub steals: u64,
+    /// Tasks taken from other workers.
+    pub tasks_stolen: u64,
+    /// Attempts lost to another thief or to the owner.
+    pub steal_races_lost: u64,
+    /// Tasks that other workers took from this one.
+    pub tasks_lost: u64,
+
+    /// Looks at the global queue that took its lock.
+    pub global_looks: u64,
+    /// Of these, looks that brought tasks.
+    pub global_batches: u64,
+    /// Tasks brought.
+    pub global_tasks: u64,
+    /// Moving average (EWMA) of poll time, ns.
+    pub avg_poll_ns: u64,
+    /// Polls between two looks at the global queue, as tuned from it.
+    pub global_queue_interval: u32,
+
+    /// Times it went to sleep.
+    pub parks: u64,
+    /// Times it woke up, by reason.
+    pub unparks: Unparks,
+    /// Workers that it woke.
+    pub wakes_sent: u64,
+    /// Park time-outs that found work nobody had woken it for: a fault in the protocol if ever above 0.
+    pub lost_wakeup_rescues: u64,
+
+    /// How long polls took.
+    pub poll_time: Histogram,
+    /// How long tasks waited from their wake-up to their poll.
+    pub schedule_delay: Histogram,
+}
+
+impl Snapshot {
+    /// Whether worker `index` is parked, from the bitmap.
+    pub fn is_parked(&self, index: usize) -> bool {
+        self.parked_bitmap.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    /// How many workers are parked, from the bitmap.
+    pub fn parked_count(&self) -> u32 {
+        self.parked_bitmap.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Poll times of all workers together.
+    pub fn poll_time(&self) -> Histogram {
+        merged(self.workers.iter().map(|worker| &worker.poll_time))
+    }
+
+    /// Schedule delays of all workers together.
+    pub fn schedule_delay(&self) -> Histogram {
+        merged(self.workers.iter().map(|worker| &worker.schedule_delay))
+    }
+
+    /// The poll that has been going on longest.
+    pub fn longest_in_flight(&self) -> Option<(&Worker, &InFlight)> {
+        let polls = self.workers.iter().filter_map(|worker| Some((worker, worker.in_flight.as_ref()?)));
+        polls.max_by_key(|(_, poll)| poll.for_ns)
+    }
+}
+
+fn merged<'a>(parts: impl Iterator<Item = &'a Histogram>) -> Histogram {
+    let mut whole = Histogram::default();
+    parts.for_each(|part| whole.merge(part));
+    whole
+}
