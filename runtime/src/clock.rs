@@ -27,3 +27,9 @@ pub(crate) fn ns_of(at: Instant) -> u64 {
 pub(crate) fn saturating_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+/// A number that differs from one start of a process to the next, for random sequences.
+pub(crate) fn wall_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(now_ns())
+}

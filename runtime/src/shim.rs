@@ -7,6 +7,9 @@ pub(crate) use imp::*;
 
 #[cfg(not(loom))]
 mod imp {
+    pub(crate) use std::sync::Arc;
+    #[cfg(any(test, not(target_os = "linux")))]
+    pub(crate) use std::sync::Condvar;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
     /// An `UnsafeCell` whose accesses loom can watch.
@@ -37,6 +40,7 @@ mod imp {
 mod imp {
     pub(crate) use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    pub(crate) use loom::sync::{Arc, Condvar};
 }
 
 /// A lock that ignores poison.
@@ -79,5 +83,66 @@ impl<T> std::ops::Deref for CachePadded<T> {
 
     fn deref(&self) -> &T {
         &self.0
+    }
+}
+
+/// How the loom models are run.
+#[cfg(all(test, loom))]
+pub(crate) mod explore {
+    use std::process::Command;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::{env, thread};
+
+    /// Switches away from a thread that could go on, tried in one order, unless `LOOM_MAX_PREEMPTIONS` says otherwise.
+    const PREEMPTIONS: usize = 3;
+    /// Set in a process that runs a model with a fault put in.
+    const IN_CHILD: &str = "VOLT_LOOM_FAULT";
+
+    /// Runs `model` in every order of its threads with at most `preemptions` (`None`: as the environment says, else 3).
+    ///
+    /// # Panics
+    ///
+    /// If one order panics or ends with threads that wait for ever; or if there was only one, which means that nothing was explored.
+    pub(crate) fn holds(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
+        let orders = explore(preemptions, model);
+        println!("{orders} orders");
+        assert!(orders > 1, "the model has one order only");
+    }
+
+    /// Runs `model`, which has a fault put in, and requires that some order fails with `failure` in its message. Once a test.
+    ///
+    /// In a process of its own: loom, when it gives up on threads that wait for ever, drops what they hold, and that aborts.
+    ///
+    /// # Panics
+    ///
+    /// If no order fails, or one fails otherwise.
+    pub(crate) fn breaks(failure: &str, preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
+        if env::var_os(IN_CHILD).is_some() {
+            let orders = explore(preemptions, model);
+            println!("the fault was not found in {orders} orders");
+            return;
+        }
+        let test = thread::current().name().expect("the test harness names its threads").to_owned();
+        let child = Command::new(env::current_exe().unwrap())
+            .args([&test, "--exact", "--nocapture"])
+            .env(IN_CHILD, "1")
+            .env("RUST_BACKTRACE", "0")
+            .output()
+            .unwrap();
+        let output = [child.stdout, child.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        assert!(!child.status.success() && output.contains(failure), "expected \"{failure}\", but:\n{output}");
+    }
+
+    fn explore(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) -> usize {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = preemptions.or(builder.preemption_bound).or(Some(PREEMPTIONS));
+        let orders = Arc::new(AtomicUsize::new(0));
+        let counted = orders.clone();
+        builder.check(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            model();
+        });
+        orders.load(Ordering::Relaxed)
     }
 }

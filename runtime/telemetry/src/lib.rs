@@ -5,9 +5,16 @@
 //! travel ([`wire`], [`socket`]). This crate imports nothing of Volt's and holds no unsafe code.
 #![forbid(unsafe_code)]
 
+pub mod catalog;
+pub mod client;
 pub mod histogram;
+pub mod rates;
 pub mod snapshot;
+pub mod socket;
 pub mod wire;
+
+#[cfg(test)]
+mod scratch;
 
 pub use histogram::Histogram;
 pub use snapshot::{

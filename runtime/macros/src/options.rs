@@ -1,0 +1,144 @@
+//! What stands in the parentheses of `#[volt::main(…)]` and `#[volt::test(…)]`.
+//!
+//! Invariant: *every wish is granted or refused*: an option that is unknown, repeated or of the wrong kind is a compile
+//! error at its own place in the source, never ignored.
+
+use proc_macro2::TokenStream;
+use syn::meta::ParseNestedMeta;
+use syn::parse::Parser;
+use syn::{Error, LitInt, LitStr, Path, Result};
+
+/// Options as they were written; `None` where nothing was.
+#[derive(Default)]
+pub(crate) struct Options {
+    pub(crate) worker_threads: Option<usize>,
+    pub(crate) name: Option<String>,
+    /// Where Volt is, from `crate = path`.
+    pub(crate) volt: Option<Path>,
+}
+
+/// What the message about an unknown option lists.
+const KNOWN: &str = "`worker_threads = N`, `name = \"…\"` and `crate = path`";
+
+impl Options {
+    /// Reads the tokens between the parentheses; none at all are the defaults.
+    pub(crate) fn parse(tokens: TokenStream) -> Result<Self> {
+        let mut options = Options::default();
+        syn::meta::parser(|meta| options.take(&meta)).parse2(tokens)?;
+        Ok(options)
+    }
+
+    fn take(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
+        if meta.path.is_ident("worker_threads") {
+            set_once(&mut self.worker_threads, meta, worker_threads)
+        } else if meta.path.is_ident("name") {
+            set_once(&mut self.name, meta, name)
+        } else if meta.path.is_ident("crate") {
+            set_once(&mut self.volt, meta, |meta| meta.value()?.parse())
+        } else {
+            Err(meta.error(format!("unknown option `{}`: the options are {KNOWN}", written(&meta.path))))
+        }
+    }
+}
+
+fn set_once<'a, T>(
+    slot: &mut Option<T>,
+    meta: &ParseNestedMeta<'a>,
+    read: impl FnOnce(&ParseNestedMeta<'a>) -> Result<T>,
+) -> Result<()> {
+    if slot.is_some() {
+        return Err(meta.error(format!("`{}` is given twice", written(&meta.path))));
+    }
+    *slot = Some(read(meta)?);
+    Ok(())
+}
+
+fn worker_threads(meta: &ParseNestedMeta<'_>) -> Result<usize> {
+    const EXPECTED: &str = "`worker_threads` takes a whole number, such as `worker_threads = 4`";
+    let number: LitInt = meta.value()?.parse().map_err(|error| Error::new(error.span(), EXPECTED))?;
+    match number.base10_parse() {
+        Ok(0) => Err(Error::new(
+            number.span(),
+            "`worker_threads = 0`: a runtime needs 1 worker at least; leave the option out for the default",
+        )),
+        Ok(threads) => Ok(threads),
+        Err(error) => Err(Error::new(number.span(), format!("{EXPECTED}: {error}"))),
+    }
+}
+
+fn name(meta: &ParseNestedMeta<'_>) -> Result<String> {
+    let value = meta.value()?;
+    let text: LitStr = value
+        .parse()
+        .map_err(|error| Error::new(error.span(), "`name` takes a string, such as `name = \"service\"`"))?;
+    match text.value() {
+        empty if empty.is_empty() => {
+            Err(Error::new(text.span(), "`name` is empty: leave the option out for the default"))
+        }
+        name => Ok(name),
+    }
+}
+
+fn written(path: &Path) -> String {
+    path.segments.iter().map(|segment| segment.ident.to_string()).collect::<Vec<_>>().join("::")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quote::{ToTokens, quote};
+
+    fn error_of(tokens: TokenStream) -> String {
+        Options::parse(tokens).err().expect("must be refused").to_string()
+    }
+
+    #[test]
+    fn nothing_written_means_nothing_set() {
+        let options = Options::parse(quote!()).unwrap();
+        assert!(options.worker_threads.is_none() && options.name.is_none() && options.volt.is_none());
+    }
+
+    #[test]
+    fn every_option_is_read_in_any_order_and_with_a_trailing_comma() {
+        let options =
+            Options::parse(quote!(crate = crate::inner::volt, name = "service", worker_threads = 1_6,)).unwrap();
+        assert_eq!(options.worker_threads, Some(16));
+        assert_eq!(options.name.as_deref(), Some("service"));
+        assert_eq!(options.volt.to_token_stream().to_string(), "crate :: inner :: volt");
+    }
+
+    #[test]
+    fn an_unknown_option_is_named_and_the_known_ones_are_listed() {
+        let error = error_of(quote!(flavor = "multi_thread"));
+        assert_eq!(
+            error,
+            "unknown option `flavor`: the options are `worker_threads = N`, `name = \"…\"` and `crate = path`"
+        );
+    }
+
+    #[test]
+    fn no_workers_are_refused_with_a_remedy() {
+        let error = error_of(quote!(worker_threads = 0));
+        assert!(error.contains("`worker_threads = 0`") && error.contains("leave the option out"), "{error}");
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_kind_is_refused_with_an_example() {
+        assert!(error_of(quote!(worker_threads = "4")).contains("such as `worker_threads = 4`"));
+        assert!(error_of(quote!(worker_threads = -1)).contains("such as `worker_threads = 4`"));
+        assert!(error_of(quote!(name = 4)).contains("such as `name = \"service\"`"));
+        assert!(error_of(quote!(name = "")).contains("`name` is empty"));
+    }
+
+    #[test]
+    fn an_option_given_twice_or_without_a_value_is_refused() {
+        assert_eq!(error_of(quote!(name = "a", name = "b")), "`name` is given twice");
+        assert_eq!(error_of(quote!(worker_threads)), "expected `=`");
+        assert!(error_of(quote!(4)).contains("unexpected literal"));
+    }
+
+    #[test]
+    fn a_number_beyond_usize_is_an_error_and_no_panic() {
+        assert!(error_of(quote!(worker_threads = 99999999999999999999999)).contains("too large"));
+    }
+}

@@ -1,0 +1,3 @@
+//! Threads for work that blocks.
+
+pub(crate) mod pool;

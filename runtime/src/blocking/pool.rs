@@ -1,0 +1,217 @@
+//! A pool of threads for work that blocks: grows with the queue up to a limit, shrinks when idle.
+//!
+//! Shape: one lock around a queue of jobs and the counts; threads sleep on a condition variable. A job is a task whose future runs
+//! the closure in its one poll, so that handles, ids, panics and aborts are those of all tasks.
+//!
+//! Protocol. Submit: (1) under the lock, push the job; (2) an idle thread is promised to it (`idle -= 1`) or a thread is started if
+//! there may be one more; (3) notify. A thread: takes jobs while there are any; then (a) `idle += 1`, (b) waits; (c) woken by promise:
+//! goes on; by time-out with no promise: `idle -= 1` and ends. The promise under the lock is what keeps a time-out from racing a job.
+//!
+//! Bounds: `max_blocking_threads` threads; the queue is as long as callers make it, and its length is published.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::task::header::{Header, Notified};
+use crate::task::cell::Schedule;
+
+/// See the header of this file.
+#[derive(Clone)]
+pub(crate) struct Pool(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    /// Threads wait here for work.
+    work: Condvar,
+    /// `shutdown` waits here for threads to end.
+    ended: Condvar,
+    settings: Settings,
+}
+
+/// How large a pool may get, and how its threads look.
+pub(crate) struct Settings {
+    pub(crate) max_threads: usize,
+    pub(crate) keep_alive: Duration,
+    pub(crate) thread_name: String,
+    pub(crate) stack_size: Option<usize>,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Notified>,
+    threads: usize,
+    idle: usize,
+    /// Idle threads that were promised to a job and have not woken up yet.
+    promised: usize,
+    is_shut_down: bool,
+    submitted: u64,
+    completed: u64,
+    started: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self(Arc::new(Inner {
+            state: Mutex::new(State::default()),
+            work: Condvar::new(),
+            ended: Condvar::new(),
+            settings,
+        }))
+    }
+
+    /// Queues a job and sees to it that a thread comes for it. After shutdown the job is cancelled.
+    pub(crate) fn submit(&self, job: Notified) {
+        let mut state = self.0.lock();
+        if state.is_shut_down {
+            drop(state);
+            job.cancel_now();
+            return;
+        }
+        state.queue.push_back(job);
+        state.submitted += 1;
+        if state.idle > 0 {
+            state.idle -= 1;
+            state.promised += 1;
+            self.0.work.notify_one();
+        } else if state.threads < self.0.settings.max_threads {
+            state.threads += 1;
+            state.started += 1;
+            let number = state.started;
+            drop(state);
+            self.start_thread(number);
+        }
+    }
+
+    fn start_thread(&self, number: u64) {
+        let inner = self.0.clone();
+        let mut builder = thread::Builder::new().name(format!("{}-blocking-{number}", inner.settings.thread_name));
+        if let Some(bytes) = inner.settings.stack_size {
+            builder = builder.stack_size(bytes);
+        }
+        if let Err(error) = builder.spawn(move || inner.run()) {
+            let mut state = self.0.lock();
+            state.threads -= 1;
+            if state.threads > 0 {
+                // Another thread will take the job when it is done with its own.
+                drop(state);
+                tracing::warn!(%error, "could not start a thread for blocking work: the job waits for another one");
+                return;
+            }
+            let jobs = std::mem::take(&mut state.queue);
+            drop(state);
+            tracing::error!(%error, jobs = jobs.len(), "could not start any thread for blocking work: jobs cancelled");
+            jobs.into_iter().for_each(Notified::cancel_now);
+        }
+    }
+
+    /// Cancels what has not begun, and waits until `deadline` for the rest. Returns how many threads still run.
+    pub(crate) fn shutdown(&self, deadline: Option<Instant>) -> usize {
+        let mut state = self.0.lock();
+        state.is_shut_down = true;
+        let jobs = std::mem::take(&mut state.queue);
+        self.0.work.notify_all();
+        drop(state);
+        jobs.into_iter().for_each(Notified::cancel_now);
+
+        let mut state = self.0.lock();
+        while state.threads > 0 {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            state = match left {
+                Some(Duration::ZERO) => break,
+                Some(left) => self.0.ended.wait_timeout(state, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0,
+                None => self.0.ended.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner()),
+            };
+        }
+        state.threads
+    }
+
+    pub(crate) fn telemetry(&self) -> volt_telemetry::Blocking {
+        let state = self.0.lock();
+        volt_telemetry::Blocking {
+            threads: state.threads as u64,
+            idle_threads: state.idle as u64,
+            max_threads: self.0.settings.max_threads as u64,
+            queue_len: state.queue.len() as u64,
+            submitted: state.submitted,
+            completed: state.completed,
+        }
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn run(&self) {
+        let mut state = self.lock();
+        loop {
+            while let Some(job) = state.queue.pop_front() {
+                drop(state);
+                // A panic of the job's is in its output by now; what it ended with is the handle's business.
+                let _ended = job.run();
+                state = self.lock();
+                state.completed += 1;
+            }
+            if state.is_shut_down {
+                break;
+            }
+            state.idle += 1;
+            let mut deadline = Instant::now().checked_add(self.settings.keep_alive);
+            let is_promised = loop {
+                if state.promised > 0 {
+                    state.promised -= 1;
+                    break true;
+                }
+                let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+                if state.is_shut_down || left == Some(Duration::ZERO) {
+                    state.idle -= 1;
+                    break false;
+                }
+                // A keep-alive beyond the clock's range is a wait of a day, again and again.
+                let left = left.unwrap_or(Duration::from_secs(86_400));
+                deadline = deadline.or_else(|| Instant::now().checked_add(self.settings.keep_alive));
+                state = self.work.wait_timeout(state, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            };
+            if !is_promised && state.queue.is_empty() {
+                break;
+            }
+        }
+        state.threads -= 1;
+        self.ended.notify_all();
+    }
+}
+
+/// Blocking jobs are never woken and belong to no registry.
+pub(crate) struct BlockingSchedule;
+
+impl Schedule for BlockingSchedule {
+    fn schedule(&self, _task: Notified) {
+        unreachable!("a blocking job ends in its first poll, so nothing can wake it");
+    }
+
+    fn release(&self, _task: &Header) {}
+}
+
+/// The future of a blocking job: calls the closure in its one poll.
+pub(crate) struct Job<F>(Option<F>);
+
+impl<F> Job<F> {
+    pub(crate) fn new(f: F) -> Self {
+        Self(Some(f))
+    }
+}
+
+/// The closure is only moved out, never pinned.
+impl<F> Unpin for Job<F> {}
+
+impl<F: FnOnce() -> R, R> Future for Job<F> {
+    type Output = R;
+
+    fn poll(mut self: std::pin::Pin<&mut Self>, _cx: &mut std::task::Context<'_>) -> std::task::Poll<R> {
+        let f = self.0.take().expect("a blocking job is polled once");
+        std::task::Poll::Ready(f())
+    }
+}

@@ -1,0 +1,7 @@
+//! Bridges to other people's crates, each behind a feature of its name; they use nothing of Volt that users could not.
+
+#[cfg(feature = "hyper")]
+pub mod hyper;
+
+#[cfg(feature = "axum")]
+pub mod axum;

@@ -1,0 +1,438 @@
+//! Settings of a runtime: every constant of the design has its option here, and `build` says what is wrong with them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::blocking::pool::{Pool, Settings};
+use crate::clock;
+use crate::config::{self, Backend, Config};
+use crate::driver::Driver;
+use crate::driver::parker::Parker;
+use crate::error::BuildError;
+use crate::handle::Handle;
+use crate::observe;
+use crate::queue::lifo::LifoSlot;
+use crate::queue::ring::ring;
+use crate::runtime::Runtime;
+use crate::scheduler::core::Core;
+use crate::scheduler::shared::{Remote, Shared};
+use crate::scheduler::worker::Worker;
+use crate::stats::cells::WorkerCells;
+
+/// Builds a [`Runtime`]. Every option has a default; see each for its unit and bounds.
+///
+/// ```
+/// let runtime = volt::Builder::new_multi_thread()
+///     .name("api")
+///     .worker_threads(2)
+///     .max_blocking_threads(64)
+///     .build()?;
+/// assert_eq!(runtime.block_on(async { 1 + 1 }), 2);
+/// # Ok::<(), volt::BuildError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until build() is called"]
+pub struct Builder {
+    name: Option<String>,
+    config: Config,
+}
+
+impl Builder {
+    /// A runtime with several workers and the defaults of the design.
+    pub fn new_multi_thread() -> Self {
+        let config = Config {
+            workers: 0,
+            budget_per_tick: config::BUDGET_PER_TICK,
+            coop_budget: config::COOP_BUDGET,
+            max_lifo_polls_per_tick: config::MAX_LIFO_POLLS_PER_TICK,
+            local_queue_capacity: config::LOCAL_QUEUE_CAPACITY,
+            global_queue_batch_size: config::GLOBAL_QUEUE_BATCH_SIZE,
+            global_queue_capacity: config::GLOBAL_QUEUE_CAPACITY,
+            min_global_queue_batch: config::MIN_GLOBAL_QUEUE_BATCH,
+            max_global_queue_batch: config::MAX_GLOBAL_QUEUE_BATCH,
+            target_global_queue_latency_ns: clock::saturating_ns(config::TARGET_GLOBAL_QUEUE_LATENCY),
+            ewma_alpha_per_mille: config::EWMA_ALPHA_PER_MILLE,
+            default_avg_task_ns: clock::saturating_ns(config::DEFAULT_AVG_TASK),
+            min_global_queue_interval: config::MIN_GLOBAL_QUEUE_INTERVAL,
+            max_global_queue_interval: config::MAX_GLOBAL_QUEUE_INTERVAL,
+            long_poll_ns: clock::saturating_ns(config::LONG_POLL),
+            lifo_steal_after_ns: clock::saturating_ns(config::LIFO_STEAL_AFTER),
+            driver_interval_ns: clock::saturating_ns(config::DRIVER_INTERVAL),
+            park_timeout: Some(config::PARK_TIMEOUT),
+            max_park_timeout: config::MAX_PARK_TIMEOUT,
+            enable_stealing: true,
+            backend_type: None,
+            max_io_completions: config::MAX_IO_COMPLETIONS,
+            max_blocking_threads: config::MAX_BLOCKING_THREADS,
+            blocking_keep_alive: config::BLOCKING_KEEP_ALIVE,
+            shutdown_timeout: config::SHUTDOWN_TIMEOUT,
+            thread_name: "volt".to_owned(),
+            thread_stack_size: None,
+            control_socket: true,
+        };
+        Self { name: None, config }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The runtime's name in the console, in metrics and in logs; at most 64 bytes. Default: `volt`, `volt-2`, … in the order of building.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Worker threads, 1 to 1024; 0 = one for each processor that the process may use. Default 0.
+    pub fn worker_threads(mut self, workers: usize) -> Self {
+        self.config.workers = workers;
+        self
+    }
+
+    /// Begin of the names of worker and blocking threads; the kernel shows 15 bytes. Default `volt`.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        self.config.thread_name = name.into();
+        self
+    }
+
+    /// Stack of worker and blocking threads, bytes. Default: the standard library's, 2 MiB.
+    pub fn thread_stack_size(mut self, bytes: usize) -> Self {
+        self.config.thread_stack_size = Some(bytes);
+        self
+    }
+
+    /// Polls between two looks at timers, I/O and statistics; 1 to 65,536. Default 128.
+    pub fn budget_per_tick(mut self, polls: u32) -> Self {
+        self.config.budget_per_tick = polls;
+        self
+    }
+
+    /// Operations on sockets, timers and handles that a task may do in one poll before it is made to yield; at least 1. Default 128.
+    pub fn coop_budget(mut self, operations: u32) -> Self {
+        self.config.coop_budget = operations;
+        self
+    }
+
+    /// Polls from the LIFO slot a tick; 0 switches the slot off. Default 3.
+    pub fn max_lifo_polls_per_tick(mut self, polls: u32) -> Self {
+        self.config.max_lifo_polls_per_tick = polls;
+        self
+    }
+
+    /// Slots of a worker's ring; a power of two, 2 to 32,768. Default 256.
+    pub fn local_queue_capacity(mut self, slots: usize) -> Self {
+        self.config.local_queue_capacity = slots;
+        self
+    }
+
+    /// Slots of a worker's batch buffer, the most that one look at the global queue brings; a power of two, 2 to 32,768. Default 32.
+    pub fn global_queue_batch_size(mut self, slots: usize) -> Self {
+        self.config.global_queue_batch_size = slots;
+        self
+    }
+
+    /// Bounds of the fair share, length / workers, that one look brings; 1 ≤ `min` ≤ `max`. Default 4 and 64.
+    pub fn global_queue_batch_bounds(mut self, min: usize, max: usize) -> Self {
+        self.config.min_global_queue_batch = min;
+        self.config.max_global_queue_batch = max;
+        self
+    }
+
+    /// Tasks that the global queue holds before it counts as full; at least 1. Default 65,536. Spawns and wake-ups are never refused
+    /// for it: a wake-up that is refused is a task that is lost.
+    pub fn global_queue_capacity(mut self, tasks: usize) -> Self {
+        self.config.global_queue_capacity = tasks;
+        self
+    }
+
+    /// How long a task may wait in the global queue while all workers are busy: what the tuner aims at; more than 0. Default 1 ms.
+    pub fn target_global_queue_latency(mut self, latency: Duration) -> Self {
+        self.config.target_global_queue_latency_ns = clock::saturating_ns(latency);
+        self
+    }
+
+    /// Weight of a new sample in the moving average of poll time; more than 0, at most 1, to a thousandth. Default 0.1.
+    pub fn ewma_alpha(mut self, alpha: f64) -> Self {
+        // Out of bounds becomes 0, which `build` refuses.
+        let is_valid = (0.0005..=1.0).contains(&alpha);
+        self.config.ewma_alpha_per_mille = if is_valid { (alpha * 1000.0).round() as u32 } else { 0 };
+        self
+    }
+
+    /// The average poll time before anything was measured; more than 0. Default 50 µs.
+    pub fn default_avg_task(mut self, time: Duration) -> Self {
+        self.config.default_avg_task_ns = clock::saturating_ns(time);
+        self
+    }
+
+    /// Bounds of the polls between two looks at the global queue; 1 ≤ `min` ≤ `max`. Default 8 and 255. Equal bounds switch the tuner off.
+    pub fn global_queue_interval_bounds(mut self, min: u32, max: u32) -> Self {
+        self.config.min_global_queue_interval = min;
+        self.config.max_global_queue_interval = max;
+        self
+    }
+
+    /// After a poll longer than this the worker looks at the global queue at once. Default 20 µs.
+    pub fn long_poll(mut self, time: Duration) -> Self {
+        self.config.long_poll_ns = clock::saturating_ns(time);
+        self
+    }
+
+    /// A thief may take the LIFO slot of a worker whose present poll has lasted this long. Default 1 ms.
+    pub fn lifo_steal_after(mut self, time: Duration) -> Self {
+        self.config.lifo_steal_after_ns = clock::saturating_ns(time);
+        self
+    }
+
+    /// A worker looks at timers and I/O between ticks if nobody did for this long. Default 50 µs.
+    pub fn driver_interval(mut self, time: Duration) -> Self {
+        self.config.driver_interval_ns = clock::saturating_ns(time);
+        self
+    }
+
+    /// First time-out of a parked worker, doubled while it finds nothing; `None` = none. Default 10 ms. It is a net under the wake-up
+    /// protocol: `volt_worker_lost_wakeup_rescues_total` counts what it ever catches, and stays 0.
+    pub fn park_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.config.park_timeout = timeout;
+        self
+    }
+
+    /// Where the doubling of the park time-out ends, and from where on only one worker keeps one. Default 1 s.
+    pub fn max_park_timeout(mut self, timeout: Duration) -> Self {
+        self.config.max_park_timeout = timeout;
+        self
+    }
+
+    /// Whether workers take from each other. Default true.
+    pub fn enable_stealing(mut self, enable: bool) -> Self {
+        self.config.enable_stealing = enable;
+        self
+    }
+
+    /// What waits for I/O; `None` = the best that the system has. Default `None`.
+    pub fn backend_type(mut self, backend: Option<Backend>) -> Self {
+        self.config.backend_type = backend;
+        self
+    }
+
+    /// I/O events taken in one turn of the driver; 1 to 65,536. Default 256.
+    pub fn max_io_completions(mut self, events: usize) -> Self {
+        self.config.max_io_completions = events;
+        self
+    }
+
+    /// Threads for blocking work; at least 1. Default 512.
+    pub fn max_blocking_threads(mut self, threads: usize) -> Self {
+        self.config.max_blocking_threads = threads;
+        self
+    }
+
+    /// How long a thread for blocking work waits for more before it ends; more than 0. Default 10 s.
+    pub fn thread_keep_alive(mut self, time: Duration) -> Self {
+        self.config.blocking_keep_alive = time;
+        self
+    }
+
+    /// How long dropping the runtime waits for tasks and blocking work that go on; see [`Runtime::shutdown_timeout`]. Default 10 s.
+    pub fn shutdown_timeout(mut self, time: Duration) -> Self {
+        self.config.shutdown_timeout = time;
+        self
+    }
+
+    /// Whether `volt-console` can attach. Default true; a socket that cannot be opened is logged and stops nothing.
+    pub fn control_socket(mut self, enable: bool) -> Self {
+        self.config.control_socket = enable;
+        self
+    }
+
+    /// Checks the settings and starts the runtime.
+    ///
+    /// # Errors
+    /// A setting out of its bounds, by name; an I/O backend that this machine lacks; a thread that could not be started.
+    pub fn build(self) -> Result<Runtime, BuildError> {
+        let name = self.checked_name()?;
+        let config = self.checked_config()?;
+        let driver = Driver::new(config.backend_type, config.max_io_completions).map_err(|error| match config.backend_type {
+            Some(backend) => BuildError::system(format_args!("backend_type {backend:?} cannot be used"), error),
+            None => BuildError::system("the I/O driver cannot be opened", error),
+        })?;
+        let blocking = Pool::new(Settings {
+            max_threads: config.max_blocking_threads,
+            keep_alive: config.blocking_keep_alive,
+            thread_name: config.thread_name.clone(),
+            stack_size: config.thread_stack_size,
+        });
+
+        let seed = clock::wall_seed();
+        let (remotes, cores): (Vec<_>, Vec<_>) = (0..config.workers)
+            .map(|index| {
+                let (ring_end, ring_stealer) = ring(config.local_queue_capacity);
+                let (batch_end, batch_stealer) = ring(config.global_queue_batch_size);
+                let remote = Remote {
+                    ring: ring_stealer,
+                    batch: batch_stealer,
+                    lifo: LifoSlot::new(),
+                    parker: Parker::new(),
+                    cells: WorkerCells::new(),
+                    tasks_lost: AtomicU64::new(0),
+                };
+                (remote, Core::new(&config, index, seed, ring_end, batch_end))
+            })
+            .unzip();
+        let shared = Arc::new(Shared::new(name, config, remotes.into(), driver, blocking));
+        let weak: std::sync::Weak<Shared> = Arc::downgrade(&shared);
+        let registration = observe::register(weak, shared.config.control_socket);
+        let runtime = Runtime::of(Handle::new(shared.clone()), registration);
+
+        for (index, core) in cores.into_iter().enumerate() {
+            let worker = Worker::new(shared.clone(), index, core);
+            let mut builder = thread::Builder::new().name(format!("{}-worker-{index}", shared.config.thread_name));
+            if let Some(bytes) = shared.config.thread_stack_size {
+                builder = builder.stack_size(bytes);
+            }
+            shared.worker_starts();
+            if let Err(error) = builder.spawn(move || worker.run()) {
+                shared.worker_ended();
+                // Dropping the runtime ends the workers that did start.
+                let what = format!("worker_threads is {}: thread {index} cannot be started", shared.config.workers);
+                return Err(BuildError::system(what, error));
+            }
+        }
+        Ok(runtime)
+    }
+
+    fn checked_name(&self) -> Result<String, BuildError> {
+        static BUILT: AtomicU64 = AtomicU64::new(0);
+        // ORDERING: Relaxed; only the value counts.
+        let number = BUILT.fetch_add(1, Ordering::Relaxed) + 1;
+        let Some(name) = &self.name else {
+            return Ok(if number == 1 { "volt".to_owned() } else { format!("volt-{number}") });
+        };
+        if name.is_empty() || name.len() > config::MAX_NAME_BYTES {
+            let remedy = format_args!("give 1 to {} bytes", config::MAX_NAME_BYTES);
+            return Err(BuildError::invalid("name", format_args!("{} bytes long", name.len()), remedy));
+        }
+        if name.chars().any(char::is_control) {
+            return Err(BuildError::invalid("name", format_args!("{name:?}"), "leave control characters out"));
+        }
+        Ok(name.clone())
+    }
+
+    fn checked_config(&self) -> Result<Config, BuildError> {
+        let config = &self.config;
+        let in_range = |setting: &str, value: u64, min: u64, max: u64| {
+            if (min..=max).contains(&value) {
+                return Ok(());
+            }
+            Err(BuildError::invalid(setting, value, format_args!("give {min} to {max}")))
+        };
+        let not_zero = |setting: &str, is_zero: bool| {
+            if is_zero { Err(BuildError::invalid(setting, 0, "give a duration longer than 0")) } else { Ok(()) }
+        };
+        let power_of_two = |setting: &str, value: usize| {
+            if value.is_power_of_two() && (2..=32_768).contains(&value) {
+                return Ok(());
+            }
+            Err(BuildError::invalid(setting, value, "give a power of two from 2 to 32768"))
+        };
+        let ordered = |setting: &str, min: u64, max: u64| {
+            if 1 <= min && min <= max {
+                return Ok(());
+            }
+            Err(BuildError::invalid(setting, format_args!("{min} to {max}"), "give 1 <= min <= max"))
+        };
+        if config.workers > config::MAX_WORKERS {
+            let remedy = format_args!("give 1 to {}, or 0 for one a processor", config::MAX_WORKERS);
+            return Err(BuildError::invalid("worker_threads", config.workers, remedy));
+        }
+        in_range("budget_per_tick", config.budget_per_tick.into(), 1, 65_536)?;
+        in_range("coop_budget", config.coop_budget.into(), 1, u32::MAX.into())?;
+        if config.max_lifo_polls_per_tick >= config.budget_per_tick {
+            let remedy = format_args!("give less than budget_per_tick, {}", config.budget_per_tick);
+            return Err(BuildError::invalid("max_lifo_polls_per_tick", config.max_lifo_polls_per_tick, remedy));
+        }
+        power_of_two("local_queue_capacity", config.local_queue_capacity)?;
+        power_of_two("global_queue_batch_size", config.global_queue_batch_size)?;
+        let (min, max) = (config.min_global_queue_batch as u64, config.max_global_queue_batch as u64);
+        ordered("global_queue_batch_bounds", min, max)?;
+        in_range("global_queue_capacity", config.global_queue_capacity as u64, 1, u64::MAX)?;
+        not_zero("target_global_queue_latency", config.target_global_queue_latency_ns == 0)?;
+        if config.ewma_alpha_per_mille == 0 {
+            return Err(BuildError::invalid("ewma_alpha", "out of bounds", "give more than 0 and at most 1"));
+        }
+        not_zero("default_avg_task", config.default_avg_task_ns == 0)?;
+        let (min, max) = (config.min_global_queue_interval.into(), config.max_global_queue_interval.into());
+        ordered("global_queue_interval_bounds", min, max)?;
+        not_zero("park_timeout", config.park_timeout == Some(Duration::ZERO))?;
+        if config.park_timeout.is_some_and(|timeout| timeout > config.max_park_timeout) {
+            let remedy = format_args!("give at least park_timeout, {:?}", config.park_timeout.unwrap_or_default());
+            return Err(BuildError::invalid("max_park_timeout", format_args!("{:?}", config.max_park_timeout), remedy));
+        }
+        in_range("max_io_completions", config.max_io_completions as u64, 1, 65_536)?;
+        in_range("max_blocking_threads", config.max_blocking_threads as u64, 1, u32::MAX.into())?;
+        not_zero("thread_keep_alive", config.blocking_keep_alive.is_zero())?;
+        if config.thread_name.contains('\0') {
+            return Err(BuildError::invalid("thread_name", format_args!("{:?}", config.thread_name), "leave out NUL"));
+        }
+        let mut config = config.clone();
+        if config.workers == 0 {
+            config.workers = thread::available_parallelism().map_or(1, usize::from).min(config::MAX_WORKERS);
+        }
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unusable_settings_are_errors_that_name_the_setting_and_the_remedy() {
+        let base = Builder::new_multi_thread;
+        let zero = Duration::ZERO;
+        let cases = [
+            (base().worker_threads(1025), "worker_threads is 1025: give 1 to 1024, or 0 for one a processor"),
+            (base().budget_per_tick(0), "budget_per_tick is 0: give 1 to 65536"),
+            (base().coop_budget(0), "coop_budget is 0: give 1 to 4294967295"),
+            (base().max_lifo_polls_per_tick(128), "max_lifo_polls_per_tick is 128: give less than budget_per_tick, 128"),
+            (base().local_queue_capacity(100), "local_queue_capacity is 100: give a power of two from 2 to 32768"),
+            (base().global_queue_batch_size(1), "global_queue_batch_size is 1: give a power of two from 2 to 32768"),
+            (base().global_queue_batch_bounds(0, 4), "global_queue_batch_bounds is 0 to 4: give 1 <= min <= max"),
+            (base().global_queue_capacity(0), "global_queue_capacity is 0: give 1 to 18446744073709551615"),
+            (
+                base().target_global_queue_latency(zero),
+                "target_global_queue_latency is 0: give a duration longer than 0",
+            ),
+            (base().ewma_alpha(0.0), "ewma_alpha is out of bounds: give more than 0 and at most 1"),
+            (base().ewma_alpha(f64::NAN), "ewma_alpha is out of bounds: give more than 0 and at most 1"),
+            (base().default_avg_task(zero), "default_avg_task is 0: give a duration longer than 0"),
+            (base().global_queue_interval_bounds(9, 8), "global_queue_interval_bounds is 9 to 8: give 1 <= min <= max"),
+            (base().park_timeout(Some(zero)), "park_timeout is 0: give a duration longer than 0"),
+            (
+                base().max_park_timeout(Duration::from_millis(1)),
+                "max_park_timeout is 1ms: give at least park_timeout, 10ms",
+            ),
+            (base().max_io_completions(0), "max_io_completions is 0: give 1 to 65536"),
+            (base().max_blocking_threads(0), "max_blocking_threads is 0: give 1 to 4294967295"),
+            (base().thread_keep_alive(zero), "thread_keep_alive is 0: give a duration longer than 0"),
+            (base().name(""), "name is 0 bytes long: give 1 to 64 bytes"),
+            (base().name("a\u{1b}[2J"), "name is \"a\\u{1b}[2J\": leave control characters out"),
+            (base().thread_name("a\0b"), "thread_name is \"a\\0b\": leave out NUL"),
+        ];
+        for (builder, message) in cases {
+            let error = builder.build().expect_err(message);
+            assert!(error.is_invalid_setting());
+            assert_eq!(error.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn a_backend_that_this_machine_lacks_is_an_error_and_not_silently_another() {
+        let error = Builder::new_multi_thread().backend_type(Some(Backend::IoUring)).build().unwrap_err();
+        assert!(error.is_system());
+        assert!(error.to_string().starts_with("backend_type IoUring cannot be used"), "{error}");
+    }
+}

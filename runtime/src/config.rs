@@ -1,0 +1,127 @@
+//! Every constant of the design, with its unit and its reason; what the Builder starts from.
+//!
+//! The numbers come from the source documents and stand here once; a Builder changes a copy of [`Config`], never these.
+
+use std::time::Duration;
+
+/// Polls a worker does before it looks after timers, I/O and statistics. Larger is fewer interruptions, smaller is fresher timers.
+pub(crate) const BUDGET_PER_TICK: u32 = 128;
+/// Operations of leaves that a task may do in one poll before it is made to yield.
+pub(crate) const COOP_BUDGET: u32 = 128;
+/// Polls from the LIFO slot a tick: enough for a request and its reply, too few for two tasks to keep a third waiting.
+pub(crate) const MAX_LIFO_POLLS_PER_TICK: u32 = 3;
+/// Slots of a worker's ring, a power of two.
+pub(crate) const LOCAL_QUEUE_CAPACITY: usize = 256;
+/// Slots of a worker's batch buffer, a power of two: no look at the global queue brings more.
+pub(crate) const GLOBAL_QUEUE_BATCH_SIZE: usize = 32;
+/// A look at the global queue brings its fair share, length / workers, but at least this many.
+pub(crate) const MIN_GLOBAL_QUEUE_BATCH: usize = 4;
+/// See [`MIN_GLOBAL_QUEUE_BATCH`]: at most this many.
+pub(crate) const MAX_GLOBAL_QUEUE_BATCH: usize = 64;
+/// How long a task may wait in the global queue while every worker is busy: what the tuner aims at.
+pub(crate) const TARGET_GLOBAL_QUEUE_LATENCY: Duration = Duration::from_millis(1);
+/// Weight of a new sample in the moving average of poll time, in thousandths.
+pub(crate) const EWMA_ALPHA_PER_MILLE: u32 = 100;
+/// The average before anything was measured; makes the first interval 20.
+pub(crate) const DEFAULT_AVG_TASK: Duration = Duration::from_micros(50);
+/// Fewest polls between two looks at the global queue by count.
+pub(crate) const MIN_GLOBAL_QUEUE_INTERVAL: u32 = 8;
+/// Most polls between two looks at the global queue.
+pub(crate) const MAX_GLOBAL_QUEUE_INTERVAL: u32 = 255;
+/// A poll longer than this is followed by a look at the global queue's length: one load is nothing beside it.
+pub(crate) const LONG_POLL: Duration = Duration::from_micros(20);
+/// A thief may take the LIFO slot of a worker whose present poll has lasted this long.
+pub(crate) const LIFO_STEAL_AFTER: Duration = Duration::from_millis(1);
+/// Timers and I/O are looked at between ticks if nobody did for this long.
+pub(crate) const DRIVER_INTERVAL: Duration = Duration::from_micros(50);
+/// First park time-out: a net under the wake-up protocol, doubled while it finds nothing.
+pub(crate) const PARK_TIMEOUT: Duration = Duration::from_millis(10);
+/// Where the doubling ends; from here on only the worker in the I/O driver keeps a time-out.
+pub(crate) const MAX_PARK_TIMEOUT: Duration = Duration::from_secs(1);
+/// Tasks that the global queue takes before it says that it is full.
+pub(crate) const GLOBAL_QUEUE_CAPACITY: usize = 65_536;
+/// I/O events taken in one turn of the driver.
+pub(crate) const MAX_IO_COMPLETIONS: usize = 256;
+/// Threads for blocking work.
+pub(crate) const MAX_BLOCKING_THREADS: usize = 512;
+/// How long a thread for blocking work waits for more before it ends.
+pub(crate) const BLOCKING_KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// How long dropping a runtime waits for what still runs.
+pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most workers a runtime may have: 16 words of the parked bitmap. The source's limit of 64 is one word.
+pub(crate) const MAX_WORKERS: usize = 1024;
+/// Longest name of a runtime or a task, bytes; longer task names are cut, longer runtime names refused.
+pub(crate) const MAX_NAME_BYTES: usize = 64;
+
+const _: () = assert!(LOCAL_QUEUE_CAPACITY.is_power_of_two() && GLOBAL_QUEUE_BATCH_SIZE.is_power_of_two());
+const _: () = assert!(MIN_GLOBAL_QUEUE_BATCH <= GLOBAL_QUEUE_BATCH_SIZE && MIN_GLOBAL_QUEUE_BATCH <= MAX_GLOBAL_QUEUE_BATCH);
+const _: () = assert!(MIN_GLOBAL_QUEUE_INTERVAL <= MAX_GLOBAL_QUEUE_INTERVAL);
+const _: () = assert!(MAX_LIFO_POLLS_PER_TICK < BUDGET_PER_TICK);
+const _: () = assert!(PARK_TIMEOUT.as_nanos() <= MAX_PARK_TIMEOUT.as_nanos());
+
+/// What waits for I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Backend {
+    /// Linux.
+    Epoll,
+    /// macOS and the BSDs.
+    Kqueue,
+    /// `poll(2)`, where nothing better is.
+    Poll,
+    /// Linux, completion-based.
+    IoUring,
+}
+
+/// The settings of one runtime, checked by the Builder.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) workers: usize,
+    pub(crate) budget_per_tick: u32,
+    pub(crate) coop_budget: u32,
+    pub(crate) max_lifo_polls_per_tick: u32,
+    pub(crate) local_queue_capacity: usize,
+    pub(crate) global_queue_batch_size: usize,
+    pub(crate) global_queue_capacity: usize,
+    pub(crate) min_global_queue_batch: usize,
+    pub(crate) max_global_queue_batch: usize,
+    pub(crate) target_global_queue_latency_ns: u64,
+    pub(crate) ewma_alpha_per_mille: u32,
+    pub(crate) default_avg_task_ns: u64,
+    pub(crate) min_global_queue_interval: u32,
+    pub(crate) max_global_queue_interval: u32,
+    pub(crate) long_poll_ns: u64,
+    pub(crate) lifo_steal_after_ns: u64,
+    pub(crate) driver_interval_ns: u64,
+    pub(crate) park_timeout: Option<Duration>,
+    pub(crate) max_park_timeout: Duration,
+    pub(crate) enable_stealing: bool,
+    pub(crate) backend_type: Option<Backend>,
+    pub(crate) max_io_completions: usize,
+    pub(crate) max_blocking_threads: usize,
+    pub(crate) blocking_keep_alive: Duration,
+    pub(crate) shutdown_timeout: Duration,
+    pub(crate) thread_name: String,
+    pub(crate) thread_stack_size: Option<usize>,
+    pub(crate) control_socket: bool,
+}
+
+impl Config {
+    /// What readers of the numbers need to know.
+    pub(crate) fn telemetry(&self, io_backend: &str) -> volt_telemetry::Config {
+        volt_telemetry::Config {
+            budget_per_tick: self.budget_per_tick,
+            coop_budget: self.coop_budget,
+            max_lifo_polls_per_tick: self.max_lifo_polls_per_tick,
+            local_queue_capacity: self.local_queue_capacity as u32,
+            global_queue_batch_size: self.global_queue_batch_size as u32,
+            global_queue_capacity: self.global_queue_capacity as u64,
+            min_global_queue_interval: self.min_global_queue_interval,
+            max_global_queue_interval: self.max_global_queue_interval,
+            target_global_queue_latency_ns: self.target_global_queue_latency_ns,
+            enable_stealing: self.enable_stealing,
+            park_timeout_ns: self.park_timeout.map(crate::clock::saturating_ns),
+            io_backend: io_backend.to_owned(),
+        }
+    }
+}

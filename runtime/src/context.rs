@@ -1,0 +1,121 @@
+//! Which runtime this thread is in, and which worker it is.
+//!
+//! Who writes: the worker's thread when it starts and ends, `block_on`, `enter`, and blocking threads around a job. Who reads:
+//! everything that needs "the current runtime", on the same thread.
+//!
+//! Invariant: *Worker while set*: the pointer to the worker is set only by [`run_as_worker`], for the time that the worker is borrowed there.
+
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::Arc;
+
+use crate::driver::Driver;
+use crate::handle::Handle;
+use crate::scheduler::worker::Worker;
+
+thread_local! {
+    static CONTEXT: Context = const {
+        Context { handle: RefCell::new(None), worker: Cell::new(ptr::null()), is_in_block_on: Cell::new(false) }
+    };
+}
+
+struct Context {
+    handle: RefCell<Option<Handle>>,
+    worker: Cell<*const Worker>,
+    is_in_block_on: Cell<bool>,
+}
+
+/// Why there is no current runtime, for people.
+const NO_RUNTIME: &str = "this must be called inside a Volt runtime: in a task, in `Runtime::block_on`, or while the guard of \
+                          `Handle::enter` is held";
+
+/// Keeps a runtime current on this thread; the one before is current again afterwards.
+#[derive(Debug)]
+#[must_use = "the runtime is current only while the guard lives"]
+pub struct EnterGuard<'a> {
+    former: Option<Handle>,
+    /// Not Send: the thread it is dropped on must be the one that it was made on.
+    _handle: PhantomData<(&'a Handle, *const ())>,
+}
+
+impl Drop for EnterGuard<'_> {
+    fn drop(&mut self) {
+        let former = self.former.take();
+        // The thread may be ending; then nothing is current anyway.
+        let _ended = CONTEXT.try_with(|context| context.handle.replace(former));
+    }
+}
+
+/// Makes `handle`'s runtime current until the guard is dropped.
+pub(crate) fn enter(handle: &Handle) -> EnterGuard<'_> {
+    let former = CONTEXT.with(|context| context.handle.replace(Some(handle.clone())));
+    EnterGuard { former, _handle: PhantomData }
+}
+
+/// The current runtime.
+pub(crate) fn try_handle() -> Option<Handle> {
+    CONTEXT.try_with(|context| context.handle.borrow().clone()).ok().flatten()
+}
+
+/// The current runtime.
+///
+/// # Panics
+/// Outside a runtime.
+#[track_caller]
+pub(crate) fn handle() -> Handle {
+    match try_handle() {
+        Some(handle) => handle,
+        None => panic!("{NO_RUNTIME}"),
+    }
+}
+
+/// The current runtime's driver.
+///
+/// # Panics
+/// Outside a runtime.
+#[track_caller]
+pub(crate) fn driver() -> Arc<Driver> {
+    handle().shared().driver.clone()
+}
+
+/// Calls `f` with the worker that this thread is, if it is one.
+#[inline]
+pub(crate) fn with_worker<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
+    let worker = CONTEXT.try_with(|context| context.worker.get()).unwrap_or(ptr::null());
+    // SAFETY: Worker while set: `run_as_worker`, further up this thread's stack, borrows it.
+    f(unsafe { worker.as_ref() })
+}
+
+/// Makes this thread `worker` while `f` runs.
+pub(crate) fn run_as_worker(handle: &Handle, worker: &Worker, f: impl FnOnce()) {
+    struct Reset;
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            CONTEXT.with(|context| context.worker.set(ptr::null()));
+        }
+    }
+    let _entered = enter(handle);
+    let _reset = Reset;
+    CONTEXT.with(|context| context.worker.set(worker));
+    f();
+}
+
+/// Whether this thread runs tasks or the future of a `block_on`, and so must not block.
+pub(crate) fn is_async() -> bool {
+    CONTEXT.with(|context| context.is_in_block_on.get() || !context.worker.get().is_null())
+}
+
+/// Marks this thread as inside `block_on` while `f` runs.
+pub(crate) fn in_block_on<R>(handle: &Handle, f: impl FnOnce() -> R) -> R {
+    struct Reset;
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            CONTEXT.with(|context| context.is_in_block_on.set(false));
+        }
+    }
+    let _entered = enter(handle);
+    let _reset = Reset;
+    CONTEXT.with(|context| context.is_in_block_on.set(true));
+    f()
+}

@@ -1,0 +1,19 @@
+//! What a worker sleeps on: its park word, the timers, and the kernel's ready list. Knows nothing above a `Waker`.
+
+pub(crate) mod parker;
+
+#[cfg(not(loom))]
+mod poller;
+#[cfg(not(loom))]
+pub(crate) mod readiness;
+#[cfg(not(loom))]
+pub(crate) mod registration;
+#[cfg(not(loom))]
+pub(crate) mod timers;
+#[cfg(not(loom))]
+mod turn;
+#[cfg(not(loom))]
+pub(crate) mod wheel;
+
+#[cfg(not(loom))]
+pub(crate) use turn::{Driver, Polled, Wait};

@@ -1,0 +1,336 @@
+//! What one thread sleeps on when it has nothing to do: the park word, and a futex on it.
+//!
+//! # Shape
+//!
+//! | word | the owner | an unpark |
+//! |---|---|---|
+//! | UNPARKED 0 | runs | leaves the token |
+//! | PARKED 1 | sleeps on the futex, or is about to | leaves the token and wakes the futex |
+//! | NOTIFIED 2 | has a token that it has not seen yet | writes again |
+//! | PARKED_DRIVER 3 | sleeps in the I/O driver, or is about to | leaves the token; the caller writes the driver's waker |
+//!
+//! # Who writes, who reads
+//!
+//! The owner makes it PARKED, PARKED_DRIVER and UNPARKED; anybody makes it NOTIFIED.
+//!
+//! # Invariants
+//!
+//! * TOKEN-STAYS: NOTIFIED is left only by the owner's swap to UNPARKED. Going to sleep is a compare-and-swap from UNPARKED, which a
+//!   token refuses.
+//! * SEES-ALL: what was done before any unpark is visible to the owner once it has taken a token left by, or overwritten by, that unpark.
+//!
+//! # Protocol
+//!
+//! * Sleep: (1) UNPARKED → PARKED, or return: a token is there; (2) wait while the word is PARKED. A token, a time-out or
+//!   nothing at all ends it. The word is left as it is.
+//! * Take: swap in UNPARKED; it was NOTIFIED: the token is taken.
+//! * Unpark: (1) swap in NOTIFIED, always; (2) wake whoever slept: the futex, or, by the caller, the driver.
+//!
+//! # Rejected
+//!
+//! * Resetting the word with a store: it does not acquire, so a second unpark just before it is eaten, and what it announced not seen.
+//! * "Already notified, return" in unpark, by a plain load: the same, from the other side.
+//! * `std::thread::park`: one token a thread, shared with everybody's use of it, and no way to be woken in the I/O driver.
+//!
+//! Source: the states are the design's; the reasons for the swaps are those of tokio's `park.rs`.
+
+use std::time::Duration;
+
+use crate::shim::Ordering;
+
+#[cfg(all(test, loom))]
+#[path = "parker_loom.rs"]
+mod loom_models;
+
+#[cfg(not(all(target_os = "linux", not(loom))))]
+use emulated::Futex;
+#[cfg(all(target_os = "linux", not(loom)))]
+use native::Futex;
+
+const UNPARKED: u32 = 0;
+const PARKED: u32 = 1;
+const NOTIFIED: u32 = 2;
+const PARKED_DRIVER: u32 = 3;
+
+/// The park word of one thread, its owner. The methods but [`unpark`](Self::unpark) are for the owner only.
+#[derive(Debug)]
+pub(crate) struct Parker {
+    word: Futex,
+}
+
+/// What [`Parker::unpark`] leaves to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a thread in the I/O driver is woken by the caller"]
+pub(crate) enum Unparked {
+    /// Nothing.
+    Done,
+    /// The owner sleeps in the I/O driver: write the driver's waker.
+    InDriver,
+}
+
+/// What ended a [`Parker::sleep`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slept {
+    /// A token, or nothing at all.
+    Woken,
+    /// The time-out; a token may have come since.
+    TimedOut,
+}
+
+impl Parker {
+    pub(crate) fn new() -> Self {
+        Self { word: Futex::new(UNPARKED) }
+    }
+
+    /// Says that the owner is about to sleep in the I/O driver. `false` = a token is already there: it must not.
+    ///
+    /// Ended, like a sleep, by [`take_token`](Self::take_token) or [`wait_token`](Self::wait_token).
+    #[must_use = "with a token there, the owner must not sleep"]
+    pub(crate) fn begin_driver(&self) -> bool {
+        self.leave_unparked(PARKED_DRIVER)
+    }
+
+    /// Sleeps until a token comes, or `timeout` has passed, or for no reason. Does not take the token.
+    pub(crate) fn sleep(&self, timeout: Option<Duration>) -> Slept {
+        // Sleep (1)
+        if !self.leave_unparked(PARKED) {
+            return Slept::Woken;
+        }
+        // Sleep (2)
+        self.word.wait(PARKED, timeout)
+    }
+
+    /// Take: whether there was a token; there is none now, and the owner is awake.
+    #[must_use = "a token that was taken is gone"]
+    pub(crate) fn take_token(&self) -> bool {
+        // ORDERING: Acquire; pairs with the Release of every `unpark` before it: SEES-ALL. A swap, so that it reads the last of them.
+        self.word.value.swap(UNPARKED, Ordering::Acquire) == NOTIFIED
+    }
+
+    /// Takes the token that is on its way, sleeping until it comes.
+    pub(crate) fn wait_token(&self) {
+        while !self.take_token() {
+            self.sleep(None);
+        }
+    }
+
+    /// Leaves a token, and wakes the owner if it sleeps on the futex. For anybody.
+    pub(crate) fn unpark(&self) -> Unparked {
+        // Unpark (1)
+        // ORDERING: Release; pairs with the Acquire in `take_token`: SEES-ALL, also of an unpark that this one overwrites, since a
+        // swap continues its release sequence.
+        let before = self.word.value.swap(NOTIFIED, Ordering::Release);
+        // Unpark (2)
+        if before == PARKED {
+            self.word.wake();
+        }
+        if before == PARKED_DRIVER { Unparked::InDriver } else { Unparked::Done }
+    }
+
+    /// Sleep (1): whether the word was UNPARKED, and is `to` now.
+    fn leave_unparked(&self, to: u32) -> bool {
+        // ORDERING: Relaxed: publishes nothing. If a token refuses it, `take_token` acquires what it announces.
+        let left = self.word.value.compare_exchange(UNPARKED, to, Ordering::Relaxed, Ordering::Relaxed);
+        debug_assert!(matches!(left, Ok(_) | Err(NOTIFIED)), "slept without taking the token of the sleep before");
+        left.is_ok()
+    }
+}
+
+/// Linux's futex.
+#[cfg(all(target_os = "linux", not(loom)))]
+mod native {
+    use std::time::Duration;
+
+    use rustix::io::Errno;
+    use rustix::thread::futex::{self, Flags, Timespec};
+
+    use super::Slept;
+    use crate::shim::AtomicU32;
+
+    /// A word that a thread can wait for.
+    #[derive(Debug)]
+    pub(super) struct Futex {
+        pub(super) value: AtomicU32,
+    }
+
+    impl Futex {
+        pub(super) fn new(value: u32) -> Self {
+            Self { value: AtomicU32::new(value) }
+        }
+
+        /// Sleeps if the word is `expected`, until a wake, a signal or the time-out.
+        pub(super) fn wait(&self, expected: u32, timeout: Option<Duration>) -> Slept {
+            let timeout = timeout.map(|timeout| Timespec {
+                // What does not fit is 292 billion years.
+                tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
+                tv_nsec: timeout.subsec_nanos().into(),
+            });
+            match futex::wait(&self.value, Flags::PRIVATE, expected, timeout.as_ref()) {
+                Err(Errno::TIMEDOUT) => Slept::TimedOut,
+                // The word was another, or a signal came.
+                Ok(()) | Err(Errno::AGAIN | Errno::INTR) => Slept::Woken,
+                Err(error) => panic!("futex wait failed: {error}"),
+            }
+        }
+
+        /// Wakes a thread that sleeps in [`wait`](Self::wait).
+        pub(super) fn wake(&self) {
+            // Fails only for an address that is none.
+            let _ = futex::wake(&self.value, Flags::PRIVATE, 1);
+        }
+    }
+}
+
+/// The same from a lock and a condition: for other systems, and for loom.
+#[cfg(any(test, not(all(target_os = "linux", not(loom)))))]
+mod emulated {
+    use std::time::Duration;
+
+    use super::Slept;
+    use crate::shim::{AtomicU32, Condvar, Mutex, Ordering};
+
+    /// A word that a thread can wait for.
+    #[derive(Debug)]
+    pub(super) struct Futex {
+        pub(super) value: AtomicU32,
+        /// Held from the look at the word to the wait, so that a wake, which takes it too, does not fall in between.
+        lock: Mutex<()>,
+        pub(super) wakes: Condvar,
+    }
+
+    impl Futex {
+        pub(super) fn new(value: u32) -> Self {
+            Self { value: AtomicU32::new(value), lock: Mutex::new(()), wakes: Condvar::new() }
+        }
+
+        /// Sleeps if the word is `expected`, until a wake, the time-out, or nothing at all.
+        pub(super) fn wait(&self, expected: u32, timeout: Option<Duration>) -> Slept {
+            let guard = self.lock.lock();
+            // ORDERING: Relaxed: who changed the word before waking has held the lock since.
+            if self.value.load(Ordering::Relaxed) != expected {
+                return Slept::Woken;
+            }
+            match timeout {
+                None => {
+                    drop(self.wakes.wait(guard));
+                    Slept::Woken
+                }
+                // loom's condition has no time-out. Returning at once is one at any time that the other threads can tell.
+                #[cfg(loom)]
+                Some(_) => Slept::TimedOut,
+                #[cfg(not(loom))]
+                Some(timeout) => {
+                    let (_guard, result) =
+                        self.wakes.wait_timeout(guard, timeout).unwrap_or_else(|poisoned| poisoned.into_inner());
+                    if result.timed_out() { Slept::TimedOut } else { Slept::Woken }
+                }
+            }
+        }
+
+        /// Wakes a thread that sleeps in [`wait`](Self::wait).
+        pub(super) fn wake(&self) {
+            drop(self.lock.lock());
+            self.wakes.notify_one();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+    use std::thread;
+
+    use super::*;
+
+    /// Rounds of a stress; Miri is slow.
+    const ROUNDS: usize = if cfg!(miri) { 30 } else { 20_000 };
+    /// Long enough that a test which waited for it would be seen to hang.
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_token_left_before_the_sleep_ends_it_and_is_taken_once() {
+        let parker = Parker::new();
+        assert!(!parker.take_token());
+        assert_eq!(parker.unpark(), Unparked::Done);
+        assert_eq!(parker.unpark(), Unparked::Done);
+        assert_eq!(parker.sleep(Some(LONG)), Slept::Woken);
+        assert!(parker.take_token(), "the sleep leaves the token");
+        assert!(!parker.take_token(), "two unparks leave one token");
+    }
+
+    #[test]
+    fn a_sleep_with_a_time_out_returns_without_a_token() {
+        let parker = Parker::new();
+        while parker.sleep(Some(Duration::from_millis(1))) != Slept::TimedOut {
+            assert!(!parker.take_token());
+        }
+        assert!(!parker.take_token());
+        assert_eq!(parker.unpark(), Unparked::Done, "the owner is awake");
+    }
+
+    #[test]
+    fn an_owner_in_the_driver_is_left_to_the_caller() {
+        let parker = Parker::new();
+        assert!(parker.begin_driver());
+        assert_eq!(parker.unpark(), Unparked::InDriver);
+        assert_eq!(parker.unpark(), Unparked::Done, "the first one wakes it");
+        assert!(parker.take_token());
+        assert_eq!(parker.unpark(), Unparked::Done);
+        assert!(!parker.begin_driver(), "a token is there");
+    }
+
+    #[test]
+    fn a_time_out_beyond_the_clock_still_ends_with_a_token() {
+        for timeout in [None, Some(LONG), Some(Duration::MAX)] {
+            let parker = Arc::new(Parker::new());
+            let unparker = thread::spawn({
+                let parker = parker.clone();
+                move || parker.unpark()
+            });
+            while !parker.take_token() {
+                assert_eq!(parker.sleep(timeout), Slept::Woken);
+            }
+            assert_eq!(unparker.join().unwrap(), Unparked::Done);
+        }
+    }
+
+    #[test]
+    fn no_token_is_lost_in_a_ping_pong() {
+        let sides = Arc::new((Parker::new(), Parker::new(), AtomicUsize::new(0)));
+        let other = thread::spawn({
+            let sides = sides.clone();
+            move || {
+                for _ in 0..ROUNDS {
+                    sides.1.wait_token();
+                    sides.2.fetch_add(1, Ordering::Relaxed);
+                    let _ = sides.0.unpark();
+                }
+            }
+        });
+        for round in 0..ROUNDS {
+            let _ = sides.1.unpark();
+            sides.0.wait_token();
+            assert_eq!(sides.2.load(Ordering::Relaxed), round + 1, "what came before an unpark is visible");
+        }
+        other.join().unwrap();
+    }
+
+    #[test]
+    fn the_emulated_futex_sleeps_only_on_the_expected_value_and_wakes() {
+        let futex = Arc::new(emulated::Futex::new(1));
+        assert_eq!(futex.wait(0, None), Slept::Woken);
+        while futex.wait(1, Some(Duration::from_millis(1))) != Slept::TimedOut {}
+        let waker = thread::spawn({
+            let futex = futex.clone();
+            move || {
+                futex.value.store(2, Ordering::Relaxed);
+                futex.wake();
+            }
+        });
+        while futex.value.load(Ordering::Relaxed) == 1 {
+            futex.wait(1, None);
+        }
+        waker.join().unwrap();
+    }
+}

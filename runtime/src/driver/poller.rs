@@ -1,0 +1,235 @@
+//! The kernel's ready list: mio's registrations, and the wait for what became ready.
+//!
+//! Shape. One `mio::Poll`, edge-triggered, one registration a socket for both directions, and the buffer that one wait fills.
+//!
+//! Who uses it: the thread in the driver turn. Others reach the same kernel object through `mio::Registry` and `mio::Waker`.
+//!
+//! On Linux the wait itself is rustix's `epoll_wait` on mio's descriptor: mio rounds a time-out up to whole milliseconds, which
+//! would add up to 1 ms to every timer, while rustix turns to `epoll_pwait2`, with ns, for a time-out that needs it. Where the
+//! kernel lacks that call (before 5.11) or a sandbox refuses it, time-outs are rounded up as mio's are.
+//!
+//! Invariants. *Numbers*: what the kernel hands back with an event is the token that mio registered, never a pointer.
+//!
+//! Rejected: a timerfd (a system call each time that the next deadline changes).
+
+use std::io;
+use std::time::Duration;
+
+use mio::{Registry, Token};
+
+use crate::driver::readiness::Flags;
+
+/// The token of the driver's waker; no socket gets it.
+pub(crate) const WAKER: Token = Token(usize::MAX);
+
+/// The kernel's ready list and what the last wait found in it.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    poll: mio::Poll,
+    events: imp::Events,
+}
+
+impl Poller {
+    /// One that takes at most `max_events` a wait.
+    ///
+    /// # Errors
+    /// The system gives no descriptor for it.
+    pub(crate) fn new(max_events: usize) -> io::Result<Self> {
+        Ok(Self { poll: mio::Poll::new()?, events: imp::Events::with_capacity(max_events.max(1)) })
+    }
+
+    /// Where sockets are registered.
+    pub(crate) fn registry(&self) -> &Registry {
+        self.poll.registry()
+    }
+
+    /// Waits until something is ready, `timeout` has passed (`None` = for ever) or a signal came.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        match self.events.fill(&mut self.poll, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                self.events.clear();
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// What the last wait found.
+    pub(crate) fn events(&self) -> impl Iterator<Item = (Token, Flags)> + '_ {
+        self.events.iter()
+    }
+}
+
+/// The flags that the kernel's report stands for. An error makes both directions worth a try, which then returns it; it is no
+/// flag of its own, since whoever saw it first would take it from the other.
+fn flags(is_readable: bool, is_writable: bool, is_error: bool, is_read_closed: bool, is_write_closed: bool) -> Flags {
+    let mut flags = Flags::NONE;
+    if is_readable || is_error {
+        flags = flags.and(Flags::READABLE);
+    }
+    if is_writable || is_error {
+        flags = flags.and(Flags::WRITABLE);
+    }
+    if is_read_closed {
+        flags = flags.and(Flags::READ_CLOSED);
+    }
+    if is_write_closed {
+        flags = flags.and(Flags::WRITE_CLOSED);
+    }
+    flags
+}
+
+#[cfg(target_os = "linux")]
+mod imp {
+    use std::os::fd::AsFd;
+    use std::{fmt, io};
+
+    use rustix::buffer::spare_capacity;
+    use rustix::event::Timespec;
+    use rustix::event::epoll::{self, Event, EventFlags};
+    use rustix::io::Errno;
+
+    use super::{Duration, Flags, Token, flags};
+
+    const MILLISECOND_NS: u32 = 1_000_000;
+
+    pub(super) struct Events {
+        list: Vec<Event>,
+        /// Whether `epoll_pwait2` was refused once.
+        is_coarse: bool,
+    }
+
+    // SAFETY: Numbers: `Event` is not `Send` only because its data could be a pointer; every entry of `list` was written by the
+    // kernel from a token of mio's, and no other code makes one.
+    unsafe impl Send for Events {}
+
+    impl Events {
+        pub(super) fn with_capacity(capacity: usize) -> Self {
+            Self { list: Vec::with_capacity(capacity), is_coarse: false }
+        }
+
+        pub(super) fn fill(&mut self, poll: &mut mio::Poll, timeout: Option<Duration>) -> io::Result<()> {
+            let epoll = poll.registry().as_fd();
+            if !self.is_coarse {
+                match self.wait(epoll, timeout) {
+                    Err(Errno::NOSYS | Errno::PERM) => self.is_coarse = true,
+                    result => return Ok(result?),
+                }
+            }
+            Ok(self.wait(epoll, timeout.map(round_up))?)
+        }
+
+        pub(super) fn clear(&mut self) {
+            self.list.clear();
+        }
+
+        pub(super) fn iter(&self) -> impl Iterator<Item = (Token, Flags)> + '_ {
+            self.list.iter().map(|event| {
+                // Copies: the kernel's struct is packed.
+                let (said, data) = (event.flags, event.data);
+                let has = |flag| said.contains(flag);
+                let is_hung_up = has(EventFlags::HUP);
+                let is_read_closed = is_hung_up || has(EventFlags::RDHUP);
+                let flags = flags(
+                    has(EventFlags::IN) || has(EventFlags::PRI),
+                    has(EventFlags::OUT),
+                    has(EventFlags::ERR),
+                    is_read_closed,
+                    is_hung_up,
+                );
+                (Token(data.u64() as usize), flags)
+            })
+        }
+
+        fn wait(&mut self, epoll: impl AsFd, timeout: Option<Duration>) -> Result<(), Errno> {
+            self.list.clear();
+            // A time-out beyond what the kernel's clock can say is none.
+            let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+            epoll::wait(epoll, spare_capacity(&mut self.list), timeout.as_ref()).map(drop)
+        }
+    }
+
+    impl fmt::Debug for Events {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("Events").field("len", &self.list.len()).field("is_coarse", &self.is_coarse).finish()
+        }
+    }
+
+    /// Up to whole milliseconds, within what `epoll_wait` takes.
+    fn round_up(timeout: Duration) -> Duration {
+        let ms = timeout.as_nanos().div_ceil(u128::from(MILLISECOND_NS));
+        Duration::from_millis(ms.min(i32::MAX as u128) as u64)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_kernel_without_fine_time_outs_sleeps_a_little_longer_and_never_for_ever() {
+            assert_eq!(round_up(Duration::from_nanos(1)), Duration::from_millis(1));
+            assert_eq!(round_up(Duration::from_millis(3)), Duration::from_millis(3));
+            assert_eq!(round_up(Duration::MAX), Duration::from_millis(i32::MAX as u64));
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod imp {
+    use std::io;
+
+    use super::{Duration, Flags, Token, flags};
+
+    #[derive(Debug)]
+    pub(super) struct Events(mio::Events);
+
+    impl Events {
+        pub(super) fn with_capacity(capacity: usize) -> Self {
+            Self(mio::Events::with_capacity(capacity))
+        }
+
+        pub(super) fn fill(&mut self, poll: &mut mio::Poll, timeout: Option<Duration>) -> io::Result<()> {
+            poll.poll(&mut self.0, timeout)
+        }
+
+        pub(super) fn clear(&mut self) {
+            self.0.clear();
+        }
+
+        pub(super) fn iter(&self) -> impl Iterator<Item = (Token, Flags)> + '_ {
+            self.0.iter().map(|event| {
+                let flags = flags(
+                    event.is_readable(),
+                    event.is_writable(),
+                    event.is_error(),
+                    event.is_read_closed(),
+                    event.is_write_closed(),
+                );
+                (event.token(), flags)
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn a_wait_is_not_shorter_than_its_time_out_and_its_waker_is_sticky() {
+        let mut poller = Poller::new(4).unwrap();
+        let waker = mio::Waker::new(poller.registry(), WAKER).unwrap();
+        for timeout in [Duration::from_micros(300), Duration::from_millis(2)] {
+            let began = Instant::now();
+            poller.wait(Some(timeout)).unwrap();
+            assert!(began.elapsed() >= timeout);
+            assert_eq!(poller.events().count(), 0);
+        }
+        waker.wake().unwrap();
+        poller.wait(None).unwrap();
+        assert_eq!(poller.events().map(|(token, _)| token).collect::<Vec<_>>(), [WAKER]);
+        poller.wait(Some(Duration::ZERO)).unwrap();
+        assert_eq!(poller.events().count(), 0, "one wake, one event");
+    }
+}

@@ -1,0 +1,368 @@
+//! Whether a socket can be read and written, as far as the kernel told, and who waits for that.
+//!
+//! Shape. One 64-bit word, `| tick 56 | flags 8 |`, and the wakers of those who wait, behind a lock.
+//!
+//! | flag | meaning | set by | cleared by |
+//! |---|---|---|---|
+//! | `READABLE` `WRITABLE` | an attempt may succeed | the driver | whoever tried and would have blocked |
+//! | `READ_CLOSED` `WRITE_CLOSED` | no attempt will block again | the driver | nobody |
+//! | `SHUT_DOWN` | the runtime is gone, no event will come | `shut_down` | nobody |
+//!
+//! Who writes: the thread in the driver turn (`set`), tasks (`clear`). Who reads: tasks.
+//!
+//! Invariants. *Edge*: the kernel tells of a change once, so a flag is never cleared on the strength of an attempt that began
+//! before the last telling. The tick counts tellings; it has 56 bits, and a narrow one that comes round between a look and its
+//! clear would lose an event for ever (tokio #6133, #8331). *Unlocked wakers*: no waker is called or dropped under the lock.
+//!
+//! Protocol. Waiter: (1) lock; (2) look at the word; (3) not ready: leave a waker; (4) unlock. Teller: (1) set the flags and
+//! count the tick, in one step; (2) lock; (3) take the wakers; (4) unlock, and wake later. If the teller gets the lock first,
+//! the waiter's look sees the flags; if second, it finds the waker.
+//!
+//! In each direction wait: one *slot*, for the `poll_` functions, where the last waker counts; and a *queue* of any number of
+//! waiters, for the `async` ones, all of which are woken, since which of them will use the event is unknown.
+//!
+//! Rejected: one waker a direction for all (two tasks in `accept` on one listener: the first is never woken); an intrusive list
+//! in the futures (unsafe code to save one allocation, and only for those who share a direction).
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+
+use crate::coop;
+use crate::shim::{AtomicU64, Mutex, Ordering};
+
+/// Bits of the word below the tick.
+const TICK_SHIFT: u32 = 8;
+
+/// A set of the flags in the table above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flags(u64);
+
+impl Flags {
+    pub(crate) const NONE: Flags = Flags(0);
+    pub(crate) const READABLE: Flags = Flags(1);
+    pub(crate) const WRITABLE: Flags = Flags(1 << 1);
+    pub(crate) const READ_CLOSED: Flags = Flags(1 << 2);
+    pub(crate) const WRITE_CLOSED: Flags = Flags(1 << 3);
+    const SHUT_DOWN: Flags = Flags(1 << 4);
+
+    pub(crate) const fn and(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    const fn intersects(self, other: Flags) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+const _: () = assert!(Flags::SHUT_DOWN.0 < 1 << TICK_SHIFT);
+
+/// What a task wants to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+impl Direction {
+    /// The flags that end a wait.
+    const fn awaited(self) -> Flags {
+        let flags = match self {
+            Direction::Read => Flags::READABLE.and(Flags::READ_CLOSED),
+            Direction::Write => Flags::WRITABLE.and(Flags::WRITE_CLOSED),
+        };
+        flags.and(Flags::SHUT_DOWN)
+    }
+
+    /// The flag that an attempt which would have blocked takes back.
+    const fn cleared(self) -> Flags {
+        match self {
+            Direction::Read => Flags::READABLE,
+            Direction::Write => Flags::WRITABLE,
+        }
+    }
+}
+
+/// One look at the word that found a direction ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "an attempt that would have blocked must be reported by `clear`"]
+pub(crate) struct Seen {
+    tick: u64,
+    direction: Direction,
+}
+
+/// One socket's state.
+pub(crate) struct Readiness {
+    word: AtomicU64,
+    waiters: Mutex<Waiters>,
+}
+
+#[derive(Debug, Default)]
+struct Waiters {
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    queue: slab::Slab<Waiter>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    direction: Direction,
+    /// `None` once woken.
+    waker: Option<Waker>,
+}
+
+impl Readiness {
+    /// Begins with `flags`: a socket that may be ready is cheaper to try than to be told about.
+    pub(crate) fn new(flags: Flags) -> Self {
+        Self { word: AtomicU64::new(flags.0), waiters: Mutex::new(Waiters::default()) }
+    }
+
+    /// A telling: sets `flags` and collects the wakers of those who wait for them.
+    pub(crate) fn set(&self, flags: Flags, into: &mut Vec<Waker>) {
+        let tell = |word: u64| Some((word | flags.0).wrapping_add(1 << TICK_SHIFT));
+        // ORDERING: Release; pairs with the Acquire in `look`: an attempt that sees a flag comes after the kernel's telling.
+        // Relaxed on failure: a retry value.
+        let _ = self.word.fetch_update(Ordering::Release, Ordering::Relaxed, tell);
+        let mut waiters = self.waiters.lock();
+        if flags.intersects(Direction::Read.awaited()) {
+            into.extend(waiters.reader.take());
+        }
+        if flags.intersects(Direction::Write.awaited()) {
+            into.extend(waiters.writer.take());
+        }
+        for (_, waiter) in &mut waiters.queue {
+            if flags.intersects(waiter.direction.awaited()) {
+                into.extend(waiter.waker.take());
+            }
+        }
+    }
+
+    /// No event will come any more: every wait and every later attempt ends in an error.
+    pub(crate) fn shut_down(&self, into: &mut Vec<Waker>) {
+        self.set(Flags::SHUT_DOWN, into);
+    }
+
+    /// Whether an attempt may succeed.
+    ///
+    /// # Errors
+    /// The runtime is shut down.
+    #[inline]
+    pub(crate) fn look(&self, direction: Direction) -> io::Result<Option<Seen>> {
+        // ORDERING: Acquire; pairs with the Release in `set`.
+        let word = self.word.load(Ordering::Acquire);
+        if Flags(word).intersects(Flags::SHUT_DOWN) {
+            return Err(io::Error::other("the runtime that this socket belongs to is shut down"));
+        }
+        let is_ready = Flags(word).intersects(direction.awaited());
+        Ok(is_ready.then_some(Seen { tick: word >> TICK_SHIFT, direction }))
+    }
+
+    /// The attempt after this look would have blocked, or left nothing for the next. See *Edge*.
+    pub(crate) fn clear(&self, seen: Seen) {
+        let clear = |word: u64| (word >> TICK_SHIFT == seen.tick).then_some(word & !seen.direction.cleared().0);
+        // ORDERING: Relaxed: the word publishes nothing when a flag goes; the comparison of the tick is part of the same RMW,
+        // so no telling can come in between.
+        let _ = self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, clear);
+    }
+
+    /// Waits in the slot of this direction: of several tasks that do so, the last one is woken.
+    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>, direction: Direction) -> Poll<io::Result<Seen>> {
+        if let Some(seen) = self.look(direction)? {
+            return Poll::Ready(Ok(seen));
+        }
+        let waker = cx.waker().clone();
+        let mut waiters = self.waiters.lock();
+        if let Some(seen) = self.look(direction)? {
+            return Poll::Ready(Ok(seen));
+        }
+        let slot = match direction {
+            Direction::Read => &mut waiters.reader,
+            Direction::Write => &mut waiters.writer,
+        };
+        let former = slot.replace(waker);
+        // *Unlocked wakers*: the former one goes after the lock.
+        drop(waiters);
+        drop(former);
+        Poll::Pending
+    }
+
+    /// Waits in the queue: any number of tasks may.
+    pub(crate) fn ready(&self, direction: Direction) -> Ready<'_> {
+        Ready { readiness: self, direction, queued: None }
+    }
+}
+
+impl fmt::Debug for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // ORDERING: Relaxed; for people only.
+        let word = self.word.load(Ordering::Relaxed);
+        f.debug_struct("Readiness")
+            .field("flags", &format_args!("{:#07b}", word & ((1 << TICK_SHIFT) - 1)))
+            .field("tick", &(word >> TICK_SHIFT))
+            .finish_non_exhaustive()
+    }
+}
+
+/// A place in the queue; see [`Readiness::ready`]. Spends a unit of the cooperative budget, which the caller keeps.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub(crate) struct Ready<'a> {
+    readiness: &'a Readiness,
+    direction: Direction,
+    /// Key of the place, once it was taken.
+    queued: Option<usize>,
+}
+
+impl Future for Ready<'_> {
+    type Output = io::Result<(Seen, coop::Unit)>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let unit = ready!(coop::poll_proceed(cx));
+        let (readiness, direction) = (self.readiness, self.direction);
+        if let Some(seen) = readiness.look(direction)? {
+            return Poll::Ready(Ok((seen, unit)));
+        }
+        let waker = Some(cx.waker().clone());
+        let mut waiters = readiness.waiters.lock();
+        if let Some(seen) = readiness.look(direction)? {
+            return Poll::Ready(Ok((seen, unit)));
+        }
+        let former = match self.queued {
+            Some(key) => std::mem::replace(&mut waiters.queue[key].waker, waker),
+            None => {
+                self.queued = Some(waiters.queue.insert(Waiter { direction, waker }));
+                None
+            }
+        };
+        // *Unlocked wakers*: the former one goes after the lock.
+        drop(waiters);
+        drop(former);
+        Poll::Pending
+    }
+}
+
+impl Drop for Ready<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.queued {
+            let mut waiters = self.readiness.waiters.lock();
+            let waiter = waiters.queue.remove(key);
+            // *Unlocked wakers*: it goes after the lock.
+            drop(waiters);
+            drop(waiter);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn tell(readiness: &Readiness, flags: Flags) {
+        let mut wakers = Vec::new();
+        readiness.set(flags, &mut wakers);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    #[test]
+    fn a_flag_told_again_after_the_look_is_not_cleared_even_65_536_tellings_later() {
+        let readiness = Readiness::new(Flags::READABLE);
+        let seen = readiness.look(Direction::Read).unwrap().unwrap();
+        for _ in 0..1 << 16 {
+            tell(&readiness, Flags::READABLE);
+        }
+        readiness.clear(seen);
+        assert!(readiness.look(Direction::Read).unwrap().is_some(), "an event was lost");
+        let seen = readiness.look(Direction::Read).unwrap().unwrap();
+        readiness.clear(seen);
+        assert!(readiness.look(Direction::Read).unwrap().is_none());
+    }
+
+    #[test]
+    fn clearing_one_direction_leaves_the_other_and_what_is_closed_stays_so() {
+        let readiness = Readiness::new(Flags::READABLE.and(Flags::WRITABLE));
+        readiness.clear(readiness.look(Direction::Read).unwrap().unwrap());
+        assert!(readiness.look(Direction::Read).unwrap().is_none());
+        assert!(readiness.look(Direction::Write).unwrap().is_some());
+        tell(&readiness, Flags::READ_CLOSED);
+        readiness.clear(readiness.look(Direction::Read).unwrap().unwrap());
+        assert!(readiness.look(Direction::Read).unwrap().is_some());
+    }
+
+    #[test]
+    fn every_task_in_the_queue_is_woken_and_the_other_direction_is_not() {
+        let readiness = Readiness::new(Flags::NONE);
+        let (reads, writes) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        let (reader, writer) = (Waker::from(reads.clone()), Waker::from(writes.clone()));
+        let (mut cx, mut write_cx) = (Context::from_waker(&reader), Context::from_waker(&writer));
+        let mut first = pin!(readiness.ready(Direction::Read));
+        let mut second = pin!(readiness.ready(Direction::Read));
+        let mut third = pin!(readiness.ready(Direction::Write));
+        assert!(first.as_mut().poll(&mut cx).is_pending());
+        assert!(second.as_mut().poll(&mut cx).is_pending());
+        assert!(third.as_mut().poll(&mut write_cx).is_pending());
+        assert!(readiness.poll_ready(&mut cx, Direction::Read).is_pending());
+        tell(&readiness, Flags::READABLE);
+        assert_eq!((reads.0.load(Ordering::Relaxed), writes.0.load(Ordering::Relaxed)), (3, 0));
+        assert!(first.as_mut().poll(&mut cx).is_ready());
+        assert!(second.as_mut().poll(&mut cx).is_ready());
+    }
+
+    #[test]
+    fn a_wait_that_is_dropped_leaves_no_waker_behind() {
+        let readiness = Readiness::new(Flags::NONE);
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(count.clone());
+        let mut cx = Context::from_waker(&waker);
+        {
+            let mut wait = pin!(readiness.ready(Direction::Write));
+            assert!(wait.as_mut().poll(&mut cx).is_pending());
+            assert!(wait.as_mut().poll(&mut cx).is_pending());
+            assert_eq!(Arc::strong_count(&count), 3);
+        }
+        assert_eq!(Arc::strong_count(&count), 2);
+    }
+
+    #[test]
+    fn the_slot_wakes_the_last_task_that_waited_in_it() {
+        let readiness = Readiness::new(Flags::NONE);
+        let (first, last) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        for count in [&first, &last] {
+            let waker = Waker::from(count.clone());
+            assert!(readiness.poll_ready(&mut Context::from_waker(&waker), Direction::Write).is_pending());
+        }
+        tell(&readiness, Flags::WRITE_CLOSED);
+        assert_eq!((first.0.load(Ordering::Relaxed), last.0.load(Ordering::Relaxed)), (0, 1));
+    }
+
+    #[test]
+    fn shut_down_wakes_both_directions_and_every_later_look_is_an_error() {
+        let readiness = Readiness::new(Flags::NONE);
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(count.clone());
+        let mut cx = Context::from_waker(&waker);
+        let mut read = pin!(readiness.ready(Direction::Read));
+        assert!(read.as_mut().poll(&mut cx).is_pending());
+        assert!(readiness.poll_ready(&mut cx, Direction::Write).is_pending());
+        let mut wakers = Vec::new();
+        readiness.shut_down(&mut wakers);
+        wakers.into_iter().for_each(Waker::wake);
+        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+        assert!(matches!(read.as_mut().poll(&mut cx), Poll::Ready(Err(_))));
+        assert!(readiness.look(Direction::Write).is_err());
+    }
+}

@@ -1,0 +1,420 @@
+//! The runtime's timers: one wheel behind one lock, with the next deadline readable by a load.
+//!
+//! Shape. A deadline is ns on the process's clock; its tick is the first whole millisecond at or after it, so that a timer never
+//! fires early and fires less than 1 ms late, beside what the system adds.
+//!
+//! Who writes: whoever arms, moves or disarms a timer; whoever fires what is due (every worker at its ticks, the one that
+//! waits in the driver when it wakes up). Who reads without the lock: parkers (`next_deadline_ns`), sleeps
+//! (`fired_through_ns`), telemetry.
+//!
+//! Invariants. *Unlocked wakers*: no waker is called, cloned or dropped under the lock, since each of the three may run code of
+//! a user that arms or drops a timer. *Published*: at each unlock `next_deadline_ns` is not later than the earliest deadline.
+//!
+//! Protocol between an armer and the one sleeper (the thread in the driver), both under the lock. Sleeper: (1) read the
+//! earliest deadline; (2) write down until when it will sleep, the *limit*; (3) unlock and sleep. Armer: (1) enter the deadline;
+//! (2) if it lies before the limit, clear the limit; (3) unlock and, if it was cleared, unpark the driver. Whoever gets the lock
+//! second sees what the first did, so a deadline is either seen by the sleeper or told to it, and of many that are earlier
+//! than the limit one is told.
+//!
+//! Rejected: a wheel a worker (a timer that is armed here and dropped there then needs both locks; measure first); the waker
+//! inside the timer's future under a lock of its own (a second lock for each timer that fires).
+
+use std::task::Waker;
+use std::time::Duration;
+
+use crate::driver::wheel::{Key, Wheel};
+use crate::shim::{AtomicBool, AtomicU64, CachePadded, Mutex, MutexGuard, Ordering};
+
+/// Length of a tick, ns: the resolution that timers have. Finer costs more cascades and more wake-ups, coarser is late.
+const TICK_NS: u64 = 1_000_000;
+/// Timers handed out at one hold of the lock, so that arming does not wait for a crowd of them.
+const FIRE_BATCH: usize = 256;
+/// "No timer is armed" in `next_deadline_ns`, and no limit to a sleep.
+const NEVER: u64 = u64::MAX;
+/// "Nobody sleeps" in `Shared::limit_ns`: no deadline lies before it.
+const NOBODY: u64 = 0;
+
+/// Every timer of a runtime.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    shared: Mutex<Shared>,
+    published: CachePadded<Published>,
+}
+
+/// What is readable by loads; written under the lock only.
+#[derive(Debug)]
+struct Published {
+    /// The tick boundary at which the next timer fires, ns; `NEVER` if none is armed.
+    next_deadline_ns: AtomicU64,
+    /// Every timer whose tick lies here or before was fired and is out of the wheel.
+    fired_through_ns: AtomicU64,
+    armed: AtomicU64,
+    fired: AtomicU64,
+    last_lag_ns: AtomicU64,
+    is_shut_down: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    wheel: Wheel<Timer>,
+    /// Until when the driver's sleeper sleeps; `NOBODY` while none does, or while one was told to look again.
+    limit_ns: u64,
+    /// Whether the limit was cleared by an armer since the sleep began.
+    was_rearmed: bool,
+}
+
+#[derive(Debug)]
+struct Timer {
+    deadline_ns: u64,
+    waker: Waker,
+}
+
+/// What arming or moving a timer asks of the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the driver's sleeper must be told"]
+pub(crate) enum Armed {
+    /// Nothing.
+    Quietly,
+    /// To unpark the driver: its sleeper would sleep past the deadline.
+    BeforeLimit,
+}
+
+/// The runtime is shut down: its timers fire no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IsShutDown;
+
+impl Timers {
+    /// No timers; the wheel begins at `now_ns`.
+    pub(crate) fn new(now_ns: u64) -> Self {
+        let wheel = Wheel::new(now_ns / TICK_NS);
+        let published = Published {
+            next_deadline_ns: AtomicU64::new(NEVER),
+            fired_through_ns: AtomicU64::new(0),
+            armed: AtomicU64::new(0),
+            fired: AtomicU64::new(0),
+            last_lag_ns: AtomicU64::new(0),
+            is_shut_down: AtomicBool::new(false),
+        };
+        let shared = Shared { wheel, limit_ns: NOBODY, was_rearmed: false };
+        Self { shared: Mutex::new(shared), published: CachePadded(published) }
+    }
+
+    /// Arms a timer that wakes `waker` at `deadline_ns`.
+    pub(crate) fn arm(&self, deadline_ns: u64, waker: Waker) -> Result<(Key, Armed), IsShutDown> {
+        let mut shared = self.shared.lock();
+        if self.is_shut_down() {
+            drop(shared);
+            return Err(IsShutDown);
+        }
+        let key = shared.wheel.insert(tick_of(deadline_ns), Timer { deadline_ns, waker });
+        let armed = self.tell_sleeper(&mut shared, deadline_ns);
+        self.publish(&shared);
+        Ok((key, armed))
+    }
+
+    /// Moves a timer to another deadline; `None` if it has fired.
+    pub(crate) fn reset(&self, key: Key, deadline_ns: u64) -> Option<Armed> {
+        let mut shared = self.shared.lock();
+        shared.wheel.payload_mut(key)?.deadline_ns = deadline_ns;
+        shared.wheel.reschedule(key, tick_of(deadline_ns));
+        let armed = self.tell_sleeper(&mut shared, deadline_ns);
+        self.publish(&shared);
+        Some(armed)
+    }
+
+    /// From now on the timer wakes `waker` and no other; false if it has fired.
+    pub(crate) fn set_waker(&self, key: Key, waker: Waker) -> bool {
+        let mut shared = self.shared.lock();
+        let former = match shared.wheel.payload_mut(key) {
+            Some(timer) => Ok(std::mem::replace(&mut timer.waker, waker)),
+            None => Err(waker),
+        };
+        // *Unlocked wakers*: the former one is dropped after this.
+        drop(shared);
+        former.is_ok()
+    }
+
+    /// Takes a timer out; nothing happens if it has fired.
+    pub(crate) fn disarm(&self, key: Key) {
+        let mut shared = self.shared.lock();
+        let timer = shared.wheel.remove(key);
+        if timer.is_some() {
+            self.publish(&shared);
+        }
+        // *Unlocked wakers*: the timer with its waker is dropped after this.
+        drop(shared);
+    }
+
+    /// Whether a timer with this deadline has fired, without a look into the wheel.
+    ///
+    /// One that was armed for, or moved to, a tick already fired through counts as fired although the next `fire` takes it
+    /// out: whoever then leaves it there pays with a wake-up too many.
+    #[inline]
+    pub(crate) fn has_fired(&self, deadline_ns: u64) -> bool {
+        // ORDERING: Acquire; pairs with the Release in `publish`. Whoever reads a boundary at or after its tick knows that the
+        // entry is gone and has nothing to take out; a smaller, older value only costs it the lock.
+        boundary_of(deadline_ns) <= self.published.fired_through_ns.load(Ordering::Acquire)
+    }
+
+    /// When the next timer fires: ns on the process's clock, a whole tick, `u64::MAX` if none is armed.
+    #[inline]
+    pub(crate) fn next_deadline_ns(&self) -> u64 {
+        // ORDERING: Acquire; pairs with the Release in `publish`. A parker that must not miss a timer relies on the sleeper's
+        // protocol (see the header), not on this load.
+        self.published.next_deadline_ns.load(Ordering::Acquire)
+    }
+
+    /// Whether `shut_down` was called.
+    #[inline]
+    pub(crate) fn is_shut_down(&self) -> bool {
+        // ORDERING: Acquire; pairs with the Release in `shut_down`. Under the lock, where it is written, it is exact.
+        self.published.is_shut_down.load(Ordering::Acquire)
+    }
+
+    /// Collects the wakers of all timers that are due at `now_ns`; how many. One load when none is.
+    pub(crate) fn fire(&self, now_ns: u64, into: &mut Vec<Waker>) -> usize {
+        if self.next_deadline_ns() > now_ns {
+            return 0;
+        }
+        let mut fired = 0;
+        let mut worst_lag_ns = 0;
+        loop {
+            let mut shared = self.shared.lock();
+            let mut taken = 0;
+            while taken < FIRE_BATCH {
+                let Some(timer) = shared.wheel.pop_due(now_ns / TICK_NS) else { break };
+                worst_lag_ns = worst_lag_ns.max(now_ns.saturating_sub(timer.deadline_ns));
+                into.push(timer.waker);
+                taken += 1;
+            }
+            fired += taken;
+            let is_done = taken < FIRE_BATCH;
+            if is_done && fired > 0 {
+                // ORDERING: Relaxed; a single-writer cell (the lock is held), read by telemetry only. So are the two below.
+                self.published.last_lag_ns.store(worst_lag_ns, Ordering::Relaxed);
+            }
+            if is_done {
+                // ORDERING: Release; pairs with the Acquire in `has_fired`. Not earlier than `is_done`: a tick of which only
+                // a part was handed out has not been fired through.
+                let through_ns = now_ns / TICK_NS * TICK_NS;
+                self.published.fired_through_ns.fetch_max(through_ns, Ordering::Release);
+            }
+            // ORDERING: Relaxed; a single-writer cell, as above.
+            let before = self.published.fired.load(Ordering::Relaxed);
+            // ORDERING: Relaxed; a single-writer cell, as above.
+            self.published.fired.store(before + taken as u64, Ordering::Relaxed);
+            self.publish(&shared);
+            if is_done {
+                return fired;
+            }
+        }
+    }
+
+    /// The driver's sleeper goes to sleep, at most until the next deadline and no longer than `at_most`.
+    ///
+    /// Returns how long; `None` = until it is unparked.
+    pub(crate) fn begin_sleep(&self, now_ns: u64, at_most: Option<Duration>) -> Option<Duration> {
+        let mut shared = self.shared.lock();
+        let next_ns = shared.wheel.next_tick().map_or(NEVER, |tick| tick.saturating_mul(TICK_NS));
+        let until_ns = at_most.map_or(NEVER, |at_most| now_ns.saturating_add(crate::clock::saturating_ns(at_most)));
+        let limit_ns = next_ns.min(until_ns);
+        shared.limit_ns = limit_ns;
+        shared.was_rearmed = false;
+        drop(shared);
+        (limit_ns != NEVER).then(|| Duration::from_nanos(limit_ns.saturating_sub(now_ns)))
+    }
+
+    /// The driver's sleeper is awake again; whether somebody armed a deadline before its limit meanwhile.
+    pub(crate) fn end_sleep(&self) -> bool {
+        let mut shared = self.shared.lock();
+        shared.limit_ns = NOBODY;
+        std::mem::take(&mut shared.was_rearmed)
+    }
+
+    /// Fires no more; collects the wakers of all timers, so that whoever waits for one sees that it never will fire.
+    pub(crate) fn shut_down(&self, into: &mut Vec<Waker>) {
+        let mut shared = self.shared.lock();
+        into.extend(shared.wheel.drain().map(|timer| timer.waker));
+        // ORDERING: Release; pairs with the Acquire in `is_shut_down`.
+        self.published.is_shut_down.store(true, Ordering::Release);
+        self.publish(&shared);
+    }
+
+    /// The numbers that people see.
+    pub(crate) fn telemetry(&self, now_ns: u64) -> volt_telemetry::Timers {
+        let next_ns = self.next_deadline_ns();
+        volt_telemetry::Timers {
+            // ORDERING: Relaxed; single-writer cells, each exact by itself.
+            armed: self.published.armed.load(Ordering::Relaxed),
+            // ORDERING: Relaxed; as above.
+            fired: self.published.fired.load(Ordering::Relaxed),
+            // ORDERING: Relaxed; as above.
+            last_lag_ns: self.published.last_lag_ns.load(Ordering::Relaxed),
+            next_in_ns: (next_ns != NEVER).then(|| next_ns.saturating_sub(now_ns)),
+        }
+    }
+
+    fn tell_sleeper(&self, shared: &mut MutexGuard<'_, Shared>, deadline_ns: u64) -> Armed {
+        if boundary_of(deadline_ns) >= shared.limit_ns {
+            return Armed::Quietly;
+        }
+        shared.limit_ns = NOBODY;
+        shared.was_rearmed = true;
+        Armed::BeforeLimit
+    }
+
+    /// See *Published*.
+    fn publish(&self, shared: &MutexGuard<'_, Shared>) {
+        let next_ns = shared.wheel.next_tick().map_or(NEVER, |tick| tick.saturating_mul(TICK_NS));
+        // ORDERING: Release; pairs with the Acquire in `next_deadline_ns`.
+        self.published.next_deadline_ns.store(next_ns, Ordering::Release);
+        // ORDERING: Relaxed; a single-writer cell (the lock is held), read by telemetry only.
+        self.published.armed.store(shared.wheel.len() as u64, Ordering::Relaxed);
+    }
+}
+
+/// The tick at which a deadline fires: the first at or after it.
+fn tick_of(deadline_ns: u64) -> u64 {
+    deadline_ns.div_ceil(TICK_NS)
+}
+
+/// The same as ns.
+fn boundary_of(deadline_ns: u64) -> u64 {
+    tick_of(deadline_ns).saturating_mul(TICK_NS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    const MS: u64 = TICK_NS;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Drops a timer when it is dropped itself: what a task does whose last waker the wheel held.
+    struct DisarmsOnDrop(Arc<Timers>, Key);
+
+    impl Wake for DisarmsOnDrop {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for DisarmsOnDrop {
+        fn drop(&mut self) {
+            self.0.disarm(self.1);
+        }
+    }
+
+    fn waker() -> Waker {
+        Waker::noop().clone()
+    }
+
+    #[test]
+    fn a_timer_fires_at_the_first_tick_at_or_after_its_deadline_and_never_before() {
+        let timers = Timers::new(0);
+        let (_, armed) = timers.arm(3 * MS + 1, waker()).unwrap();
+        assert_eq!(armed, Armed::Quietly, "nobody sleeps");
+        assert_eq!(timers.next_deadline_ns(), 4 * MS);
+        let mut fired = Vec::new();
+        assert_eq!(timers.fire(4 * MS - 1, &mut fired), 0);
+        assert!(!timers.has_fired(3 * MS + 1));
+        assert_eq!(timers.fire(4 * MS, &mut fired), 1);
+        assert!(timers.has_fired(3 * MS + 1));
+        assert_eq!(timers.next_deadline_ns(), NEVER);
+        let telemetry = timers.telemetry(5 * MS);
+        assert_eq!((telemetry.armed, telemetry.fired, telemetry.last_lag_ns), (0, 1, MS - 1));
+        assert_eq!(telemetry.next_in_ns, None);
+    }
+
+    #[test]
+    fn only_a_deadline_before_the_sleepers_limit_is_told_and_only_once() {
+        let timers = Timers::new(0);
+        let _ = timers.arm(3_600_000 * MS, waker()).unwrap();
+        assert_eq!(timers.begin_sleep(0, None), Some(Duration::from_secs(3600)));
+        assert_eq!(timers.arm(4_000_000 * MS, waker()).unwrap().1, Armed::Quietly);
+        assert_eq!(timers.arm(5 * MS, waker()).unwrap().1, Armed::BeforeLimit);
+        assert_eq!(timers.arm(4 * MS, waker()).unwrap().1, Armed::Quietly, "it was told already");
+        assert!(timers.end_sleep());
+        assert_eq!(timers.begin_sleep(0, None), Some(Duration::from_millis(4)));
+        assert!(!timers.end_sleep());
+    }
+
+    #[test]
+    fn without_timers_the_sleep_has_no_limit_and_any_timer_ends_it() {
+        let timers = Timers::new(0);
+        assert_eq!(timers.begin_sleep(0, None), None);
+        let (key, armed) = timers.arm(5 * MS, waker()).unwrap();
+        assert_eq!(armed, Armed::BeforeLimit);
+        timers.end_sleep();
+        assert_eq!(timers.begin_sleep(0, Some(Duration::from_millis(1))), Some(Duration::from_millis(1)));
+        assert_eq!(timers.reset(key, MS / 2), Some(Armed::Quietly), "1 ms is when it wakes up anyway");
+        timers.disarm(key);
+        assert_eq!(timers.reset(key, MS), None);
+        timers.end_sleep();
+        assert_eq!(timers.begin_sleep(0, None), None);
+    }
+
+    #[test]
+    fn a_timer_wakes_the_last_waker_it_was_given_and_no_other() {
+        let timers = Timers::new(0);
+        let (first, last) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        let (key, _) = timers.arm(MS, first.clone().into()).unwrap();
+        assert!(timers.set_waker(key, last.clone().into()));
+        let mut wakers = Vec::new();
+        timers.fire(MS, &mut wakers);
+        wakers.into_iter().for_each(Waker::wake);
+        assert_eq!((first.0.load(Ordering::Relaxed), last.0.load(Ordering::Relaxed)), (0, 1));
+        assert_eq!(Arc::strong_count(&first), 1, "the former waker is gone");
+        assert!(!timers.set_waker(key, waker()), "it has fired");
+    }
+
+    #[test]
+    fn a_crowd_of_timers_fires_in_one_call() {
+        let timers = Timers::new(0);
+        for at in 0..FIRE_BATCH as u64 * 3 {
+            let _ = timers.arm(at * MS / 10, waker()).unwrap();
+        }
+        let mut wakers = Vec::new();
+        assert_eq!(timers.fire(1_000 * MS, &mut wakers), FIRE_BATCH * 3);
+        assert_eq!(timers.telemetry(0).armed, 0);
+    }
+
+    #[test]
+    fn a_waker_that_drops_a_timer_when_dropped_does_not_deadlock() {
+        let timers = Arc::new(Timers::new(0));
+        let (inner, _) = timers.arm(MS, waker()).unwrap();
+        let nested: Waker = Arc::new(DisarmsOnDrop(timers.clone(), inner)).into();
+        let (outer, _) = timers.arm(MS, nested).unwrap();
+        timers.disarm(outer);
+        assert_eq!(timers.telemetry(0).armed, 0);
+
+        let (inner, _) = timers.arm(MS, waker()).unwrap();
+        let nested: Waker = Arc::new(DisarmsOnDrop(timers.clone(), inner)).into();
+        let (outer, _) = timers.arm(MS, nested).unwrap();
+        assert!(timers.set_waker(outer, waker()));
+        assert_eq!(timers.telemetry(0).armed, 1);
+    }
+
+    #[test]
+    fn shut_down_wakes_every_sleeper_and_takes_no_more() {
+        let timers = Timers::new(0);
+        for _ in 0..3 {
+            let _ = timers.arm(NEVER, waker()).unwrap();
+        }
+        let mut wakers = Vec::new();
+        timers.shut_down(&mut wakers);
+        assert_eq!(wakers.len(), 3);
+        assert!(timers.is_shut_down());
+        assert_eq!(timers.arm(MS, waker()), Err(IsShutDown));
+        assert_eq!(timers.next_deadline_ns(), NEVER);
+    }
+}

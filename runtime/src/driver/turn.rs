@@ -1,0 +1,547 @@
+//! The driver: timers and I/O of one runtime, and the turn in which a single thread looks after them.
+//!
+//! Shape. The poller behind a lock that is only ever tried (holding it is *the driver turn*), the timers behind another, the
+//! registered sockets behind a third, and the waker that ends a sleep in the poller from anywhere.
+//!
+//! Who writes: any worker that gets the turn. Who reads: telemetry and parkers, by loads.
+//!
+//! Invariants. *One turn*: at most one thread is in the poller. *Collected*: nothing here wakes anybody; wakers go into the
+//! caller's list and are called when every lock is free. *Fresh token*: a token is an index and a generation, so an event for a
+//! socket that is gone never reaches the one that got its index.
+//!
+//! Locks, in order: turn < registrations < a socket's waiters; turn < timers. Neither of the last three is held in a system call.
+//!
+//! Protocol of a sleep: (1) the limit is agreed with the armers of timers, see `timers`; (2) sleep in the kernel; (3) take the
+//! limit back; (4) collect what became ready, then what is due. `unpark` is sticky: one before (2) ends (2) at once.
+
+use std::io;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use mio::event::Source;
+use mio::{Interest, Registry, Token};
+use slab::Slab;
+
+use crate::clock;
+use crate::config::Backend;
+use crate::driver::poller::{Poller, WAKER};
+use crate::driver::readiness::{Flags, Readiness};
+use crate::driver::timers::{Armed, IsShutDown, Timers};
+use crate::driver::wheel::Key;
+use crate::shim::{AtomicU32, AtomicU64, CachePadded, Mutex, MutexGuard, Ordering};
+
+/// "Nobody" in `Counters::owner`.
+const NOBODY: u32 = u32::MAX;
+/// Bits of a token that name the index; the rest is the generation.
+const INDEX_BITS: u32 = usize::BITS / 2;
+/// Sockets that can be registered at once, so that no index looks like the waker's token.
+const MAX_REGISTRATIONS: usize = (1 << INDEX_BITS) - 1;
+
+/// What waits for I/O on this system.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const NATIVE: (Backend, &str) = (Backend::Epoll, "epoll");
+/// What waits for I/O on this system.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const NATIVE: (Backend, &str) = (Backend::Kqueue, "kqueue");
+
+/// Timers and I/O of one runtime.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    pub(crate) timers: Timers,
+    poller: Mutex<Poller>,
+    registry: Registry,
+    waker: mio::Waker,
+    registrations: Mutex<Registrations>,
+    counters: CachePadded<Counters>,
+}
+
+/// Single-writer cells (each under the lock named), read by loads.
+#[derive(Debug)]
+struct Counters {
+    /// Who is in the turn. Turn.
+    owner: AtomicU32,
+    /// When the last look at the kernel's list ended. Turn.
+    last_turn_ns: AtomicU64,
+    /// Turn.
+    turns: AtomicU64,
+    /// Turn.
+    events: AtomicU64,
+    /// Registrations.
+    registrations: AtomicU64,
+    /// Written by any task in accept: an RMW.
+    accept_backoffs: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Registrations {
+    sockets: Slab<Registered>,
+    /// The next socket's; comes round after 2^32 sockets, so a mistaken token needs that many within one turn.
+    next_generation: usize,
+    is_shut_down: bool,
+}
+
+#[derive(Debug)]
+struct Registered {
+    generation: usize,
+    readiness: Arc<Readiness>,
+}
+
+/// How long a turn waits for something to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Not at all.
+    No,
+    /// Until the next timer is due, I/O is ready or somebody unparks, but no longer than `at_most`.
+    UntilTimer {
+        /// `None` = no limit but the timers'.
+        at_most: Option<Duration>,
+    },
+}
+
+/// What a turn found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Polled {
+    /// Sockets that something was told about.
+    pub(crate) events: usize,
+    /// Timers that were due.
+    pub(crate) timers_fired: usize,
+    /// Somebody called [`Driver::unpark`].
+    pub(crate) was_unparked: bool,
+    /// Of those, the one who armed a timer earlier than this turn would have slept.
+    pub(crate) was_rearmed: bool,
+    /// Nothing at all happened for `at_most`.
+    pub(crate) timed_out: bool,
+}
+
+impl Driver {
+    /// A driver on `backend`, or on what this system has if none is asked for.
+    ///
+    /// # Errors
+    /// `ErrorKind::Unsupported` if the backend is not in this build; else what the system says.
+    pub(crate) fn new(backend: Option<Backend>, max_io_completions: usize) -> io::Result<Self> {
+        if let Some(backend) = backend.filter(|&backend| backend != NATIVE.0) {
+            let text = format!(
+                "backend_type {backend:?} is not in this build for {}: ask for {:?}, or for none",
+                std::env::consts::OS,
+                NATIVE.0,
+            );
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        let poller = Poller::new(max_io_completions)?;
+        let registry = poller.registry().try_clone()?;
+        let waker = mio::Waker::new(&registry, WAKER)?;
+        let now_ns = clock::now_ns();
+        let counters = Counters {
+            owner: AtomicU32::new(NOBODY),
+            last_turn_ns: AtomicU64::new(now_ns),
+            turns: AtomicU64::new(0),
+            events: AtomicU64::new(0),
+            registrations: AtomicU64::new(0),
+            accept_backoffs: AtomicU64::new(0),
+        };
+        Ok(Self {
+            timers: Timers::new(now_ns),
+            poller: Mutex::new(poller),
+            registry,
+            waker,
+            registrations: Mutex::new(Registrations::default()),
+            counters: CachePadded(counters),
+        })
+    }
+
+    /// The driver turn, if nobody has it; `worker` is shown as its owner until it is dropped.
+    pub(crate) fn try_turn(&self, worker: usize) -> Option<Turn<'_>> {
+        let poller = self.poller.try_lock()?;
+        // ORDERING: Relaxed; a single-writer cell (the turn is held), read by telemetry and the choice of whom to wake last.
+        self.counters.owner.store(worker as u32, Ordering::Relaxed);
+        Some(Turn { driver: self, poller })
+    }
+
+    /// Ends the sleep of whoever is in the turn, or the next one.
+    pub(crate) fn unpark(&self) {
+        if let Err(error) = self.waker.wake() {
+            // An eventfd takes a write as long as it exists; should it not, the next event or timer ends the sleep.
+            tracing::error!(%error, "the I/O driver cannot be woken");
+        }
+    }
+
+    /// Arms a timer, and tells the sleeper if it would sleep past it.
+    pub(crate) fn arm_timer(&self, deadline_ns: u64, waker: Waker) -> Result<Key, IsShutDown> {
+        let (key, armed) = self.timers.arm(deadline_ns, waker)?;
+        self.tell(armed);
+        Ok(key)
+    }
+
+    /// Moves a timer, and tells the sleeper if it would sleep past it; false if the timer has fired.
+    pub(crate) fn reset_timer(&self, key: Key, deadline_ns: u64) -> bool {
+        let armed = self.timers.reset(key, deadline_ns);
+        armed.map(|armed| self.tell(armed)).is_some()
+    }
+
+    fn tell(&self, armed: Armed) {
+        if armed == Armed::BeforeLimit {
+            self.unpark();
+        }
+    }
+
+    /// Registers a socket for both directions.
+    ///
+    /// # Errors
+    /// The runtime is shut down, there are too many sockets, or what the system says.
+    pub(crate) fn register(&self, source: &mut impl Source, begin: Flags) -> io::Result<(Token, Arc<Readiness>)> {
+        let readiness = Arc::new(Readiness::new(begin));
+        let token = self.enter(readiness.clone())?;
+        if let Err(error) = self.registry.register(source, token, Interest::READABLE | Interest::WRITABLE) {
+            self.leave(token);
+            return Err(error);
+        }
+        Ok((token, readiness))
+    }
+
+    /// Takes a socket out again. Its descriptor is still open, since the kernel's list goes by descriptors.
+    pub(crate) fn deregister(&self, source: &mut impl Source, token: Token) -> io::Result<()> {
+        let result = self.registry.deregister(source);
+        self.leave(token);
+        result
+    }
+
+    fn enter(&self, readiness: Arc<Readiness>) -> io::Result<Token> {
+        let mut registrations = self.registrations.lock();
+        if registrations.is_shut_down {
+            return Err(io::Error::other("the runtime is shut down"));
+        }
+        if registrations.sockets.len() >= MAX_REGISTRATIONS {
+            return Err(io::Error::other(format!("{MAX_REGISTRATIONS} sockets are registered, and no more can be")));
+        }
+        let generation = registrations.next_generation;
+        registrations.next_generation = (generation + 1) % (1 << INDEX_BITS);
+        let index = registrations.sockets.insert(Registered { generation, readiness });
+        self.publish(&registrations);
+        Ok(Token(generation << INDEX_BITS | index))
+    }
+
+    fn leave(&self, token: Token) {
+        let mut registrations = self.registrations.lock();
+        let registered = registrations.sockets.try_remove(index_of(token));
+        self.publish(&registrations);
+        // Whoever is still in the queue of its waiters goes after the lock.
+        drop(registrations);
+        drop(registered);
+    }
+
+    fn publish(&self, registrations: &MutexGuard<'_, Registrations>) {
+        // ORDERING: Relaxed; a single-writer cell (the lock is held), read by telemetry only.
+        self.counters.registrations.store(registrations.sockets.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Ends every wait: I/O with an error now and for ever, timers as `time::sleep` says. Sockets and timers that outlive the
+    /// runtime may still be dropped.
+    pub(crate) fn shut_down(&self) {
+        let mut wakers = Vec::new();
+        let mut registrations = self.registrations.lock();
+        registrations.is_shut_down = true;
+        for (_, registered) in &registrations.sockets {
+            registered.readiness.shut_down(&mut wakers);
+        }
+        drop(registrations);
+        self.timers.shut_down(&mut wakers);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// An accept waits because the process is out of descriptors or memory.
+    pub(crate) fn count_accept_backoff(&self) {
+        // ORDERING: Relaxed; an RMW, since any task may do it; read by telemetry only.
+        self.counters.accept_backoffs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// When the last look at the kernel's ready list ended: ns on the process's clock.
+    #[inline]
+    pub(crate) fn last_turn_ns(&self) -> u64 {
+        // ORDERING: Relaxed; a hint to a worker whether a look is due.
+        self.counters.last_turn_ns.load(Ordering::Relaxed)
+    }
+
+    /// The worker in the turn.
+    #[inline]
+    pub(crate) fn owner(&self) -> Option<usize> {
+        // ORDERING: Relaxed; a hint, out of date as soon as it is read.
+        let owner = self.counters.owner.load(Ordering::Relaxed);
+        (owner != NOBODY).then_some(owner as usize)
+    }
+
+    /// The name of what waits for I/O.
+    pub(crate) fn backend_name(&self) -> &'static str {
+        NATIVE.1
+    }
+
+    /// The numbers that people see.
+    pub(crate) fn telemetry(&self, now_ns: u64) -> (volt_telemetry::Driver, volt_telemetry::Timers) {
+        let owner = self.owner();
+        let counters = &self.counters;
+        let driver = volt_telemetry::Driver {
+            owner: owner.map(|worker| worker as u32),
+            // ORDERING: Relaxed; single-writer cells, each exact by itself.
+            turns: counters.turns.load(Ordering::Relaxed),
+            // ORDERING: Relaxed; as above.
+            events: counters.events.load(Ordering::Relaxed),
+            // ORDERING: Relaxed; as above.
+            registrations: counters.registrations.load(Ordering::Relaxed),
+            // ORDERING: Relaxed; as above.
+            accept_backoffs: counters.accept_backoffs.load(Ordering::Relaxed),
+            idle_ns: if owner.is_some() { 0 } else { now_ns.saturating_sub(self.last_turn_ns()) },
+        };
+        (driver, self.timers.telemetry(now_ns))
+    }
+}
+
+fn index_of(token: Token) -> usize {
+    token.0 & MAX_REGISTRATIONS
+}
+
+/// The right to look after timers and I/O; one thread has it at a time.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    driver: &'a Driver,
+    poller: MutexGuard<'a, Poller>,
+}
+
+impl Turn<'_> {
+    /// Waits as `wait` says, then collects the wakers of sockets that became ready and of timers that are due.
+    ///
+    /// # Errors
+    /// What the system says; interrupted by a signal is none, just an early return.
+    pub(crate) fn poll(&mut self, wait: Wait, into: &mut Vec<Waker>) -> io::Result<Polled> {
+        let timers = &self.driver.timers;
+        let mut polled = Polled::default();
+        match wait {
+            Wait::No => {
+                self.poller.wait(Some(Duration::ZERO))?;
+            }
+            Wait::UntilTimer { at_most } => {
+                let began_ns = clock::now_ns();
+                let timeout = timers.begin_sleep(began_ns, at_most);
+                let result = self.poller.wait(timeout);
+                polled.was_rearmed = timers.end_sleep();
+                result?;
+                let slept_ns = clock::now_ns() - began_ns;
+                polled.timed_out = at_most.is_some_and(|at_most| slept_ns >= clock::saturating_ns(at_most));
+            }
+        }
+        self.collect(&mut polled, into);
+        let now_ns = clock::now_ns();
+        polled.timers_fired = timers.fire(now_ns, into);
+        polled.timed_out &= polled.events == 0 && polled.timers_fired == 0 && !polled.was_unparked;
+        self.count(polled.events as u64, now_ns);
+        Ok(polled)
+    }
+
+    fn collect(&self, polled: &mut Polled, into: &mut Vec<Waker>) {
+        let mut events = self.poller.events().peekable();
+        if events.peek().is_none() {
+            return;
+        }
+        let registrations = self.driver.registrations.lock();
+        for (token, flags) in events {
+            if token == WAKER {
+                polled.was_unparked = true;
+                continue;
+            }
+            // Gone, or its index is another's by now: *fresh token*.
+            let registered = registrations.sockets.get(index_of(token));
+            let Some(registered) = registered.filter(|socket| socket.generation == token.0 >> INDEX_BITS) else {
+                continue;
+            };
+            registered.readiness.set(flags, into);
+            polled.events += 1;
+        }
+    }
+
+    fn count(&self, events: u64, now_ns: u64) {
+        let counters = &self.driver.counters;
+        for (cell, n) in [(&counters.turns, 1), (&counters.events, events)] {
+            // ORDERING: Relaxed; a single-writer cell (the turn is held), read by telemetry only.
+            let before = cell.load(Ordering::Relaxed);
+            // ORDERING: Relaxed; as above.
+            cell.store(before + n, Ordering::Relaxed);
+        }
+        // ORDERING: Relaxed; as above.
+        counters.last_turn_ns.store(now_ns, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // ORDERING: Relaxed; a single-writer cell: the lock goes after this.
+        self.driver.counters.owner.store(NOBODY, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::readiness::Direction;
+    use std::io::Write;
+    use std::net;
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::{Context, Wake};
+    use std::time::Instant;
+
+    const FOREVER: Wait = Wait::UntilTimer { at_most: None };
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn driver() -> Driver {
+        Driver::new(None, 64).unwrap()
+    }
+
+    fn pair() -> (net::TcpStream, mio::net::TcpStream) {
+        let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (here, _) = listener.accept().unwrap();
+        here.set_nonblocking(true).unwrap();
+        (there, mio::net::TcpStream::from_std(here))
+    }
+
+    #[test]
+    fn a_backend_that_is_not_there_is_an_error_that_names_one_that_is() {
+        let error = Driver::new(Some(Backend::IoUring), 64).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        assert!(error.to_string().contains("IoUring") && error.to_string().contains("ask for"), "{error}");
+        assert!(Driver::new(Some(NATIVE.0), 64).is_ok());
+    }
+
+    #[test]
+    fn at_most_one_thread_has_the_turn_and_it_is_shown_as_the_owner() {
+        let driver = driver();
+        let turn = driver.try_turn(3).unwrap();
+        assert!(driver.try_turn(4).is_none());
+        assert_eq!(driver.owner(), Some(3));
+        drop(turn);
+        assert_eq!(driver.owner(), None);
+        assert!(driver.try_turn(4).is_some());
+    }
+
+    #[test]
+    fn an_unpark_before_the_sleep_ends_it_at_once() {
+        let driver = driver();
+        driver.unpark();
+        let polled = driver.try_turn(0).unwrap().poll(FOREVER, &mut Vec::new()).unwrap();
+        assert_eq!(polled, Polled { was_unparked: true, ..Polled::default() });
+    }
+
+    #[test]
+    fn a_timer_armed_while_the_driver_sleeps_for_an_hour_ends_the_sleep_on_time() {
+        let driver = driver();
+        let _hour = driver.arm_timer(clock::now_ns() + 3_600_000_000_000, Waker::noop().clone()).unwrap();
+        let long = Wait::UntilTimer { at_most: Some(Duration::from_secs(10)) };
+        let barrier = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut turn = driver.try_turn(0).unwrap();
+                barrier.wait();
+                let mut wakers = Vec::new();
+                while wakers.is_empty() {
+                    let polled = turn.poll(long, &mut wakers).unwrap();
+                    assert!(!polled.timed_out, "the sleeper was not told");
+                }
+            });
+            barrier.wait();
+            let began = Instant::now();
+            let soon_ns = clock::now_ns() + 5_000_000;
+            let _soon = driver.arm_timer(soon_ns, Waker::noop().clone()).unwrap();
+            while !driver.timers.has_fired(soon_ns) {
+                assert!(began.elapsed() < Duration::from_secs(5), "late");
+                std::thread::yield_now();
+            }
+            assert!(began.elapsed() >= Duration::from_millis(5), "early");
+        });
+    }
+
+    #[test]
+    fn a_sleep_with_a_limit_times_out_and_one_that_fires_a_timer_did_not() {
+        let driver = driver();
+        let limit = Wait::UntilTimer { at_most: Some(Duration::from_millis(2)) };
+        let mut turn = driver.try_turn(0).unwrap();
+        let polled = turn.poll(limit, &mut Vec::new()).unwrap();
+        assert_eq!(polled, Polled { timed_out: true, ..Polled::default() });
+        let _due = driver.arm_timer(0, Waker::noop().clone()).unwrap();
+        let polled = turn.poll(limit, &mut Vec::new()).unwrap();
+        assert_eq!(polled, Polled { timers_fired: 1, ..Polled::default() });
+        assert_eq!(driver.telemetry(clock::now_ns()).0.turns, 2);
+    }
+
+    #[test]
+    fn data_wakes_the_reader_and_hang_up_ends_every_wait() {
+        let driver = driver();
+        let (mut there, mut here) = pair();
+        let (token, readiness) = driver.register(&mut here, Flags::NONE).unwrap();
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(count.clone());
+        let mut cx = Context::from_waker(&waker);
+        assert!(readiness.poll_ready(&mut cx, Direction::Read).is_pending());
+        there.write_all(b"x").unwrap();
+        let mut wakers = Vec::new();
+        while wakers.is_empty() {
+            driver.try_turn(0).unwrap().poll(FOREVER, &mut wakers).unwrap();
+        }
+        wakers.drain(..).for_each(Waker::wake);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        assert!(readiness.look(Direction::Read).unwrap().is_some());
+
+        readiness.clear(readiness.look(Direction::Read).unwrap().unwrap());
+        assert!(readiness.poll_ready(&mut cx, Direction::Read).is_pending());
+        drop(there);
+        while wakers.is_empty() {
+            driver.try_turn(0).unwrap().poll(FOREVER, &mut wakers).unwrap();
+        }
+        readiness.clear(readiness.look(Direction::Read).unwrap().unwrap());
+        assert!(readiness.look(Direction::Read).unwrap().is_some(), "closed stays closed");
+        driver.deregister(&mut here, token).unwrap();
+        assert_eq!(driver.telemetry(0).0.registrations, 0);
+    }
+
+    #[test]
+    fn an_event_for_a_socket_that_is_gone_does_not_reach_the_next_one_at_its_index() {
+        let driver = driver();
+        let (mut there, mut here) = pair();
+        let (token, _) = driver.register(&mut here, Flags::NONE).unwrap();
+        there.write_all(b"x").unwrap();
+        let mut turn = driver.try_turn(0).unwrap();
+        // The event is in the buffer; before it is handed out the socket goes and another comes.
+        turn.poller.wait(None).unwrap();
+        driver.deregister(&mut here, token).unwrap();
+        let (_there, mut other) = pair();
+        let (new_token, readiness) = driver.register(&mut other, Flags::NONE).unwrap();
+        assert_eq!(index_of(token), index_of(new_token), "the index was not used again, the test tests nothing");
+        let mut polled = Polled::default();
+        turn.collect(&mut polled, &mut Vec::new());
+        assert_eq!(polled.events, 0);
+        assert!(readiness.look(Direction::Read).unwrap().is_none());
+    }
+
+    #[test]
+    fn after_shut_down_nothing_waits_and_nothing_new_is_taken() {
+        let driver = driver();
+        let (_there, mut here) = pair();
+        let (token, readiness) = driver.register(&mut here, Flags::NONE).unwrap();
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(count.clone());
+        assert!(readiness.poll_ready(&mut Context::from_waker(&waker), Direction::Read).is_pending());
+        let _timer = driver.arm_timer(u64::MAX, waker.clone()).unwrap();
+        driver.shut_down();
+        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+        assert!(driver.arm_timer(0, waker).is_err());
+        let (_there, mut late) = pair();
+        assert!(driver.register(&mut late, Flags::NONE).is_err());
+        driver.deregister(&mut here, token).unwrap();
+    }
+}

@@ -1,0 +1,127 @@
+//! A runtime's handle: spawn into it and look at it, from any thread.
+
+use std::fmt;
+use std::future::Future;
+use std::panic::Location;
+use std::sync::Arc;
+
+use volt_telemetry::Snapshot;
+
+use crate::blocking::pool::{BlockingSchedule, Job};
+use crate::context::{self, EnterGuard};
+use crate::scheduler::shared::Shared;
+use crate::task::cell::new_task;
+use crate::task::id::Id;
+use crate::task::join::JoinHandle;
+
+/// A handle to a runtime; clones are cheap. It does not keep the runtime running.
+///
+/// ```
+/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// let handle = runtime.handle().clone();
+/// let answer = std::thread::spawn(move || handle.block_on(handle.spawn(async { 42 })).unwrap());
+/// assert_eq!(answer.join().unwrap(), 42);
+/// ```
+#[derive(Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Handle {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The current runtime's handle.
+    ///
+    /// # Panics
+    /// Outside a runtime; see [`try_current`](Self::try_current).
+    #[track_caller]
+    pub fn current() -> Handle {
+        context::handle()
+    }
+
+    /// The current runtime's handle, or `None` outside a runtime.
+    pub fn try_current() -> Option<Handle> {
+        context::try_handle()
+    }
+
+    /// Makes this runtime current on this thread while the guard lives, so that `volt::spawn`, timers and sockets use it.
+    pub fn enter(&self) -> EnterGuard<'_> {
+        context::enter(self)
+    }
+
+    /// Starts a task; see [`volt::spawn`](crate::spawn).
+    #[track_caller]
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.spawn_at(future, None, Location::caller())
+    }
+
+    pub(crate) fn spawn_at<F>(
+        &self,
+        future: F,
+        name: Option<&str>,
+        location: &'static Location<'static>,
+    ) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.shared.spawn(future, name, location)
+    }
+
+    /// Runs a closure that blocks on a thread that may; see [`volt::task::spawn_blocking`](crate::task::spawn_blocking).
+    #[track_caller]
+    pub fn spawn_blocking<F, R>(&self, f: F) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        self.spawn_blocking_at(f, Location::caller())
+    }
+
+    pub(crate) fn spawn_blocking_at<F, R>(&self, f: F, location: &'static Location<'static>) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        let handle = self.clone();
+        let job = Job::new(move || {
+            let _entered = handle.enter();
+            f()
+        });
+        let (task, notified, join) = new_task(job, BlockingSchedule, Id::next(), location, None);
+        // No registry holds it: the job in the queue and the handle do.
+        drop(task);
+        self.shared.blocking.submit(notified);
+        join
+    }
+
+    /// Runs a future on this thread, and waits for it. Tasks that it spawns run on the workers, and its timers and sockets are served by them.
+    ///
+    /// # Panics
+    /// Inside a task or another `block_on`, where it would block a worker; and if the future panics.
+    #[track_caller]
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        crate::runtime::block_on(self, future)
+    }
+
+    /// What the runtime looks like now. From any thread, at any time, whatever its workers do.
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared.snapshot()
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("runtime", &self.shared.name).finish_non_exhaustive()
+    }
+}

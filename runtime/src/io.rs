@@ -1,0 +1,28 @@
+//! Asynchronous reading and writing: the traits that Volt's sockets implement, and the tools that work on any of them.
+//!
+//! These are Tokio's own traits and types, from the part of Tokio that has no runtime in it: code written against
+//! `tokio::io::AsyncRead` takes a [`volt::net::TcpStream`](crate::net::TcpStream) as it is, and the other way round.
+//!
+//! ```
+//! use volt::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+//! # runtime.block_on(async {
+//! let (mut here, mut there) = volt::io::duplex(64);
+//! here.write_all(b"ping").await?;
+//! let mut buffer = [0; 4];
+//! there.read_exact(&mut buffer).await?;
+//! assert_eq!(&buffer, b"ping");
+//! # Ok::<(), std::io::Error>(())
+//! # }).unwrap();
+//! ```
+
+#[doc(no_inline)]
+pub use std::io::{Error, ErrorKind, Result, SeekFrom};
+#[doc(no_inline)]
+pub use tokio::io::{
+    AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncSeek, AsyncSeekExt, AsyncWrite, AsyncWriteExt,
+    BufReader, BufStream, BufWriter, Chain, DuplexStream, Empty, Join, Lines, ReadBuf, ReadHalf, Repeat, SimplexStream,
+    Sink, Split, Take, WriteHalf, copy, copy_bidirectional, copy_bidirectional_with_sizes, copy_buf, duplex, empty,
+    join, repeat, simplex, sink, split,
+};

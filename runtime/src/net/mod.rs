@@ -1,0 +1,38 @@
+//! TCP.
+//!
+//! Sockets must be made inside a runtime, whose driver watches them; they may be used from anywhere, as long as that runtime
+//! runs. After its shutdown every operation on them ends in an error of kind `Other`.
+//!
+//! ```
+//! use volt::io::{AsyncReadExt, AsyncWriteExt};
+//! use volt::net::{TcpListener, TcpStream};
+//!
+//! # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+//! # runtime.block_on(async {
+//! let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! let addr = listener.local_addr()?;
+//! volt::spawn(async move {
+//!     let (mut stream, _) = listener.accept().await?;
+//!     let (mut reader, mut writer) = stream.split();
+//!     volt::io::copy(&mut reader, &mut writer).await
+//! });
+//!
+//! let mut stream = TcpStream::connect(addr).await?;
+//! stream.write_all(b"echo").await?;
+//! stream.shutdown().await?;
+//! let mut text = String::new();
+//! stream.read_to_string(&mut text).await?;
+//! assert_eq!(text, "echo");
+//! # Ok::<(), std::io::Error>(())
+//! # }).unwrap();
+//! ```
+
+mod addr;
+mod tcp_listener;
+mod tcp_split;
+mod tcp_stream;
+
+pub use addr::ToSocketAddrs;
+pub use tcp_listener::TcpListener;
+pub use tcp_split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
+pub use tcp_stream::TcpStream;

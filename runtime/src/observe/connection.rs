@@ -1,0 +1,259 @@
+//! One client: its bytes in, its bytes out, and what it is owed.
+//!
+//! Shape: `inbox` holds what has come and is not yet a whole request; `outbox` holds whole frames that the kernel has not yet
+//! taken. Nothing here blocks, and nothing here takes a snapshot.
+//!
+//! Who calls: the server's loop only, one thread.
+//!
+//! Invariants. *One answer at a time*: while one is owed or in the outbox, no further request is read, so the client's own
+//! impatience stops it and not our memory. *The inbox is bounded* by one frame and one read; nothing is allocated by a declared
+//! length. *The outbox is bounded*: a frame joins it when it is empty, or when it stays below the limit; a snapshot of a
+//! subscription that does not fit is skipped and counted. *Every wait ends*: for the first request, for the rest of a request
+//! that has begun, for a client to read.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+
+use mio::net::UnixStream;
+use volt_telemetry::socket;
+use volt_telemetry::wire::{self, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, MIN_INTERVAL_MS, Request};
+
+/// Bytes read at once.
+const READ_BYTES: usize = 4096;
+/// Longest interval of a subscription; longer wishes are cut to it.
+const MAX_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// What a client may cost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Clients at once.
+    pub(super) clients: usize,
+    /// How long the first request may take, and each request from its first byte to its last.
+    pub(super) request: Duration,
+    /// How long the outbox may stay unread.
+    pub(super) unread: Duration,
+    /// Bytes in the outbox, unless it is a single frame.
+    pub(super) outbox_bytes: usize,
+    /// Bytes of a reply.
+    pub(super) reply_bytes: usize,
+}
+
+impl Limits {
+    pub(super) const DEFAULT: Limits = Limits {
+        clients: 8,
+        request: Duration::from_secs(5),
+        unread: Duration::from_secs(30),
+        outbox_bytes: 256 * 1024,
+        reply_bytes: MAX_REPLY_BYTES,
+    };
+}
+
+/// Why a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gone {
+    /// The client left.
+    Left,
+    /// It sent what is no request.
+    Malformed,
+    /// It asked nothing, or did not end what it began.
+    Silent,
+    /// It did not read.
+    Slow,
+}
+
+#[derive(Debug)]
+struct Subscription {
+    interval: Duration,
+    next_at: Instant,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) socket: UnixStream,
+    inbox: Vec<u8>,
+    outbox: VecDeque<Vec<u8>>,
+    outbox_bytes: usize,
+    /// Bytes of the first frame in the outbox that the kernel has taken.
+    sent: usize,
+    /// There may be something to read. Set by an event, cleared by a read that finds nothing: events come once an edge.
+    is_readable: bool,
+    /// It asked for a snapshot.
+    is_owed: bool,
+    subscription: Option<Subscription>,
+    /// When a request must be whole.
+    request_by: Option<Instant>,
+    /// When the outbox must have moved on.
+    read_by: Option<Instant>,
+    lost: u64,
+}
+
+/// What came out of [`Connection::read`].
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Nothing,
+    /// Something that is answered by the next snapshot.
+    Snapshot,
+    /// Something that this version does not know.
+    Unknown,
+}
+
+impl Connection {
+    pub(super) fn new(socket: UnixStream, now: Instant, limits: &Limits) -> Self {
+        Self {
+            socket,
+            inbox: Vec::new(),
+            outbox: VecDeque::new(),
+            outbox_bytes: 0,
+            sent: 0,
+            is_readable: true,
+            is_owed: false,
+            subscription: None,
+            request_by: Some(now + limits.request),
+            read_by: None,
+            lost: 0,
+        }
+    }
+
+    /// An event came for it.
+    pub(super) fn wake(&mut self) {
+        self.is_readable = true;
+    }
+
+    /// Whether [`Connection::read`] would do something now.
+    pub(super) fn may_read(&self) -> bool {
+        self.is_readable && self.outbox.is_empty() && !self.is_owed
+    }
+
+    /// Whether it is owed a snapshot.
+    pub(super) fn is_owed(&self) -> bool {
+        self.is_owed
+    }
+
+    /// Snapshots that it missed so far.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Reads until there is one request, or nothing more to read.
+    pub(super) fn read(&mut self, now: Instant, limits: &Limits) -> Result<Asked, Gone> {
+        let mut buffer = [0; READ_BYTES];
+        loop {
+            if !self.may_read() {
+                return Ok(Asked::Nothing);
+            }
+            if let Some(request) = self.take_request()? {
+                self.request_by = None;
+                return Ok(self.accept(request, now));
+            }
+            match socket::receive(&self.socket, &mut buffer) {
+                Ok(0) => return Err(Gone::Left),
+                Ok(count) => self.inbox.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_readable = false;
+                    if !self.inbox.is_empty() && self.request_by.is_none() {
+                        self.request_by = Some(now + limits.request);
+                    }
+                }
+                Err(_) => return Err(Gone::Left),
+            }
+        }
+    }
+
+    fn take_request(&mut self) -> Result<Option<Request>, Gone> {
+        let Some(prefix) = self.inbox.first_chunk::<4>() else { return Ok(None) };
+        let length = wire::body_len(*prefix, MAX_REQUEST_BYTES).map_err(|_| Gone::Malformed)?;
+        let Some(body) = self.inbox[4..].get(..length) else { return Ok(None) };
+        let request = wire::decode(body).map_err(|_| Gone::Malformed)?;
+        self.inbox.drain(..4 + length);
+        if self.inbox.is_empty() {
+            // One long request is no reason to keep its memory.
+            self.inbox = Vec::new();
+        }
+        Ok(Some(request))
+    }
+
+    fn accept(&mut self, request: Request, now: Instant) -> Asked {
+        match request {
+            Request::Snapshot => self.is_owed = true,
+            Request::Subscribe { interval_ms } => {
+                let interval = Duration::from_millis(interval_ms.max(MIN_INTERVAL_MS)).min(MAX_INTERVAL);
+                self.subscription = Some(Subscription { interval, next_at: now });
+            }
+            _ => return Asked::Unknown,
+        }
+        Asked::Snapshot
+    }
+
+    /// Owes it a snapshot if its subscription is due. Ticks that were slept through are not made up for.
+    pub(super) fn tick(&mut self, now: Instant) {
+        let Some(subscription) = &mut self.subscription else { return };
+        if subscription.next_at <= now {
+            self.is_owed = true;
+            subscription.next_at += subscription.interval;
+            if subscription.next_at <= now {
+                subscription.next_at = now + subscription.interval;
+            }
+        }
+    }
+
+    /// Sends what it is owed; `false` if that is skipped because it reads too slowly.
+    pub(super) fn answer(&mut self, frame: Vec<u8>, limits: &Limits) -> bool {
+        self.is_owed = false;
+        let fits = self.push(frame, limits);
+        self.lost += u64::from(!fits);
+        fits
+    }
+
+    /// Puts a frame into the outbox, if it fits.
+    pub(super) fn push(&mut self, frame: Vec<u8>, limits: &Limits) -> bool {
+        let fits = self.outbox.is_empty() || self.outbox_bytes + frame.len() <= limits.outbox_bytes;
+        if fits {
+            self.outbox_bytes += frame.len();
+            self.outbox.push_back(frame);
+        }
+        fits
+    }
+
+    /// Sends what the kernel takes.
+    pub(super) fn flush(&mut self, now: Instant, limits: &Limits) -> Result<(), Gone> {
+        while let Some(frame) = self.outbox.front() {
+            match socket::send(&self.socket, &frame[self.sent..]) {
+                Ok(count) => {
+                    self.sent += count;
+                    self.read_by = None;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.read_by.get_or_insert(now + limits.unread);
+                    return Ok(());
+                }
+                Err(_) => return Err(Gone::Left),
+            }
+            if self.sent == frame.len() {
+                self.outbox_bytes -= frame.len();
+                self.sent = 0;
+                self.outbox.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it made somebody wait too long.
+    pub(super) fn check(&self, now: Instant) -> Result<(), Gone> {
+        let is_over = |by: Option<Instant>| by.is_some_and(|by| by <= now);
+        if is_over(self.read_by) {
+            Err(Gone::Slow)
+        } else if is_over(self.request_by) {
+            Err(Gone::Silent)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// When it is to be looked at again if nothing comes from it.
+    pub(super) fn due_at(&self) -> Option<Instant> {
+        let tick = self.subscription.as_ref().map(|subscription| subscription.next_at);
+        [tick, self.request_by, self.read_by].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,190 @@
+//! The control socket's file and its listening end.
+//!
+//! Protocol of opening: (1) the folder, made or found, safe or refused; (2) unlink the sockets of the dead; (3) make the socket and
+//! give it mode 0600 *before* it is bound, so that at no moment others may connect; (4) bind; (5) look at what is now in the
+//! folder: it must be a socket of mode 0600, and its inode is remembered; (6) listen.
+//!
+//! Invariant: *only our own file is unlinked*: by the process that made it, not by one forked from it, and only while the name
+//! still leads to the inode that step (5) saw.
+//!
+//! Rejected: changing the umask around `bind`, which other threads would see; abstract sockets, which have no mode.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use mio::net::{UnixListener, UnixStream};
+use rustix::fs::{AtFlags, FileType};
+use rustix::io::Errno;
+use volt_telemetry::socket::{self, Environment};
+
+/// Connections that the kernel holds until they are accepted.
+const BACKLOG: i32 = 16;
+
+/// See the module; dropping it closes the socket and unlinks the file.
+#[derive(Debug)]
+pub(super) struct Listener {
+    pub(super) socket: UnixListener,
+    path: PathBuf,
+    dir: OwnedFd,
+    name: String,
+    /// Device and inode of the socket's file.
+    inode: (u64, u64),
+    /// The process that made it.
+    pid: u32,
+}
+
+impl Listener {
+    /// Opens this process's control socket.
+    ///
+    /// # Errors
+    /// The folder's, the path's, and the kernel's; the text says what to do.
+    pub(super) fn open(environment: &Environment) -> io::Result<Self> {
+        let directory = environment.directory();
+        let dir = socket::create_directory(&directory, environment.user_id).map_err(io::Error::other)?;
+        let pid = std::process::id();
+        let name = socket::file_name(pid, socket::own_start_time());
+        let path = directory.join(&name);
+        // Before anything is changed: a path that is too long.
+        socket::address(&path).map_err(io::Error::other)?;
+        socket::remove_stale(&directory, &dir, environment.user_id);
+
+        let listener = match bind(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                // The name is this process's own. Left behind by what it was before an `exec`, or another copy of Volt in it.
+                if socket::is_listening(&path)? {
+                    let shown = path.display();
+                    return Err(io::Error::other(format!(
+                        "another copy of Volt in this process already listens at {shown}: build with one version of Volt"
+                    )));
+                }
+                rustix::fs::unlinkat(&dir, &name, AtFlags::empty())?;
+                bind(&path)
+            }
+            other => other,
+        };
+        let shown = path.display();
+        let listener = listener.map_err(|error| io::Error::new(error.kind(), format!("bind {shown}: {error}")))?;
+        let stat = rustix::fs::statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let inode = inode_of(&stat);
+        let opened = Self { socket: UnixListener::from_std(listener.into()), path, dir, name, inode, pid };
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Socket || stat.st_mode & 0o077 != 0 {
+            let mode = stat.st_mode & 0o777;
+            return Err(io::Error::other(format!(
+                "{} came out with mode {mode:04o} instead of 0600: set VOLT_SOCKET_DIR to another file system",
+                opened.path.display()
+            )));
+        }
+        rustix::net::listen(&opened.socket, BACKLOG)?;
+        Ok(opened)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The next connection that waits.
+    ///
+    /// # Errors
+    /// `WouldBlock` when none does; the kernel's.
+    pub(super) fn accept(&self) -> io::Result<UnixStream> {
+        Ok(self.socket.accept()?.0)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if self.pid != std::process::id() {
+            return;
+        }
+        let stat = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW);
+        if stat.is_ok_and(|stat| inode_of(&stat) == self.inode) {
+            // If it cannot be unlinked it is stale from now on, and the next program that starts tries again.
+            let _ = rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// A socket bound to `path`, mode 0600, that does not block and does not listen yet.
+fn bind(path: &Path) -> io::Result<OwnedFd> {
+    let address = socket::address(path).map_err(io::Error::other)?;
+    let fd = socket::stream_socket()?;
+    rustix::io::ioctl_fionbio(&fd, true)?;
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    match rustix::fs::fchmod(&fd, mode) {
+        Ok(()) => rustix::net::bind(&fd, &address)?,
+        // macOS and the BSDs do not take a mode for a socket without a name. Until it has one the folder alone protects it.
+        Err(Errno::INVAL) => {
+            rustix::net::bind(&fd, &address)?;
+            rustix::fs::chmod(path, mode)?;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(fd)
+}
+
+/// Device and inode; their types differ between systems.
+#[allow(clippy::unnecessary_cast)]
+fn inode_of(stat: &rustix::fs::Stat) -> (u64, u64) {
+    (stat.st_dev as u64, stat.st_ino as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::observe::tests::Folder;
+
+    #[test]
+    fn the_socket_is_its_owners_only_and_goes_with_the_listener() {
+        let folder = Folder::new();
+        let listener = Listener::open(&folder.environment()).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(listener.path()), mode(&folder.sockets())), (0o600, 0o700));
+        drop(listener);
+        assert_eq!(folder.names(), [""; 0]);
+    }
+
+    #[test]
+    fn a_forked_child_leaves_its_parents_socket() {
+        let folder = Folder::new();
+        let mut listener = Listener::open(&folder.environment()).unwrap();
+        listener.pid += 1;
+        drop(listener);
+        assert_eq!(folder.names().len(), 1);
+    }
+
+    #[test]
+    fn a_socket_that_took_our_name_is_left() {
+        let folder = Folder::new();
+        let listener = Listener::open(&folder.environment()).unwrap();
+        std::fs::remove_file(listener.path()).unwrap();
+        let _other = std::os::unix::net::UnixListener::bind(listener.path()).unwrap();
+        drop(listener);
+        assert_eq!(folder.names().len(), 1);
+    }
+
+    #[test]
+    fn what_an_exec_left_behind_is_replaced_and_what_listens_is_not() {
+        let folder = Folder::new();
+        let mut former = Listener::open(&folder.environment()).unwrap();
+        let error = Listener::open(&folder.environment()).unwrap_err();
+        assert!(error.to_string().contains("another copy of Volt"), "{error}");
+        former.pid += 1;
+        drop(former);
+        let listener = Listener::open(&folder.environment()).expect("nobody listens there now");
+        assert!(socket::is_listening(listener.path()).unwrap());
+    }
+
+    #[test]
+    fn stale_sockets_are_cleaned_up_and_foreign_files_kept() {
+        let folder = Folder::new();
+        drop(Listener::open(&folder.environment()).unwrap());
+        drop(std::os::unix::net::UnixListener::bind(folder.sockets().join("2000000001-1.sock")).unwrap());
+        std::fs::write(folder.sockets().join("2000000002-1.sock"), "").unwrap();
+        std::fs::write(folder.sockets().join("notes.txt"), "").unwrap();
+        drop(Listener::open(&folder.environment()).unwrap());
+        assert_eq!(folder.names(), ["2000000002-1.sock", "notes.txt"]);
+    }
+}

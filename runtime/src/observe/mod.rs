@@ -1,0 +1,21 @@
+//! What shows this process to the outside: the list of its runtimes, and the control socket with a thread of its own.
+//!
+//! Shape, bottom to top: `health` (what the observer counts of itself), `listener` (the socket in its folder), `connection` (one
+//! client: bytes in, bytes out), `server` (the one loop), `registry` (who is alive; starts and ends the thread).
+//!
+//! Invariants. *Never a worker*: the thread `volt-observer` is a plain one and shares no lock with workers, so it answers while
+//! every worker is stuck. *Read-only*: no request changes scheduling. *Bounded*: clients, frames, queues and waits each have a
+//! limit, and what goes over it is dropped and counted. *Asleep unless asked*: no client, no wake-up. *It never stops the
+//! application*: without a socket the program runs on, with a warning.
+
+mod connection;
+mod health;
+mod listener;
+mod registry;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use health::Health;
+pub(crate) use registry::{Observed, Registration, register};
+pub use registry::{health, process, socket_path};

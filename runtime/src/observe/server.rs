@@ -1,0 +1,270 @@
+//! The observer's loop: one thread, one poll, every client.
+//!
+//! Protocol of a turn: (1) sleep until an event, a tick of a subscription or the end of a wait, without end if there is none;
+//! (2) accept; (3) send what was left over, then read one request of each client; (4) mark the subscriptions that are due; (5) if
+//! anybody is owed a snapshot, take one for all, after all of them have asked; (6) drop who made us wait too long.
+//!
+//! Invariants: *one snapshot a turn*, whatever clients ask; *a client cannot hold the others up*, since each gets one request and
+//! one attempt at sending a turn; *a panic in a snapshot is answered*, not passed on.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use mio::net::UnixStream;
+use mio::{Events, Interest, Poll, Token};
+use volt_telemetry::histogram::Histogram;
+use volt_telemetry::snapshot::Snapshot;
+use volt_telemetry::socket;
+use volt_telemetry::wire::{self, MAX_REPLY_BYTES, Reply};
+
+use super::connection::{Asked, Connection, Gone, Limits};
+use super::listener::Listener;
+use super::registry::Registry;
+
+/// Of the waker that ends a turn early. Clients have their index as token.
+pub(super) const WAKER: Token = Token(usize::MAX);
+const LISTENER: Token = Token(usize::MAX - 1);
+/// Connections accepted a turn.
+const ACCEPTS_PER_TURN: usize = 16;
+/// How long accepting rests after the kernel failed it.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Server {
+    poll: Poll,
+    events: Events,
+    listener: Listener,
+    limits: Limits,
+    clients: Vec<Option<Connection>>,
+    /// Connections may wait to be accepted.
+    may_accept: bool,
+    /// Not before then.
+    accept_at: Option<Instant>,
+}
+
+impl Server {
+    pub(super) fn new(poll: Poll, mut listener: Listener, limits: Limits) -> io::Result<Self> {
+        poll.registry().register(&mut listener.socket, LISTENER, Interest::READABLE)?;
+        let clients = (0..limits.clients).map(|_| None).collect();
+        let events = Events::with_capacity(limits.clients + 2);
+        Ok(Self { poll, events, listener, limits, clients, may_accept: true, accept_at: None })
+    }
+
+    /// One turn; returns whether the waker was written.
+    ///
+    /// # Errors
+    /// Those of the poll, after which it is of no more use.
+    pub(super) fn turn(&mut self, registry: &Registry) -> io::Result<bool> {
+        let is_woken = self.sleep()?;
+        let now = Instant::now();
+        self.accept(registry, now);
+        self.serve(registry, now);
+        self.answer(registry, now);
+        for index in 0..self.clients.len() {
+            let Some(client) = &self.clients[index] else { continue };
+            if let Err(gone) = client.check(now) {
+                self.remove(index, gone, registry);
+            }
+        }
+        Ok(is_woken)
+    }
+
+    fn sleep(&mut self) -> io::Result<bool> {
+        let timeout = self.due_at().map(|due| due.saturating_duration_since(Instant::now()));
+        match self.poll.poll(&mut self.events, timeout) {
+            Ok(()) => {}
+            // A signal; the events are empty.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        let mut is_woken = false;
+        for event in &self.events {
+            match event.token() {
+                WAKER => is_woken = true,
+                LISTENER => self.may_accept = true,
+                Token(index) => {
+                    if let Some(client) = &mut self.clients[index] {
+                        client.wake();
+                    }
+                }
+            }
+        }
+        Ok(is_woken)
+    }
+
+    /// When the next turn must be, if nothing happens; a time that has passed if there is something left to do.
+    pub(super) fn due_at(&self) -> Option<Instant> {
+        let is_busy = self.clients.iter().flatten().any(Connection::may_read);
+        if is_busy || self.may_accept && self.accept_at.is_none() {
+            return Some(Instant::now());
+        }
+        self.clients.iter().flatten().filter_map(Connection::due_at).chain(self.accept_at).min()
+    }
+
+    fn accept(&mut self, registry: &Registry, now: Instant) {
+        if !self.may_accept || self.accept_at.is_some_and(|at| now < at) {
+            return;
+        }
+        self.accept_at = None;
+        for _ in 0..ACCEPTS_PER_TURN {
+            match self.listener.accept() {
+                Ok(socket) => self.admit(socket, registry, now),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.may_accept = false;
+                    return;
+                }
+                Err(error) if matches!(error.raw_os_error(), Some(code) if is_of_one_connection(code)) => {}
+                // Out of file descriptors, as a rule. No event will come for a connection that waits already.
+                Err(_) => {
+                    registry.count(|health| health.accept_failures += 1);
+                    self.accept_at = Some(now + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, socket: UnixStream, registry: &Registry, now: Instant) {
+        let own = rustix::process::geteuid().as_raw();
+        match socket::peer_user(&socket) {
+            Ok(None) => {}
+            Ok(Some(peer)) if peer == own || peer == 0 => {}
+            Ok(Some(_)) | Err(_) => {
+                registry.count(|health| health.refused_foreign += 1);
+                return;
+            }
+        }
+        let mut client = Connection::new(socket, now, &self.limits);
+        let Some(index) = self.clients.iter().position(Option::is_none) else {
+            let message = format!("{} clients are attached, which is the limit: end one of them", self.limits.clients);
+            if let Ok(frame) = wire::encode(&Reply::Error { message }, self.limits.reply_bytes) {
+                client.push(frame, &self.limits);
+                // It fits into the kernel's buffer or is not worth waiting for.
+                let _ = client.flush(now, &self.limits);
+            }
+            registry.count(|health| health.refused_full += 1);
+            return;
+        };
+        let Ok(hello) = wire::encode(&Reply::Hello(registry.hello()), self.limits.reply_bytes) else { return };
+        client.push(hello, &self.limits);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if self.poll.registry().register(&mut client.socket, Token(index), interest).is_err() {
+            registry.count(|health| health.accept_failures += 1);
+            return;
+        }
+        self.clients[index] = Some(client);
+        registry.count(|health| {
+            health.accepted += 1;
+            health.clients += 1;
+        });
+    }
+
+    fn serve(&mut self, registry: &Registry, now: Instant) {
+        for index in 0..self.clients.len() {
+            let Some(client) = &mut self.clients[index] else { continue };
+            if let Err(gone) = serve_one(client, &self.limits, now) {
+                self.remove(index, gone, registry);
+            }
+        }
+    }
+
+    fn answer(&mut self, registry: &Registry, now: Instant) {
+        self.clients.iter_mut().flatten().for_each(|client| client.tick(now));
+        if !self.clients.iter().flatten().any(Connection::is_owed) {
+            return;
+        }
+        let mut reply = take_snapshot(registry);
+        for index in 0..self.clients.len() {
+            let Some(client) = self.clients[index].as_mut().filter(|client| client.is_owed()) else { continue };
+            if let Reply::Snapshot { lost, .. } = &mut reply {
+                *lost = client.lost();
+            }
+            let frame = encode_cutting(&mut reply, self.limits.reply_bytes, registry);
+            let is_sent = client.answer(frame, &self.limits);
+            registry.count(|health| {
+                health.snapshots += u64::from(is_sent);
+                health.snapshots_lost += u64::from(!is_sent);
+            });
+            if let Err(gone) = client.flush(now, &self.limits) {
+                self.remove(index, gone, registry);
+            }
+        }
+    }
+
+    fn remove(&mut self, index: usize, gone: Gone, registry: &Registry) {
+        let Some(mut client) = self.clients[index].take() else { return };
+        // By hand: a forked child may hold the descriptor too, and closing ours would then not end its events.
+        let _ = self.poll.registry().deregister(&mut client.socket);
+        registry.count(|health| {
+            health.clients -= 1;
+            match gone {
+                Gone::Left => {}
+                Gone::Malformed => health.dropped_malformed += 1,
+                Gone::Silent => health.dropped_silent += 1,
+                Gone::Slow => health.dropped_slow += 1,
+            }
+        });
+    }
+}
+
+fn serve_one(client: &mut Connection, limits: &Limits, now: Instant) -> Result<(), Gone> {
+    client.flush(now, limits)?;
+    match client.read(now, limits)? {
+        Asked::Nothing | Asked::Snapshot => Ok(()),
+        Asked::Unknown => {
+            let message = format!("this program speaks version {} and does not know the request", wire::VERSION);
+            if let Ok(frame) = wire::encode(&Reply::Error { message }, limits.reply_bytes) {
+                client.push(frame, limits);
+            }
+            client.flush(now, limits)
+        }
+    }
+}
+
+/// Whether `accept` failed on account of the connection that it took, and the next may be fine.
+fn is_of_one_connection(code: i32) -> bool {
+    use rustix::io::Errno;
+    [Errno::CONNABORTED, Errno::INTR, Errno::PROTO].iter().any(|errno| errno.raw_os_error() == code)
+}
+
+fn take_snapshot(registry: &Registry) -> Reply {
+    // Unwind safe: what a snapshot reads are cells, and nothing that it half wrote is used again.
+    match catch_unwind(AssertUnwindSafe(|| registry.process())) {
+        Ok(process) => Reply::Snapshot { process: Box::new(process), lost: 0 },
+        Err(_) => {
+            registry.count(|health| health.snapshot_panics += 1);
+            Reply::Error { message: "taking the snapshot panicked, see the program's log: report it as a fault".into() }
+        }
+    }
+}
+
+/// The reply as a frame that fits; what has to go for it is named in `incomplete`: first the histograms, then the workers.
+fn encode_cutting(reply: &mut Reply, max_bytes: usize, registry: &Registry) -> Vec<u8> {
+    let cuts: [(&[&str], fn(&mut Snapshot)); 2] = [
+        (&["poll_time", "schedule_delay"], |snapshot| {
+            for worker in &mut snapshot.workers {
+                worker.poll_time = Histogram::default();
+                worker.schedule_delay = Histogram::default();
+            }
+        }),
+        (&["workers"], |snapshot| snapshot.workers.clear()),
+    ];
+    let mut fitting = wire::encode(reply, max_bytes);
+    if fitting.is_err() {
+        registry.count(|health| health.snapshots_cut += 1);
+    }
+    for (fields, cut) in cuts {
+        let (Err(_), Reply::Snapshot { process, .. }) = (&fitting, &mut *reply) else { break };
+        for snapshot in &mut process.runtimes {
+            cut(snapshot);
+            snapshot.incomplete.extend(fields.iter().map(|field| field.to_string()));
+        }
+        fitting = wire::encode(reply, max_bytes);
+    }
+    fitting.unwrap_or_else(|error| {
+        *reply = Reply::Error { message: format!("the snapshot does not fit: {error}") };
+        wire::encode(reply, MAX_REPLY_BYTES).expect("a line of text is a frame")
+    })
+}

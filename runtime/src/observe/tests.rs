@@ -1,0 +1,512 @@
+//! The observer over its real socket, against clients that do right, wrong and nothing.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use mio::Poll;
+use volt_telemetry::client::Client;
+use volt_telemetry::histogram::Histogram;
+use volt_telemetry::snapshot::{Snapshot, Worker};
+use volt_telemetry::socket::Environment;
+use volt_telemetry::wire::{self, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request};
+
+use super::connection::Limits;
+use super::health::Health;
+use super::listener::Listener;
+use super::registry::{Observed, Registration, Registry};
+use super::server::Server;
+
+/// Long where the test expects something.
+const LONG: Duration = Duration::from_secs(20);
+const TICK: Duration = Duration::from_millis(wire::MIN_INTERVAL_MS);
+
+/// A folder of a test's own, gone with it.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // ORDERING: Relaxed; only the number matters, it publishes nothing.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Not `TMPDIR`, which may be longer than a socket's path allows.
+        let path = PathBuf::from(format!("/tmp/volt-observe-{}-{number}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+        Self(path)
+    }
+
+    pub(super) fn sockets(&self) -> PathBuf {
+        self.0.join("volt")
+    }
+
+    pub(super) fn environment(&self) -> Environment {
+        let user_id = rustix::process::geteuid().as_raw();
+        Environment { socket_dir: Some(self.sockets()), runtime_dir: None, user_id }
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.sockets()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A runtime that is nothing but its numbers.
+#[derive(Default)]
+struct Fake {
+    name: String,
+    workers: u32,
+    taken: AtomicU64,
+    is_broken: AtomicBool,
+    /// Dropped while a snapshot is taken, if there.
+    last_words: Mutex<Option<Registration>>,
+}
+
+impl Observed for Fake {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        // ORDERING: SeqCst; a test's own counter and switch, which prove nothing about order.
+        let taken = self.taken.fetch_add(1, Ordering::SeqCst) + 1;
+        // ORDERING: see above.
+        assert!(!self.is_broken.load(Ordering::SeqCst), "broken on purpose");
+        drop(self.last_words.lock().unwrap().take());
+        let poll_time = Histogram::from_counts(vec![u64::MAX / 1024; 500], 1);
+        let workers =
+            (0..self.workers).map(|index| Worker { index, poll_time: poll_time.clone(), ..Worker::default() });
+        Snapshot { runtime: self.name.clone(), at_ns: taken, workers: workers.collect(), ..Snapshot::default() }
+    }
+}
+
+/// One observed runtime in a folder of its own. Fields drop in this order.
+struct Scene {
+    registration: Option<Registration>,
+    fake: Arc<Fake>,
+    registry: Arc<Registry>,
+    folder: Folder,
+}
+
+fn observe(runtime: &Arc<Fake>, registry: &Arc<Registry>) -> Registration {
+    let runtime: Weak<Fake> = Arc::downgrade(runtime);
+    registry.register(runtime, true)
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with(Limits::DEFAULT, Fake { name: "main".into(), ..Fake::default() })
+    }
+
+    fn with(limits: Limits, fake: Fake) -> Self {
+        let folder = Folder::new();
+        let environment = folder.environment();
+        let registry = Registry::new(move || environment.clone(), limits);
+        let fake = Arc::new(fake);
+        let registration = Some(observe(&fake, &registry));
+        Self { registration, fake, registry, folder }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.registry.socket_path().expect("the socket is open")
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.path()).unwrap()
+    }
+
+    /// A connection by hand, its hello read.
+    fn raw(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.path()).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        assert!(matches!(read(&stream), Some(Reply::Hello(_))));
+        stream
+    }
+
+    fn until(&self, what: &str, is_so: impl Fn(Health) -> bool) {
+        let begun = Instant::now();
+        while !is_so(self.registry.health()) {
+            assert!(begun.elapsed() < LONG, "never: {what}: {:?}", self.registry.health());
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn read(stream: &UnixStream) -> Option<Reply> {
+    wire::read_frame(stream, MAX_REPLY_BYTES).unwrap()
+}
+
+fn ask(stream: &UnixStream, request: &Request) {
+    wire::write_frame(stream, request, MAX_REQUEST_BYTES).unwrap();
+}
+
+/// Whether the server has closed the connection; waits for it.
+fn is_closed(mut stream: &UnixStream) -> bool {
+    match stream.read(&mut [0; 64]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn every_client_sees_every_runtime() {
+    let scene = Scene::new();
+    let second = Arc::new(Fake { name: "second".into(), ..Fake::default() });
+    let hidden = Arc::new(Fake { name: "without a socket".into(), ..Fake::default() });
+    let _second = observe(&second, &scene.registry);
+    let weak: Weak<Fake> = Arc::downgrade(&hidden);
+    let _hidden = scene.registry.register(weak, false);
+    let mut clients: Vec<_> = (0..Limits::DEFAULT.clients).map(|_| scene.client()).collect();
+    for client in &mut clients {
+        let hello = client.hello().clone();
+        assert_eq!((hello.magic.as_str(), hello.version, hello.pid), (wire::MAGIC, wire::VERSION, std::process::id()));
+        assert_eq!(hello.runtimes, ["main", "second", "without a socket"]);
+        assert_eq!(hello.start_time, volt_telemetry::socket::own_start_time());
+        assert!(!hello.program.is_empty() && !hello.volt.is_empty());
+        let process = client.snapshot().unwrap();
+        let names: Vec<_> = process.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
+        assert_eq!(names, ["main", "second", "without a socket"]);
+    }
+    drop(second);
+    assert_eq!(clients[0].snapshot().unwrap().runtimes.len(), 2, "a runtime that has ended is not shown");
+}
+
+#[test]
+fn a_subscription_ticks_until_its_client_leaves() {
+    let scene = Scene::new();
+    let mut client = scene.client();
+    let begun = Instant::now();
+    client.subscribe(TICK).unwrap();
+    for at_ns in 1..=5 {
+        let update = client.next(LONG).unwrap().unwrap();
+        assert_eq!((update.process.runtimes[0].at_ns, update.lost), (at_ns, 0), "one snapshot a tick");
+    }
+    // Less one: the server's look at the clock may be a little older than ours.
+    assert!(begun.elapsed() >= 3 * TICK, "the first at once, then one a tick: {:?}", begun.elapsed());
+    drop(client);
+    scene.until("the client is gone", |health| health.clients == 0);
+}
+
+#[test]
+fn an_interval_without_end_is_no_panic() {
+    let scene = Scene::new();
+    let stream = scene.raw();
+    ask(&stream, &Request::Subscribe { interval_ms: u64::MAX });
+    assert!(matches!(read(&stream), Some(Reply::Snapshot { .. })));
+    ask(&stream, &Request::Snapshot);
+    assert!(matches!(read(&stream), Some(Reply::Snapshot { .. })));
+}
+
+#[test]
+fn a_flood_of_requests_is_answered_in_order_and_holds_nobody_up() {
+    const REQUESTS: u64 = 2000;
+    let scene = Scene::new();
+    let flood = scene.raw();
+    let frame = wire::encode(&Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
+    let writer = {
+        let mut flood = flood.try_clone().unwrap();
+        let bytes = frame.repeat(REQUESTS as usize);
+        std::thread::spawn(move || flood.write_all(&bytes).unwrap())
+    };
+    let mut other = scene.client();
+    let mut last = 0;
+    for answered in 0..REQUESTS {
+        let Some(Reply::Snapshot { process, .. }) = read(&flood) else { panic!("no snapshot") };
+        assert!(process.runtimes[0].at_ns > last, "each request has a snapshot of its own");
+        last = process.runtimes[0].at_ns;
+        if answered == REQUESTS / 2 {
+            other.snapshot().unwrap();
+        }
+    }
+    writer.join().unwrap();
+    assert_eq!(scene.registry.health().snapshots, REQUESTS + 1);
+}
+
+#[test]
+fn garbage_ends_its_own_connection_only() {
+    let scene = Scene::new();
+    let mut witness = scene.client();
+    let oversized = (MAX_REQUEST_BYTES as u32 + 1).to_le_bytes().to_vec();
+    let undecodable = [&3u32.to_le_bytes()[..], &[0xc1; 3]].concat();
+    let empty = 0u32.to_le_bytes().to_vec();
+    // A string that claims 4 GiB, inside a frame that is small.
+    let boastful = [&6u32.to_le_bytes()[..], &[0x81, 0xdb, 0xff, 0xff, 0xff, 0xff]].concat();
+    // Deeper than any message.
+    let nested = [&4096u32.to_le_bytes()[..], &[0x91; 4096]].concat();
+    let text = b"GET / HTTP/1.1\r\n\r\n".to_vec();
+    for (number, bytes) in [oversized, undecodable, empty, boastful, nested, text].into_iter().enumerate() {
+        let mut stream = scene.raw();
+        stream.write_all(&bytes).unwrap();
+        assert!(is_closed(&stream), "{bytes:?}");
+        scene.until("counted", |health| health.dropped_malformed == number as u64 + 1);
+        witness.snapshot().unwrap();
+    }
+}
+
+#[test]
+fn the_largest_request_is_read_and_a_newer_one_is_answered() {
+    let scene = Scene::new();
+    let mut stream = scene.raw();
+    // {"type": "stacks", "reason": "xx…"}, a map of two with a string of 16-bit length.
+    let mut body = b"\x82\xa4type\xa6stacks\xa6reason\xda".to_vec();
+    let length = MAX_REQUEST_BYTES - body.len() - 2;
+    body.extend_from_slice(&(length as u16).to_be_bytes());
+    body.resize(MAX_REQUEST_BYTES, b'x');
+    stream.write_all(&(MAX_REQUEST_BYTES as u32).to_le_bytes()).unwrap();
+    stream.write_all(&body).unwrap();
+    let Some(Reply::Error { message }) = read(&stream) else { panic!("not an error") };
+    assert!(message.contains("speaks version 1.0"), "{message}");
+    ask(&stream, &Request::Snapshot);
+    assert!(matches!(read(&stream), Some(Reply::Snapshot { .. })), "the connection stays");
+}
+
+#[test]
+fn silence_is_waited_for_only_so_long() {
+    let limits = Limits { request: Duration::from_secs(1), ..Limits::DEFAULT };
+    let scene = Scene::with(limits, Fake::default());
+    let never_asked = scene.raw();
+    let mut half_asked = scene.raw();
+    let frame = wire::encode(&Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
+    half_asked.write_all(&frame).unwrap();
+    assert!(matches!(read(&half_asked), Some(Reply::Snapshot { .. })));
+    half_asked.write_all(&frame[..frame.len() - 1]).unwrap();
+    assert!(is_closed(&never_asked) && is_closed(&half_asked));
+    scene.until("both counted", |health| health.dropped_silent == 2 && health.clients == 0);
+}
+
+#[test]
+fn a_client_that_has_asked_may_rest() {
+    let limits = Limits { request: Duration::from_secs(1), ..Limits::DEFAULT };
+    let scene = Scene::with(limits, Fake::default());
+    let rested = scene.raw();
+    ask(&rested, &Request::Snapshot);
+    assert!(matches!(read(&rested), Some(Reply::Snapshot { .. })));
+    let silent = scene.raw();
+    assert!(is_closed(&silent), "one that came later and asked nothing is gone already");
+    ask(&rested, &Request::Snapshot);
+    assert!(matches!(read(&rested), Some(Reply::Snapshot { .. })));
+}
+
+#[test]
+fn a_client_that_does_not_read_loses_snapshots_and_then_its_place() {
+    let limits = Limits { unread: Duration::from_millis(500), ..Limits::DEFAULT };
+    // Some 100 KiB a snapshot, so that the kernel's buffer and the outbox are soon full.
+    let scene = Scene::with(limits, Fake { workers: 24, ..Fake::default() });
+    let stuck = scene.raw();
+    ask(&stuck, &Request::Subscribe { interval_ms: 0 });
+    let mut witness = scene.client();
+    witness.subscribe(TICK).unwrap();
+    let begun = Instant::now();
+    while scene.registry.health().dropped_slow == 0 {
+        witness.next(LONG).unwrap().expect("the witness goes on");
+        assert!(begun.elapsed() < LONG, "never dropped");
+    }
+    assert!(scene.registry.health().snapshots_lost > 3);
+    assert_eq!(scene.registry.health().clients, 1, "the witness stays");
+}
+
+#[test]
+fn a_client_that_reads_again_is_told_what_it_lost() {
+    let scene = Scene::with(Limits::DEFAULT, Fake { workers: 24, ..Fake::default() });
+    let mut client = scene.client();
+    client.subscribe(TICK).unwrap();
+    scene.until("snapshots are lost", |health| health.snapshots_lost > 3);
+    let mut last = 0;
+    loop {
+        let update = client.next(LONG).unwrap().unwrap();
+        assert!(update.process.runtimes[0].at_ns > last, "in order");
+        last = update.process.runtimes[0].at_ns;
+        if update.lost > 3 {
+            break;
+        }
+    }
+}
+
+#[test]
+fn clients_that_vanish_leave_nothing_behind() {
+    let scene = Scene::with(Limits::DEFAULT, Fake { workers: 24, ..Fake::default() });
+    for _ in 0..50 {
+        let stream = UnixStream::connect(scene.path()).unwrap();
+        ask(&stream, &Request::Subscribe { interval_ms: 0 });
+        drop(stream);
+    }
+    scene.until("all are gone", |health| health.accepted + health.refused_full == 50 && health.clients == 0);
+    scene.client().snapshot().unwrap();
+}
+
+#[test]
+fn one_client_too_many_is_told_so_and_a_place_that_is_freed_is_given() {
+    let scene = Scene::new();
+    let mut clients: Vec<_> = (0..Limits::DEFAULT.clients).map(|_| scene.client()).collect();
+    let error = Client::connect(&scene.path()).unwrap_err();
+    assert!(error.is_busy() && error.to_string().contains("8 clients are attached, which is the limit"), "{error}");
+    clients.pop();
+    scene.until("it has left", |health| health.clients == 7);
+    scene.client().snapshot().unwrap();
+    assert_eq!(scene.registry.health().refused_full, 1);
+}
+
+#[test]
+fn a_panic_in_a_snapshot_is_an_answer_and_the_observer_lives_on() {
+    let scene = Scene::new();
+    let mut client = scene.client();
+    // ORDERING: SeqCst; a test's own switch.
+    scene.fake.is_broken.store(true, Ordering::SeqCst);
+    let error = client.snapshot().unwrap_err();
+    assert!(error.is_answer() && error.to_string().contains("panicked"), "{error}");
+    // ORDERING: see above.
+    scene.fake.is_broken.store(false, Ordering::SeqCst);
+    client.snapshot().unwrap();
+    assert_eq!(scene.registry.health().snapshot_panics, 1);
+}
+
+#[test]
+fn a_snapshot_too_large_goes_without_histograms_then_without_workers() {
+    let histograms = Limits { reply_bytes: 24 * 1024, ..Limits::DEFAULT };
+    let everything = Limits { reply_bytes: 4 * 1024, ..Limits::DEFAULT };
+    let nothing = Limits { reply_bytes: 512, ..Limits::DEFAULT };
+    let fake = || Fake { workers: 12, ..Fake::default() };
+
+    let scene = Scene::with(histograms, fake());
+    let process = scene.client().snapshot().unwrap();
+    assert_eq!(process.runtimes[0].incomplete, ["poll_time", "schedule_delay"]);
+    assert_eq!((process.runtimes[0].workers.len(), process.runtimes[0].poll_time().count()), (12, 0));
+
+    let scene = Scene::with(everything, fake());
+    let process = scene.client().snapshot().unwrap();
+    assert_eq!(process.runtimes[0].incomplete, ["poll_time", "schedule_delay", "workers"]);
+    assert!(process.runtimes[0].workers.is_empty());
+
+    let scene = Scene::with(nothing, fake());
+    let error = scene.client().snapshot().unwrap_err();
+    assert!(error.is_answer() && error.to_string().contains("the limit is 512"), "{error}");
+    assert_eq!(scene.registry.health().snapshots_cut, 1);
+}
+
+#[test]
+fn the_socket_lives_as_long_as_somebody_wants_it() {
+    let mut scene = Scene::new();
+    let second = Arc::new(Fake::default());
+    let second_registration = observe(&second, &scene.registry);
+    let mut client = scene.client();
+    scene.registration = None;
+    client.snapshot().expect("the second still wants it");
+    drop(second_registration);
+    assert_eq!(scene.registry.socket_path(), None);
+    assert_eq!(scene.folder.names(), [""; 0], "gone when the last registration's drop returns");
+    assert!(client.snapshot().unwrap_err().is_closed());
+    scene.registration = Some(observe(&scene.fake, &scene.registry));
+    scene.client().snapshot().expect("and there again");
+}
+
+#[test]
+fn a_runtime_that_wants_no_socket_opens_none_and_is_seen_in_process() {
+    let folder = Folder::new();
+    let environment = folder.environment();
+    let registry = Registry::new(move || environment.clone(), Limits::DEFAULT);
+    let fake = Arc::new(Fake { name: "quiet".into(), ..Fake::default() });
+    let weak: Weak<Fake> = Arc::downgrade(&fake);
+    let registration = registry.register(weak, false);
+    assert_eq!(registry.socket_path(), None);
+    assert!(!folder.sockets().exists());
+    assert_eq!(registry.process().runtimes[0].runtime, "quiet");
+    drop(registration);
+    assert!(registry.process().runtimes.is_empty());
+}
+
+#[test]
+fn a_socket_that_cannot_be_opened_stops_nobody_and_is_tried_again() {
+    let folder = Folder::new();
+    let environment = folder.environment();
+    std::fs::write(folder.sockets(), "in the way").unwrap();
+    let registry = Registry::new(move || environment.clone(), Limits::DEFAULT);
+    let fake = Arc::new(Fake::default());
+    let _first = observe(&fake, &registry);
+    assert_eq!(registry.socket_path(), None);
+    assert_eq!(registry.process().runtimes.len(), 1);
+    std::fs::remove_file(folder.sockets()).unwrap();
+    let _second = observe(&fake, &registry);
+    let path = registry.socket_path().expect("the next registration opens it");
+    assert_eq!(Client::connect(&path).unwrap().snapshot().unwrap().runtimes.len(), 2);
+}
+
+#[test]
+fn starts_and_ends_at_once_leave_nothing_behind_and_nobody_without_a_socket() {
+    const THREADS: usize = 8;
+    const ROUNDS: usize = 200;
+    let folder = Folder::new();
+    let environment = folder.environment();
+    let registry = Registry::new(move || environment.clone(), Limits::DEFAULT);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let registry = &registry;
+            scope.spawn(move || {
+                let fake = Arc::new(Fake::default());
+                for round in 0..ROUNDS {
+                    let registration = observe(&fake, registry);
+                    let path = registry.socket_path().expect("whoever is registered has a socket");
+                    if (round + thread) % 8 == 0 {
+                        match Client::connect(&path) {
+                            Ok(mut client) => assert!(!client.snapshot().unwrap().runtimes.is_empty()),
+                            Err(error) => assert!(error.is_busy(), "{error}"),
+                        }
+                    }
+                    drop(registration);
+                }
+            });
+        }
+    });
+    assert_eq!(registry.socket_path(), None);
+    assert_eq!(folder.names(), [""; 0]);
+    assert!(registry.process().runtimes.is_empty());
+    assert_eq!(Arc::strong_count(&registry), 1, "every observer's thread has ended");
+}
+
+#[test]
+fn a_runtime_may_end_on_the_observers_own_thread() {
+    let mut scene = Scene::new();
+    *scene.fake.last_words.lock().unwrap() = scene.registration.take();
+    scene.client().snapshot().unwrap();
+    let begun = Instant::now();
+    while scene.registry.socket_path().is_some() {
+        assert!(begun.elapsed() < LONG, "the observer waits for itself");
+        std::thread::yield_now();
+    }
+    assert_eq!(scene.folder.names(), [""; 0]);
+}
+
+#[test]
+fn the_observer_sleeps_without_end_when_nobody_asks() {
+    let folder = Folder::new();
+    let environment = folder.environment();
+    let listener = Listener::open(&environment).unwrap();
+    let path = listener.path().to_path_buf();
+    let registry = Registry::new(move || environment.clone(), Limits::DEFAULT);
+    let mut server = Server::new(Poll::new().unwrap(), listener, Limits::DEFAULT).unwrap();
+    server.turn(&registry).unwrap();
+    assert_eq!(server.due_at(), None, "no client");
+
+    let stream = UnixStream::connect(path).unwrap();
+    ask(&stream, &Request::Snapshot);
+    while registry.health().snapshots == 0 || server.due_at().is_some_and(|due| due <= Instant::now()) {
+        server.turn(&registry).unwrap();
+    }
+    assert_eq!(server.due_at(), None, "a client that rests");
+    ask(&stream, &Request::Subscribe { interval_ms: 60_000 });
+    while registry.health().snapshots == 1 || server.due_at().is_some_and(|due| due <= Instant::now()) {
+        server.turn(&registry).unwrap();
+    }
+    let wait = server.due_at().expect("a subscription").saturating_duration_since(Instant::now());
+    assert!(wait > Duration::from_secs(50), "it wakes for its tick and not before: {wait:?}");
+}

@@ -1,0 +1,647 @@
+//! A bounded FIFO ring with one producer and many thieves: a worker's local queue, and its batch buffer.
+//!
+//! # Shape
+//!
+//! ```text
+//! heads  u64  | steal 32 | real 32 |   a line of its own; changed by compare-and-swap only
+//! tail   u32                           a line of its own; stored by the producer only
+//! slots  [T; capacity]                 slot of index i = i mod capacity, a power of two
+//!
+//!            steal        real               tail
+//!   ── free ──┤ being moved ├── items, FIFO ───┤── free ──      steal ≤ real ≤ tail ≤ steal + capacity, all mod 2^32
+//! ```
+//! `steal == real`: no thief is at work. `steal != real`: one is, and copies the items in between.
+//!
+//! # Who writes, who reads
+//!
+//! [`Producer`] is one value that cannot be cloned, and its methods that write take `&mut self`: only the owner pushes and pops. [`Stealer`]
+//! is cloned freely; a thief takes into a ring whose `Producer` it holds. Anybody may read the lengths.
+//!
+//! # Invariants
+//!
+//! * SOLE-PRODUCER: only the holder of `&mut Producer` writes slots and the tail.
+//! * CLAIMED: an index belongs to whoever moved `real` over it with a compare-and-swap; nobody else reads its item.
+//! * FILLED: a slot between `real` and `tail`, and a claimed one that its claimer has not read yet, holds an item.
+//! * ROOM: a slot is written only if its index is less than `steal + capacity`: counted from `steal`, since up to there a thief may
+//!   still be reading.
+//! * TAIL-NOT-OLDER: whoever sees a value of the heads sees a tail at least as new as the one that value was made from. Every
+//!   change of the heads is a Release, and every look that is followed by a look at the tail is an Acquire.
+//!
+//! # Protocol
+//!
+//! * Push: (1) count the room from `steal`; (2) write the slot; (3) publish the tail.
+//! * Pop: (1) look at the heads; (2) claim one, moving `real`, and `steal` with it if no thief is at work; (3) read the slot.
+//! * Steal: (1) look at the heads, refuse if a thief is at work; (2) look at the tail, half of what is there, rounded up; (3) claim by
+//!   moving `real` alone; (4) only now read the slots: the oldest goes to the caller, the rest into the thief's own ring, whose room
+//!   is counted from *its* `steal`, since that ring may be being stolen from too; (5) release: `steal = real`, by a loop, since the
+//!   owner may have popped meanwhile; (6) publish the tail of the thief's own ring.
+//! * Overflow: (1) look at the heads, refuse if a thief is at work; (2) claim half the capacity at once, both heads; (3) read the slots.
+//!
+//! # Rejected
+//!
+//! * Heads of 16 bits: a thief that sleeps through 65,536 pops claims items that are not there (tokio #5041). With 32 bits it would
+//!   have to sleep through exactly 2^32 of them.
+//! * Reading a slot and then claiming it: a data race, even where the value is thrown away.
+//! * Stealing half of a Chase–Lev deque with one compare-and-swap: its owner takes from the other end without one.
+//! * Repeating a lost claim inside `steal_into`: the next victim is as good, and the caller counts what it lost.
+//! * Refusing to steal when the thief's own ring has no room: the oldest item needs none.
+//!
+//! Source: the layout of the two heads is that of tokio's `queue.rs`.
+
+use std::mem::MaybeUninit;
+
+use crate::shim::{Arc, AtomicU32, AtomicU64, CachePadded, Ordering, UnsafeCell};
+
+#[cfg(all(test, loom))]
+#[path = "ring_loom.rs"]
+mod loom_models;
+
+/// Largest capacity: small enough that indices never come near half of their 32 bits.
+const MAX_CAPACITY: usize = 32_768;
+
+/// A ring of `capacity` slots, a power of two from 2 to 32,768.
+///
+/// # Panics
+///
+/// If `capacity` is not such a number.
+pub(crate) fn ring<T: Send>(capacity: usize) -> (Producer<T>, Stealer<T>) {
+    ring_from(capacity, 0)
+}
+
+/// A ring whose first index is `first`, so that tests reach the end of the 32 bits.
+fn ring_from<T: Send>(capacity: usize, first: u32) -> (Producer<T>, Stealer<T>) {
+    assert!(
+        capacity.is_power_of_two() && (2..=MAX_CAPACITY).contains(&capacity),
+        "capacity of a ring is {capacity}, it must be a power of two from 2 to {MAX_CAPACITY}"
+    );
+    let shared = Arc::new(Shared {
+        heads: CachePadded(AtomicU64::new(Heads { steal: first, real: first }.pack())),
+        tail: CachePadded(AtomicU32::new(first)),
+        slots: (0..capacity).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect(),
+    });
+    (Producer { shared: shared.clone(), tail: first }, Stealer { shared })
+}
+
+/// The owner's end: the only one that pushes and pops.
+pub(crate) struct Producer<T: Send> {
+    shared: Arc<Shared<T>>,
+    /// What `shared.tail` holds; nobody else writes that.
+    tail: u32,
+}
+
+/// A thief's end.
+pub(crate) struct Stealer<T: Send> {
+    shared: Arc<Shared<T>>,
+}
+
+/// What came of an attempt to steal.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Steal<T> {
+    /// There was nothing.
+    Empty,
+    /// There was something, but a thief is at work, or somebody was faster: try again, or elsewhere.
+    Lost,
+    /// `count` items were taken: `next`, the oldest, and the others, which are in the thief's own ring now.
+    Taken { next: T, count: usize },
+}
+
+/// The oldest half of a ring, on its way to another queue. What is not taken out is dropped with this.
+pub(crate) struct TakeHalf<'a, T: Send> {
+    producer: &'a mut Producer<T>,
+    /// Indices claimed and not yet read: from here,
+    next: u32,
+    /// to here.
+    end: u32,
+}
+
+struct Shared<T> {
+    heads: CachePadded<AtomicU64>,
+    tail: CachePadded<AtomicU32>,
+    slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
+}
+
+/// The two heads, unpacked.
+#[derive(Clone, Copy)]
+struct Heads {
+    steal: u32,
+    real: u32,
+}
+
+impl<T: Send> Producer<T> {
+    /// Puts `item` at the tail; hands it back if the ring is full.
+    #[inline]
+    pub(crate) fn push(&mut self, item: T) -> Result<(), T> {
+        // Push (1)
+        if self.free() == 0 {
+            return Err(item);
+        }
+        // Push (2)
+        // SAFETY: ROOM: `free` counted at least one from `steal`, and SOLE-PRODUCER: `&mut self` is the only road to the slot.
+        unsafe { self.shared.write(self.tail, item) };
+        // Push (3)
+        self.publish_tail(self.tail.wrapping_add(1));
+        Ok(())
+    }
+
+    /// Takes the oldest item.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        // Pop (1)
+        // ORDERING: Relaxed: retry value, the swap below checks it. The slots and the tail are this thread's own writes.
+        let mut heads = Heads::unpack(self.shared.heads.load(Ordering::Relaxed));
+        loop {
+            // Exact even if the heads are old: `real` never passes the tail.
+            if heads.real == self.tail {
+                return None;
+            }
+            // Pop (2)
+            // ORDERING: Release; pairs with the Acquire in `Shared::look`: TAIL-NOT-OLDER. Relaxed on failure: retry value.
+            let claim = self.shared.heads.compare_exchange_weak(
+                heads.pack(),
+                heads.advanced(1).pack(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
+            match claim {
+                // Pop (3)
+                // SAFETY: CLAIMED: the swap just moved `real` over this index. FILLED: it was before the tail.
+                Ok(_) => return Some(unsafe { self.shared.read(heads.real) }),
+                Err(now) => heads = Heads::unpack(now),
+            }
+        }
+    }
+
+    /// The road for what does not fit: claims the oldest items, half the capacity, with one swap, for the caller to move elsewhere.
+    ///
+    /// `None` if the ring is empty, or if a thief is at work or was faster; then there is room, or soon will be.
+    pub(crate) fn take_half(&mut self) -> Option<TakeHalf<'_, T>> {
+        // Overflow (1)
+        // ORDERING: Relaxed: the swap below checks it, as in `pop`.
+        let heads = Heads::unpack(self.shared.heads.load(Ordering::Relaxed));
+        let count = self.tail.wrapping_sub(heads.real).min(self.shared.capacity() / 2);
+        if count == 0 || heads.has_thief() {
+            return None;
+        }
+        let claimed = heads.advanced(count);
+        // Overflow (2)
+        // ORDERING: Release; pairs with the Acquire in `Shared::look`: TAIL-NOT-OLDER. Relaxed on failure: not used.
+        self.shared.heads.compare_exchange(heads.pack(), claimed.pack(), Ordering::Release, Ordering::Relaxed).ok()?;
+        Some(TakeHalf { producer: self, next: heads.real, end: claimed.real })
+    }
+
+    /// How many more items fit now; more fit when a thief that is at work has finished.
+    #[inline]
+    pub(crate) fn free(&self) -> usize {
+        // ORDERING: Acquire; pairs with the Release in `Shared::release`, which publishes that the thief has read the slots
+        // before `steal`, so that they may be written again.
+        let heads = Heads::unpack(self.shared.heads.load(Ordering::Acquire));
+        (self.shared.capacity() - self.tail.wrapping_sub(heads.steal)) as usize
+    }
+
+    /// Items inside that nobody has claimed.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.shared.len()
+    }
+
+    /// Another end for thieves.
+    pub(crate) fn stealer(&self) -> Stealer<T> {
+        Stealer { shared: self.shared.clone() }
+    }
+
+    /// Makes the slots before `tail` visible to thieves.
+    #[inline]
+    fn publish_tail(&mut self, tail: u32) {
+        self.tail = tail;
+        // ORDERING: Release; pairs with the Acquire in `Shared::look`; publishes the items in the slots before it.
+        self.shared.tail.store(tail, Ordering::Release);
+    }
+}
+
+impl<T: Send> Stealer<T> {
+    /// Takes half of the items, rounded up: the oldest for the caller, the others, as far as they fit, into `into`, the thief's own ring.
+    pub(crate) fn steal_into(&self, into: &mut Producer<T>) -> Steal<T> {
+        debug_assert!(!Arc::ptr_eq(&self.shared, &into.shared), "a worker steals from itself");
+        // Steal (1) and (2)
+        let (heads, tail) = self.shared.look();
+        let available = tail.wrapping_sub(heads.real);
+        if available == 0 {
+            return Steal::Empty;
+        }
+        if heads.has_thief() {
+            return Steal::Lost;
+        }
+        // The oldest goes to the caller and needs no room.
+        let count = (available - available / 2).min(into.free() as u32 + 1);
+        let claimed = Heads { steal: heads.steal, real: heads.real.wrapping_add(count) };
+        // Steal (3)
+        // ORDERING: Release; pairs with the Acquire in `Shared::look`: TAIL-NOT-OLDER. The slots were published to this thread by
+        // the tail, in `look`. Relaxed on failure: not used.
+        if self
+            .shared
+            .heads
+            .compare_exchange(heads.pack(), claimed.pack(), Ordering::Release, Ordering::Relaxed)
+            .is_err()
+        {
+            return Steal::Lost;
+        }
+        // Steal (4)
+        // SAFETY: CLAIMED: the swap just moved `real` over this index. FILLED: it was before the tail.
+        let next = unsafe { self.shared.read(heads.real) };
+        for offset in 1..count {
+            // SAFETY: CLAIMED and FILLED, as above: `real` moved over `count` indices, all of them before the tail.
+            let item = unsafe { self.shared.read(heads.real.wrapping_add(offset)) };
+            // SAFETY: ROOM: `into.free()` counted at least `count - 1`, and room only grows. SOLE-PRODUCER: `&mut Producer`.
+            unsafe { into.shared.write(into.tail.wrapping_add(offset - 1), item) };
+        }
+        // Steal (5)
+        self.shared.release();
+        // Steal (6)
+        if count > 1 {
+            into.publish_tail(into.tail.wrapping_add(count - 1));
+        }
+        Steal::Taken { next, count: count as usize }
+    }
+
+    /// Items inside that nobody has claimed.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.shared.len()
+    }
+}
+
+impl<T: Send> Clone for Stealer<T> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<T: Send> Iterator for TakeHalf<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        if self.next == self.end {
+            return None;
+        }
+        // Overflow (3)
+        // SAFETY: CLAIMED: `take_half` moved `real` over the indices from `next` to `end`, and each is read once, since `next` moves
+        // on. FILLED: they were before the tail, and nobody pushes while this borrows the producer.
+        let item = unsafe { self.producer.shared.read(self.next) };
+        self.next = self.next.wrapping_add(1);
+        Some(item)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.end.wrapping_sub(self.next) as usize;
+        (left, Some(left))
+    }
+}
+
+impl<T: Send> ExactSizeIterator for TakeHalf<'_, T> {}
+
+impl<T: Send> Drop for TakeHalf<'_, T> {
+    fn drop(&mut self) {
+        self.for_each(drop);
+    }
+}
+
+impl<T> Shared<T> {
+    #[inline]
+    fn capacity(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// The heads, and a tail that is at least as new as they are.
+    #[inline]
+    fn look(&self) -> (Heads, u32) {
+        // ORDERING: Acquire; pairs with the Release of every change of the heads: TAIL-NOT-OLDER.
+        let heads = Heads::unpack(self.heads.load(Ordering::Acquire));
+        // ORDERING: Acquire; pairs with the Release in `Producer::publish_tail`; the slots before the tail are visible from here on.
+        let tail = self.tail.load(Ordering::Acquire);
+        (heads, tail)
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        let (heads, tail) = self.look();
+        // The tail may be newer than the heads by any number of pushes and pops.
+        (tail.wrapping_sub(heads.real) as usize).min(self.slots.len())
+    }
+
+    /// Ends a steal: `steal = real`, wherever the owner has moved `real` meanwhile.
+    fn release(&self) {
+        // ORDERING: Relaxed: retry value.
+        let mut heads = Heads::unpack(self.heads.load(Ordering::Relaxed));
+        loop {
+            debug_assert!(heads.has_thief(), "a steal ended twice");
+            let released = Heads { steal: heads.real, real: heads.real };
+            // ORDERING: Release; pairs with the Acquire in `Producer::free`; publishes that the slots were read. Relaxed on failure:
+            // retry value.
+            match self.heads.compare_exchange_weak(heads.pack(), released.pack(), Ordering::Release, Ordering::Relaxed)
+            {
+                Ok(_) => return,
+                Err(now) => heads = Heads::unpack(now),
+            }
+        }
+    }
+
+    /// Moves the item of `index` out.
+    ///
+    /// # Safety
+    ///
+    /// CLAIMED by the caller, FILLED, and not read since.
+    #[inline]
+    unsafe fn read(&self, index: u32) -> T {
+        // SAFETY: FILLED, by this function's contract, so the slot holds a valid T; CLAIMED, so nobody else reads or writes it.
+        self.slot(index).with(|slot| unsafe { slot.cast::<T>().read() })
+    }
+
+    /// Moves `item` into the slot of `index`.
+    ///
+    /// # Safety
+    ///
+    /// ROOM for it, and the caller is the SOLE-PRODUCER.
+    #[inline]
+    unsafe fn write(&self, index: u32, item: T) {
+        // SAFETY: ROOM and SOLE-PRODUCER, by this function's contract, so nobody else reads or writes the slot.
+        self.slot(index).with_mut(|slot| unsafe { slot.cast::<T>().write(item) });
+    }
+
+    #[inline]
+    fn slot(&self, index: u32) -> &UnsafeCell<MaybeUninit<T>> {
+        &self.slots[index as usize & (self.slots.len() - 1)]
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // Every end is gone, and a thief at work would hold one: `steal == real`.
+        let (heads, tail) = self.look();
+        let mut index = heads.real;
+        while index != tail {
+            // SAFETY: FILLED: the index is between `real` and the tail. CLAIMED: `&mut self` excludes everybody else.
+            drop(unsafe { self.read(index) });
+            index = index.wrapping_add(1);
+        }
+    }
+}
+
+// SAFETY: items are only moved in and out, each by one thread at a time (CLAIMED, ROOM), and never lent, so T: Send is enough.
+unsafe impl<T: Send> Send for Shared<T> {}
+
+// SAFETY: as for Send: a shared reference gives lengths, and items by value.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+impl Heads {
+    #[inline]
+    fn unpack(word: u64) -> Self {
+        Self { steal: (word >> 32) as u32, real: word as u32 }
+    }
+
+    #[inline]
+    fn pack(self) -> u64 {
+        u64::from(self.steal) << 32 | u64::from(self.real)
+    }
+
+    #[inline]
+    fn has_thief(self) -> bool {
+        self.steal != self.real
+    }
+
+    /// After the owner's claim of `count`: `real` moves, and `steal` with it if no thief is at work.
+    #[inline]
+    fn advanced(self, count: u32) -> Self {
+        let real = self.real.wrapping_add(count);
+        Self { steal: if self.has_thief() { self.steal } else { real }, real }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::VecDeque;
+    use std::thread;
+
+    use super::*;
+
+    /// Items that go through the ring in a stress; Miri is slow.
+    const ITEMS: u32 = if cfg!(miri) { 500 } else { 300_000 };
+    /// First indices: the usual one, and some from which the indices wrap at once.
+    const FIRSTS: [u32; 4] = [0, u32::MAX - 9, u32::MAX - 1, u32::MAX];
+
+    fn filled(capacity: usize, first: u32, items: u32) -> (Producer<u32>, Stealer<u32>) {
+        let (mut producer, stealer) = ring_from(capacity, first);
+        (0..items).for_each(|item| producer.push(item).unwrap());
+        (producer, stealer)
+    }
+
+    fn drain(producer: &mut Producer<u32>) -> Vec<u32> {
+        std::iter::from_fn(|| producer.pop()).collect()
+    }
+
+    #[test]
+    fn items_come_out_in_the_order_in_which_they_went_in() {
+        for first in FIRSTS {
+            for capacity in [2, 4, 256] {
+                let (mut producer, stealer) = ring_from(capacity, first);
+                let mut model = VecDeque::new();
+                for item in 0..4 * capacity as u32 {
+                    if item % 3 == 2 {
+                        assert_eq!(producer.pop(), model.pop_front());
+                    }
+                    match producer.push(item) {
+                        Ok(()) => model.push_back(item),
+                        Err(back) => assert_eq!((back, model.len()), (item, capacity)),
+                    }
+                    assert_eq!((producer.len(), stealer.len()), (model.len(), model.len()));
+                    assert_eq!(producer.free(), capacity - model.len());
+                }
+                assert_eq!(drain(&mut producer), Vec::from(model));
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_ring_hands_the_item_back() {
+        for first in FIRSTS {
+            let (mut producer, _stealer) = filled(4, first, 4);
+            assert_eq!(producer.push(9), Err(9));
+            assert_eq!((producer.len(), producer.free()), (4, 0));
+            assert_eq!(producer.pop(), Some(0));
+            assert_eq!(producer.push(9), Ok(()));
+            assert_eq!(drain(&mut producer), [1, 2, 3, 9]);
+        }
+    }
+
+    #[test]
+    fn a_thief_takes_half_rounded_up_oldest_first() {
+        for first in FIRSTS {
+            for items in 1..=8 {
+                let (mut victim, stealer) = filled(8, first, items);
+                let (mut thief, _) = ring_from(8, first.wrapping_sub(3));
+                let half = items.div_ceil(2);
+                assert_eq!(stealer.steal_into(&mut thief), Steal::Taken { next: 0, count: half as usize });
+                assert_eq!(drain(&mut thief), (1..half).collect::<Vec<_>>());
+                assert_eq!(drain(&mut victim), (half..items).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_stolen_from_an_empty_ring() {
+        let (_victim, stealer) = filled(4, u32::MAX, 0);
+        let (mut thief, _) = ring(4);
+        assert_eq!(stealer.steal_into(&mut thief), Steal::Empty);
+    }
+
+    #[test]
+    fn a_thief_takes_no_more_than_fits_into_its_own_ring() {
+        for (inside, count) in [(0, 4), (1, 4), (2, 3), (3, 2), (4, 1)] {
+            let (mut victim, stealer) = filled(8, u32::MAX - 2, 8);
+            let (mut thief, _) = filled(4, u32::MAX, inside);
+            assert_eq!(stealer.steal_into(&mut thief), Steal::Taken { next: 0, count });
+            assert_eq!(thief.len(), inside as usize + count - 1);
+            assert_eq!(drain(&mut victim).len(), 8 - count);
+        }
+    }
+
+    /// The state in which a thief that claimed `count` items has not finished.
+    fn thief_at_work(shared: &Shared<u32>, count: u32) {
+        let heads = Heads::unpack(shared.heads.load(Ordering::Relaxed));
+        let claimed = Heads { steal: heads.steal, real: heads.real.wrapping_add(count) };
+        shared.heads.store(claimed.pack(), Ordering::Relaxed);
+    }
+
+    #[test]
+    fn while_a_thief_is_at_work_the_owner_pops_and_nobody_else_takes() {
+        for first in FIRSTS {
+            let (mut victim, stealer) = filled(8, first, 8);
+            let (mut thief, _) = ring(8);
+            thief_at_work(&victim.shared, 4);
+            assert_eq!(stealer.steal_into(&mut thief), Steal::Lost);
+            assert!(victim.take_half().is_none());
+            assert_eq!(victim.pop(), Some(4), "the four before are the thief's");
+            assert_eq!(victim.push(8), Err(8), "the thief may still read the slots");
+            assert_eq!((victim.len(), victim.free()), (3, 0));
+            victim.shared.release();
+            assert_eq!(victim.free(), 5);
+            assert_eq!(stealer.steal_into(&mut thief), Steal::Taken { next: 5, count: 2 });
+        }
+    }
+
+    #[test]
+    fn a_thief_whose_own_ring_is_being_copied_from_counts_that_room_as_taken() {
+        let (_victim, stealer) = filled(8, 0, 8);
+        let (mut thief, _) = filled(4, u32::MAX - 1, 4);
+        thief_at_work(&thief.shared, 3);
+        assert_eq!(thief.len(), 1);
+        assert_eq!(stealer.steal_into(&mut thief), Steal::Taken { next: 0, count: 1 });
+        assert_eq!(drain(&mut thief), [3]);
+        thief.shared.release();
+    }
+
+    #[test]
+    fn the_overflow_takes_the_oldest_half_of_the_capacity() {
+        for first in FIRSTS {
+            let (mut producer, _stealer) = filled(8, first, 8);
+            let half = producer.take_half().unwrap();
+            assert_eq!(half.len(), 4);
+            assert_eq!(half.collect::<Vec<_>>(), [0, 1, 2, 3]);
+            assert_eq!((producer.len(), producer.free()), (4, 4));
+            assert_eq!(drain(&mut producer), [4, 5, 6, 7]);
+            assert!(producer.take_half().is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_left_inside_is_dropped_once() {
+        let alive = Arc::new(());
+        let (mut producer, stealer) = ring_from(8, u32::MAX - 3);
+        (0..8).for_each(|_| producer.push(alive.clone()).unwrap());
+        drop(producer.pop());
+        assert_eq!(Arc::strong_count(&alive), 8);
+        let mut half = producer.take_half().unwrap();
+        drop(half.next());
+        drop(half);
+        assert_eq!(Arc::strong_count(&alive), 4, "the rest of the half is dropped with it");
+        drop(producer);
+        assert_eq!(Arc::strong_count(&alive), 4, "a thief may still take them");
+        drop(stealer);
+        assert_eq!(Arc::strong_count(&alive), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "capacity of a ring is 3")]
+    fn a_capacity_that_is_no_power_of_two_is_refused() {
+        let _ = ring::<u32>(3);
+    }
+
+    /// An owner that pushes, pops and overflows, and thieves that steal from it and from each other: each item comes out once.
+    #[test]
+    fn every_item_comes_out_once_under_threads() {
+        const THIEVES: usize = 3;
+        for capacity in [2, 16, 256] {
+            let (mut owner, stealer) = ring_from::<Box<u32>>(capacity, u32::MAX - ITEMS / 2);
+            let rings: Vec<_> = (0..THIEVES).map(|thief| ring_from(capacity, u32::MAX - thief as u32)).collect();
+            let victims: Vec<_> = rings.iter().map(|(_, stealer)| stealer.clone()).chain([stealer]).collect();
+            let is_over = std::sync::atomic::AtomicBool::new(false);
+            let mut seen = vec![0_u8; ITEMS as usize];
+            thread::scope(|scope| {
+                let (victims, is_over) = (&victims, &is_over);
+                let thieves: Vec<_> = rings
+                    .into_iter()
+                    .enumerate()
+                    .map(|(thief, (mut own, _))| {
+                        scope.spawn(move || {
+                            let mut taken = Vec::new();
+                            loop {
+                                let over_before = is_over.load(Ordering::Acquire);
+                                let mut is_idle = true;
+                                for victim in (0..=THIEVES).filter(|&victim| victim != thief) {
+                                    match victims[victim].steal_into(&mut own) {
+                                        Steal::Empty => {}
+                                        Steal::Lost => is_idle = false,
+                                        Steal::Taken { next, count } => {
+                                            assert!(count <= capacity.div_ceil(2));
+                                            is_idle = false;
+                                            taken.push(*next);
+                                        }
+                                    }
+                                }
+                                // Now and then the ring is left filled, for the others to steal from.
+                                if taken.len() % 4 != 0 || is_idle {
+                                    taken.extend(std::iter::from_fn(|| own.pop()).map(|item| *item));
+                                }
+                                if is_idle && over_before {
+                                    return taken;
+                                }
+                                if is_idle {
+                                    thread::yield_now();
+                                }
+                            }
+                        })
+                    })
+                    .collect();
+                let mut taken = Vec::new();
+                for item in 0..ITEMS {
+                    let mut item = Box::new(item);
+                    while let Err(back) = owner.push(item) {
+                        item = back;
+                        match owner.take_half() {
+                            Some(half) => taken.extend(half.map(|item| *item)),
+                            None => thread::yield_now(),
+                        }
+                    }
+                    if taken.len() % 5 == 0 {
+                        taken.extend(owner.pop().map(|item| *item));
+                    }
+                }
+                taken.extend(std::iter::from_fn(|| owner.pop()).map(|item| *item));
+                is_over.store(true, Ordering::Release);
+                let stolen = thieves.into_iter().flat_map(|thief| thief.join().unwrap());
+                taken.into_iter().chain(stolen).for_each(|item| seen[item as usize] += 1);
+            });
+            assert!(seen.iter().all(|&times| times == 1), "an item was lost or came out twice");
+            assert!(victims.iter().all(|victim| victim.len() == 0));
+        }
+    }
+}

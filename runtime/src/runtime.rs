@@ -1,0 +1,211 @@
+//! A runtime: what owns the workers, and how it ends.
+//!
+//! Shutdown, in this order: (1) the registry is closed, every later spawn is cancelled at once; (2) every task is cancelled, so that a
+//! worker drops its future and its joiner is told; (3) workers end when no task is left; (4) blocking jobs that have not begun are cancelled,
+//! running ones waited for; (5) sockets and timers that outlive the runtime get errors. All within one time limit; what is left then is
+//! reported by a `tracing` event and goes on without an owner.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use crate::context;
+use crate::driver::parker::{Parker, Unparked};
+use crate::error::BuildError;
+use crate::handle::Handle;
+use crate::observe::{Observed, Registration};
+use crate::scheduler::shared::Shared;
+use crate::task::join::JoinHandle;
+
+/// Tasks named in the report of what a shutdown left behind.
+const LEFT_OVERS_NAMED: usize = 8;
+
+/// A runtime. Dropping it ends it: see [`shutdown_timeout`](Self::shutdown_timeout).
+///
+/// ```
+/// let runtime = volt::Runtime::new()?;
+/// let answer = runtime.block_on(async {
+///     volt::time::sleep(std::time::Duration::from_millis(1)).await;
+///     42
+/// });
+/// assert_eq!(answer, 42);
+/// # Ok::<(), volt::BuildError>(())
+/// ```
+pub struct Runtime {
+    handle: Handle,
+    /// Shown to consoles while it lives; given up at the end of the shutdown.
+    registration: Option<Registration>,
+}
+
+impl Runtime {
+    pub(crate) fn of(handle: Handle, registration: Registration) -> Self {
+        Self { handle, registration: Some(registration) }
+    }
+
+    /// A runtime with the defaults: one worker for each processor.
+    ///
+    /// # Errors
+    /// As [`Builder::build`](crate::Builder::build).
+    pub fn new() -> Result<Runtime, BuildError> {
+        crate::Builder::new_multi_thread().build()
+    }
+
+    /// Its handle.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Starts a task; see [`volt::spawn`](crate::spawn).
+    #[track_caller]
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.handle.spawn(future)
+    }
+
+    /// Runs a closure that blocks on a thread that may; see [`volt::task::spawn_blocking`](crate::task::spawn_blocking).
+    #[track_caller]
+    pub fn spawn_blocking<F, R>(&self, f: F) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        self.handle.spawn_blocking(f)
+    }
+
+    /// Runs a future on this thread, and waits for it; see [`Handle::block_on`].
+    ///
+    /// # Panics
+    /// Inside a task or another `block_on`; and if the future panics.
+    #[track_caller]
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.handle.block_on(future)
+    }
+
+    /// Makes this runtime current on this thread while the guard lives; see [`Handle::enter`].
+    pub fn enter(&self) -> context::EnterGuard<'_> {
+        self.handle.enter()
+    }
+
+    /// Ends the runtime: cancels all tasks, drops their futures, waits for what runs, `limit` at most. What is left then (a task that
+    /// never returns from its poll, a blocking job that goes on) is named in a `tracing` event, and the threads it runs on are left to it.
+    ///
+    /// Dropping the runtime does the same with the limit of [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout).
+    ///
+    /// # Panics
+    /// Inside a task or a `block_on`, where waiting would block a worker: use [`shutdown_background`](Self::shutdown_background).
+    #[track_caller]
+    pub fn shutdown_timeout(mut self, limit: Duration) {
+        self.shutdown(limit);
+    }
+
+    /// As [`shutdown_timeout`](Self::shutdown_timeout) without waiting: what runs ends by itself, without an owner.
+    pub fn shutdown_background(mut self) {
+        self.end(Some(Instant::now()));
+    }
+
+    #[track_caller]
+    fn shutdown(&mut self, limit: Duration) {
+        if self.registration.is_none() {
+            return;
+        }
+        if context::is_async() {
+            // Not to wait here, and not to leave the workers behind either.
+            self.end(Some(Instant::now()));
+            if std::thread::panicking() {
+                return;
+            }
+            panic!(
+                "a runtime was dropped inside async code, where waiting for its workers would block: call \
+                 shutdown_background(), or drop it outside"
+            );
+        }
+        // A limit beyond the clock's range is none.
+        self.end(Instant::now().checked_add(limit));
+    }
+
+    fn end(&mut self, deadline: Option<Instant>) {
+        let Some(registration) = self.registration.take() else { return };
+        let shared = self.handle.shared();
+        shared.close();
+        let workers = shared.wait_for_workers(deadline);
+        if workers == 0 {
+            shared.injector.close();
+        }
+        let blocking = shared.blocking.shutdown(deadline);
+        shared.driver.shut_down();
+        drop(registration);
+        let has_waited = deadline.is_none_or(|deadline| deadline <= Instant::now());
+        if workers + blocking > 0 && has_waited {
+            let tasks = shared.registry.alive();
+            let named = shared.registry.describe(LEFT_OVERS_NAMED).join(", ");
+            tracing::warn!(
+                target: "volt", runtime = %shared.name, workers, tasks, blocking_threads = blocking, %named,
+                "the runtime was shut down and left something running"
+            );
+        }
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        let limit = self.handle.shared().config.shutdown_timeout;
+        self.shutdown(limit);
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime").field("name", &self.handle.shared().name).finish_non_exhaustive()
+    }
+}
+
+impl Observed for Shared {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn snapshot(&self) -> volt_telemetry::Snapshot {
+        Shared::snapshot(self)
+    }
+}
+
+/// Wakes the thread of a `block_on`.
+struct ThreadWaker(Parker);
+
+impl Wake for ThreadWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let unparked = self.0.unpark();
+        debug_assert_eq!(unparked, Unparked::Done, "this thread never sleeps in a driver");
+    }
+}
+
+/// See [`Handle::block_on`].
+#[track_caller]
+pub(crate) fn block_on<F: Future>(handle: &Handle, future: F) -> F::Output {
+    assert!(
+        !context::is_async(),
+        "block_on was called inside a task or another block_on, where it would block a worker: await the future instead, or \
+         call block_on in spawn_blocking"
+    );
+    context::in_block_on(handle, || {
+        let thread = Arc::new(ThreadWaker(Parker::new()));
+        let waker = Waker::from(thread.clone());
+        let mut future = pin!(future);
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return output;
+            }
+            thread.0.wait_token();
+        }
+    })
+}

@@ -1,0 +1,90 @@
+//! What one worker owns: the ends of its queues that only it may push to and pop from, and the numbers that it decides by.
+//!
+//! Who writes, who reads: the worker's own thread, nobody else. Everything here is reached through one `RefCell` in
+//! `worker::Worker`; while it is borrowed, the worker is in the middle of its own queues, and a task that is woken on its thread at that
+//! moment (by drop glue, say) takes the global road instead. That is what the source's flag `transitioning_to_park` is for.
+
+use std::task::Waker;
+use std::time::Duration;
+
+use super::tuner::Tuner;
+use crate::clock;
+use crate::config::Config;
+use crate::queue::ring::Producer;
+use crate::rng::FastRand;
+use crate::task::header::Notified;
+
+/// See the header of this file.
+pub(crate) struct Core {
+    pub(crate) ring: Producer<Notified>,
+    /// Tasks fetched from the global queue and not yet run.
+    pub(crate) batch: Producer<Notified>,
+    pub(crate) rng: FastRand,
+    pub(crate) tuner: Tuner,
+    /// Where a task that is woken on this thread goes.
+    pub(crate) road: Road,
+    /// The last reading of the clock.
+    pub(crate) now_ns: u64,
+    /// How long the last poll took.
+    pub(crate) last_poll_ns: u64,
+    pub(crate) lifo_polls: u32,
+    /// Polls since the last look at the global queue, those from the batch not counted: local tasks get their interval in between.
+    pub(crate) polls_since_look: u32,
+    pub(crate) looked_at_ns: u64,
+    pub(crate) is_searching: bool,
+    /// How long the next park may last at most; `None` = until woken.
+    pub(crate) park_timeout: Option<Duration>,
+    /// Collected by the driver, woken after it; kept for its capacity.
+    pub(crate) wakers: Vec<Waker>,
+}
+
+/// Where a task that is woken goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Road {
+    /// To the LIFO slot: a running task woke it, and what they share is warm.
+    Lifo,
+    /// To the ring's tail: I/O or a timer woke it, in a crowd, and the first must not become the last.
+    Ring,
+}
+
+impl Core {
+    pub(crate) fn new(
+        config: &Config,
+        index: usize,
+        seed: u64,
+        ring: Producer<Notified>,
+        batch: Producer<Notified>,
+    ) -> Self {
+        let now_ns = clock::now_ns();
+        Self {
+            ring,
+            batch,
+            rng: FastRand::new(seed, index as u64),
+            tuner: Tuner::new(config),
+            road: Road::Lifo,
+            now_ns,
+            last_poll_ns: 0,
+            lifo_polls: 0,
+            polls_since_look: 0,
+            looked_at_ns: now_ns,
+            is_searching: false,
+            park_timeout: config.park_timeout,
+            wakers: Vec::new(),
+        }
+    }
+
+    /// Whether the global queue is to be looked at before local work: by count, by time, or because the last poll was long.
+    ///
+    /// The count alone would let 8 polls of 1 ms pass, and the source counts ticks of 128 polls instead.
+    pub(crate) fn is_global_due(&self, config: &Config) -> bool {
+        self.polls_since_look >= self.tuner.interval()
+            || self.last_poll_ns > config.long_poll_ns
+            || self.now_ns.saturating_sub(self.looked_at_ns) >= config.target_global_queue_latency_ns
+    }
+
+    /// A look at the global queue has taken place.
+    pub(crate) fn note_look(&mut self) {
+        self.polls_since_look = 0;
+        self.looked_at_ns = self.now_ns;
+    }
+}

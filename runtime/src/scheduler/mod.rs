@@ -1,0 +1,12 @@
+//! Who runs what, when.
+
+pub(crate) mod idle;
+
+#[cfg(not(loom))]
+pub(crate) mod core;
+#[cfg(not(loom))]
+pub(crate) mod shared;
+#[cfg(not(loom))]
+pub(crate) mod tuner;
+#[cfg(not(loom))]
+pub(crate) mod worker;

@@ -1,0 +1,301 @@
+//! What all workers of a runtime share, and what anybody may do to it: submit tasks, wake workers, look.
+//!
+//! Who writes: everybody; each part says for itself how. Who reads: workers, handles, the observer.
+//!
+//! Shape: the global queue, the idle set, the registry, and one [`Remote`] a worker: the ends of its queues that others may take
+//! from, its park word, and its cells.
+
+use std::future::Future;
+use std::panic::Location;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use volt_telemetry::Snapshot;
+
+use super::idle::Idle;
+use crate::blocking::pool::Pool;
+use crate::clock;
+use crate::config::{Config, MAX_NAME_BYTES};
+use crate::context;
+use crate::driver::Driver;
+use crate::driver::parker::{Parker, Unparked};
+use crate::queue::injector::Injector;
+use crate::queue::lifo::LifoSlot;
+use crate::queue::ring::Stealer;
+use crate::stats::cells::{PHASES, WorkerCells};
+use crate::task::cell::{Schedule, new_task};
+use crate::task::header::{Extra, Header, Notified};
+use crate::task::id::Id;
+use crate::task::join::JoinHandle;
+use crate::task::registry::Registry;
+
+/// See the header of this file.
+pub(crate) struct Shared {
+    pub(crate) name: String,
+    pub(crate) config: Config,
+    pub(crate) injector: Injector<Notified>,
+    pub(crate) idle: Idle,
+    pub(crate) remotes: Box<[Remote]>,
+    pub(crate) registry: Registry,
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) blocking: Pool,
+    started_at_ns: u64,
+    /// From now on no task is taken in, and workers end when none is left.
+    is_closed: AtomicBool,
+    outside: Outside,
+    /// What snapshots have told about time so far, one a worker: see `WorkerCells::read`.
+    time_floors: Mutex<Vec<[u64; PHASES.len()]>>,
+    /// Workers whose threads run, and where `shutdown` waits for them.
+    running: Mutex<usize>,
+    stopped: Condvar,
+}
+
+/// What is counted by threads that are no workers.
+#[derive(Default)]
+struct Outside {
+    spawned: AtomicU64,
+    injected: AtomicU64,
+}
+
+/// The part of a worker that others may touch.
+pub(crate) struct Remote {
+    pub(crate) ring: Stealer<Notified>,
+    pub(crate) batch: Stealer<Notified>,
+    /// Only its worker puts; others take on the last pass.
+    pub(crate) lifo: LifoSlot<Notified>,
+    pub(crate) parker: Parker,
+    pub(crate) cells: WorkerCells,
+    /// Tasks that thieves took from here; counted by the thieves.
+    pub(crate) tasks_lost: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        name: String,
+        config: Config,
+        remotes: Box<[Remote]>,
+        driver: Driver,
+        blocking: Pool,
+    ) -> Self {
+        Self {
+            name,
+            injector: Injector::new(),
+            idle: Idle::new(remotes.len()),
+            registry: Registry::new(),
+            driver: Arc::new(driver),
+            blocking,
+            started_at_ns: clock::now_ns(),
+            is_closed: AtomicBool::new(false),
+            outside: Outside::default(),
+            time_floors: Mutex::new(vec![[0; PHASES.len()]; remotes.len()]),
+            running: Mutex::new(0),
+            stopped: Condvar::new(),
+            remotes,
+            config,
+        }
+    }
+
+    /// Starts a task.
+    pub(crate) fn spawn<F>(
+        self: &Arc<Self>,
+        future: F,
+        name: Option<&str>,
+        location: &'static Location<'static>,
+    ) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let id = Id::next();
+        let extra = extra(id, name, location);
+        let (task, notified, join) = new_task(future, self.clone(), id, location, extra);
+        match self.registry.insert(task) {
+            Ok(()) => {
+                context::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
+                    Some(worker) => worker.cells().spawned.add(1),
+                    // ORDERING: Relaxed; only counted. The task's submission publishes it.
+                    None => _ = self.outside.spawned.fetch_add(1, Ordering::Relaxed),
+                });
+                self.schedule(notified);
+            }
+            // The runtime shuts down.
+            Err(_task) => notified.cancel_now(),
+        }
+        join
+    }
+
+    /// Hands a task in from outside the workers, or from a worker that cannot take it itself.
+    pub(crate) fn inject(&self, task: Notified) {
+        // Submit (1)
+        if let Err(task) = self.injector.push(task, clock::now_ns()) {
+            // The workers have ended; somebody woke a task that they left behind.
+            task.cancel_now();
+            return;
+        }
+        // ORDERING: Relaxed; only counted.
+        self.outside.injected.fetch_add(1, Ordering::Relaxed);
+        self.wake_for_submit();
+    }
+
+    /// Submit (2) and (3), after work was published. Returns whether a worker was woken.
+    pub(crate) fn wake_for_submit(&self) -> bool {
+        let claimed = self.idle.claim_for_submit(self.driver.owner());
+        self.unpark(claimed)
+    }
+
+    /// Wakes one worker more, whether or not somebody searches. Returns whether there was one.
+    pub(crate) fn wake_one(&self) -> bool {
+        let claimed = self.idle.claim_any(self.driver.owner());
+        self.unpark(claimed)
+    }
+
+    fn wake_all(&self) {
+        while self.wake_one() {}
+    }
+
+    fn unpark(&self, claimed: Option<usize>) -> bool {
+        let Some(worker) = claimed else { return false };
+        if self.remotes[worker].parker.unpark() == Unparked::InDriver {
+            self.driver.unpark();
+        }
+        true
+    }
+
+    /// Whether any queue that a worker may take from holds work; what is published before a fence is seen after it.
+    pub(crate) fn has_work(&self) -> bool {
+        let queued = |remote: &Remote| remote.ring.len() > 0 || remote.batch.len() > 0;
+        self.injector.len() > 0 || (self.config.enable_stealing && self.remotes.iter().any(queued))
+    }
+
+    /// Whether workers may end.
+    pub(crate) fn is_done(&self) -> bool {
+        // ORDERING: Acquire; pairs with the Release in `close`. Between a worker's last look and its sleep stands the fence of the park.
+        self.is_closed.load(Ordering::Acquire) && self.registry.alive() == 0
+    }
+
+    /// Takes nothing in any more and cancels all tasks.
+    pub(crate) fn close(&self) {
+        self.registry.close();
+        // ORDERING: Release; pairs with the Acquire in `is_done`: who sees the runtime closed sees the registry closed.
+        self.is_closed.store(true, Ordering::Release);
+        self.registry.cancel_all();
+        // For those that sleep with nothing left to be cancelled.
+        self.wake_all();
+    }
+
+    fn lock_running(&self) -> MutexGuard<'_, usize> {
+        self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// A worker's thread is about to start.
+    pub(crate) fn worker_starts(&self) {
+        *self.lock_running() += 1;
+    }
+
+    /// A worker's thread has ended, or could not be started.
+    pub(crate) fn worker_ended(&self) {
+        *self.lock_running() -= 1;
+        self.stopped.notify_all();
+    }
+
+    /// Waits until all workers have ended, or until `deadline`. Returns how many still run.
+    pub(crate) fn wait_for_workers(&self, deadline: Option<Instant>) -> usize {
+        let mut running = self.lock_running();
+        while *running > 0 {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            running = match left {
+                Some(Duration::ZERO) => break,
+                Some(left) => {
+                    self.stopped.wait_timeout(running, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0
+                }
+                None => self.stopped.wait(running).unwrap_or_else(|poisoned| poisoned.into_inner()),
+            };
+        }
+        *running
+    }
+
+    /// Lifts everything that is counted into plain data.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let now_ns = clock::now_ns();
+        // Ends before spawns, so that no task is counted as ended and not as spawned.
+        let [completed, cancelled, panicked] = self.remotes.iter().map(|remote| remote.cells.ended()).fold(
+            [0; 3],
+            |sum: [u64; 3], ended| std::array::from_fn(|end| sum[end] + ended[end]),
+        );
+        let inside: u64 = self.remotes.iter().map(|remote| remote.cells.spawned.get()).sum();
+        // ORDERING: Relaxed; the Acquire of the ends comes before.
+        let spawned = inside + self.outside.spawned.load(Ordering::Relaxed);
+        let mut floors = self.time_floors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let workers: Vec<_> =
+            self.remotes.iter().zip(&mut *floors).enumerate().map(|(index, (remote, floor_ns))| {
+                let name_of = |id, key| self.registry.name_of(id, key);
+                volt_telemetry::Worker {
+                    ring_len: remote.ring.len() as u32,
+                    batch_len: remote.batch.len() as u32,
+                    is_lifo_filled: remote.lifo.is_filled(),
+                    // ORDERING: Relaxed; only counted.
+                    tasks_lost: remote.tasks_lost.load(Ordering::Relaxed),
+                    ..remote.cells.read(index, now_ns, floor_ns, name_of)
+                }
+            }).collect();
+        drop(floors);
+        let (driver, timers) = self.driver.telemetry(now_ns);
+        Snapshot {
+            runtime: self.name.clone(),
+            at_ns: now_ns,
+            started_at_ns: self.started_at_ns,
+            incomplete: Vec::new(),
+            config: self.config.telemetry(self.driver.backend_name()),
+            parked_bitmap: self.idle.parked_words(),
+            searching: self.idle.searching() as u32,
+            global_queue: volt_telemetry::GlobalQueue {
+                len: self.injector.len() as u64,
+                oldest_age_ns: self.injector.oldest_at_ns().map(|at_ns| now_ns.saturating_sub(at_ns)),
+                // ORDERING: Relaxed; only counted.
+                injected: self.outside.injected.load(Ordering::Relaxed),
+                overflowed: workers.iter().map(|worker| worker.tasks_overflowed).sum(),
+            },
+            tasks: volt_telemetry::Tasks {
+                spawned,
+                completed,
+                cancelled,
+                panicked,
+                alive: spawned.saturating_sub(completed + cancelled + panicked),
+            },
+            blocking: self.blocking.telemetry(),
+            timers,
+            driver,
+            workers,
+        }
+    }
+}
+
+impl Schedule for Arc<Shared> {
+    fn schedule(&self, task: Notified) {
+        let refused = context::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
+            Some(worker) => worker.push_woken(task),
+            None => Some(task),
+        });
+        if let Some(task) = refused {
+            self.inject(task);
+        }
+    }
+
+    fn release(&self, task: &Header) {
+        if self.registry.remove(task) {
+            // Closed and empty: those that sleep may end.
+            self.wake_all();
+        }
+    }
+}
+
+/// What is kept of a name and, if somebody listens, a span. One relaxed load and no allocation if there is neither.
+fn extra(id: Id, name: Option<&str>, location: &'static Location<'static>) -> Option<Box<Extra>> {
+    let name = name.map(|name| &name[..name.floor_char_boundary(MAX_NAME_BYTES)]);
+    let span = tracing::info_span!(target: "volt", parent: None, "volt.task", id = id.as_u64(), name, spawn = %location);
+    if name.is_none() && span.is_disabled() {
+        return None;
+    }
+    Some(Box::new(Extra { name: name.map(Box::from), span }))
+}

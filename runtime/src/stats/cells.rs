@@ -1,0 +1,351 @@
+//! The cells that a worker counts in: always on, one writer each, never locked, readable at any moment by anybody.
+//!
+//! Shape: one block a worker, on cache lines of its own. Who writes: the worker that the block belongs to, nobody else (*Single
+//! writer*). Who reads: snapshots, from any thread.
+//!
+//! A cell is written by a Relaxed load and a Relaxed store, not by a read-modify-write: with one writer nothing can come between
+//! the two, and a locked instruction would cost twenty times as much.
+//!
+//! Invariants:
+//! * *Odd inside a poll*: `poll_seq` goes up by one when a poll begins and by one when it ends.
+//! * *In-flight is a sequence lock*: begin: (1) write task, location, begin; (2) make `poll_seq` odd, Release. End: (1) make it even;
+//!   (2) fence Release. A reader takes `poll_seq` (Acquire), the fields, fence Acquire, `poll_seq` again: same and odd = the fields
+//!   belong together.
+//! * *Time adds up*: a worker is in one phase at a time, and the time of the present one is added by the reader, so that a number
+//!   moves while a worker is stuck.
+
+use std::panic::Location;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+
+use volt_telemetry::histogram::{BUCKETS, bucket_of};
+use volt_telemetry::{Histogram, InFlight, Phase, Unparks, Worker};
+
+use crate::task::header::{Ended, Header};
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        // ORDERING: Relaxed; single-writer cell.
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        // ORDERING: Relaxed; single-writer cell.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A number that is what it is now.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge(AtomicU64);
+
+impl Gauge {
+    #[inline]
+    pub(crate) fn set(&self, n: u64) {
+        // ORDERING: Relaxed; single-writer cell.
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        // ORDERING: Relaxed; single-writer cell.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts by the buckets of `volt_telemetry::histogram`.
+#[derive(Debug)]
+pub(crate) struct HistogramCells {
+    counts: Box<[Counter]>,
+    sum_ns: Counter,
+}
+
+impl Default for HistogramCells {
+    fn default() -> Self {
+        Self { counts: (0..BUCKETS).map(|_| Counter::default()).collect(), sum_ns: Counter::default() }
+    }
+}
+
+impl HistogramCells {
+    #[inline]
+    pub(crate) fn record(&self, ns: u64) {
+        self.counts[bucket_of(ns)].add(1);
+        self.sum_ns.add(ns);
+    }
+
+    pub(crate) fn read(&self) -> Histogram {
+        Histogram::from_counts(self.counts.iter().map(Counter::get), self.sum_ns.get())
+    }
+}
+
+/// The phases that a worker's time is accounted to, in the order of `WorkerCells::time_ns`.
+pub(crate) const PHASES: [Phase; 5] =
+    [Phase::Busy, Phase::Searching, Phase::Parked, Phase::Driver, Phase::Maintenance];
+
+/// `Phase` as a number, for a cell; `Stopped` is none of [`PHASES`].
+#[inline]
+fn phase_index(phase: Phase) -> u64 {
+    match phase {
+        Phase::Busy => 0,
+        Phase::Searching => 1,
+        Phase::Parked => 2,
+        Phase::Driver => 3,
+        Phase::Maintenance => 4,
+        _ => PHASES.len() as u64,
+    }
+}
+
+/// Why a worker woke up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WakeReason {
+    Notified,
+    Timeout,
+    Io,
+    Timer,
+    Spurious,
+}
+
+/// See the header of this file.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(crate) struct WorkerCells {
+    // In flight.
+    poll_seq: AtomicU64,
+    task_id: Gauge,
+    registry_key: Gauge,
+    location: AtomicPtr<Location<'static>>,
+    poll_began_at_ns: Gauge,
+
+    // Where the time goes.
+    phase: Gauge,
+    phase_since_ns: Gauge,
+    time_ns: [Counter; PHASES.len()],
+    pub(crate) thread_id: Gauge,
+
+    pub(crate) ticks: Counter,
+    pub(crate) budget_left: Gauge,
+    pub(crate) budget_exhausted: Counter,
+    pub(crate) coop_yields: Counter,
+
+    pub(crate) lifo_polls_this_tick: Gauge,
+    pub(crate) lifo_hits: Counter,
+    pub(crate) lifo_evictions: Counter,
+    pub(crate) lifo_cap_flushes: Counter,
+    pub(crate) overflows: Counter,
+    pub(crate) tasks_overflowed: Counter,
+
+    pub(crate) steal_attempts: Counter,
+    pub(crate) steals: Counter,
+    pub(crate) tasks_stolen: Counter,
+    pub(crate) steal_races_lost: Counter,
+
+    pub(crate) global_looks: Counter,
+    pub(crate) global_batches: Counter,
+    pub(crate) global_tasks: Counter,
+    pub(crate) avg_poll_ns: Gauge,
+    pub(crate) global_queue_interval: Gauge,
+
+    pub(crate) parks: Counter,
+    unparks: [Counter; 5],
+    pub(crate) wakes_sent: Counter,
+    pub(crate) lost_wakeup_rescues: Counter,
+
+    pub(crate) spawned: Counter,
+    ended: [AtomicU64; 3],
+
+    pub(crate) poll_time: HistogramCells,
+    pub(crate) schedule_delay: HistogramCells,
+}
+
+impl WorkerCells {
+    /// The cells of a worker that has not started.
+    pub(crate) fn new() -> Self {
+        let cells = Self::default();
+        cells.phase.set(phase_index(Phase::Stopped));
+        cells
+    }
+
+    /// A poll of `task` begins.
+    #[inline]
+    pub(crate) fn begin_poll(&self, task: &Header, now_ns: u64) {
+        // In-flight is a sequence lock, begin (1).
+        self.task_id.set(task.id.as_u64());
+        // ORDERING: Relaxed; single-writer cell, written before the task was submitted.
+        self.registry_key.set(u64::from(task.registry_key.load(Ordering::Relaxed)));
+        // ORDERING: Relaxed; published by the Release below.
+        self.location.store(ptr::from_ref(task.location).cast_mut(), Ordering::Relaxed);
+        self.poll_began_at_ns.set(now_ns);
+        // Begin (2).
+        // ORDERING: the load is a single-writer cell; Release pairs with the first Acquire in `in_flight`, which publishes the fields.
+        self.poll_seq.store(self.poll_seq.load(Ordering::Relaxed) + 1, Ordering::Release);
+        self.schedule_delay.record(now_ns.saturating_sub(task.submitted_at_ns()));
+    }
+
+    /// The poll that began last ends; it took `took_ns`.
+    #[inline]
+    pub(crate) fn end_poll(&self, took_ns: u64) {
+        // End (1).
+        // ORDERING: Relaxed; single-writer cell, kept before the fields of the next poll by the fence.
+        self.poll_seq.store(self.poll_seq.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        // End (2).
+        // ORDERING: Release; pairs with the Acquire fence in `in_flight`: who reads a field of the next poll finds the number changed.
+        fence(Ordering::Release);
+        self.poll_time.record(took_ns);
+    }
+
+    /// The worker goes from one phase to another at `now_ns`.
+    pub(crate) fn enter_phase(&self, phase: Phase, now_ns: u64) {
+        let before = self.phase.get() as usize;
+        if let Some(time_ns) = self.time_ns.get(before) {
+            time_ns.add(now_ns.saturating_sub(self.phase_since_ns.get()));
+        }
+        self.phase_since_ns.set(now_ns);
+        self.phase.set(phase_index(phase));
+    }
+
+    /// As [`enter_phase`](Self::enter_phase), if it is another one.
+    #[inline]
+    pub(crate) fn ensure_phase(&self, phase: Phase, now_ns: u64) {
+        if self.phase.get() != phase_index(phase) {
+            self.enter_phase(phase, now_ns);
+        }
+    }
+
+    /// A worker that has not started, or has ended.
+    pub(crate) fn stop(&self, now_ns: u64) {
+        self.enter_phase(Phase::Stopped, now_ns);
+        self.thread_id.set(0);
+    }
+
+    pub(crate) fn count_unpark(&self, reason: WakeReason) {
+        self.unparks[reason as usize].add(1);
+    }
+
+    pub(crate) fn count_end(&self, ended: Ended) {
+        let cell = &self.ended[ended as usize];
+        // ORDERING: the load is a single-writer cell; Release pairs with the Acquire in `ended`: who counts the end of a task also
+        // counts its spawn, which came before.
+        cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// Completed, cancelled, panicked. To be read before any `spawned`.
+    pub(crate) fn ended(&self) -> [u64; 3] {
+        // ORDERING: Acquire; pairs with the Release in `count_end`.
+        [0, 1, 2].map(|ended| self.ended[ended].load(Ordering::Acquire))
+    }
+
+    /// How long the poll that is going on has lasted at `now_ns`, if one is.
+    pub(crate) fn poll_for_ns(&self, now_ns: u64) -> Option<u64> {
+        self.in_flight(now_ns).map(|(poll, _)| poll.for_ns)
+    }
+
+    /// The poll that is going on, if one is, and its task's place in the registry.
+    fn in_flight(&self, now_ns: u64) -> Option<(InFlight, u32)> {
+        // ORDERING: Acquire; pairs with begin (2).
+        let before = self.poll_seq.load(Ordering::Acquire);
+        if before.is_multiple_of(2) {
+            return None;
+        }
+        let (task_id, key, began_at_ns) = (self.task_id.get(), self.registry_key.get(), self.poll_began_at_ns.get());
+        // ORDERING: Relaxed; guarded by the two readings of `poll_seq`.
+        let location = self.location.load(Ordering::Relaxed);
+        // ORDERING: Acquire; pairs with end (2).
+        fence(Ordering::Acquire);
+        // ORDERING: Relaxed; ordered by the fence.
+        if self.poll_seq.load(Ordering::Relaxed) != before {
+            return None;
+        }
+        // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so, since `poll_seq` is not 0.
+        let location = unsafe { &*location };
+        let for_ns = now_ns.saturating_sub(began_at_ns);
+        Some((InFlight { task_id, task_name: None, spawned_at: location.to_string(), for_ns }, key as u32))
+    }
+
+    /// The present phase, since when, and the time spent in each, the present one included; `None` while it keeps changing.
+    fn times(&self) -> Option<(Phase, u64, [u64; PHASES.len()])> {
+        for _attempt in 0..8 {
+            let (phase, since_ns) = (self.phase.get(), self.phase_since_ns.get());
+            let mut times_ns = std::array::from_fn(|index| self.time_ns[index].get());
+            let now_ns = crate::clock::now_ns();
+            if (phase, since_ns) == (self.phase.get(), self.phase_since_ns.get()) {
+                let for_ns = now_ns.saturating_sub(since_ns);
+                if let Some(time_ns) = times_ns.get_mut(phase as usize) {
+                    *time_ns += for_ns;
+                }
+                let phase = PHASES.get(phase as usize).copied().unwrap_or(Phase::Stopped);
+                return Some((phase, for_ns, times_ns));
+            }
+        }
+        None
+    }
+
+    /// All cells, as plain data. `floor_ns` keeps what was told before: a worker that is preempted between reading the clock and
+    /// writing its cells must not make time run backwards. `name_of` finds a task's name by id and place in the registry.
+    pub(crate) fn read(
+        &self,
+        index: usize,
+        now_ns: u64,
+        floor_ns: &mut [u64; PHASES.len()],
+        name_of: impl Fn(u64, u32) -> Option<String>,
+    ) -> Worker {
+        let in_flight = self.in_flight(now_ns).map(|(poll, key)| {
+            let task_name = name_of(poll.task_id, key);
+            InFlight { task_name, ..poll }
+        });
+        let (phase, phase_for_ns, times_ns) = self.times().unwrap_or((Phase::Busy, 0, *floor_ns));
+        for (floor_ns, time_ns) in floor_ns.iter_mut().zip(times_ns) {
+            *floor_ns = time_ns.max(*floor_ns);
+        }
+        let [busy_ns, searching_ns, parked_ns, driver_ns, maintenance_ns] = *floor_ns;
+        let [notified, timeout, io, timer, spurious] = std::array::from_fn(|reason| self.unparks[reason].get());
+        let thread_id = u32::try_from(self.thread_id.get()).ok().filter(|id| *id != 0);
+        // ORDERING: Relaxed; single-writer cell.
+        let polls = self.poll_seq.load(Ordering::Relaxed).div_ceil(2);
+        Worker {
+            index: index as u32,
+            thread_id,
+            phase,
+            phase_for_ns,
+            in_flight,
+            polls,
+            ticks: self.ticks.get(),
+            busy_ns,
+            searching_ns,
+            parked_ns,
+            driver_ns,
+            maintenance_ns,
+            budget_left: self.budget_left.get() as u32,
+            budget_exhausted: self.budget_exhausted.get(),
+            coop_yields: self.coop_yields.get(),
+            lifo_polls_this_tick: self.lifo_polls_this_tick.get() as u32,
+            lifo_hits: self.lifo_hits.get(),
+            lifo_evictions: self.lifo_evictions.get(),
+            lifo_cap_flushes: self.lifo_cap_flushes.get(),
+            overflows: self.overflows.get(),
+            tasks_overflowed: self.tasks_overflowed.get(),
+            steal_attempts: self.steal_attempts.get(),
+            steals: self.steals.get(),
+            tasks_stolen: self.tasks_stolen.get(),
+            steal_races_lost: self.steal_races_lost.get(),
+            global_looks: self.global_looks.get(),
+            global_batches: self.global_batches.get(),
+            global_tasks: self.global_tasks.get(),
+            avg_poll_ns: self.avg_poll_ns.get(),
+            global_queue_interval: self.global_queue_interval.get() as u32,
+            parks: self.parks.get(),
+            unparks: Unparks { notified, timeout, io, timer, spurious },
+            wakes_sent: self.wakes_sent.get(),
+            lost_wakeup_rescues: self.lost_wakeup_rescues.get(),
+            poll_time: self.poll_time.read(),
+            schedule_delay: self.schedule_delay.read(),
+            // The rest is not in cells: `scheduler::shared` reads it from the queues.
+            ..Worker::default()
+        }
+    }
+}

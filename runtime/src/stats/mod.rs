@@ -1,0 +1,3 @@
+//! What is counted, and how.
+
+pub(crate) mod cells;

@@ -1,0 +1,226 @@
+//! The part of a task that does not depend on its future, and the pointers to it.
+//!
+//! Shape: a task is one allocation, `cell::Cell<F, S>`, that begins with a [`Header`]. Pointers to the header are what queues, wakers
+//! and handles hold; the vtable in the header leads back to the typed cell.
+//!
+//! Invariants:
+//! * *Live by reference*: every [`Task`], [`Notified`], waker and join handle holds one reference of the task word, so the
+//!   allocation outlives it. A pointer without a reference is never kept.
+//! * *Whole provenance*: the pointer comes from `Box::into_raw` of the whole cell and is only ever cast, never rebuilt.
+
+use std::panic::Location;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Waker;
+
+use super::id::Id;
+use super::state::{State, Wake};
+use crate::clock;
+use crate::queue::lifo::RawPointer;
+
+/// See the header of this file.
+pub(crate) struct Header {
+    pub(crate) state: State,
+    pub(crate) vtable: &'static Vtable,
+    pub(crate) id: Id,
+    /// Where the task was spawned.
+    pub(crate) location: &'static Location<'static>,
+    /// When the task was last submitted, on the process clock, ns. Written by whoever submits it, before it is enqueued; read by the
+    /// worker that polls it.
+    submitted_at_ns: AtomicU64,
+    /// Its place in its shard of the registry.
+    pub(crate) registry_key: AtomicU32,
+    /// What few tasks have, out of line.
+    pub(crate) extra: Option<Box<Extra>>,
+}
+
+/// A task's name and span.
+pub(crate) struct Extra {
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) span: tracing::Span,
+}
+
+/// What the typed cell can do, for those who hold a pointer to its header.
+pub(crate) struct Vtable {
+    /// Polls or drops the future. Takes over the reference of a `Notified`.
+    pub(crate) run: unsafe fn(NonNull<Header>) -> Ran,
+    /// Enqueues the task. Takes over a reference, which becomes the `Notified`'s; the caller holds another for the time of the call.
+    pub(crate) schedule: unsafe fn(NonNull<Header>),
+    /// Frees the allocation; the last reference is gone.
+    pub(crate) dealloc: unsafe fn(NonNull<Header>),
+    /// Moves the output to `*mut Poll<Result<T, JoinError>>` if there is one, else remembers the waker.
+    pub(crate) poll_join: unsafe fn(NonNull<Header>, *mut (), &Waker),
+    /// The JoinHandle goes, and its reference with it.
+    pub(crate) drop_join: unsafe fn(NonNull<Header>),
+}
+
+/// What became of a task when it was run.
+#[derive(Debug)]
+#[must_use = "a task that was woken during its poll has to be enqueued again"]
+pub(crate) enum Ran {
+    /// It waits to be woken.
+    Pending,
+    /// It was woken during the poll: enqueue it behind the others.
+    Woken(Notified),
+    /// It is complete, and how.
+    Ended(Ended),
+}
+
+/// How a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Completed,
+    Cancelled,
+    Panicked,
+}
+
+impl Header {
+    pub(crate) fn new(
+        id: Id,
+        location: &'static Location<'static>,
+        extra: Option<Box<Extra>>,
+        vtable: &'static Vtable,
+    ) -> Self {
+        Self {
+            state: State::new(),
+            vtable,
+            id,
+            location,
+            submitted_at_ns: AtomicU64::new(clock::now_ns()),
+            registry_key: AtomicU32::new(0),
+            extra,
+        }
+    }
+
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.extra.as_ref()?.name.as_deref()
+    }
+
+    pub(crate) fn submitted_at_ns(&self) -> u64 {
+        // ORDERING: Relaxed; single-writer cell: the submitter wrote it before it enqueued the task, and the queue orders the two.
+        self.submitted_at_ns.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn stamp_submission(&self) {
+        // ORDERING: Relaxed; single-writer cell: see `submitted_at_ns`.
+        self.submitted_at_ns.store(clock::now_ns(), Ordering::Relaxed);
+    }
+}
+
+/// One reference to a task.
+pub(crate) struct Task(NonNull<Header>);
+
+// SAFETY: Live by reference: what is reached through it is either immutable, atomic, or guarded by the task word; the future and
+// the output are `Send`, as every constructor of a cell demands.
+unsafe impl Send for Task {}
+// SAFETY: as for Send.
+unsafe impl Sync for Task {}
+
+impl Task {
+    /// # Safety
+    /// The caller hands over one reference.
+    pub(crate) unsafe fn from_raw(raw: NonNull<Header>) -> Self {
+        Self(raw)
+    }
+
+    pub(crate) fn into_raw(self) -> NonNull<Header> {
+        let raw = self.0;
+        std::mem::forget(self);
+        raw
+    }
+
+    pub(crate) fn as_raw(&self) -> NonNull<Header> {
+        self.0
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: Live by reference: this Task holds one.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Wakes the task.
+    pub(crate) fn wake(&self) {
+        self.submit_if(self.header().state.wake());
+    }
+
+    /// Cancels the task: a worker will drop its future.
+    pub(crate) fn cancel(&self) {
+        self.submit_if(self.header().state.cancel());
+    }
+
+    fn submit_if(&self, wake: Wake) {
+        if wake == Wake::Submit {
+            self.header().stamp_submission();
+            // SAFETY: the transition added the reference that `schedule` takes over, and `self` is another.
+            unsafe { (self.header().vtable.schedule)(self.0) }
+        }
+    }
+}
+
+impl Clone for Task {
+    fn clone(&self) -> Self {
+        self.header().state.add_reference();
+        Self(self.0)
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if self.header().state.drop_reference() {
+            let dealloc = self.header().vtable.dealloc;
+            // SAFETY: Live by reference: that was the last one.
+            unsafe { dealloc(self.0) }
+        }
+    }
+}
+
+impl std::fmt::Debug for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Task").field("id", &self.header().id).finish_non_exhaustive()
+    }
+}
+
+/// The right to run a task once: what queues hold. There is one exactly while the task is SCHEDULED or RUNNING.
+#[derive(Debug)]
+pub(crate) struct Notified(Task);
+
+impl Notified {
+    /// # Safety
+    /// The caller made the task SCHEDULED and hands over the reference that this added.
+    pub(crate) unsafe fn from_raw(raw: NonNull<Header>) -> Self {
+        // SAFETY: the caller's contract includes Task's.
+        Self(unsafe { Task::from_raw(raw) })
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        self.0.header()
+    }
+
+    /// Polls the future once, or drops it if the task was cancelled.
+    pub(crate) fn run(self) -> Ran {
+        let raw = self.0.into_raw();
+        // SAFETY: Live by reference: the Notified's own is handed over to `run`.
+        let run = unsafe { raw.as_ref() }.vtable.run;
+        // SAFETY: the Notified's reference is handed over.
+        unsafe { run(raw) }
+    }
+
+    /// Completes the task as cancelled without a worker.
+    pub(crate) fn cancel_now(self) {
+        // The task is SCHEDULED, so `cancel` only sets the flag: there is nothing to submit. And it has not begun, so no shield is up.
+        self.0.cancel();
+        let ran = self.run();
+        debug_assert!(matches!(ran, Ran::Ended(_)), "a task that has not begun can be dropped at once");
+    }
+}
+
+impl RawPointer for Notified {
+    fn into_raw(self) -> NonNull<()> {
+        self.0.into_raw().cast()
+    }
+
+    unsafe fn from_raw(raw: NonNull<()>) -> Self {
+        // SAFETY: the caller hands back what `into_raw` gave, once.
+        unsafe { Notified::from_raw(raw.cast()) }
+    }
+}

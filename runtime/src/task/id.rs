@@ -1,0 +1,61 @@
+//! Task ids: unique in the process, never used twice.
+
+use std::cell::Cell;
+use std::fmt;
+use std::num::NonZeroU64;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The id of a task, as the console and log lines show it. Unique for the life of the process.
+///
+/// ```
+/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// let task = runtime.spawn(async { volt::task::id() });
+/// let outside = task.id();
+/// assert_eq!(runtime.block_on(task).unwrap(), outside);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id(NonZeroU64);
+
+impl Id {
+    pub(crate) fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        // ORDERING: Relaxed; only the value counts, and a fetch_add gives each value once.
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self(NonZeroU64::new(id).expect("2^64 tasks take longer than a process lives"))
+    }
+
+    pub(crate) fn as_u64(self) -> u64 {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+thread_local! {
+    static CURRENT: Cell<Option<Id>> = const { Cell::new(None) };
+}
+
+/// Says which task this thread polls; returns the one before, to be put back.
+#[inline]
+pub(crate) fn replace_current(id: Option<Id>) -> Option<Id> {
+    CURRENT.replace(id)
+}
+
+/// The id of the task that calls this.
+///
+/// # Panics
+/// Outside a task, the future of `block_on` included; see [`try_id`].
+#[track_caller]
+pub fn id() -> Id {
+    try_id().expect("volt::task::id() is for code that runs in a task: spawn it, or use try_id()")
+}
+
+/// The id of the task that calls this, or `None` outside a task.
+pub fn try_id() -> Option<Id> {
+    CURRENT.get()
+}

@@ -1,0 +1,467 @@
+//! The task word: everything about a task that more than one thread may change, in 64 bits.
+//!
+//! Shape, from the highest bit: `| references 24 | shield depth 8 | flags 8 | lifecycle 8 | reserved 16 |`.
+//!
+//! | part | meaning | when set | who changes it |
+//! |---|---|---|---|
+//! | references | owners of the allocation | always ≥ 1 until freed | anyone who holds one |
+//! | shield depth | cancellation waits while > 0 | inside a shield | the thread that polls the task |
+//! | NOTIFIED | woken during its own poll | only while RUNNING | any waker; cleared by `pause` |
+//! | CANCELLED | to be dropped instead of polled | from `cancel` on, for good | anyone |
+//! | JOIN_INTEREST | a JoinHandle exists | from birth until it is dropped | the JoinHandle |
+//! | JOIN_WAKER | the join waker field holds a waker for the completer | while not COMPLETE, and until the completer has woken it | the JoinHandle before completion, the completer after |
+//! | lifecycle | IDLE 0, SCHEDULED 1, RUNNING 2, COMPLETE 3 | | see below |
+//!
+//! Lifecycle, one arrow a transition:
+//! ```text
+//!   wake, cancel             start                 pause
+//!  IDLE ───────► SCHEDULED ───────► RUNNING ───────────────► IDLE
+//!                     ▲                │ pause, if NOTIFIED
+//!                     └────────────────┤
+//!                                      └── complete ───────► COMPLETE
+//! ```
+//!
+//! Invariants:
+//! * *One runner*: RUNNING is entered only by `start`, whose caller holds the one `Notified` of the task; who made the task
+//!   RUNNING owns its future until `pause` or `complete`.
+//! * *One Notified*: it exists exactly while the task is SCHEDULED or RUNNING, and holds one reference.
+//! * *No lost wake-up*: a waker always does its read-modify-write, even if it finds nothing to change, so that what it wrote
+//!   before is seen by the poll that follows. (A plain load and an early return loses wake-ups: tokio #7622.)
+//! * *Join hand-over*: before COMPLETE the JoinHandle owns the join waker field while JOIN_WAKER is clear; while it is set both
+//!   sides may read it and nobody writes it. After COMPLETE the completer owns the field until it clears JOIN_WAKER; who finds the
+//!   other gone drops what is inside. The output belongs to the JoinHandle if JOIN_INTEREST stood at completion, else to the completer.
+//!
+//! Legal combinations (`is_legal`, asserted in debug builds at every transition):
+//!
+//! | lifecycle | NOTIFIED | CANCELLED | shield depth | JOIN_WAKER |
+//! |---|---|---|---|---|
+//! | IDLE | 0 | only with depth > 0 | any | only with JOIN_INTEREST |
+//! | SCHEDULED | 0 | any | any | only with JOIN_INTEREST |
+//! | RUNNING | any | any | any | only with JOIN_INTEREST |
+//! | COMPLETE | 0 | any | 0 | any |
+//!
+//! Source: the layout and the shields of seed 002; transitions in the manner of tokio's and async-task's `state.rs`.
+
+use crate::shim::{AtomicU64, Ordering};
+
+const IDLE: u64 = 0;
+const SCHEDULED: u64 = 1;
+const RUNNING: u64 = 2;
+const COMPLETE: u64 = 3;
+
+const LIFECYCLE_SHIFT: u32 = 16;
+const FLAGS_SHIFT: u32 = 24;
+const SHIELD_SHIFT: u32 = 32;
+const REFERENCES_SHIFT: u32 = 40;
+
+const LIFECYCLE: u64 = 0xff << LIFECYCLE_SHIFT;
+const SHIELD: u64 = 0xff << SHIELD_SHIFT;
+const NOTIFIED: u64 = 1 << FLAGS_SHIFT;
+const CANCELLED: u64 = 1 << (FLAGS_SHIFT + 1);
+const JOIN_INTEREST: u64 = 1 << (FLAGS_SHIFT + 2);
+const JOIN_WAKER: u64 = 1 << (FLAGS_SHIFT + 3);
+const ONE_SHIELD: u64 = 1 << SHIELD_SHIFT;
+const ONE_REFERENCE: u64 = 1 << REFERENCES_SHIFT;
+/// A quarter of what 24 bits hold. Increments check after the fact; no machine has the 12 million threads to outrun that.
+const MAX_REFERENCES: u64 = 1 << 22;
+
+/// References that a new task starts with: the registry's, the `Notified`'s, the `JoinHandle`'s.
+const INITIAL: u64 = 3 * ONE_REFERENCE | JOIN_INTEREST | SCHEDULED << LIFECYCLE_SHIFT;
+
+/// See the header of this file.
+#[derive(Debug)]
+pub(crate) struct State(AtomicU64);
+
+/// One reading of the word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Word(u64);
+
+impl Word {
+    fn lifecycle(self) -> u64 {
+        (self.0 & LIFECYCLE) >> LIFECYCLE_SHIFT
+    }
+
+    fn with_lifecycle(self, lifecycle: u64) -> Word {
+        Word(self.0 & !LIFECYCLE | lifecycle << LIFECYCLE_SHIFT)
+    }
+
+    fn has(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+
+    fn references(self) -> u64 {
+        self.0 >> REFERENCES_SHIFT
+    }
+
+    fn shield_depth(self) -> u64 {
+        (self.0 & SHIELD) >> SHIELD_SHIFT
+    }
+
+    /// Whether the task is to be dropped instead of polled.
+    fn is_cancellation_due(self) -> bool {
+        self.has(CANCELLED) && self.shield_depth() == 0
+    }
+
+    /// The table in the header of this file.
+    fn is_legal(self) -> bool {
+        let waker_fits = !self.has(JOIN_WAKER) || self.has(JOIN_INTEREST) || self.lifecycle() == COMPLETE;
+        let lifecycle_fits = match self.lifecycle() {
+            IDLE => !self.has(NOTIFIED) && !self.is_cancellation_due(),
+            SCHEDULED => !self.has(NOTIFIED),
+            RUNNING => true,
+            COMPLETE => !self.has(NOTIFIED) && self.shield_depth() == 0,
+            _ => false,
+        };
+        waker_fits && lifecycle_fits
+    }
+}
+
+impl std::fmt::Debug for Word {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Word")
+            .field("lifecycle", &self.lifecycle())
+            .field("is_notified", &self.has(NOTIFIED))
+            .field("is_cancelled", &self.has(CANCELLED))
+            .field("has_join_interest", &self.has(JOIN_INTEREST))
+            .field("has_join_waker", &self.has(JOIN_WAKER))
+            .field("shield_depth", &self.shield_depth())
+            .field("references", &self.references())
+            .finish()
+    }
+}
+
+/// What follows from a wake-up or a cancellation.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a task that is to be submitted and is not is lost"]
+pub(crate) enum Wake {
+    /// The task became SCHEDULED; a reference was added for its `Notified`, which the caller must enqueue.
+    Submit,
+    /// Somebody else has it in hand, or it is complete.
+    Nothing,
+}
+
+/// What the runner is to do.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the runner owns the future now"]
+pub(crate) enum Start {
+    /// Poll the future.
+    Poll,
+    /// Drop the future and complete.
+    Cancel,
+}
+
+/// What follows from a poll that returned Pending.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the Notified's reference has to go somewhere"]
+pub(crate) enum Pause {
+    /// IDLE. The `Notified`'s reference is released; the future is no longer the caller's.
+    Idle,
+    /// SCHEDULED again, since it was woken meanwhile: the caller enqueues the `Notified`, which lives on.
+    Reschedule,
+    /// Still RUNNING: it was cancelled meanwhile, drop the future and complete.
+    Cancel,
+}
+
+/// Who owns the output and the join waker once a task is complete.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the output and the join waker have to go somewhere"]
+pub(crate) enum Complete {
+    /// Nobody joins: the completer drops the output.
+    DropOutput,
+    /// The JoinHandle has not been polled yet; it will find the output.
+    Keep,
+    /// Wake the join waker, then call [`State::release_join_waker`].
+    WakeJoiner,
+}
+
+/// What a JoinHandle that is dropped has to drop with it.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "what the handle owns has to be dropped"]
+pub(crate) struct DropJoin {
+    pub(crate) output: bool,
+    pub(crate) waker: bool,
+}
+
+/// The task completed before the transition could take place.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct IsComplete;
+
+/// A task cannot be shielded 256 times over.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ShieldOverflow;
+
+impl State {
+    /// The word of a task that is about to be enqueued for the first time.
+    pub(crate) fn new() -> Self {
+        Self(AtomicU64::new(INITIAL))
+    }
+
+    /// One CAS loop for all transitions: `step` says what the word becomes and what that means.
+    ///
+    /// It writes even where nothing changes: see *No lost wake-up*.
+    fn transition<R>(&self, mut step: impl FnMut(Word) -> (Word, R)) -> R {
+        // ORDERING: Relaxed; retry value, the CAS below is what counts.
+        let mut now = Word(self.0.load(Ordering::Relaxed));
+        loop {
+            let (next, result) = step(now);
+            debug_assert!(next.is_legal(), "illegal transition of a task: {now:?} to {next:?}");
+            // ORDERING: AcqRel; pairs with itself in every other transition. Release publishes what the caller did to the future,
+            // to the output, or before its wake-up; Acquire makes the same visible to who owns the task next. Failure is Relaxed: a retry value.
+            match self.0.compare_exchange_weak(now.0, next.0, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return result,
+                Err(found) => now = Word(found),
+            }
+        }
+    }
+
+    /// Wakes the task.
+    pub(crate) fn wake(&self) -> Wake {
+        self.transition(|now| match now.lifecycle() {
+            IDLE => (Word(now.0 + ONE_REFERENCE).with_lifecycle(SCHEDULED), Wake::Submit),
+            RUNNING => (Word(now.0 | NOTIFIED), Wake::Nothing),
+            _ => (now, Wake::Nothing),
+        })
+    }
+
+    /// Cancels the task: it is dropped at its next turn, or at the end of the present one, unless it is shielded until then.
+    pub(crate) fn cancel(&self) -> Wake {
+        self.transition(|now| {
+            let cancelled = Word(now.0 | CANCELLED);
+            match now.lifecycle() {
+                // A shielded task is scheduled as well: one poll for nothing, and one case less.
+                IDLE => (Word(cancelled.0 + ONE_REFERENCE).with_lifecycle(SCHEDULED), Wake::Submit),
+                COMPLETE => (now, Wake::Nothing),
+                _ => (cancelled, Wake::Nothing),
+            }
+        })
+    }
+
+    /// SCHEDULED → RUNNING; the caller holds the `Notified`.
+    pub(crate) fn start(&self) -> Start {
+        self.transition(|now| {
+            debug_assert_eq!(now.lifecycle(), SCHEDULED, "One Notified: only a scheduled task can start");
+            let start = if now.is_cancellation_due() { Start::Cancel } else { Start::Poll };
+            (now.with_lifecycle(RUNNING), start)
+        })
+    }
+
+    /// RUNNING → IDLE, or SCHEDULED if it was woken meanwhile, or neither if it is to be cancelled.
+    pub(crate) fn pause(&self) -> Pause {
+        self.transition(|now| {
+            debug_assert_eq!(now.lifecycle(), RUNNING, "One runner: only a running task can pause");
+            if now.is_cancellation_due() {
+                (now, Pause::Cancel)
+            } else if now.has(NOTIFIED) {
+                (Word(now.0 & !NOTIFIED).with_lifecycle(SCHEDULED), Pause::Reschedule)
+            } else {
+                debug_assert!(now.references() > 1, "the registry holds a reference until completion");
+                (Word(now.0 - ONE_REFERENCE).with_lifecycle(IDLE), Pause::Idle)
+            }
+        })
+    }
+
+    /// RUNNING → COMPLETE; the output is in place.
+    pub(crate) fn complete(&self) -> Complete {
+        self.transition(|now| {
+            debug_assert_eq!(now.lifecycle(), RUNNING, "One runner: only a running task can complete");
+            let complete = match (now.has(JOIN_INTEREST), now.has(JOIN_WAKER)) {
+                (false, _) => Complete::DropOutput,
+                (true, false) => Complete::Keep,
+                (true, true) => Complete::WakeJoiner,
+            };
+            // Guards that the output took along do not shield a task that is over.
+            (Word(now.0 & !(NOTIFIED | SHIELD)).with_lifecycle(COMPLETE), complete)
+        })
+    }
+
+    /// The completer has woken the join waker. True: the JoinHandle is gone, drop the waker.
+    #[must_use = "true means that the waker must be dropped"]
+    pub(crate) fn release_join_waker(&self) -> bool {
+        self.transition(|now| (Word(now.0 & !JOIN_WAKER), !now.has(JOIN_INTEREST)))
+    }
+
+    /// The JoinHandle has put its waker into the join waker field.
+    pub(crate) fn publish_join_waker(&self) -> Result<(), IsComplete> {
+        self.transition(|now| match now.lifecycle() {
+            COMPLETE => (now, Err(IsComplete)),
+            _ => (Word(now.0 | JOIN_WAKER), Ok(())),
+        })
+    }
+
+    /// The JoinHandle wants to change the waker that it published.
+    pub(crate) fn retract_join_waker(&self) -> Result<(), IsComplete> {
+        self.transition(|now| match now.lifecycle() {
+            COMPLETE => (now, Err(IsComplete)),
+            _ => (Word(now.0 & !JOIN_WAKER), Ok(())),
+        })
+    }
+
+    /// The JoinHandle goes.
+    pub(crate) fn drop_join_interest(&self) -> DropJoin {
+        self.transition(|now| match now.lifecycle() {
+            COMPLETE => {
+                let drops = DropJoin { output: true, waker: !now.has(JOIN_WAKER) };
+                (Word(now.0 & !JOIN_INTEREST), drops)
+            }
+            _ => (Word(now.0 & !(JOIN_INTEREST | JOIN_WAKER)), DropJoin { output: false, waker: true }),
+        })
+    }
+
+    /// One shield more; called from inside the task's own poll.
+    pub(crate) fn enter_shield(&self) -> Result<(), ShieldOverflow> {
+        self.transition(|now| {
+            debug_assert_eq!(now.lifecycle(), RUNNING, "shields are counted by the running task");
+            if now.shield_depth() == 0xff { (now, Err(ShieldOverflow)) } else { (Word(now.0 + ONE_SHIELD), Ok(())) }
+        })
+    }
+
+    /// One shield less; a cancellation that waited takes effect when the poll ends.
+    pub(crate) fn leave_shield(&self) {
+        self.transition(|now| {
+            debug_assert!(now.shield_depth() > 0, "a shield is left as often as it is entered");
+            (Word(now.0 - ONE_SHIELD), ())
+        });
+    }
+
+    /// Whether the output is in place, and visible to the caller if so.
+    pub(crate) fn is_complete(&self) -> bool {
+        // ORDERING: Acquire; pairs with the Release in `complete`, which publishes the output.
+        Word(self.0.load(Ordering::Acquire)).lifecycle() == COMPLETE
+    }
+
+    /// Whether the join waker field holds a waker; asked by the JoinHandle only.
+    pub(crate) fn has_join_waker(&self) -> bool {
+        // ORDERING: Acquire; pairs with the Release in `release_join_waker`: if the completer cleared the flag, its use of the field
+        // is over. Before completion only the asking JoinHandle changes the flag.
+        Word(self.0.load(Ordering::Acquire)).has(JOIN_WAKER)
+    }
+
+    /// One reference more, from a live one.
+    pub(crate) fn add_reference(&self) {
+        // ORDERING: Relaxed; reference increment from a live reference: who got it got the task with it.
+        let before = Word(self.0.fetch_add(ONE_REFERENCE, Ordering::Relaxed));
+        if before.references() >= MAX_REFERENCES {
+            // As `Arc` does: wrapping would free a task in use, and no caller can handle an error here.
+            std::process::abort();
+        }
+    }
+
+    /// One reference less. True: it was the last, free the task.
+    #[must_use = "true means that the task must be freed"]
+    pub(crate) fn drop_reference(&self) -> bool {
+        // ORDERING: AcqRel; Release: what this owner did is done before the task is freed; Acquire: so is what all others did.
+        let before = Word(self.0.fetch_sub(ONE_REFERENCE, Ordering::AcqRel));
+        debug_assert!(before.references() >= 1, "a reference is dropped once");
+        before.references() == 1
+    }
+}
+
+#[cfg(all(test, loom))]
+#[path = "state_loom.rs"]
+mod loom_state;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn word(state: &State) -> Word {
+        Word(state.0.load(Ordering::Relaxed))
+    }
+
+    fn idle() -> State {
+        let state = State::new();
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.pause(), Pause::Idle);
+        state
+    }
+
+    #[test]
+    fn a_wake_of_an_idle_task_submits_it_once() {
+        let state = idle();
+        assert_eq!(state.wake(), Wake::Submit);
+        assert_eq!(state.wake(), Wake::Nothing, "it is scheduled already");
+        assert_eq!(word(&state).references(), 3);
+    }
+
+    #[test]
+    fn a_wake_during_the_poll_reschedules() {
+        let state = State::new();
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.wake(), Wake::Nothing);
+        assert_eq!(state.pause(), Pause::Reschedule);
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.pause(), Pause::Idle, "one wake-up is one poll");
+    }
+
+    #[test]
+    fn cancel_reaches_idle_scheduled_and_running_tasks() {
+        let state = idle();
+        assert_eq!(state.cancel(), Wake::Submit);
+        assert_eq!(state.start(), Start::Cancel);
+
+        let state = State::new();
+        assert_eq!(state.cancel(), Wake::Nothing, "it is in a queue, its turn will come");
+        assert_eq!(state.start(), Start::Cancel);
+
+        let state = State::new();
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.cancel(), Wake::Nothing);
+        assert_eq!(state.pause(), Pause::Cancel);
+        assert_eq!(state.complete(), Complete::Keep);
+        assert_eq!(state.cancel(), Wake::Nothing, "too late");
+    }
+
+    #[test]
+    fn a_shield_defers_the_cancellation_until_it_is_left() {
+        let state = State::new();
+        assert_eq!(state.start(), Start::Poll);
+        state.enter_shield().unwrap();
+        assert_eq!(state.pause(), Pause::Idle);
+        assert_eq!(state.cancel(), Wake::Submit);
+        assert_eq!(state.start(), Start::Poll, "polled as usual while shielded");
+        assert_eq!(state.pause(), Pause::Idle);
+        assert_eq!(state.wake(), Wake::Submit);
+        assert_eq!(state.start(), Start::Poll);
+        state.leave_shield();
+        assert_eq!(state.pause(), Pause::Cancel);
+    }
+
+    #[test]
+    fn the_256th_shield_is_an_error_and_touches_no_neighbour() {
+        let state = State::new();
+        assert_eq!(state.start(), Start::Poll);
+        (0..255).for_each(|_| state.enter_shield().unwrap());
+        let before = word(&state);
+        assert_eq!(state.enter_shield(), Err(ShieldOverflow));
+        assert_eq!(word(&state), before);
+    }
+
+    #[test]
+    fn the_last_reference_is_the_one_that_frees() {
+        let state = State::new();
+        state.add_reference();
+        assert_eq!([(); 4].map(|()| state.drop_reference()), [false, false, false, true]);
+    }
+
+    #[test]
+    fn join_waker_and_output_have_one_owner_at_each_step() {
+        let state = State::new();
+        state.publish_join_waker().unwrap();
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.complete(), Complete::WakeJoiner);
+        assert_eq!(state.drop_join_interest(), DropJoin { output: true, waker: false });
+        assert!(state.release_join_waker(), "the handle left it to the completer");
+
+        let state = State::new();
+        assert_eq!(state.drop_join_interest(), DropJoin { output: false, waker: true });
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.complete(), Complete::DropOutput);
+    }
+
+    #[test]
+    fn the_parts_of_the_word_do_not_overlap() {
+        let parts = [0xffff, LIFECYCLE, 0xff << FLAGS_SHIFT, SHIELD, u64::MAX << REFERENCES_SHIFT];
+        assert_eq!(parts.iter().fold(0, |all, part| all | part), u64::MAX);
+        assert_eq!(parts.iter().map(|part| part.count_ones()).sum::<u32>(), 64);
+    }
+}

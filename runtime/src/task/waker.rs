@@ -1,0 +1,70 @@
+//! `std::task::Waker` over a task: the pointer to its header is the waker's data, one reference is the waker's own.
+
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::task::{RawWaker, RawWakerVTable, Waker};
+
+use super::header::{Header, Task};
+
+static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop);
+
+fn raw(task: NonNull<Header>) -> RawWaker {
+    RawWaker::new(task.as_ptr().cast_const().cast(), &VTABLE)
+}
+
+/// A waker for the time of a poll: it borrows the reference of the runner.
+pub(crate) struct WakerRef<'a> {
+    waker: ManuallyDrop<Waker>,
+    _task: &'a Task,
+}
+
+impl<'a> WakerRef<'a> {
+    pub(crate) fn new(task: &'a Task) -> Self {
+        // SAFETY: the vtable keeps Waker's contract; the reference is borrowed from `task`, which outlives this, and ManuallyDrop
+        // sees to it that it is not dropped.
+        let waker = unsafe { Waker::from_raw(raw(task.as_raw())) };
+        Self { waker: ManuallyDrop::new(waker), _task: task }
+    }
+}
+
+impl Deref for WakerRef<'_> {
+    type Target = Waker;
+
+    fn deref(&self) -> &Waker {
+        &self.waker
+    }
+}
+
+/// The task behind a waker's data pointer, without a reference of its own.
+///
+/// # Safety
+/// `data` is that of a live waker made by this file.
+unsafe fn borrow(data: *const ()) -> ManuallyDrop<Task> {
+    let header = NonNull::new(data.cast_mut().cast::<Header>()).expect("made from a NonNull");
+    // SAFETY: Live by reference: the waker's reference is borrowed, and ManuallyDrop does not give it up.
+    ManuallyDrop::new(unsafe { Task::from_raw(header) })
+}
+
+unsafe fn clone(data: *const ()) -> RawWaker {
+    // SAFETY: `data` is a live waker's, as Waker guarantees.
+    let task = unsafe { borrow(data) };
+    raw(Task::clone(&task).into_raw())
+}
+
+unsafe fn wake(data: *const ()) {
+    // SAFETY: `data` is a live waker's, as Waker guarantees.
+    let task = ManuallyDrop::into_inner(unsafe { borrow(data) });
+    task.wake();
+}
+
+unsafe fn wake_by_ref(data: *const ()) {
+    // SAFETY: `data` is a live waker's, as Waker guarantees.
+    let task = unsafe { borrow(data) };
+    task.wake();
+}
+
+unsafe fn drop(data: *const ()) {
+    // SAFETY: `data` is a live waker's, as Waker guarantees, and this is its end.
+    std::mem::drop(ManuallyDrop::into_inner(unsafe { borrow(data) }));
+}

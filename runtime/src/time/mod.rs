@@ -1,0 +1,19 @@
+//! Waiting for time to pass: [`sleep`], [`timeout`], [`interval`].
+//!
+//! Timers have a resolution of 1 ms: one fires at the first whole millisecond of the process's clock at or after its deadline,
+//! never before it. The clock is the monotonic one (`std::time::Instant`); setting the system's date changes nothing. Any
+//! worker fires what is due, so a task that blocks its worker delays no timers but those of the tasks behind it.
+//!
+//! All functions here must be called inside a runtime, whose timers they use; the futures may be awaited anywhere, as long as
+//! that runtime runs.
+
+mod interval;
+pub(crate) mod sleep;
+mod timeout;
+
+pub use interval::{Interval, MissedTickBehavior, interval, interval_at};
+pub use sleep::{Sleep, sleep, sleep_until};
+pub use timeout::{Elapsed, Timeout, timeout, timeout_at};
+
+#[doc(no_inline)]
+pub use std::time::{Duration, Instant};

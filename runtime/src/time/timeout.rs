@@ -1,0 +1,138 @@
+//! A limit to how long a future may take.
+
+use std::error::Error;
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use pin_project_lite::pin_project;
+
+use crate::time::sleep::{Sleep, sleep, sleep_until};
+
+/// Gives `future` at most `duration` to end.
+///
+/// The future is polled first, so one that is ready wins even when the time is up. One that never yields cannot be interrupted.
+///
+/// # Errors
+/// [`Elapsed`] if the time passed first; the future is dropped then, with the [`Timeout`].
+///
+/// # Panics
+/// As [`sleep`].
+///
+/// # Cancel safety
+/// Dropping it drops the future: as safe as that future itself.
+///
+/// ```
+/// use std::time::Duration;
+/// use volt::time::timeout;
+///
+/// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// # runtime.block_on(async {
+/// assert_eq!(timeout(Duration::from_secs(5), async { 42 }).await, Ok(42));
+/// assert!(timeout(Duration::from_millis(5), std::future::pending::<()>()).await.is_err());
+/// # });
+/// ```
+#[track_caller]
+pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
+    Timeout { future: future.into_future(), sleep: sleep(duration) }
+}
+
+/// Gives `future` until `deadline` to end; otherwise as [`timeout`].
+///
+/// # Errors
+/// As [`timeout`].
+///
+/// # Panics
+/// As [`sleep`].
+///
+/// # Cancel safety
+/// As [`timeout`].
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use volt::time::timeout_at;
+///
+/// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// # runtime.block_on(async {
+/// let deadline = Instant::now() + Duration::from_millis(5);
+/// assert!(timeout_at(deadline, std::future::pending::<()>()).await.is_err());
+/// assert!(Instant::now() >= deadline);
+/// # });
+/// ```
+#[track_caller]
+pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
+    Timeout { future: future.into_future(), sleep: sleep_until(deadline) }
+}
+
+pin_project! {
+    /// The future of [`timeout`] and [`timeout_at`].
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless you `.await` or poll them"]
+    pub struct Timeout<F> {
+        #[pin]
+        future: F,
+        sleep: Sleep,
+    }
+}
+
+impl<F> Timeout<F> {
+    /// The future inside.
+    pub fn get_ref(&self) -> &F {
+        &self.future
+    }
+
+    /// The future inside.
+    pub fn get_mut(&mut self) -> &mut F {
+        &mut self.future
+    }
+
+    /// The future inside, without its limit.
+    pub fn into_inner(self) -> F {
+        self.future
+    }
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(output) = this.future.poll(cx) {
+            return Poll::Ready(Ok(output));
+        }
+        // Not through the budget: a future that spends all of it in each poll would never be interrupted.
+        this.sleep.poll_elapsed(cx).map(|()| Err(Elapsed { _private: () }))
+    }
+}
+
+/// The time given to a future passed before it ended. Becomes an `io::Error` of kind `TimedOut` by `?`.
+///
+/// ```
+/// let error = std::io::Error::from(
+///     # volt::Builder::new_multi_thread().worker_threads(1).build().unwrap().block_on(async {
+///     volt::time::timeout(std::time::Duration::ZERO, std::future::pending::<()>()).await.unwrap_err()
+///     # })
+/// );
+/// assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elapsed {
+    _private: (),
+}
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the time given to it has passed")
+    }
+}
+
+impl Error for Elapsed {}
+
+impl From<Elapsed> for io::Error {
+    fn from(elapsed: Elapsed) -> io::Error {
+        io::Error::new(io::ErrorKind::TimedOut, elapsed)
+    }
+}

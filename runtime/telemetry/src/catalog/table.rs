@@ -1,0 +1,335 @@
+//! The rows of the catalog: every metric, with its name, unit, labels, help and how to read it.
+//!
+//! A new number of a snapshot gets its row here and nowhere else; the rules that a row keeps are in the header of
+//! [`catalog`](super), and its tests hold every row to them.
+
+use super::{Kind, Metric, Reading, seconds};
+use crate::Snapshot;
+
+const RUNTIME: &[&str] = &["runtime"];
+const WORKER: &[&str] = &["runtime", "worker"];
+
+/// Every metric, in the order in which `/metrics` and the documentation show them.
+pub static METRICS: &[Metric] = &[
+    // The runtime as a whole.
+    gauge("volt_build_info", "1", &["runtime", "version"], "Is 1; `version` says which Volt this is.", |r| {
+        r.one_by(|_| [(env!("CARGO_PKG_VERSION"), 1.0)]);
+    }),
+    gauge("volt_runtime_info", "1", &["runtime", "backend"], "Is 1; `backend` says what waits for I/O.", |r| {
+        r.one_by(|s| [(s.config.io_backend.as_str(), 1.0)]);
+    }),
+    gauge("volt_runtime_uptime_seconds", "seconds", RUNTIME, "How long ago the runtime was built.", |r| {
+        r.one(|s| seconds(s.at_ns.saturating_sub(s.started_at_ns)));
+    }),
+    gauge("volt_runtime_workers", "workers", RUNTIME, "Workers of the runtime.", |r| r.one(|s| s.workers.len())),
+    gauge(
+        "volt_runtime_searching_workers",
+        "workers",
+        RUNTIME,
+        "Workers that look for work right now, woken ones on their way included.",
+        |r| r.one(|s| s.searching),
+    ),
+    gauge(
+        "volt_runtime_snapshot_gaps",
+        "fields",
+        RUNTIME,
+        "Fields that could not be read for this scrape; their metrics show less than is true.",
+        |r| r.one(|s| s.incomplete.len()),
+    ),
+    histogram("volt_poll_duration_seconds", "How long polls of tasks took; a poll counts when it has ended.", |r| {
+        r.one(Snapshot::poll_time);
+    }),
+    histogram("volt_schedule_delay_seconds", "How long tasks waited from their wake-up to their poll.", |r| {
+        r.one(Snapshot::schedule_delay);
+    }),
+    // Tasks.
+    counter("volt_tasks_spawned_total", "tasks", RUNTIME, "Tasks that were spawned.", |r| r.one(|s| s.tasks.spawned)),
+    counter(
+        "volt_tasks_finished_total",
+        "tasks",
+        &["runtime", "reason"],
+        "Tasks that ended, by how: completed, cancelled or panicked.",
+        |r| {
+            r.one_by(|s| {
+                let tasks = &s.tasks;
+                [("completed", tasks.completed), ("cancelled", tasks.cancelled), ("panicked", tasks.panicked)]
+            });
+        },
+    ),
+    gauge("volt_tasks_alive", "tasks", RUNTIME, "Tasks that live now; grows for ever when tasks leak.", |r| {
+        r.one(|s| s.tasks.alive);
+    }),
+    // The global queue.
+    gauge("volt_global_queue_depth", "tasks", RUNTIME, "Tasks in the global queue.", |r| r.one(|s| s.global_queue.len)),
+    gauge("volt_global_queue_capacity", "tasks", RUNTIME, "Tasks that the global queue takes from `try_spawn`.", |r| {
+        r.one(|s| s.config.global_queue_capacity);
+    }),
+    gauge(
+        "volt_global_queue_oldest_age_seconds",
+        "seconds",
+        RUNTIME,
+        "How long the oldest task in the global queue has waited; 0 when the queue is empty.",
+        |r| r.one(|s| seconds(s.global_queue.oldest_age_ns.unwrap_or(0))),
+    ),
+    gauge(
+        "volt_global_queue_target_latency_seconds",
+        "seconds",
+        RUNTIME,
+        "How long a task may wait in the global queue by intent; the tuner aims at it.",
+        |r| r.one(|s| seconds(s.config.target_global_queue_latency_ns)),
+    ),
+    counter(
+        "volt_global_queue_tasks_total",
+        "tasks",
+        &["runtime", "reason"],
+        "Tasks that went into the global queue: injected from outside the workers, or overflowed from a full ring.",
+        |r| {
+            r.one_by(|s| [("injected", s.global_queue.injected), ("overflowed", s.global_queue.overflowed)]);
+        },
+    ),
+    // Threads for blocking work.
+    gauge("volt_blocking_threads", "threads", &["runtime", "state"], "Threads for blocking work, busy or idle.", |r| {
+        r.one_by(|s| {
+            let (threads, idle) = (s.blocking.threads, s.blocking.idle_threads);
+            [("busy", threads.saturating_sub(idle)), ("idle", idle)]
+        });
+    }),
+    gauge("volt_blocking_threads_max", "threads", RUNTIME, "Threads for blocking work that there may be.", |r| {
+        r.one(|s| s.blocking.max_threads);
+    }),
+    gauge("volt_blocking_queue_depth", "jobs", RUNTIME, "Blocking jobs that wait for a thread.", |r| {
+        r.one(|s| s.blocking.queue_len);
+    }),
+    counter("volt_blocking_jobs_submitted_total", "jobs", RUNTIME, "Blocking jobs that were handed in.", |r| {
+        r.one(|s| s.blocking.submitted);
+    }),
+    counter("volt_blocking_jobs_completed_total", "jobs", RUNTIME, "Blocking jobs that are done.", |r| {
+        r.one(|s| s.blocking.completed);
+    }),
+    // Timers and the I/O driver.
+    gauge("volt_timers_armed", "timers", RUNTIME, "Timers that wait for their deadline.", |r| {
+        r.one(|s| s.timers.armed)
+    }),
+    counter("volt_timers_fired_total", "timers", RUNTIME, "Timers that fired.", |r| r.one(|s| s.timers.fired)),
+    gauge("volt_timers_lag_seconds", "seconds", RUNTIME, "How late the timers that fired last were, at worst.", |r| {
+        r.one(|s| seconds(s.timers.last_lag_ns))
+    }),
+    counter("volt_driver_turns_total", "turns", RUNTIME, "Looks at the kernel's list of what is ready.", |r| {
+        r.one(|s| s.driver.turns);
+    }),
+    counter("volt_driver_events_total", "events", RUNTIME, "Readiness events delivered to tasks.", |r| {
+        r.one(|s| s.driver.events);
+    }),
+    gauge("volt_driver_registrations", "sockets", RUNTIME, "Sockets registered with the I/O driver.", |r| {
+        r.one(|s| s.driver.registrations);
+    }),
+    gauge(
+        "volt_driver_idle_seconds",
+        "seconds",
+        RUNTIME,
+        "How long ago the I/O driver was last looked at; 0 while a worker waits in it.",
+        |r| r.one(|s| seconds(s.driver.idle_ns)),
+    ),
+    counter(
+        "volt_driver_accept_backoffs_total",
+        "times",
+        RUNTIME,
+        "Times that an accept waited because the process was out of file descriptors or memory.",
+        |r| r.one(|s| s.driver.accept_backoffs),
+    ),
+    // Workers: what they do.
+    gauge(
+        "volt_worker_in_flight_poll_seconds",
+        "seconds",
+        WORKER,
+        "How long the poll that is going on has lasted; 0 between polls. Large while a task blocks its worker.",
+        |r| r.each(|w| seconds(w.in_flight.as_ref().map_or(0, |poll| poll.for_ns))),
+    ),
+    gauge("volt_worker_parked", "1", WORKER, "1 while the worker is parked and nobody has woken it yet.", |r| {
+        let snapshot = r.snapshot;
+        r.each(|w| snapshot.is_parked(w.index as usize));
+    }),
+    gauge("volt_worker_in_driver", "1", WORKER, "1 while the worker polls the I/O driver or sleeps in it.", |r| {
+        let owner = r.snapshot.driver.owner;
+        r.each(|w| owner == Some(w.index));
+    }),
+    counter(
+        "volt_worker_time_seconds_total",
+        "seconds",
+        &["runtime", "worker", "state"],
+        "Where the worker's time went: busy, searching, parked, driver or maintenance. The states add up to its life.",
+        |r| {
+            r.each_by(|w| {
+                [
+                    ("busy", seconds(w.busy_ns)),
+                    ("searching", seconds(w.searching_ns)),
+                    ("parked", seconds(w.parked_ns)),
+                    ("driver", seconds(w.driver_ns)),
+                    ("maintenance", seconds(w.maintenance_ns)),
+                ]
+            });
+        },
+    ),
+    counter("volt_worker_polls_total", "polls", WORKER, "Polls of tasks.", |r| r.each(|w| w.polls)),
+    counter(
+        "volt_worker_ticks_total",
+        "ticks",
+        WORKER,
+        "Ticks: runs of polls between two looks at the I/O driver.",
+        |r| {
+            r.each(|w| w.ticks);
+        },
+    ),
+    gauge("volt_worker_avg_poll_seconds", "seconds", WORKER, "Moving average (EWMA) of poll time.", |r| {
+        r.each(|w| seconds(w.avg_poll_ns));
+    }),
+    gauge("volt_worker_budget_left", "polls", WORKER, "Polls left in this tick.", |r| r.each(|w| w.budget_left)),
+    counter(
+        "volt_worker_budget_exhausted_total",
+        "ticks",
+        WORKER,
+        "Ticks that ended because their budget was spent.",
+        |r| {
+            r.each(|w| w.budget_exhausted);
+        },
+    ),
+    counter(
+        "volt_worker_coop_yields_total",
+        "yields",
+        WORKER,
+        "Times that a task was made to yield because its cooperative budget was spent.",
+        |r| r.each(|w| w.coop_yields),
+    ),
+    // Workers: their queues.
+    gauge(
+        "volt_worker_queue_depth",
+        "tasks",
+        &["runtime", "worker", "queue"],
+        "Tasks that wait at the worker: in its ring, in its batch buffer, in its LIFO slot.",
+        |r| {
+            r.each_by(|w| [("ring", w.ring_len), ("batch", w.batch_len), ("lifo", u32::from(w.is_lifo_filled))]);
+        },
+    ),
+    counter("volt_worker_lifo_hits_total", "tasks", WORKER, "Tasks run from the LIFO slot.", |r| {
+        r.each(|w| w.lifo_hits)
+    }),
+    counter(
+        "volt_worker_lifo_evictions_total",
+        "tasks",
+        WORKER,
+        "Tasks pushed out of the LIFO slot into the ring by a newer one.",
+        |r| r.each(|w| w.lifo_evictions),
+    ),
+    counter(
+        "volt_worker_lifo_cap_flushes_total",
+        "times",
+        WORKER,
+        "Times that the LIFO slot was flushed into the ring because its cap was reached.",
+        |r| r.each(|w| w.lifo_cap_flushes),
+    ),
+    gauge("volt_worker_lifo_polls", "polls", WORKER, "Polls from the LIFO slot in this tick.", |r| {
+        r.each(|w| w.lifo_polls_this_tick);
+    }),
+    counter(
+        "volt_worker_overflows_total",
+        "times",
+        WORKER,
+        "Times that the ring was full and half of it went to the global queue.",
+        |r| r.each(|w| w.overflows),
+    ),
+    counter(
+        "volt_worker_tasks_overflowed_total",
+        "tasks",
+        WORKER,
+        "Tasks that went from a full ring to the global queue.",
+        |r| r.each(|w| w.tasks_overflowed),
+    ),
+    // Workers: stealing.
+    counter("volt_worker_steal_attempts_total", "attempts", WORKER, "Other workers looked at for work.", |r| {
+        r.each(|w| w.steal_attempts);
+    }),
+    counter("volt_worker_steals_total", "attempts", WORKER, "Attempts to steal that brought something.", |r| {
+        r.each(|w| w.steals);
+    }),
+    counter(
+        "volt_worker_steal_races_lost_total",
+        "attempts",
+        WORKER,
+        "Attempts to steal that lost to another thief or to the owner.",
+        |r| r.each(|w| w.steal_races_lost),
+    ),
+    counter("volt_worker_tasks_stolen_total", "tasks", WORKER, "Tasks taken from other workers.", |r| {
+        r.each(|w| w.tasks_stolen);
+    }),
+    counter("volt_worker_tasks_lost_total", "tasks", WORKER, "Tasks that other workers took from this one.", |r| {
+        r.each(|w| w.tasks_lost);
+    }),
+    // Workers: the global queue.
+    counter("volt_worker_global_looks_total", "looks", WORKER, "Looks at the global queue that took its lock.", |r| {
+        r.each(|w| w.global_looks);
+    }),
+    counter(
+        "volt_worker_global_batches_total",
+        "batches",
+        WORKER,
+        "Looks at the global queue that brought tasks.",
+        |r| {
+            r.each(|w| w.global_batches);
+        },
+    ),
+    counter("volt_worker_global_tasks_total", "tasks", WORKER, "Tasks brought from the global queue.", |r| {
+        r.each(|w| w.global_tasks);
+    }),
+    gauge(
+        "volt_worker_global_queue_interval",
+        "polls",
+        WORKER,
+        "Polls between two looks at the global queue, as tuned from the average poll time.",
+        |r| r.each(|w| w.global_queue_interval),
+    ),
+    // Workers: sleeping and waking.
+    counter("volt_worker_parks_total", "times", WORKER, "Times that the worker went to sleep.", |r| {
+        r.each(|w| w.parks)
+    }),
+    counter(
+        "volt_worker_unparks_total",
+        "times",
+        &["runtime", "worker", "reason"],
+        "Times that the worker woke up, by why: notified, timeout, io, timer or spurious.",
+        |r| r.each_by(|w| w.unparks.by_reason()),
+    ),
+    counter("volt_worker_wakes_sent_total", "wakes", WORKER, "Workers that this worker woke.", |r| {
+        r.each(|w| w.wakes_sent);
+    }),
+    counter(
+        "volt_worker_lost_wakeup_rescues_total",
+        "times",
+        WORKER,
+        "Park time-outs that found work nobody had woken the worker for; above 0 is a fault in Volt.",
+        |r| r.each(|w| w.lost_wakeup_rescues),
+    ),
+];
+
+const fn counter(
+    name: &'static str,
+    unit: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+    read: fn(&mut Reading<'_>),
+) -> Metric {
+    Metric { name, kind: Kind::Counter, unit, help, labels, read }
+}
+
+const fn gauge(
+    name: &'static str,
+    unit: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+    read: fn(&mut Reading<'_>),
+) -> Metric {
+    Metric { name, kind: Kind::Gauge, unit, help, labels, read }
+}
+
+const fn histogram(name: &'static str, help: &'static str, read: fn(&mut Reading<'_>)) -> Metric {
+    Metric { name, kind: Kind::Histogram, unit: "seconds", help, labels: RUNTIME, read }
+}

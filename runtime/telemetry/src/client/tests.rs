@@ -1,0 +1,274 @@
+//! The client against servers that do right, wrong and nothing.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use super::*;
+use crate::scratch::Scratch;
+use crate::wire::{MAGIC, Version, read_frame, write_frame};
+
+/// Long where the test expects something, short where it expects nothing.
+const LONG: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(50);
+const PATIENT: Waits = Waits { connect: LONG, hello: LONG, reply: LONG };
+
+/// Serves one connection on `name` with `serve`.
+fn server(dir: &Path, name: &str, serve: impl FnOnce(UnixStream) + Send + 'static) -> (PathBuf, JoinHandle<()>) {
+    let path = dir.join(name);
+    let listener = UnixListener::bind(&path).unwrap();
+    let thread = std::thread::spawn(move || serve(listener.accept().unwrap().0));
+    (path, thread)
+}
+
+fn hello() -> Reply {
+    Reply::Hello(Hello { magic: MAGIC.into(), version: VERSION, program: "fake".into(), ..Hello::default() })
+}
+
+fn snapshot_at(at_ns: u64) -> Reply {
+    Reply::Snapshot { process: Box::new(Process { at_ns, ..Process::default() }), lost: at_ns / 2 }
+}
+
+fn send_reply(stream: &UnixStream, reply: &Reply) {
+    write_frame(stream, reply, MAX_REPLY_BYTES).unwrap();
+}
+
+fn requested(stream: &UnixStream) -> Option<Request> {
+    read_frame(stream, MAX_REQUEST_BYTES).unwrap()
+}
+
+#[test]
+fn snapshots_come_one_at_a_time_and_by_subscription() {
+    let scratch = Scratch::new();
+    let (path, server) = server(scratch.path(), "s", |stream| {
+        send_reply(&stream, &hello());
+        assert_eq!(requested(&stream), Some(Request::Snapshot));
+        send_reply(&stream, &snapshot_at(1));
+        assert_eq!(requested(&stream), Some(Request::Subscribe { interval_ms: wire::MIN_INTERVAL_MS }));
+        (10..14).for_each(|at_ns| send_reply(&stream, &snapshot_at(at_ns)));
+        assert_eq!(requested(&stream), None, "the client has gone");
+    });
+    let mut client = Client::connect(&path).unwrap();
+    assert_eq!(client.hello().program, "fake");
+    assert_eq!(client.snapshot().unwrap().at_ns, 1);
+    client.subscribe(Duration::ZERO).unwrap();
+    for at_ns in 10..14 {
+        let update = client.next(LONG).unwrap().unwrap();
+        assert_eq!((update.process.at_ns, update.lost), (at_ns, at_ns / 2));
+    }
+    drop(client);
+    server.join().unwrap();
+}
+
+#[test]
+fn a_time_out_inside_a_frame_loses_nothing() {
+    let scratch = Scratch::new();
+    let (go_on, wait) = mpsc::channel();
+    let (path, server) = server(scratch.path(), "s", move |mut stream| {
+        send_reply(&stream, &hello());
+        let frame = wire::encode(&snapshot_at(7), MAX_REPLY_BYTES).unwrap();
+        for half in frame.chunks(frame.len() / 2 + 1) {
+            stream.write_all(half).unwrap();
+            wait.recv().unwrap();
+        }
+    });
+    let mut client = Client::connect(&path).unwrap();
+    assert_eq!(client.next(SHORT).unwrap(), None);
+    assert_eq!(client.next(Duration::ZERO).unwrap(), None);
+    go_on.send(()).unwrap();
+    assert_eq!(client.next(LONG).unwrap().unwrap().process.at_ns, 7);
+    go_on.send(()).unwrap();
+    assert!(client.next(LONG).unwrap_err().is_closed());
+    server.join().unwrap();
+}
+
+#[test]
+fn what_is_no_living_control_socket_is_told_apart() {
+    let scratch = Scratch::new();
+    let missing = scratch.path().join("missing");
+    assert!(Client::connect(&missing).unwrap_err().is_missing());
+    let file = scratch.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    assert!(Client::connect(&file).unwrap_err().is_not_a_socket());
+    assert!(Client::connect(&file.join("below")).unwrap_err().is_missing());
+    let stale = scratch.path().join("stale");
+    drop(UnixListener::bind(&stale).unwrap());
+    assert!(Client::connect(&stale).unwrap_err().is_stale());
+    let datagram = scratch.path().join("datagram");
+    let _datagram = UnixDatagram::bind(&datagram).unwrap();
+    assert!(Client::connect(&datagram).unwrap_err().is_not_volt());
+    let error = Client::connect(&scratch.path().join("x".repeat(120))).unwrap_err();
+    assert!(error.is_missing(), "a path too long for a socket is missing as a rule: {error}");
+}
+
+#[test]
+fn a_server_of_another_major_version_is_refused_with_both_numbers() {
+    let scratch = Scratch::new();
+    let (path, server) = server(scratch.path(), "s", |stream| {
+        let version = Version { major: 9, minor: 4 };
+        let hello = Hello { magic: MAGIC.into(), version, volt: "9.9.9".into(), ..Hello::default() };
+        send_reply(&stream, &Reply::Hello(hello));
+    });
+    let error = Client::connect(&path).unwrap_err();
+    assert!(error.is_wrong_version());
+    let text = error.to_string();
+    assert!(text.contains("version 9.4 ") && text.contains("speaks 1.0:") && text.contains("Volt 9.9.9"), "{text}");
+    server.join().unwrap();
+}
+
+#[test]
+fn a_server_of_another_minor_version_is_welcome() {
+    let scratch = Scratch::new();
+    let (path, server) = server(scratch.path(), "s", |stream| {
+        let version = Version { minor: 77, ..VERSION };
+        send_reply(&stream, &Reply::Hello(Hello { magic: MAGIC.into(), version, ..Hello::default() }));
+    });
+    assert_eq!(Client::connect(&path).unwrap().hello().version.minor, 77);
+    server.join().unwrap();
+}
+
+#[test]
+fn garbage_is_named_and_never_allocated() {
+    let oversized = [0xff; 64].to_vec();
+    let undecodable = vec![3, 0, 0, 0, 0xc1, 0xc1, 0xc1];
+    let other_magic = wire::encode(&Reply::Hello(Hello::default()), MAX_REPLY_BYTES).unwrap();
+    let no_hello = wire::encode(&snapshot_at(1), MAX_REPLY_BYTES).unwrap();
+    let text = b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec();
+    for bytes in [oversized, undecodable, other_magic, no_hello, text] {
+        let scratch = Scratch::new();
+        let sent = bytes.clone();
+        let (path, server) = server(scratch.path(), "s", move |mut stream| stream.write_all(&sent).unwrap());
+        let error = Client::connect(&path).unwrap_err();
+        assert!(error.is_not_volt(), "{bytes:?}: {error}");
+        server.join().unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_closes_or_refuses_is_told_apart() {
+    let scratch = Scratch::new();
+    let (path, first) = server(scratch.path(), "closes", drop);
+    let error = Client::connect(&path).unwrap_err();
+    assert!(error.is_closed() && error.to_string().contains("without a hello"), "{error}");
+    first.join().unwrap();
+    let (path, second) = server(scratch.path(), "refuses", |stream| {
+        send_reply(&stream, &Reply::Error { message: "8 clients are attached".into() });
+    });
+    let error = Client::connect(&path).unwrap_err();
+    assert!(error.is_busy() && error.to_string().ends_with("8 clients are attached"), "{error}");
+    second.join().unwrap();
+}
+
+#[test]
+fn a_server_that_ends_while_a_client_waits_is_closed() {
+    let scratch = Scratch::new();
+    let (path, server) = server(scratch.path(), "s", |stream| {
+        send_reply(&stream, &hello());
+        assert_eq!(requested(&stream), Some(Request::Snapshot));
+    });
+    let mut client = Client::connect(&path).unwrap();
+    let error = client.snapshot().unwrap_err();
+    assert!(error.is_closed() && error.to_string().contains("has ended"), "{error}");
+    server.join().unwrap();
+    assert!(client.snapshot().unwrap_err().is_closed());
+}
+
+#[test]
+fn an_error_for_one_request_leaves_the_connection() {
+    let scratch = Scratch::new();
+    let (path, server) = server(scratch.path(), "s", |stream| {
+        send_reply(&stream, &hello());
+        requested(&stream);
+        send_reply(&stream, &Reply::Error { message: "no snapshot".into() });
+        requested(&stream);
+        send_reply(&stream, &snapshot_at(3));
+    });
+    let mut client = Client::connect(&path).unwrap();
+    assert!(client.snapshot().unwrap_err().is_answer());
+    assert_eq!(client.snapshot().unwrap().at_ns, 3);
+    server.join().unwrap();
+}
+
+#[test]
+fn a_silent_server_costs_no_more_than_the_time_out() {
+    let scratch = Scratch::new();
+    let (path, silent) = server(scratch.path(), "silent", |mut stream| {
+        let mut end = Vec::new();
+        stream.read_to_end(&mut end).unwrap();
+    });
+    let error = Client::connect_within(&path, Waits { hello: SHORT, ..PATIENT }).unwrap_err();
+    assert!(error.is_timeout() && error.to_string().contains("did not say hello within 50ms"), "{error}");
+    silent.join().unwrap();
+
+    let (path, mute) = server(scratch.path(), "mute", |mut stream| {
+        send_reply(&stream, &hello());
+        let mut end = Vec::new();
+        stream.read_to_end(&mut end).unwrap();
+    });
+    let mut client = Client::connect_within(&path, Waits { reply: SHORT, ..PATIENT }).unwrap();
+    let error = client.snapshot().unwrap_err();
+    assert!(error.is_timeout() && error.to_string().contains("did not answer within 50ms"), "{error}");
+    drop(client);
+    mute.join().unwrap();
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_queue_of_connections_costs_no_more_than_the_time_out() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("s");
+    let listener = socket::stream_socket().unwrap();
+    rustix::net::bind(&listener, &socket::address(&path).unwrap()).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let _first = UnixStream::connect(&path).unwrap();
+    assert!(socket::is_listening(&path).unwrap(), "a full queue is a sign of life");
+    let error = Client::connect_within(&path, Waits { connect: SHORT, ..PATIENT }).unwrap_err();
+    assert!(error.is_timeout() && error.to_string().contains("took no connection within 50ms"), "{error}");
+}
+
+#[test]
+fn peers_of_other_users_are_told_with_both_numbers() {
+    let error = foreign(Path::new("/x"), 1001, 1000);
+    assert!(error.is_foreign_owner());
+    assert_eq!(error.to_string(), "/x belongs to user 1001, this is user 1000: attach as that user, or as root");
+}
+
+#[test]
+fn a_target_is_a_path_a_pid_or_a_name() {
+    let scratch = Scratch::new();
+    let dir = scratch.path().join("volt");
+    let user_id = rustix::process::geteuid().as_raw();
+    let environment = Environment { socket_dir: Some(dir.clone()), runtime_dir: None, user_id };
+    socket::create_directory(&dir, user_id).unwrap();
+    let named = |runtime: &'static str| {
+        move |listener: UnixListener| {
+            for stream in listener.incoming() {
+                let hello = Hello {
+                    magic: MAGIC.into(),
+                    version: VERSION,
+                    program: "twins".into(),
+                    runtimes: vec![runtime.into()],
+                    ..Hello::default()
+                };
+                let _ = write_frame(&stream.unwrap(), &Reply::Hello(hello), MAX_REPLY_BYTES);
+            }
+        }
+    };
+    for (name, runtime) in [("2000000001-5.sock", "web"), ("2000000002-5.sock", "batch")] {
+        let listener = UnixListener::bind(dir.join(name)).unwrap();
+        std::thread::spawn(move || named(runtime)(listener));
+    }
+    drop(UnixListener::bind(dir.join("2000000003-5.sock")).unwrap());
+
+    assert_eq!(resolve("a/b", &environment).unwrap(), Path::new("a/b"));
+    assert_eq!(resolve("2000000001", &environment).unwrap(), dir.join("2000000001-5.sock"));
+    assert_eq!(resolve("batch", &environment).unwrap(), dir.join("2000000002-5.sock"));
+    let error = resolve("twins", &environment).unwrap_err();
+    assert!(error.is_ambiguous() && error.to_string().ends_with("2000000001, 2000000002"), "{error}");
+    assert!(resolve("2000000003", &environment).unwrap_err().is_stale());
+    let error = resolve("2000000004", &environment).unwrap_err();
+    assert!(error.is_missing() && error.to_string().contains("there is no such process (looked in"), "{error}");
+    let error = resolve("nobody", &environment).unwrap_err();
+    assert!(error.is_missing() && error.to_string().contains("is called \"nobody\""), "{error}");
+}

@@ -1,0 +1,392 @@
+//! What follows from two snapshots of one program: rates, shares of time, and what happened in between.
+//!
+//! The one place where it is computed; consoles and exporters show these numbers and derive none of their own.
+//!
+//! Invariants. *Per second means per second of the program's clock*, between the two `at_ns`. *Nothing is derived across a
+//! restart*: two runtimes of one name that were built at different times have no rates, they are not 0. *Ratios lie in 0..=1*,
+//! although the cells below them are not mutually atomic.
+
+use serde::Serialize;
+
+use crate::histogram::Histogram;
+use crate::snapshot::{Process, Snapshot, Worker};
+
+/// Where a worker's time went in the interval, as shares of it; the rest to 1 is time in which the worker did not run at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Shares {
+    /// In polls and between them.
+    pub busy_ratio: f64,
+    /// Looking for work.
+    pub searching_ratio: f64,
+    /// Asleep on the futex.
+    pub parked_ratio: f64,
+    /// Asleep in the I/O driver.
+    pub driver_ratio: f64,
+    /// On timers, I/O polls and statistics.
+    pub maintenance_ratio: f64,
+}
+
+/// What a histogram comes to; times are `None` when it is empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Quantiles {
+    /// Values in it.
+    pub count: u64,
+    /// Their mean, ns.
+    pub mean_ns: Option<u64>,
+    /// Median, ns, to 3 %, as are those below.
+    pub p50_ns: Option<u64>,
+    /// What 90 % do not exceed.
+    pub p90_ns: Option<u64>,
+    /// What 99 % do not exceed.
+    pub p99_ns: Option<u64>,
+    /// What 99.9 % do not exceed.
+    pub p999_ns: Option<u64>,
+    /// The largest.
+    pub max_ns: Option<u64>,
+}
+
+/// One worker, from one snapshot to the next.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct WorkerRates {
+    /// Its index.
+    pub index: u32,
+    /// Where its time went.
+    #[serde(flatten)]
+    pub shares: Shares,
+    /// Polls a second, as all that end in `_per_second` are: the counter's growth over the interval.
+    pub polls_per_second: f64,
+    /// Ticks.
+    pub ticks_per_second: f64,
+    /// Ticks that ended because the budget was spent.
+    pub budget_exhausted_per_second: f64,
+    /// Forced yields.
+    pub coop_yields_per_second: f64,
+    /// Tasks run from the LIFO slot.
+    pub lifo_hits_per_second: f64,
+    /// Tasks pushed out of the slot by newer ones.
+    pub lifo_evictions_per_second: f64,
+    /// Flushes of the slot at the cap.
+    pub lifo_cap_flushes_per_second: f64,
+    /// Overflows of the ring.
+    pub overflows_per_second: f64,
+    /// Victims looked at.
+    pub steal_attempts_per_second: f64,
+    /// Victims that gave something.
+    pub steals_per_second: f64,
+    /// Tasks taken from others.
+    pub tasks_stolen_per_second: f64,
+    /// Attempts lost in a race.
+    pub steal_races_lost_per_second: f64,
+    /// Tasks that others took from it.
+    pub tasks_lost_per_second: f64,
+    /// Tasks that it brought from the global queue.
+    pub global_tasks_per_second: f64,
+    /// Parks.
+    pub parks_per_second: f64,
+    /// Wake-ups by reason.
+    pub unparks_per_second: UnparkRates,
+    /// Workers that it woke.
+    pub wakes_sent_per_second: f64,
+    /// Its poll times in the interval.
+    pub poll_time: Quantiles,
+    /// Its schedule delays in the interval.
+    pub schedule_delay: Quantiles,
+}
+
+/// Wake-ups a second, by reason; see [`Unparks`](crate::snapshot::Unparks).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct UnparkRates {
+    /// Claimed by somebody.
+    pub notified: f64,
+    /// Park time-out.
+    pub timeout: f64,
+    /// I/O.
+    pub io: f64,
+    /// Timer.
+    pub timer: f64,
+    /// No known reason.
+    pub spurious: f64,
+}
+
+/// One runtime, from one snapshot to the next.
+///
+/// ```
+/// use volt_telemetry::{Snapshot, Worker, rates::Rates};
+/// let at = |at_ns, polls, busy_ns| {
+///     let worker = Worker { polls, busy_ns, ..Worker::default() };
+///     Snapshot { at_ns, workers: vec![worker], ..Snapshot::default() }
+/// };
+/// let rates = Rates::between(&at(0, 0, 0), &at(500_000_000, 40, 250_000_000)).unwrap();
+/// assert_eq!(rates.polls_per_second, 80.0);
+/// assert_eq!(rates.shares.busy_ratio, 0.5);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Rates {
+    /// The time between the two snapshots, ns.
+    pub interval_ns: u64,
+    /// Where the workers' time went: the mean of their shares.
+    #[serde(flatten)]
+    pub shares: Shares,
+    /// Polls of all workers.
+    pub polls_per_second: f64,
+    /// Tasks spawned.
+    pub spawned_per_second: f64,
+    /// Tasks that ended, in whatever way.
+    pub ended_per_second: f64,
+    /// Tasks that came into the global queue from outside the workers.
+    pub injected_per_second: f64,
+    /// Tasks that came into the global queue from full rings.
+    pub overflowed_per_second: f64,
+    /// Tasks stolen between workers.
+    pub tasks_stolen_per_second: f64,
+    /// Parks.
+    pub parks_per_second: f64,
+    /// Timers fired.
+    pub timers_fired_per_second: f64,
+    /// Looks at the kernel's ready list.
+    pub driver_turns_per_second: f64,
+    /// Readiness events.
+    pub driver_events_per_second: f64,
+    /// Jobs handed to the threads for blocking work.
+    pub blocking_submitted_per_second: f64,
+    /// Poll times in the interval, all workers.
+    pub poll_time: Quantiles,
+    /// Schedule delays in the interval, all workers.
+    pub schedule_delay: Quantiles,
+    /// What [`poll_time`](Self::poll_time) was taken from.
+    #[serde(skip)]
+    pub poll_time_histogram: Histogram,
+    /// What [`schedule_delay`](Self::schedule_delay) was taken from.
+    #[serde(skip)]
+    pub schedule_delay_histogram: Histogram,
+    /// One for each worker of the later snapshot.
+    pub workers: Vec<WorkerRates>,
+}
+
+impl Rates {
+    /// What happened from `earlier` to `later`; `None` when they are not two moments of one runtime, in this order.
+    pub fn between(earlier: &Snapshot, later: &Snapshot) -> Option<Rates> {
+        let is_same = earlier.runtime == later.runtime && earlier.started_at_ns == later.started_at_ns;
+        if !is_same || later.at_ns <= earlier.at_ns {
+            return None;
+        }
+        let over = Interval { ns: later.at_ns - earlier.at_ns };
+        let unseen = Worker::default();
+        let pairs = later.workers.iter().enumerate();
+        let pairs = pairs.map(|(index, now)| (earlier.workers.get(index).unwrap_or(&unseen), now));
+        let workers: Vec<_> = pairs.map(|(then, now)| over.worker(then, now)).collect();
+        let poll_time_histogram = later.poll_time().since(&earlier.poll_time());
+        let schedule_delay_histogram = later.schedule_delay().since(&earlier.schedule_delay());
+        let sum = |of: fn(&WorkerRates) -> f64| workers.iter().map(of).sum::<f64>();
+        let mean = |of: fn(&Shares) -> f64| {
+            workers.iter().map(|worker| of(&worker.shares)).sum::<f64>() / workers.len().max(1) as f64
+        };
+        Some(Rates {
+            interval_ns: over.ns,
+            shares: Shares {
+                busy_ratio: mean(|shares| shares.busy_ratio),
+                searching_ratio: mean(|shares| shares.searching_ratio),
+                parked_ratio: mean(|shares| shares.parked_ratio),
+                driver_ratio: mean(|shares| shares.driver_ratio),
+                maintenance_ratio: mean(|shares| shares.maintenance_ratio),
+            },
+            polls_per_second: sum(|worker| worker.polls_per_second),
+            spawned_per_second: over.rate(earlier.tasks.spawned, later.tasks.spawned),
+            ended_per_second: over.rate(ended(earlier), ended(later)),
+            injected_per_second: over.rate(earlier.global_queue.injected, later.global_queue.injected),
+            overflowed_per_second: over.rate(earlier.global_queue.overflowed, later.global_queue.overflowed),
+            tasks_stolen_per_second: sum(|worker| worker.tasks_stolen_per_second),
+            parks_per_second: sum(|worker| worker.parks_per_second),
+            timers_fired_per_second: over.rate(earlier.timers.fired, later.timers.fired),
+            driver_turns_per_second: over.rate(earlier.driver.turns, later.driver.turns),
+            driver_events_per_second: over.rate(earlier.driver.events, later.driver.events),
+            blocking_submitted_per_second: over.rate(earlier.blocking.submitted, later.blocking.submitted),
+            poll_time: Quantiles::of(&poll_time_histogram),
+            schedule_delay: Quantiles::of(&schedule_delay_histogram),
+            poll_time_histogram,
+            schedule_delay_histogram,
+            workers,
+        })
+    }
+
+    /// [`between`](Self::between) for every runtime of `later`, in its order, each with the runtime of the same name in
+    /// `earlier`.
+    pub fn between_processes(earlier: &Process, later: &Process) -> Vec<Option<Rates>> {
+        let former = |now: &Snapshot| earlier.runtimes.iter().find(|then| then.runtime == now.runtime);
+        let is_same = earlier.pid == later.pid;
+        later
+            .runtimes
+            .iter()
+            .map(|now| former(now).filter(|_| is_same).and_then(|then| Rates::between(then, now)))
+            .collect()
+    }
+}
+
+impl Quantiles {
+    /// The quantiles of `histogram`.
+    pub fn of(histogram: &Histogram) -> Quantiles {
+        let count = histogram.count();
+        Quantiles {
+            count,
+            mean_ns: histogram.sum_ns().checked_div(count),
+            p50_ns: histogram.quantile_ns(0.5),
+            p90_ns: histogram.quantile_ns(0.9),
+            p99_ns: histogram.quantile_ns(0.99),
+            p999_ns: histogram.quantile_ns(0.999),
+            max_ns: histogram.quantile_ns(1.0),
+        }
+    }
+}
+
+/// How many workers may search at one time: another is refused once half of them do.
+pub fn searchers_max(workers: usize) -> usize {
+    workers.div_ceil(2)
+}
+
+/// Tasks in the workers' own queues now: LIFO slots, batch buffers and rings.
+pub fn local_queue_len(snapshot: &Snapshot) -> u64 {
+    let of =
+        |worker: &Worker| u64::from(worker.is_lifo_filled) + u64::from(worker.batch_len) + u64::from(worker.ring_len);
+    snapshot.workers.iter().map(of).sum()
+}
+
+fn ended(snapshot: &Snapshot) -> u64 {
+    let tasks = &snapshot.tasks;
+    tasks.completed.saturating_add(tasks.cancelled).saturating_add(tasks.panicked)
+}
+
+/// The time between two snapshots; never 0.
+#[derive(Clone, Copy)]
+struct Interval {
+    ns: u64,
+}
+
+impl Interval {
+    fn rate(self, then: u64, now: u64) -> f64 {
+        now.saturating_sub(then) as f64 * 1e9 / self.ns as f64
+    }
+
+    fn share(self, then_ns: u64, now_ns: u64) -> f64 {
+        (now_ns.saturating_sub(then_ns) as f64 / self.ns as f64).min(1.0)
+    }
+
+    fn worker(self, then: &Worker, now: &Worker) -> WorkerRates {
+        let rate = |of: fn(&Worker) -> u64| self.rate(of(then), of(now));
+        let share = |of: fn(&Worker) -> u64| self.share(of(then), of(now));
+        WorkerRates {
+            index: now.index,
+            shares: Shares {
+                busy_ratio: share(|worker| worker.busy_ns),
+                searching_ratio: share(|worker| worker.searching_ns),
+                parked_ratio: share(|worker| worker.parked_ns),
+                driver_ratio: share(|worker| worker.driver_ns),
+                maintenance_ratio: share(|worker| worker.maintenance_ns),
+            },
+            polls_per_second: rate(|worker| worker.polls),
+            ticks_per_second: rate(|worker| worker.ticks),
+            budget_exhausted_per_second: rate(|worker| worker.budget_exhausted),
+            coop_yields_per_second: rate(|worker| worker.coop_yields),
+            lifo_hits_per_second: rate(|worker| worker.lifo_hits),
+            lifo_evictions_per_second: rate(|worker| worker.lifo_evictions),
+            lifo_cap_flushes_per_second: rate(|worker| worker.lifo_cap_flushes),
+            overflows_per_second: rate(|worker| worker.overflows),
+            steal_attempts_per_second: rate(|worker| worker.steal_attempts),
+            steals_per_second: rate(|worker| worker.steals),
+            tasks_stolen_per_second: rate(|worker| worker.tasks_stolen),
+            steal_races_lost_per_second: rate(|worker| worker.steal_races_lost),
+            tasks_lost_per_second: rate(|worker| worker.tasks_lost),
+            global_tasks_per_second: rate(|worker| worker.global_tasks),
+            parks_per_second: rate(|worker| worker.parks),
+            unparks_per_second: UnparkRates {
+                notified: rate(|worker| worker.unparks.notified),
+                timeout: rate(|worker| worker.unparks.timeout),
+                io: rate(|worker| worker.unparks.io),
+                timer: rate(|worker| worker.unparks.timer),
+                spurious: rate(|worker| worker.unparks.spurious),
+            },
+            wakes_sent_per_second: rate(|worker| worker.wakes_sent),
+            poll_time: Quantiles::of(&now.poll_time.since(&then.poll_time)),
+            schedule_delay: Quantiles::of(&now.schedule_delay.since(&then.schedule_delay)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::Tasks;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn snapshot(at_ns: u64, polls: u64) -> Snapshot {
+        let mut worker = Worker { polls, busy_ns: at_ns / 4, parked_ns: at_ns / 2, ..Worker::default() };
+        (0..polls).for_each(|poll| worker.poll_time.record(1_000 + poll));
+        let tasks = Tasks { spawned: polls, completed: polls / 2, cancelled: 1, panicked: 1, alive: 0 };
+        Snapshot { runtime: "app".into(), at_ns, tasks, workers: vec![worker.clone(), worker], ..Snapshot::default() }
+    }
+
+    #[test]
+    fn counters_become_rates_over_the_programs_own_clock() {
+        let rates = Rates::between(&snapshot(2 * SECOND, 100), &snapshot(4 * SECOND, 300)).unwrap();
+        assert_eq!(rates.interval_ns, 2 * SECOND);
+        assert_eq!(rates.workers[1].polls_per_second, 100.0);
+        assert_eq!(rates.polls_per_second, 200.0);
+        assert_eq!((rates.spawned_per_second, rates.ended_per_second), (100.0, 50.0));
+    }
+
+    #[test]
+    fn shares_are_of_the_interval_and_the_runtimes_are_the_mean() {
+        let mut later = snapshot(4 * SECOND, 300);
+        later.workers[1].busy_ns = 900 * SECOND;
+        let rates = Rates::between(&snapshot(2 * SECOND, 100), &later).unwrap();
+        assert_eq!(rates.workers[0].shares.busy_ratio, 0.25);
+        assert_eq!(rates.workers[1].shares.busy_ratio, 1.0, "a torn reading is still a ratio");
+        assert_eq!((rates.shares.busy_ratio, rates.shares.parked_ratio), (0.625, 0.5));
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_interval_alone() {
+        let earlier = snapshot(2 * SECOND, 1_000);
+        let mut later = snapshot(4 * SECOND, 1_000);
+        assert_eq!(Rates::between(&earlier, &later).unwrap().poll_time.p50_ns, None);
+        (0..10).for_each(|_| later.workers[0].poll_time.record(1 << 20));
+        let rates = Rates::between(&earlier, &later).unwrap();
+        assert_eq!(rates.poll_time.count, 10);
+        assert_eq!(rates.poll_time.mean_ns, Some(1 << 20));
+        assert!(rates.poll_time.p50_ns.unwrap() >= 1 << 20, "the thousand short polls came before");
+        assert_eq!(rates.workers[1].poll_time, Quantiles::default());
+    }
+
+    #[test]
+    fn a_runtime_that_was_built_anew_has_no_rates() {
+        let earlier = snapshot(2 * SECOND, 100);
+        let later = Snapshot { started_at_ns: 3 * SECOND, ..snapshot(4 * SECOND, 3) };
+        assert_eq!(Rates::between(&earlier, &later), None);
+        assert_eq!(Rates::between(&earlier, &earlier), None, "no time has passed");
+    }
+
+    #[test]
+    fn a_process_has_rates_for_the_runtimes_that_both_snapshots_know() {
+        let process = |pid, runtimes| Process { pid, runtimes, ..Process::default() };
+        let exporter = Snapshot { runtime: "exporter".into(), ..snapshot(4 * SECOND, 5) };
+        let later = process(7, vec![exporter, snapshot(4 * SECOND, 300)]);
+        let rates = Rates::between_processes(&process(7, vec![snapshot(2 * SECOND, 100)]), &later);
+        assert_eq!(rates[0], None);
+        assert_eq!(rates[1].as_ref().unwrap().polls_per_second, 200.0);
+        let other = process(8, vec![snapshot(2 * SECOND, 100)]);
+        assert_eq!(Rates::between_processes(&other, &later), [None, None], "another process by the same name");
+    }
+
+    #[test]
+    fn a_worker_that_the_earlier_snapshot_did_not_have_counts_from_zero() {
+        let mut earlier = snapshot(2 * SECOND, 100);
+        earlier.workers.pop();
+        let rates = Rates::between(&earlier, &snapshot(4 * SECOND, 300)).unwrap();
+        assert_eq!(rates.workers[1].polls_per_second, 150.0);
+    }
+
+    #[test]
+    fn half_of_the_workers_may_search_and_one_alone_may_too() {
+        assert_eq!([1, 2, 3, 4, 64].map(searchers_max), [1, 1, 2, 2, 32]);
+    }
+}

@@ -1,0 +1,30 @@
+//! Nothing is left of a runtime that has ended. In a binary of its own: it counts what the whole process holds.
+
+mod watchdog;
+
+use volt::task::yield_now;
+use watchdog::{runtime, watched};
+
+#[test]
+fn runtimes_come_and_go_without_leaving_threads_or_descriptors() {
+    watched(|| {
+        let count = |folder: &str| std::fs::read_dir(folder).map(|entries| entries.count()).unwrap_or(0);
+        // The first one opens what stays for good: the standard library's random source, say.
+        drop(runtime(2));
+        let before = (count("/proc/self/task"), count("/proc/self/fd"));
+        for round in 0..300 {
+            let runtime = runtime(1 + round % 3);
+            let task = runtime.spawn(async {
+                yield_now().await;
+                volt::task::spawn_blocking(|| 1).await.unwrap()
+            });
+            if round % 2 == 0 {
+                assert_eq!(runtime.block_on(task).unwrap(), 1);
+            }
+        }
+        // A thread is out of the list a moment after it has ended.
+        while (count("/proc/self/task"), count("/proc/self/fd")) != before {
+            std::thread::yield_now();
+        }
+    });
+}
