@@ -283,3 +283,261 @@ unsafe fn drop_join<F: Future, S: Schedule>(raw: NonNull<Header>) {
         unsafe { cell.set_join_waker(None) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::state::Wake;
+    use std::collections::VecDeque;
+    use std::future::{pending, poll_fn};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    /// A scheduler that queues, and holds what the registry would.
+    #[derive(Clone, Default)]
+    struct Queue {
+        woken: Arc<Mutex<VecDeque<Notified>>>,
+        registered: Arc<Mutex<Vec<Task>>>,
+    }
+
+    impl Schedule for Queue {
+        fn schedule(&self, task: Notified) {
+            self.woken.lock().unwrap().push_back(task);
+        }
+
+        fn release(&self, task: &Header) {
+            let removed = {
+                let mut registered = self.registered.lock().unwrap();
+                let index = registered.iter().position(|held| held.header().id == task.id).unwrap();
+                registered.remove(index)
+            };
+            drop(removed);
+        }
+    }
+
+    impl Queue {
+        fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+        where
+            F: Future + Send + 'static,
+            F::Output: Send + 'static,
+        {
+            let (task, notified, join) = new_task(future, self.clone(), Id::next(), Location::caller(), None);
+            self.registered.lock().unwrap().push(task);
+            self.schedule(notified);
+            join
+        }
+
+        /// Runs what is queued until nothing is; how each run ended.
+        fn run(&self) -> Vec<&'static str> {
+            let mut ran = Vec::new();
+            while let Some(task) = self.pop() {
+                ran.push(match task.run() {
+                    Ran::Pending => "pending",
+                    Ran::Woken(task) => {
+                        self.schedule(task);
+                        "woken"
+                    }
+                    Ran::Ended(Ended::Completed) => "completed",
+                    Ran::Ended(Ended::Cancelled) => "cancelled",
+                    Ran::Ended(Ended::Panicked) => "panicked",
+                });
+            }
+            ran
+        }
+
+        fn pop(&self) -> Option<Notified> {
+            self.woken.lock().unwrap().pop_front()
+        }
+    }
+
+    fn poll_once<T>(join: &mut JoinHandle<T>, waker: &Waker) -> Poll<Result<T, JoinError>> {
+        Pin::new(join).poll(&mut Context::from_waker(waker))
+    }
+
+    fn finish<T>(mut join: JoinHandle<T>) -> Result<T, JoinError> {
+        match poll_once(&mut join, Waker::noop()) {
+            Poll::Ready(output) => output,
+            Poll::Pending => panic!("the task has ended"),
+        }
+    }
+
+    /// Counts wakes, and how many clones of it are alive.
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl std::task::Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn the_output_reaches_a_joiner_who_asks_before_and_one_who_asks_after() {
+        let queue = Queue::default();
+        let count = Arc::new(Count::default());
+        let (mut before, after) = (queue.spawn(async { String::from("b") }), queue.spawn(async { String::from("a") }));
+        assert!(poll_once(&mut before, &count.clone().into()).is_pending());
+        assert_eq!(queue.run(), ["completed", "completed"]);
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        assert_eq!(finish(before).unwrap(), "b");
+        assert_eq!(finish(after).unwrap(), "a");
+        assert_eq!(Arc::strong_count(&count), 1, "the join waker is gone with the task");
+    }
+
+    #[test]
+    fn a_joiners_new_waker_replaces_its_old_one() {
+        let queue = Queue::default();
+        let (old, new) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        let mut join = queue.spawn(async {});
+        for waker in [&old, &old, &new] {
+            assert!(poll_once(&mut join, &waker.clone().into()).is_pending());
+        }
+        assert_eq!(queue.run(), ["completed"]);
+        assert_eq!((old.0.load(Ordering::SeqCst), new.0.load(Ordering::SeqCst)), (0, 1));
+        assert_eq!(Arc::strong_count(&old), 1);
+    }
+
+    #[test]
+    fn a_waker_outlives_its_task_and_wakes_nothing() {
+        let queue = Queue::default();
+        let kept = Arc::new(Mutex::new(None));
+        let join = queue.spawn(poll_fn({
+            let kept = kept.clone();
+            move |cx| {
+                *kept.lock().unwrap() = Some(cx.waker().clone());
+                Poll::Ready(())
+            }
+        }));
+        assert_eq!(queue.run(), ["completed"]);
+        drop(join);
+        let waker = kept.lock().unwrap().take().unwrap();
+        waker.wake_by_ref();
+        waker.clone().wake();
+        assert!(queue.run().is_empty());
+    }
+
+    #[test]
+    fn a_task_woken_in_its_poll_runs_again_and_one_woken_twice_runs_once() {
+        let queue = Queue::default();
+        let kept: Arc<Mutex<Option<Waker>>> = Arc::default();
+        let mut polls = 0;
+        let join = queue.spawn(poll_fn({
+            let kept = kept.clone();
+            move |cx| {
+                polls += 1;
+                *kept.lock().unwrap() = Some(cx.waker().clone());
+                if polls == 1 {
+                    cx.waker().wake_by_ref();
+                }
+                if polls < 3 { Poll::Pending } else { Poll::Ready(polls) }
+            }
+        }));
+        assert_eq!(queue.run(), ["woken", "pending"]);
+        let waker = kept.lock().unwrap().clone().unwrap();
+        waker.wake_by_ref();
+        waker.wake();
+        assert_eq!(queue.run(), ["completed"]);
+        kept.lock().unwrap().take();
+        assert_eq!(finish(join).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_panic_ends_the_task_and_drops_its_future_once() {
+        let queue = Queue::default();
+        let held = Arc::new(());
+        let join = queue.spawn({
+            let held = held.clone();
+            async move {
+                let _held = held;
+                panic!("no");
+            }
+        });
+        assert_eq!(queue.run(), ["panicked"]);
+        assert_eq!(Arc::strong_count(&held), 1);
+        assert!(finish::<()>(join).unwrap_err().to_string().ends_with("panicked: no"));
+    }
+
+    #[test]
+    fn an_aborted_task_is_dropped_by_its_runner_and_not_before() {
+        let queue = Queue::default();
+        let held = Arc::new(());
+        let join = queue.spawn({
+            let held = held.clone();
+            async move {
+                let _held = held;
+                pending::<()>().await;
+            }
+        });
+        assert_eq!(queue.run(), ["pending"]);
+        join.abort();
+        join.abort();
+        assert_eq!(Arc::strong_count(&held), 2);
+        assert_eq!(queue.run(), ["cancelled"]);
+        assert_eq!(Arc::strong_count(&held), 1);
+        assert!(finish(join).unwrap_err().is_cancelled());
+    }
+
+    #[test]
+    fn nothing_leaks_whichever_of_handle_and_task_goes_first() {
+        let queue = Queue::default();
+        let output = Arc::new(());
+        let give = || {
+            let output = output.clone();
+            async move { output }
+        };
+        // The handle, before and after completion.
+        drop(queue.spawn(give()));
+        assert_eq!(queue.run(), ["completed"]);
+        let join = queue.spawn(give());
+        assert_eq!(queue.run(), ["completed"]);
+        drop(join);
+        // A task that is never run.
+        let (task, notified, join) = new_task(give(), queue.clone(), Id::next(), Location::caller(), None);
+        drop((notified, join, task));
+        assert_eq!(Arc::strong_count(&output), 1);
+    }
+
+    #[test]
+    fn a_task_may_be_run_and_freed_by_another_thread_while_its_waker_is_at_work() {
+        for _ in 0..if cfg!(miri) { 10 } else { 1_000 } {
+            let queue = Queue::default();
+            let kept: Arc<Mutex<Option<Waker>>> = Arc::default();
+            let mut polls = 0;
+            let join = queue.spawn(poll_fn({
+                let kept = kept.clone();
+                move |cx| {
+                    polls += 1;
+                    *kept.lock().unwrap() = Some(cx.waker().clone());
+                    if polls == 1 { Poll::Pending } else { Poll::Ready(()) }
+                }
+            }));
+            assert_eq!(queue.run(), ["pending"]);
+            drop(join);
+            let waker = kept.lock().unwrap().take().unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| waker.wake());
+                scope.spawn(|| {
+                    while queue.run().is_empty() {
+                        std::thread::yield_now();
+                    }
+                    kept.lock().unwrap().take();
+                });
+            });
+            assert!(queue.registered.lock().unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn the_word_of_a_live_task_says_so() {
+        let queue = Queue::default();
+        let join = queue.spawn(pending::<()>());
+        assert_eq!(queue.run(), ["pending"]);
+        let registered = queue.registered.lock().unwrap();
+        assert_eq!(registered[0].header().state.wake(), Wake::Submit);
+        // SAFETY: the transition made the task SCHEDULED and added the reference.
+        let notified = unsafe { Notified::from_raw(registered[0].as_raw()) };
+        drop(registered);
+        notified.cancel_now();
+        assert!(finish(join).unwrap_err().is_cancelled());
+    }
+}

@@ -1,0 +1,40 @@
+//! Writing to a closed connection in a process that SIGPIPE may kill. A binary of its own, since that holds for the whole process.
+
+mod watchdog;
+
+use std::io::{ErrorKind, IoSlice};
+
+use volt::io::AsyncWriteExt;
+use volt::net::{TcpListener, TcpStream};
+use watchdog::with_workers;
+
+/// What Rust's start-up code changes to "ignore", and a host program in another language does not.
+fn let_sigpipe_kill() {
+    const SIGPIPE: i32 = 13;
+    const SIG_DFL: usize = 0;
+    unsafe extern "C" {
+        fn signal(number: i32, handler: usize) -> usize;
+    }
+    // SAFETY: the C library's function, with a signal and a disposition that every Unix has; no handler is installed.
+    unsafe { signal(SIGPIPE, SIG_DFL) };
+}
+
+#[test]
+fn a_write_to_a_closed_connection_is_an_error_and_not_the_end_of_the_process() {
+    let_sigpipe_kill();
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            drop(listener.accept().await.unwrap());
+            // The first write brings the peer's reset, a later one finds the connection closed.
+            let mut kinds = Vec::new();
+            while kinds.last() != Some(&ErrorKind::BrokenPipe) {
+                kinds.extend(client.write(b"x").await.err().map(|error| error.kind()));
+            }
+            let slices = [IoSlice::new(b"a"), IoSlice::new(b"b")];
+            assert_eq!(client.write_vectored(&slices).await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+            assert_eq!(client.try_write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+        });
+    });
+}
