@@ -255,10 +255,11 @@ impl Builder {
     pub fn build(self) -> Result<Runtime, BuildError> {
         let name = self.checked_name()?;
         let config = self.checked_config()?;
-        let driver = Driver::new(config.backend_type, config.max_io_completions).map_err(|error| match config.backend_type {
-            Some(backend) => BuildError::system(format_args!("backend_type {backend:?} cannot be used"), error),
-            None => BuildError::system("the I/O driver cannot be opened", error),
-        })?;
+        let driver =
+            Driver::new(config.backend_type, config.max_io_completions).map_err(|error| match config.backend_type {
+                Some(backend) => BuildError::system(format_args!("backend_type {backend:?} cannot be used"), error),
+                None => BuildError::system("the I/O driver cannot be opened", error),
+            })?;
         let blocking = Pool::new(Settings {
             max_threads: config.max_blocking_threads,
             keep_alive: config.blocking_keep_alive,
@@ -397,7 +398,10 @@ mod tests {
             (base().worker_threads(1025), "worker_threads is 1025: give 1 to 1024, or 0 for one a processor"),
             (base().budget_per_tick(0), "budget_per_tick is 0: give 1 to 65536"),
             (base().coop_budget(0), "coop_budget is 0: give 1 to 4294967295"),
-            (base().max_lifo_polls_per_tick(128), "max_lifo_polls_per_tick is 128: give less than budget_per_tick, 128"),
+            (
+                base().max_lifo_polls_per_tick(128),
+                "max_lifo_polls_per_tick is 128: give less than budget_per_tick, 128",
+            ),
             (base().local_queue_capacity(100), "local_queue_capacity is 100: give a power of two from 2 to 32768"),
             (base().global_queue_batch_size(1), "global_queue_batch_size is 1: give a power of two from 2 to 32768"),
             (base().global_queue_batch_bounds(0, 4), "global_queue_batch_bounds is 0 to 4: give 1 <= min <= max"),

@@ -54,7 +54,8 @@ pub(crate) const MAX_WORKERS: usize = 1024;
 pub(crate) const MAX_NAME_BYTES: usize = 64;
 
 const _: () = assert!(LOCAL_QUEUE_CAPACITY.is_power_of_two() && GLOBAL_QUEUE_BATCH_SIZE.is_power_of_two());
-const _: () = assert!(MIN_GLOBAL_QUEUE_BATCH <= GLOBAL_QUEUE_BATCH_SIZE && MIN_GLOBAL_QUEUE_BATCH <= MAX_GLOBAL_QUEUE_BATCH);
+const _: () =
+    assert!(MIN_GLOBAL_QUEUE_BATCH <= GLOBAL_QUEUE_BATCH_SIZE && MIN_GLOBAL_QUEUE_BATCH <= MAX_GLOBAL_QUEUE_BATCH);
 const _: () = assert!(MIN_GLOBAL_QUEUE_INTERVAL <= MAX_GLOBAL_QUEUE_INTERVAL);
 const _: () = assert!(MAX_LIFO_POLLS_PER_TICK < BUDGET_PER_TICK);
 const _: () = assert!(PARK_TIMEOUT.as_nanos() <= MAX_PARK_TIMEOUT.as_nanos());

@@ -123,7 +123,10 @@ fn every_task_is_run_once_under_stealing_and_overflow() {
         assert!(runs.iter().all(|count| count.load(Ordering::SeqCst) == 1));
         let snapshot = at_rest(&runtime);
         assert_eq!(snapshot.tasks.completed, 20_001);
-        assert!(snapshot.workers.iter().map(|worker| worker.overflows).sum::<u64>() > 0, "20,000 do not fit into a ring");
+        assert!(
+            snapshot.workers.iter().map(|worker| worker.overflows).sum::<u64>() > 0,
+            "20,000 do not fit into a ring"
+        );
         let stolen: u64 = snapshot.workers.iter().map(|worker| worker.tasks_stolen).sum();
         let lost: u64 = snapshot.workers.iter().map(|worker| worker.tasks_lost).sum();
         assert_eq!(stolen, lost, "what one takes, another gives");

@@ -14,8 +14,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::task::header::{Header, Notified};
 use crate::task::cell::Schedule;
+use crate::task::header::{Header, Notified};
 
 /// See the header of this file.
 #[derive(Clone)]

@@ -337,6 +337,9 @@ impl TcpStream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // The kernel takes no more in one call; what is left goes with the next. Cut here, so that a call that took all it was
+        // given is not mistaken for one that found the buffer full.
+        let slices = &slices[..slices.len().min(MAX_SLICES)];
         let len = slices.iter().map(|slice| slice.len()).sum();
         self.io.poll_transfer(cx, Direction::Write, len, |stream| send_vectored(stream, slices))
     }
@@ -347,8 +350,6 @@ impl TcpStream {
 fn send_vectored(stream: &mio::net::TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
-    // The kernel refuses more slices in one call; what is left goes with the next.
-    let slices = &slices[..slices.len().min(MAX_SLICES)];
     Ok(sendmsg(stream, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?)
 }
 
@@ -358,8 +359,7 @@ fn send_vectored(mut stream: &mio::net::TcpStream, slices: &[IoSlice<'_>]) -> io
     stream.write_vectored(slices)
 }
 
-/// `UIO_MAXIOV`.
-#[cfg(any(target_os = "linux", target_os = "android"))]
+/// Slices in one system call: `UIO_MAXIOV`, the same on all systems.
 const MAX_SLICES: usize = 1024;
 
 impl AsyncRead for TcpStream {

@@ -17,7 +17,7 @@
 //! 3. if nobody searches and somebody is parked: claim one, and unpark it.
 //!
 //! Park, by a worker that found nothing:
-//! 1. publish "parked": set the bit; leave the searchers if it was one; each a read-modify-write;
+//! 1. leave the searchers if it was one, and publish "parked", by setting the bit; each a read-modify-write;
 //! 2. `fence(SeqCst)`;
 //! 3. look into everything once more: inbox, every ring and batch, the global queue, due timers, shutdown. On a hit: retract, become
 //!    a searcher ([`Idle::start_searching`]), search. Else sleep; on waking up, for whatever cause, retract.
@@ -35,7 +35,8 @@
 //! # Invariants
 //!
 //! * ONE-TOKEN: a cleared bit is a promise of exactly one token, and of one searcher. Whoever clears it makes it true, or is its worker.
-//! * NO-UNDERFLOW: `searching` is raised before the token is given, and lowered by the one that got the token.
+//! * COUNTED-ONCE: a worker is counted as a searcher at most once: it leaves before its bit says that it may be claimed, `searching` is
+//!   raised before the token is given, and the one that got the token lowers it.
 //! * NOBODY-WAITS: when every worker sleeps, nothing that was submitted is left.
 //!
 //! # Proof of NOBODY-WAITS
@@ -128,13 +129,13 @@ impl Idle {
     pub(crate) fn begin_park(&self, worker: usize, was_searching: bool) {
         let (word, bit) = self.place(worker);
         // Park (1)
+        if was_searching {
+            self.leave_searchers();
+        }
         // ORDERING: AcqRel; the Release pairs with the Acquire in `claim_bit`, so that the token comes after the reset of the park word that
         // ended the former sleep.
         let before = word.fetch_or(bit, Ordering::AcqRel);
         debug_assert_eq!(before & bit, 0, "worker {worker} parks twice");
-        if was_searching {
-            self.leave_searchers();
-        }
         // Park (2)
         // ORDERING: SeqCst fence; pairs with the fence of every claim: see the proof.
         fence(Ordering::SeqCst);
@@ -229,7 +230,7 @@ impl Idle {
         let before = word.fetch_and(!bit, Ordering::AcqRel);
         let is_mine = before & bit != 0;
         if is_mine {
-            // NO-UNDERFLOW: before the token, which is what the claimed worker waits for.
+            // COUNTED-ONCE: before the token, which is what the claimed worker waits for.
             self.start_searching();
         }
         (is_mine, before)
@@ -239,7 +240,7 @@ impl Idle {
     fn leave_searchers(&self) -> bool {
         // ORDERING: AcqRel; a searcher that leaves after others sees what they had published when they left.
         let before = self.searching.fetch_sub(1, Ordering::AcqRel);
-        debug_assert!(before != 0, "NO-UNDERFLOW: left the searchers without being one");
+        debug_assert!(before != 0, "COUNTED-ONCE: left the searchers without being one");
         before == 1
     }
 
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "NO-UNDERFLOW")]
+    #[should_panic(expected = "COUNTED-ONCE")]
     #[cfg(debug_assertions)]
     fn leaving_the_searchers_without_being_one_is_caught() {
         let _ = Idle::new(2).stop_searching();

@@ -83,8 +83,9 @@ struct World {
     parkers: Vec<Parker>,
     tasks: Vec<AtomicBool>,
     /// Tasks begun.
-    begun: Mutex<usize>,
-    all_begun: Condvar,
+    begun: AtomicUsize,
+    all_begun: Mutex<bool>,
+    begins: Condvar,
     over: AtomicBool,
     /// The driver's waker, sticky.
     driver: Mutex<bool>,
@@ -98,8 +99,9 @@ impl World {
             idle: Idle::new(shape.workers),
             parkers: (0..shape.workers).map(|_| Parker::new()).collect(),
             tasks: (0..shape.submits.iter().sum()).map(|_| AtomicBool::new(false)).collect(),
-            begun: Mutex::new(0),
-            all_begun: Condvar::new(),
+            begun: AtomicUsize::new(0),
+            all_begun: Mutex::new(false),
+            begins: Condvar::new(),
             over: AtomicBool::new(false),
             driver: Mutex::new(false),
             driver_wakes: Condvar::new(),
@@ -125,16 +127,15 @@ impl World {
 
     /// Runs a task; after the last one nothing is left to do.
     fn run<S: Steps + ?Sized>(&self, _task: usize) {
-        let mut begun = self.begun.lock();
-        *begun += 1;
-        let is_last = *begun == self.tasks.len();
-        if is_last {
-            self.all_begun.notify_all();
+        let is_last = self.begun.fetch_add(1, Ordering::AcqRel) + 1 == self.tasks.len();
+        if self.shape.meets {
+            let mut all_begun = self.all_begun.lock();
+            *all_begun |= is_last;
+            self.begins.notify_all();
+            while !*all_begun {
+                all_begun = self.begins.wait(all_begun).unwrap();
+            }
         }
-        while self.shape.meets && *begun < self.tasks.len() {
-            begun = self.all_begun.wait(begun).unwrap();
-        }
-        drop(begun);
         if is_last {
             self.over.store(true, Ordering::Release);
             loop {
@@ -186,7 +187,7 @@ impl World {
                 self.sleep(worker, timeout);
             }
             is_searching = S::retract(self, worker, is_hit);
-            assert!(self.idle.searching() <= self.shape.workers, "NO-UNDERFLOW");
+            assert!(self.idle.searching() <= self.shape.workers, "COUNTED-ONCE");
         }
         if is_searching {
             let _ = self.idle.stop_searching();
@@ -215,7 +216,7 @@ fn model<S: Steps>(shape: Shape) {
         threads.push(thread::spawn(move || world.submitter::<S>(tasks)));
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    assert_eq!(*world.begun.lock(), world.tasks.len());
+    assert_eq!(world.begun.load(Ordering::Relaxed), world.tasks.len());
     assert_eq!((world.idle.searching(), world.idle.parked_words()), (0, vec![0]), "somebody was left behind");
 }
 

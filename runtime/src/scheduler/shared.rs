@@ -71,13 +71,7 @@ pub(crate) struct Remote {
 }
 
 impl Shared {
-    pub(crate) fn new(
-        name: String,
-        config: Config,
-        remotes: Box<[Remote]>,
-        driver: Driver,
-        blocking: Pool,
-    ) -> Self {
+    pub(crate) fn new(name: String, config: Config, remotes: Box<[Remote]>, driver: Driver, blocking: Pool) -> Self {
         Self {
             name,
             injector: Injector::new(),
@@ -219,16 +213,21 @@ impl Shared {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let now_ns = clock::now_ns();
         // Ends before spawns, so that no task is counted as ended and not as spawned.
-        let [completed, cancelled, panicked] = self.remotes.iter().map(|remote| remote.cells.ended()).fold(
-            [0; 3],
-            |sum: [u64; 3], ended| std::array::from_fn(|end| sum[end] + ended[end]),
-        );
+        let [completed, cancelled, panicked] = self
+            .remotes
+            .iter()
+            .map(|remote| remote.cells.ended())
+            .fold([0; 3], |sum: [u64; 3], ended| std::array::from_fn(|end| sum[end] + ended[end]));
         let inside: u64 = self.remotes.iter().map(|remote| remote.cells.spawned.get()).sum();
         // ORDERING: Relaxed; the Acquire of the ends comes before.
         let spawned = inside + self.outside.spawned.load(Ordering::Relaxed);
         let mut floors = self.time_floors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let workers: Vec<_> =
-            self.remotes.iter().zip(&mut *floors).enumerate().map(|(index, (remote, floor_ns))| {
+        let workers: Vec<_> = self
+            .remotes
+            .iter()
+            .zip(&mut *floors)
+            .enumerate()
+            .map(|(index, (remote, floor_ns))| {
                 let name_of = |id, key| self.registry.name_of(id, key);
                 volt_telemetry::Worker {
                     ring_len: remote.ring.len() as u32,
@@ -238,7 +237,8 @@ impl Shared {
                     tasks_lost: remote.tasks_lost.load(Ordering::Relaxed),
                     ..remote.cells.read(index, now_ns, floor_ns, name_of)
                 }
-            }).collect();
+            })
+            .collect();
         drop(floors);
         let (driver, timers) = self.driver.telemetry(now_ns);
         Snapshot {
@@ -293,7 +293,8 @@ impl Schedule for Arc<Shared> {
 /// What is kept of a name and, if somebody listens, a span. One relaxed load and no allocation if there is neither.
 fn extra(id: Id, name: Option<&str>, location: &'static Location<'static>) -> Option<Box<Extra>> {
     let name = name.map(|name| &name[..name.floor_char_boundary(MAX_NAME_BYTES)]);
-    let span = tracing::info_span!(target: "volt", parent: None, "volt.task", id = id.as_u64(), name, spawn = %location);
+    let span =
+        tracing::info_span!(target: "volt", parent: None, "volt.task", id = id.as_u64(), name, spawn = %location);
     if name.is_none() && span.is_disabled() {
         return None;
     }

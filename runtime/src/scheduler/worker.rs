@@ -541,7 +541,11 @@ mod tests {
         assert_eq!(polled(Polled { timers_fired: 1, ..nothing }), WakeReason::Timer);
         assert_eq!(polled(Polled { was_unparked: true, was_rearmed: true, ..nothing }), WakeReason::Timer);
         assert_eq!(polled(Polled { timed_out: true, ..nothing }), WakeReason::Timeout);
-        assert_eq!(polled(Polled { was_unparked: true, ..nothing }), WakeReason::Spurious, "a token of an earlier sleep");
+        assert_eq!(
+            polled(Polled { was_unparked: true, ..nothing }),
+            WakeReason::Spurious,
+            "a token of an earlier sleep"
+        );
         assert_eq!(SleptBy::Futex(Slept::TimedOut).reason(), WakeReason::Timeout);
         assert_eq!(SleptBy::Futex(Slept::Woken).reason(), WakeReason::Spurious);
     }

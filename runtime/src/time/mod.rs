@@ -1,4 +1,4 @@
-//! Waiting for time to pass: [`sleep`], [`timeout`], [`interval`].
+//! Waiting for time to pass: [`sleep()`], [`timeout()`], [`interval()`].
 //!
 //! Timers have a resolution of 1 ms: one fires at the first whole millisecond of the process's clock at or after its deadline,
 //! never before it. The clock is the monotonic one (`std::time::Instant`); setting the system's date changes nothing. Any
