@@ -26,7 +26,6 @@ mod shim;
 mod clock;
 #[cfg(not(loom))]
 mod config;
-#[cfg(not(loom))]
 mod coop;
 #[cfg(not(loom))]
 mod error;

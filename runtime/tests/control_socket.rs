@@ -34,7 +34,9 @@ fn program() {
         for _ in 0..WORKERS {
             let stuck = stuck.clone();
             // Blocks its worker until the program is told to end.
-            drop(runtime.spawn(async move { drop(stuck.lock().unwrap().recv()) }));
+            drop(runtime.spawn(async move {
+                let _ = stuck.lock().unwrap().recv();
+            }));
         }
         let mut rest = Vec::new();
         std::io::stdin().read_to_end(&mut rest).unwrap();
@@ -95,7 +97,7 @@ impl Program {
         loop {
             line.clear();
             assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "it ended without {key:?}");
-            if let Some((_, value)) = line.trim_end().split_once(key) {
+            if let Some((_, value)) = line.trim_end_matches('\n').split_once(key) {
                 return value.to_owned();
             }
         }

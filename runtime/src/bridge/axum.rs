@@ -100,7 +100,8 @@ impl<S> Serve<S> {
         self
     }
 
-    /// Time for the head of a request, counted from the connection's start or the end of the request before. Above 0; 30 s unless set.
+    /// Time for the head of a request, counted from the connection's start or the end of the request before. Above 0; 30 s
+    /// unless set.
     pub fn header_read_timeout(mut self, timeout: Duration) -> Self {
         self.settings.header_read_timeout = timeout;
         self
@@ -121,10 +122,10 @@ impl<S> Serve<S> {
         self.listener.local_addr()
     }
 
-    /// Serves until `signal` resolves; then accepts no more, closes idle connections, and ends with `Ok` when the last request has
-    /// been answered.
+    /// Serves until `signal` resolves; then accepts no more, closes idle connections, and ends with `Ok` when the last request
+    /// has been answered.
     ///
-    /// Nothing bounds that last wait here: put [`volt::time::timeout`](crate::time::timeout) around the whole if something must.
+    /// Nothing bounds that last wait here: put [`volt::time::timeout`](crate::time::timeout) around it if something must.
     pub fn with_graceful_shutdown<F>(self, signal: F) -> WithGracefulShutdown<S, F>
     where
         F: Future<Output = ()> + Send + 'static,

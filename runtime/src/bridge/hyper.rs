@@ -149,7 +149,8 @@ impl<T: AsyncRead> Read for VoltIo<T> {
         ready!(self.project().inner.poll_read(cx, &mut buffer))?;
         assert_eq!(buffer.filled().as_ptr(), start, "the reader put another buffer in place of the one that it got");
         let read = buffer.filled().len();
-        // SAFETY: Cursor first: the assertion says that these `read` bytes lie at the cursor, and a ReadBuf counts as filled only what is initialised.
+        // SAFETY: Cursor first: the assertion says that these `read` bytes lie at the cursor, and a ReadBuf counts as filled
+        // only what is initialised.
         unsafe { cursor.advance(read) };
         Poll::Ready(Ok(()))
     }

@@ -4,7 +4,6 @@ pub(crate) mod parker;
 
 #[cfg(not(loom))]
 mod poller;
-#[cfg(not(loom))]
 pub(crate) mod readiness;
 #[cfg(not(loom))]
 pub(crate) mod registration;

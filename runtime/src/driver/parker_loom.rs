@@ -147,12 +147,12 @@ impl Steps for SleepsByStore {
 
 #[test]
 fn going_to_sleep_by_a_store_is_found() {
-    breaks("?", None, || unpark_against_sleep::<SleepsByStore>(false));
+    breaks("deadlock", None, || unpark_against_sleep::<SleepsByStore>(false));
 }
 
 #[test]
 fn going_into_the_driver_by_a_store_is_found() {
-    breaks("?", None, unpark_against_driver::<SleepsByStore>);
+    breaks("deadlock", None, unpark_against_driver::<SleepsByStore>);
 }
 
 /// Resets the word with a store.
@@ -168,12 +168,12 @@ impl Steps for TakesByStore {
 
 #[test]
 fn resetting_the_word_by_a_store_after_a_time_out_is_found() {
-    breaks("?", None, || unpark_against_sleep::<TakesByStore>(true));
+    breaks("deadlock", None, || unpark_against_sleep::<TakesByStore>(true));
 }
 
 #[test]
 fn resetting_the_word_by_a_store_under_a_second_unpark_is_found() {
-    breaks("?", None, two_unparks::<TakesByStore>);
+    breaks("deadlock", None, two_unparks::<TakesByStore>);
 }
 
 /// Takes the token without acquiring what it announces.
@@ -187,7 +187,7 @@ impl Steps for TakesRelaxed {
 
 #[test]
 fn taking_the_token_relaxed_is_found() {
-    breaks("?", None, || unpark_against_sleep::<TakesRelaxed>(false));
+    breaks("Causality violation", None, || unpark_against_sleep::<TakesRelaxed>(false));
 }
 
 /// Leaves the token without releasing what it announces.
@@ -204,7 +204,7 @@ impl Steps for UnparksRelaxed {
 
 #[test]
 fn leaving_the_token_relaxed_is_found() {
-    breaks("?", None, || unpark_against_sleep::<UnparksRelaxed>(false));
+    breaks("Causality violation", None, || unpark_against_sleep::<UnparksRelaxed>(false));
 }
 
 /// Returns, by a plain load, when a token is already there.
@@ -221,7 +221,7 @@ impl Steps for ReturnsIfNotified {
 
 #[test]
 fn an_early_return_of_unpark_is_found() {
-    breaks("?", None, two_unparks::<ReturnsIfNotified>);
+    breaks("deadlock", None, two_unparks::<ReturnsIfNotified>);
 }
 
 /// Wakes the futex first, then leaves the token.
@@ -237,7 +237,7 @@ impl Steps for WakesFirst {
 
 #[test]
 fn waking_before_the_token_is_there_is_found() {
-    breaks("?", None, || unpark_against_sleep::<WakesFirst>(false));
+    breaks("deadlock", None, || unpark_against_sleep::<WakesFirst>(false));
 }
 
 /// The emulated futex's wake without its lock: falls between the look at the word and the wait.
@@ -254,7 +254,7 @@ impl Steps for WakesWithoutLock {
 
 #[test]
 fn an_emulated_wake_without_the_lock_is_found() {
-    breaks("?", None, || unpark_against_sleep::<WakesWithoutLock>(false));
+    breaks("deadlock", None, || unpark_against_sleep::<WakesWithoutLock>(false));
 }
 
 /// Does not say that the owner is in the driver.
@@ -269,5 +269,5 @@ impl Steps for ForgetsTheDriver {
 
 #[test]
 fn an_unpark_that_forgets_the_driver_is_found() {
-    breaks("?", None, unpark_against_driver::<ForgetsTheDriver>);
+    breaks("deadlock", None, unpark_against_driver::<ForgetsTheDriver>);
 }

@@ -217,6 +217,12 @@ mod tests {
     use std::time::Instant;
 
     #[test]
+    fn an_error_makes_both_directions_worth_a_try_and_closes_neither() {
+        assert_eq!(flags(false, false, true, false, false), Flags::READABLE.and(Flags::WRITABLE));
+        assert_eq!(flags(true, false, false, true, false), Flags::READABLE.and(Flags::READ_CLOSED));
+    }
+
+    #[test]
     fn a_wait_is_not_shorter_than_its_time_out_and_its_waker_is_sticky() {
         let mut poller = Poller::new(4).unwrap();
         let waker = mio::Waker::new(poller.registry(), WAKER).unwrap();

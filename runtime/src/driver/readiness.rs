@@ -33,6 +33,10 @@ use std::task::{Context, Poll, Waker, ready};
 use crate::coop;
 use crate::shim::{AtomicU64, Mutex, Ordering};
 
+#[cfg(all(test, loom))]
+#[path = "readiness_loom.rs"]
+mod loom_models;
+
 /// Bits of the word below the tick.
 const TICK_SHIFT: u32 = 8;
 
@@ -255,7 +259,7 @@ impl Drop for Ready<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::pin::pin;

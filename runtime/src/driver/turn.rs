@@ -15,6 +15,7 @@
 //! limit back; (4) collect what became ready, then what is due. `unpark` is sticky: one before (2) ends (2) at once.
 
 use std::io;
+use std::panic;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -246,7 +247,10 @@ impl Driver {
         }
         drop(registrations);
         self.timers.shut_down(&mut wakers);
-        wakers.into_iter().for_each(Waker::wake);
+        for waker in wakers {
+            // A foreign waker that panics must not keep the others from being called.
+            let _contained = panic::catch_unwind(panic::AssertUnwindSafe(|| waker.wake()));
+        }
     }
 
     /// An accept waits because the process is out of descriptors or memory.

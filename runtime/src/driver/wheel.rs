@@ -395,6 +395,19 @@ mod tests {
     }
 
     #[test]
+    fn a_stale_key_does_not_name_the_entry_that_got_its_index() {
+        let mut wheel = Wheel::new(0);
+        let stale = wheel.insert(1, "first");
+        assert_eq!(wheel.pop_due(1), Some("first"));
+        let key = wheel.insert(2, "second");
+        assert_eq!(stale.index, key.index, "the index was not used again, the test tests nothing");
+        assert_eq!(wheel.payload_mut(stale), None);
+        assert!(!wheel.reschedule(stale, 3));
+        assert_eq!(wheel.remove(stale), None);
+        assert_eq!(wheel.remove(key), Some("second"));
+    }
+
+    #[test]
     fn the_latest_tick_there_is_can_be_set_and_comes_last() {
         let mut wheel = Wheel::new(3);
         wheel.insert(u64::MAX, "never");

@@ -21,8 +21,6 @@ use volt_telemetry::wire::{self, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, MIN_INTERVA
 
 /// Bytes read at once.
 const READ_BYTES: usize = 4096;
-/// Longest interval of a subscription; longer wishes are cut to it.
-const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// What a client may cost.
 #[derive(Clone, Copy, Debug)]
@@ -178,7 +176,7 @@ impl Connection {
         match request {
             Request::Snapshot => self.is_owed = true,
             Request::Subscribe { interval_ms } => {
-                let interval = Duration::from_millis(interval_ms.max(MIN_INTERVAL_MS)).min(MAX_INTERVAL);
+                let interval = Duration::from_millis(interval_ms.max(MIN_INTERVAL_MS));
                 self.subscription = Some(Subscription { interval, next_at: now });
             }
             _ => return Asked::Unknown,
@@ -255,5 +253,106 @@ impl Connection {
     pub(super) fn due_at(&self) -> Option<Instant> {
         let tick = self.subscription.as_ref().map(|subscription| subscription.next_at);
         [tick, self.request_by, self.read_by].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const LIMITS: Limits = Limits { unread: SECOND, ..Limits::DEFAULT };
+
+    /// A connection, the client's end of it, and the moment at which it was made.
+    fn pair() -> (Connection, std::os::unix::net::UnixStream, Instant) {
+        let (server, client) = std::os::unix::net::UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let now = Instant::now();
+        (Connection::new(UnixStream::from_std(server), now, &LIMITS), client, now)
+    }
+
+    fn ask(connection: &mut Connection, client: &std::os::unix::net::UnixStream, request: Request, now: Instant) {
+        wire::write_frame(client, &request, MAX_REQUEST_BYTES).unwrap();
+        connection.wake();
+        assert_eq!(connection.read(now, &LIMITS), Ok(Asked::Snapshot));
+    }
+
+    #[test]
+    fn an_interval_shorter_than_the_shortest_is_raised_to_it() {
+        let (mut connection, client, now) = pair();
+        ask(&mut connection, &client, Request::Subscribe { interval_ms: 0 }, now);
+        connection.tick(now);
+        assert!(connection.is_owed(), "the first at once");
+        assert!(connection.answer(vec![0], &LIMITS));
+        let shortest = Duration::from_millis(MIN_INTERVAL_MS);
+        assert_eq!(connection.due_at(), Some(now + shortest));
+        connection.tick(now + shortest - Duration::from_nanos(1));
+        assert!(!connection.is_owed(), "not before it is due");
+    }
+
+    #[test]
+    fn ticks_that_were_slept_through_are_not_made_up_for() {
+        let (mut connection, client, now) = pair();
+        ask(&mut connection, &client, Request::Subscribe { interval_ms: 1000 }, now);
+        connection.tick(now + SECOND / 2);
+        assert_eq!(connection.due_at(), Some(now + SECOND), "the beat is kept when a tick is a little late");
+        connection.tick(now + 10 * SECOND);
+        assert_eq!(connection.due_at(), Some(now + 11 * SECOND));
+    }
+
+    #[test]
+    fn a_client_is_slow_from_when_it_last_read() {
+        let (mut connection, mut client, now) = pair();
+        ask(&mut connection, &client, Request::Snapshot, now);
+        let frame = vec![0; 4 * 1024 * 1024];
+        assert!(connection.answer(frame, &LIMITS), "one frame always fits");
+        connection.flush(now, &LIMITS).unwrap();
+        assert_eq!(connection.due_at(), Some(now + SECOND), "the kernel's buffer is full");
+        let later = now + SECOND / 2;
+        connection.flush(later, &LIMITS).unwrap();
+        assert_eq!(connection.due_at(), Some(now + SECOND), "no byte went: no new time");
+        assert_eq!(connection.check(later), Ok(()));
+        assert_eq!(connection.check(now + SECOND), Err(Gone::Slow));
+
+        let mut left = 4 * 1024 * 1024;
+        left -= client.read(&mut [0; 128 * 1024]).unwrap();
+        connection.flush(later, &LIMITS).unwrap();
+        assert_eq!(connection.due_at(), Some(later + SECOND), "it has read, its time begins anew");
+        while left > 0 {
+            left -= client.read(&mut [0; 64 * 1024]).unwrap();
+            connection.flush(later, &LIMITS).unwrap();
+        }
+        assert_eq!(connection.due_at(), None, "nothing to wait for");
+    }
+
+    #[test]
+    fn the_outbox_takes_one_frame_of_any_size_or_several_below_its_limit() {
+        let (mut connection, _client, _) = pair();
+        assert!(connection.push(vec![0; LIMITS.outbox_bytes - 10], &LIMITS));
+        assert!(!connection.answer(vec![0; 11], &LIMITS));
+        assert_eq!(connection.lost(), 1);
+        assert!(connection.answer(vec![0; 10], &LIMITS));
+        assert!(!connection.answer(vec![0], &LIMITS));
+        assert_eq!(connection.lost(), 2);
+        let (mut connection, _client, _) = pair();
+        assert!(connection.push(vec![0; LIMITS.outbox_bytes + 1], &LIMITS));
+    }
+
+    #[test]
+    fn the_rest_of_a_request_has_its_own_time() {
+        let (mut connection, mut client, now) = pair();
+        let frame = wire::encode(&Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
+        let both = [&frame[..], &frame[..5]].concat();
+        io::Write::write_all(&mut client, &both).unwrap();
+        assert_eq!(connection.read(now, &LIMITS), Ok(Asked::Snapshot));
+        assert_eq!(connection.due_at(), None, "while it is owed an answer it need not ask");
+        assert!(connection.answer(vec![0], &LIMITS));
+        connection.flush(now, &LIMITS).unwrap();
+        let later = now + 100 * SECOND;
+        assert_eq!(connection.read(later, &LIMITS), Ok(Asked::Nothing));
+        assert_eq!(connection.due_at(), Some(later + LIMITS.request));
+        assert_eq!(connection.check(later + LIMITS.request), Err(Gone::Silent));
     }
 }

@@ -35,7 +35,7 @@ use crate::clock;
 /// Name of the observer's thread.
 const THREAD_NAME: &str = "volt-observer";
 /// How long the last runtime waits for the observer to end: long enough for a snapshot, and not for ever if one never returns.
-const END_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What can be seen of a runtime from outside; called on the observer's thread and on any that calls [`process`].
 pub(crate) trait Observed: Send + Sync {

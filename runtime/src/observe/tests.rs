@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use mio::Poll;
@@ -18,7 +18,7 @@ use volt_telemetry::wire::{self, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Requ
 use super::connection::Limits;
 use super::health::Health;
 use super::listener::Listener;
-use super::registry::{Observed, Registration, Registry};
+use super::registry::{END_TIMEOUT, Observed, Registration, Registry};
 use super::server::Server;
 
 /// Long where the test expects something.
@@ -71,6 +71,8 @@ struct Fake {
     is_broken: AtomicBool,
     /// Dropped while a snapshot is taken, if there.
     last_words: Mutex<Option<Registration>>,
+    /// Waited for while a snapshot is taken, if there.
+    hold: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
 impl Observed for Fake {
@@ -84,6 +86,10 @@ impl Observed for Fake {
         // ORDERING: see above.
         assert!(!self.is_broken.load(Ordering::SeqCst), "broken on purpose");
         drop(self.last_words.lock().unwrap().take());
+        let hold = self.hold.lock().unwrap().take();
+        if let Some(hold) = hold {
+            hold.recv().unwrap();
+        }
         let poll_time = Histogram::from_counts(vec![u64::MAX / 1024; 500], 1);
         let workers =
             (0..self.workers).map(|index| Worker { index, poll_time: poll_time.clone(), ..Worker::default() });
@@ -231,6 +237,16 @@ fn a_flood_of_requests_is_answered_in_order_and_holds_nobody_up() {
     }
     writer.join().unwrap();
     assert_eq!(scene.registry.health().snapshots, REQUESTS + 1);
+}
+
+#[test]
+fn requests_sent_together_are_answered_before_the_client_reads() {
+    let scene = Scene::new();
+    let mut stream = scene.raw();
+    let frame = wire::encode(&Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
+    stream.write_all(&frame.repeat(3)).unwrap();
+    // No event comes for the second and the third: they are in the inbox.
+    scene.until("all are answered", |health| health.snapshots == 3);
 }
 
 #[test]
@@ -402,8 +418,10 @@ fn the_socket_lives_as_long_as_somebody_wants_it() {
     let mut client = scene.client();
     scene.registration = None;
     client.snapshot().expect("the second still wants it");
+    let quiet: Weak<Fake> = Arc::downgrade(&second);
+    let _quiet = scene.registry.register(quiet, false);
     drop(second_registration);
-    assert_eq!(scene.registry.socket_path(), None);
+    assert_eq!(scene.registry.socket_path(), None, "the one that is left wants none");
     assert_eq!(scene.folder.names(), [""; 0], "gone when the last registration's drop returns");
     assert!(client.snapshot().unwrap_err().is_closed());
     scene.registration = Some(observe(&scene.fake, &scene.registry));
@@ -474,13 +492,45 @@ fn starts_and_ends_at_once_leave_nothing_behind_and_nobody_without_a_socket() {
 }
 
 #[test]
+fn an_observer_that_is_wanted_again_before_it_ended_goes_on() {
+    let mut scene = Scene::new();
+    let mut client = scene.client();
+    let (release, hold) = mpsc::channel();
+    *scene.fake.hold.lock().unwrap() = Some(hold);
+    let asked = std::thread::spawn(move || {
+        client.snapshot().unwrap();
+        client
+    });
+    let begun = Instant::now();
+    while scene.fake.hold.lock().unwrap().is_some() {
+        assert!(begun.elapsed() < LONG, "the observer never took the snapshot");
+        std::thread::yield_now();
+    }
+    // The observer is in the snapshot. The last one leaves, and waits for it; another comes.
+    let last = scene.registration.take();
+    let begun = Instant::now();
+    let leaving = std::thread::spawn(move || drop(last));
+    while !scene.registry.hello().runtimes.is_empty() {
+        assert!(begun.elapsed() < LONG, "it never left the list");
+        std::thread::yield_now();
+    }
+    let _next = observe(&scene.fake, &scene.registry);
+    leaving.join().unwrap();
+    assert!(begun.elapsed() < END_TIMEOUT, "who leaves does not wait for an end that is called off");
+    release.send(()).unwrap();
+    let mut client = asked.join().unwrap();
+    client.snapshot().expect("the same observer, the same connection");
+}
+
+#[test]
 fn a_runtime_may_end_on_the_observers_own_thread() {
     let mut scene = Scene::new();
     *scene.fake.last_words.lock().unwrap() = scene.registration.take();
-    scene.client().snapshot().unwrap();
     let begun = Instant::now();
+    scene.client().snapshot().unwrap();
+    assert!(begun.elapsed() < END_TIMEOUT, "it waited for itself");
     while scene.registry.socket_path().is_some() {
-        assert!(begun.elapsed() < LONG, "the observer waits for itself");
+        assert!(begun.elapsed() < LONG, "the observer goes on though nobody wants it");
         std::thread::yield_now();
     }
     assert_eq!(scene.folder.names(), [""; 0]);

@@ -28,6 +28,10 @@ use std::collections::VecDeque;
 
 use crate::shim::{AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering};
 
+#[cfg(all(test, loom))]
+#[path = "injector_loom.rs"]
+mod loom_models;
+
 /// `oldest_at_ns` of an empty queue. As a time it lies 584 years after the clock's first reading.
 const NOTHING: u64 = u64::MAX;
 /// Slots that an empty queue keeps; a larger buffer, left from a burst, is given back.

@@ -331,7 +331,7 @@ impl Steps for ReadsBeforeClaim {
 
 #[test]
 fn reading_before_the_claim_is_found() {
-    breaks("?", None, || owner_and_thief::<ReadsBeforeClaim>(2, 4, 2));
+    breaks("Causality violation", None, || owner_and_thief::<ReadsBeforeClaim>(2, 4, 2));
 }
 
 /// Claims by moving both heads: the owner takes the slots for free while they are read.
@@ -348,7 +348,7 @@ impl Steps for ClaimsBothHeads {
 
 #[test]
 fn claiming_with_both_heads_is_found() {
-    breaks("?", None, || owner_and_thief::<ClaimsBothHeads>(2, 4, 2));
+    breaks("Causality violation", None, || owner_and_thief::<ClaimsBothHeads>(2, 4, 2));
 }
 
 /// Claims by a store.
@@ -366,7 +366,7 @@ impl Steps for ClaimsByStore {
 
 #[test]
 fn claiming_by_a_store_is_found() {
-    breaks("?", None, || owner_and_thief::<ClaimsByStore>(4, 4, 2));
+    breaks("lost or came out twice", None, || owner_and_thief::<ClaimsByStore>(4, 4, 2));
 }
 
 /// Releases by a store of what it claimed, not by a loop: what the owner popped meanwhile comes back.
@@ -384,7 +384,7 @@ impl Steps for ReleasesByStore {
 
 #[test]
 fn releasing_by_a_store_is_found() {
-    breaks("?", None, owner_and_two_thieves::<ReleasesByStore>);
+    breaks("lost or came out twice", None, owner_and_two_thieves::<ReleasesByStore>);
 }
 
 /// Releases with a Relaxed swap: the owner writes slots that, for all it knows, are still being read.
@@ -404,7 +404,7 @@ impl Steps for ReleasesRelaxed {
 
 #[test]
 fn a_relaxed_release_is_found() {
-    breaks("?", None, || owner_and_thief::<ReleasesRelaxed>(2, 4, 2));
+    breaks("Causality violation", None, || owner_and_thief::<ReleasesRelaxed>(2, 4, 2));
 }
 
 /// Indices of two bits, twice the capacity: to a thief that slept, heads that have gone round look as they were.
@@ -426,7 +426,7 @@ impl Steps for TwoBitIndices {
 
 #[test]
 fn too_small_an_index_space_is_found() {
-    breaks("?", Some(1), once_round::<TwoBitIndices>);
+    breaks("Causality violation", Some(1), once_round::<TwoBitIndices>);
 }
 
 #[test]
@@ -446,7 +446,7 @@ impl Steps for ThiefsRoomFromReal {
 
 #[test]
 fn a_thief_that_counts_its_own_room_from_the_real_head_is_found() {
-    breaks("?", None, chain_of_thieves::<ThiefsRoomFromReal>);
+    breaks("Causality violation", None, chain_of_thieves::<ThiefsRoomFromReal>);
 }
 
 /// Push counts the room from `real`.
@@ -467,7 +467,7 @@ impl Steps for RoomFromReal {
 
 #[test]
 fn room_counted_from_the_real_head_is_found() {
-    breaks("?", None, || owner_and_thief::<RoomFromReal>(2, 4, 2));
+    breaks("Causality violation", None, || owner_and_thief::<RoomFromReal>(2, 4, 2));
 }
 
 /// Push publishes the tail with a Relaxed store: the thief reads a slot that it does not see written.
@@ -488,7 +488,7 @@ impl Steps for TailRelaxed {
 
 #[test]
 fn a_tail_published_relaxed_is_found() {
-    breaks("?", None, || owner_and_thief::<TailRelaxed>(4, 4, 2));
+    breaks("Causality violation", None, || owner_and_thief::<TailRelaxed>(4, 4, 2));
 }
 
 /// Pop claims with a store.
@@ -508,7 +508,7 @@ impl Steps for PopsByStore {
 
 #[test]
 fn popping_by_a_store_is_found() {
-    breaks("?", None, || owner_and_thief::<PopsByStore>(4, 4, 2));
+    breaks("lost or came out twice", None, || owner_and_thief::<PopsByStore>(4, 4, 2));
 }
 
 /// Pop takes `steal` along although a thief is at work.
@@ -531,7 +531,7 @@ impl Steps for PopsBothHeads {
 
 #[test]
 fn a_pop_that_ends_the_thiefs_steal_is_found() {
-    breaks("?", None, || owner_and_thief::<PopsBothHeads>(2, 4, 2));
+    breaks("Causality violation", None, || owner_and_thief::<PopsBothHeads>(2, 4, 2));
 }
 
 /// Pop claims with a Relaxed swap: a thief sees the new head and an old tail.
@@ -553,7 +553,7 @@ impl Steps for PopsRelaxed {
 
 #[test]
 fn a_pop_that_publishes_no_tail_is_found() {
-    breaks("?", None, lengths::<PopsRelaxed>);
+    breaks("TAIL-NOT-OLDER", None, lengths::<PopsRelaxed>);
 }
 
 /// The overflow claims although a thief is at work.
@@ -574,7 +574,7 @@ impl Steps for OverflowIgnoresThief {
 
 #[test]
 fn an_overflow_that_ends_the_thiefs_steal_is_found() {
-    breaks("?", None, overflow_and_thief::<OverflowIgnoresThief>);
+    breaks("Causality violation", None, overflow_and_thief::<OverflowIgnoresThief>);
 }
 
 /// The overflow claims with a store.
@@ -595,5 +595,5 @@ impl Steps for OverflowByStore {
 
 #[test]
 fn an_overflow_by_a_store_is_found() {
-    breaks("?", None, overflow_and_thief::<OverflowByStore>);
+    breaks("lost or came out twice", None, overflow_and_thief::<OverflowByStore>);
 }

@@ -16,20 +16,19 @@ use crate::shim::{Arc, AtomicBool, Condvar, Mutex};
 
 /// The steps that a fault can replace.
 trait Steps: 'static {
-    /// Submit (2) and (3).
-    fn claim_for_submit(idle: &Idle, keep_last: Option<usize>) -> Option<usize> {
-        idle.claim_for_submit(keep_last)
-    }
-
-    /// Claim, after Submit.
-    fn claim_any(idle: &Idle, keep_last: Option<usize>) -> Option<usize> {
-        idle.claim_any(keep_last)
+    /// Submit (2) and (3), and the token.
+    fn submitted(world: &World) {
+        let claimed = match world.shape.inbox_of {
+            Some(worker) => world.idle.claim_worker(worker).then_some(worker),
+            None => world.idle.claim_for_submit(world.shape.keep_last),
+        };
+        world.wake(claimed);
     }
 
     /// Park (1), (2) and the look of (3): whether there was a hit.
     fn park(world: &World, worker: usize, was_searching: bool) -> bool {
         world.idle.begin_park(worker, was_searching);
-        world.look()
+        world.look(worker)
     }
 
     /// Retract, and what follows from it: whether the worker is a searcher.
@@ -46,12 +45,12 @@ trait Steps: 'static {
         }
     }
 
-    /// Search: what a searcher that found `task` does.
-    fn run_found(world: &World, task: usize) {
-        if world.idle.stop_searching() && world.look() {
-            world.wake(Self::claim_any(&world.idle, world.shape.keep_last));
+    /// Search: what a searcher that found work does.
+    fn run_found(world: &World, worker: usize) {
+        if world.idle.stop_searching() && world.look(worker) {
+            world.wake(world.idle.claim_any(world.shape.keep_last));
         }
-        world.run::<Self>(task);
+        world.run();
     }
 }
 
@@ -73,9 +72,9 @@ struct Shape {
     meets: bool,
     /// A worker that sleeps in the driver, and is woken last.
     keep_last: Option<usize>,
+    /// The worker for which all tasks are, as in an inbox that nobody else looks into.
+    inbox_of: Option<usize>,
 }
-
-const SHAPE: Shape = Shape { workers: 1, submits: [1, 0], searches: true, time_outs: 0, meets: false, keep_last: None };
 
 struct World {
     shape: Shape,
@@ -109,12 +108,17 @@ impl World {
     }
 
     /// The look into everything.
-    fn look(&self) -> bool {
-        self.tasks.iter().any(|task| task.load(Ordering::Acquire)) || self.over.load(Ordering::Acquire)
+    fn look(&self, worker: usize) -> bool {
+        self.tasks_of(worker).any(|task| task.load(Ordering::Acquire)) || self.over.load(Ordering::Acquire)
     }
 
-    fn take(&self) -> Option<usize> {
-        self.tasks.iter().position(|task| task.load(Ordering::Acquire) && task.swap(false, Ordering::Acquire))
+    fn take(&self, worker: usize) -> bool {
+        self.tasks_of(worker).any(|task| task.load(Ordering::Acquire) && task.swap(false, Ordering::Acquire))
+    }
+
+    fn tasks_of(&self, worker: usize) -> impl Iterator<Item = &AtomicBool> {
+        let is_for_it = self.shape.inbox_of.is_none_or(|owner| owner == worker);
+        self.tasks.iter().filter(move |_| is_for_it)
     }
 
     /// Claim: the token for the one that was claimed.
@@ -126,7 +130,7 @@ impl World {
     }
 
     /// Runs a task; after the last one nothing is left to do.
-    fn run<S: Steps + ?Sized>(&self, _task: usize) {
+    fn run(&self) {
         let is_last = self.begun.fetch_add(1, Ordering::AcqRel) + 1 == self.tasks.len();
         if self.shape.meets {
             let mut all_begun = self.all_begun.lock();
@@ -169,11 +173,11 @@ impl World {
             if self.shape.searches && !is_searching {
                 is_searching = self.idle.try_start_searching();
             }
-            if let Some(task) = self.take() {
+            if self.take(worker) {
                 if std::mem::take(&mut is_searching) {
-                    S::run_found(self, task);
+                    S::run_found(self, worker);
                 } else {
-                    self.run::<S>(task);
+                    self.run();
                 }
                 continue;
             }
@@ -187,7 +191,9 @@ impl World {
                 self.sleep(worker, timeout);
             }
             is_searching = S::retract(self, worker, is_hit);
-            assert!(self.idle.searching() <= self.shape.workers, "COUNTED-ONCE");
+            // ORDERING: a read-modify-write, since it reads the newest value.
+            let searching = self.idle.searching.fetch_add(0, Ordering::Relaxed);
+            assert!(searching <= self.shape.workers, "COUNTED-ONCE");
         }
         if is_searching {
             let _ = self.idle.stop_searching();
@@ -198,7 +204,8 @@ impl World {
         for task in tasks {
             // Submit (1)
             self.tasks[task].store(true, Ordering::Release);
-            self.wake(S::claim_for_submit(&self.idle, self.shape.keep_last));
+            // Submit (2) and (3)
+            S::submitted(self);
         }
     }
 }
@@ -220,38 +227,312 @@ fn model<S: Steps>(shape: Shape) {
     assert_eq!((world.idle.searching(), world.idle.parked_words()), (0, vec![0]), "somebody was left behind");
 }
 
-const TWO_SUBMITS: Shape = Shape { submits: [2, 0], ..SHAPE };
-const TWO_SUBMITTERS: Shape = Shape { submits: [1, 1], ..SHAPE };
-const STEALING_OFF: Shape = Shape { searches: false, ..TWO_SUBMITS };
-const TIME_OUTS: Shape = Shape { time_outs: 1, ..TWO_SUBMITS };
-const TWO_WORKERS: Shape = Shape { workers: 2, ..TWO_SUBMITS };
-const TWO_THAT_MEET: Shape = Shape { meets: true, ..TWO_WORKERS };
+const ONE: Shape =
+    Shape { workers: 1, submits: [2, 0], searches: true, time_outs: 0, meets: false, keep_last: None, inbox_of: None };
+const ONE_WITH_STEALING_OFF: Shape = Shape { searches: false, ..ONE };
+const ONE_WITH_TIME_OUTS: Shape = Shape { time_outs: 1, ..ONE };
+const ONE_WITH_TWO_SUBMITTERS: Shape = Shape { submits: [1, 1], ..ONE };
+const ONE_IN_THE_DRIVER: Shape = Shape { keep_last: Some(0), ..ONE };
+const TWO_THAT_MEET: Shape = Shape { workers: 2, meets: true, ..ONE };
+const TWO_ONLY_WOKEN: Shape = Shape { searches: false, ..TWO_THAT_MEET };
 
 #[test]
 fn one_worker_loses_nothing() {
-    holds(None, || model::<AsBuilt>(TWO_SUBMITS));
+    holds(None, || model::<AsBuilt>(ONE));
 }
 
 #[test]
 fn one_worker_with_stealing_off_loses_nothing() {
-    holds(None, || model::<AsBuilt>(STEALING_OFF));
+    holds(None, || model::<AsBuilt>(ONE_WITH_STEALING_OFF));
 }
 
 #[test]
 fn one_worker_and_two_submitters_lose_nothing() {
-    holds(None, || model::<AsBuilt>(TWO_SUBMITTERS));
+    holds(Some(2), || model::<AsBuilt>(ONE_WITH_TWO_SUBMITTERS));
+}
+
+#[test]
+fn one_worker_in_the_driver_loses_nothing() {
+    holds(None, || model::<AsBuilt>(ONE_IN_THE_DRIVER));
 }
 
 #[test]
 fn a_time_out_against_a_claim_leaves_nobody_behind() {
-    holds(None, || model::<AsBuilt>(TIME_OUTS));
-}
-#[test]
-fn two_workers_lose_nothing() {
-    holds(Some(2), || model::<AsBuilt>(TWO_WORKERS));
+    holds(None, || model::<AsBuilt>(ONE_WITH_TIME_OUTS));
 }
 
 #[test]
 fn two_tasks_that_meet_get_two_workers() {
-    holds(Some(2), || model::<AsBuilt>(TWO_THAT_MEET));
+    holds(Some(1), || model::<AsBuilt>(TWO_THAT_MEET));
+}
+
+#[test]
+fn two_tasks_that_meet_get_two_workers_that_search_only_when_woken() {
+    holds(Some(2), || model::<AsBuilt>(TWO_ONLY_WOKEN));
+}
+
+#[test]
+fn two_submitters_get_two_workers() {
+    holds(Some(1), || model::<AsBuilt>(Shape { submits: [1, 1], ..TWO_ONLY_WOKEN }));
+}
+
+#[test]
+fn two_workers_that_time_out_are_both_found() {
+    holds(Some(1), || model::<AsBuilt>(Shape { time_outs: 1, ..TWO_ONLY_WOKEN }));
+}
+
+#[test]
+fn the_worker_in_the_driver_is_woken_when_it_is_needed() {
+    holds(Some(1), || model::<AsBuilt>(Shape { keep_last: Some(0), ..TWO_ONLY_WOKEN }));
+}
+
+#[test]
+fn what_is_for_one_worker_reaches_that_worker() {
+    holds(Some(2), || model::<AsBuilt>(Shape { workers: 2, inbox_of: Some(1), ..ONE_WITH_STEALING_OFF }));
+}
+
+#[test]
+fn three_workers_lose_nothing() {
+    holds(Some(1), || model::<AsBuilt>(Shape { workers: 3, submits: [1, 0], ..TWO_ONLY_WOKEN }));
+}
+
+/// Submit without its fence.
+struct SubmitsWithoutFence;
+
+impl Steps for SubmitsWithoutFence {
+    fn submitted(world: &World) {
+        if world.idle.searching() == 0 {
+            world.wake(world.idle.claim(None));
+        }
+    }
+}
+
+#[test]
+fn a_submit_without_its_fence_is_found() {
+    breaks("deadlock", None, || model::<SubmitsWithoutFence>(ONE_WITH_STEALING_OFF));
+}
+
+/// Submit with the fence after the look at the searchers and the bits.
+struct LooksBeforeItsFence;
+
+impl Steps for LooksBeforeItsFence {
+    fn submitted(world: &World) {
+        let may_wake = world.idle.searching() == 0 && world.idle.parked_count() > 0;
+        fence(Ordering::SeqCst);
+        if may_wake {
+            world.wake(world.idle.claim(None));
+        }
+    }
+}
+
+#[test]
+fn a_submit_with_its_fence_too_late_is_found() {
+    breaks("deadlock", None, || model::<LooksBeforeItsFence>(ONE_WITH_STEALING_OFF));
+}
+
+/// Park without its fence.
+struct ParksWithoutFence;
+
+impl Steps for ParksWithoutFence {
+    fn park(world: &World, worker: usize, was_searching: bool) -> bool {
+        if was_searching {
+            world.idle.leave_searchers();
+        }
+        let (word, bit) = world.idle.place(worker);
+        word.fetch_or(bit, Ordering::AcqRel);
+        world.look(worker)
+    }
+}
+
+#[test]
+fn a_park_without_its_fence_is_found() {
+    breaks("deadlock", None, || model::<ParksWithoutFence>(ONE_WITH_STEALING_OFF));
+}
+
+/// Looks into everything, then publishes "parked".
+struct LooksBeforePublishing;
+
+impl Steps for LooksBeforePublishing {
+    fn park(world: &World, worker: usize, was_searching: bool) -> bool {
+        let is_hit = world.look(worker);
+        world.idle.begin_park(worker, was_searching);
+        is_hit
+    }
+}
+
+#[test]
+fn looking_before_publishing_is_found() {
+    breaks("deadlock", None, || model::<LooksBeforePublishing>(ONE));
+}
+
+/// Only the last searcher looks again.
+struct OnlyTheLastSearcherLooks;
+
+impl Steps for OnlyTheLastSearcherLooks {
+    fn park(world: &World, worker: usize, was_searching: bool) -> bool {
+        world.idle.begin_park(worker, was_searching);
+        was_searching && world.idle.searching() == 0 && world.look(worker)
+    }
+}
+
+#[test]
+fn a_parker_that_does_not_look_is_found() {
+    breaks("deadlock", None, || model::<OnlyTheLastSearcherLooks>(ONE_WITH_STEALING_OFF));
+}
+
+/// Clears its bit and ignores what it found there.
+struct IgnoresTheClaim;
+
+impl Steps for IgnoresTheClaim {
+    fn retract(world: &World, worker: usize, is_hit: bool) -> bool {
+        let _ = world.idle.retract(worker);
+        let _ = world.parkers[worker].take_token();
+        if is_hit {
+            world.idle.start_searching();
+        }
+        is_hit
+    }
+}
+
+#[test]
+fn a_retract_that_ignores_the_claim_is_found() {
+    breaks("COUNTED-ONCE", None, || model::<IgnoresTheClaim>(ONE_WITH_TIME_OUTS));
+}
+
+/// Sees that it was claimed, but does not wait for the token.
+struct DoesNotWaitForTheToken;
+
+impl Steps for DoesNotWaitForTheToken {
+    fn retract(world: &World, worker: usize, is_hit: bool) -> bool {
+        let is_mine = world.idle.retract(worker);
+        let _ = world.parkers[worker].take_token();
+        if is_mine && is_hit {
+            world.idle.start_searching();
+        }
+        !is_mine || is_hit
+    }
+}
+
+#[test]
+fn a_claimed_worker_that_does_not_wait_for_its_token_is_found() {
+    breaks("COUNTED-ONCE", None, || model::<DoesNotWaitForTheToken>(ONE_WITH_TIME_OUTS));
+}
+
+/// The claimer counts the searcher after it gave the token.
+struct CountsAfterTheToken;
+
+impl Steps for CountsAfterTheToken {
+    fn submitted(world: &World) {
+        fence(Ordering::SeqCst);
+        let (word, bit) = world.idle.place(0);
+        if world.idle.searching() == 0 && word.fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
+            world.wake(Some(0));
+            world.idle.start_searching();
+        }
+    }
+}
+
+#[test]
+fn counting_the_searcher_after_the_token_is_found() {
+    breaks("COUNTED-ONCE", None, || model::<CountsAfterTheToken>(ONE_WITH_STEALING_OFF));
+}
+
+/// Claims by what a load saw, whatever the clearing then found: two claim the same.
+struct ClaimsByLoad;
+
+impl Steps for ClaimsByLoad {
+    fn submitted(world: &World) {
+        fence(Ordering::SeqCst);
+        if world.idle.searching() == 0 && world.idle.is_parked(0) {
+            let (is_mine, _) = world.idle.claim_bit(0);
+            if !is_mine {
+                world.idle.start_searching();
+            }
+            world.wake(Some(0));
+        }
+    }
+}
+
+#[test]
+fn two_that_claim_the_same_are_found() {
+    breaks("COUNTED-ONCE", None, || model::<ClaimsByLoad>(ONE_WITH_TWO_SUBMITTERS));
+}
+
+/// The last searcher runs what it found without waking another.
+struct BreaksTheChain;
+
+impl Steps for BreaksTheChain {
+    fn run_found(world: &World, _worker: usize) {
+        let _ = world.idle.stop_searching();
+        world.run();
+    }
+}
+
+#[test]
+fn a_searcher_that_wakes_nobody_is_found() {
+    breaks("deadlock", Some(2), || model::<BreaksTheChain>(TWO_ONLY_WOKEN));
+}
+
+/// The last searcher leaves without a fence before its look.
+struct LeavesWithoutFence;
+
+impl Steps for LeavesWithoutFence {
+    fn run_found(world: &World, worker: usize) {
+        if world.idle.leave_searchers() && world.look(worker) {
+            world.wake(world.idle.claim_any(world.shape.keep_last));
+        }
+        world.run();
+    }
+}
+
+#[test]
+fn a_last_searcher_without_its_fence_is_found() {
+    breaks("deadlock", Some(2), || model::<LeavesWithoutFence>(TWO_ONLY_WOKEN));
+}
+
+/// A searcher runs what it found and leaves the searchers afterwards.
+struct LeavesAfterRunning;
+
+impl Steps for LeavesAfterRunning {
+    fn run_found(world: &World, worker: usize) {
+        world.run();
+        if world.idle.stop_searching() && world.look(worker) {
+            world.wake(world.idle.claim_any(world.shape.keep_last));
+        }
+    }
+}
+
+#[test]
+fn a_searcher_that_runs_before_it_leaves_is_found() {
+    breaks("deadlock", Some(2), || model::<LeavesAfterRunning>(TWO_ONLY_WOKEN));
+}
+
+/// A worker whose look was a hit runs it without becoming a searcher, so without the chain.
+struct HitsWithoutSearching;
+
+impl Steps for HitsWithoutSearching {
+    fn retract(world: &World, worker: usize, _is_hit: bool) -> bool {
+        AsBuilt::retract(world, worker, false)
+    }
+}
+
+#[test]
+fn a_hit_that_does_not_make_a_searcher_is_found() {
+    breaks("deadlock", Some(1), || model::<HitsWithoutSearching>(TWO_THAT_MEET));
+}
+
+/// The token is left, but the driver's waker is not written.
+struct ForgetsTheDriver;
+
+impl Steps for ForgetsTheDriver {
+    fn submitted(world: &World) {
+        if let Some(worker) = world.idle.claim_for_submit(world.shape.keep_last) {
+            let _ = world.parkers[worker].unpark();
+        }
+    }
+}
+
+#[test]
+fn a_claim_that_forgets_the_driver_is_found() {
+    breaks("deadlock", None, || model::<ForgetsTheDriver>(ONE_IN_THE_DRIVER));
 }

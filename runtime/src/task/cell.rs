@@ -10,8 +10,9 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll, Waker};
 
+use super::current::Current;
 use super::header::{Ended, Extra, Header, Notified, Ran, Task, Vtable};
-use super::id::{self, Id};
+use super::id::Id;
 use super::join::{JoinError, JoinHandle};
 use super::state::{Complete, Pause, Start};
 use super::waker::WakerRef;
@@ -50,6 +51,27 @@ pub(crate) fn new_task<F, S>(
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
+    S: Schedule,
+{
+    // SAFETY: the future and its output are Send.
+    unsafe { new_task_of_thread(future, scheduler, id, location, extra) }
+}
+
+/// As [`new_task`], for futures that stay on one thread.
+///
+/// # Safety
+/// The future and its output are Send, or `scheduler` sees to it that the task is run on the calling thread only, and is complete before that
+/// thread goes.
+pub(crate) unsafe fn new_task_of_thread<F, S>(
+    future: F,
+    scheduler: S,
+    id: Id,
+    location: &'static Location<'static>,
+    extra: Option<Box<Extra>>,
+) -> (Task, Notified, JoinHandle<F::Output>)
+where
+    F: Future + 'static,
+    F::Output: 'static,
     S: Schedule,
 {
     let cell = Box::new(Cell {
@@ -116,8 +138,9 @@ impl<F: Future, S: Schedule> Cell<F, S> {
         unsafe { *self.stage.get() = stage }
     }
 
-    /// Runs code of the user's inside the task's span.
-    fn in_span<R>(&self, f: impl FnOnce() -> R) -> R {
+    /// Runs code of the user's as this task, and inside its span.
+    fn enter<R>(&self, task: &Task, f: impl FnOnce() -> R) -> R {
+        let _current = Current::enter(task);
         match &self.header.extra {
             Some(extra) => extra.span.in_scope(f),
             None => f(),
@@ -161,22 +184,12 @@ impl<F: Future, S: Schedule> Cell<F, S> {
     }
 }
 
-/// Puts back which task this thread polls.
-struct CurrentTask(Option<Id>);
-
-impl Drop for CurrentTask {
-    fn drop(&mut self) {
-        id::replace_current(self.0);
-    }
-}
-
 unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>) -> Ran {
     // SAFETY: the Notified's reference is handed over; it is given up below, where `task` goes.
     let task = unsafe { Task::from_raw(raw) };
     // SAFETY: the vtable is that of F and S, and `task` holds a reference.
     let cell = unsafe { cell_of::<F, S>(raw) };
     let header = &cell.header;
-    let _current = CurrentTask(id::replace_current(Some(header.id)));
 
     // `Some` = the panic that ended it, `None` = it is to be cancelled.
     let failure = match header.state.start() {
@@ -184,7 +197,7 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>) -> Ran {
         Start::Poll => {
             let waker = WakerRef::new(&task);
             // SAFETY: One runner: `start` made this thread it.
-            match catch_unwind(AssertUnwindSafe(|| cell.in_span(|| unsafe { cell.poll_future(&waker) }))) {
+            match catch_unwind(AssertUnwindSafe(|| cell.enter(&task, || unsafe { cell.poll_future(&waker) }))) {
                 Ok(Poll::Ready(())) => {
                     // SAFETY: One runner; the output is in place.
                     unsafe { cell.complete() };
@@ -209,7 +222,7 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>) -> Ran {
         }
     };
     // SAFETY: One runner.
-    let dropped = catch_unwind(AssertUnwindSafe(|| cell.in_span(|| unsafe { cell.set_stage(Stage::Empty) })));
+    let dropped = catch_unwind(AssertUnwindSafe(|| cell.enter(&task, || unsafe { cell.set_stage(Stage::Empty) })));
     let (ended, error) = match failure.or(dropped.err()) {
         Some(payload) => (Ended::Panicked, JoinError::panicked(header.id, payload)),
         None => (Ended::Cancelled, JoinError::cancelled(header.id)),

@@ -111,7 +111,7 @@ impl Header {
 pub(crate) struct Task(NonNull<Header>);
 
 // SAFETY: Live by reference: what is reached through it is either immutable, atomic, or guarded by the task word; the future and
-// the output are `Send`, as every constructor of a cell demands.
+// the output are `Send`, or touched on their own thread only, as every constructor of a cell demands.
 unsafe impl Send for Task {}
 // SAFETY: as for Send.
 unsafe impl Sync for Task {}
@@ -146,6 +146,16 @@ impl Task {
     /// Cancels the task: a worker will drop its future.
     pub(crate) fn cancel(&self) {
         self.submit_if(self.header().state.cancel());
+    }
+
+    /// As [`cancel`](Self::cancel), through all shields.
+    pub(crate) fn cancel_unshielded(&self) {
+        self.submit_if(self.header().state.cancel_unshielded());
+    }
+
+    /// One shield less; see [`State::leave_shield`].
+    pub(crate) fn leave_shield(&self) {
+        self.submit_if(self.header().state.leave_shield());
     }
 
     fn submit_if(&self, wake: Wake) {

@@ -1,10 +1,11 @@
 //! Task ids: unique in the process, never used twice.
 
-use std::cell::Cell;
 use std::fmt;
 use std::num::NonZeroU64;
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::current;
 
 /// The id of a task, as the console and log lines show it. Unique for the life of the process.
 ///
@@ -36,16 +37,6 @@ impl fmt::Display for Id {
     }
 }
 
-thread_local! {
-    static CURRENT: Cell<Option<Id>> = const { Cell::new(None) };
-}
-
-/// Says which task this thread polls; returns the one before, to be put back.
-#[inline]
-pub(crate) fn replace_current(id: Option<Id>) -> Option<Id> {
-    CURRENT.replace(id)
-}
-
 /// The id of the task that calls this.
 ///
 /// # Panics
@@ -57,5 +48,5 @@ pub fn id() -> Id {
 
 /// The id of the task that calls this, or `None` outside a task.
 pub fn try_id() -> Option<Id> {
-    CURRENT.get()
+    current::with(|task| task.map(|task| task.header().id))
 }

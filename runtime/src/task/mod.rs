@@ -3,16 +3,19 @@
 pub(crate) mod state;
 
 #[cfg(not(loom))]
-pub(crate) mod header;
+pub(crate) mod id;
 
 #[cfg(not(loom))]
-pub(crate) mod cell;
+pub(crate) mod header;
 
 #[cfg(not(loom))]
 pub(crate) mod waker;
 
 #[cfg(not(loom))]
-pub(crate) mod id;
+mod current;
+
+#[cfg(not(loom))]
+pub(crate) mod cell;
 
 #[cfg(not(loom))]
 pub(crate) mod join;
@@ -24,13 +27,32 @@ pub(crate) mod registry;
 pub(crate) mod spawn;
 
 #[cfg(not(loom))]
-pub(crate) mod yield_now;
+mod yield_now;
 
 #[cfg(not(loom))]
-pub use id::{Id, id, try_id};
+mod shield;
+
 #[cfg(not(loom))]
-pub use join::{AbortHandle, JoinError, JoinHandle};
+mod join_set;
+
 #[cfg(not(loom))]
-pub use spawn::{Builder, spawn, spawn_blocking};
+mod scope;
+
 #[cfg(not(loom))]
-pub use yield_now::{consume_budget, yield_now};
+mod local_set;
+
+#[cfg(not(loom))]
+mod task_local;
+
+#[cfg(not(loom))]
+pub use {
+    id::{Id, id, try_id},
+    join::{AbortHandle, JoinError, JoinHandle},
+    join_set::JoinSet,
+    local_set::{LocalSet, spawn_local},
+    scope::{Child, Scope, ScopeError, scope},
+    shield::{Shield, ShieldError, shield},
+    spawn::{Builder, spawn, spawn_blocking},
+    task_local::{LocalAccessError, LocalKey, Scoped},
+    yield_now::{consume_budget, yield_now},
+};

@@ -5,7 +5,7 @@
 //! | part | meaning | when set | who changes it |
 //! |---|---|---|---|
 //! | references | owners of the allocation | always ≥ 1 until freed | anyone who holds one |
-//! | shield depth | cancellation waits while > 0 | inside a shield | the thread that polls the task |
+//! | shield depth | cancellation waits while > 0 | inside a shield | up: the thread that polls the task; down: whoever drops the guard |
 //! | NOTIFIED | woken during its own poll | only while RUNNING | any waker; cleared by `pause` |
 //! | CANCELLED | to be dropped instead of polled | from `cancel` on, for good | anyone |
 //! | JOIN_INTEREST | a JoinHandle exists | from birth until it is dropped | the JoinHandle |
@@ -225,8 +225,17 @@ impl State {
 
     /// Cancels the task: it is dropped at its next turn, or at the end of the present one, unless it is shielded until then.
     pub(crate) fn cancel(&self) -> Wake {
+        self.cancel_with(0)
+    }
+
+    /// As [`cancel`](Self::cancel), and takes all shields down.
+    pub(crate) fn cancel_unshielded(&self) -> Wake {
+        self.cancel_with(SHIELD)
+    }
+
+    fn cancel_with(&self, takes_down: u64) -> Wake {
         self.transition(|now| {
-            let cancelled = Word(now.0 | CANCELLED);
+            let cancelled = Word(now.0 & !takes_down | CANCELLED);
             match now.lifecycle() {
                 // A shielded task is scheduled as well: one poll for nothing, and one case less.
                 IDLE => (Word(cancelled.0 + ONE_REFERENCE).with_lifecycle(SCHEDULED), Wake::Submit),
@@ -310,17 +319,25 @@ impl State {
     /// One shield more; called from inside the task's own poll.
     pub(crate) fn enter_shield(&self) -> Result<(), ShieldOverflow> {
         self.transition(|now| {
-            debug_assert_eq!(now.lifecycle(), RUNNING, "shields are counted by the running task");
+            debug_assert_eq!(now.lifecycle(), RUNNING, "shields are entered by the running task");
             if now.shield_depth() == 0xff { (now, Err(ShieldOverflow)) } else { (Word(now.0 + ONE_SHIELD), Ok(())) }
         })
     }
 
-    /// One shield less; a cancellation that waited takes effect when the poll ends.
-    pub(crate) fn leave_shield(&self) {
-        self.transition(|now| {
-            debug_assert!(now.shield_depth() > 0, "a shield is left as often as it is entered");
-            (Word(now.0 - ONE_SHIELD), ())
-        });
+    /// One shield less. A cancellation that waited takes effect when the poll ends, or at once if the guard was dropped outside a poll.
+    pub(crate) fn leave_shield(&self) -> Wake {
+        self.transition(|now| match now.lifecycle() {
+            // Completion takes all shields down, and so does the end of a LocalSet.
+            _ if now.shield_depth() == 0 => (now, Wake::Nothing),
+            lifecycle => {
+                let less = Word(now.0 - ONE_SHIELD);
+                if lifecycle == IDLE && less.is_cancellation_due() {
+                    (Word(less.0 + ONE_REFERENCE).with_lifecycle(SCHEDULED), Wake::Submit)
+                } else {
+                    (less, Wake::Nothing)
+                }
+            }
+        })
     }
 
     /// Whether the output is in place, and visible to the caller if so.
@@ -422,8 +439,30 @@ mod tests {
         assert_eq!(state.pause(), Pause::Idle);
         assert_eq!(state.wake(), Wake::Submit);
         assert_eq!(state.start(), Start::Poll);
-        state.leave_shield();
+        assert_eq!(state.leave_shield(), Wake::Nothing);
         assert_eq!(state.pause(), Pause::Cancel);
+    }
+
+    #[test]
+    fn a_guard_dropped_outside_the_poll_lets_the_cancellation_through() {
+        let state = State::new();
+        assert_eq!(state.start(), Start::Poll);
+        state.enter_shield().unwrap();
+        assert_eq!(state.cancel(), Wake::Nothing);
+        assert_eq!(state.pause(), Pause::Idle);
+        assert_eq!(state.leave_shield(), Wake::Submit);
+        assert_eq!(state.start(), Start::Cancel);
+        assert_eq!(state.complete(), Complete::Keep);
+    }
+
+    #[test]
+    fn a_guard_that_outlives_its_task_changes_nothing() {
+        let state = State::new();
+        assert_eq!(state.start(), Start::Poll);
+        state.enter_shield().unwrap();
+        assert_eq!(state.complete(), Complete::Keep);
+        assert_eq!(state.leave_shield(), Wake::Nothing);
+        assert_eq!(word(&state).shield_depth(), 0);
     }
 
     #[test]

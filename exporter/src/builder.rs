@@ -1,0 +1,146 @@
+//! The settings of an exporter, and the checks before it listens.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+
+use metrics_exporter_prometheus::PrometheusHandle;
+
+use crate::application;
+use crate::error::ServeError;
+use crate::exporter::Exporter;
+use crate::page::Page;
+use crate::routes::Scope;
+
+/// Where an exporter listens unless told otherwise: the port that OpenTelemetry's Prometheus exporters use.
+pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9464";
+
+/// Connections served at once, unless told otherwise: more than any number of Prometheus servers, fewer than the file
+/// descriptors that the application needs.
+const MAX_CONNECTIONS: usize = 256;
+
+/// Serves `/metrics` at `address` until the exporter is dropped; [`Exporter::builder`] has more settings.
+///
+/// # Errors
+///
+/// As [`Builder::serve`].
+///
+/// ```
+/// let _exporter = volt_exporter::serve("127.0.0.1:0").unwrap();
+/// // … the program, for as long as it lives
+/// ```
+pub fn serve(address: impl ToSocketAddrs) -> Result<Exporter, ServeError> {
+    Exporter::builder().listen(address).serve()
+}
+
+/// Settings of an [`Exporter`].
+#[derive(Debug)]
+pub struct Builder {
+    listen: io::Result<Vec<SocketAddr>>,
+    is_remote_allowed: bool,
+    runtimes: Option<Vec<String>>,
+    application: Option<PrometheusHandle>,
+    max_connections: usize,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self {
+            listen: resolve(DEFAULT_ADDRESS),
+            is_remote_allowed: false,
+            runtimes: None,
+            application: None,
+            max_connections: MAX_CONNECTIONS,
+        }
+    }
+
+    /// Where to listen; port 0 is any free one. [`DEFAULT_ADDRESS`] unless set.
+    pub fn listen(mut self, address: impl ToSocketAddrs) -> Self {
+        self.listen = resolve(address);
+        self
+    }
+
+    /// Lets [`listen`](Self::listen) be an address that other machines reach. The page has neither password nor encryption, and
+    /// tells names of runtimes and whatever the application counts: keep it inside a network that may know that.
+    pub fn allow_remote(mut self, is_allowed: bool) -> Self {
+        self.is_remote_allowed = is_allowed;
+        self
+    }
+
+    /// Shows these runtimes only, by name; all of the process unless set. One that does not live (yet) is not on the page.
+    pub fn runtimes<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.runtimes = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Shows the metrics of this recorder, for applications that install one of their own. Unless set, the exporter installs one
+    /// for the process if there is none; if there is a foreign one, its metrics are not on the page.
+    pub fn application_metrics(mut self, recorder: PrometheusHandle) -> Self {
+        self.application = Some(recorder);
+        self
+    }
+
+    /// Connections served at once; more wait. At least 1; 256 unless set.
+    pub fn max_connections(mut self, max: usize) -> Self {
+        self.max_connections = max;
+        self
+    }
+
+    /// Listens, and serves on a runtime of the exporter's own. From any thread, in a runtime or not.
+    ///
+    /// # Errors
+    ///
+    /// `listen` is no address, not of this machine, taken, or remote without [`allow_remote`](Self::allow_remote);
+    /// `max_connections` is 0; or the operating system gives no thread.
+    pub fn serve(self) -> Result<Exporter, ServeError> {
+        if self.max_connections == 0 {
+            return Err(ServeError::invalid("max_connections", "is 0, so nobody could connect: set at least 1"));
+        }
+        let listener = self.bind()?;
+        let application = self.application.or_else(application::recorder);
+        if application.is_none() {
+            tracing::info!(
+                "the application has a metrics recorder of its own; to see its metrics on Volt's page too, hand its handle to \
+                 volt_exporter::Builder::application_metrics"
+            );
+        }
+        let page = application.clone().into_iter().fold(Page::new(), Page::with_application);
+        Exporter::start(listener, Scope { page, runtimes: self.runtimes }, application, self.max_connections)
+    }
+
+    fn bind(&self) -> Result<TcpListener, ServeError> {
+        let invalid = |text: String| ServeError::invalid("listen", text);
+        let addresses = match &self.listen {
+            Ok(addresses) => addresses,
+            Err(error) => return Err(invalid(format!("no address ({error}): write it as {DEFAULT_ADDRESS}"))),
+        };
+        if let Some(remote) = addresses.iter().find(|address| !address.ip().is_loopback() && !self.is_remote_allowed) {
+            return Err(invalid(format!(
+                "{remote} can be reached from other machines, and the page has no password: listen on 127.0.0.1, or set \
+                 allow_remote(true)"
+            )));
+        }
+        TcpListener::bind(addresses.as_slice()).map_err(|error| {
+            let names: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+            let names = names.join(", ");
+            let text = match error.kind() {
+                io::ErrorKind::AddrInUse => {
+                    format!("{names} is already in use: choose another port, or port 0 for any free one")
+                }
+                io::ErrorKind::AddrNotAvailable => {
+                    format!("{names} is no address of this machine: listen on 127.0.0.1")
+                }
+                io::ErrorKind::PermissionDenied => format!("{names} is not permitted: choose a port above 1023"),
+                _ => format!("{names} cannot be listened at ({error}): choose another address"),
+            };
+            ServeError::system("listen", text, error)
+        })
+    }
+}
+
+fn resolve(address: impl ToSocketAddrs) -> io::Result<Vec<SocketAddr>> {
+    let addresses: Vec<_> = address.to_socket_addrs()?.collect();
+    if addresses.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the name has none"));
+    }
+    Ok(addresses)
+}

@@ -1,0 +1,105 @@
+//! A page being served: the runtime under it, and the guard that ends it.
+//!
+//! The runtime is the exporter's own, with one worker, so that a page comes out while every worker of the application is stuck.
+//! It opens no control socket of its own accord.
+
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use volt::Runtime;
+
+use crate::builder::Builder;
+use crate::error::ServeError;
+use crate::routes::{Scope, router};
+
+/// The name of the exporter's runtime.
+const RUNTIME: &str = "exporter";
+/// Time for the head of a request, and between two. Scrapes come every 15 s or so and open a connection anew, which is cheap;
+/// connections that say nothing are gone soon.
+const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of the head of a request; Prometheus sends some 300.
+const MAX_HEADER_BYTES: usize = 8 * 1024;
+/// How often the application's histograms are folded into their buckets, so that they do not grow while nobody scrapes: what
+/// metrics-exporter-prometheus does when it serves by itself.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// How long dropping an exporter waits for its worker.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Serves `/metrics`, `/healthz` and a list of both until it is dropped.
+///
+/// ```
+/// let exporter = volt_exporter::Exporter::builder().listen("127.0.0.1:0").runtimes(["main"]).serve().unwrap();
+/// assert_ne!(exporter.local_addr().port(), 0);
+/// ```
+#[derive(Debug)]
+#[must_use = "the page is served only while this lives"]
+pub struct Exporter {
+    local_addr: SocketAddr,
+    /// Taken on drop.
+    runtime: Option<Runtime>,
+}
+
+impl Exporter {
+    /// An exporter at the default settings, to be changed.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// Where it listens, the port that the system chose included.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    pub(crate) fn start(
+        listener: TcpListener,
+        scope: Scope,
+        application: Option<PrometheusHandle>,
+        max_connections: usize,
+    ) -> Result<Self, ServeError> {
+        let system = |error| ServeError::system("listen", format!("{error}: try another address"), error);
+        let local_addr = listener.local_addr().map_err(system)?;
+        let runtime = volt::Builder::new_multi_thread().worker_threads(1).name(RUNTIME).control_socket(false).build();
+        let runtime = runtime.map_err(|error| ServeError::system("runtime", error.to_string(), error.into()))?;
+        let listener = {
+            let _entered = runtime.handle().enter();
+            volt::net::TcpListener::from_std(listener).map_err(system)?
+        };
+        let router = router(scope, local_addr);
+        let tasks = runtime.handle();
+        volt::task::Builder::new().name("serve").spawn_on(
+            async move {
+                let server = volt::axum::serve(listener, router)
+                    .max_connections(max_connections)
+                    .header_read_timeout(HEADER_READ_TIMEOUT)
+                    .max_header_bytes(MAX_HEADER_BYTES);
+                if let Err(error) = server.await {
+                    tracing::error!(%error, "metrics are no longer served");
+                }
+            },
+            tasks,
+        );
+        if let Some(application) = application {
+            volt::task::Builder::new().name("upkeep").spawn_on(upkeep(application), tasks);
+        }
+        Ok(Self { local_addr, runtime: Some(runtime) })
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        match self.runtime.take() {
+            // Async code must not wait; there the port is free a moment later.
+            Some(runtime) if volt::Handle::try_current().is_some() => runtime.shutdown_background(),
+            Some(runtime) => runtime.shutdown_timeout(SHUTDOWN_TIMEOUT),
+            None => {}
+        }
+    }
+}
+
+async fn upkeep(application: PrometheusHandle) {
+    loop {
+        volt::time::sleep(UPKEEP_INTERVAL).await;
+        application.run_upkeep();
+    }
+}

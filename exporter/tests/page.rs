@@ -1,0 +1,148 @@
+//! What a page says of processes made up by hand: the text format itself, and what must not be on it.
+
+use std::collections::{HashMap, HashSet};
+
+use volt_exporter::Page;
+use volt_telemetry::catalog::{self, METRICS};
+use volt_telemetry::{Histogram, Process, Snapshot, Worker};
+
+fn runtime(name: &str, workers: u32) -> Snapshot {
+    let worker = |index| Worker { index, ..Worker::default() };
+    Snapshot { runtime: name.into(), workers: (0..workers).map(worker).collect(), ..Snapshot::default() }
+}
+
+fn process(runtimes: Vec<Snapshot>) -> Process {
+    Process { runtimes, ..Process::default() }
+}
+
+/// The value of the one series with this name and these labels.
+fn value(text: &str, series: &str) -> Option<f64> {
+    let mut found = text.lines().filter_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    let value = found.next()?.parse().expect("a number");
+    assert_eq!(found.next(), None, "{series} stands twice");
+    Some(value)
+}
+
+#[test]
+fn every_metric_of_the_catalog_is_on_the_page_once_with_help_and_type() {
+    let text = Page::new().render(&process(vec![runtime("main", 2), runtime("load", 1)]));
+    for metric in METRICS {
+        let kind = metric.kind.name();
+        for head in [format!("# HELP {} {}", metric.name, metric.help), format!("# TYPE {} {kind}", metric.name)] {
+            assert_eq!(text.lines().filter(|line| **line == *head).count(), 1, "{head}");
+        }
+    }
+}
+
+#[test]
+fn the_text_follows_the_format_and_repeats_nothing() {
+    let text = Page::new().render(&process(vec![runtime("main", 2), runtime("load", 1)]));
+    let mut types = HashMap::new();
+    let (mut series_seen, mut families_seen) = (HashSet::new(), HashSet::new());
+    let mut family = "";
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        if let Some(head) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = head.split_once(' ').unwrap();
+            assert_eq!(types.insert(name, kind), None, "{name} has two types");
+        } else if !line.starts_with("# HELP ") {
+            let (series, number) = line.rsplit_once(' ').unwrap();
+            number.parse::<f64>().unwrap_or_else(|_| panic!("no number: {line}"));
+            assert!(series_seen.insert(series), "{series} stands twice");
+            let name = series.split('{').next().unwrap();
+            let metric = catalog::find_series(name).unwrap_or_else(|| panic!("{name} is not in the catalog"));
+            assert!(types.contains_key(metric.name), "{name} comes before its type");
+            if metric.name != family {
+                family = metric.name;
+                assert!(families_seen.insert(family), "{family} is not in one piece");
+            }
+        }
+    }
+    assert_eq!(families_seen.len(), METRICS.len());
+}
+
+#[test]
+fn numbers_come_out_as_they_went_in_and_move() {
+    let mut page = Page::new();
+    let mut main = runtime("main", 2);
+    main.workers[1].polls = (1 << 53) + 1;
+    main.workers[1].parked_ns = 1_500_000_000;
+    main.parked_bitmap = vec![0b10];
+    main.global_queue.oldest_age_ns = Some(2_000_000);
+    let text = page.render(&process(vec![main.clone()]));
+    assert!(text.contains("volt_worker_polls_total{runtime=\"main\",worker=\"1\"} 9007199254740993\n"), "{text}");
+    let time = r#"volt_worker_time_seconds_total{runtime="main",worker="1",state="parked"}"#;
+    assert_eq!(value(&text, time), Some(1.5));
+    assert_eq!(value(&text, r#"volt_worker_parked{runtime="main",worker="0"}"#), Some(0.0));
+    assert_eq!(value(&text, r#"volt_worker_parked{runtime="main",worker="1"}"#), Some(1.0));
+    assert_eq!(value(&text, r#"volt_global_queue_oldest_age_seconds{runtime="main"}"#), Some(0.002));
+
+    main.workers[1].polls += 1;
+    main.parked_bitmap = vec![0];
+    let text = page.render(&process(vec![main]));
+    assert!(text.contains("volt_worker_polls_total{runtime=\"main\",worker=\"1\"} 9007199254740994\n"));
+    assert_eq!(value(&text, r#"volt_worker_parked{runtime="main",worker="1"}"#), Some(0.0));
+}
+
+#[test]
+fn histograms_are_cumulative_in_seconds_and_end_with_all() {
+    let mut main = runtime("main", 1);
+    let mut polls = Histogram::default();
+    [100, 300, 1_023, 1_024, 60_000_000_000].into_iter().for_each(|ns| polls.record(ns));
+    main.workers[0].poll_time = polls;
+    let text = Page::new().render(&process(vec![main]));
+    let bucket = |le: &str| {
+        value(&text, &format!(r#"volt_poll_duration_seconds_bucket{{runtime="main",le="{le}"}}"#))
+            .unwrap_or_else(|| panic!("no bucket {le}"))
+    };
+    assert_eq!(bucket("0.000000256"), 1.0);
+    assert_eq!(bucket("0.000001024"), 3.0);
+    assert_eq!(bucket("0.000002048"), 4.0);
+    assert_eq!(bucket("17.179869184"), 4.0);
+    assert_eq!(bucket("+Inf"), 5.0);
+    assert_eq!(value(&text, r#"volt_poll_duration_seconds_count{runtime="main"}"#), Some(5.0));
+    assert_eq!(value(&text, r#"volt_poll_duration_seconds_sum{runtime="main"}"#), Some(60.000002447));
+}
+
+#[test]
+fn a_runtime_that_is_gone_leaves_no_series_behind() {
+    let mut page = Page::new();
+    let mut stuck = runtime("main", 1);
+    stuck.workers[0].in_flight = Some(volt_telemetry::InFlight { for_ns: 9_000_000_000, ..Default::default() });
+    let gauge = r#"volt_worker_in_flight_poll_seconds{runtime="main",worker="0"}"#;
+    assert_eq!(value(&page.render(&process(vec![stuck, runtime("other", 1)])), gauge), Some(9.0));
+    let text = page.render(&process(vec![runtime("other", 1)]));
+    assert!(!text.contains(r#"runtime="main""#), "{text}");
+    assert!(text.contains(r#"runtime="other""#));
+}
+
+#[test]
+fn counters_start_anew_with_a_runtime_built_anew() {
+    let mut page = Page::new();
+    let series = r#"volt_tasks_spawned_total{runtime="main"}"#;
+    let mut main = runtime("main", 1);
+    main.tasks.spawned = 100;
+    assert_eq!(value(&page.render(&process(vec![main.clone()])), series), Some(100.0));
+    (main.started_at_ns, main.tasks.spawned) = (1, 3);
+    assert_eq!(value(&page.render(&process(vec![main])), series), Some(3.0));
+}
+
+#[test]
+fn a_runtime_may_have_any_name() {
+    let text = Page::new().render(&process(vec![runtime("a\"b\nc{}", 1)]));
+    assert!(text.contains(r#"volt_tasks_alive{runtime="a\"b\nc{}"} 0"#), "{text}");
+}
+
+#[test]
+fn runtimes_of_one_name_are_told_apart() {
+    let process = process(vec![runtime("main", 1), runtime("main", 1), runtime("main-2", 1)]);
+    let text = Page::new().render(&process);
+    let alive = text.lines().filter(|line| line.starts_with("volt_tasks_alive{"));
+    let names: HashSet<_> = alive.map(|line| line.split('"').nth(1).unwrap()).collect();
+    assert_eq!(names, HashSet::from(["main", "main-2", "main-2-2"]));
+}
+
+#[test]
+fn a_process_without_runtimes_is_a_page_without_series() {
+    let text = Page::new().render(&Process::default());
+    assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
+}

@@ -1,0 +1,288 @@
+//! An exporter over real sockets: what it answers, whom, and what it refuses to begin with.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use volt_exporter::Exporter;
+
+/// Ends the process if a test hangs; dropped when it is over.
+struct Watchdog(#[expect(dead_code, reason = "its drop is the message")] mpsc::Sender<()>);
+
+fn watchdog() -> Watchdog {
+    let test = std::thread::current().name().unwrap_or("?").to_string();
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        if receiver.recv_timeout(Duration::from_secs(30)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("{test} hangs");
+            std::process::abort();
+        }
+    });
+    Watchdog(sender)
+}
+
+fn exporter() -> Exporter {
+    volt_exporter::serve("127.0.0.1:0").expect("a free port")
+}
+
+/// Sends `head` and reads to the end of the connection: (status, whole answer).
+fn request(address: SocketAddr, head: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.get(9..12).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"));
+    (status, answer)
+}
+
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    request(address, &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"))
+}
+
+fn metrics(exporter: &Exporter) -> String {
+    let (status, text) = get(exporter.local_addr(), "/metrics");
+    assert_eq!(status, 200, "{text}");
+    text
+}
+
+fn value(text: &str, series: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[test]
+fn the_page_shows_each_runtime_of_the_process_and_moves() {
+    let _watchdog = watchdog();
+    let exporter = exporter();
+    let runtime = volt::Builder::new_multi_thread().worker_threads(2).name("moves").build().unwrap();
+    let spawned = r#"volt_tasks_spawned_total{runtime="moves"}"#;
+    let before = value(&metrics(&exporter), spawned).expect("the runtime is on the page");
+    runtime.block_on(async {
+        for _ in 0..10 {
+            volt::spawn(async {}).await.unwrap();
+        }
+    });
+    let text = metrics(&exporter);
+    assert_eq!(value(&text, spawned), Some(before + 10.0));
+    assert_eq!(value(&text, r#"volt_runtime_workers{runtime="moves"}"#), Some(2.0));
+    assert_eq!(value(&text, r#"volt_runtime_workers{runtime="exporter"}"#), Some(1.0));
+    assert!(text.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{text}");
+}
+
+#[test]
+fn an_application_whose_only_worker_is_stuck_still_answers_and_says_so() {
+    let _watchdog = watchdog();
+    let exporter = exporter();
+    let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("stuck").build().unwrap();
+    let (begun, has_begun) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let blocks = runtime.spawn(async move {
+        begun.send(()).unwrap();
+        // A blocking call in a task: what one must not do.
+        let _ended = released.recv();
+    });
+    has_begun.recv().unwrap();
+    let in_flight = r#"volt_worker_in_flight_poll_seconds{runtime="stuck",worker="0"}"#;
+    let first = value(&metrics(&exporter), in_flight).expect("the worker is on the page");
+    let second = value(&metrics(&exporter), in_flight).unwrap();
+    assert!(first > 0.0 && second > first, "a poll that goes on grows: {first} {second}");
+    drop(release);
+    runtime.block_on(blocks).unwrap();
+}
+
+#[test]
+fn what_the_application_counts_is_on_the_page_too() {
+    let _watchdog = watchdog();
+    // The second exporter of a process finds the recorder of the first.
+    drop(exporter());
+    let exporter = exporter();
+    metrics::counter!("served_total", "kind" => "a").increment(3);
+    metrics::histogram!("served_seconds").record(0.001);
+    metrics::counter!("volt_tasks_spawned_total", "runtime" => "forged").increment(1);
+    let text = metrics(&exporter);
+    assert_eq!(value(&text, r#"served_total{kind="a"}"#), Some(3.0));
+    assert_eq!(value(&text, r#"served_seconds_bucket{le="+Inf"}"#), Some(1.0));
+    assert_eq!(value(&text, r#"served_seconds_bucket{le="0.000000256"}"#), Some(0.0));
+    assert!(!text.contains("forged"), "names of the catalog are not the application's");
+}
+
+#[test]
+fn only_the_runtimes_asked_for_are_shown() {
+    let _watchdog = watchdog();
+    let _wanted = volt::Builder::new_multi_thread().worker_threads(1).name("wanted").build().unwrap();
+    let exporter = Exporter::builder().listen("127.0.0.1:0").runtimes(["wanted"]).serve().unwrap();
+    let text = metrics(&exporter);
+    assert!(text.contains(r#"runtime="wanted""#) && !text.contains(r#"runtime="exporter""#), "{text}");
+}
+
+#[test]
+fn health_is_a_word_and_other_paths_are_not_found() {
+    let _watchdog = watchdog();
+    let exporter = exporter();
+    let (status, text) = get(exporter.local_addr(), "/healthz");
+    assert!(status == 200 && text.ends_with("\r\n\r\nok\n"), "{text}");
+    assert_eq!(get(exporter.local_addr(), "/").0, 200);
+    assert_eq!(get(exporter.local_addr(), "/snapshot").0, 404);
+}
+
+#[test]
+fn only_get_and_head_are_answered() {
+    let _watchdog = watchdog();
+    let exporter = exporter();
+    let ask = |method| {
+        let head =
+            format!("{method} /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+        request(exporter.local_addr(), &head)
+    };
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
+        assert_eq!(ask(method).0, 405, "{method}");
+    }
+    let (status, answer) = ask("HEAD");
+    assert!(status == 200 && answer.ends_with("\r\n\r\n"), "{answer}");
+}
+
+#[test]
+fn on_a_loopback_address_only_local_hosts_are_answered() {
+    let _watchdog = watchdog();
+    let exporter = exporter();
+    let ask = |host: &str| {
+        let head = format!("GET /metrics HTTP/1.1\r\n{host}Connection: close\r\n\r\n");
+        request(exporter.local_addr(), &head).0
+    };
+    assert_eq!(ask("Host: rebound.example\r\n"), 403);
+    assert_eq!(ask("Host: rebound.example:9464\r\n"), 403);
+    assert_eq!(ask("Host: localhost:9464\r\n"), 200);
+    let with_authority = "GET http://rebound.example/metrics HTTP/1.1\r\nConnection: close\r\n\r\n";
+    assert_eq!(request(exporter.local_addr(), with_authority).0, 403);
+}
+
+#[test]
+fn a_head_that_is_too_large_is_refused() {
+    let _watchdog = watchdog();
+    let exporter = exporter();
+    let head = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "a".repeat(9_000));
+    let mut stream = TcpStream::connect(exporter.local_addr()).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).unwrap();
+    assert_eq!(&status, b"HTTP/1.1 431");
+}
+
+#[test]
+fn half_open_connections_keep_nobody_waiting_for_long() {
+    let _watchdog = watchdog();
+    let exporter = Exporter::builder().listen("127.0.0.1:0").max_connections(8).serve().unwrap();
+    let half_open = || {
+        let mut stream = TcpStream::connect(exporter.local_addr()).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHo").unwrap();
+        stream
+    };
+    // Below the limit nobody notices them.
+    let _few: Vec<_> = (0..4).map(|_| half_open()).collect();
+    assert_eq!(get(exporter.local_addr(), "/healthz").0, 200);
+    // Above it the answer comes when the server has given them up, which it does in seconds, though they stay open here.
+    let _many: Vec<_> = (0..6).map(|_| half_open()).collect();
+    assert_eq!(get(exporter.local_addr(), "/healthz").0, 200);
+}
+
+#[test]
+fn connections_above_the_limit_wait_until_one_ends() {
+    let _watchdog = watchdog();
+    let exporter = Exporter::builder().listen("127.0.0.1:0").max_connections(1).serve().unwrap();
+    let mut first = TcpStream::connect(exporter.local_addr()).unwrap();
+    first.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    first.read_exact(&mut [0; 12]).unwrap();
+    let mut second = TcpStream::connect(exporter.local_addr()).unwrap();
+    second.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    second.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let error = second.read(&mut [0; 1]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "it waits while the first is open");
+    drop(first);
+    second.set_read_timeout(None).unwrap();
+    let mut status = [0; 12];
+    second.read_exact(&mut status).unwrap();
+    assert_eq!(&status, b"HTTP/1.1 200");
+}
+
+#[test]
+fn unusable_settings_are_errors_with_their_name_and_a_remedy() {
+    let _watchdog = watchdog();
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = holder.local_addr().unwrap();
+    let serve = |address: &str| volt_exporter::serve(address).unwrap_err();
+
+    let error = serve(&taken.to_string());
+    assert!(error.is_address_in_use(), "{error}");
+    assert_eq!(
+        error.to_string(),
+        format!("listen: {taken} is already in use: choose another port, or port 0 for any free one")
+    );
+
+    let error = serve("0.0.0.0:0");
+    assert!(error.is_invalid_setting());
+    assert!(
+        error.to_string().starts_with("listen: 0.0.0.0:0 can be reached") && error.to_string().contains("allow_remote")
+    );
+
+    let error = serve("nonsense");
+    assert!(error.to_string().starts_with("listen: no address"), "{error}");
+    assert!(error.to_string().contains(volt_exporter::DEFAULT_ADDRESS), "{error}");
+
+    // 192.0.2.0/24 is set aside for documentation: no machine has it.
+    let error = Exporter::builder().listen("192.0.2.1:9464").allow_remote(true).serve().unwrap_err();
+    assert!(error.to_string().contains("is no address of this machine"), "{error}");
+
+    let error = Exporter::builder().listen("127.0.0.1:0").max_connections(0).serve().unwrap_err();
+    assert!(error.to_string().starts_with("max_connections: is 0"), "{error}");
+}
+
+#[test]
+fn a_remote_address_works_when_it_is_allowed_and_asks_for_no_local_host() {
+    let _watchdog = watchdog();
+    let exporter = Exporter::builder().listen("0.0.0.0:0").allow_remote(true).serve().unwrap();
+    let address = SocketAddr::from(([127, 0, 0, 1], exporter.local_addr().port()));
+    let (status, _) = request(address, "GET /metrics HTTP/1.1\r\nHost: node.example\r\nConnection: close\r\n\r\n");
+    assert_eq!(status, 200);
+}
+
+#[test]
+fn a_dropped_exporter_frees_its_port() {
+    let _watchdog = watchdog();
+    let exporter = exporter();
+    let address = exporter.local_addr();
+    assert_eq!(get(address, "/healthz").0, 200);
+    let mut idle = TcpStream::connect(address).unwrap();
+    drop(exporter);
+    let _next = volt_exporter::serve(address).expect("the port is free as soon as the exporter is dropped");
+    let mut rest = Vec::new();
+    let _closed = idle.read_to_end(&mut rest);
+    assert!(rest.is_empty(), "open connections are closed, not answered");
+}
+
+#[test]
+fn it_may_be_started_and_dropped_in_async_code() {
+    let _watchdog = watchdog();
+    let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("async").build().unwrap();
+    let address = runtime.block_on(async {
+        let exporter = volt_exporter::serve("127.0.0.1:0").unwrap();
+        exporter.local_addr()
+    });
+    let began = Instant::now();
+    while TcpStream::connect(address).is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(10), "it still listens");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn connections_that_come_and_go_without_a_word_harm_nobody() {
+    let _watchdog = watchdog();
+    let exporter = exporter();
+    for bytes in [&b""[..], b"\r\n", b"GET", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/9.9\r\n\r\n", &[0xff; 4096]] {
+        for _ in 0..20 {
+            // It may be refused in the middle.
+            let _sent = TcpStream::connect(exporter.local_addr()).unwrap().write_all(bytes);
+        }
+    }
+    assert_eq!(get(exporter.local_addr(), "/healthz").0, 200);
+}

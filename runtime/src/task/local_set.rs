@@ -1,0 +1,373 @@
+//! Tasks that stay on one thread, for futures that are not `Send`.
+//!
+//! Shape: a queue of tasks that were woken, and the tasks that are alive; both are polled by whoever polls the set. Wakers may be called on
+//! any thread: they put the task into the queue, under a lock, and wake the set.
+//!
+//! Invariants:
+//! * *Same thread*: a future is polled and dropped only by the thread that the set is on: the set is not Send, runs tasks only in its
+//!   own `poll`, and ends them all before it goes. What other threads hold of a task, wakers, frees memory at most.
+//! * *Closed for good*: once the set is dropped, a waker finds the queue closed and drops what it brought.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use super::cell::{Schedule, new_task_of_thread};
+use super::header::{Header, Notified, Ran, Task};
+use super::id::Id;
+use super::join::JoinHandle;
+use crate::config::{BUDGET_PER_TICK, COOP_BUDGET};
+use crate::coop;
+use crate::handle::Handle;
+use crate::shim::Mutex;
+
+thread_local! {
+    /// The set that this thread polls.
+    static CURRENT: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
+}
+
+/// A set of tasks that run on the thread that awaits it.
+///
+/// ```
+/// use std::rc::Rc;
+///
+/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// let local = volt::task::LocalSet::new();
+/// let sum = local.block_on(runtime.handle(), async {
+///     let shared = Rc::new(20);
+///     let other = shared.clone();
+///     let task = volt::task::spawn_local(async move { *other + 1 });
+///     *shared + task.await.unwrap()
+/// });
+/// assert_eq!(sum, 41);
+/// ```
+pub struct LocalSet {
+    shared: Arc<Shared>,
+    /// Same thread.
+    _not_send: PhantomData<*const ()>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    woken: VecDeque<Notified>,
+    alive: HashMap<u64, Task>,
+    waker: Option<Waker>,
+    is_closed: bool,
+}
+
+impl Schedule for Arc<Shared> {
+    fn schedule(&self, task: Notified) {
+        let mut state = self.state.lock();
+        if state.is_closed {
+            drop(state);
+            // Closed for good; the task is complete by now, or about to be.
+            drop(task);
+            return;
+        }
+        state.woken.push_back(task);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn release(&self, task: &Header) {
+        let removed = self.state.lock().alive.remove(&task.id.as_u64());
+        drop(removed);
+    }
+}
+
+impl Shared {
+    fn pop(&self) -> Option<Notified> {
+        self.state.lock().woken.pop_front()
+    }
+}
+
+impl LocalSet {
+    /// An empty set.
+    pub fn new() -> Self {
+        Self { shared: Arc::new(Shared { state: Mutex::new(State::default()) }), _not_send: PhantomData }
+    }
+
+    /// Starts a task on this set. It runs while the set is awaited.
+    #[track_caller]
+    pub fn spawn_local<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + 'static,
+        F::Output: 'static,
+    {
+        spawn_on(&self.shared, future, Location::caller())
+    }
+
+    /// Runs the set and `future` on this thread until `future` ends. Tasks that are left then stay in the set.
+    ///
+    /// # Panics
+    /// As [`Handle::block_on`].
+    #[track_caller]
+    pub fn block_on<F: Future>(&self, handle: &Handle, future: F) -> F::Output {
+        handle.block_on(self.run_until(future))
+    }
+
+    /// Runs the set until `future` ends. Tasks that are left then stay in the set.
+    ///
+    /// # Cancel safety
+    /// As `future`'s; the set stays as it is.
+    pub async fn run_until<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        std::future::poll_fn(|cx| {
+            let _current = CurrentSet::enter(&self.shared);
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                return Poll::Ready(output);
+            }
+            // Whether tasks are left is not the question here.
+            let _has_ended = self.poll_tasks(cx);
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Runs what is woken, a tick's budget of polls at most. Ready when no task is alive.
+    fn poll_tasks(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let shared = &self.shared;
+        shared.state.lock().waker = Some(cx.waker().clone());
+        for _poll in 0..BUDGET_PER_TICK {
+            let Some(task) = shared.pop() else {
+                return if shared.state.lock().alive.is_empty() { Poll::Ready(()) } else { Poll::Pending };
+            };
+            coop::begin_poll(COOP_BUDGET);
+            let ran = task.run();
+            coop::end_poll();
+            if let Ran::Woken(task) = ran {
+                shared.state.lock().woken.push_back(task);
+            }
+        }
+        // There is more: others first.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Future for LocalSet {
+    type Output = ();
+
+    /// Ready when all tasks have ended.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let _current = CurrentSet::enter(&self.shared);
+        self.poll_tasks(cx)
+    }
+}
+
+impl Default for LocalSet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for LocalSet {
+    fn drop(&mut self) {
+        let _current = CurrentSet::enter(&self.shared);
+        // Until nobody is left, since a destructor may start another task here. Shields do not hold: the only thread that may poll
+        // these tasks goes.
+        loop {
+            let alive: Vec<Task> = self.shared.state.lock().alive.values().cloned().collect();
+            if alive.is_empty() {
+                break;
+            }
+            alive.iter().for_each(Task::cancel_unshielded);
+            drop(alive);
+            while let Some(task) = self.shared.pop() {
+                task.cancel_now();
+            }
+        }
+        let mut state = self.shared.state.lock();
+        state.is_closed = true;
+        state.waker = None;
+    }
+}
+
+impl fmt::Debug for LocalSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalSet").field("alive", &self.shared.state.lock().alive.len()).finish()
+    }
+}
+
+/// Starts a task on the [`LocalSet`] that this thread is polling.
+///
+/// # Panics
+/// Outside a `LocalSet`.
+///
+/// ```
+/// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// let local = volt::task::LocalSet::new();
+/// let text = local.block_on(runtime.handle(), async {
+///     let text = std::rc::Rc::new("here");
+///     volt::task::spawn_local(async move { *text }).await.unwrap()
+/// });
+/// assert_eq!(text, "here");
+/// ```
+#[track_caller]
+pub fn spawn_local<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    let Some(shared) = CURRENT.with_borrow(Clone::clone) else {
+        panic!("spawn_local must be called inside a LocalSet: in its block_on, in its run_until, or in a task of it");
+    };
+    spawn_on(&shared, future, Location::caller())
+}
+
+fn spawn_on<F>(shared: &Arc<Shared>, future: F, location: &'static Location<'static>) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    let id = Id::next();
+    // SAFETY: Same thread: this is the set's, since neither the set nor CURRENT leaves it, and only the set runs its tasks.
+    let (task, notified, join) = unsafe { new_task_of_thread(future, shared.clone(), id, location, None) };
+    shared.state.lock().alive.insert(id.as_u64(), task);
+    shared.schedule(notified);
+    join
+}
+
+/// Makes a set current while it is polled.
+struct CurrentSet {
+    former: Option<Arc<Shared>>,
+}
+
+impl CurrentSet {
+    fn enter(shared: &Arc<Shared>) -> Self {
+        Self { former: CURRENT.replace(Some(shared.clone())) }
+    }
+}
+
+impl Drop for CurrentSet {
+    fn drop(&mut self) {
+        // The thread may be ending; then nothing is current anyway.
+        let former = self.former.take();
+        let _ended = CURRENT.try_with(|current| current.replace(former));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::shield::Shield;
+    use std::cell::Cell;
+    use std::future::{pending, poll_fn};
+    use std::rc::Rc;
+
+    fn poll(set: &mut LocalSet) -> Poll<()> {
+        Pin::new(set).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn finish<T>(mut task: JoinHandle<T>) -> Result<T, crate::task::JoinError> {
+        match Pin::new(&mut task).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => output,
+            Poll::Pending => panic!("the task has ended"),
+        }
+    }
+
+    #[test]
+    fn futures_that_are_not_send_run_and_start_others() {
+        let mut set = LocalSet::new();
+        let log = Rc::new(Cell::new(0));
+        let task = set.spawn_local({
+            let log = log.clone();
+            async move {
+                log.set(log.get() + 1);
+                spawn_local(async move { log.set(log.get() + 10) });
+                Rc::new("output")
+            }
+        });
+        assert_eq!(poll(&mut set), Poll::Ready(()));
+        assert_eq!(log.get(), 11);
+        assert_eq!(*finish(task).unwrap(), "output");
+    }
+
+    #[test]
+    fn a_waker_on_another_thread_wakes_a_task_that_stays_on_its_own() {
+        let mut set = LocalSet::new();
+        let kept: Arc<std::sync::Mutex<Option<Waker>>> = Arc::default();
+        let mut polls = 0;
+        let here = std::thread::current().id();
+        let task = set.spawn_local(poll_fn({
+            let kept = kept.clone();
+            move |cx| {
+                assert_eq!(std::thread::current().id(), here);
+                polls += 1;
+                *kept.lock().unwrap() = Some(cx.waker().clone());
+                if polls == 2 { Poll::Ready(Rc::new(polls)) } else { Poll::Pending }
+            }
+        }));
+        assert!(poll(&mut set).is_pending());
+        let waker = kept.lock().unwrap().take().unwrap();
+        std::thread::spawn(move || waker.wake()).join().unwrap();
+        assert_eq!(poll(&mut set), Poll::Ready(()));
+        assert_eq!(*finish(task).unwrap(), 2);
+    }
+
+    #[test]
+    fn what_is_left_is_dropped_here_with_the_set_even_if_a_waker_lives_on_elsewhere() {
+        struct OnThread(std::thread::ThreadId, Rc<Cell<u32>>);
+        impl Drop for OnThread {
+            fn drop(&mut self) {
+                assert_eq!(std::thread::current().id(), self.0);
+                self.1.set(self.1.get() + 1);
+            }
+        }
+        let set = LocalSet::new();
+        let drops = Rc::new(Cell::new(0));
+        let kept: Arc<std::sync::Mutex<Vec<Waker>>> = Arc::default();
+        let tasks = [false, true].map(|is_shielded| {
+            let (kept, guard) = (kept.clone(), OnThread(std::thread::current().id(), drops.clone()));
+            set.spawn_local(async move {
+                let _guard = guard;
+                let _shield = is_shielded.then(|| Shield::new().unwrap());
+                poll_fn(|cx| {
+                    kept.lock().unwrap().push(cx.waker().clone());
+                    Poll::<()>::Pending
+                })
+                .await;
+            })
+        });
+        let mut set = set;
+        assert!(poll(&mut set).is_pending());
+        drop(set);
+        assert_eq!(drops.get(), 2);
+        let wakers = std::mem::take(&mut *kept.lock().unwrap());
+        std::thread::spawn(move || wakers.into_iter().for_each(Waker::wake)).join().unwrap();
+        assert!(tasks.into_iter().all(|task| finish(task).unwrap_err().is_cancelled()));
+    }
+
+    #[test]
+    fn a_task_started_by_a_destructor_ends_with_the_set_too() {
+        struct Spawns;
+        impl Drop for Spawns {
+            fn drop(&mut self) {
+                spawn_local(pending::<()>());
+            }
+        }
+        let mut set = LocalSet::new();
+        set.spawn_local(async {
+            let _spawns = Spawns;
+            pending::<()>().await;
+        });
+        assert!(poll(&mut set).is_pending());
+        let shared = set.shared.clone();
+        drop(set);
+        assert!(shared.state.lock().alive.is_empty());
+        assert_eq!(Arc::strong_count(&shared), 1, "no task holds the set any more");
+    }
+}

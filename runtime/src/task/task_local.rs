@@ -1,0 +1,178 @@
+//! Values that belong to a task instead of a thread.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::thread;
+
+use pin_project_lite::pin_project;
+
+/// Declares task-local keys, in the manner of `thread_local!`; see [`LocalKey`](crate::task::LocalKey).
+///
+/// ```
+/// volt::task_local! {
+///     /// Who asks.
+///     pub static USER: String;
+/// }
+/// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// runtime.block_on(USER.scope("ada".to_owned(), async {
+///     volt::task::yield_now().await;
+///     assert_eq!(USER.get(), "ada");
+/// }));
+/// ```
+#[macro_export]
+macro_rules! task_local {
+    () => {};
+    ($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty; $($rest:tt)*) => {
+        $crate::task_local!($(#[$attribute])* $visibility static $name: $type);
+        $crate::task_local!($($rest)*);
+    };
+    ($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty) => {
+        $(#[$attribute])*
+        $visibility static $name: $crate::task::LocalKey<$type> = {
+            ::std::thread_local! {
+                static KEY: ::std::cell::RefCell<::std::option::Option<$type>> = const { ::std::cell::RefCell::new(None) };
+            }
+            $crate::task::LocalKey::__new(&KEY)
+        };
+    };
+}
+
+/// A key whose value belongs to the future that [`scope`](Self::scope) wraps, on whichever worker it is polled.
+///
+/// A task that is spawned inside does not inherit it.
+pub struct LocalKey<T: 'static> {
+    slot: &'static thread::LocalKey<RefCell<Option<T>>>,
+}
+
+impl<T: 'static> LocalKey<T> {
+    #[doc(hidden)]
+    pub const fn __new(slot: &'static thread::LocalKey<RefCell<Option<T>>>) -> Self {
+        Self { slot }
+    }
+
+    /// Runs `future` with `value` under this key.
+    ///
+    /// # Cancel safety
+    /// As the future's; dropping it drops the value, which the future's destructor still sees.
+    pub fn scope<F: Future>(&'static self, value: T, future: F) -> Scoped<T, F> {
+        Scoped { key: self, value: Some(value), future: Some(future) }
+    }
+
+    /// Calls `f` with `value` under this key.
+    pub fn sync_scope<R>(&'static self, value: T, f: impl FnOnce() -> R) -> R {
+        let mut value = Some(value);
+        self.swapped(&mut value, f)
+    }
+
+    /// Calls `f` with a reference to the value.
+    ///
+    /// # Panics
+    /// Outside a [`scope`](Self::scope) of this key; see [`try_with`](Self::try_with).
+    #[track_caller]
+    pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
+        match self.try_with(f) {
+            Ok(result) => result,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Calls `f` with a reference to the value.
+    ///
+    /// # Errors
+    /// Outside a [`scope`](Self::scope) of this key.
+    pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, LocalAccessError> {
+        let found = self.slot.try_with(|slot| slot.borrow().as_ref().map(f));
+        found.ok().flatten().ok_or(LocalAccessError(()))
+    }
+
+    /// A clone of the value.
+    ///
+    /// # Panics
+    /// Outside a [`scope`](Self::scope) of this key.
+    #[track_caller]
+    pub fn get(&'static self) -> T
+    where
+        T: Clone,
+    {
+        self.with(T::clone)
+    }
+
+    /// Calls `f` with `value` in the thread's slot, and puts things back, whatever `f` does.
+    fn swapped<R>(&'static self, value: &mut Option<T>, f: impl FnOnce() -> R) -> R {
+        struct Swap<'a, T: 'static> {
+            key: &'static LocalKey<T>,
+            value: &'a mut Option<T>,
+        }
+        impl<T> Swap<'_, T> {
+            fn swap(&mut self) {
+                self.key.slot.with(|slot| std::mem::swap(&mut *slot.borrow_mut(), self.value));
+            }
+        }
+        impl<T> Drop for Swap<'_, T> {
+            fn drop(&mut self) {
+                self.swap();
+            }
+        }
+        let mut swap = Swap { key: self, value };
+        swap.swap();
+        f()
+    }
+}
+
+impl<T> fmt::Debug for LocalKey<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalKey").finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// The future of [`LocalKey::scope`].
+    #[must_use = "futures do nothing unless they are awaited"]
+    pub struct Scoped<T: 'static, F> {
+        key: &'static LocalKey<T>,
+        value: Option<T>,
+        #[pin]
+        future: Option<F>,
+    }
+
+    impl<T: 'static, F> PinnedDrop for Scoped<T, F> {
+        fn drop(this: Pin<&mut Self>) {
+            // The future's destructor sees the value.
+            let mut this = this.project();
+            let key = *this.key;
+            key.swapped(this.value, || this.future.set(None));
+        }
+    }
+}
+
+impl<T: 'static, F: Future> Future for Scoped<T, F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let key = *this.key;
+        let Some(future) = this.future.as_pin_mut() else { panic!("polled after its end") };
+        key.swapped(this.value, || future.poll(cx))
+    }
+}
+
+impl<T: 'static, F> fmt::Debug for Scoped<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scoped").finish_non_exhaustive()
+    }
+}
+
+/// There is no value under the key: the code runs outside its [`scope`](LocalKey::scope).
+#[derive(Debug)]
+pub struct LocalAccessError(());
+
+impl fmt::Display for LocalAccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("this task-local has no value here: wrap the future in its scope(), and note that spawned tasks do not inherit it")
+    }
+}
+
+impl std::error::Error for LocalAccessError {}
