@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use crate::blocking::pool::{Pool, Settings};
 use crate::clock;
-use crate::config::{self, Backend, Config};
+use crate::config::{self, Backend, Config, Placement};
 use crate::driver::Driver;
 use crate::driver::parker::Parker;
 use crate::error::BuildError;
 use crate::handle::Handle;
 use crate::observe;
+use crate::queue::injector::Injector;
 use crate::queue::lifo::LifoSlot;
 use crate::queue::ring::ring;
 use crate::runtime::Runtime;
@@ -63,6 +64,7 @@ impl Builder {
             park_timeout: Some(config::PARK_TIMEOUT),
             max_park_timeout: config::MAX_PARK_TIMEOUT,
             enable_stealing: true,
+            placement: Placement::default(),
             backend_type: None,
             max_io_completions: config::MAX_IO_COMPLETIONS,
             max_blocking_threads: config::MAX_BLOCKING_THREADS,
@@ -212,6 +214,12 @@ impl Builder {
         self
     }
 
+    /// Where a task goes that is spawned or woken by a thread that is no worker. Default [`Placement::Global`].
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.config.placement = placement;
+        self
+    }
+
     /// What waits for I/O; `None` = the best that the system has. Default `None`.
     pub fn backend_type(mut self, backend: Option<Backend>) -> Self {
         self.config.backend_type = backend;
@@ -275,6 +283,7 @@ impl Builder {
                 let remote = Remote {
                     ring: ring_stealer,
                     batch: batch_stealer,
+                    inbox: Injector::new(),
                     lifo: LifoSlot::new(),
                     parker: Parker::new(),
                     cells: WorkerCells::new(),

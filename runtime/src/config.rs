@@ -74,6 +74,19 @@ pub enum Backend {
     IoUring,
 }
 
+/// Where a task goes that is spawned or woken by a thread that is no worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Placement {
+    /// Into the global queue, for whoever looks first.
+    #[default]
+    Global,
+    /// To the less loaded of two random workers.
+    TwoChoices,
+    /// To the least loaded of all workers.
+    LeastLoaded,
+}
+
 /// The settings of one runtime, checked by the Builder.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -97,6 +110,7 @@ pub(crate) struct Config {
     pub(crate) park_timeout: Option<Duration>,
     pub(crate) max_park_timeout: Duration,
     pub(crate) enable_stealing: bool,
+    pub(crate) placement: Placement,
     pub(crate) backend_type: Option<Backend>,
     pub(crate) max_io_completions: usize,
     pub(crate) max_blocking_threads: usize,

@@ -135,7 +135,7 @@ impl Runtime {
         shared.close();
         let workers = shared.wait_for_workers(deadline);
         if workers == 0 {
-            shared.injector.close();
+            shared.close_queues();
         }
         let blocking = shared.blocking.shutdown(deadline);
         shared.driver.shut_down();

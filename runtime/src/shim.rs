@@ -8,7 +8,7 @@ pub(crate) use imp::*;
 #[cfg(not(loom))]
 mod imp {
     pub(crate) use std::sync::Arc;
-    #[cfg(any(test, not(target_os = "linux")))]
+    #[cfg(any(test, miri, not(target_os = "linux")))]
     pub(crate) use std::sync::Condvar;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 

@@ -1,6 +1,7 @@
 //! Serves axum routers (or any tower service) over HTTP/1 on Volt: what `axum::serve`, which is bound to Tokio, is there.
 //!
-//! Shape: one task accepts; each connection is a task named `http PEER`, so that the console says whose it is.
+//! Shape: one task accepts; each connection is a task named `http PEER` and located where [`serve`] was called,
+//! so that the console says whose it is.
 //!
 //! Bounds. Connections: [`Serve::max_connections`]; at the limit the server stops accepting, and the rest waits in the kernel's
 //! backlog. A head: [`Serve::max_header_bytes`], answered with 431. Time for a head, and between two requests on a connection:
@@ -19,6 +20,7 @@ use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::panic::Location;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -65,6 +67,7 @@ const MAX_HEADER_BYTES: usize = 64 * 1024;
 /// volt::axum::serve(listener, router).await
 /// # }
 /// ```
+#[track_caller]
 pub fn serve<S>(listener: TcpListener, service: S) -> Serve<S>
 where
     S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
@@ -75,7 +78,7 @@ where
         header_read_timeout: HEADER_READ_TIMEOUT,
         max_header_bytes: MAX_HEADER_BYTES,
     };
-    Serve { listener, service, settings }
+    Serve { listener, service, settings, location: Location::caller() }
 }
 
 /// A server that is ready to be awaited; see [`serve`].
@@ -84,6 +87,7 @@ pub struct Serve<S> {
     listener: TcpListener,
     service: S,
     settings: Settings,
+    location: &'static Location<'static>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -216,7 +220,7 @@ where
     S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
 {
-    let Serve { listener, service, settings } = serve;
+    let Serve { listener, service, settings, location } = serve;
     settings.check()?;
     let mut signal = pin!(signal);
     let limit = Limit::new(settings.max_connections);
@@ -229,7 +233,7 @@ where
         let Some((permit, accepted)) = unless(signal.as_mut(), pin!(next)).await else { break };
         let (stream, peer) = accepted?;
         let connection = serve_connection(stream, service.clone(), settings, graceful.watcher(), permit);
-        crate::task::Builder::new().name(&format!("http {peer}")).spawn(connection);
+        crate::task::Builder::new().name(&format!("http {peer}")).location(location).spawn(connection);
     }
     drop(listener);
     graceful.shutdown().await;

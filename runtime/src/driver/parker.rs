@@ -42,9 +42,9 @@ use crate::shim::Ordering;
 #[path = "parker_loom.rs"]
 mod loom_models;
 
-#[cfg(not(all(target_os = "linux", not(loom))))]
+#[cfg(not(all(target_os = "linux", not(loom), not(miri))))]
 use emulated::Futex;
-#[cfg(all(target_os = "linux", not(loom)))]
+#[cfg(all(target_os = "linux", not(loom), not(miri)))]
 use native::Futex;
 
 const UNPARKED: u32 = 0;
@@ -137,7 +137,7 @@ impl Parker {
 }
 
 /// Linux's futex.
-#[cfg(all(target_os = "linux", not(loom)))]
+#[cfg(all(target_os = "linux", not(loom), not(miri)))]
 mod native {
     use std::time::Duration;
 
@@ -181,8 +181,8 @@ mod native {
     }
 }
 
-/// The same from a lock and a condition: for other systems, and for loom.
-#[cfg(any(test, not(all(target_os = "linux", not(loom)))))]
+/// The same from a lock and a condition: for other systems, and for loom and Miri.
+#[cfg(any(test, not(all(target_os = "linux", not(loom), not(miri)))))]
 mod emulated {
     use std::time::Duration;
 

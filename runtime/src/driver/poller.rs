@@ -4,9 +4,8 @@
 //!
 //! Who uses it: the thread in the driver turn. Others reach the same kernel object through `mio::Registry` and `mio::Waker`.
 //!
-//! On Linux the wait itself is rustix's `epoll_wait` on mio's descriptor: mio rounds a time-out up to whole milliseconds, which
-//! would add up to 1 ms to every timer, while rustix turns to `epoll_pwait2`, with ns, for a time-out that needs it. Where the
-//! kernel lacks that call (before 5.11) or a sandbox refuses it, time-outs are rounded up as mio's are.
+//! On Linux the wait itself is `epoll_pwait2` on mio's descriptor: mio's own wait rounds a time-out up to whole milliseconds,
+//! which made timers late by 1 ms more. Where the kernel lacks that call (before 5.11) or a sandbox refuses it, mio waits.
 //!
 //! Invariants. *Numbers*: what the kernel hands back with an event is the token that mio registered, never a pointer.
 //!
@@ -79,9 +78,20 @@ fn flags(is_readable: bool, is_writable: bool, is_error: bool, is_read_closed: b
     flags
 }
 
+/// An event as mio reports it.
+fn from_mio(event: &mio::event::Event) -> (Token, Flags) {
+    let flags = flags(
+        event.is_readable(),
+        event.is_writable(),
+        event.is_error(),
+        event.is_read_closed(),
+        event.is_write_closed(),
+    );
+    (event.token(), flags)
+}
+
 #[cfg(target_os = "linux")]
 mod imp {
-    use std::os::fd::AsFd;
     use std::{fmt, io};
 
     use rustix::buffer::spare_capacity;
@@ -89,87 +99,72 @@ mod imp {
     use rustix::event::epoll::{self, Event, EventFlags};
     use rustix::io::Errno;
 
-    use super::{Duration, Flags, Token, flags};
-
-    const MILLISECOND_NS: u32 = 1_000_000;
+    use super::{Duration, Flags, Token, flags, from_mio};
 
     pub(super) struct Events {
-        list: Vec<Event>,
-        /// Whether `epoll_pwait2` was refused once.
-        is_coarse: bool,
+        fine: Vec<Event>,
+        /// mio's buffer, once `epoll_pwait2` was refused.
+        coarse: Option<mio::Events>,
     }
 
-    // SAFETY: Numbers: `Event` is not `Send` only because its data could be a pointer; every entry of `list` was written by the
+    // SAFETY: Numbers: `Event` is not `Send` only because its data could be a pointer; every entry of `fine` was written by the
     // kernel from a token of mio's, and no other code makes one.
     unsafe impl Send for Events {}
 
     impl Events {
         pub(super) fn with_capacity(capacity: usize) -> Self {
-            Self { list: Vec::with_capacity(capacity), is_coarse: false }
+            Self { fine: Vec::with_capacity(capacity), coarse: None }
         }
 
         pub(super) fn fill(&mut self, poll: &mut mio::Poll, timeout: Option<Duration>) -> io::Result<()> {
-            let epoll = poll.registry().as_fd();
-            if !self.is_coarse {
-                match self.wait(epoll, timeout) {
-                    Err(Errno::NOSYS | Errno::PERM) => self.is_coarse = true,
-                    result => return Ok(result?),
-                }
+            if let Some(coarse) = &mut self.coarse {
+                return poll.poll(coarse, timeout);
             }
-            Ok(self.wait(epoll, timeout.map(round_up))?)
+            self.fine.clear();
+            // A time-out beyond what the kernel's clock can say is none.
+            let limit = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+            match epoll::wait(poll.registry(), spare_capacity(&mut self.fine), limit.as_ref()) {
+                Err(Errno::NOSYS | Errno::PERM) => {
+                    self.be_coarse();
+                    self.fill(poll, timeout)
+                }
+                result => Ok(result.map(drop)?),
+            }
+        }
+
+        pub(super) fn be_coarse(&mut self) {
+            self.coarse = Some(mio::Events::with_capacity(self.fine.capacity()));
         }
 
         pub(super) fn clear(&mut self) {
-            self.list.clear();
+            self.fine.clear();
+            self.coarse.iter_mut().for_each(mio::Events::clear);
         }
 
         pub(super) fn iter(&self) -> impl Iterator<Item = (Token, Flags)> + '_ {
-            self.list.iter().map(|event| {
-                // Copies: the kernel's struct is packed.
-                let (said, data) = (event.flags, event.data);
-                let has = |flag| said.contains(flag);
-                let is_hung_up = has(EventFlags::HUP);
-                let is_read_closed = is_hung_up || has(EventFlags::RDHUP);
-                let flags = flags(
-                    has(EventFlags::IN) || has(EventFlags::PRI),
-                    has(EventFlags::OUT),
-                    has(EventFlags::ERR),
-                    is_read_closed,
-                    is_hung_up,
-                );
-                (Token(data.u64() as usize), flags)
-            })
+            self.fine.iter().map(from_kernel).chain(self.coarse.iter().flatten().map(from_mio))
         }
+    }
 
-        fn wait(&mut self, epoll: impl AsFd, timeout: Option<Duration>) -> Result<(), Errno> {
-            self.list.clear();
-            // A time-out beyond what the kernel's clock can say is none.
-            let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-            epoll::wait(epoll, spare_capacity(&mut self.list), timeout.as_ref()).map(drop)
-        }
+    /// An event as the kernel reports it.
+    fn from_kernel(event: &Event) -> (Token, Flags) {
+        // Copies: the kernel's struct is packed.
+        let (said, data) = (event.flags, event.data);
+        let has = |flag| said.contains(flag);
+        let is_hung_up = has(EventFlags::HUP);
+        let flags = flags(
+            has(EventFlags::IN) || has(EventFlags::PRI),
+            has(EventFlags::OUT),
+            has(EventFlags::ERR),
+            is_hung_up || has(EventFlags::RDHUP),
+            is_hung_up,
+        );
+        (Token(data.u64() as usize), flags)
     }
 
     impl fmt::Debug for Events {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.debug_struct("Events").field("len", &self.list.len()).field("is_coarse", &self.is_coarse).finish()
-        }
-    }
-
-    /// Up to whole milliseconds, within what `epoll_wait` takes.
-    fn round_up(timeout: Duration) -> Duration {
-        let ms = timeout.as_nanos().div_ceil(u128::from(MILLISECOND_NS));
-        Duration::from_millis(ms.min(i32::MAX as u128) as u64)
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn a_kernel_without_fine_time_outs_sleeps_a_little_longer_and_never_for_ever() {
-            assert_eq!(round_up(Duration::from_nanos(1)), Duration::from_millis(1));
-            assert_eq!(round_up(Duration::from_millis(3)), Duration::from_millis(3));
-            assert_eq!(round_up(Duration::MAX), Duration::from_millis(i32::MAX as u64));
+            f.debug_struct("Events").field("fine", &self.fine.len()).field("coarse", &self.coarse).finish()
         }
     }
 }
@@ -178,7 +173,7 @@ mod imp {
 mod imp {
     use std::io;
 
-    use super::{Duration, Flags, Token, flags};
+    use super::{Duration, Flags, Token, from_mio};
 
     #[derive(Debug)]
     pub(super) struct Events(mio::Events);
@@ -197,16 +192,7 @@ mod imp {
         }
 
         pub(super) fn iter(&self) -> impl Iterator<Item = (Token, Flags)> + '_ {
-            self.0.iter().map(|event| {
-                let flags = flags(
-                    event.is_readable(),
-                    event.is_writable(),
-                    event.is_error(),
-                    event.is_read_closed(),
-                    event.is_write_closed(),
-                );
-                (event.token(), flags)
-            })
+            self.0.iter().map(from_mio)
         }
     }
 }
@@ -222,9 +208,7 @@ mod tests {
         assert_eq!(flags(true, false, false, true, false), Flags::READABLE.and(Flags::READ_CLOSED));
     }
 
-    #[test]
-    fn a_wait_is_not_shorter_than_its_time_out_and_its_waker_is_sticky() {
-        let mut poller = Poller::new(4).unwrap();
+    fn waits_and_is_woken(poller: &mut Poller) {
         let waker = mio::Waker::new(poller.registry(), WAKER).unwrap();
         for timeout in [Duration::from_micros(300), Duration::from_millis(2)] {
             let began = Instant::now();
@@ -237,5 +221,31 @@ mod tests {
         assert_eq!(poller.events().map(|(token, _)| token).collect::<Vec<_>>(), [WAKER]);
         poller.wait(Some(Duration::ZERO)).unwrap();
         assert_eq!(poller.events().count(), 0, "one wake, one event");
+    }
+
+    #[test]
+    fn a_wait_is_not_shorter_than_its_time_out_and_its_waker_is_sticky() {
+        waits_and_is_woken(&mut Poller::new(4).unwrap());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_kernel_without_fine_time_outs_is_served_all_the_same() {
+        let mut poller = Poller::new(4).unwrap();
+        poller.events.be_coarse();
+        waits_and_is_woken(&mut poller);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_wait_of_a_fraction_of_a_millisecond_is_no_millisecond() {
+        let mut poller = Poller::new(4).unwrap();
+        // The shortest of many: a busy machine makes some of them longer, and no machine makes all of them shorter.
+        let shortest = (0..1_000).map(|_| {
+            let began = Instant::now();
+            poller.wait(Some(Duration::from_micros(100))).unwrap();
+            began.elapsed()
+        });
+        assert!(shortest.min() < Some(Duration::from_micros(900)));
     }
 }

@@ -240,9 +240,12 @@ fn take_snapshot(registry: &Registry) -> Reply {
     }
 }
 
+/// What is left out, by field name, and how.
+type Cut = (&'static [&'static str], fn(&mut Snapshot));
+
 /// The reply as a frame that fits; what has to go for it is named in `incomplete`: first the histograms, then the workers.
 fn encode_cutting(reply: &mut Reply, max_bytes: usize, registry: &Registry) -> Vec<u8> {
-    let cuts: [(&[&str], fn(&mut Snapshot)); 2] = [
+    let cuts: [Cut; 2] = [
         (&["poll_time", "schedule_delay"], |snapshot| {
             for worker in &mut snapshot.workers {
                 worker.poll_time = Histogram::default();

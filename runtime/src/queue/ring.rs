@@ -376,12 +376,10 @@ impl<T> Shared<T> {
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         // Every end is gone, and a thief at work would hold one: `steal == real`.
-        let (heads, tail) = self.look();
-        let mut index = heads.real;
-        while index != tail {
+        let (heads, _) = self.look();
+        for offset in 0..self.len() as u32 {
             // SAFETY: FILLED: the index is between `real` and the tail. CLAIMED: `&mut self` excludes everybody else.
-            drop(unsafe { self.read(index) });
-            index = index.wrapping_add(1);
+            drop(unsafe { self.read(heads.real.wrapping_add(offset)) });
         }
     }
 }

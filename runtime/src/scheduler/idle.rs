@@ -260,12 +260,16 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicUsize};
     use std::thread;
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::driver::parker::{Parker, Unparked};
 
     /// Rounds of a stress; Miri is slow.
     const ROUNDS: usize = if cfg!(miri) { 50 } else { 100_000 };
+
+    /// Long after which a round that is not over never will be.
+    const HANGS: Duration = Duration::from_secs(60);
 
     fn all_parked(workers: usize) -> Idle {
         let idle = Idle::new(workers);
@@ -406,12 +410,17 @@ mod tests {
             if idle.claim_for_submit(None).is_some() {
                 assert_eq!(parker.unpark(), Unparked::Done);
             }
+            let (since, mut spins) = (Instant::now(), 0_u32);
             while done.load(Ordering::Acquire) == round {
                 std::hint::spin_loop();
-                if cfg!(miri) || round % 64 == 0 {
+                spins += 1;
+                if spins % 1024 == 0 || cfg!(miri) {
+                    assert!(since.elapsed() < HANGS, "the worker sleeps through round {round}");
                     thread::yield_now();
                 }
             }
+            // From round to round the submit falls a little later into the worker's way to sleep.
+            (0..round % 128).for_each(|_| std::hint::spin_loop());
         }
         worker.join().unwrap();
         assert_eq!((idle.searching(), idle.parked_count()), (0, 0));

@@ -5,6 +5,8 @@ pub(crate) mod idle;
 #[cfg(not(loom))]
 pub(crate) mod core;
 #[cfg(not(loom))]
+mod placement;
+#[cfg(not(loom))]
 pub(crate) mod shared;
 #[cfg(not(loom))]
 pub(crate) mod tuner;

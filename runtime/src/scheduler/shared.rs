@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use volt_telemetry::Snapshot;
 
 use super::idle::Idle;
+use super::placement::Placer;
 use crate::blocking::pool::Pool;
 use crate::clock;
 use crate::config::{Config, MAX_NAME_BYTES};
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) injector: Injector<Notified>,
     pub(crate) idle: Idle,
+    placer: Placer,
     pub(crate) remotes: Box<[Remote]>,
     pub(crate) registry: Registry,
     pub(crate) driver: Arc<Driver>,
@@ -62,6 +64,8 @@ struct Outside {
 pub(crate) struct Remote {
     pub(crate) ring: Stealer<Notified>,
     pub(crate) batch: Stealer<Notified>,
+    /// Tasks that were placed here from outside; the worker moves them to its ring, thieves take from it.
+    pub(crate) inbox: Injector<Notified>,
     /// Only its worker puts; others take on the last pass.
     pub(crate) lifo: LifoSlot<Notified>,
     pub(crate) parker: Parker,
@@ -76,6 +80,7 @@ impl Shared {
             name,
             injector: Injector::new(),
             idle: Idle::new(remotes.len()),
+            placer: Placer::new(config.placement, config.lifo_steal_after_ns),
             registry: Registry::new(),
             driver: Arc::new(driver),
             blocking,
@@ -121,15 +126,21 @@ impl Shared {
 
     /// Hands a task in from outside the workers, or from a worker that cannot take it itself.
     pub(crate) fn inject(&self, task: Notified) {
+        let chosen = self.placer.choose(&self.remotes);
+        let queue = chosen.map_or(&self.injector, |worker| &self.remotes[worker].inbox);
         // Submit (1)
-        if let Err(task) = self.injector.push(task, clock::now_ns()) {
+        if let Err(task) = queue.push(task, clock::now_ns()) {
             // The workers have ended; somebody woke a task that they left behind.
             task.cancel_now();
             return;
         }
         // ORDERING: Relaxed; only counted.
         self.outside.injected.fetch_add(1, Ordering::Relaxed);
-        self.wake_for_submit();
+        // The chosen one if it sleeps; if it does not, somebody who may steal from it.
+        let is_woken = chosen.is_some_and(|worker| self.wake_worker(worker));
+        if !is_woken {
+            self.wake_for_submit();
+        }
     }
 
     /// Submit (2) and (3), after work was published. Returns whether a worker was woken.
@@ -144,6 +155,12 @@ impl Shared {
         self.unpark(claimed)
     }
 
+    /// Submit (2) and (3) for one worker. Returns whether it was parked.
+    fn wake_worker(&self, worker: usize) -> bool {
+        let is_mine = self.idle.claim_worker(worker);
+        self.unpark(is_mine.then_some(worker))
+    }
+
     fn wake_all(&self) {
         while self.wake_one() {}
     }
@@ -156,10 +173,12 @@ impl Shared {
         true
     }
 
-    /// Whether any queue that a worker may take from holds work; what is published before a fence is seen after it.
-    pub(crate) fn has_work(&self) -> bool {
-        let queued = |remote: &Remote| remote.ring.len() > 0 || remote.batch.len() > 0;
-        self.injector.len() > 0 || (self.config.enable_stealing && self.remotes.iter().any(queued))
+    /// Whether any queue that `worker` may take from holds work; what is published before a fence is seen after it.
+    pub(crate) fn has_work_for(&self, worker: usize) -> bool {
+        let queued = |remote: &Remote| remote.ring.len() > 0 || remote.batch.len() > 0 || remote.inbox.len() > 0;
+        self.injector.len() > 0
+            || self.remotes[worker].inbox.len() > 0
+            || (self.config.enable_stealing && self.remotes.iter().any(queued))
     }
 
     /// Whether workers may end.
@@ -176,6 +195,12 @@ impl Shared {
         self.registry.cancel_all();
         // For those that sleep with nothing left to be cancelled.
         self.wake_all();
+    }
+
+    /// The workers have ended: whoever brings a task from now on gets it back.
+    pub(crate) fn close_queues(&self) {
+        self.injector.close();
+        self.remotes.iter().for_each(|remote| remote.inbox.close());
     }
 
     fn lock_running(&self) -> MutexGuard<'_, usize> {
@@ -232,6 +257,7 @@ impl Shared {
                 volt_telemetry::Worker {
                     ring_len: remote.ring.len() as u32,
                     batch_len: remote.batch.len() as u32,
+                    inbox_len: remote.inbox.len() as u32,
                     is_lifo_filled: remote.lifo.is_filled(),
                     // ORDERING: Relaxed; only counted.
                     tasks_lost: remote.tasks_lost.load(Ordering::Relaxed),

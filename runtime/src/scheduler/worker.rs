@@ -5,11 +5,11 @@
 //! that 128 slow polls stop no clock (the source, and a plain tick budget, would let 128 polls of 1 ms do so).
 //!
 //! `next_task`, in this order:
-//! 1. batch buffer: fetched from the global queue, so it waited longest;
+//! 1. batch buffer: fetched from the global queue, so it waited longest; what others placed in the inbox is moved to the ring;
 //! 2. global queue, if due;
 //! 3. LIFO slot, up to its cap; at the cap the slot is flushed to the ring's tail, where its turn comes and thieves see it;
 //! 4. ring, first in, first out;
-//! 5. steal: from a random start, every victim once, half its ring, else half its batch; LIFO slots only on a last pass, and
+//! 5. steal: from a random start, every victim once, half its ring, else half its batch, else half its inbox; LIFO slots only on a last pass, and
 //!    only from an owner whose present poll is long: always taking them costs throughput, never taking them strands a task behind a long poll;
 //! 6. global queue;
 //! 7. park.
@@ -171,6 +171,7 @@ impl Worker {
         if let Some(task) = core.batch.pop() {
             return Some(task);
         }
+        self.empty_inbox(core);
         core.polls_since_look += 1;
         // 2. global queue, if due
         if core.is_global_due(config) {
@@ -195,6 +196,22 @@ impl Worker {
         }
         // 4. ring
         core.ring.pop()
+    }
+
+    /// Moves what was placed here to the ring's tail. One load when there is nothing.
+    fn empty_inbox(&self, core: &mut Core) {
+        let inbox = &self.shared.remotes[self.index].inbox;
+        if inbox.len() == 0 {
+            return;
+        }
+        let ring = &mut core.ring;
+        let moved = inbox.pop_batch(ring.free(), |task| {
+            let pushed = ring.push(task);
+            debug_assert!(pushed.is_ok(), "never more than fits");
+        });
+        if moved > 1 && !core.is_searching {
+            self.wake_for_surplus(core);
+        }
     }
 
     /// 5 and 6.
@@ -265,6 +282,9 @@ impl Worker {
                     }
                 }
             }
+            if let Some(task) = self.steal_from_inbox(core, victim) {
+                return Some(task);
+            }
         }
         let now_ns = clock::now_ns();
         for victim in victims() {
@@ -281,6 +301,27 @@ impl Worker {
         None
     }
 
+    /// Half of what was placed at a worker that has not come to it.
+    fn steal_from_inbox(&self, core: &mut Core, victim: usize) -> Option<Notified> {
+        let inbox = &self.shared.remotes[victim].inbox;
+        let half = inbox.len().div_ceil(2).min(core.ring.free());
+        if half == 0 {
+            return None;
+        }
+        let (mut first, ring) = (None, &mut core.ring);
+        let taken = inbox.pop_batch(half, |task| match &first {
+            None => first = Some(task),
+            Some(_) => {
+                let pushed = ring.push(task);
+                debug_assert!(pushed.is_ok(), "never more than fits");
+            }
+        });
+        if taken > 0 {
+            self.count_steal(victim, taken);
+        }
+        first
+    }
+
     fn count_steal(&self, victim: usize, tasks: usize) {
         self.cells().steals.add(1);
         self.cells().tasks_stolen.add(tasks as u64);
@@ -290,7 +331,10 @@ impl Worker {
 
     /// Search: leaves the searchers, before the task that was found is run.
     fn leave_search(&self, core: &mut Core) {
-        if std::mem::take(&mut core.is_searching) && self.shared.idle.stop_searching() && self.shared.has_work() {
+        if std::mem::take(&mut core.is_searching)
+            && self.shared.idle.stop_searching()
+            && self.shared.has_work_for(self.index)
+        {
             self.count_wake(self.shared.wake_one());
         }
     }
@@ -459,7 +503,7 @@ impl Worker {
     /// The look of Park (3) into everything that may have been published before the bit was seen.
     fn is_needed(&self) -> bool {
         let shared = &self.shared;
-        shared.has_work()
+        shared.has_work_for(self.index)
             || !shared.injector.is_empty_locked()
             || shared.driver.timers.next_deadline_ns() <= clock::now_ns()
             || shared.is_done()

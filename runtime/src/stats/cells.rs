@@ -239,6 +239,13 @@ impl WorkerCells {
         [0, 1, 2].map(|ended| self.ended[ended].load(Ordering::Acquire))
     }
 
+    /// Whether a poll is going on.
+    #[inline]
+    pub(crate) fn is_in_poll(&self) -> bool {
+        // ORDERING: Relaxed; a hint, out of date as soon as it is read.
+        !self.poll_seq.load(Ordering::Relaxed).is_multiple_of(2)
+    }
+
     /// How long the poll that is going on has lasted at `now_ns`, if one is.
     pub(crate) fn poll_for_ns(&self, now_ns: u64) -> Option<u64> {
         self.in_flight(now_ns).map(|(poll, _)| poll.for_ns)

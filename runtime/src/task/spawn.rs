@@ -60,8 +60,10 @@ where
 /// });
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
+#[must_use = "a builder does nothing until spawn() is called"]
 pub struct Builder<'a> {
     name: Option<&'a str>,
+    location: Option<&'static Location<'static>>,
 }
 
 impl<'a> Builder<'a> {
@@ -72,7 +74,13 @@ impl<'a> Builder<'a> {
 
     /// Names the task; cut after 64 bytes.
     pub fn name(self, name: &'a str) -> Self {
-        Self { name: Some(name) }
+        Self { name: Some(name), ..self }
+    }
+
+    /// Says where the task comes from, instead of where `spawn` is called: for libraries that start tasks for their callers, so that
+    /// reports name the caller's line.
+    pub fn location(self, location: &'static Location<'static>) -> Self {
+        Self { location: Some(location), ..self }
     }
 
     /// As [`spawn`].
@@ -85,7 +93,7 @@ impl<'a> Builder<'a> {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        context::handle().spawn_at(future, self.name, Location::caller())
+        self.spawn_on(future, &context::handle())
     }
 
     /// As [`spawn`], in the runtime of `handle`.
@@ -95,6 +103,6 @@ impl<'a> Builder<'a> {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        handle.spawn_at(future, self.name, Location::caller())
+        handle.spawn_at(future, self.name, self.location.unwrap_or(Location::caller()))
     }
 }

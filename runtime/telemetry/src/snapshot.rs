@@ -299,6 +299,8 @@ pub struct Worker {
     pub ring_len: u32,
     /// Tasks in the batch buffer.
     pub batch_len: u32,
+    /// Tasks in the inbox: placed here from outside and not yet moved to the ring.
+    pub inbox_len: u32,
     /// Times that the ring was full and half of it went to the global queue.
     pub overflows: u64,
     /// Tasks that went that way.

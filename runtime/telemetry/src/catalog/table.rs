@@ -205,9 +205,16 @@ pub static METRICS: &[Metric] = &[
         "volt_worker_queue_depth",
         "tasks",
         &["runtime", "worker", "queue"],
-        "Tasks that wait at the worker: in its ring, in its batch buffer, in its LIFO slot.",
+        "Tasks that wait at the worker: in its ring, in its batch buffer, in its inbox, in its LIFO slot.",
         |r| {
-            r.each_by(|w| [("ring", w.ring_len), ("batch", w.batch_len), ("lifo", u32::from(w.is_lifo_filled))]);
+            r.each_by(|w| {
+                [
+                    ("ring", w.ring_len),
+                    ("batch", w.batch_len),
+                    ("inbox", w.inbox_len),
+                    ("lifo", u32::from(w.is_lifo_filled)),
+                ]
+            });
         },
     ),
     counter("volt_worker_lifo_hits_total", "tasks", WORKER, "Tasks run from the LIFO slot.", |r| {
