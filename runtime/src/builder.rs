@@ -295,7 +295,7 @@ impl Builder {
         let shared = Arc::new(Shared::new(name, config, remotes.into(), driver, blocking));
         let weak: std::sync::Weak<Shared> = Arc::downgrade(&shared);
         let registration = observe::register(weak, shared.config.control_socket);
-        let runtime = Runtime::of(Handle::new(shared.clone()), registration);
+        let mut runtime = Runtime::of(Handle::new(shared.clone()), registration);
 
         for (index, core) in cores.into_iter().enumerate() {
             let worker = Worker::new(shared.clone(), index, core);
@@ -304,11 +304,14 @@ impl Builder {
                 builder = builder.stack_size(bytes);
             }
             shared.worker_starts();
-            if let Err(error) = builder.spawn(move || worker.run()) {
-                shared.worker_ended();
-                // Dropping the runtime ends the workers that did start.
-                let what = format!("worker_threads is {}: thread {index} cannot be started", shared.config.workers);
-                return Err(BuildError::system(what, error));
+            match builder.spawn(move || worker.run()) {
+                Ok(thread) => runtime.add_thread(thread),
+                Err(error) => {
+                    shared.worker_ended();
+                    // Dropping the runtime ends the workers that did start.
+                    let what = format!("worker_threads is {}: thread {index} cannot be started", shared.config.workers);
+                    return Err(BuildError::system(what, error));
+                }
             }
         }
         Ok(runtime)

@@ -10,6 +10,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread::JoinHandle as JoinThread;
 use std::time::{Duration, Instant};
 
 use crate::context;
@@ -38,11 +39,17 @@ pub struct Runtime {
     handle: Handle,
     /// Shown to consoles while it lives; given up at the end of the shutdown.
     registration: Option<Registration>,
+    /// The workers' threads, joined at the end.
+    threads: Vec<JoinThread<()>>,
 }
 
 impl Runtime {
     pub(crate) fn of(handle: Handle, registration: Registration) -> Self {
-        Self { handle, registration: Some(registration) }
+        Self { handle, registration: Some(registration), threads: Vec::new() }
+    }
+
+    pub(crate) fn add_thread(&mut self, thread: JoinThread<()>) {
+        self.threads.push(thread);
     }
 
     /// A runtime with the defaults: one worker for each processor.
@@ -136,6 +143,8 @@ impl Runtime {
         let workers = shared.wait_for_workers(deadline);
         if workers == 0 {
             shared.close_queues();
+            // All are past their last task. None panics: what is the user's is contained where it is called.
+            self.threads.drain(..).for_each(|thread| _ = thread.join());
         }
         let blocking = shared.blocking.shutdown(deadline);
         shared.driver.shut_down();

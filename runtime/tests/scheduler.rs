@@ -366,3 +366,23 @@ fn the_park_time_out_catches_nothing() {
         assert_eq!(rescues, 0);
     });
 }
+
+#[test]
+fn a_timer_that_is_due_makes_nobody_spin() {
+    watched(|| {
+        let runtime = runtime(16);
+        let sleeper = |n: u64| async move {
+            for round in 0..20 {
+                volt::time::sleep(Duration::from_micros(500 + (n * 37 + round * 91) % 3_000)).await;
+            }
+        };
+        let tasks: Vec<_> = (0..50).map(|n| runtime.spawn(sleeper(n))).collect();
+        tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
+        let workers = at_rest(&runtime).workers;
+        let sum = |of: fn(&volt::telemetry::Worker) -> u64| workers.iter().map(of).sum::<u64>();
+        let (ticks, polls, parks) =
+            (sum(|worker| worker.ticks), sum(|worker| worker.polls), sum(|worker| worker.parks));
+        // A turn ends in a park, or was full, or saw at the last moment that it was needed.
+        assert!(ticks <= 2 * (polls + parks) + 16, "{ticks} turns for {polls} polls and {parks} parks");
+    });
+}

@@ -257,8 +257,7 @@ impl Idle {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::sync::atomic::AtomicBool;
     use std::thread;
     use std::time::{Duration, Instant};
 
@@ -269,7 +268,7 @@ mod tests {
     const ROUNDS: usize = if cfg!(miri) { 50 } else { 100_000 };
 
     /// Long after which a round that is not over never will be.
-    const HANGS: Duration = Duration::from_secs(60);
+    const HANGS: Duration = Duration::from_secs(10);
 
     fn all_parked(workers: usize) -> Idle {
         let idle = Idle::new(workers);
@@ -369,60 +368,88 @@ mod tests {
         let _ = Idle::new(2).stop_searching();
     }
 
-    /// The store-load litmus on this hardware: without the fences a round in a few hundred hangs.
+    /// Waits until `value` is `expected`, spinning, since a litmus wants both sides to start at once.
+    fn wait_until(value: &AtomicUsize, expected: usize) {
+        let (since, mut spins) = (Instant::now(), 0_u32);
+        while value.load(Ordering::Acquire) != expected {
+            std::hint::spin_loop();
+            spins += 1;
+            if spins.is_multiple_of(1024) || cfg!(miri) {
+                assert!(since.elapsed() < HANGS, "round {expected} hangs");
+                thread::yield_now();
+            }
+        }
+    }
+
+    /// The store-load litmus on this hardware.
     #[test]
-    fn no_submit_is_lost_against_a_parking_worker_without_time_outs() {
-        let shared = Arc::new((Idle::new(1), Parker::new(), AtomicBool::new(false), AtomicUsize::new(0)));
-        let worker = thread::spawn({
-            let shared = shared.clone();
-            move || {
-                let (idle, parker, work, done) = &*shared;
-                let mut is_searching = false;
-                while done.load(Ordering::Relaxed) < ROUNDS {
-                    if work.load(Ordering::Acquire) {
-                        if std::mem::take(&mut is_searching) {
-                            let _ = idle.stop_searching();
-                        }
-                        work.store(false, Ordering::Relaxed);
-                        done.fetch_add(1, Ordering::Release);
-                        continue;
-                    }
-                    idle.begin_park(0, is_searching);
-                    is_searching = false;
-                    if !work.load(Ordering::Acquire) {
-                        parker.sleep(None);
-                    }
-                    if idle.retract(0) {
-                        let _ = parker.take_token();
-                    } else {
-                        parker.wait_token();
-                        is_searching = true;
-                    }
+    fn a_submit_and_a_park_never_miss_each_other() {
+        let idle = Idle::new(1);
+        let [work, begun, ended] = [(); 3].map(|()| CachePadded(AtomicUsize::new(0)));
+        let sees_work = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    wait_until(&begun, round);
+                    idle.begin_park(0, false);
+                    sees_work.store(work.load(Ordering::Acquire) == round, Ordering::Relaxed);
+                    ended.store(round, Ordering::Release);
                 }
-                if is_searching {
-                    let _ = idle.stop_searching();
-                }
+            });
+            for round in 1..=ROUNDS {
+                begun.store(round, Ordering::Release);
+                // From round to round the submit falls a little later, so that it meets the park at every point.
+                (0..round % 16).for_each(|_| std::hint::spin_loop());
+                work.store(round, Ordering::Release);
+                let sees_parked = idle.claim_for_submit(None).is_some();
+                wait_until(&ended, round);
+                assert!(sees_parked || sees_work.load(Ordering::Relaxed), "both missed the other in round {round}");
+                assert_eq!(idle.retract(0), !sees_parked);
+                assert!(!sees_parked || idle.stop_searching(), "the claim counted one searcher");
             }
         });
-        let (idle, parker, work, done) = &*shared;
-        for round in 0..ROUNDS {
-            work.store(true, Ordering::Release);
-            if idle.claim_for_submit(None).is_some() {
-                assert_eq!(parker.unpark(), Unparked::Done);
-            }
-            let (since, mut spins) = (Instant::now(), 0_u32);
-            while done.load(Ordering::Acquire) == round {
-                std::hint::spin_loop();
-                spins += 1;
-                if spins % 1024 == 0 || cfg!(miri) {
-                    assert!(since.elapsed() < HANGS, "the worker sleeps through round {round}");
-                    thread::yield_now();
+    }
+
+    #[test]
+    fn one_worker_that_sleeps_without_time_outs_runs_everything() {
+        let (idle, parker, work, done) = (Idle::new(1), Parker::new(), AtomicBool::new(false), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut is_searching = false;
+                loop {
+                    if work.swap(false, Ordering::Acquire) {
+                        if std::mem::take(&mut is_searching) {
+                            assert!(idle.stop_searching());
+                        }
+                        if done.fetch_add(1, Ordering::Release) + 1 == ROUNDS {
+                            return;
+                        }
+                    }
+                    idle.begin_park(0, std::mem::take(&mut is_searching));
+                    let is_hit = work.load(Ordering::Acquire);
+                    if !is_hit {
+                        parker.sleep(None);
+                    }
+                    is_searching = if idle.retract(0) {
+                        let _ = parker.take_token();
+                        if is_hit {
+                            idle.start_searching();
+                        }
+                        is_hit
+                    } else {
+                        parker.wait_token();
+                        true
+                    };
                 }
+            });
+            for round in 1..=ROUNDS {
+                work.store(true, Ordering::Release);
+                if idle.claim_for_submit(None).is_some() {
+                    assert_eq!(parker.unpark(), Unparked::Done);
+                }
+                wait_until(&done, round);
             }
-            // From round to round the submit falls a little later into the worker's way to sleep.
-            (0..round % 128).for_each(|_| std::hint::spin_loop());
-        }
-        worker.join().unwrap();
+        });
         assert_eq!((idle.searching(), idle.parked_count()), (0, 0));
     }
 }

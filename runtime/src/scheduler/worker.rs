@@ -501,12 +501,13 @@ impl Worker {
     }
 
     /// The look of Park (3) into everything that may have been published before the bit was seen.
+    ///
+    /// Timers are not in it: whoever gets the driver turn sleeps until the next one, at most, and if somebody else has the turn it is that
+    /// one's. A look at the clock here would make every worker that wants to park spin from the moment a timer is due until the kernel has
+    /// woken the one that sleeps for it.
     fn is_needed(&self) -> bool {
         let shared = &self.shared;
-        shared.has_work_for(self.index)
-            || !shared.injector.is_empty_locked()
-            || shared.driver.timers.next_deadline_ns() <= clock::now_ns()
-            || shared.is_done()
+        shared.has_work_for(self.index) || !shared.injector.is_empty_locked() || shared.is_done()
     }
 
     /// In the I/O driver if nobody else is there, else on the futex. Wakes of sockets and timers are collected, not yet made.
