@@ -370,19 +370,29 @@ fn the_park_time_out_catches_nothing() {
 #[test]
 fn a_timer_that_is_due_makes_nobody_spin() {
     watched(|| {
-        let runtime = runtime(16);
+        let runtime = runtime(8);
+        let stop = Arc::new(AtomicBool::new(false));
+        // Something else wants the processors, so that the kernel is late to wake the worker that sleeps for the timer.
+        let others: Vec<_> = (0..4)
+            .map(|_| {
+                let stop = stop.clone();
+                std::thread::spawn(move || while !stop.load(Ordering::Relaxed) {})
+            })
+            .collect();
         let sleeper = |n: u64| async move {
-            for round in 0..20 {
+            for round in 0..40 {
                 volt::time::sleep(Duration::from_micros(500 + (n * 37 + round * 91) % 3_000)).await;
+                volt::spawn(async { spin(Duration::from_micros(50)) }).await.unwrap();
             }
         };
-        let tasks: Vec<_> = (0..50).map(|n| runtime.spawn(sleeper(n))).collect();
+        let tasks: Vec<_> = (0..20).map(|n| runtime.spawn(sleeper(n))).collect();
         tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
+        stop.store(true, Ordering::Relaxed);
+        others.into_iter().for_each(|other| other.join().unwrap());
         let workers = at_rest(&runtime).workers;
         let sum = |of: fn(&volt::telemetry::Worker) -> u64| workers.iter().map(of).sum::<u64>();
-        let (ticks, polls, parks) =
-            (sum(|worker| worker.ticks), sum(|worker| worker.polls), sum(|worker| worker.parks));
+        let (ticks, polls, parks) = (sum(|worker| worker.ticks), sum(|worker| worker.polls), sum(|worker| worker.parks));
         // A turn ends in a park, or was full, or saw at the last moment that it was needed.
-        assert!(ticks <= 2 * (polls + parks) + 16, "{ticks} turns for {polls} polls and {parks} parks");
+        assert!(ticks <= 2 * (polls + parks), "{ticks} turns for {polls} polls and {parks} parks");
     });
 }
