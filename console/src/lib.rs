@@ -1,1 +1,34 @@
-//! placeholder
+//! A terminal's view into running Volt programs.
+//!
+//! The console attaches to a program's control socket and never links the runtime: it must work when the runtime is what is
+//! broken. The binary `volt-console` is a thin front; a program may also show itself with [`attach()`].
+//!
+//! Shape: [`connection`] (a thread that reads snapshots) and [`input`] (keys) send [`model::Message`]s; [`model`] takes them in;
+//! [`view`] draws the model. [`list`] and [`top`] print the same numbers as text and JSON.
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod figures;
+
+pub mod clean;
+pub mod facts;
+
+pub mod columns;
+pub mod model;
+
+pub mod input;
+pub mod view;
+
+pub mod connection;
+pub mod target;
+pub mod terminal;
+
+pub mod attach;
+pub mod list;
+pub mod top;
+
+#[cfg(test)]
+mod fixture;
+
+pub use attach::{Ended, Options, attach};
+pub use error::Error;

@@ -1,0 +1,347 @@
+//! What the overview says about a runtime and about one worker, as labelled values in groups.
+//!
+//! One list for every shape of the screen: a narrow one prints a group as a line, a wide one as a panel. Within a group the
+//! facts stand in the order in which they may be left out, the last first. No terminal in here: a [`Tone`] says what a value
+//! means, the view decides how that looks.
+
+use volt_telemetry::rates::{Quantiles, Rates, Shares, WorkerRates, local_queue_len, searchers_max};
+use volt_telemetry::snapshot::{Phase, Snapshot, Worker};
+
+use crate::figures::{ABSENT, count, duration, maybe_duration, percent, rate};
+
+/// A poll or a delay of this length is felt by those who wait behind it.
+pub const LONG_NS: u64 = 10_000_000;
+/// A poll of this length is an outage of its worker.
+pub const STUCK_NS: u64 = 100_000_000;
+
+/// What a value means to the reader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tone {
+    /// Zero or absent: nothing to see.
+    Quiet,
+    /// A value.
+    #[default]
+    Plain,
+    /// Worth a look; marked with `!`.
+    Warn,
+    /// Wrong; marked with `!!`.
+    Alarm,
+}
+
+impl Tone {
+    /// What marks it where there are no colours.
+    pub fn mark(self) -> &'static str {
+        match self {
+            Tone::Quiet | Tone::Plain => "",
+            Tone::Warn => "!",
+            Tone::Alarm => "!!",
+        }
+    }
+
+    /// That of a poll that lasts, or a delay that lasted, `ns`.
+    pub fn of_duration(ns: u64) -> Tone {
+        match ns {
+            STUCK_NS.. => Tone::Alarm,
+            LONG_NS.. => Tone::Warn,
+            _ => Tone::Plain,
+        }
+    }
+}
+
+/// A labelled value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// What it is.
+    pub label: &'static str,
+    /// Its figure.
+    pub value: String,
+    /// Its meaning.
+    pub tone: Tone,
+}
+
+impl Fact {
+    fn new(label: &'static str, value: impl Into<String>) -> Fact {
+        let value = value.into();
+        let is_nothing = ["0", "0%", "0ns", ABSENT].contains(&value.as_str());
+        let tone = if is_nothing { Tone::Quiet } else { Tone::Plain };
+        Fact { label, value, tone }
+    }
+
+    /// One that should be 0.
+    fn fault(label: &'static str, number: u64, tone: Tone) -> Fact {
+        Fact { label, value: count(number), tone: if number > 0 { tone } else { Tone::Quiet } }
+    }
+
+    /// A time that should be short.
+    fn time(label: &'static str, ns: Option<u64>) -> Fact {
+        let fact = Fact::new(label, maybe_duration(ns));
+        let tone = ns.map_or(fact.tone, Tone::of_duration);
+        fact.toned(tone)
+    }
+
+    fn toned(self, tone: Tone) -> Fact {
+        Fact { tone, ..self }
+    }
+
+    /// The value with the mark of its tone.
+    pub fn marked(&self) -> String {
+        format!("{}{}", self.value, self.tone.mark())
+    }
+}
+
+/// Facts under a title.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// What they are about.
+    pub title: &'static str,
+    /// The most important first.
+    pub facts: Vec<Fact>,
+}
+
+/// What is known of one runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// Its numbers.
+    pub snapshot: &'a Snapshot,
+    /// What follows from two of them; `None` after the first.
+    pub rates: Option<&'a Rates>,
+}
+
+impl<'a> Scene<'a> {
+    /// The rates of worker `index`.
+    pub fn worker_rates(&self, index: usize) -> Option<&'a WorkerRates> {
+        self.rates?.workers.get(index)
+    }
+
+    fn rate(&self, of: fn(&Rates) -> f64) -> String {
+        self.rates.map_or_else(|| ABSENT.into(), |rates| rate(of(rates)))
+    }
+
+    /// Parked and searching workers, and where the workers' time goes.
+    pub fn workers(&self) -> Group {
+        let snapshot = self.snapshot;
+        let total = snapshot.workers.len();
+        let shares = |of: fn(&Shares) -> f64| self.rates.map_or(ABSENT.into(), |rates| percent(of(&rates.shares)));
+        let facts = vec![
+            Fact::new("parked", format!("{}/{total}", snapshot.parked_count())),
+            Fact::new("searching", format!("{}/{}", snapshot.searching, searchers_max(total))),
+            Fact::new("busy", shares(|shares| shares.busy_ratio)),
+            Fact::new("search", shares(|shares| shares.searching_ratio)),
+            Fact::new("asleep", shares(|shares| shares.parked_ratio + shares.driver_ratio)),
+            Fact::new("steals/s", self.rate(|rates| rates.tasks_stolen_per_second)),
+            Fact::new("parks/s", self.rate(|rates| rates.parks_per_second)),
+        ];
+        Group { title: "workers", facts }
+    }
+
+    /// The global queue, and what waits in the workers' own.
+    pub fn queues(&self) -> Group {
+        let queue = &self.snapshot.global_queue;
+        let target = self.snapshot.config.target_global_queue_latency_ns;
+        let is_late = target > 0 && queue.oldest_age_ns.is_some_and(|age| age > target.saturating_mul(10));
+        let oldest = Fact::new("oldest", maybe_duration(queue.oldest_age_ns));
+        let facts = vec![
+            Fact::new("global", count(queue.len)),
+            if is_late { oldest.toned(Tone::Warn) } else { oldest },
+            Fact::new("local", count(local_queue_len(self.snapshot))),
+            Fact::new("injected/s", self.rate(|rates| rates.injected_per_second)),
+            Fact::new("overflowed/s", self.rate(|rates| rates.overflowed_per_second)),
+        ];
+        Group { title: "queues", facts }
+    }
+
+    /// Tasks since start.
+    pub fn tasks(&self) -> Group {
+        let tasks = &self.snapshot.tasks;
+        let facts = vec![
+            Fact::new("alive", count(tasks.alive)),
+            Fact::new("spawned", count(tasks.spawned)),
+            Fact::new("completed", count(tasks.completed)),
+            Fact::new("cancelled", count(tasks.cancelled)),
+            Fact::fault("panicked", tasks.panicked, Tone::Warn),
+            Fact::new("spawned/s", self.rate(|rates| rates.spawned_per_second)),
+        ];
+        Group { title: "tasks", facts }
+    }
+
+    /// The I/O driver.
+    pub fn driver(&self) -> Group {
+        let driver = &self.snapshot.driver;
+        let owner = driver.owner.map_or_else(|| "nobody".into(), |worker| format!("worker {worker}"));
+        let mut facts = vec![
+            Fact::new("owner", owner),
+            Fact::new("sockets", count(driver.registrations)),
+            Fact::new("events/s", self.rate(|rates| rates.driver_events_per_second)),
+            Fact::new("turns/s", self.rate(|rates| rates.driver_turns_per_second)),
+            Fact::new("idle", duration(driver.idle_ns)),
+        ];
+        if driver.accept_backoffs > 0 {
+            facts.insert(2, Fact::fault("accept backoffs", driver.accept_backoffs, Tone::Warn));
+        }
+        facts.push(Fact::new("backend", self.snapshot.config.io_backend.clone()));
+        Group { title: "driver", facts }
+    }
+
+    /// Timers.
+    pub fn timers(&self) -> Group {
+        let timers = &self.snapshot.timers;
+        let facts = vec![
+            Fact::new("armed", count(timers.armed)),
+            Fact::new("next", maybe_duration(timers.next_in_ns)),
+            Fact::new("lag", duration(timers.last_lag_ns)),
+            Fact::new("fired/s", self.rate(|rates| rates.timers_fired_per_second)),
+        ];
+        Group { title: "timers", facts }
+    }
+
+    /// The threads for blocking work.
+    pub fn blocking(&self) -> Group {
+        let blocking = &self.snapshot.blocking;
+        let is_saturated = blocking.queue_len > 0 && blocking.threads >= blocking.max_threads;
+        let queued = Fact::new("queued", count(blocking.queue_len));
+        let running = blocking.threads.saturating_sub(blocking.idle_threads);
+        let facts = vec![
+            Fact::new("busy", format!("{}/{}", count(running), count(blocking.max_threads))),
+            if is_saturated { queued.toned(Tone::Warn) } else { queued },
+            Fact::new("threads", count(blocking.threads)),
+            Fact::new("jobs/s", self.rate(|rates| rates.blocking_submitted_per_second)),
+        ];
+        Group { title: "blocking", facts }
+    }
+
+    /// Poll times of the last interval.
+    pub fn poll_time(&self) -> Group {
+        Group { title: "poll time", facts: distribution(self.rates.map(|rates| &rates.poll_time)) }
+    }
+
+    /// Schedule delays of the last interval.
+    pub fn schedule_delay(&self) -> Group {
+        Group { title: "delay", facts: distribution(self.rates.map(|rates| &rates.schedule_delay)) }
+    }
+
+    /// Everything about worker `index`, in groups, the most important first.
+    pub fn worker(&self, index: usize) -> Vec<Group> {
+        let Some(worker) = self.snapshot.workers.get(index) else { return Vec::new() };
+        let rates = self.worker_rates(index);
+        vec![
+            worker_polls(worker, rates),
+            self.worker_budget(worker),
+            worker_steals(worker),
+            worker_parks(worker),
+            worker_time(rates),
+        ]
+    }
+
+    fn worker_budget(&self, worker: &Worker) -> Group {
+        let lifo_max = self.snapshot.config.max_lifo_polls_per_tick;
+        let facts = vec![
+            Fact::new("spent", count(worker.budget_exhausted)),
+            Fact::new("yields", count(worker.coop_yields)),
+            Fact::new("lifo hits", count(worker.lifo_hits)),
+            Fact::new("evicted", count(worker.lifo_evictions)),
+            Fact::new("cap", count(worker.lifo_cap_flushes)),
+            Fact::new("lifo polls in tick", format!("{}/{lifo_max}", worker.lifo_polls_this_tick)),
+            Fact::new("ticks", count(worker.ticks)),
+        ];
+        Group { title: "budget", facts }
+    }
+}
+
+fn worker_time(rates: Option<&WorkerRates>) -> Group {
+    let share = |of: fn(&Shares) -> f64| rates.map_or(ABSENT.into(), |rates| percent(of(&rates.shares)));
+    let facts = vec![
+        Fact::new("busy", share(|shares| shares.busy_ratio)),
+        Fact::new("searching", share(|shares| shares.searching_ratio)),
+        Fact::new("parked", share(|shares| shares.parked_ratio)),
+        Fact::new("driver", share(|shares| shares.driver_ratio)),
+        Fact::new("maintenance", share(|shares| shares.maintenance_ratio)),
+    ];
+    Group { title: "time", facts }
+}
+
+fn worker_polls(worker: &Worker, rates: Option<&WorkerRates>) -> Group {
+    let per_second = rates.map_or(ABSENT.into(), |rates| format!("{}/s", rate(rates.polls_per_second)));
+    let poll = rates.map(|rates| rates.poll_time).unwrap_or_default();
+    let delay = rates.map(|rates| rates.schedule_delay).unwrap_or_default();
+    let facts = vec![
+        Fact::new("", per_second),
+        Fact::new("p50", maybe_duration(poll.p50_ns)),
+        Fact::time("p99", poll.p99_ns),
+        Fact::time("max", poll.max_ns),
+        Fact::time("delay p99", delay.p99_ns),
+        Fact::new("since start", count(worker.polls)),
+        Fact::new("ewma", duration(worker.avg_poll_ns)),
+        Fact::new("interval", worker.global_queue_interval.to_string()),
+    ];
+    Group { title: "polls", facts }
+}
+
+fn worker_steals(worker: &Worker) -> Group {
+    let facts = vec![
+        Fact::new("tries", count(worker.steal_attempts)),
+        Fact::new("ok", count(worker.steals)),
+        Fact::new("tasks", count(worker.tasks_stolen)),
+        Fact::new("races lost", count(worker.steal_races_lost)),
+        Fact::new("tasks lost", count(worker.tasks_lost)),
+        Fact::new("ring overflows", count(worker.overflows)),
+        Fact::new("tasks overflowed", count(worker.tasks_overflowed)),
+        Fact::new("from global", count(worker.global_tasks)),
+        Fact::new("global looks", count(worker.global_looks)),
+    ];
+    Group { title: "steals", facts }
+}
+
+fn worker_parks(worker: &Worker) -> Group {
+    let mut facts = vec![Fact::new("", count(worker.parks))];
+    if worker.lost_wakeup_rescues > 0 {
+        facts.push(Fact::fault("lost wake-ups", worker.lost_wakeup_rescues, Tone::Alarm));
+    }
+    let unparks = &worker.unparks;
+    facts.extend([
+        Fact::new("notif", count(unparks.notified)),
+        Fact::new("io", count(unparks.io)),
+        Fact::new("timer", count(unparks.timer)),
+        Fact::new("t.out", count(unparks.timeout)),
+        Fact::new("spur", count(unparks.spurious)),
+        Fact::new("wakes sent", count(worker.wakes_sent)),
+    ]);
+    Group { title: "parks", facts }
+}
+
+fn distribution(quantiles: Option<&Quantiles>) -> Vec<Fact> {
+    let quantiles = quantiles.copied().unwrap_or_default();
+    vec![
+        Fact::new("p50", maybe_duration(quantiles.p50_ns)),
+        Fact::time("p99", quantiles.p99_ns),
+        Fact::time("max", quantiles.max_ns),
+        Fact::new("p90", maybe_duration(quantiles.p90_ns)),
+        Fact::time("p99.9", quantiles.p999_ns),
+        Fact::new("n", count(quantiles.count)),
+    ]
+}
+
+/// A phase in at most five columns.
+pub fn phase_word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Stopped => "stop",
+        Phase::Busy => "busy",
+        Phase::Searching => "srch",
+        Phase::Parked => "park",
+        Phase::Driver => "drvr",
+        Phase::Maintenance => "mnt",
+        _ => "?",
+    }
+}
+
+/// A phase as one letter, the lamp's.
+pub fn phase_letter(phase: Phase) -> char {
+    match phase {
+        Phase::Stopped => '-',
+        Phase::Busy => 'B',
+        Phase::Searching => 'S',
+        Phase::Parked => 'P',
+        Phase::Driver => 'D',
+        Phase::Maintenance => 'M',
+        _ => '?',
+    }
+}

@@ -1,0 +1,162 @@
+//! A program as it might be, for tests: its workers in every phase, one of them stuck in a poll.
+
+use std::time::Duration;
+
+use volt_telemetry::snapshot::{
+    Blocking, Config, Driver, GlobalQueue, InFlight, Phase, Process, Snapshot, Tasks, Timers, Unparks, Worker,
+};
+use volt_telemetry::wire::{Hello, MAGIC, VERSION};
+
+use crate::model::{Message, Model};
+
+/// Between two snapshots.
+pub(crate) const STEP: Duration = Duration::from_millis(500);
+
+/// A process with a runtime `app` of `workers`, and a small one beside it, `step` intervals after its start.
+pub(crate) fn process(workers: u32, step: u64) -> Process {
+    let at_ns = 765_000_000_000 + step * STEP.as_nanos() as u64;
+    let exporter =
+        Snapshot { tasks: Tasks { spawned: 12, alive: 2, ..Tasks::default() }, ..runtime("exporter", 1, at_ns, 0) };
+    Process {
+        pid: 48_213,
+        program: "demo".into(),
+        at_ns,
+        runtimes: vec![runtime("app", workers, at_ns, step), exporter],
+    }
+}
+
+/// A runtime in which `step` intervals of work were done.
+pub(crate) fn runtime(name: &str, workers: u32, at_ns: u64, step: u64) -> Snapshot {
+    let workers: Vec<Worker> = (0..workers).map(|index| worker(index, step)).collect();
+    let mut parked_bitmap = vec![0; workers.len().div_ceil(64)];
+    for worker in workers.iter().filter(|worker| matches!(worker.phase, Phase::Parked | Phase::Driver)) {
+        parked_bitmap[worker.index as usize / 64] |= 1 << (worker.index % 64);
+    }
+    Snapshot {
+        runtime: name.into(),
+        at_ns,
+        started_at_ns: 1_000_000,
+        incomplete: Vec::new(),
+        config: Config {
+            budget_per_tick: 128,
+            coop_budget: 128,
+            max_lifo_polls_per_tick: 3,
+            local_queue_capacity: 256,
+            global_queue_batch_size: 32,
+            global_queue_capacity: 65_536,
+            min_global_queue_interval: 8,
+            max_global_queue_interval: 255,
+            target_global_queue_latency_ns: 1_000_000,
+            enable_stealing: true,
+            park_timeout_ns: Some(10_000_000),
+            io_backend: "epoll".into(),
+        },
+        parked_bitmap,
+        searching: 1,
+        global_queue: GlobalQueue {
+            len: 3,
+            oldest_age_ns: Some(412_000),
+            injected: 9_000 * step,
+            overflowed: 128 * step,
+        },
+        tasks: Tasks { spawned: 61_000 * step, completed: 60_800 * step, cancelled: 14, panicked: 2, alive: 214 },
+        blocking: Blocking {
+            threads: 5,
+            idle_threads: 3,
+            max_threads: 512,
+            queue_len: 0,
+            submitted: 40 * step,
+            completed: 40 * step,
+        },
+        timers: Timers { armed: 96, fired: 700 * step, last_lag_ns: 812_000, next_in_ns: Some(3_400_000) },
+        driver: Driver {
+            owner: Some(3),
+            turns: 5_200 * step,
+            events: 11_000 * step,
+            registrations: 67,
+            accept_backoffs: 0,
+            idle_ns: 0,
+        },
+        workers,
+    }
+}
+
+fn worker(index: u32, step: u64) -> Worker {
+    let phases = [Phase::Busy, Phase::Busy, Phase::Parked, Phase::Driver, Phase::Searching, Phase::Maintenance];
+    let phase = phases[index as usize % phases.len()];
+    let interval = STEP.as_nanos() as u64 * step;
+    let load = 1 + u64::from(index % 3);
+    let is_stuck = index == 1;
+    let in_flight = (phase == Phase::Busy).then(|| InFlight {
+        task_id: 48_211 + u64::from(index),
+        task_name: (index < 2).then(|| if is_stuck { "GET /blocking" } else { "GET /fan-out" }.into()),
+        spawned_at: "examples/src/bin/demo/handlers.rs:118:21".into(),
+        for_ns: if is_stuck { 230_000_000 } else { 8_400 },
+    });
+    let mut worker = Worker {
+        index,
+        thread_id: Some(48_220 + index),
+        phase,
+        phase_for_ns: if is_stuck { 230_000_000 } else { 96_000 * load },
+        in_flight,
+        polls: 41_000 * step * load,
+        ticks: 400 * step * load,
+        busy_ns: interval / 4 * load,
+        searching_ns: interval / 50,
+        parked_ns: interval / 10 * (4 - load),
+        driver_ns: interval / 20 * (4 - load),
+        maintenance_ns: interval / 100,
+        budget_left: 128 - (index * 37) % 128,
+        budget_exhausted: 310 * step,
+        coop_yields: 4 * step,
+        is_lifo_filled: index.is_multiple_of(2),
+        lifo_polls_this_tick: index % 4,
+        lifo_hits: 9_100 * step,
+        lifo_evictions: 820 * step,
+        lifo_cap_flushes: 55 * step,
+        ring_len: (index * 61) % 256,
+        batch_len: (index * 5) % 32,
+        overflows: step,
+        tasks_overflowed: 128 * step,
+        steal_attempts: 2_900 * step,
+        steals: 640 * step,
+        tasks_stolen: 2_210 * step,
+        steal_races_lost: 17 * step,
+        tasks_lost: 2_190 * step,
+        global_looks: 800 * step,
+        global_batches: 500 * step,
+        global_tasks: 4_400 * step,
+        avg_poll_ns: 11_300 + 900 * u64::from(index),
+        global_queue_interval: 88,
+        parks: 1_300 * step,
+        unparks: Unparks { notified: 900 * step, timeout: 2, io: 310 * step, timer: 90 * step, spurious: 1 },
+        wakes_sent: 880 * step,
+        lost_wakeup_rescues: 0,
+        ..Worker::default()
+    };
+    for poll in 0..40 * step {
+        worker.poll_time.record(700 + poll * poll * 31 % 60_000);
+        worker.schedule_delay.record(200 + poll * 97 % 9_000);
+    }
+    if step > 1 {
+        worker.poll_time.record(12_000_000);
+    }
+    worker
+}
+
+/// A console that has looked at [`process`] for `steps` intervals, every 500 ms.
+pub(crate) fn model(workers: u32, steps: u64) -> Model {
+    let mut model = Model::new(STEP);
+    let hello =
+        Hello { magic: MAGIC.into(), version: VERSION, pid: 48_213, program: "demo".into(), ..Hello::default() };
+    model.update(Message::Connected(hello));
+    for step in 1..=steps {
+        model.update(Message::Tick(STEP * step as u32));
+        // Work comes in waves, so that the curve has a shape.
+        let mut process = process(workers, step);
+        let wave: u64 = (1..=step).map(|step| (step % 48).abs_diff(24) * 1_700).sum();
+        process.runtimes[0].workers.iter_mut().for_each(|worker| worker.polls += wave);
+        model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    }
+    model
+}

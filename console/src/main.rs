@@ -1,0 +1,160 @@
+//! The program `volt-console`: arguments in, text or a screen out, an exit code.
+//!
+//! Exit codes: 0 done, or the reader of the output has gone; 1 it could not be done, with the reason on stderr; 2 the arguments
+//! make no sense. Ended by a signal, it dies of that signal.
+#![forbid(unsafe_code)]
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use volt_console::attach::{self, Ended};
+use volt_console::error::Error;
+use volt_console::{clean, list, model, target, top};
+use volt_telemetry::socket::Environment;
+
+/// Shortest interval that can be asked for.
+const INTERVAL_MIN: Duration = Duration::from_millis(20);
+/// Longest interval that can be asked for.
+const INTERVAL_MAX: Duration = Duration::from_secs(3600);
+
+/// See running Volt programs from the inside.
+///
+/// Without a command: attach to the only program that runs, or list them when there are several.
+#[derive(Parser)]
+#[command(name = "volt-console", version, args_conflicts_with_subcommands = true)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// List the programs that can be attached to.
+    List {
+        /// As a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a program live, on the whole terminal; ? there explains the screen.
+    Attach {
+        #[command(flatten)]
+        target: Target,
+        /// Time between two refreshes, as 250ms or 2s.
+        #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = interval)]
+        interval: Duration,
+    },
+    /// Print a program's numbers as text, again and again.
+    Top {
+        #[command(flatten)]
+        target: Target,
+        /// Print once and end.
+        #[arg(long)]
+        once: bool,
+        /// One JSON object a line.
+        #[arg(long)]
+        json: bool,
+        /// Time over which rates are taken, and between two prints; 250ms for --once, else 1s.
+        #[arg(long, value_name = "TIME", value_parser = interval)]
+        interval: Option<Duration>,
+    },
+}
+
+#[derive(Args)]
+struct Target {
+    /// A pid, the name of a program or of one of its runtimes, or a socket's path (with a /); the only program if left out.
+    #[arg(value_name = "PID|NAME|PATH")]
+    target: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments) {
+        Ok(None | Some(Ended::Quit | Ended::Stopped)) => ExitCode::SUCCESS,
+        Ok(Some(Ended::Signal(signal))) => {
+            // Whoever sent it learns that it worked; this returns only for signals that do not end a process.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+            ExitCode::FAILURE
+        }
+        Err(error) if error.is_output_closed() => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("volt-console: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<Option<Ended>, Error> {
+    let environment = Environment::of_process();
+    let mut out = io::stdout().lock();
+    match arguments.verb {
+        None => match target::find(None, &environment) {
+            Ok(found) => {
+                drop(out);
+                attach::attach_to(found, attach::Options::default()).map(Some)
+            }
+            Err(error) if error.is_several_programs() => {
+                list::run(&environment, false, &mut out)?;
+                complain("Several programs: choose one with `volt-console attach PID`.");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        },
+        Some(Verb::List { json }) => list::run(&environment, json, &mut out).map(|()| None),
+        Some(Verb::Attach { target, interval }) => {
+            drop(out);
+            attach::check_terminal()?;
+            let found = target::find(target.target.as_deref(), &environment)?;
+            attach::attach_to(found, attach::Options { interval, ..attach::Options::default() }).map(Some)
+        }
+        Some(Verb::Top { target, once, json, interval }) => {
+            let mut found = target::find(target.target.as_deref(), &environment)?;
+            let default = if once { top::SAMPLING_INTERVAL } else { model::INTERVALS[4] };
+            let options = top::Options { is_once: once, as_json: json, interval: interval.unwrap_or(default) };
+            top::run(&mut found.client, options, &mut out).map(|()| None)
+        }
+    }
+}
+
+/// Prints to stderr; when that is closed there is nobody to tell, and no reason to panic.
+fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", clean::lines(text));
+}
+
+/// `250ms`, `2s`, `0.5s`.
+fn interval(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(number), _) => (number, 0.001),
+        (None, Some(number)) => (number, 1.0),
+        (None, None) => return Err("give a number with a unit, as 250ms or 2s".into()),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| "give a number with a unit, as 250ms or 2s")? * unit;
+    let interval = Duration::try_from_secs_f64(seconds).map_err(|_| "give a time above 0, as 250ms or 2s")?;
+    if (INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
+        Ok(interval)
+    } else {
+        Err(format!("it must lie between {INTERVAL_MIN:?} and {INTERVAL_MAX:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn intervals_have_a_unit_and_bounds() {
+        assert_eq!(interval("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(interval("0.5s"), Ok(Duration::from_millis(500)));
+        for bad in ["0s", "0ms", "-1s", "1", "", "s", "nans", "infs", "1e300s", "2h", "10ms"] {
+            assert!(interval(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The two lines at the top, who is looked at and how fresh that is, and the line of keys at the bottom.
+
+use std::time::Duration;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+
+use crate::facts::Tone;
+use crate::figures::{age, count, head, width};
+use crate::model::{Link, Model};
+use crate::view::rows;
+use crate::view::theme::Theme;
+
+/// Columns that the tabs leave to their title and to what stands beside them.
+const TABS_LEAVE: usize = 40;
+/// Columns for the program's name and for a runtime's.
+const NAME_MAX_WIDTH: usize = 24;
+
+/// Draws the two lines at the top.
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
+    let [first, second] = rows(area, [Constraint::Length(1); 2]);
+    draw_split(frame, first, identity(model, theme), freshness(model, theme));
+    draw_split(frame, second, tabs(model, theme, usize::from(area.width)), losses(model, theme));
+}
+
+/// Draws the line at the bottom: the keys that fit, the more important ones first.
+pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
+    let pause = if model.is_paused() { "resume" } else { "pause" };
+    let counters = if model.shows_totals { "per second" } else { "totals" };
+    let mut keys = vec![("?", "help"), ("q", "quit"), ("space", pause), ("↑↓", "worker"), ("-+", "interval")];
+    if model.runtimes().len() > 1 {
+        keys.insert(2, ("Tab", "runtime"));
+    }
+    keys.extend([("r", counters), ("Enter", "detail")]);
+    let mut spans = Vec::new();
+    let mut used = 0;
+    for (key, what) in keys {
+        used += width(key) + width(what) + 4;
+        if used > usize::from(area.width) {
+            break;
+        }
+        spans.push(Span::styled(format!(" {key} "), theme.selected()));
+        spans.push(Span::styled(format!("{what}  "), theme.label()));
+    }
+    frame.render_widget(Line::from(spans), area);
+}
+
+fn draw_split(frame: &mut Frame<'_>, area: Rect, left: Line<'_>, right: Line<'_>) {
+    let right_width = (right.width() as u16).min(area.width);
+    let [left_area, right_area] =
+        Layout::horizontal([Constraint::Fill(1), Constraint::Length(right_width)]).areas(area);
+    frame.render_widget(left, left_area);
+    frame.render_widget(right, right_area);
+}
+
+fn identity(model: &Model, theme: Theme) -> Line<'static> {
+    let process = model.picture().process.as_ref();
+    let program = process.map_or(&model.hello.program, |process| &process.program);
+    let pid = process.map_or(model.hello.pid, |process| process.pid);
+    let mut spans = vec![
+        Span::styled(format!(" {}", head(program, NAME_MAX_WIDTH)), theme.header()),
+        Span::styled("  pid ", theme.label()),
+        Span::raw(pid.to_string()),
+    ];
+    if let Some(scene) = model.scene() {
+        let up = scene.snapshot.at_ns.saturating_sub(scene.snapshot.started_at_ns);
+        spans.push(Span::styled("  up ", theme.label()));
+        spans.push(Span::raw(age(up)));
+    }
+    Line::from(spans)
+}
+
+fn freshness(model: &Model, theme: Theme) -> Line<'static> {
+    let mut spans = Vec::new();
+    if model.is_paused() {
+        let held = model.now.saturating_sub(model.picture().received_at);
+        let how_long = age(nanos(held));
+        spans.push(Span::styled(format!(" PAUSED {how_long} "), theme.selected()));
+        spans.push(Span::raw(" "));
+    }
+    match (&model.link, model.silent_for()) {
+        (Link::Lost { since, retry_at, .. }, _) => {
+            let ago = age(nanos(model.now.saturating_sub(*since)));
+            // Rounded up: "in 0s" would be a lie for most of the wait.
+            let again = age(nanos(retry_at.saturating_sub(model.now) + Duration::from_millis(999)));
+            let text = format!("✗ LOST {ago} ago, retry in {again} ");
+            spans.push(Span::styled(text, theme.tone(Tone::Alarm)));
+        }
+        (Link::Live, Some(silent)) => {
+            let text = format!("! SILENT for {} ", age(nanos(silent)));
+            spans.push(Span::styled(text, theme.tone(Tone::Warn)));
+        }
+        (Link::Live, None) => {
+            spans.push(Span::styled("● live", theme.good()));
+            spans.push(Span::styled("  every ", theme.label()));
+            spans.push(Span::raw(format!("{} ", interval(model.interval))));
+        }
+    }
+    Line::from(spans)
+}
+
+fn tabs(model: &Model, theme: Theme, columns: usize) -> Line<'static> {
+    let mut spans = vec![Span::styled(" runtime ", theme.title())];
+    let selected = model.runtime_index();
+    let tab = |index: usize| {
+        let runtime = &model.runtimes()[index];
+        let name = if runtime.runtime.is_empty() { "(unnamed)" } else { &runtime.runtime };
+        let (open, close) = if index == selected { ('[', ']') } else { (' ', ' ') };
+        format!("{open}{} {}w{close}", head(name, NAME_MAX_WIDTH), runtime.workers.len())
+    };
+    // As many as fit beside the losses, the selected one among them.
+    let room = columns.saturating_sub(TABS_LEAVE);
+    let mut shown = selected..(selected + 1).min(model.runtimes().len());
+    let mut used: usize = shown.clone().map(|index| width(&tab(index))).sum();
+    loop {
+        let before = shown.clone();
+        if shown.end < model.runtimes().len() && used + width(&tab(shown.end)) <= room {
+            used += width(&tab(shown.end));
+            shown.end += 1;
+        }
+        if shown.start > 0 && used + width(&tab(shown.start - 1)) <= room {
+            shown.start -= 1;
+            used += width(&tab(shown.start));
+        }
+        if shown == before {
+            break;
+        }
+    }
+    let hidden = model.runtimes().len() - shown.len();
+    for index in shown {
+        let style = if index == selected { theme.strong() } else { theme.label() };
+        spans.push(Span::styled(tab(index), style));
+    }
+    if hidden > 0 {
+        spans.push(Span::styled(format!(" +{hidden} more"), theme.label()));
+    }
+    Line::from(spans)
+}
+
+fn losses(model: &Model, theme: Theme) -> Line<'static> {
+    if let Link::Lost { reason, .. } = &model.link {
+        return Line::styled(format!("{} ", head(reason, 60)), theme.tone(Tone::Warn));
+    }
+    let mut spans = Vec::new();
+    let incomplete = model.scene().map(|scene| scene.snapshot.incomplete.join(", ")).unwrap_or_default();
+    if !incomplete.is_empty() {
+        let text = format!("! incomplete: {} ", head(&incomplete, 24));
+        spans.push(Span::styled(text, theme.tone(Tone::Warn)));
+    }
+    if model.lost > 0 {
+        spans.push(Span::styled(format!("! snapshots lost {} ", count(model.lost)), theme.tone(Tone::Warn)));
+    } else {
+        spans.push(Span::styled("snapshots lost 0 ", theme.label()));
+    }
+    Line::from(spans)
+}
+
+/// `250ms`, `2s`.
+fn interval(interval: Duration) -> String {
+    match interval.as_millis() {
+        millis if millis % 1_000 == 0 => format!("{}s", millis / 1_000),
+        millis => format!("{millis}ms"),
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,160 @@
+//! Whole screens as text, compared with the files in `screens/`.
+//!
+//! After a change that is meant: `UPDATE_SCREENS=1 cargo test -p volt-console`, and read the difference.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::{Color, Modifier};
+
+use super::*;
+use crate::fixture;
+use crate::model::{Action, Message};
+
+fn terminal(size: (u16, u16)) -> Terminal<TestBackend> {
+    Terminal::new(TestBackend::new(size.0, size.1)).unwrap()
+}
+
+fn screen(model: &Model, size: (u16, u16)) -> String {
+    let mut terminal = terminal(size);
+    terminal.draw(|frame| draw(frame, model, Theme::new(true))).unwrap();
+    let buffer = terminal.backend().buffer();
+    let mut text = String::new();
+    for row in 0..size.1 {
+        let line: String = (0..size.0).map(|column| buffer[(column, row)].symbol()).collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[track_caller]
+fn assert_screen(name: &str, model: &Model, size: (u16, u16)) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/view/screens").join(format!("{name}.txt"));
+    let drawn = screen(model, size);
+    if std::env::var_os("UPDATE_SCREENS").is_some() {
+        std::fs::write(&path, &drawn).unwrap();
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(drawn == wanted, "the screen differs from {}; it is now:\n{drawn}", path.display());
+}
+
+#[test]
+fn two_workers_at_80_by_24() {
+    assert_screen("2-workers-80x24", &fixture::model(2, 40), (80, 24));
+}
+
+#[test]
+fn sixty_four_workers_at_80_by_24() {
+    let mut model = fixture::model(64, 40);
+    model.update(Message::Do(Action::Move(40)));
+    assert_screen("64-workers-80x24", &model, (80, 24));
+}
+
+#[test]
+fn two_workers_at_200_by_50() {
+    assert_screen("2-workers-200x50", &fixture::model(2, 60), (200, 50));
+}
+
+#[test]
+fn sixty_four_workers_at_200_by_50() {
+    assert_screen("64-workers-200x50", &fixture::model(64, 60), (200, 50));
+}
+
+#[test]
+fn four_workers_at_120_by_30() {
+    assert_screen("4-workers-120x30", &fixture::model(4, 40), (120, 30));
+}
+
+#[test]
+fn a_lost_connection_says_since_when_and_why() {
+    let mut model = fixture::model(2, 4);
+    let reason = "there is no socket /run/user/1000/volt/48213-77.sock".to_string();
+    model.update(Message::Disconnected { reason, retry_in: Duration::from_secs(5) });
+    model.update(Message::Tick(fixture::STEP * 4 + Duration::from_secs(2)));
+    let screen = screen(&model, (80, 24));
+    assert!(screen.lines().next().unwrap().contains("LOST 2s ago, retry in 3s"), "{screen}");
+    assert!(screen.contains("there is no socket"), "{screen}");
+}
+
+#[test]
+fn a_silent_connection_says_so() {
+    let mut model = fixture::model(2, 4);
+    model.update(Message::Tick(fixture::STEP * 4 + Duration::from_secs(9)));
+    assert!(screen(&model, (80, 24)).contains("SILENT for 9s"));
+}
+
+#[test]
+fn help_covers_the_screen_and_names_the_keys() {
+    let mut model = fixture::model(2, 4);
+    model.update(Message::Do(Action::ToggleHelp));
+    assert_screen("help-80x24", &model, (80, 24));
+}
+
+#[test]
+fn a_screen_below_the_minimum_is_refused_politely() {
+    for size in [(79, 24), (80, 23), (20, 3), (1, 1)] {
+        let screen = screen(&fixture::model(2, 4), size);
+        assert!(!screen.contains("workers"), "{screen}");
+    }
+    assert!(screen(&fixture::model(2, 4), (79, 24)).contains("It has 79x24, I need 80x24."));
+}
+
+#[test]
+fn every_size_from_the_minimum_on_is_drawn_whole() {
+    for workers in [0, 1, 2, 9, 64, 200] {
+        let model = fixture::model(workers, 3);
+        for size in [(80, 24), (81, 25), (99, 24), (100, 40), (176, 36), (177, 35), (300, 100)] {
+            let screen = screen(&model, size);
+            let last = screen.lines().last().unwrap();
+            assert!(last.contains("quit") && last.contains("help"), "{workers} workers at {size:?}:\n{screen}");
+            assert!(workers == 0 || screen.contains("▸"), "the selected worker is in sight at {size:?}:\n{screen}");
+        }
+    }
+}
+
+#[test]
+fn before_the_first_snapshot_and_without_runtimes_it_says_so() {
+    assert!(screen(&Model::new(fixture::STEP), (80, 24)).contains("Waiting for the first snapshot"));
+    let mut model = fixture::model(2, 1);
+    let process = volt_telemetry::snapshot::Process { runtimes: Vec::new(), ..fixture::process(2, 2) };
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    assert!(screen(&model, (80, 24)).contains("no runtime at the moment"));
+}
+
+#[test]
+fn without_colors_the_screen_says_the_same() {
+    let model = fixture::model(9, 5);
+    let mut terminal = terminal((200, 50));
+    terminal.draw(|frame| draw(frame, &model, Theme::new(false))).unwrap();
+    let cells = &terminal.backend().buffer().content;
+    assert!(cells.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
+    assert!(cells.iter().any(|cell| cell.modifier.contains(Modifier::BOLD)));
+    let text: String = cells.iter().map(|cell| cell.symbol()).collect();
+    assert!(text.contains("230ms!!"), "what is red has a mark");
+}
+
+#[test]
+fn only_the_named_colors_are_used() {
+    let mut terminal = terminal((200, 50));
+    terminal.draw(|frame| draw(frame, &fixture::model(9, 5), Theme::new(true))).unwrap();
+    for cell in &terminal.backend().buffer().content {
+        for color in [cell.fg, cell.bg] {
+            assert!(!matches!(color, Color::Rgb(..) | Color::Indexed(_)), "{color:?}");
+        }
+    }
+}
+
+#[test]
+fn names_with_escape_sequences_reach_no_cell() {
+    let mut model = fixture::model(2, 2);
+    let mut process = fixture::process(2, 3);
+    process.program = "\u{1b}[31mdemo\u{7}".into();
+    process.runtimes[0].workers[0].in_flight.as_mut().unwrap().task_name = Some("a\u{9b}2J\n\u{202e}b".into());
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    let screen = screen(&model, (200, 50));
+    assert!(screen.contains("[31mdemo") && screen.contains("a2Jb"), "{screen}");
+    assert!(screen.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'));
+}

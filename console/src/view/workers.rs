@@ -1,0 +1,119 @@
+//! The table of workers: one line each, the selected one marked, scrolled so that it is in sight.
+
+use std::ops::Range;
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use crate::columns::{self, Column, IN_FLIGHT_TITLE, Row};
+use crate::facts::{Scene, Tone};
+use crate::figures::{head, left, right, width};
+use crate::model::Model;
+use crate::view::theme::Theme;
+
+/// Columns before the first: the mark of the selected worker.
+const MARK_WIDTH: usize = 1;
+/// Narrower lines do without the headings of groups.
+const GROUPS_FROM: u16 = 100;
+
+/// The lines that the whole table would take.
+pub fn wanted_height(scene: &Scene<'_>, columns: u16) -> u16 {
+    head_height(columns).saturating_add(scene.snapshot.workers.len() as u16)
+}
+
+/// Draws the table.
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
+    let (chosen, rest) = columns::fitting(usize::from(area.width) - MARK_WIDTH);
+    let rows = area.height.saturating_sub(head_height(area.width));
+    let shown = window(scene.snapshot.workers.len(), model.selected_worker, usize::from(rows));
+    let mut lines = Vec::new();
+    if area.width >= GROUPS_FROM {
+        lines.push(Line::styled(group_heads(&chosen, rest, model), theme.label()));
+    }
+    lines.push(Line::styled(heads(&chosen, rest, &shown, scene), theme.title()));
+    lines.extend(shown.filter_map(|index| line(scene, index, &chosen, rest, model, theme)));
+    for (row, line) in (area.y..area.bottom()).zip(lines) {
+        frame.render_widget(line, Rect { y: row, height: 1, ..area });
+    }
+}
+
+fn head_height(columns: u16) -> u16 {
+    if columns >= GROUPS_FROM { 2 } else { 1 }
+}
+
+/// Which of `count` workers are in sight when `rows` fit and `selected` is to be among them, in the middle if possible.
+fn window(count: usize, selected: usize, rows: usize) -> Range<usize> {
+    let start = selected.saturating_sub(rows / 2).min(count.saturating_sub(rows));
+    start..(start + rows).min(count)
+}
+
+fn group_heads(chosen: &[&Column], rest: usize, model: &Model) -> String {
+    let mut text = " ".repeat(MARK_WIDTH);
+    for group in chosen.chunk_by(|a, b| a.group == b.group) {
+        let columns = group.iter().map(|column| column.width + 1).sum::<usize>() - 1;
+        let name = group[0].group;
+        let rule = if name.is_empty() { " ".repeat(columns) } else { format!("{name} {}", "─".repeat(columns)) };
+        text.extend(rule.chars().take(columns).chain([' ']));
+    }
+    let counters = if model.shows_totals { "counters since start" } else { "counters per second" };
+    if chosen.iter().any(|column| column.is_counter()) {
+        text.push_str(&right(counters, rest));
+    }
+    text
+}
+
+fn heads(chosen: &[&Column], rest: usize, shown: &Range<usize>, scene: &Scene<'_>) -> String {
+    let mut text = " ".repeat(MARK_WIDTH);
+    for column in chosen {
+        text.push_str(&format!("{} ", column.set(&column.title(&scene.snapshot.config))));
+    }
+    let total = scene.snapshot.workers.len();
+    let last = shown.end.saturating_sub(1);
+    let part = if shown.len() < total { format!("{}-{last}/{total}", shown.start) } else { String::new() };
+    text.push_str(&format!("{}{part}", left(IN_FLIGHT_TITLE, rest.saturating_sub(width(&part)))));
+    text
+}
+
+fn line(
+    scene: &Scene<'_>,
+    index: usize,
+    chosen: &[&Column],
+    rest: usize,
+    model: &Model,
+    theme: Theme,
+) -> Option<Line<'static>> {
+    let row = Row::of(scene, index, model.shows_totals)?;
+    let is_selected = index == model.selected_worker;
+    let mut spans = vec![Span::styled(if is_selected { "▸" } else { " " }, theme.strong())];
+    for column in chosen {
+        let cell = column.cell(&row);
+        let style = match cell.tone {
+            Tone::Plain if column.shows_phase() => theme.phase(row.worker.phase),
+            tone => theme.tone(tone),
+        };
+        spans.push(Span::styled(format!("{} ", column.set(&cell.text)), style));
+    }
+    let cell = columns::in_flight(row.worker.in_flight.as_ref(), rest);
+    spans.push(Span::styled(head(&cell.text, rest), theme.tone(cell.tone)));
+    let line = Line::from(spans);
+    Some(if is_selected { line.style(theme.strong()) } else { line })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_selected_worker_is_always_in_sight() {
+        for (count, rows) in [(2, 7), (64, 5), (64, 64), (64, 1), (1, 1), (1024, 20)] {
+            for selected in 0..count {
+                let shown = window(count, selected, rows);
+                assert!(shown.contains(&selected), "{selected} of {count} in {shown:?}");
+                assert_eq!(shown.len(), rows.min(count), "no row is wasted");
+                assert!(shown.end <= count);
+            }
+        }
+        assert_eq!(window(0, 0, 5), 0..0);
+    }
+}

@@ -1,0 +1,213 @@
+//! The program's verbs without a terminal: what they print, what they refuse, and with which exit code.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Output, Stdio};
+
+use crate::program::{Folder, Program, Speech, VOLT};
+use serde_json::Value;
+use volt_telemetry::wire::Version;
+
+fn run(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).output().expect("the console runs")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[track_caller]
+fn assert_refused(command: &mut Command, parts: &[&str]) {
+    let output = run(command);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    for part in parts {
+        assert!(stderr.contains(part), "{part:?} is not in: {stderr}");
+    }
+}
+
+#[test]
+fn list_finds_a_program_and_says_who_it_is() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let table = stdout(&run(&mut folder.console(&["list"])));
+    assert!(table.contains("shop") && table.contains("app,exporter"), "{table}");
+    let json: Value = serde_json::from_slice(&run(&mut folder.console(&["list", "--json"])).stdout).unwrap();
+    assert_eq!((&json[0]["pid"], &json[0]["program"]), (&std::process::id().into(), &"shop".into()));
+    assert_eq!(json[0]["runtimes"], serde_json::json!(["app", "exporter"]));
+    assert_eq!(json[0]["is_alive"], true);
+}
+
+#[test]
+fn list_of_nothing_says_where_it_looked() {
+    let folder = Folder::new();
+    let output = run(&mut folder.console(&["list"]));
+    assert!(output.status.success());
+    assert!(stdout(&output).starts_with("No Volt program is running (looked in /tmp/volt-console-test-"));
+    assert_eq!(stdout(&run(&mut folder.console(&["list", "--json"]))), "[]\n");
+}
+
+#[test]
+fn list_tells_the_stale_and_the_wrong_from_the_living() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let _garbage = Program::start(&folder.socket(1), "", Speech::Garbage);
+    drop(UnixListener::bind(folder.socket(2)).unwrap());
+    let json: Value = serde_json::from_slice(&run(&mut folder.console(&["list", "--json"])).stdout).unwrap();
+    let entry = |offset: u32| {
+        let pid = Value::from(std::process::id() + offset);
+        json.as_array().unwrap().iter().find(|entry| entry["pid"] == pid).unwrap()
+    };
+    assert_eq!(entry(0)["is_alive"], true);
+    assert!(entry(1)["trouble"].as_str().unwrap().contains("not a control socket of Volt's"));
+    assert!(entry(2)["trouble"].as_str().unwrap().contains("stale"));
+}
+
+#[test]
+fn top_once_json_has_the_workers_and_their_rates() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    for target in [None, Some("shop".to_string()), Some(std::process::id().to_string()), Some("app".into())] {
+        let mut command = folder.console(&["top", "--once", "--json", "--interval", "20ms"]);
+        command.args(&target);
+        let output = run(&mut command);
+        assert!(output.status.success(), "{target:?}: {output:?}");
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["workers"].as_array().unwrap().len(), 3);
+        assert_eq!(json["parked_bitmap"], serde_json::json!([1, 1, 1]));
+        assert_eq!(json["runtimes"].as_array().unwrap().len(), 2);
+        let polls = json["workers"][0]["rates"]["polls_per_second"].as_f64().unwrap();
+        assert!((999_000.0..1_001_000.0).contains(&polls), "a poll every µs of its clock: {polls}");
+    }
+}
+
+#[test]
+fn top_prints_again_and_again_until_nobody_reads() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let mut command = folder.console(&["top", "--interval", "20ms"]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let heads = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let heads: Vec<_> = heads.filter(|line| line.starts_with("shop  pid")).take(6).collect();
+    assert!(heads[0].contains("runtime app") && heads[5].contains("runtime exporter"), "{heads:?}");
+    // The reader of its output is gone now.
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+#[test]
+fn top_ends_with_an_error_when_the_program_does() {
+    let folder = Folder::new();
+    let program = Program::start(&folder.socket(0), "shop", VOLT);
+    let mut command = folder.console(&["top", "--json", "--interval", "20ms"]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(first["program"], "shop");
+    drop(program);
+    for line in lines {
+        serde_json::from_str::<Value>(&line.unwrap()).expect("whole objects to the end");
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("closed the connection"));
+}
+
+#[test]
+fn a_missing_target_is_named_with_a_remedy() {
+    let folder = Folder::new();
+    assert_refused(&mut folder.console(&["top", "/tmp/none.sock"]), &["there is no socket /tmp/none.sock", "list"]);
+    assert_refused(&mut folder.console(&["top", "nobody"]), &["no program or runtime is called \"nobody\"", "list"]);
+    assert_refused(&mut folder.console(&["top", "999999999"]), &["there is no such process", "list"]);
+    assert_refused(&mut folder.console(&["top"]), &["no Volt program is running", "Start one"]);
+    assert_refused(&mut folder.console(&[]), &["no Volt program is running", "Start one"]);
+}
+
+#[test]
+fn a_stale_socket_is_called_stale() {
+    let folder = Folder::new();
+    let path = folder.socket(0);
+    drop(UnixListener::bind(&path).unwrap());
+    let path = path.to_str().unwrap();
+    assert_refused(&mut folder.console(&["top", "--once", path]), &[path, "is stale", "volt-console list"]);
+    assert_refused(&mut folder.console(&["top", "--once", &std::process::id().to_string()]), &["is stale"]);
+}
+
+#[test]
+fn a_file_and_a_foreign_server_are_no_control_sockets() {
+    let folder = Folder::new();
+    let path = folder.socket(0);
+    std::fs::write(&path, "").unwrap();
+    let text = path.to_str().unwrap();
+    assert_refused(&mut folder.console(&["top", text]), &[text, "is not a socket"]);
+    std::fs::remove_file(&path).unwrap();
+    let _program = Program::start(&path, "", Speech::Garbage);
+    assert_refused(&mut folder.console(&["top", text]), &[text, "is not a control socket of Volt's"]);
+}
+
+#[test]
+fn another_major_version_is_refused_with_both_numbers() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", Speech::Volt(Version { major: 7, minor: 3 }));
+    let path = folder.socket(0);
+    let parts = ["speaks version 7.3", "this program speaks 1.", "use the console of Volt 0.9.9"];
+    assert_refused(&mut folder.console(&["top", "--once", path.to_str().unwrap()]), &parts);
+}
+
+#[test]
+fn a_newer_minor_version_is_read() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", Speech::Volt(Version { major: 1, minor: 99 }));
+    assert!(run(&mut folder.console(&["top", "--once", "--interval", "20ms"])).status.success());
+}
+
+#[test]
+fn a_program_that_breaks_off_is_an_error() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", Speech::CutOff);
+    assert_refused(&mut folder.console(&["top", "--once"]), &["closed the connection"]);
+}
+
+#[test]
+fn several_programs_are_listed_with_the_way_to_choose() {
+    let folder = Folder::new();
+    let _shop = Program::start(&folder.socket(0), "shop", VOLT);
+    let _mail = Program::start(&folder.socket(1), "mail", VOLT);
+    let output = run(&mut folder.console(&[]));
+    assert!(output.status.success());
+    assert!(stdout(&output).contains("shop") && stdout(&output).contains("mail"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("volt-console attach PID"));
+    assert_refused(&mut folder.console(&["top"]), &["several Volt programs are running", "shop", "mail"]);
+    assert_refused(&mut folder.console(&["top", "app"]), &["give one's pid"]);
+}
+
+#[test]
+fn without_a_terminal_attach_says_what_to_use_instead() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    assert_refused(&mut folder.console(&["attach", "shop"]), &["must be a terminal", "volt-console top"]);
+    assert_refused(&mut folder.console(&[]), &["must be a terminal", "volt-console top"]);
+}
+
+#[test]
+fn arguments_that_make_no_sense_exit_with_2() {
+    let folder = Folder::new();
+    for arguments in [&["top", "--interval", "0s"][..], &["atach"], &["list", "--yaml"], &["attach", "--interval", "x"]]
+    {
+        let output = run(&mut folder.console(arguments));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn names_with_escape_sequences_are_printed_without() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "sh\u{1b}[2Jop\u{9b}3J", VOLT);
+    for arguments in [&["list"][..], &["list", "--json"], &["top", "--once"], &["top", "--once", "--json"]] {
+        let output = run(&mut folder.console(arguments));
+        let text = stdout(&output);
+        assert!(text.contains("sh[2Jop3J"), "{text}");
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+    }
+}

@@ -1,0 +1,154 @@
+//! A stand-in for a Volt program: a thread behind a control socket, in a folder of its own.
+
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use volt_telemetry::snapshot::{Phase, Process, Snapshot, Tasks, Worker};
+use volt_telemetry::socket::{file_name, own_start_time};
+use volt_telemetry::wire::{
+    Hello, MAGIC, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request, VERSION, Version, read_frame, write_frame,
+};
+
+/// A folder for control sockets, gone with the test.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // ORDERING: Relaxed; only the number matters, it publishes nothing.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Not `TMPDIR`, which may be longer than a socket's path allows.
+        let path = PathBuf::from(format!("/tmp/volt-console-test-{}-{number}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).expect("a new folder in /tmp");
+        Folder(path)
+    }
+
+    /// Where the socket of a process `offset` above this one would be.
+    pub fn socket(&self, offset: u32) -> PathBuf {
+        self.0.join(file_name(std::process::id() + offset, own_start_time()))
+    }
+
+    /// The console, looking at this folder.
+    pub fn console(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_volt-console"));
+        command.args(arguments).env("VOLT_SOCKET_DIR", &self.0).env_remove("NO_COLOR").env("TERM", "xterm");
+        command
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What the stand-in says.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Speech {
+    /// What a program of this version says.
+    Volt(Version),
+    /// Bytes of something else.
+    Garbage,
+    /// A frame of the protocol, cut in the middle of a snapshot.
+    CutOff,
+}
+
+/// Speaks as a program of today.
+pub const VOLT: Speech = Speech::Volt(VERSION);
+
+/// The running stand-in; ends when dropped, its socket with it.
+pub struct Program {
+    path: PathBuf,
+    is_over: Arc<AtomicBool>,
+    connections: Arc<Mutex<Vec<UnixStream>>>,
+    listener: Option<JoinHandle<()>>,
+}
+
+impl Program {
+    pub fn start(path: &Path, name: &str, speech: Speech) -> Program {
+        let listener = UnixListener::bind(path).expect("a socket in the test's folder");
+        let is_over = Arc::new(AtomicBool::new(false));
+        let connections = Arc::new(Mutex::new(Vec::new()));
+        let (over, accepted, name) = (is_over.clone(), connections.clone(), name.to_string());
+        let thread = std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                // ORDERING: Relaxed; the connection that comes after the store carries the news.
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let stream = stream.unwrap();
+                accepted.lock().unwrap().push(stream.try_clone().unwrap());
+                let name = name.clone();
+                // A client that has gone ends it with an error.
+                std::thread::spawn(move || {
+                    let _ = serve(&stream, &name, speech);
+                    let _ = stream.shutdown(std::net::Shutdown::Both);
+                });
+            }
+        });
+        Program { path: path.into(), is_over, connections, listener: Some(thread) }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // ORDERING: Relaxed; see the load.
+        self.is_over.store(true, Ordering::Relaxed);
+        let _ = UnixStream::connect(&self.path);
+        if let Some(listener) = self.listener.take() {
+            let _ = listener.join();
+        }
+        let _ = std::fs::remove_file(&self.path);
+        for stream in self.connections.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+fn serve(mut stream: &UnixStream, name: &str, speech: Speech) -> io::Result<()> {
+    let version = match speech {
+        Speech::Volt(version) => version,
+        Speech::CutOff => VERSION,
+        Speech::Garbage => return stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+    };
+    let runtimes = vec!["app".into(), "exporter".into()];
+    let pid = std::process::id();
+    let volt = "0.9.9".into();
+    let hello = Hello { magic: MAGIC.into(), version, pid, program: name.into(), runtimes, start_time: 1, volt };
+    write_frame(stream, &Reply::Hello(hello), MAX_REPLY_BYTES)?;
+    let started = Instant::now();
+    let snapshot = || Reply::Snapshot { process: Box::new(process(name, started.elapsed())), lost: 0 };
+    while let Some(request) = read_frame::<Request>(stream, MAX_REQUEST_BYTES)? {
+        match request {
+            _ if speech == Speech::CutOff => return stream.write_all(&[200, 0, 0, 0, 0x81, 0xa4]),
+            Request::Subscribe { interval_ms } => loop {
+                write_frame(stream, &snapshot(), MAX_REPLY_BYTES)?;
+                std::thread::sleep(Duration::from_millis(interval_ms));
+            },
+            _ => write_frame(stream, &snapshot(), MAX_REPLY_BYTES)?,
+        }
+    }
+    Ok(())
+}
+
+fn process(name: &str, age: Duration) -> Process {
+    let at_ns = 1_000_000 + age.as_nanos() as u64;
+    let worker = |index| Worker { index, phase: Phase::Parked, polls: at_ns / 1_000, ..Worker::default() };
+    let runtime = |name: &str, workers: u32| Snapshot {
+        runtime: name.into(),
+        at_ns,
+        parked_bitmap: vec![(1 << workers) - 1],
+        tasks: Tasks { spawned: 7, alive: 7, ..Tasks::default() },
+        workers: (0..workers).map(worker).collect(),
+        ..Snapshot::default()
+    };
+    let runtimes = vec![runtime("app", 3), runtime("exporter", 1)];
+    Process { pid: std::process::id(), program: name.into(), at_ns, runtimes }
+}

@@ -1,0 +1,125 @@
+//! The live screen on a real (pseudo-)terminal: it comes, it reacts, and the terminal is given back however it ends.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+use crate::program::{Folder, Program, VOLT};
+use crate::screen::{LEAVE, Screen, assert_given_back};
+use rustix::process::Signal;
+
+fn attached(folder: &Folder) -> Screen {
+    let screen = Screen::start(folder.console(&["attach", "--interval", "50ms"]), 80, 24);
+    screen.wait_for("live", 0);
+    assert!(screen.is_raw());
+    screen
+}
+
+#[test]
+fn q_and_control_c_give_the_terminal_back() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    for key in [b"q", b"\x03"] {
+        let mut screen = attached(&folder);
+        screen.press(key);
+        let (status, printed) = screen.finish();
+        assert_eq!(status.code(), Some(0));
+        assert_given_back(&printed);
+    }
+}
+
+#[test]
+fn signals_give_the_terminal_back_and_end_the_program_as_signals_do() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+        let screen = attached(&folder);
+        screen.signal(signal);
+        let (status, printed) = screen.finish();
+        assert_eq!(status.signal(), Some(signal.as_raw()));
+        assert_given_back(&printed);
+    }
+}
+
+#[test]
+fn a_terminal_that_is_closed_without_a_signal_ends_the_console() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let status = attached(&folder).hang_up();
+    assert_eq!(status.code(), Some(1), "{status:?}");
+}
+
+#[test]
+fn a_panic_gives_the_terminal_back_before_its_message() {
+    const AS_CHILD: &str = "VOLT_CONSOLE_TEST_PANICS";
+    const NAME: &str = "terminal::a_panic_gives_the_terminal_back_before_its_message";
+    if std::env::var_os(AS_CHILD).is_some() {
+        let mut terminal = volt_console::terminal::Terminal::enter().unwrap();
+        terminal.draw(|frame| frame.render_widget("drawn", frame.area())).unwrap();
+        let other = std::thread::spawn(|| panic!("of another thread"));
+        assert!(other.join().is_err());
+        terminal.draw(|frame| frame.render_widget("drawn once more", frame.area())).unwrap();
+        panic!("of the owner");
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", NAME, "--nocapture"]).env(AS_CHILD, "1");
+    let (status, printed) = Screen::start(command, 80, 24).finish();
+    assert!(!status.success());
+    assert_given_back(&printed);
+    let left = printed.find(LEAVE).unwrap();
+    let after = |text: &str| assert!(printed.find(text).unwrap() > left, "{text:?} is printed on the normal screen");
+    after("of another thread");
+    after("of the owner");
+    assert!(printed[..left].contains("more"), "another thread's panic leaves the screen to its owner");
+}
+
+#[test]
+fn a_program_that_ends_is_waited_for() {
+    let folder = Folder::new();
+    let program = Program::start(&folder.socket(0), "shop", VOLT);
+    let mut screen = attached(&folder);
+    let mark = screen.mark();
+    drop(program);
+    screen.wait_for("LOST", mark);
+    let mark = screen.mark();
+    // By its name, since it was the only one: another process may be it as well.
+    let _again = Program::start(&folder.socket(1), "shop", VOLT);
+    screen.wait_for("live", mark);
+    screen.press(b"q");
+    let (status, printed) = screen.finish();
+    assert_eq!(status.code(), Some(0));
+    assert_given_back(&printed);
+}
+
+#[test]
+fn keys_change_the_screen_and_a_new_size_redraws_it() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let mut screen = attached(&folder);
+    let mark = screen.mark();
+    screen.press(b"?");
+    screen.wait_for("moment:", mark);
+    let mark = screen.mark();
+    screen.press(b"\x1b");
+    screen.wait_for("injected/s", mark);
+    let mark = screen.mark();
+    screen.resize(60, 20);
+    screen.wait_for("60x20,", mark);
+    let mark = screen.mark();
+    screen.resize(120, 30);
+    screen.wait_for("counters", mark);
+    let mark = screen.mark();
+    screen.press(b" ");
+    screen.wait_for("PAUSED", mark);
+    screen.press(b"q");
+    assert_given_back(&screen.finish().1);
+}
+
+#[test]
+fn a_lone_console_attaches_to_the_only_program() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let mut screen = Screen::start(folder.console(&[]), 80, 24);
+    screen.wait_for("live", 0);
+    screen.press(b"q");
+    assert_given_back(&screen.finish().1);
+}
