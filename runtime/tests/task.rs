@@ -150,17 +150,12 @@ fn a_dropped_handle_detaches_the_task() {
 fn a_joiner_that_changes_its_waker_is_woken_through_the_last() {
     with_workers(|runtime| {
         let (open, is_open) = mpsc::channel::<()>();
-        let slow = runtime.spawn_blocking(move || is_open.recv().unwrap());
-        // Polled first by one task, then by another, which must be the one that is woken.
-        let mut slow = runtime.block_on(async move {
-            let mut slow = slow;
-            poll_fn(|cx| {
-                assert!(std::pin::Pin::new(&mut slow).poll(cx).is_pending());
-                Poll::Ready(())
-            })
-            .await;
-            slow
-        });
+        let mut slow = runtime.spawn_blocking(move || is_open.recv().unwrap());
+        // Polled first by one waiter, then by another, which must be the one that is woken.
+        runtime.block_on(poll_fn(|cx| {
+            assert!(std::pin::Pin::new(&mut slow).poll(cx).is_pending());
+            Poll::Ready(())
+        }));
         let joiner = runtime.spawn(async move { (&mut slow).await.is_ok() });
         open.send(()).unwrap();
         assert!(runtime.block_on(joiner).unwrap());

@@ -204,11 +204,6 @@ impl<T: Send> Producer<T> {
         self.shared.len()
     }
 
-    /// Another end for thieves.
-    pub(crate) fn stealer(&self) -> Stealer<T> {
-        Stealer { shared: self.shared.clone() }
-    }
-
     /// Makes the slots before `tail` visible to thieves.
     #[inline]
     fn publish_tail(&mut self, tail: u32) {

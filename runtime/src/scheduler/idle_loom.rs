@@ -264,7 +264,7 @@ fn a_time_out_against_a_claim_leaves_nobody_behind() {
 
 #[test]
 fn two_tasks_that_meet_get_two_workers() {
-    holds(Some(1), || model::<AsBuilt>(TWO_THAT_MEET));
+    holds(Some(2), || model::<AsBuilt>(TWO_THAT_MEET));
 }
 
 #[test]
@@ -318,7 +318,7 @@ struct LooksBeforeItsFence;
 
 impl Steps for LooksBeforeItsFence {
     fn submitted(world: &World) {
-        let may_wake = world.idle.searching() == 0 && world.idle.parked_count() > 0;
+        let may_wake = world.idle.searching() == 0 && world.idle.is_parked(0);
         fence(Ordering::SeqCst);
         if may_wake {
             world.wake(world.idle.claim(None));

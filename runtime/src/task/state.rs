@@ -66,7 +66,7 @@ const ONE_REFERENCE: u64 = 1 << REFERENCES_SHIFT;
 const MAX_REFERENCES: u64 = 1 << 22;
 
 /// References that a new task starts with: the registry's, the `Notified`'s, the `JoinHandle`'s.
-const INITIAL: u64 = 3 * ONE_REFERENCE | JOIN_INTEREST | SCHEDULED << LIFECYCLE_SHIFT;
+const INITIAL: u64 = (3 * ONE_REFERENCE) | JOIN_INTEREST | (SCHEDULED << LIFECYCLE_SHIFT);
 
 /// See the header of this file.
 #[derive(Debug)]

@@ -1,0 +1,344 @@
+//! The load: connections over loopback, each of which asks, reads the whole answer, and asks again.
+//!
+//! Shape: a task a connection, with a tally of its own behind a lock that only the report ever contends for. Connections are kept
+//! alive; one that fails is opened anew.
+//!
+//! Invariants: *a request is counted once*, as answered or as an error, when it has ended; *no request is cut off*: a stop
+//! is looked at between two requests.
+//!
+//! Closed loop: a slow service is asked less. That hides how long people would have waited (coordinated omission), which is
+//! right for a demo that must run anywhere and wrong for a benchmark.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::body::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::HOST;
+use hyper::{Request, StatusCode};
+use volt::Runtime;
+use volt::hyper::VoltIo;
+use volt::net::TcpStream;
+use volt::task::JoinHandle;
+use volt::time;
+use volt_telemetry::Histogram;
+
+use crate::stop::Stop;
+
+/// After this a request counts as an error.
+const REQUEST_LIMIT: Duration = Duration::from_secs(5);
+/// Pause after an error, so that a service that is gone is not asked as fast as the loop can turn.
+const ERROR_PAUSE: Duration = Duration::from_millis(100);
+/// Time between two requests that block a worker: rare, and as rare on a fast machine as on a slow one.
+const BLOCK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What is asked for: a handler of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handler {
+    Fast,
+    Fanout,
+    Timer,
+    Cpu,
+    Block,
+}
+
+impl Handler {
+    /// All of them; the order in which tallies are kept and reported.
+    pub(crate) const ALL: [Handler; 5] = [Handler::Fast, Handler::Fanout, Handler::Timer, Handler::Cpu, Handler::Block];
+
+    /// As in the path and in metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Handler::Fast => "fast",
+            Handler::Fanout => "fanout",
+            Handler::Timer => "timer",
+            Handler::Cpu => "cpu",
+            Handler::Block => "block",
+        }
+    }
+
+    /// One in a hundred for each unit: the mix, but for the requests that block, which come by the clock.
+    fn pick(random: &mut Random) -> Self {
+        match random.below(100) {
+            0..60 => Handler::Fast,
+            60..75 => Handler::Fanout,
+            75..90 => Handler::Timer,
+            _ => Handler::Cpu,
+        }
+    }
+
+    fn path(self, random: &mut Random) -> String {
+        match self {
+            Handler::Timer => format!("/timer?ms={}", 5 + random.below(16)),
+            other => format!("/{}", other.name()),
+        }
+    }
+}
+
+/// What the load consists of.
+#[derive(Clone, Copy)]
+pub(crate) struct Mix {
+    pub(crate) connections: u32,
+    /// Whether a worker is blocked now and then.
+    pub(crate) with_blocking: bool,
+}
+
+/// What became of the requests, by handler in the order of [`Handler::ALL`].
+#[derive(Clone, Default)]
+pub(crate) struct Tally {
+    by_handler: [Outcome; Handler::ALL.len()],
+}
+
+/// What became of the requests to one handler.
+#[derive(Clone, Default)]
+pub(crate) struct Outcome {
+    /// Requests answered as they should be.
+    pub(crate) answered: u64,
+    /// Requests that failed: no connection, a wrong status, no answer in time.
+    pub(crate) errors: u64,
+    /// From request to the answer's last byte, answered requests only.
+    pub(crate) latency: Histogram,
+}
+
+impl Outcome {
+    pub(crate) fn add(&mut self, other: &Outcome) {
+        self.answered += other.answered;
+        self.errors += other.errors;
+        self.latency.merge(&other.latency);
+    }
+
+    /// What came after `earlier`.
+    pub(crate) fn since(&self, earlier: &Outcome) -> Outcome {
+        Outcome {
+            answered: self.answered - earlier.answered,
+            errors: self.errors - earlier.errors,
+            latency: self.latency.since(&earlier.latency),
+        }
+    }
+}
+
+impl Tally {
+    pub(crate) fn of(&self, handler: Handler) -> &Outcome {
+        &self.by_handler[handler as usize]
+    }
+
+    /// All handlers together.
+    pub(crate) fn whole(&self) -> Outcome {
+        let mut whole = Outcome::default();
+        self.by_handler.iter().for_each(|outcome| whole.add(outcome));
+        whole
+    }
+
+    fn add(&mut self, other: &Tally) {
+        self.by_handler.iter_mut().zip(&other.by_handler).for_each(|(sum, outcome)| sum.add(outcome));
+    }
+
+    pub(crate) fn record(&mut self, handler: Handler, latency: Option<Duration>) {
+        let outcome = &mut self.by_handler[handler as usize];
+        match latency {
+            Some(latency) => {
+                outcome.answered += 1;
+                outcome.latency.record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+            }
+            None => outcome.errors += 1,
+        }
+    }
+}
+
+/// The load while it runs.
+pub(crate) struct Load {
+    tallies: Vec<Arc<Mutex<Tally>>>,
+    connections: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Starts it; it ends when `stop` is requested.
+    pub(crate) fn start(runtime: &Runtime, service: SocketAddr, mix: Mix, stop: Arc<Stop>) -> Self {
+        let tallies: Vec<_> = (0..mix.connections).map(|_| Arc::new(Mutex::new(Tally::default()))).collect();
+        let connections = tallies.iter().zip(0_u64..).map(|(tally, index)| {
+            // One connection sends the requests that block, beside its others.
+            let next_block = (mix.with_blocking && index == 0).then(|| Instant::now() + BLOCK_INTERVAL / 2);
+            let asker = Asker {
+                connection: Connection { service, sender: None },
+                random: Random::new(index),
+                next_block,
+                tally: tally.clone(),
+            };
+            let asking = asker.ask_until(stop.clone());
+            volt::task::Builder::new().name("load.asker").spawn_on(asking, runtime.handle())
+        });
+        let connections = connections.collect();
+        Self { tallies, connections }
+    }
+
+    /// What became of the requests so far.
+    pub(crate) fn tally(&self) -> Tally {
+        let mut sum = Tally::default();
+        self.tallies.iter().for_each(|tally| sum.add(&lock(tally)));
+        sum
+    }
+
+    /// Waits until every connection has had its last answer.
+    ///
+    /// # Errors
+    ///
+    /// When a connection's task panicked, or some are not done after `limit` and a request's longest time.
+    pub(crate) fn finish(&mut self, runtime: &Runtime, limit: Duration) -> Result<(), String> {
+        let connections = std::mem::take(&mut self.connections);
+        let all = async {
+            for connection in connections {
+                connection.await.map_err(|error| format!("a connection's task failed: {error}"))?;
+            }
+            Ok(())
+        };
+        let limit = REQUEST_LIMIT + limit;
+        let ended = runtime.block_on(async { time::timeout(limit, all).await });
+        ended.unwrap_or_else(|_| Err(format!("connections were still busy {limit:?} after the stop")))
+    }
+}
+
+fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
+    tally.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What one task does.
+struct Asker {
+    connection: Connection,
+    random: Random,
+    /// When the next request that blocks is due; `None` for all but one.
+    next_block: Option<Instant>,
+    tally: Arc<Mutex<Tally>>,
+}
+
+impl Asker {
+    async fn ask_until(mut self, stop: Arc<Stop>) {
+        while !stop.is_requested() {
+            let handler = self.choose();
+            let path = handler.path(&mut self.random);
+            let begun = Instant::now();
+            let answered = match time::timeout(REQUEST_LIMIT, self.connection.get(&path)).await {
+                Ok(answered) => answered,
+                Err(_) => Err(format!("no answer within {REQUEST_LIMIT:?}").into()),
+            };
+            lock(&self.tally).record(handler, answered.is_ok().then(|| begun.elapsed()));
+            if let Err(error) = answered {
+                tracing::warn!(path, %error, "a request failed");
+                // Whatever was under way on it must not be taken for the next answer.
+                self.connection.sender = None;
+                time::sleep(ERROR_PAUSE).await;
+            }
+        }
+    }
+
+    fn choose(&mut self) -> Handler {
+        let now = Instant::now();
+        match &mut self.next_block {
+            Some(due) if *due <= now => {
+                *due = now + BLOCK_INTERVAL;
+                Handler::Block
+            }
+            _ => Handler::pick(&mut self.random),
+        }
+    }
+}
+
+/// A connection to the service, opened when it is first needed.
+struct Connection {
+    service: SocketAddr,
+    sender: Option<SendRequest<Empty<Bytes>>>,
+}
+
+impl Connection {
+    async fn get(&mut self, path: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let request = Request::get(path).header(HOST, self.service.to_string()).body(Empty::new())?;
+        let sender = match &mut self.sender {
+            Some(sender) => sender,
+            none => none.insert(open(self.service).await?),
+        };
+        sender.ready().await?;
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        // Read to its end, so that the connection can be used again.
+        response.into_body().collect().await?;
+        match status {
+            StatusCode::OK => Ok(()),
+            other => Err(format!("the answer was {other}").into()),
+        }
+    }
+}
+
+async fn open(service: SocketAddr) -> Result<SendRequest<Empty<Bytes>>, Box<dyn Error + Send + Sync>> {
+    let stream = TcpStream::connect(service).await?;
+    stream.set_nodelay(true)?;
+    let (sender, connection) = http1::handshake(VoltIo::new(stream)).await?;
+    volt::task::Builder::new().name("load.connection").spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection ended with an error");
+        }
+    });
+    Ok(sender)
+}
+
+/// xorshift64: plain, and the same sequence in every run.
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        Self((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// A number below `bound`; the bias for small bounds is beyond what a demo can show.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mix_is_as_stated() {
+        let mut random = Random::new(0);
+        let mut counts = [0_u32; Handler::ALL.len()];
+        (0..100_000).for_each(|_| counts[Handler::pick(&mut random) as usize] += 1);
+        for (handler, expected) in Handler::ALL.into_iter().zip([60_000_u32, 15_000, 15_000, 10_000, 0]) {
+            let count = counts[handler as usize];
+            assert!(count.abs_diff(expected) < 1_000, "{handler:?}: {count}, not about {expected}");
+        }
+    }
+
+    #[test]
+    fn an_answer_and_an_error_are_counted_apart_and_only_the_answer_is_timed() {
+        let mut tally = Tally::default();
+        tally.record(Handler::Cpu, Some(Duration::from_millis(1)));
+        tally.record(Handler::Cpu, None);
+        tally.record(Handler::Fast, Some(Duration::from_millis(3)));
+        let cpu = tally.of(Handler::Cpu);
+        assert_eq!((cpu.answered, cpu.errors, cpu.latency.count()), (1, 1, 1));
+        let whole = tally.whole();
+        assert_eq!((whole.answered, whole.errors, whole.latency.sum_ns()), (2, 1, 4_000_000));
+        let since = whole.since(cpu);
+        assert_eq!((since.answered, since.errors, since.latency.count()), (1, 0, 1));
+    }
+
+    #[test]
+    fn only_the_connection_with_a_clock_blocks_and_only_when_it_is_due() {
+        let asker = |next_block| Asker {
+            connection: Connection { service: SocketAddr::from(([127, 0, 0, 1], 1)), sender: None },
+            random: Random::new(7),
+            next_block,
+            tally: Arc::default(),
+        };
+        let mut due = asker(Some(Instant::now()));
+        assert_eq!(due.choose(), Handler::Block);
+        assert_ne!(due.choose(), Handler::Block, "the next one is a second away");
+        assert_ne!(asker(None).choose(), Handler::Block);
+    }
+}

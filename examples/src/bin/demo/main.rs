@@ -1,0 +1,215 @@
+//! A real service under real load, seen from the inside.
+//!
+//! An axum service on one Volt runtime, a load generator over loopback connections on a second one, the exporter on its own,
+//! and, on a terminal, the console attached over the control socket as anybody else's would be. With `--headless` it prints
+//! a line a second instead and ends with a summary as JSON.
+//!
+//! Shape: `service` answers, `load` asks, `report` says what happened, `logs` keeps log lines off the console's screen,
+//! `stop` ends it all. This file reads the options and puts the parts together.
+
+mod load;
+mod logs;
+mod report;
+mod service;
+mod stop;
+
+use std::error::Error;
+use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use volt::{Builder, Runtime};
+
+use crate::load::Load;
+use crate::logs::Logs;
+use crate::report::{Reading, Summary};
+use crate::service::Service;
+use crate::stop::Stop;
+
+/// How long the load runs when nobody watches and nobody says.
+const HEADLESS_SECONDS: u64 = 10;
+/// Time between two lines of the headless report.
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the load runs before the console opens.
+const WARM_UP: Duration = Duration::from_millis(300);
+/// How long tasks and connections get to end by themselves.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
+
+/// An HTTP service on Volt under load, with metrics and the console.
+///
+/// On a terminal the console opens; q ends the demo. Otherwise, and with --headless, a line a second is printed and a summary
+/// as JSON at the end; the exit code is 0 if every request was answered as it should be. RUST_LOG sets what is logged.
+#[derive(Parser)]
+#[command(name = "demo", version)]
+struct Options {
+    /// Print a line a second instead of opening the console.
+    #[arg(long)]
+    headless: bool,
+
+    /// How long the load runs; headless 10 by default, with the console until q.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: Option<u64>,
+
+    /// Workers of the service's runtime; by default one for each processor.
+    #[arg(long, value_name = "N")]
+    workers: Option<NonZeroUsize>,
+
+    /// Connections that the load generator keeps busy.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    connections: u32,
+
+    /// Where the service listens; port 0 takes any free one.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    http: SocketAddr,
+
+    /// Where the metrics are served; port 0 takes any free one.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9464")]
+    metrics: SocketAddr,
+
+    /// Leave out the requests that block a worker's thread.
+    #[arg(long)]
+    no_block: bool,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match run(&options) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
+    let on_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let with_console = on_terminal && !options.headless;
+    let logs = Logs::install(with_console)?;
+    let stop = stop_on_signals(with_console)?;
+
+    let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let workers = options.workers.map_or(processors, NonZeroUsize::get);
+    let service_runtime = runtime(report::SERVICE, workers)?;
+    let load_runtime = runtime("load", processors.div_ceil(2))?;
+
+    // The exporter first: it installs the recorder that the service's own counters are written to.
+    let exporter =
+        volt_exporter::serve(options.metrics).map_err(|error| format!("--metrics {}: {error}", options.metrics))?;
+    let service = Service::start(&service_runtime, options.http).map_err(|error| {
+        format!("--http {}: {error}; choose another address, or port 0 for any free one", options.http)
+    })?;
+    print_addresses(&service, &exporter)?;
+    let mix = load::Mix { connections: options.connections, with_blocking: !options.no_block };
+    let mut load = Load::start(&load_runtime, service.address(), mix, stop.clone());
+
+    let watched = if with_console {
+        watch_in_console(options, &stop)
+    } else {
+        if !options.headless {
+            eprintln!("demo: no terminal here, so no console: running as with --headless");
+        }
+        watch_in_lines(options, &load, &stop)
+    };
+    stop.request();
+    logs.show();
+
+    // Read while everything is still there; the requests that are under way end as answered ones.
+    let load_ended = load.finish(&load_runtime, SHUTDOWN_LIMIT);
+    let summary = Summary::of(&Reading::take(&load));
+    service.finish(&service_runtime, SHUTDOWN_LIMIT);
+    drop(exporter);
+    load_runtime.shutdown_timeout(SHUTDOWN_LIMIT);
+    service_runtime.shutdown_timeout(SHUTDOWN_LIMIT);
+
+    watched?;
+    load_ended?;
+    if with_console {
+        print(&summary.for_people())?;
+    } else {
+        print(&summary.as_json())?;
+    }
+    Ok(if summary.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn runtime(name: &'static str, workers: usize) -> Result<Runtime, String> {
+    let built = Builder::new_multi_thread().worker_threads(workers).name(name).build();
+    built.map_err(|error| format!("the runtime \"{name}\" with {workers} workers could not be built: {error}"))
+}
+
+/// Requests a stop at the first signal; a second one finds the process in the midst of ending, and ends it at once.
+///
+/// A console's terminal may go away, which must not leave the demo behind; without one, SIGHUP keeps what it means to `nohup`.
+fn stop_on_signals(with_console: bool) -> io::Result<Arc<Stop>> {
+    let stop = Arc::new(Stop::default());
+    let mut signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(with_console.then_some(SIGHUP)))?;
+    let requested = stop.clone();
+    thread::Builder::new().name("demo-signals".to_owned()).spawn(move || {
+        for signal in signals.forever() {
+            if requested.is_requested() {
+                std::process::exit(128 + signal);
+            }
+            requested.request();
+        }
+    })?;
+    Ok(stop)
+}
+
+fn print_addresses(service: &Service, exporter: &volt_exporter::Exporter) -> io::Result<()> {
+    print(&format!("service http://{}/", service.address()))?;
+    print(&format!("metrics http://{}/metrics", exporter.local_addr()))?;
+    match volt::observe::socket_path() {
+        Some(path) => print(&format!("control {}", path.display())),
+        None => print("control none: the socket could not be opened, the log says why"),
+    }
+}
+
+fn watch_in_console(options: &Options, stop: &Arc<Stop>) -> Result<(), Box<dyn Error>> {
+    let path = volt::observe::socket_path().ok_or("there is no control socket for the console to attach to")?;
+    // The demo handles signals itself, and passes a stop on to the console.
+    let console = volt_console::Options { takes_signals: false, ..Default::default() };
+    let (stopped, ended, seconds) = (stop.clone(), console.stop.clone(), options.seconds);
+    thread::Builder::new().name("demo-console-stop".to_owned()).spawn(move || {
+        match seconds {
+            Some(seconds) => _ = stopped.wait_until(Instant::now() + Duration::from_secs(seconds)),
+            None => stopped.wait(),
+        }
+        // ORDERING: Relaxed; the flag alone is the message, nothing is published with it.
+        ended.store(true, Ordering::Relaxed);
+    })?;
+    // The console shows the busiest runtime first; until now they have all been about equally idle.
+    stop.wait_until(Instant::now() + WARM_UP);
+    volt_console::attach(&path, console)?;
+    Ok(())
+}
+
+fn watch_in_lines(options: &Options, load: &Load, stop: &Stop) -> Result<(), Box<dyn Error>> {
+    let begun = Instant::now();
+    let end = begun + Duration::from_secs(options.seconds.unwrap_or(HEADLESS_SECONDS));
+    let mut before = Reading::take(load);
+    let mut next_line = begun + LINE_INTERVAL;
+    while !stop.wait_until(next_line) {
+        let now = Reading::take(load);
+        print(&report::line(begun.elapsed(), &before, &now))?;
+        before = now;
+        if next_line >= end {
+            break;
+        }
+        // Not behind the clock: a process that was stopped for a while has no seconds to catch up with.
+        next_line = (next_line + LINE_INTERVAL).max(Instant::now());
+    }
+    Ok(())
+}
+
+/// Prints a line; unlike `println!` without a panic when whoever reads it has gone.
+fn print(line: &str) -> io::Result<()> {
+    writeln!(io::stdout().lock(), "{line}")
+}

@@ -1,0 +1,247 @@
+//! What happened, as a line a second and as a summary at the end.
+//!
+//! Shape: a [`Reading`] is everything at one moment; a line is made of two of them, the summary of the last.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use volt_telemetry::{Process, Snapshot};
+
+use crate::load::{Handler, Load, Outcome, Tally};
+
+/// What the service's runtime is called.
+pub(crate) const SERVICE: &str = "service";
+
+/// Load and runtimes at one moment.
+pub(crate) struct Reading {
+    at: Instant,
+    tally: Tally,
+    process: Process,
+}
+
+impl Reading {
+    /// Takes one, from any thread.
+    pub(crate) fn take(load: &Load) -> Self {
+        Self { at: Instant::now(), tally: load.tally(), process: volt::observe::process() }
+    }
+
+    fn service(&self) -> Option<&Snapshot> {
+        self.process.runtimes.iter().find(|snapshot| snapshot.runtime == SERVICE)
+    }
+}
+
+/// What happened between two readings, in one line; `elapsed` since the load began.
+pub(crate) fn line(elapsed: Duration, before: &Reading, now: &Reading) -> String {
+    let seconds = (now.at - before.at).as_secs_f64();
+    let outcome = now.tally.whole().since(&before.tally.whole());
+    let mut line = format!(
+        "{:>4.0} s  {:>7.0} requests/s  p50 {}  p99 {}  errors {}",
+        elapsed.as_secs_f64(),
+        outcome.answered as f64 / seconds,
+        milliseconds(&outcome, 0.50),
+        milliseconds(&outcome, 0.99),
+        outcome.errors,
+    );
+    if let (Some(before), Some(now)) = (before.service(), now.service()) {
+        let polls = (sum(now, |worker| worker.polls) - sum(before, |worker| worker.polls)) as f64 / seconds;
+        let steals = (sum(now, |worker| worker.steals) - sum(before, |worker| worker.steals)) as f64 / seconds;
+        let delay = now.schedule_delay().since(&before.schedule_delay());
+        let _ = write!(
+            line,
+            "  |  {polls:>7.0} polls/s  {steals:>5.0} steals/s  delay p99 {}  parked {} of {}  global {}",
+            format_ms(delay.quantile_ns(0.99)),
+            now.parked_count(),
+            now.workers.len(),
+            now.global_queue.len,
+        );
+    }
+    line
+}
+
+/// Everything since the start.
+#[derive(Serialize)]
+pub(crate) struct Summary {
+    /// Requests answered as they should be.
+    requests: u64,
+    errors: u64,
+    /// `None` (JSON: null) when nothing was answered.
+    p50_ms: Option<f64>,
+    p99_ms: Option<f64>,
+    by_handler: Map<String, Value>,
+    /// The scheduler's numbers: all runtimes of the process together, then each.
+    #[serde(flatten)]
+    whole: Scheduling,
+    runtimes: Map<String, Value>,
+}
+
+/// What the workers did.
+#[derive(Default, Serialize)]
+struct Scheduling {
+    polls: u64,
+    steals: u64,
+    tasks_stolen: u64,
+    parks: u64,
+    /// Parks by what ended them.
+    parks_by_reason: Map<String, Value>,
+    lost_wakeup_rescues: u64,
+}
+
+/// What became of one handler's requests.
+#[derive(Serialize)]
+struct HandlerSummary {
+    requests: u64,
+    errors: u64,
+    p50_ms: Option<f64>,
+    p99_ms: Option<f64>,
+}
+
+impl Summary {
+    pub(crate) fn of(reading: &Reading) -> Self {
+        let whole = reading.tally.whole();
+        let by_handler = Handler::ALL.map(|handler| {
+            let outcome = reading.tally.of(handler);
+            let summary = HandlerSummary {
+                requests: outcome.answered,
+                errors: outcome.errors,
+                p50_ms: quantile_ms(outcome, 0.50),
+                p99_ms: quantile_ms(outcome, 0.99),
+            };
+            (handler.name().to_owned(), json(&summary))
+        });
+        let snapshots = || reading.process.runtimes.iter();
+        Self {
+            requests: whole.answered,
+            errors: whole.errors,
+            p50_ms: quantile_ms(&whole, 0.50),
+            p99_ms: quantile_ms(&whole, 0.99),
+            by_handler: by_handler.into_iter().collect(),
+            whole: Scheduling::of(snapshots()),
+            runtimes: snapshots()
+                .map(|snapshot| (snapshot.runtime.clone(), json(&Scheduling::of([snapshot].into_iter()))))
+                .collect(),
+        }
+    }
+
+    /// Whether there was something to answer, and all of it was answered as it should be.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.errors == 0 && self.requests > 0
+    }
+
+    /// One line of JSON.
+    pub(crate) fn as_json(&self) -> String {
+        // Not by way of `Value`, which would sort the names: what matters most comes first.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The same in a few words.
+    pub(crate) fn for_people(&self) -> String {
+        format!(
+            "{} requests, {} errors, p50 {}, p99 {}; {} polls, {} steals, {} parks, {} lost wake-ups",
+            self.requests,
+            self.errors,
+            self.p50_ms.map_or_else(|| "none".to_owned(), |ms| format!("{ms:.2} ms")),
+            self.p99_ms.map_or_else(|| "none".to_owned(), |ms| format!("{ms:.2} ms")),
+            self.whole.polls,
+            self.whole.steals,
+            self.whole.parks,
+            self.whole.lost_wakeup_rescues,
+        )
+    }
+}
+
+impl Scheduling {
+    fn of<'a>(snapshots: impl Iterator<Item = &'a Snapshot> + Clone) -> Self {
+        let workers = || snapshots.clone().flat_map(|snapshot| &snapshot.workers);
+        let mut reasons: Vec<(&str, u64)> = Vec::new();
+        for (reason, count) in workers().flat_map(|worker| worker.unparks.by_reason()) {
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, sum)) => *sum += count,
+                None => reasons.push((reason, count)),
+            }
+        }
+        Self {
+            polls: workers().map(|worker| worker.polls).sum(),
+            steals: workers().map(|worker| worker.steals).sum(),
+            tasks_stolen: workers().map(|worker| worker.tasks_stolen).sum(),
+            parks: workers().map(|worker| worker.parks).sum(),
+            parks_by_reason: reasons.into_iter().map(|(reason, count)| (reason.to_owned(), count.into())).collect(),
+            lost_wakeup_rescues: workers().map(|worker| worker.lost_wakeup_rescues).sum(),
+        }
+    }
+}
+
+fn sum(snapshot: &Snapshot, of: impl Fn(&volt_telemetry::Worker) -> u64) -> u64 {
+    snapshot.workers.iter().map(of).sum()
+}
+
+/// Numbers and names always have a JSON form.
+fn json(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+fn quantile_ms(outcome: &Outcome, q: f64) -> Option<f64> {
+    // To a µs: what a reader can use, without the digits that the histogram does not know.
+    Some((outcome.latency.quantile_ns(q)? as f64 / 1e3).round() / 1e3)
+}
+
+fn milliseconds(outcome: &Outcome, q: f64) -> String {
+    format_ms(outcome.latency.quantile_ns(q))
+}
+
+fn format_ms(ns: Option<u64>) -> String {
+    ns.map_or_else(|| format!("{:>6} ms", "-"), |ns| format!("{:>6.2} ms", ns as f64 / 1e6))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use volt_telemetry::{Unparks, Worker};
+
+    fn reading(requests: u64, polls: u64) -> Reading {
+        let unparks = Unparks { notified: 2, io: 3, ..Unparks::default() };
+        let worker = Worker { polls, steals: 4, parks: 5, unparks, ..Worker::default() };
+        let runtime = |name: &str| Snapshot {
+            runtime: name.to_owned(),
+            workers: vec![worker.clone(), worker.clone()],
+            ..Snapshot::default()
+        };
+        let process = Process { runtimes: vec![runtime(SERVICE), runtime("load")], ..Process::default() };
+        let mut tally = Tally::default();
+        (0..requests).for_each(|_| tally.record(Handler::Fast, Some(Duration::from_millis(2))));
+        Reading { at: Instant::now(), tally, process }
+    }
+
+    #[test]
+    fn the_summary_adds_up_workers_and_runtimes_and_keeps_each_apart() {
+        let summary: Value = serde_json::from_str(&Summary::of(&reading(9, 10)).as_json()).unwrap();
+        assert_eq!(summary["requests"], 9);
+        assert_eq!(summary["errors"], 0);
+        assert_eq!(summary["by_handler"]["fast"]["requests"], 9);
+        assert_eq!(summary["by_handler"]["block"]["p99_ms"], Value::Null);
+        assert!((summary["p50_ms"].as_f64().unwrap() - 2.0).abs() < 0.1);
+        assert_eq!((&summary["polls"], &summary["runtimes"]["load"]["polls"]), (&40.into(), &20.into()));
+        assert_eq!(summary["parks_by_reason"]["io"], 12);
+        assert_eq!(summary["lost_wakeup_rescues"], 0);
+    }
+
+    #[test]
+    fn a_run_with_errors_or_without_requests_is_not_clean() {
+        assert!(Summary::of(&reading(1, 1)).is_clean());
+        assert!(!Summary::of(&reading(0, 1)).is_clean());
+        let mut failed = reading(1, 1);
+        failed.tally.record(Handler::Cpu, None);
+        assert!(!Summary::of(&failed).is_clean());
+    }
+
+    #[test]
+    fn a_line_is_about_what_came_between_its_readings() {
+        let (before, mut now) = (reading(100, 1_000), reading(300, 4_000));
+        now.at = before.at + Duration::from_secs(2);
+        let line = line(Duration::from_secs(7), &before, &now);
+        assert!(line.starts_with("   7 s      100 requests/s  p50   2.0"), "{line}");
+        assert!(line.contains("   3000 polls/s      0 steals/s"), "{line}");
+        assert!(line.ends_with("parked 0 of 2  global 0"), "{line}");
+    }
+}
