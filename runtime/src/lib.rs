@@ -69,7 +69,13 @@ pub use bridge::hyper;
 
 #[cfg(not(loom))]
 pub use {
-    builder::Builder, config::{Backend, Placement}, context::EnterGuard, error::BuildError, handle::Handle, runtime::Runtime, task::spawn,
+    builder::Builder,
+    config::{Backend, Placement},
+    context::EnterGuard,
+    error::BuildError,
+    handle::Handle,
+    runtime::Runtime,
+    task::spawn,
 };
 
 #[cfg(all(feature = "macros", not(loom)))]

@@ -391,7 +391,8 @@ fn a_timer_that_is_due_makes_nobody_spin() {
         others.into_iter().for_each(|other| other.join().unwrap());
         let workers = at_rest(&runtime).workers;
         let sum = |of: fn(&volt::telemetry::Worker) -> u64| workers.iter().map(of).sum::<u64>();
-        let (ticks, polls, parks) = (sum(|worker| worker.ticks), sum(|worker| worker.polls), sum(|worker| worker.parks));
+        let (ticks, polls, parks) =
+            (sum(|worker| worker.ticks), sum(|worker| worker.polls), sum(|worker| worker.parks));
         // A turn ends in a park, or was full, or saw at the last moment that it was needed.
         assert!(ticks <= 2 * (polls + parks), "{ticks} turns for {polls} polls and {parks} parks");
     });

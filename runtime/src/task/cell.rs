@@ -424,8 +424,10 @@ mod tests {
         assert_eq!(queue.run(), ["completed"]);
         drop(join);
         let waker = kept.lock().unwrap().take().unwrap();
+        let other = waker.clone();
         waker.wake_by_ref();
-        waker.clone().wake();
+        drop(waker);
+        other.wake();
         assert!(queue.run().is_empty());
     }
 

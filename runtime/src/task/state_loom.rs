@@ -28,7 +28,8 @@ fn fails(model: impl Fn() + Sync + Send + 'static) -> bool {
 
 /// A waker that returns early when a plain load says "not idle": the fault of tokio #7622.
 fn wake_with_early_return(state: &State) -> Wake {
-    if Word(state.0.load(Ordering::Relaxed)).lifecycle() == IDLE || !Word(state.0.load(Ordering::Relaxed)).has(NOTIFIED) {
+    if Word(state.0.load(Ordering::Relaxed)).lifecycle() == IDLE || !Word(state.0.load(Ordering::Relaxed)).has(NOTIFIED)
+    {
         return state.wake();
     }
     Wake::Nothing
