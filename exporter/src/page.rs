@@ -8,14 +8,12 @@
 //!
 //! Invariants. *No ghosts*: a recorder never forgets a series, so when runtimes come, go or are built anew under an old name,
 //! the recorder and all handles are made afresh; a runtime that is gone leaves no last value behind that an alert would believe.
-//! *One name, one runtime*: Prometheus takes no series twice, so runtimes of one name get numbers, in the order of building.
+//! *One name, one runtime*: Prometheus takes no series twice; `volt` gives no two runtimes of a process the same name.
 //! *One family, one place*: the application's recorder refuses the prefix `volt_` (see [`application`](crate::application)).
 //!
 //! Rejected: one recorder for Volt and the application (ghosts could not be dropped without dropping the application's counts);
 //! histograms through `metrics::Histogram` (it takes single values; ours are counts already).
 
-use std::borrow::Cow;
-use std::collections::HashSet;
 use std::io;
 
 use metrics::{Counter, Gauge, Key, KeyName, Label, Level, Metadata, Recorder};
@@ -55,7 +53,7 @@ impl Page {
         Self { application: Some(application), ..self }
     }
 
-    /// The text for `process`, in the format of [`CONTENT_TYPE`].
+    /// The text for `process`, whose runtimes have names that differ, in the format of [`CONTENT_TYPE`].
     pub fn render(&mut self, process: &Process) -> String {
         let mut page = Vec::new();
         self.render_to_write(process, &mut page).expect("a Vec takes every write");
@@ -68,12 +66,12 @@ impl Page {
     ///
     /// The first write that `output` refuses.
     pub fn render_to_write(&mut self, process: &Process, output: &mut impl io::Write) -> io::Result<()> {
-        let runtimes = told_apart(&process.runtimes);
-        let shape = Shape::of(&runtimes);
+        let runtimes = &process.runtimes;
+        let shape = Shape::of(runtimes);
         if self.series.shape != shape {
-            self.series = Series::new(shape, &runtimes);
+            self.series = Series::new(shape, runtimes);
         }
-        self.series.render_to_write(&runtimes, output)?;
+        self.series.render_to_write(runtimes, output)?;
         match &self.application {
             Some(application) => application.render_to_write(output),
             None => Ok(()),
@@ -85,25 +83,6 @@ impl Default for Page {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// The same runtimes under names that differ: the second `main` is `main-2`. See *one name, one runtime*.
-fn told_apart(runtimes: &[Snapshot]) -> Cow<'_, [Snapshot]> {
-    let mut names = HashSet::new();
-    if runtimes.iter().all(|runtime| names.insert(runtime.runtime.as_str())) {
-        return Cow::Borrowed(runtimes);
-    }
-    let mut names = HashSet::new();
-    let mut runtimes = runtimes.to_vec();
-    for runtime in &mut runtimes {
-        let given = runtime.runtime.clone();
-        let mut number = 1;
-        while !names.insert(runtime.runtime.clone()) {
-            number += 1;
-            runtime.runtime = format!("{given}-{number}");
-        }
-    }
-    Cow::Owned(runtimes)
 }
 
 /// What the set of series depends on; see *no ghosts*.

@@ -133,15 +133,6 @@ fn a_runtime_may_have_any_name() {
 }
 
 #[test]
-fn runtimes_of_one_name_are_told_apart() {
-    let process = process(vec![runtime("main", 1), runtime("main", 1), runtime("main-2", 1)]);
-    let text = Page::new().render(&process);
-    let alive = text.lines().filter(|line| line.starts_with("volt_tasks_alive{"));
-    let names: HashSet<_> = alive.map(|line| line.split('"').nth(1).unwrap()).collect();
-    assert_eq!(names, HashSet::from(["main", "main-2", "main-2-2"]));
-}
-
-#[test]
 fn a_process_without_runtimes_is_a_page_without_series() {
     let text = Page::new().render(&Process::default());
     assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");

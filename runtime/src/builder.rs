@@ -1,7 +1,7 @@
 //! Settings of a runtime: every constant of the design has its option here, and `build` says what is wrong with them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +21,9 @@ use crate::scheduler::core::Core;
 use crate::scheduler::shared::{Remote, Shared};
 use crate::scheduler::worker::Worker;
 use crate::stats::cells::WorkerCells;
+
+/// What a runtime is called that was given no name.
+const DEFAULT_NAME: &str = "volt";
 
 /// Builds a [`Runtime`]. Every option has a default; see each for its unit and bounds.
 ///
@@ -82,7 +85,10 @@ impl Builder {
         &self.config
     }
 
-    /// The runtime's name in the console, in metrics and in logs; at most 64 bytes. Default: `volt`, `volt-2`, … in the order of building.
+    /// The runtime's name in the console, in metrics and in logs; at most 64 bytes. Default `volt`.
+    ///
+    /// No two runtimes of a process have the same: while the name is taken by one that is alive, further ones get `name-2`, `name-3`, … (the
+    /// name cut, if need be, so that the whole stays within 64 bytes). A runtime that has been shut down gives its name free.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -143,8 +149,9 @@ impl Builder {
         self
     }
 
-    /// Tasks that the global queue holds before it counts as full; at least 1. Default 65,536. Spawns and wake-ups are never refused
-    /// for it: a wake-up that is refused is a task that is lost.
+    /// Tasks that wait to be taken in by a worker (in the global queue, or where [`placement`](Self::placement) puts them) before that counts
+    /// as full; at least 1. Default 65,536. [`Handle::try_spawn`] is refused then. Plain spawns and wake-ups are not: a wake-up that is
+    /// refused is a task that is lost.
     pub fn global_queue_capacity(mut self, tasks: usize) -> Self {
         self.config.global_queue_capacity = tasks;
         self
@@ -292,9 +299,10 @@ impl Builder {
                 (remote, Core::new(&config, index, seed, ring_end, batch_end))
             })
             .unzip();
-        let shared = Arc::new(Shared::new(name, config, remotes.into(), driver, blocking));
+        let registration = observe::register(name);
+        let shared = Arc::new(Shared::new(registration.name().to_owned(), config, remotes.into(), driver, blocking));
         let weak: std::sync::Weak<Shared> = Arc::downgrade(&shared);
-        let registration = observe::register(weak, shared.config.control_socket);
+        registration.show(weak, shared.config.control_socket);
         let mut runtime = Runtime::of(Handle::new(shared.clone()), registration);
 
         for (index, core) in cores.into_iter().enumerate() {
@@ -317,13 +325,8 @@ impl Builder {
         Ok(runtime)
     }
 
-    fn checked_name(&self) -> Result<String, BuildError> {
-        static BUILT: AtomicU64 = AtomicU64::new(0);
-        // ORDERING: Relaxed; only the value counts.
-        let number = BUILT.fetch_add(1, Ordering::Relaxed) + 1;
-        let Some(name) = &self.name else {
-            return Ok(if number == 1 { "volt".to_owned() } else { format!("volt-{number}") });
-        };
+    fn checked_name(&self) -> Result<&str, BuildError> {
+        let Some(name) = &self.name else { return Ok(DEFAULT_NAME) };
         if name.is_empty() || name.len() > config::MAX_NAME_BYTES {
             let remedy = format_args!("give 1 to {} bytes", config::MAX_NAME_BYTES);
             return Err(BuildError::invalid("name", format_args!("{} bytes long", name.len()), remedy));
@@ -331,7 +334,7 @@ impl Builder {
         if name.chars().any(char::is_control) {
             return Err(BuildError::invalid("name", format_args!("{name:?}"), "leave control characters out"));
         }
-        Ok(name.clone())
+        Ok(name)
     }
 
     fn checked_config(&self) -> Result<Config, BuildError> {
@@ -450,5 +453,21 @@ mod tests {
         let error = Builder::new_multi_thread().backend_type(Some(Backend::IoUring)).build().unwrap_err();
         assert!(error.is_system());
         assert!(error.to_string().starts_with("backend_type IoUring cannot be used"), "{error}");
+    }
+
+    #[test]
+    fn no_two_runtimes_have_the_same_name_and_one_that_is_gone_has_none() {
+        let named = |name| Builder::new_multi_thread().worker_threads(1).control_socket(false).name(name).build().unwrap();
+        let name_of = |runtime: &Runtime| runtime.handle().snapshot().runtime;
+        let (first, second) = (named("twin"), named("twin"));
+        assert_eq!((name_of(&first), name_of(&second)), ("twin".to_owned(), "twin-2".to_owned()));
+        let gone = first.handle().clone();
+        drop(first);
+        assert_eq!(name_of(&named("twin")), "twin", "though a handle of its former owner is left");
+        drop(gone);
+
+        let nameless = [(); 2].map(|()| Builder::new_multi_thread().worker_threads(1).build().unwrap());
+        let [one, other] = nameless.each_ref().map(name_of);
+        assert!(one != other && [&one, &other].into_iter().all(|name| name.starts_with(DEFAULT_NAME)), "{one} {other}");
     }
 }

@@ -1,31 +1,77 @@
 //! Monotonic time of this process, in nanoseconds since its first reading.
 //!
-//! One origin for the whole process, so that times taken by different threads and runtimes compare.
+//! One origin for the whole process, so that times taken by different threads and runtimes compare. Read from the processor's cycle
+//! counter where that can be trusted, and within microseconds of `Instant`: see `cycles`.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+use crate::cycles::Counter;
+
+static COUNTER: Counter = Counter::new();
 
 fn origin() -> Instant {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     *ORIGIN.get_or_init(Instant::now)
 }
 
+fn instant_ns() -> u64 {
+    saturating_ns(Instant::now().saturating_duration_since(origin()))
+}
+
 /// Now, in ns since the process first asked.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
-    ns_of(Instant::now())
+    #[cfg(test)]
+    if let Some(now_ns) = simulated::now_ns() {
+        return now_ns;
+    }
+    COUNTER.now_ns(instant_ns)
+}
+
+/// Holds the clock to `Instant`; to be called now and then by whoever comes by. One load as a rule.
+#[inline]
+pub(crate) fn tend(now_ns: u64) {
+    #[cfg(test)]
+    if simulated::now_ns().is_some() {
+        return;
+    }
+    COUNTER.tend(now_ns, instant_ns);
 }
 
 /// `at` on this clock; 0 if it lies before the first reading, `u64::MAX` (584 years) if it lies too far ahead.
-#[inline]
 pub(crate) fn ns_of(at: Instant) -> u64 {
-    saturating_ns(at.saturating_duration_since(origin()))
+    let now = Instant::now();
+    let now_ns = now_ns();
+    match at.checked_duration_since(now) {
+        Some(ahead) => now_ns.saturating_add(saturating_ns(ahead)),
+        None => now_ns.saturating_sub(saturating_ns(now.duration_since(at))),
+    }
 }
 
 /// A duration as nanoseconds, `u64::MAX` if it is longer than 584 years.
 #[inline]
 pub(crate) fn saturating_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A clock that a test moves on: that of the thread that has set it, and of no other.
+#[cfg(test)]
+pub(crate) mod simulated {
+    use std::cell::Cell;
+
+    thread_local! {
+        static NOW_NS: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn now_ns() -> Option<u64> {
+        NOW_NS.try_with(Cell::get).ok().flatten()
+    }
+
+    /// `None` = real time again.
+    pub(crate) fn set(now_ns: Option<u64>) {
+        NOW_NS.set(now_ns);
+    }
 }
 
 /// A number that differs from one start of a process to the next, for random sequences.

@@ -73,10 +73,13 @@ pub(crate) fn handle() -> Handle {
 /// The current runtime's driver.
 ///
 /// # Panics
-/// Outside a runtime.
+/// Outside a runtime, and in a child forked from its process.
 #[track_caller]
 pub(crate) fn driver() -> Arc<Driver> {
-    handle().shared().driver.clone()
+    let handle = handle();
+    let shared = handle.shared();
+    shared.home.expect_here();
+    shared.driver.clone()
 }
 
 /// Calls `f` with the worker that this thread is, if it is one.
@@ -89,15 +92,25 @@ pub(crate) fn with_worker<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
 
 /// Makes this thread `worker` while `f` runs.
 pub(crate) fn run_as_worker(handle: &Handle, worker: &Worker, f: impl FnOnce()) {
-    struct Reset;
+    let _entered = enter(handle);
+    set_worker(worker, f);
+}
+
+/// Makes this thread no worker while `f` runs: for simulated threads, whose steps are taken inside the polls of workers.
+#[cfg(test)]
+pub(crate) fn run_outside_workers(f: impl FnOnce()) {
+    set_worker(ptr::null(), f);
+}
+
+/// The worker before, if a simulation takes steps inside a poll, is set again afterwards.
+fn set_worker(worker: *const Worker, f: impl FnOnce()) {
+    struct Reset(*const Worker);
     impl Drop for Reset {
         fn drop(&mut self) {
-            CONTEXT.with(|context| context.worker.set(ptr::null()));
+            CONTEXT.with(|context| context.worker.set(self.0));
         }
     }
-    let _entered = enter(handle);
-    let _reset = Reset;
-    CONTEXT.with(|context| context.worker.set(worker));
+    let _reset = Reset(CONTEXT.with(|context| context.worker.replace(worker)));
     f();
 }
 

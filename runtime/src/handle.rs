@@ -13,8 +13,12 @@ use crate::scheduler::shared::Shared;
 use crate::task::cell::new_task;
 use crate::task::id::Id;
 use crate::task::join::JoinHandle;
+use crate::task::spawn::TrySpawnError;
 
 /// A handle to a runtime; clones are cheap. It does not keep the runtime running.
+///
+/// In a child forked from the runtime's process it is of no use, since `fork` copies no threads: spawns and `block_on` panic there, and say
+/// so. Build a new runtime after the fork.
 ///
 /// ```
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -65,6 +69,36 @@ impl Handle {
         self.spawn_at(future, None, Location::caller())
     }
 
+    /// Starts a task if the runtime takes one more; see [`volt::task::try_spawn`](crate::task::try_spawn).
+    ///
+    /// # Errors
+    /// As many tasks as [`Builder::global_queue_capacity`](crate::Builder::global_queue_capacity) allows wait already, or the runtime is
+    /// shut down; the error holds the future.
+    #[track_caller]
+    pub fn try_spawn<F>(&self, future: F) -> Result<JoinHandle<F::Output>, TrySpawnError<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.try_spawn_at(future, None, Location::caller())
+    }
+
+    #[track_caller]
+    pub(crate) fn try_spawn_at<F>(
+        &self,
+        future: F,
+        name: Option<&str>,
+        location: &'static Location<'static>,
+    ) -> Result<JoinHandle<F::Output>, TrySpawnError<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.shared.home.expect_here();
+        self.shared.try_spawn(future, name, location)
+    }
+
+    #[track_caller]
     pub(crate) fn spawn_at<F>(
         &self,
         future: F,
@@ -75,6 +109,7 @@ impl Handle {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        self.shared.home.expect_here();
         self.shared.spawn(future, name, location)
     }
 
@@ -88,11 +123,13 @@ impl Handle {
         self.spawn_blocking_at(f, Location::caller())
     }
 
+    #[track_caller]
     pub(crate) fn spawn_blocking_at<F, R>(&self, f: F, location: &'static Location<'static>) -> JoinHandle<R>
     where
         F: FnOnce() -> R + Send + 'static,
         R: Send + 'static,
     {
+        self.shared.home.expect_here();
         let handle = self.clone();
         let job = Job::new(move || {
             let _entered = handle.enter();
@@ -108,14 +145,20 @@ impl Handle {
     /// Runs a future on this thread, and waits for it. Tasks that it spawns run on the workers, and its timers and sockets are served by them.
     ///
     /// # Panics
-    /// Inside a task or another `block_on`, where it would block a worker; and if the future panics.
+    /// Inside a task or another `block_on`, where it would block a worker; in a child forked from the runtime's process; and if the future
+    /// panics.
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         crate::runtime::block_on(self, future)
     }
 
     /// What the runtime looks like now. From any thread, at any time, whatever its workers do.
+    ///
+    /// # Panics
+    /// In a child forked from the runtime's process.
+    #[track_caller]
     pub fn snapshot(&self) -> Snapshot {
+        self.shared.home.expect_here();
         self.shared.snapshot()
     }
 }

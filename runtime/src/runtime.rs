@@ -20,11 +20,15 @@ use crate::handle::Handle;
 use crate::observe::{Observed, Registration};
 use crate::scheduler::shared::Shared;
 use crate::task::join::JoinHandle;
+use crate::task::spawn::TrySpawnError;
 
 /// Tasks named in the report of what a shutdown left behind.
 const LEFT_OVERS_NAMED: usize = 8;
 
 /// A runtime. Dropping it ends it: see [`shutdown_timeout`](Self::shutdown_timeout).
+///
+/// A child that the process forks has a copy of it without threads: see [`Handle`]. Dropping the copy ends nothing, waits for nobody and
+/// leaves the parent's alone.
 ///
 /// ```
 /// let runtime = volt::Runtime::new()?;
@@ -75,6 +79,19 @@ impl Runtime {
         self.handle.spawn(future)
     }
 
+    /// Starts a task if the runtime takes one more; see [`volt::task::try_spawn`](crate::task::try_spawn).
+    ///
+    /// # Errors
+    /// As [`Handle::try_spawn`].
+    #[track_caller]
+    pub fn try_spawn<F>(&self, future: F) -> Result<JoinHandle<F::Output>, TrySpawnError<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.handle.try_spawn(future)
+    }
+
     /// Runs a closure that blocks on a thread that may; see [`volt::task::spawn_blocking`](crate::task::spawn_blocking).
     #[track_caller]
     pub fn spawn_blocking<F, R>(&self, f: F) -> JoinHandle<R>
@@ -113,12 +130,24 @@ impl Runtime {
 
     /// As [`shutdown_timeout`](Self::shutdown_timeout) without waiting: what runs ends by itself, without an owner.
     pub fn shutdown_background(mut self) {
-        self.end(Some(Instant::now()));
+        if self.handle.shared().home.is_here() {
+            self.end(Some(Instant::now()));
+        }
+    }
+
+    /// In a forked child: the threads are the parent's, and not even to be detached here; nor is there anybody to be told.
+    fn forget(&mut self) {
+        self.registration = None;
+        std::mem::forget(std::mem::take(&mut self.threads));
     }
 
     #[track_caller]
     fn shutdown(&mut self, limit: Duration) {
         if self.registration.is_none() {
+            return;
+        }
+        if !self.handle.shared().home.is_here() {
+            self.forget();
             return;
         }
         if context::is_async() {
@@ -175,10 +204,6 @@ impl fmt::Debug for Runtime {
 }
 
 impl Observed for Shared {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
     fn snapshot(&self) -> volt_telemetry::Snapshot {
         Shared::snapshot(self)
     }
@@ -201,6 +226,7 @@ impl Wake for ThreadWaker {
 /// See [`Handle::block_on`].
 #[track_caller]
 pub(crate) fn block_on<F: Future>(handle: &Handle, future: F) -> F::Output {
+    handle.shared().home.expect_here();
     assert!(
         !context::is_async(),
         "block_on was called inside a task or another block_on, where it would block a worker: await the future instead, or \

@@ -15,4 +15,4 @@ mod turn;
 pub(crate) mod wheel;
 
 #[cfg(not(loom))]
-pub(crate) use turn::{Driver, Polled, Wait};
+pub(crate) use turn::{Driver, Polled, Turn, Wait};

@@ -30,6 +30,7 @@ use crate::driver::poller::{Poller, WAKER};
 use crate::driver::readiness::{Flags, Readiness};
 use crate::driver::timers::{Armed, IsShutDown, Timers};
 use crate::driver::wheel::Key;
+use crate::fork::Home;
 use crate::shim::{AtomicU32, AtomicU64, CachePadded, Mutex, MutexGuard, Ordering};
 
 /// "Nobody" in `Counters::owner`.
@@ -55,6 +56,8 @@ pub(crate) struct Driver {
     waker: mio::Waker,
     registrations: Mutex<Registrations>,
     counters: CachePadded<Counters>,
+    /// The process whose kernel list this is.
+    home: Home,
 }
 
 /// Single-writer cells (each under the lock named), read by loads.
@@ -148,6 +151,7 @@ impl Driver {
             waker,
             registrations: Mutex::new(Registrations::default()),
             counters: CachePadded(counters),
+            home: Home::here(),
         })
     }
 
@@ -202,6 +206,10 @@ impl Driver {
 
     /// Takes a socket out again. Its descriptor is still open, since the kernel's list goes by descriptors.
     pub(crate) fn deregister(&self, source: &mut impl Source, token: Token) -> io::Result<()> {
+        if !self.home.is_here() {
+            // A forked child's copy of a socket: the list is the parent's too, and its own copy stays in it.
+            return Ok(());
+        }
         let result = self.registry.deregister(source);
         self.leave(token);
         result
@@ -334,6 +342,7 @@ impl Turn<'_> {
         }
         self.collect(&mut polled, into);
         let now_ns = clock::now_ns();
+        clock::tend(now_ns);
         polled.timers_fired = timers.fire(now_ns, into);
         polled.timed_out &= polled.events == 0 && polled.timers_fired == 0 && !polled.was_unparked;
         self.count(polled.events as u64, now_ns);

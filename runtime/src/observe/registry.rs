@@ -1,25 +1,28 @@
 //! The runtimes of this process, and the observer's thread, which lives as long as one of them wants a control socket.
 //!
-//! Who calls: a runtime registers itself when it is built and drops its [`Registration`] when it ends; the observer's thread and
-//! [`process`] read the list.
+//! Who calls: a runtime takes its name when it is built, shows itself when it stands, and drops its [`Registration`] when it ends;
+//! the observer's thread and [`process`] read the list.
 //!
-//! Protocol, all under the one lock but the sleeps. Start: (1) enter the runtime; (2) if it wants a socket and no observer of this
-//! process runs, open the socket and start the thread. End: (1) take the runtime from the list; (2) if nobody wants a socket now,
-//! wake the observer; (3) wait until it has ended or somebody wants it again. The observer, when woken: if nobody wants a socket,
-//! close and unlink it, say that it has ended, end; all this before it gives back the lock. So a runtime that starts meanwhile
-//! finds either an observer that goes on or none, never one on its way out.
+//! Protocol, all under the one lock but the sleeps. Start: (1) take a place in the list, and with it a name; (2) enter the runtime;
+//! (3) if it wants a socket and no observer of this process runs, open the socket and start the thread. End: (1) give up the place;
+//! (2) if nobody wants a socket now, wake the observer; (3) wait until it has ended or somebody wants it again. The observer, when
+//! woken: if nobody wants a socket, close and unlink it, say that it has ended, end; all this before it gives back the lock. So a
+//! runtime that starts meanwhile finds either an observer that goes on or none, never one on its way out.
 //!
-//! Invariants. *No lock is held while a snapshot is taken*, nor by a worker ever. *A forked child starts with nothing*: the
-//! threads were not copied, so what it finds here is the parent's and is forgotten, not dropped.
+//! Invariants. *No lock is held while a snapshot is taken*, nor by a worker ever. *One name, one runtime*: no two places in the list
+//! have the same name, so that every reader of names (consoles, metrics, logs) can tell runtimes apart without further ado. *A forked
+//! child starts with nothing*: the threads were not copied, and one of them may have held the lock; so what is here is the parent's,
+//! and the child makes a list of its own.
 //!
 //! Whoever holds a runtime's last reference drops it, and for a moment that may be the observer's thread: what is observed must
 //! bear being dropped there.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
-use std::{io, thread};
+use std::{io, ptr, thread};
 
 use mio::{Poll, Waker};
 use volt_telemetry::snapshot::{Process, Snapshot};
@@ -31,6 +34,8 @@ use super::health::Health;
 use super::listener::Listener;
 use super::server::{self, Server};
 use crate::clock;
+use crate::config::MAX_NAME_BYTES;
+use crate::fork::Home;
 
 /// Name of the observer's thread.
 const THREAD_NAME: &str = "volt-observer";
@@ -39,17 +44,14 @@ pub(super) const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What can be seen of a runtime from outside; called on the observer's thread and on any that calls [`process`].
 pub(crate) trait Observed: Send + Sync {
-    /// Its name, unique in the process.
-    fn name(&self) -> &str;
-    /// Its numbers now. Waits for no worker.
+    /// Its numbers now, under the name that its [`Registration`] gave it. Waits for no worker.
     fn snapshot(&self) -> Snapshot;
 }
 
-/// Enters a runtime into the list of this process, and sees to a control socket if it wants one.
-///
-/// A socket that cannot be opened is a warning; the next registration tries again.
-pub(crate) fn register(runtime: Weak<dyn Observed>, open_socket: bool) -> Registration {
-    Registry::of_process().register(runtime, open_socket)
+/// Takes a place in the list of this process for a runtime that is being built, under the name `wanted` or, if another one has it,
+/// `wanted-2`, `wanted-3`, …: see [`Registration::name`].
+pub(crate) fn register(wanted: &str) -> Registration {
+    Registry::of_process().register(wanted)
 }
 
 /// Every runtime of this process, now: what the control socket answers with, without the socket.
@@ -84,12 +86,12 @@ pub(super) struct Registry {
     changed: Condvar,
     /// Written by the observer's thread.
     health: Mutex<Health>,
+    /// The process that all of this belongs to.
+    home: Home,
 }
 
 #[derive(Default)]
 struct State {
-    /// The process that all of this belongs to.
-    pid: u32,
     next_id: u64,
     /// In the order of registration.
     entries: Vec<Entry>,
@@ -100,8 +102,16 @@ struct State {
 
 struct Entry {
     id: u64,
-    runtime: Weak<dyn Observed>,
+    name: String,
+    /// `None` while it is being built.
+    runtime: Option<Weak<dyn Observed>>,
     wants_socket: bool,
+}
+
+impl Entry {
+    fn upgrade(&self) -> Option<Arc<dyn Observed>> {
+        self.runtime.as_ref()?.upgrade()
+    }
 }
 
 /// An observer that runs.
@@ -119,13 +129,46 @@ impl State {
     fn runs(&self, thread: ThreadId) -> bool {
         self.observer.as_ref().is_some_and(|observer| observer.thread.thread().id() == thread)
     }
+
+    /// `wanted`, or with the lowest number that makes it one that nobody has; see *one name, one runtime*.
+    fn free_name(&self, wanted: &str) -> String {
+        let is_taken = |name: &str| self.entries.iter().any(|entry| entry.name == name);
+        if !is_taken(wanted) {
+            return wanted.to_owned();
+        }
+        let numbered = |number: usize| {
+            let suffix = format!("-{number}");
+            // With its number it is as long as names may be, and no longer.
+            let cut = wanted.floor_char_boundary(MAX_NAME_BYTES - suffix.len());
+            format!("{}{suffix}", &wanted[..cut])
+        };
+        // Each name that is taken refuses one number at most.
+        (2..=self.entries.len() + 2).map(numbered).find(|name| !is_taken(name)).expect("more numbers than names")
+    }
 }
 
 impl Registry {
     fn of_process() -> &'static Arc<Registry> {
-        static OF_PROCESS: LazyLock<Arc<Registry>> =
-            LazyLock::new(|| Registry::new(Environment::of_process, Limits::DEFAULT));
-        &OF_PROCESS
+        /// Never freed, so that what was found here may be held for good; a forked child puts its own in place of its parent's.
+        static OF_PROCESS: AtomicPtr<Arc<Registry>> = AtomicPtr::new(ptr::null_mut());
+        // ORDERING: Acquire; pairs with the Release of the exchange below, which publishes the registry.
+        let mut found = OF_PROCESS.load(Ordering::Acquire);
+        loop {
+            // SAFETY: null, or from `Box::into_raw` below and never freed once it stands here.
+            if let Some(registry) = unsafe { found.as_ref() }.filter(|registry| registry.home.is_here()) {
+                return registry;
+            }
+            let own = Box::into_raw(Box::new(Registry::new(Environment::of_process, Limits::DEFAULT)));
+            // ORDERING: AcqRel; see above; Acquire also on failure, since what was found is used.
+            match OF_PROCESS.compare_exchange(found, own, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => found = own,
+                Err(other) => {
+                    // SAFETY: from `Box::into_raw` above, and nobody else has seen it.
+                    drop(unsafe { Box::from_raw(own) });
+                    found = other;
+                }
+            }
+        }
     }
 
     pub(super) fn new(environment: impl Fn() -> Environment + Send + Sync + 'static, limits: Limits) -> Arc<Self> {
@@ -135,25 +178,29 @@ impl Registry {
             state: Mutex::default(),
             changed: Condvar::new(),
             health: Mutex::default(),
+            home: Home::here(),
         })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let pid = std::process::id();
-        if state.pid != pid {
-            // A forked child, or the very first look. The handles of a parent are of threads that are not here: not to be touched.
-            std::mem::forget(std::mem::replace(&mut *state, State { pid, ..State::default() }));
-            self.count(|health| *health = Health::default());
-        }
-        state
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn register(self: &Arc<Self>, runtime: Weak<dyn Observed>, open_socket: bool) -> Registration {
+    pub(super) fn register(self: &Arc<Self>, wanted: &str) -> Registration {
         let mut state = self.lock();
         let id = state.next_id;
         state.next_id += 1;
-        state.entries.push(Entry { id, runtime, wants_socket: open_socket });
+        let name = state.free_name(wanted);
+        state.entries.push(Entry { id, name: name.clone(), runtime: None, wants_socket: false });
+        Registration { registry: Arc::clone(self), id, name }
+    }
+
+    fn show(self: &Arc<Self>, id: u64, runtime: Weak<dyn Observed>, open_socket: bool) {
+        let mut state = self.lock();
+        let entry = state.entries.iter_mut().find(|entry| entry.id == id);
+        let entry = entry.expect("a place is in the list for as long as its registration lives");
+        entry.runtime = Some(runtime);
+        entry.wants_socket = open_socket;
         let started = if open_socket { self.start(&mut state) } else { Ok(()) };
         drop(state);
         self.changed.notify_all();
@@ -165,7 +212,6 @@ impl Registry {
                 "no control socket: consoles cannot attach until another runtime is built; the program runs on"
             );
         }
-        Registration { registry: Arc::clone(self), id, pid: std::process::id() }
     }
 
     fn start(self: &Arc<Self>, state: &mut State) -> io::Result<()> {
@@ -220,14 +266,19 @@ impl Registry {
             version: wire::VERSION,
             pid: std::process::id(),
             program: program_name(),
-            runtimes: self.runtimes().iter().map(|runtime| runtime.name().to_owned()).collect(),
+            runtimes: self.names(),
             start_time: socket::own_start_time(),
             volt: env!("CARGO_PKG_VERSION").into(),
         }
     }
 
     fn runtimes(&self) -> Vec<Arc<dyn Observed>> {
-        self.lock().entries.iter().filter_map(|entry| entry.runtime.upgrade()).collect()
+        self.lock().entries.iter().filter_map(Entry::upgrade).collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let shown = |entry: &&Entry| entry.runtime.is_some();
+        self.lock().entries.iter().filter(shown).map(|entry| entry.name.clone()).collect()
     }
 
     pub(super) fn socket_path(&self) -> Option<PathBuf> {
@@ -273,19 +324,32 @@ impl Drop for Run<'_> {
 pub(crate) struct Registration {
     registry: Arc<Registry>,
     id: u64,
-    /// The process that registered.
-    pid: u32,
+    name: String,
+}
+
+impl Registration {
+    /// What the runtime is called: as it wanted, or with a number if the name was taken. Unique in the process for as long as this lives.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Shows the runtime to whoever looks, and sees to a control socket if it wants one.
+    ///
+    /// A socket that cannot be opened is a warning; the next runtime tries again.
+    pub(crate) fn show(&self, runtime: Weak<dyn Observed>, open_socket: bool) {
+        self.registry.show(self.id, runtime, open_socket);
+    }
 }
 
 impl std::fmt::Debug for Registration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Registration").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Registration").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        if self.pid != std::process::id() {
+        if !self.registry.home.is_here() {
             // A forked child's copy. The lock may be held by a thread that was not copied.
             return;
         }

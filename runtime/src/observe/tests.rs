@@ -76,10 +76,6 @@ struct Fake {
 }
 
 impl Observed for Fake {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
     fn snapshot(&self) -> Snapshot {
         // ORDERING: SeqCst; a test's own counter and switch, which prove nothing about order.
         let taken = self.taken.fetch_add(1, Ordering::SeqCst) + 1;
@@ -106,8 +102,14 @@ struct Scene {
 }
 
 fn observe(runtime: &Arc<Fake>, registry: &Arc<Registry>) -> Registration {
-    let runtime: Weak<Fake> = Arc::downgrade(runtime);
-    registry.register(runtime, true)
+    show(runtime, registry, true)
+}
+
+fn show(fake: &Arc<Fake>, registry: &Arc<Registry>, open_socket: bool) -> Registration {
+    let runtime: Weak<Fake> = Arc::downgrade(fake);
+    let registration = registry.register(&fake.name);
+    registration.show(runtime, open_socket);
+    registration
 }
 
 impl Scene {
@@ -171,8 +173,7 @@ fn every_client_sees_every_runtime() {
     let second = Arc::new(Fake { name: "second".into(), ..Fake::default() });
     let hidden = Arc::new(Fake { name: "without a socket".into(), ..Fake::default() });
     let _second = observe(&second, &scene.registry);
-    let weak: Weak<Fake> = Arc::downgrade(&hidden);
-    let _hidden = scene.registry.register(weak, false);
+    let _hidden = show(&hidden, &scene.registry, false);
     let mut clients: Vec<_> = (0..Limits::DEFAULT.clients).map(|_| scene.client()).collect();
     for client in &mut clients {
         let hello = client.hello().clone();
@@ -411,6 +412,48 @@ fn a_snapshot_too_large_goes_without_histograms_then_without_workers() {
 }
 
 #[test]
+fn a_name_that_is_taken_gets_the_lowest_free_number_and_comes_free_with_its_runtime() {
+    let registry = Registry::new(|| unreachable!("nobody wants a socket"), Limits::DEFAULT);
+    let mut held: Vec<_> = ["api", "api", "api-2", "api", "api-2"].map(|wanted| registry.register(wanted)).into();
+    let names: Vec<_> = held.iter().map(Registration::name).collect();
+    assert_eq!(names, ["api", "api-2", "api-2-2", "api-3", "api-2-3"]);
+    drop(held.remove(1));
+    assert_eq!(registry.register("api").name(), "api-2");
+
+    // With its number a name is no longer than names may be, and cut between characters.
+    let longest = "é".repeat(32);
+    let (first, second) = (registry.register(&longest), registry.register(&longest));
+    assert_eq!(first.name(), longest);
+    assert_eq!(second.name(), format!("{}-2", "é".repeat(31)));
+}
+
+#[test]
+fn a_runtime_that_is_being_built_holds_its_name_and_is_not_shown() {
+    let registry = Registry::new(|| unreachable!("nobody wants a socket"), Limits::DEFAULT);
+    let fake = Arc::new(Fake { name: "api".into(), ..Fake::default() });
+    let building = registry.register("api");
+    assert!(registry.process().runtimes.is_empty() && registry.hello().runtimes.is_empty());
+    let _next = show(&fake, &registry, false);
+    assert_eq!(registry.hello().runtimes, ["api-2"]);
+    drop(building);
+    assert_eq!(registry.register("api").name(), "api");
+}
+
+#[test]
+fn names_taken_at_once_differ() {
+    const THREADS: usize = 8;
+    const EACH: usize = 50;
+    let registry = Registry::new(|| unreachable!("nobody wants a socket"), Limits::DEFAULT);
+    let held: Vec<Registration> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..THREADS).map(|_| scope.spawn(|| [(); EACH].map(|()| registry.register("api")))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let names: std::collections::HashSet<_> = held.iter().map(Registration::name).collect();
+    assert_eq!(names.len(), THREADS * EACH);
+}
+
+#[test]
 fn the_socket_lives_as_long_as_somebody_wants_it() {
     let mut scene = Scene::new();
     let second = Arc::new(Fake::default());
@@ -418,8 +461,7 @@ fn the_socket_lives_as_long_as_somebody_wants_it() {
     let mut client = scene.client();
     scene.registration = None;
     client.snapshot().expect("the second still wants it");
-    let quiet: Weak<Fake> = Arc::downgrade(&second);
-    let _quiet = scene.registry.register(quiet, false);
+    let _quiet = show(&second, &scene.registry, false);
     drop(second_registration);
     assert_eq!(scene.registry.socket_path(), None, "the one that is left wants none");
     assert_eq!(scene.folder.names(), [""; 0], "gone when the last registration's drop returns");
@@ -434,8 +476,7 @@ fn a_runtime_that_wants_no_socket_opens_none_and_is_seen_in_process() {
     let environment = folder.environment();
     let registry = Registry::new(move || environment.clone(), Limits::DEFAULT);
     let fake = Arc::new(Fake { name: "quiet".into(), ..Fake::default() });
-    let weak: Weak<Fake> = Arc::downgrade(&fake);
-    let registration = registry.register(weak, false);
+    let registration = show(&fake, &registry, false);
     assert_eq!(registry.socket_path(), None);
     assert!(!folder.sockets().exists());
     assert_eq!(registry.process().runtimes[0].runtime, "quiet");

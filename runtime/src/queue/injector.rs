@@ -115,6 +115,12 @@ impl<T> Injector<T> {
         self.queue.lock().items.is_empty()
     }
 
+    /// Shows each item to `f`, oldest first, with the lock held.
+    #[cfg(test)]
+    pub(crate) fn for_each(&self, f: impl FnMut(&T)) {
+        self.queue.lock().items.iter().map(|item| &item.item).for_each(f);
+    }
+
     /// When the oldest item came, in the `now_ns` of its push; `None` if the queue was empty a moment ago.
     #[inline]
     pub(crate) fn oldest_at_ns(&self) -> Option<u64> {

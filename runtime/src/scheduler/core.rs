@@ -27,8 +27,12 @@ pub(crate) struct Core {
     pub(crate) now_ns: u64,
     /// How long the last poll took.
     pub(crate) last_poll_ns: u64,
+    /// Polls from the LIFO slot since the count was last begun anew.
     pub(crate) lifo_polls: u32,
-    /// Polls since the last look at the global queue, those from the batch not counted: local tasks get their interval in between.
+    /// Whether the ring had its turn since then.
+    pub(crate) has_come_to_ring: bool,
+    /// Polls since the last look at the global queue, the one that a task is sought for included, those from the batch not: local tasks
+    /// get their interval in between.
     pub(crate) polls_since_look: u32,
     pub(crate) looked_at_ns: u64,
     pub(crate) is_searching: bool,
@@ -65,6 +69,7 @@ impl Core {
             now_ns,
             last_poll_ns: 0,
             lifo_polls: 0,
+            has_come_to_ring: false,
             polls_since_look: 0,
             looked_at_ns: now_ns,
             is_searching: false,
@@ -75,16 +80,25 @@ impl Core {
 
     /// Whether the global queue is to be looked at before local work: by count, by time, or because the last poll was long.
     ///
-    /// The count alone would let 8 polls of 1 ms pass, and the source counts ticks of 128 polls instead.
+    /// The count alone would let 8 polls of 1 ms pass, and the source counts ticks of 128 polls instead. But one local poll there is, whatever
+    /// the time: else a global queue that always holds something, and slow polls, would keep local tasks waiting for ever.
     pub(crate) fn is_global_due(&self, config: &Config) -> bool {
-        self.polls_since_look >= self.tuner.interval()
-            || self.last_poll_ns > config.long_poll_ns
-            || self.now_ns.saturating_sub(self.looked_at_ns) >= config.target_global_queue_latency_ns
+        let is_late = self.last_poll_ns > config.long_poll_ns
+            || self.now_ns.saturating_sub(self.looked_at_ns) >= config.target_global_queue_latency_ns;
+        self.polls_since_look > if is_late { 1 } else { self.tuner.interval() }
     }
 
-    /// A look at the global queue has taken place.
-    pub(crate) fn note_look(&mut self) {
-        self.polls_since_look = 0;
+    /// A look at the global queue has taken place; if it brought nothing, a local task is polled instead.
+    pub(crate) fn note_look(&mut self, has_brought: bool) {
+        self.polls_since_look = u32::from(!has_brought);
         self.looked_at_ns = self.now_ns;
+    }
+
+    /// A tick ends: the LIFO slot has its polls again, unless the ring is still waiting for its turn. In short ticks that are filled by batches,
+    /// the slot's share would be all that is left for local tasks.
+    pub(crate) fn renew_lifo_polls(&mut self) {
+        if std::mem::take(&mut self.has_come_to_ring) {
+            self.lifo_polls = 0;
+        }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::future::Future;
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -15,12 +15,15 @@ use volt_telemetry::Snapshot;
 
 use super::idle::Idle;
 use super::placement::Placer;
+#[cfg(test)]
+use super::worker::sim;
 use crate::blocking::pool::Pool;
 use crate::clock;
-use crate::config::{Config, MAX_NAME_BYTES};
+use crate::config::{Config, MAX_NAME_BYTES, Placement};
 use crate::context;
 use crate::driver::Driver;
 use crate::driver::parker::{Parker, Unparked};
+use crate::fork::Home;
 use crate::queue::injector::Injector;
 use crate::queue::lifo::LifoSlot;
 use crate::queue::ring::Stealer;
@@ -30,10 +33,13 @@ use crate::task::header::{Extra, Header, Notified};
 use crate::task::id::Id;
 use crate::task::join::JoinHandle;
 use crate::task::registry::Registry;
+use crate::task::spawn::TrySpawnError;
 
 /// See the header of this file.
 pub(crate) struct Shared {
     pub(crate) name: String,
+    /// The process that the workers are in.
+    pub(crate) home: Home,
     pub(crate) config: Config,
     pub(crate) injector: Injector<Notified>,
     pub(crate) idle: Idle,
@@ -46,6 +52,8 @@ pub(crate) struct Shared {
     /// From now on no task is taken in, and workers end when none is left.
     is_closed: AtomicBool,
     outside: Outside,
+    /// Calls of `try_spawn` that have found room and not used it yet.
+    arriving: AtomicUsize,
     /// What snapshots have told about time so far, one a worker: see `WorkerCells::read`.
     time_floors: Mutex<Vec<[u64; PHASES.len()]>>,
     /// Workers whose threads run, and where `shutdown` waits for them.
@@ -78,6 +86,7 @@ impl Shared {
     pub(crate) fn new(name: String, config: Config, remotes: Box<[Remote]>, driver: Driver, blocking: Pool) -> Self {
         Self {
             name,
+            home: Home::here(),
             injector: Injector::new(),
             idle: Idle::new(remotes.len()),
             placer: Placer::new(config.placement, config.lifo_steal_after_ns),
@@ -87,6 +96,7 @@ impl Shared {
             started_at_ns: clock::now_ns(),
             is_closed: AtomicBool::new(false),
             outside: Outside::default(),
+            arriving: AtomicUsize::new(0),
             time_floors: Mutex::new(vec![[0; PHASES.len()]; remotes.len()]),
             running: Mutex::new(0),
             stopped: Condvar::new(),
@@ -110,22 +120,77 @@ impl Shared {
         let extra = extra(id, name, location);
         let (task, notified, join) = new_task(future, self.clone(), id, location, extra);
         match self.registry.insert(task) {
-            Ok(()) => {
-                context::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
-                    Some(worker) => worker.cells().spawned.add(1),
-                    // ORDERING: Relaxed; only counted. The task's submission publishes it.
-                    None => _ = self.outside.spawned.fetch_add(1, Ordering::Relaxed),
-                });
-                self.schedule(notified);
-            }
+            Ok(()) => self.start(notified),
             // The runtime shuts down.
             Err(_task) => notified.cancel_now(),
         }
         join
     }
 
+    /// Starts a task unless too many wait already, or the runtime shuts down.
+    pub(crate) fn try_spawn<F>(
+        self: &Arc<Self>,
+        future: F,
+        name: Option<&str>,
+        location: &'static Location<'static>,
+    ) -> Result<JoinHandle<F::Output>, TrySpawnError<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        // First, since a queue that nobody empties any more may stay full for ever.
+        if self.is_closed() {
+            return Err(TrySpawnError::shut_down(future));
+        }
+        let Some(_room) = self.find_room() else {
+            return Err(TrySpawnError::full(future, self.config.global_queue_capacity));
+        };
+        let id = Id::next();
+        let extra = extra(id, name, location);
+        let make = |future| {
+            let (task, notified, join) = new_task(future, self.clone(), id, location, extra);
+            (task, (notified, join))
+        };
+        let (notified, join) = self.registry.insert_with(id, future, make).map_err(TrySpawnError::shut_down)?;
+        self.start(notified);
+        Ok(join)
+    }
+
+    /// Room for one task more, kept from others who look for some at the same moment until it is dropped.
+    fn find_room(&self) -> Option<Room<'_>> {
+        // ORDERING: Acquire; pairs with the Release where a `Room` is dropped: whoever is not counted here any more has its task in the
+        // queue's length.
+        let others = self.arriving.fetch_add(1, Ordering::Acquire);
+        let room = Room(&self.arriving);
+        (self.waiting() + others < self.config.global_queue_capacity).then_some(room)
+    }
+
+    /// Tasks that wait for a worker to take them in.
+    fn waiting(&self) -> usize {
+        let placed = match self.config.placement {
+            Placement::Global => 0,
+            _ => self.remotes.iter().map(|remote| remote.inbox.len()).sum(),
+        };
+        self.injector.len() + placed
+    }
+
+    /// Counts a task that is registered, and submits it.
+    fn start(self: &Arc<Self>, task: Notified) {
+        context::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
+            Some(worker) => worker.cells().spawned.add(1),
+            // ORDERING: Relaxed; only counted. The task's submission publishes it.
+            None => _ = self.outside.spawned.fetch_add(1, Ordering::Relaxed),
+        });
+        self.schedule(task);
+    }
+
     /// Hands a task in from outside the workers, or from a worker that cannot take it itself.
     pub(crate) fn inject(&self, task: Notified) {
+        if !self.home.is_here() {
+            // A forked child woke a task of its parent's. Nobody runs it here, and a thread that is not here may have held a lock.
+            std::mem::forget(task);
+            return;
+        }
         let chosen = self.placer.choose(&self.remotes);
         let queue = chosen.map_or(&self.injector, |worker| &self.remotes[worker].inbox);
         // Submit (1)
@@ -136,6 +201,15 @@ impl Shared {
         }
         // ORDERING: Relaxed; only counted.
         self.outside.injected.fetch_add(1, Ordering::Relaxed);
+        #[cfg(test)]
+        if sim::delays_wake_up(chosen) {
+            return;
+        }
+        self.wake_for_placed(chosen);
+    }
+
+    /// Wakes for what was placed at `chosen`, or in the global queue.
+    pub(super) fn wake_for_placed(&self, chosen: Option<usize>) {
         // The chosen one if it sleeps; if it does not, somebody who may steal from it.
         let is_woken = chosen.is_some_and(|worker| self.wake_worker(worker));
         if !is_woken {
@@ -167,10 +241,18 @@ impl Shared {
 
     fn unpark(&self, claimed: Option<usize>) -> bool {
         let Some(worker) = claimed else { return false };
+        #[cfg(test)]
+        if sim::delays_token(worker) {
+            return true;
+        }
+        self.give_token(worker);
+        true
+    }
+
+    pub(super) fn give_token(&self, worker: usize) {
         if self.remotes[worker].parker.unpark() == Unparked::InDriver {
             self.driver.unpark();
         }
-        true
     }
 
     /// Whether any queue that `worker` may take from holds work; what is published before a fence is seen after it.
@@ -183,14 +265,18 @@ impl Shared {
 
     /// Whether workers may end.
     pub(crate) fn is_done(&self) -> bool {
+        self.is_closed() && self.registry.alive() == 0
+    }
+
+    fn is_closed(&self) -> bool {
         // ORDERING: Acquire; pairs with the Release in `close`. Between a worker's last look and its sleep stands the fence of the park.
-        self.is_closed.load(Ordering::Acquire) && self.registry.alive() == 0
+        self.is_closed.load(Ordering::Acquire)
     }
 
     /// Takes nothing in any more and cancels all tasks.
     pub(crate) fn close(&self) {
         self.registry.close();
-        // ORDERING: Release; pairs with the Acquire in `is_done`: who sees the runtime closed sees the registry closed.
+        // ORDERING: Release; pairs with the Acquire in `is_closed`: who sees the runtime closed sees the registry closed.
         self.is_closed.store(true, Ordering::Release);
         self.registry.cancel_all();
         // For those that sleep with nothing left to be cancelled.
@@ -297,6 +383,16 @@ impl Shared {
     }
 }
 
+/// See `Shared::find_room`.
+struct Room<'a>(&'a AtomicUsize);
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        // ORDERING: Release; pairs with the Acquire in `find_room`.
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
 impl Schedule for Arc<Shared> {
     fn schedule(&self, task: Notified) {
         let refused = context::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
@@ -325,4 +421,18 @@ fn extra(id: Id, name: Option<&str>, location: &'static Location<'static>) -> Op
         return None;
     }
     Some(Box::new(Extra { name: name.map(Box::from), span }))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn room_that_somebody_has_found_is_not_found_again() {
+        let runtime = crate::Builder::new_multi_thread().worker_threads(1).global_queue_capacity(2).build().unwrap();
+        let shared = runtime.handle().shared();
+        let (first, second) = (shared.find_room(), shared.find_room());
+        assert!(first.is_some() && second.is_some());
+        assert!(shared.find_room().is_none());
+        drop(first);
+        assert!(shared.find_room().is_some(), "who found none kept none");
+    }
 }

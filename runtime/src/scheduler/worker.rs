@@ -5,9 +5,12 @@
 //! that 128 slow polls stop no clock (the source, and a plain tick budget, would let 128 polls of 1 ms do so).
 //!
 //! `next_task`, in this order:
-//! 1. batch buffer: fetched from the global queue, so it waited longest; what others placed in the inbox is moved to the ring;
-//! 2. global queue, if due;
-//! 3. LIFO slot, up to its cap; at the cap the slot is flushed to the ring's tail, where its turn comes and thieves see it;
+//! 1. batch buffer: fetched from the global queue, so it waited longest; what others placed in the inbox is moved to the ring, and if the ring
+//!    is full, half of that to the global queue first: tasks that yield may keep it full for ever;
+//! 2. global queue, if due; not before one local poll, if the last look brought something: else local work would starve behind slow polls
+//!    and a global queue that is never empty;
+//! 3. LIFO slot, up to its cap; at the cap the slot is flushed to the ring's tail, where its turn comes and thieves see it. A new tick renews
+//!    the count if the ring had its turn in the last one;
 //! 4. ring, first in, first out;
 //! 5. steal: from a random start, every victim once, half its ring, else half its batch, else half its inbox; LIFO slots only on a last pass, and
 //!    only from an owner whose present poll is long: always taking them costs throughput, never taking them strands a task behind a long poll;
@@ -15,6 +18,9 @@
 //! 7. park.
 //!
 //! Who writes: the worker's own thread. The protocol by which no wake-up is lost stands in `idle`; its steps are named here where they are taken.
+//!
+//! A turn and a park are cut into steps, each a method. The thread takes them in the order in which `turn` and `park` call them; the
+//! simulation (`sim`) takes the same steps of many workers one by one, in any order in which threads could.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -28,12 +34,16 @@ use super::shared::Shared;
 use crate::clock;
 use crate::context;
 use crate::coop;
-use crate::driver::parker::Slept;
-use crate::driver::{Polled, Wait};
+use crate::driver::parker::{Parker, Slept};
+use crate::driver::{Polled, Turn, Wait};
 use crate::handle::Handle;
 use crate::queue::ring::Steal;
 use crate::stats::cells::{WakeReason, WorkerCells};
 use crate::task::header::{Notified, Ran};
+
+#[cfg(test)]
+#[path = "sim.rs"]
+pub(crate) mod sim;
 
 /// How long a worker whose look at the I/O driver failed waits before it goes on.
 const DRIVER_ERROR_PAUSE: Duration = Duration::from_millis(10);
@@ -54,6 +64,10 @@ impl Worker {
     #[inline]
     pub(crate) fn is_of(&self, shared: &Arc<Shared>) -> bool {
         Arc::ptr_eq(&self.shared, shared)
+    }
+
+    fn parker(&self) -> &Parker {
+        &self.shared.remotes[self.index].parker
     }
 
     #[inline]
@@ -85,35 +99,45 @@ impl Worker {
 
     /// One turn of the loop.
     fn turn(&self) {
-        let (config, cells) = (&self.shared.config, self.cells());
-        cells.ticks.add(1);
-        self.tend_driver(config.driver_interval_ns);
-
-        let mut budget = config.budget_per_tick;
-        let mut busy_ns = 0;
+        let mut tick = self.begin_tick();
         let is_idle = loop {
-            if budget == 0 {
-                cells.budget_exhausted.add(1);
+            if !tick.has_budget(self.cells()) {
                 break false;
             }
             let Some(task) = self.next_task() else { break true };
-            budget -= 1;
-            cells.budget_left.set(u64::from(budget));
-            busy_ns += self.poll(task);
-            self.tend_driver(config.target_global_queue_latency_ns);
+            self.poll_in(&mut tick, task);
         };
-
-        let mut core = self.core.borrow_mut();
-        core.tuner.record(config.budget_per_tick - budget, busy_ns);
-        core.lifo_polls = 0;
-        cells.avg_poll_ns.set(core.tuner.avg_ns());
-        cells.global_queue_interval.set(u64::from(core.tuner.interval()));
-        cells.lifo_polls_this_tick.set(0);
-        cells.budget_left.set(u64::from(config.budget_per_tick));
-        drop(core);
+        self.end_tick(&tick);
         if is_idle {
             self.park();
         }
+    }
+
+    fn begin_tick(&self) -> Tick {
+        let config = &self.shared.config;
+        self.cells().ticks.add(1);
+        self.tend_driver(config.driver_interval_ns);
+        Tick { budget_left: config.budget_per_tick, busy_ns: 0 }
+    }
+
+    /// One poll out of the tick's budget, and a look at the driver if it is time.
+    fn poll_in(&self, tick: &mut Tick, task: Notified) {
+        tick.budget_left -= 1;
+        self.cells().budget_left.set(u64::from(tick.budget_left));
+        tick.busy_ns += self.poll(task);
+        self.tend_driver(self.shared.config.target_global_queue_latency_ns);
+    }
+
+    /// Feeds the tuner, and begins to count anew.
+    fn end_tick(&self, tick: &Tick) {
+        let (config, cells) = (&self.shared.config, self.cells());
+        let mut core = self.core.borrow_mut();
+        core.tuner.record(config.budget_per_tick - tick.budget_left, tick.busy_ns);
+        core.renew_lifo_polls();
+        cells.avg_poll_ns.set(core.tuner.avg_ns());
+        cells.global_queue_interval.set(u64::from(core.tuner.interval()));
+        cells.lifo_polls_this_tick.set(u64::from(core.lifo_polls));
+        cells.budget_left.set(u64::from(config.budget_per_tick));
     }
 
     /// Polls `task` once, the only place that does. Returns how long it took, ns.
@@ -176,7 +200,7 @@ impl Worker {
         // 2. global queue, if due
         if core.is_global_due(config) {
             let task = self.fetch(core);
-            core.note_look();
+            core.note_look(task.is_some());
             if task.is_some() {
                 return task;
             }
@@ -195,6 +219,7 @@ impl Worker {
             self.push_back(core, task);
         }
         // 4. ring
+        core.has_come_to_ring = true;
         core.ring.pop()
     }
 
@@ -203,6 +228,14 @@ impl Worker {
         let inbox = &self.shared.remotes[self.index].inbox;
         if inbox.len() == 0 {
             return;
+        }
+        if core.ring.free() == 0 {
+            // Tasks that yield may keep the ring full for ever.
+            let mut oldest = None;
+            inbox.pop_batch(1, |task| oldest = Some(task));
+            if let Some(task) = oldest {
+                self.push_back(core, task);
+            }
         }
         let ring = &mut core.ring;
         let moved = inbox.pop_batch(ring.free(), |task| {
@@ -229,7 +262,7 @@ impl Worker {
         }
         // 6. global queue
         let task = self.fetch(core);
-        core.note_look();
+        core.note_look(task.is_some());
         task
     }
 
@@ -460,38 +493,54 @@ impl Worker {
 
     /// 7. Sleeps until woken, unless something came up meanwhile.
     fn park(&self) {
-        let (shared, cells) = (&self.shared, self.cells());
-        let (idle, parker) = (&shared.idle, &shared.remotes[self.index].parker);
-        let mut core = self.core.borrow_mut();
-        // Park (1), Park (2)
-        idle.begin_park(self.index, std::mem::take(&mut core.is_searching));
-        // Park (3)
+        self.begin_park();
         if self.is_needed() {
-            if idle.retract(self.index) {
-                if shared.config.enable_stealing {
-                    idle.start_searching();
-                    core.is_searching = true;
-                }
-            } else {
-                parker.wait_token();
-                core.is_searching = true;
-            }
+            let is_claimed = self.retract();
+            self.stay_up(is_claimed);
             return;
         }
-        cells.parks.add(1);
-        drop(core);
-        let slept = self.sleep();
+        let bed = self.lie_down();
+        let slept = self.sleep(bed);
+        let is_claimed = self.retract();
+        self.get_up(&slept, is_claimed);
+    }
+
+    /// Park (1), Park (2).
+    fn begin_park(&self) {
+        let was_searching = std::mem::take(&mut self.core.borrow_mut().is_searching);
+        self.shared.idle.begin_park(self.index, was_searching);
+    }
+
+    /// Retract. Returns whether somebody has claimed this worker: then a token comes.
+    fn retract(&self) -> bool {
+        !self.shared.idle.retract(self.index)
+    }
+
+    /// After a hit in Park (3): on as a searcher, with stealing off too. There may be more than this worker takes, from submitters that relied
+    /// on it before it left the searchers: the chain is for them.
+    fn stay_up(&self, is_claimed: bool) {
+        if is_claimed {
+            self.parker().wait_token();
+        } else {
+            self.shared.idle.start_searching();
+        }
+        self.core.borrow_mut().is_searching = true;
+    }
+
+    /// After a sleep: takes the token if one was promised, and wakes what the driver has collected.
+    fn get_up(&self, slept: &SleptBy, is_claimed: bool) {
+        let cells = self.cells();
         let mut core = self.core.borrow_mut();
         core.now_ns = clock::now_ns();
-        let reason = if idle.retract(self.index) {
-            // Nobody has claimed me. A token may be there all the same only if a claimer of an earlier sleep was late, which ONE-TOKEN excludes.
-            let had_token = parker.take_token();
-            debug_assert!(!had_token, "ONE-TOKEN: a token without a claim");
-            slept.reason()
-        } else {
-            parker.wait_token();
+        let reason = if is_claimed {
+            self.parker().wait_token();
             core.is_searching = true;
             WakeReason::Notified
+        } else {
+            // Nobody has claimed me. A token may be there all the same only if a claimer of an earlier sleep was late, which ONE-TOKEN excludes.
+            let had_token = self.parker().take_token();
+            debug_assert!(!had_token, "ONE-TOKEN: a token without a claim");
+            slept.reason()
         };
         cells.count_unpark(reason);
         cells.enter_phase(Phase::Searching, core.now_ns);
@@ -510,25 +559,34 @@ impl Worker {
         shared.has_work_for(self.index) || !shared.injector.is_empty_locked() || shared.is_done()
     }
 
-    /// In the I/O driver if nobody else is there, else on the futex. Wakes of sockets and timers are collected, not yet made.
-    fn sleep(&self) -> SleptBy {
+    /// In the I/O driver if nobody else is there, else on the futex.
+    fn lie_down(&self) -> Bed<'_> {
         let (shared, cells) = (&self.shared, self.cells());
-        let parker = &shared.remotes[self.index].parker;
+        cells.parks.add(1);
         let timeout = self.core.borrow().park_timeout;
-        if let Some(mut turn) = shared.driver.try_turn(self.index) {
+        if let Some(turn) = shared.driver.try_turn(self.index) {
             cells.enter_phase(Phase::Driver, clock::now_ns());
-            if !parker.begin_driver() {
-                return SleptBy::Futex(Slept::Woken);
-            }
-            let polled = turn.poll(Wait::UntilTimer { at_most: timeout }, &mut self.core.borrow_mut().wakers);
-            drop(turn);
-            self.report(&polled);
-            return SleptBy::Driver(polled.unwrap_or_default());
+            return if self.parker().begin_driver() { Bed::Driver { turn, timeout } } else { Bed::Token };
         }
-        // Only the worker in the driver keeps a time-out for good: one net is enough, and the others sleep undisturbed.
-        let timeout = timeout.filter(|timeout| *timeout < shared.config.max_park_timeout);
         cells.enter_phase(Phase::Parked, clock::now_ns());
-        SleptBy::Futex(parker.sleep(timeout))
+        // Only the worker in the driver keeps a time-out for good: one net is enough, and the others sleep undisturbed.
+        Bed::Futex { timeout: timeout.filter(|timeout| *timeout < shared.config.max_park_timeout) }
+    }
+
+    /// Wakes of sockets and timers are collected, not yet made.
+    fn sleep(&self, bed: Bed<'_>) -> SleptBy {
+        match bed {
+            Bed::Driver { turn, timeout } => self.turn_driver(turn, Wait::UntilTimer { at_most: timeout }),
+            Bed::Futex { timeout } => SleptBy::Futex(self.parker().sleep(timeout)),
+            Bed::Token => SleptBy::Futex(Slept::Woken),
+        }
+    }
+
+    fn turn_driver(&self, mut turn: Turn<'_>, wait: Wait) -> SleptBy {
+        let polled = turn.poll(wait, &mut self.core.borrow_mut().wakers);
+        drop(turn);
+        self.report(&polled);
+        SleptBy::Driver(polled.unwrap_or_default())
     }
 
     /// A time-out that found nothing doubles the next one; one that found work has caught a fault of the protocol, and counts it.
@@ -546,6 +604,37 @@ impl Worker {
             self.cells().lost_wakeup_rescues.add(1);
         }
     }
+}
+
+/// One tick of a worker: what it may still do, and what it has done.
+struct Tick {
+    /// Polls.
+    budget_left: u32,
+    /// Time spent in polls.
+    busy_ns: u64,
+}
+
+impl Tick {
+    /// Whether one poll more may be done; if not, it is counted.
+    fn has_budget(&self, cells: &WorkerCells) -> bool {
+        let is_spent = self.budget_left == 0;
+        cells.budget_exhausted.add(u64::from(is_spent));
+        !is_spent
+    }
+}
+
+/// What a worker is about to sleep on.
+enum Bed<'a> {
+    /// The driver, until a timer is due, for `timeout` at most.
+    Driver {
+        turn: Turn<'a>,
+        timeout: Option<Duration>,
+    },
+    Futex {
+        timeout: Option<Duration>,
+    },
+    /// Nothing: a token is already there.
+    Token,
 }
 
 /// What a sleep ended with, unless it was a claim.

@@ -287,9 +287,10 @@ unsafe fn drop_join<F: Future, S: Schedule>(raw: NonNull<Header>) {
     let cell = unsafe { cell_of::<F, S>(raw) };
     let drops = task.header().state.drop_join_interest();
     if drops.output {
-        // SAFETY: Join hand-over: complete with JOIN_INTEREST, so the output was the handle's. This is the thread that dropped the
-        // handle, so a destructor that panics does so where the user can see it.
-        unsafe { cell.set_stage(Stage::Empty) };
+        // A destructor that panics is contained, as everywhere: whether the task ended before its handle went is chance, and so would
+        // be the thread that the panic hits.
+        // SAFETY: Join hand-over: complete with JOIN_INTEREST, so the output was the handle's.
+        let _contained = catch_unwind(AssertUnwindSafe(|| unsafe { cell.set_stage(Stage::Empty) }));
     }
     if drops.waker {
         // SAFETY: Join hand-over: JOIN_WAKER is clear, the field is the handle's.
@@ -510,6 +511,22 @@ mod tests {
         let (task, notified, join) = new_task(give(), queue.clone(), Id::next(), Location::caller(), None);
         drop((notified, join, task));
         assert_eq!(Arc::strong_count(&output), 1);
+    }
+
+    #[test]
+    fn an_output_that_panics_when_it_is_dropped_is_contained_whoever_drops_it() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("in drop");
+            }
+        }
+        let queue = Queue::default();
+        drop(queue.spawn(async { Bomb }));
+        assert_eq!(queue.run(), ["completed"], "dropped by the completer");
+        let join = queue.spawn(async { Bomb });
+        assert_eq!(queue.run(), ["completed"]);
+        drop(join);
     }
 
     #[test]

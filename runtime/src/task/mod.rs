@@ -52,7 +52,7 @@ pub use {
     local_set::{LocalSet, spawn_local},
     scope::{Child, Scope, ScopeError, scope},
     shield::{Shield, ShieldError, shield},
-    spawn::{Builder, spawn, spawn_blocking},
+    spawn::{Builder, TrySpawnError, spawn, spawn_blocking, try_spawn},
     task_local::{LocalAccessError, LocalKey, Scoped},
     yield_now::{consume_budget, yield_now},
 };

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use slab::Slab;
 
 use super::header::{Header, Task};
+use super::id::Id;
 use crate::shim::{CachePadded, Mutex};
 
 /// Shards: more than the threads that spawn at the same time on machines that exist.
@@ -47,10 +48,21 @@ impl Registry {
     /// # Errors
     /// The task, if the registry is closed.
     pub(crate) fn insert(&self, task: Task) -> Result<(), Task> {
-        let mut shard = self.shard(task.header().id.as_u64()).lock();
+        let id = task.header().id;
+        self.insert_with(id, task, |task| (task, ()))
+    }
+
+    /// Has task `id` made of `ingredients`, and takes it in; `make` is called under a lock and must only move things.
+    ///
+    /// # Errors
+    /// The ingredients, if the registry is closed.
+    pub(crate) fn insert_with<I, R>(&self, id: Id, ingredients: I, make: impl FnOnce(I) -> (Task, R)) -> Result<R, I> {
+        let mut shard = self.shard(id.as_u64()).lock();
         if shard.is_closed {
-            return Err(task);
+            return Err(ingredients);
         }
+        let (task, result) = make(ingredients);
+        debug_assert_eq!(task.header().id, id);
         let entry = shard.tasks.vacant_entry();
         let key = u32::try_from(entry.key()).expect("memory ends long before 2^32 tasks a shard");
         // ORDERING: Relaxed; single-writer cell, written here before the task is submitted.
@@ -58,7 +70,7 @@ impl Registry {
         entry.insert(task);
         // ORDERING: Relaxed; only counted; under the shard's lock, so `close` sees all that came in before.
         self.alive.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(result)
     }
 
     /// Lets go of a task that is complete. Returns whether the registry is now closed and empty.

@@ -101,7 +101,7 @@ impl<E: Send + 'static> Scope<E> {
         if let Some(waker) = waker {
             waker.wake();
         }
-        Child { value: receiver }
+        Child { value: Some(receiver) }
     }
 
     /// Polls the body and the children; ready with the first error, or with the body's output when nobody is left.
@@ -178,17 +178,23 @@ impl<E> fmt::Debug for Scope<E> {
 /// Cancel safe: the value waits.
 #[must_use = "awaiting it gives the child's value; the child runs in any case"]
 pub struct Child<T> {
-    value: oneshot::Receiver<T>,
+    /// `None` once the child has failed.
+    value: Option<oneshot::Receiver<T>>,
 }
 
 impl<T> Future for Child<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        match Pin::new(&mut self.value).poll(cx) {
+        let Some(value) = &mut self.value else { return Poll::Pending };
+        match Pin::new(value).poll(cx) {
             Poll::Ready(Ok(value)) => Poll::Ready(value),
-            // It failed: the scope is about to end, and whoever waits here with it.
-            Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(_)) => {
+                // It failed: the scope is about to end, and whoever waits here with it; until then it may be polled again.
+                self.value = None;
+                Poll::Pending
+            }
+            Poll::Pending => Poll::Pending,
         }
     }
 }
@@ -223,6 +229,22 @@ impl<E: std::error::Error + 'static> std::error::Error for ScopeError<E> {
         match self {
             ScopeError::Failed(error) => error.source(),
             ScopeError::Panicked(error) => Some(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_that_failed_stays_pending_however_often_it_is_polled() {
+        let (sender, receiver) = oneshot::channel::<u32>();
+        let mut child = Child { value: Some(receiver) };
+        let mut cx = Context::from_waker(Waker::noop());
+        drop(sender);
+        for _ in 0..3 {
+            assert!(Pin::new(&mut child).poll(&mut cx).is_pending());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Starting tasks in the current runtime.
 
+use std::fmt;
 use std::future::Future;
 use std::panic::Location;
 
@@ -30,6 +31,38 @@ where
     F::Output: Send + 'static,
 {
     context::handle().spawn_at(future, None, Location::caller())
+}
+
+/// Starts a task in the current runtime if it takes one more, and hands the future back if not: for what comes from outside faster than it
+/// can be served, and had better be refused than piled up.
+///
+/// Full is a runtime when as many tasks as [`Builder::global_queue_capacity`](crate::Builder::global_queue_capacity) allows wait to be taken
+/// in by a worker; what runs, waits for something, or is in a worker's own ring does not count. However many call this at the same moment, they
+/// do not go beyond that together; plain spawns, wake-ups and the overflow of a ring may.
+///
+/// # Errors
+/// The runtime is full, or shut down; [`TrySpawnError::into_inner`] gives the future back.
+///
+/// # Panics
+/// Outside a runtime.
+///
+/// ```
+/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).global_queue_capacity(1000).build().unwrap();
+/// runtime.block_on(async {
+///     match volt::task::try_spawn(async { "served" }) {
+///         Ok(task) => assert_eq!(task.await.unwrap(), "served"),
+///         Err(error) if error.is_full() => println!("busy: {error}"),
+///         Err(error) => drop(error.into_inner()),
+///     }
+/// });
+/// ```
+#[track_caller]
+pub fn try_spawn<F>(future: F) -> Result<JoinHandle<F::Output>, TrySpawnError<F>>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    context::handle().try_spawn_at(future, None, Location::caller())
 }
 
 /// Runs a closure that blocks on a thread that may. A job that has begun cannot be aborted.
@@ -105,4 +138,89 @@ impl<'a> Builder<'a> {
     {
         handle.spawn_at(future, self.name, self.location.unwrap_or(Location::caller()))
     }
+
+    /// As [`try_spawn`].
+    ///
+    /// # Errors
+    /// As [`try_spawn`].
+    ///
+    /// # Panics
+    /// Outside a runtime.
+    #[track_caller]
+    pub fn try_spawn<F>(self, future: F) -> Result<JoinHandle<F::Output>, TrySpawnError<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.try_spawn_on(future, &context::handle())
+    }
+
+    /// As [`try_spawn`], in the runtime of `handle`.
+    ///
+    /// # Errors
+    /// As [`try_spawn`].
+    #[track_caller]
+    pub fn try_spawn_on<F>(self, future: F, handle: &Handle) -> Result<JoinHandle<F::Output>, TrySpawnError<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        handle.try_spawn_at(future, self.name, self.location.unwrap_or(Location::caller()))
+    }
 }
+
+/// A task was not started; holds its future.
+pub struct TrySpawnError<F> {
+    future: F,
+    refusal: Refusal,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Refusal {
+    Full { capacity: usize },
+    ShutDown,
+}
+
+impl<F> TrySpawnError<F> {
+    pub(crate) fn full(future: F, capacity: usize) -> Self {
+        Self { future, refusal: Refusal::Full { capacity } }
+    }
+
+    pub(crate) fn shut_down(future: F) -> Self {
+        Self { future, refusal: Refusal::ShutDown }
+    }
+
+    /// As many tasks wait as may; some time later there may be room.
+    pub fn is_full(&self) -> bool {
+        matches!(self.refusal, Refusal::Full { .. })
+    }
+
+    /// The runtime is shut down, or about to be, and takes no task in any more.
+    pub fn is_shut_down(&self) -> bool {
+        matches!(self.refusal, Refusal::ShutDown)
+    }
+
+    /// The future, as it was.
+    pub fn into_inner(self) -> F {
+        self.future
+    }
+}
+
+impl<F> fmt::Debug for TrySpawnError<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TrySpawnError").field("refusal", &self.refusal).finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Display for TrySpawnError<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.refusal {
+            Refusal::Full { capacity } => {
+                write!(f, "global_queue_capacity is {capacity}, and as many tasks wait: try again later, or raise it")
+            }
+            Refusal::ShutDown => f.write_str("the runtime is shut down and takes no more tasks"),
+        }
+    }
+}
+
+impl<F> std::error::Error for TrySpawnError<F> {}

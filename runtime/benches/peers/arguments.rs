@@ -1,0 +1,107 @@
+//! What the bench is asked for on its command line.
+
+use std::time::Duration;
+
+use crate::meter::Meter;
+use crate::runtimes;
+use crate::workloads;
+
+pub(crate) const USAGE: &str = "\
+cargo bench -p volt-runtime --bench peers -- [OPTION…]
+
+  --only NAME     only the workload of that name, or else all whose names begin with it; may be given more than once
+  --json          one JSON object a line instead of a table
+  --quick         fewer and shorter rounds
+  --rounds N      turns that each runtime gets (default 9, with --quick 3)
+  --list          the workloads' names, units and targets
+  --help          this
+For profilers:
+  --runtime NAME  only volt, tokio or smol; may be given more than once
+  --workers N     instead of one for each processor
+  --batches N     exactly N batches a round, without warm-up
+";
+
+/// Time that one round of one runtime is given, warm-up included.
+const ROUND: Duration = Duration::from_millis(150);
+const QUICK_ROUND: Duration = Duration::from_millis(60);
+const ROUNDS: usize = 9;
+const QUICK_ROUNDS: usize = 3;
+
+#[derive(Debug, Default)]
+pub(crate) struct Arguments {
+    only: Vec<String>,
+    runtimes: Vec<usize>,
+    pub(crate) json: bool,
+    pub(crate) quick: bool,
+    pub(crate) list: bool,
+    pub(crate) help: bool,
+    pub(crate) rounds: usize,
+    pub(crate) workers: usize,
+    batches: Option<usize>,
+}
+
+impl Arguments {
+    pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
+        let mut parsed = Self::default();
+        let mut arguments = arguments.iter();
+        let (mut rounds, mut workers) = (None, None);
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
+            match argument.as_str() {
+                // Cargo says this to every bench.
+                "--bench" => {}
+                "--json" => parsed.json = true,
+                "--quick" => parsed.quick = true,
+                "--list" => parsed.list = true,
+                "--help" | "-h" => parsed.help = true,
+                "--only" => parsed.only.push(known(value()?)?),
+                "--runtime" => parsed.runtimes.push(runtime(value()?)?),
+                "--rounds" => rounds = Some(count(argument, value()?)?),
+                "--workers" => workers = Some(count(argument, value()?)?),
+                "--batches" => parsed.batches = Some(count(argument, value()?)?),
+                _ => return Err(format!("unknown option {argument}\n\n{USAGE}")),
+            }
+        }
+        parsed.rounds = rounds.unwrap_or(if parsed.quick { QUICK_ROUNDS } else { ROUNDS });
+        parsed.workers = workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        Ok(parsed)
+    }
+
+    pub(crate) fn wants(&self, row: &str) -> bool {
+        let is_meant = |name: &String| row == name || (row.starts_with(name.as_str()) && !is_whole(name));
+        self.only.is_empty() || self.only.iter().any(is_meant)
+    }
+
+    pub(crate) fn wants_runtime(&self, index: usize) -> bool {
+        self.runtimes.is_empty() || self.runtimes.contains(&index)
+    }
+
+    pub(crate) fn meter(&self) -> Meter {
+        let time = if self.quick { QUICK_ROUND } else { ROUND };
+        Meter::new(self.workers, time, self.batches, self.quick)
+    }
+}
+
+fn is_whole(name: &str) -> bool {
+    workloads::names().any(|whole| whole == name)
+}
+
+fn known(prefix: &str) -> Result<String, String> {
+    if workloads::names().any(|name| name.starts_with(prefix)) {
+        return Ok(prefix.to_owned());
+    }
+    let names: Vec<_> = workloads::names().collect();
+    Err(format!("no workload's name begins with \"{prefix}\"; the workloads are: {}", names.join(", ")))
+}
+
+fn runtime(name: &str) -> Result<usize, String> {
+    let index = runtimes::NAMES.iter().position(|known| *known == name);
+    index.ok_or_else(|| format!("no runtime \"{name}\"; the runtimes are: {}", runtimes::NAMES.join(", ")))
+}
+
+fn count(option: &str, value: &str) -> Result<usize, String> {
+    match value.parse() {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(format!("{option} needs a number from 1 up, not \"{value}\"")),
+    }
+}

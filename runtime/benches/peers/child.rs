@@ -1,0 +1,142 @@
+//! Measurements that want a process of their own: the bench starts itself with `--child` and reads one line.
+
+use std::fs;
+use std::future::poll_fn;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::meter::cpu_time;
+use crate::runtimes::{Peer, Smol, Tokio, Volt};
+
+const CHILD: &str = "--child";
+/// Tasks started before it is waited until all have been polled, so that the queues do not grow to hold them all.
+const TASKS_AT_ONCE: usize = 1_000;
+/// An idle runtime may wake up for a while until it has settled.
+const SETTLING: Duration = Duration::from_secs(3);
+const COUNTED: Duration = Duration::from_secs(6);
+const QUICK_COUNTED: Duration = Duration::from_secs(2);
+
+/// What a child is to measure.
+pub(crate) enum Still {
+    /// Bytes a parked task.
+    Memory { workers: usize, tasks: usize },
+    /// Context switches a second, and µs of processor time a second.
+    Idle { workers: usize, quick: bool },
+}
+
+impl Still {
+    /// On the runtime of that name.
+    pub(crate) fn arguments(&self, runtime: &str) -> Vec<String> {
+        let (what, workers, much) = match *self {
+            Still::Memory { workers, tasks } => ("memory", workers, tasks),
+            Still::Idle { workers, quick } => ("idle", workers, usize::from(quick)),
+        };
+        vec![CHILD.to_owned(), what.to_owned(), runtime.to_owned(), workers.to_string(), much.to_string()]
+    }
+}
+
+/// Starts all children at once, and gives the figures of each.
+pub(crate) fn measure(children: &[Vec<String>]) -> Vec<Vec<f64>> {
+    let program = std::env::current_exe().expect("this program can be started again");
+    let started: Vec<_> = children
+        .iter()
+        .map(|arguments| Command::new(&program).args(arguments).stdout(Stdio::piped()).spawn().expect("a child starts"))
+        .collect();
+    let figures = started.into_iter().map(|child| {
+        let output = child.wait_with_output().expect("a child ends");
+        assert!(output.status.success(), "a child failed: {}", output.status);
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.split_whitespace().map(|figure| figure.parse().expect("a child prints numbers")).collect()
+    });
+    figures.collect()
+}
+
+/// In a child: its line.
+pub(crate) fn figure_asked_for(arguments: &[String]) -> Option<String> {
+    let [child, what, runtime, workers, much] = arguments else { return None };
+    if child != CHILD {
+        return None;
+    }
+    let number = |text: &String| text.parse::<usize>().expect("the bench gives numbers");
+    let (workers, much) = (number(workers), number(much));
+    let figures = match runtime.as_str() {
+        Volt::NAME => still::<Volt>(what, workers, much),
+        Tokio::NAME => still::<Tokio>(what, workers, much),
+        _ => still::<Smol>(what, workers, much),
+    };
+    let texts: Vec<_> = figures.iter().map(f64::to_string).collect();
+    Some(texts.join(" "))
+}
+
+fn still<P: Peer>(what: &str, workers: usize, much: usize) -> Vec<f64> {
+    if what == "memory" { memory::<P>(workers, much) } else { idle::<P>(workers, much != 0) }
+}
+
+fn memory<P: Peer>(workers: usize, tasks: usize) -> Vec<f64> {
+    static POLLED: AtomicUsize = AtomicUsize::new(0);
+    let peer = P::start(workers);
+    let park = |count: usize| {
+        let before = POLLED.load(Ordering::Acquire);
+        for _ in 0..count {
+            // Never ready, and known to nobody: what is left is what the runtime keeps for a task.
+            P::detach(peer.spawn_from_outside(poll_fn(|_| {
+                POLLED.fetch_add(1, Ordering::Release);
+                Poll::<()>::Pending
+            })));
+        }
+        while POLLED.load(Ordering::Acquire) < before + count {
+            thread::yield_now();
+        }
+    };
+    park(TASKS_AT_ONCE);
+    let before = resident_bytes();
+    (0..tasks / TASKS_AT_ONCE).for_each(|_| park(TASKS_AT_ONCE));
+    let bytes = resident_bytes() - before;
+    let tasks = (tasks / TASKS_AT_ONCE * TASKS_AT_ONCE) as f64;
+    // The tasks go with the process: ending a million of them is not what is measured.
+    std::mem::forget(peer);
+    vec![bytes / tasks]
+}
+
+fn idle<P: Peer>(workers: usize, is_quick: bool) -> Vec<f64> {
+    let peer = P::start(workers);
+    // Each worker has had something to do, and one a timer.
+    peer.run(async move {
+        P::sleep(Duration::from_millis(1)).await;
+        let tasks: Vec<_> = (0..100 * workers).map(|_| P::spawn(P::yield_now())).collect();
+        for task in tasks {
+            P::join(task).await;
+        }
+    });
+    thread::sleep(SETTLING);
+    let (switches, cpu, began) = (switches(), cpu_time(), Instant::now());
+    thread::sleep(if is_quick { QUICK_COUNTED } else { COUNTED });
+    let (seconds, cpu) = (began.elapsed().as_secs_f64(), cpu_time() - cpu);
+    let switches = self::switches() - switches;
+    std::mem::forget(peer);
+    vec![switches / seconds, cpu.as_nanos() as f64 / 1e3 / seconds]
+}
+
+/// Context switches, voluntary or not, of all threads of this process but the main one, which counts.
+fn switches() -> f64 {
+    let main = std::process::id().to_string();
+    let tasks = fs::read_dir("/proc/self/task").expect("this system has /proc");
+    let mut sum = 0.0;
+    for task in tasks.flatten().filter(|task| *task.file_name() != *main) {
+        // A thread may end meanwhile.
+        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        let counts = status.lines().filter(|line| line.contains("voluntary_ctxt_switches:"));
+        sum += counts.filter_map(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok()).sum::<f64>();
+    }
+    sum
+}
+
+fn resident_bytes() -> f64 {
+    let status = fs::read_to_string("/proc/self/status").expect("this system has /proc");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("the kernel tells the resident size");
+    let kilobytes = line.split_whitespace().nth(1).and_then(|text| text.parse::<f64>().ok());
+    kilobytes.expect("the resident size is a number") * 1024.0
+}

@@ -1,0 +1,127 @@
+//! Volt beside what people would use instead: the same workload source on Volt, Tokio and smol, in turns, on the same machine.
+//!
+//! ```text
+//! cargo bench -p volt-runtime --bench peers                         every workload, a table
+//! cargo bench -p volt-runtime --bench peers -- --json               the same, one JSON object a line
+//! cargo bench -p volt-runtime --bench peers -- --only spawn --only baton_1
+//! cargo bench -p volt-runtime --bench peers -- --quick              fewer and shorter rounds
+//! cargo bench -p volt-runtime --bench peers -- --list               the names
+//! ```
+//!
+//! How it measures. A workload runs once on each runtime, in turns (A B C A B C), for as many rounds as asked; each time the runtime is
+//! started anew with its own defaults and as many workers as there are processors. A figure is the median over the rounds of the median over
+//! the batches of a round; the spread is the distance between the quartiles over the rounds, divided by the median. Other work on the
+//! machine moves the figures; since the runtimes take turns, it moves the ratios less.
+//!
+//! For profilers: `--runtime volt --workers 1 --rounds 1 --batches 50` runs exactly that much, without warm-up. The difference between the
+//! instructions of two such runs (callgrind), divided by that of their operations, is the instructions an operation.
+//!
+//! glibc gives memory back to the system at the top of its heap by default, and takes it again in the next batch, which is half of what some
+//! workloads then measure. So the bench starts itself again with `MALLOC_TRIM_THRESHOLD_` set, for all runtimes alike.
+
+mod arguments;
+mod child;
+mod meter;
+mod report;
+mod runtimes;
+mod workloads;
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use arguments::{Arguments, USAGE};
+use report::{Figures, Report};
+use workloads::{WORKLOADS, Workload};
+
+/// glibc: free memory at the top of the heap beyond this goes back to the system.
+const TRIM_VARIABLE: &str = "MALLOC_TRIM_THRESHOLD_";
+/// More than any workload allocates.
+const TRIM_BYTES: &str = "17179869184";
+
+fn main() -> ExitCode {
+    if std::env::var_os(TRIM_VARIABLE).is_none() {
+        return start_again();
+    }
+    let arguments: Vec<String> = std::env::args_os().skip(1).map(lossy).collect();
+    if let Some(figure) = child::figure_asked_for(&arguments) {
+        println!("{figure}");
+        return ExitCode::SUCCESS;
+    }
+    match Arguments::parse(&arguments) {
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+        Ok(arguments) if arguments.help => {
+            print!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        Ok(arguments) if arguments.list => {
+            print!("{}", workloads::listing());
+            ExitCode::SUCCESS
+        }
+        Ok(arguments) => {
+            run(&arguments);
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn lossy(argument: OsString) -> String {
+    argument.to_string_lossy().into_owned()
+}
+
+/// The same command with the allocator's setting, which it reads before `main`.
+fn start_again() -> ExitCode {
+    let error = std::env::current_exe()
+        .map(|program| Command::new(program).args(std::env::args_os().skip(1)).env(TRIM_VARIABLE, TRIM_BYTES).exec());
+    eprintln!("cannot start again with {TRIM_VARIABLE} set: {error:?}");
+    ExitCode::FAILURE
+}
+
+fn run(arguments: &Arguments) {
+    raise_file_limit();
+    let report = Report::begin(arguments);
+    for workload in WORKLOADS {
+        if !workload.rows.iter().any(|row| arguments.wants(row.name)) {
+            continue;
+        }
+        let figures = measure(workload, arguments);
+        for (row, figures) in workload.rows.iter().zip(figures) {
+            if arguments.wants(row.name) {
+                report.row(row, &figures);
+            }
+        }
+    }
+    report.end();
+}
+
+/// A, B, C, A, B, C, …: one [`Figures`] a row of the workload.
+fn measure(workload: &Workload, arguments: &Arguments) -> Vec<Figures> {
+    let mut figures = vec![Figures::default(); workload.rows.len()];
+    let meter = arguments.meter();
+    for round in 0..arguments.rounds.min(workload.max_rounds) {
+        for (peer, run) in workload.runs.iter().enumerate() {
+            if !arguments.wants_runtime(peer) {
+                continue;
+            }
+            eprint!("\r{:<24} round {:<3} {:<8}", workload.rows[0].name, round + 1, runtimes::NAMES[peer]);
+            for (figures, value) in figures.iter_mut().zip(run(&meter)) {
+                figures.add(peer, value);
+            }
+        }
+    }
+    eprint!("\r{:<48}\r", "");
+    figures
+}
+
+/// Both ends of 512 connections are in this process; many systems allow 1024 open files unless asked.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    if let Err(error) = raised {
+        eprintln!("the limit of open files stays at {:?}: {error}", limit.current);
+    }
+}

@@ -1,0 +1,91 @@
+//! How long it takes from a wake, by an outside thread while every worker sleeps, to the poll.
+
+use std::hint::spin_loop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::wake::Slot;
+use crate::meter::{Meter, quantile};
+use crate::runtimes::Peer;
+
+/// From a poll to the next wake: the workers have gone to sleep by then.
+const PAUSE: Duration = Duration::from_millis(1);
+/// The same while the waker keeps its processor busy, and so must not wait longer than its slice lasts.
+const BUSY_PAUSE: Duration = Duration::from_micros(300);
+/// Wakes a round.
+const WAKES: usize = 200;
+const QUICK_WAKES: usize = 60;
+/// "Not polled yet" in `Idler::polled_at_ns`.
+const NOT_YET: u64 = 0;
+
+struct Idler {
+    slot: Slot,
+    origin: Instant,
+    polled_at_ns: AtomicU64,
+}
+
+impl Idler {
+    fn now_ns(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+
+    async fn tell(self: Arc<Self>, wakes: usize) {
+        for _ in 0..wakes {
+            self.slot.take().await;
+            // ORDERING: Release; pairs with the Acquire in `polled_at_ns`: the waker goes on after it.
+            self.polled_at_ns.store(self.now_ns(), Ordering::Release);
+        }
+    }
+
+    fn polled_at_ns(&self) -> Option<u64> {
+        // ORDERING: Acquire; pairs with `tell`.
+        Some(self.polled_at_ns.load(Ordering::Acquire)).filter(|at_ns| *at_ns != NOT_YET)
+    }
+}
+
+/// The delays of a round, µs. `wait` passes the time that it is given.
+fn delays_us<P: Peer>(meter: &Meter, pause: Duration, wait: fn(Duration)) -> Vec<f64> {
+    let peer = P::start(meter.workers);
+    let idler =
+        Arc::new(Idler { slot: Slot::default(), origin: Instant::now(), polled_at_ns: AtomicU64::new(NOT_YET) });
+    let wakes = meter.samples(WAKES, QUICK_WAKES);
+    let task = peer.spawn_from_outside(idler.clone().tell(wakes));
+    let delays = (0..wakes)
+        .map(|_| {
+            wait(pause);
+            // ORDERING: Relaxed; the slot's token publishes it.
+            idler.polled_at_ns.store(NOT_YET, Ordering::Relaxed);
+            let woken_at_ns = idler.now_ns();
+            idler.slot.give();
+            loop {
+                wait(pause);
+                if let Some(polled_at_ns) = idler.polled_at_ns() {
+                    return polled_at_ns.saturating_sub(woken_at_ns) as f64 / 1e3;
+                }
+            }
+        })
+        .collect();
+    peer.block_on(P::join(task));
+    delays
+}
+
+fn spin(time: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < time {
+        spin_loop();
+    }
+}
+
+/// The waker then sleeps.
+pub(super) fn then_asleep<P: Peer>(meter: &Meter) -> Vec<f64> {
+    let mut delays = delays_us::<P>(meter, PAUSE, thread::sleep);
+    vec![quantile(&mut delays, 0.5), quantile(&mut delays, 0.99)]
+}
+
+/// The waker keeps its processor busy.
+pub(super) fn then_busy<P: Peer>(meter: &Meter) -> Vec<f64> {
+    let mut delays = delays_us::<P>(meter, BUSY_PAUSE, spin);
+    vec![quantile(&mut delays, 0.9)]
+}
