@@ -55,6 +55,12 @@ pub(crate) fn saturating_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// A number that differs from one start of a process to the next, for random sequences.
+pub(crate) fn wall_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(now_ns())
+}
+
 /// A clock that a test moves on: that of the thread that has set it, and of no other.
 #[cfg(test)]
 pub(crate) mod simulated {
@@ -72,10 +78,4 @@ pub(crate) mod simulated {
     pub(crate) fn set(now_ns: Option<u64>) {
         NOW_NS.set(now_ns);
     }
-}
-
-/// A number that differs from one start of a process to the next, for random sequences.
-pub(crate) fn wall_seed() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(now_ns())
 }

@@ -8,6 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::ptr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::driver::Driver;
@@ -15,15 +16,11 @@ use crate::handle::Handle;
 use crate::scheduler::worker::Worker;
 
 thread_local! {
-    static CONTEXT: Context = const {
-        Context { handle: RefCell::new(None), worker: Cell::new(ptr::null()), is_in_block_on: Cell::new(false) }
-    };
-}
-
-struct Context {
-    handle: RefCell<Option<Handle>>,
-    worker: Cell<*const Worker>,
-    is_in_block_on: Cell<bool>,
+    /// The current runtime. Counted on this thread, so that a look costs no read-modify-write, and may be held while code of the user's runs.
+    static HANDLE: RefCell<Option<Rc<Handle>>> = const { RefCell::new(None) };
+    /// The worker that this thread is. By itself, because what needs no destructor is cheaper to reach.
+    static WORKER: Cell<*const Worker> = const { Cell::new(ptr::null()) };
+    static IS_IN_BLOCK_ON: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Why there is no current runtime, for people.
@@ -34,28 +31,28 @@ const NO_RUNTIME: &str = "this must be called inside a Volt runtime: in a task, 
 #[derive(Debug)]
 #[must_use = "the runtime is current only while the guard lives"]
 pub struct EnterGuard<'a> {
-    former: Option<Handle>,
     /// Not Send: the thread it is dropped on must be the one that it was made on.
-    _handle: PhantomData<(&'a Handle, *const ())>,
+    former: Option<Rc<Handle>>,
+    _handle: PhantomData<&'a Handle>,
 }
 
 impl Drop for EnterGuard<'_> {
     fn drop(&mut self) {
         let former = self.former.take();
         // The thread may be ending; then nothing is current anyway.
-        let _ended = CONTEXT.try_with(|context| context.handle.replace(former));
+        let _ended = HANDLE.try_with(|current| current.replace(former));
     }
 }
 
 /// Makes `handle`'s runtime current until the guard is dropped.
 pub(crate) fn enter(handle: &Handle) -> EnterGuard<'_> {
-    let former = CONTEXT.with(|context| context.handle.replace(Some(handle.clone())));
+    let former = HANDLE.replace(Some(Rc::new(handle.clone())));
     EnterGuard { former, _handle: PhantomData }
 }
 
 /// The current runtime.
-pub(crate) fn try_handle() -> Option<Handle> {
-    CONTEXT.try_with(|context| context.handle.borrow().clone()).ok().flatten()
+pub(crate) fn try_handle() -> Option<Rc<Handle>> {
+    HANDLE.try_with(|current| current.borrow().clone()).ok().flatten()
 }
 
 /// The current runtime.
@@ -63,7 +60,7 @@ pub(crate) fn try_handle() -> Option<Handle> {
 /// # Panics
 /// Outside a runtime.
 #[track_caller]
-pub(crate) fn handle() -> Handle {
+pub(crate) fn handle() -> Rc<Handle> {
     match try_handle() {
         Some(handle) => handle,
         None => panic!("{NO_RUNTIME}"),
@@ -85,7 +82,7 @@ pub(crate) fn driver() -> Arc<Driver> {
 /// Calls `f` with the worker that this thread is, if it is one.
 #[inline]
 pub(crate) fn with_worker<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
-    let worker = CONTEXT.try_with(|context| context.worker.get()).unwrap_or(ptr::null());
+    let worker = WORKER.get();
     // SAFETY: Worker while set: `run_as_worker`, further up this thread's stack, borrows it.
     f(unsafe { worker.as_ref() })
 }
@@ -107,16 +104,16 @@ fn set_worker(worker: *const Worker, f: impl FnOnce()) {
     struct Reset(*const Worker);
     impl Drop for Reset {
         fn drop(&mut self) {
-            CONTEXT.with(|context| context.worker.set(self.0));
+            WORKER.set(self.0);
         }
     }
-    let _reset = Reset(CONTEXT.with(|context| context.worker.replace(worker)));
+    let _reset = Reset(WORKER.replace(worker));
     f();
 }
 
 /// Whether this thread runs tasks or the future of a `block_on`, and so must not block.
 pub(crate) fn is_async() -> bool {
-    CONTEXT.with(|context| context.is_in_block_on.get() || !context.worker.get().is_null())
+    IS_IN_BLOCK_ON.get() || !WORKER.get().is_null()
 }
 
 /// Marks this thread as inside `block_on` while `f` runs.
@@ -124,11 +121,11 @@ pub(crate) fn in_block_on<R>(handle: &Handle, f: impl FnOnce() -> R) -> R {
     struct Reset;
     impl Drop for Reset {
         fn drop(&mut self) {
-            CONTEXT.with(|context| context.is_in_block_on.set(false));
+            IS_IN_BLOCK_ON.set(false);
         }
     }
     let _entered = enter(handle);
     let _reset = Reset;
-    CONTEXT.with(|context| context.is_in_block_on.set(true));
+    IS_IN_BLOCK_ON.set(true);
     f()
 }

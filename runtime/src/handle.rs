@@ -46,12 +46,12 @@ impl Handle {
     /// Outside a runtime; see [`try_current`](Self::try_current).
     #[track_caller]
     pub fn current() -> Handle {
-        context::handle()
+        Handle::clone(&context::handle())
     }
 
     /// The current runtime's handle, or `None` outside a runtime.
     pub fn try_current() -> Option<Handle> {
-        context::try_handle()
+        context::try_handle().as_deref().cloned()
     }
 
     /// Makes this runtime current on this thread while the guard lives, so that `volt::spawn`, timers and sockets use it.

@@ -6,8 +6,8 @@
 mod watchdog;
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -41,10 +41,12 @@ impl Hogs {
     /// Enough of them, two for each worker or more, that none ever finds its queue empty.
     fn start(runtime: &Runtime, workers: usize, count: usize, poll_time: Duration) -> Self {
         let hogs = Self { polls: (0..workers).map(|_| AtomicU64::new(0)).collect(), stop: Arc::default() };
+        let (started, have_started) = mpsc::channel::<()>();
         for _ in 0..count {
-            let (polls, stop) = (hogs.polls.clone(), hogs.stop.clone());
+            let (polls, stop, mut started) = (hogs.polls.clone(), hogs.stop.clone(), Some(started.clone()));
             runtime.spawn(poll_fn(move |cx| {
                 polls[WORKER.with(|worker| *worker)].fetch_add(1, Ordering::SeqCst);
+                drop(started.take());
                 let began = Instant::now();
                 while began.elapsed() < poll_time {
                     std::hint::spin_loop();
@@ -56,9 +58,9 @@ impl Hogs {
                 Poll::Pending
             }));
         }
-        while hogs.begun().contains(&0) {
-            std::thread::yield_now();
-        }
+        drop(started);
+        // Each has had a poll, so that none is still in the global queue.
+        have_started.recv().unwrap_err();
         hogs
     }
 

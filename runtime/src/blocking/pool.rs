@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::task::cell::Schedule;
-use crate::task::header::{Header, Notified};
+use crate::task::header::{Header, Notified, Task};
 
 /// See the header of this file.
 #[derive(Clone)]
@@ -192,7 +192,9 @@ impl Schedule for BlockingSchedule {
         unreachable!("a blocking job ends in its first poll, so nothing can wake it");
     }
 
-    fn release(&self, _task: &Header) {}
+    fn release(&self, _task: &Header) -> Option<Task> {
+        None
+    }
 }
 
 /// The future of a blocking job: calls the closure in its one poll.

@@ -54,7 +54,8 @@ pub(super) async fn resolve(target: Target) -> io::Result<Vec<SocketAddr>> {
         Target::Addrs(addrs) => addrs,
         Target::Host(host, port) => {
             let look_up = move || std::net::ToSocketAddrs::to_socket_addrs(&(host.as_str(), port)).map(Vec::from_iter);
-            context::handle().spawn_blocking(look_up).await.map_err(io::Error::other)??
+            let looked_up = context::handle().spawn_blocking(look_up);
+            looked_up.await.map_err(io::Error::other)??
         }
         Target::Unreadable(text) => return Err(invalid(format!("{text:?} is no address: write host:port"))),
     };

@@ -12,12 +12,13 @@
 //!
 //! # Protocol
 //!
-//! * Put: swap the new pointer in; what comes out, if anything, goes back to the caller.
+//! * Put: (1) a plain look: a slot that is empty stays so, since nobody else puts, and a store is enough; (2) else swap the new
+//!   pointer in; what comes out, if a thief was not faster, goes back to the caller.
 //! * Take: (1) a plain look: an empty slot costs no write; (2) swap null in.
 //!
 //! # Rejected
 //!
-//! * Load and store in `put`: a thief's take in between is undone, and the thing runs twice.
+//! * Load and store in `put` where the slot is filled: a thief's take in between is undone, and the thing runs twice.
 //! * `push` and `pop` names: it holds one.
 
 use std::marker::PhantomData;
@@ -58,6 +59,13 @@ impl<T: RawPointer> LifoSlot<T> {
     #[inline]
     pub(crate) fn put(&self, item: T) -> Option<T> {
         let new = item.into_raw().as_ptr();
+        // Put (1)
+        if !self.is_filled() {
+            // ORDERING: Release; pairs with the Acquire in `take`, publishes the item.
+            self.pointer.store(new, Ordering::Release);
+            return None;
+        }
+        // Put (2)
         // ORDERING: AcqRel; the Release pairs with the Acquire in `take` and publishes the item; the Acquire pairs with the Release of
         // the `put` whose item comes out.
         Self::owned(self.pointer.swap(new, Ordering::AcqRel))

@@ -29,7 +29,7 @@ use crate::queue::lifo::LifoSlot;
 use crate::queue::ring::Stealer;
 use crate::stats::cells::{PHASES, WorkerCells};
 use crate::task::cell::{Schedule, new_task};
-use crate::task::header::{Extra, Header, Notified};
+use crate::task::header::{Extra, Header, Notified, Task};
 use crate::task::id::Id;
 use crate::task::join::JoinHandle;
 use crate::task::registry::Registry;
@@ -404,11 +404,13 @@ impl Schedule for Arc<Shared> {
         }
     }
 
-    fn release(&self, task: &Header) {
-        if self.registry.remove(task) {
+    fn release(&self, task: &Header) -> Option<Task> {
+        let removed = self.registry.remove(task);
+        if removed.was_last {
             // Closed and empty: those that sleep may end.
             self.wake_all();
         }
+        removed.reference
     }
 }
 

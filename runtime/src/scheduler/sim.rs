@@ -16,12 +16,14 @@
 //! knows nothing of queues.
 //! * *Once*: a task is taken out of a queue only if it is queued; polled only by the worker that took it.
 //! * *Conserved*: the queues hold exactly the queued tasks, each once; spawned = completed + cancelled + panicked + alive.
-//! * *Nobody waits*: when every worker sleeps and none is claimed, nothing is queued; while the global queue holds anything and somebody
-//!   sleeps, somebody searches, or is in the middle of parking.
+//! * *Nobody waits*: when every worker sleeps and none is claimed, nothing is queued. And while somebody sleeps and there is work that nobody is
+//!   about to run (anything in the global queue; with stealing on, more in one worker's queues than it runs next, or anything while it is in a
+//!   poll), somebody searches, or is in the middle of parking.
 //! * *Counted*: `searching` is the workers that believe so and those that are claimed; a bit is set if and only if its worker is parked and
 //!   not claimed.
 //! * *Bounded*: see `check`.
-//! * *No net*: `lost_wakeup_rescues` is 0.
+//! * *No net*: a park time-out counts no `lost_wakeup_rescues`, unless somebody was held up for as long between two steps that follow each other
+//!   at once as a rule: between a submission and its wake-up, say. Then the net has caught what was late, not lost.
 //!
 //! What it does not cover: memory orderings (loom does), races inside one step, the driver's sleep in the kernel, the cooperative budget.
 //!
@@ -38,6 +40,7 @@ mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU64;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -59,6 +62,7 @@ use crate::queue::ring::ring;
 use crate::scheduler::core::Core;
 use crate::scheduler::shared::{Remote, Shared};
 use crate::stats::cells::WorkerCells;
+use crate::task::id;
 
 /// Steps printed after a failure.
 const TRACED: usize = 50;
@@ -243,6 +247,8 @@ fn simulate(random: &Random, steps: u64, fault: Option<Fault>) -> Outcome {
     // Nothing is left of earlier simulations in this one's times: its clock starts at an instant of its own.
     let start_ns = random.between(0, 1 << 31);
     clock::simulated::set(Some(start_ns));
+    // In a range that no real task reaches: a task's id says where it stands in the registry, and so when a shutdown comes to it.
+    id::simulated::begin(NonZeroU64::new(1 << 63));
     let (config, load) = load::draw(random, fault);
     let described = format!("{load:?}, {config:?}");
     let (shared, workers) = build(config, random.next());
@@ -250,6 +256,7 @@ fn simulate(random: &Random, steps: u64, fault: Option<Fault>) -> Outcome {
     let result = world.run(steps).map_err(|violation| format!("{violation}\nwith {described}"));
     let outcome = Outcome { steps: world.steps.get(), reached: world.reached(), result };
     drop(world);
+    id::simulated::begin(None);
     clock::simulated::set(None);
     outcome
 }

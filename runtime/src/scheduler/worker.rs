@@ -161,7 +161,10 @@ impl Worker {
         match ran {
             Ran::Pending => {}
             // The yield road: behind what is there already.
-            Ran::Woken(task) => self.push_to_ring(task),
+            Ran::Woken(task) => {
+                task.header().stamp_submission(now_ns);
+                self.push_to_ring(task);
+            }
             Ran::Ended(ended) => cells.count_end(ended),
         }
         took_ns

@@ -21,8 +21,8 @@ use super::waker::WakerRef;
 pub(crate) trait Schedule: Send + Sync + 'static {
     /// The task was woken: enqueue it.
     fn schedule(&self, task: Notified);
-    /// The task is complete: let go of it.
-    fn release(&self, task: &Header);
+    /// The task is complete: let go of it, and give back the reference that was held to it, if one was.
+    fn release(&self, task: &Header) -> Option<Task>;
 }
 
 /// See the header of this file. `repr(C)`: the header comes first, so that a pointer to it is one to the cell.
@@ -201,7 +201,8 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>) -> Ran {
                 Ok(Poll::Ready(())) => {
                     // SAFETY: One runner; the output is in place.
                     unsafe { cell.complete() };
-                    cell.scheduler.release(header);
+                    let registered = cell.scheduler.release(header);
+                    task.drop_with(registered);
                     return Ran::Ended(Ended::Completed);
                 }
                 Ok(Poll::Pending) => match header.state.pause() {
@@ -211,7 +212,6 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>) -> Ran {
                         return Ran::Pending;
                     }
                     Pause::Reschedule => {
-                        header.stamp_submission();
                         // SAFETY: the task is SCHEDULED, and the reference of the Notified that was run lives on in this one.
                         return Ran::Woken(unsafe { Notified::from_raw(task.into_raw()) });
                     }
@@ -231,7 +231,8 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>) -> Ran {
     unsafe { cell.set_stage(Stage::Output(Err(error))) };
     // SAFETY: One runner; the output is in place.
     unsafe { cell.complete() };
-    cell.scheduler.release(header);
+    let registered = cell.scheduler.release(header);
+    task.drop_with(registered);
     Ran::Ended(ended)
 }
 
@@ -319,13 +320,10 @@ mod tests {
             self.woken.lock().unwrap().push_back(task);
         }
 
-        fn release(&self, task: &Header) {
-            let removed = {
-                let mut registered = self.registered.lock().unwrap();
-                let index = registered.iter().position(|held| held.header().id == task.id).unwrap();
-                registered.remove(index)
-            };
-            drop(removed);
+        fn release(&self, task: &Header) -> Option<Task> {
+            let mut registered = self.registered.lock().unwrap();
+            let index = registered.iter().position(|held| held.header().id == task.id)?;
+            Some(registered.remove(index))
         }
     }
 

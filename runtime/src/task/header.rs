@@ -101,9 +101,10 @@ impl Header {
         self.submitted_at_ns.load(Ordering::Relaxed)
     }
 
-    pub(super) fn stamp_submission(&self) {
+    /// Says when the task was submitted; for whoever is about to enqueue it.
+    pub(crate) fn stamp_submission(&self, now_ns: u64) {
         // ORDERING: Relaxed; single-writer cell: see `submitted_at_ns`.
-        self.submitted_at_ns.store(clock::now_ns(), Ordering::Relaxed);
+        self.submitted_at_ns.store(now_ns, Ordering::Relaxed);
     }
 }
 
@@ -158,9 +159,24 @@ impl Task {
         self.submit_if(self.header().state.leave_shield());
     }
 
+    /// Drops this reference, and the other to the same task, in one step.
+    pub(crate) fn drop_with(self, other: Option<Task>) {
+        let Some(other) = other else { return };
+        debug_assert_eq!(self.0, other.0);
+        std::mem::forget(other);
+        let raw = self.into_raw();
+        // SAFETY: Live by reference: both are given up by this step only.
+        let header = unsafe { raw.as_ref() };
+        let dealloc = header.vtable.dealloc;
+        if header.state.drop_references(2) {
+            // SAFETY: Live by reference: they were the last.
+            unsafe { dealloc(raw) }
+        }
+    }
+
     fn submit_if(&self, wake: Wake) {
         if wake == Wake::Submit {
-            self.header().stamp_submission();
+            self.header().stamp_submission(clock::now_ns());
             // SAFETY: the transition added the reference that `schedule` takes over, and `self` is another.
             unsafe { (self.header().vtable.schedule)(self.0) }
         }
@@ -176,7 +192,7 @@ impl Clone for Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        if self.header().state.drop_reference() {
+        if self.header().state.drop_references(1) {
             let dealloc = self.header().vtable.dealloc;
             // SAFETY: Live by reference: that was the last one.
             unsafe { dealloc(self.0) }

@@ -20,6 +20,10 @@ pub struct Id(NonZeroU64);
 
 impl Id {
     pub(crate) fn next() -> Self {
+        #[cfg(test)]
+        if let Some(id) = simulated::next() {
+            return id;
+        }
         static NEXT: AtomicU64 = AtomicU64::new(1);
         // ORDERING: Relaxed; only the value counts, and a fetch_add gives each value once.
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -49,4 +53,28 @@ pub fn id() -> Id {
 /// The id of the task that calls this, or `None` outside a task.
 pub fn try_id() -> Option<Id> {
     current::with(|task| task.map(|task| task.header().id))
+}
+
+/// Ids that do not depend on what other threads do: for a test that repeats a run exactly, on the thread that has begun them.
+#[cfg(test)]
+pub(crate) mod simulated {
+    use std::cell::Cell;
+
+    use super::{Id, NonZeroU64};
+
+    thread_local! {
+        static LAST: Cell<Option<NonZeroU64>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn next() -> Option<Id> {
+        let last = LAST.try_with(Cell::get).ok().flatten()?;
+        let next = last.checked_add(1)?;
+        LAST.set(Some(next));
+        Some(Id(next))
+    }
+
+    /// The ids after `last`; `None` = real ones again.
+    pub(crate) fn begin(last: Option<NonZeroU64>) {
+        LAST.set(last);
+    }
 }

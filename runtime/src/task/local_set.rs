@@ -82,9 +82,8 @@ impl Schedule for Arc<Shared> {
         }
     }
 
-    fn release(&self, task: &Header) {
-        let removed = self.state.lock().alive.remove(&task.id.as_u64());
-        drop(removed);
+    fn release(&self, task: &Header) -> Option<Task> {
+        self.state.lock().alive.remove(&task.id.as_u64())
     }
 }
 

@@ -5,10 +5,10 @@
 //! Invariants: *Registered while alive*: a task is in here from before its first submission until it is complete, and the registry
 //! holds a reference for that time. *Closed for good*: once closed, nothing enters.
 //!
-//! Shape: shards by task id, each a lock around a slab; a task remembers its place. `alive` counts all shards, so that "closed and
-//! empty" is two loads.
+//! Shape: shards by task id, each a lock around a slab; a task remembers its place. Nothing counts them all: that is asked at the end
+//! only, and would cost every task two read-modify-writes.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use slab::Slab;
 
@@ -22,7 +22,14 @@ const SHARDS: usize = 16;
 /// See the header of this file.
 pub(crate) struct Registry {
     shards: Box<[CachePadded<Mutex<Shard>>]>,
-    alive: CachePadded<AtomicUsize>,
+}
+
+/// What [`Registry::remove`] leaves to do.
+pub(crate) struct Removed {
+    /// The registry's reference.
+    pub(crate) reference: Option<Task>,
+    /// The registry is closed, and now it is empty.
+    pub(crate) was_last: bool,
 }
 
 #[derive(Default)]
@@ -33,10 +40,7 @@ struct Shard {
 
 impl Registry {
     pub(crate) fn new() -> Self {
-        Self {
-            shards: (0..SHARDS).map(|_| CachePadded(Mutex::new(Shard::default()))).collect(),
-            alive: CachePadded(AtomicUsize::new(0)),
-        }
+        Self { shards: (0..SHARDS).map(|_| CachePadded(Mutex::new(Shard::default()))).collect() }
     }
 
     fn shard(&self, id: u64) -> &Mutex<Shard> {
@@ -68,28 +72,20 @@ impl Registry {
         // ORDERING: Relaxed; single-writer cell, written here before the task is submitted.
         task.header().registry_key.store(key, Ordering::Relaxed);
         entry.insert(task);
-        // ORDERING: Relaxed; only counted; under the shard's lock, so `close` sees all that came in before.
-        self.alive.fetch_add(1, Ordering::Relaxed);
         Ok(result)
     }
 
-    /// Lets go of a task that is complete. Returns whether the registry is now closed and empty.
-    pub(crate) fn remove(&self, task: &Header) -> bool {
+    /// Lets go of a task that is complete, and gives back the reference that it held, if `insert` took the task in.
+    pub(crate) fn remove(&self, task: &Header) -> Removed {
         let mut shard = self.shard(task.id.as_u64()).lock();
         // ORDERING: Relaxed; single-writer cell, written before the task was submitted.
         let key = task.registry_key.load(Ordering::Relaxed) as usize;
         let is_here = shard.tasks.get(key).is_some_and(|found| found.header().id == task.id);
-        if !is_here {
-            // It was refused by `insert`.
-            return false;
-        }
-        let removed = shard.tasks.remove(key);
-        let is_closed = shard.is_closed;
+        let reference = is_here.then(|| shard.tasks.remove(key));
+        let may_be_last = shard.is_closed && shard.tasks.is_empty();
         drop(shard);
-        // ORDERING: AcqRel; pairs with the load in `alive`: who sees 0 sees all completions.
-        let was_last = self.alive.fetch_sub(1, Ordering::AcqRel) == 1;
-        drop(removed);
-        was_last && is_closed
+        // Of two that end at once, the one that looks second sees that the other is gone.
+        Removed { reference, was_last: may_be_last && self.alive() == 0 }
     }
 
     /// From now on nothing enters.
@@ -106,10 +102,9 @@ impl Registry {
         }
     }
 
-    /// Tasks alive now.
+    /// Tasks alive now. Takes every lock in turn: for shutdown.
     pub(crate) fn alive(&self) -> usize {
-        // ORDERING: Acquire; pairs with the fetch_sub in `remove`.
-        self.alive.load(Ordering::Acquire)
+        self.shards.iter().map(|shard| shard.lock().tasks.len()).sum()
     }
 
     /// The name of task `id` that sits at `key`, if it is still alive and has one.

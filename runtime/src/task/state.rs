@@ -363,13 +363,13 @@ impl State {
         }
     }
 
-    /// One reference less. True: it was the last, free the task.
+    /// So many references less. True: they were the last, free the task.
     #[must_use = "true means that the task must be freed"]
-    pub(crate) fn drop_reference(&self) -> bool {
-        // ORDERING: AcqRel; Release: what this owner did is done before the task is freed; Acquire: so is what all others did.
-        let before = Word(self.0.fetch_sub(ONE_REFERENCE, Ordering::AcqRel));
-        debug_assert!(before.references() >= 1, "a reference is dropped once");
-        before.references() == 1
+    pub(crate) fn drop_references(&self, count: u64) -> bool {
+        // ORDERING: AcqRel; Release: what these owners did is done before the task is freed; Acquire: so is what all others did.
+        let before = Word(self.0.fetch_sub(count * ONE_REFERENCE, Ordering::AcqRel));
+        debug_assert!(before.references() >= count, "a reference is dropped once");
+        before.references() == count
     }
 }
 
@@ -479,7 +479,7 @@ mod tests {
     fn the_last_reference_is_the_one_that_frees() {
         let state = State::new();
         state.add_reference();
-        assert_eq!([(); 4].map(|()| state.drop_reference()), [false, false, false, true]);
+        assert_eq!([1, 1, 2].map(|count| state.drop_references(count)), [false, false, true]);
     }
 
     #[test]

@@ -1,0 +1,436 @@
+//! Mixed work for a runtime, and what must hold of it: nothing is lost, everything is counted once, and afterwards everybody sleeps.
+//!
+//! Shared by the bench `stress` (10^8 polls) and the test of that name (10^6), and built with ThreadSanitizer by `.ci/tsan`.
+//!
+//! Shape. A *mix* is one runtime's life: outside threads hand in roots, a bounded number at a time; each root, drawn by a seeded
+//! sequence, yields, spawns children, plays ping-pong, sleeps, aborts or is aborted, panics, uses up its budget, blocks, or waits to be
+//! woken by a thread that is no worker. Then the runtime must come to rest, and then be shut down with tasks alive.
+//!
+//! Every future holds a [`Token`]; tokens made and tokens dropped are counted here, apart from what the runtime counts of itself.
+
+use std::collections::VecDeque;
+use std::future::{pending, poll_fn};
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use volt::task::{JoinHandle, consume_budget, yield_now};
+use volt::telemetry::{Snapshot, Worker};
+use volt::{Handle, Placement};
+
+/// Threads that hand roots in.
+const OUTSIDERS: u64 = 2;
+/// Roots of one outsider that are alive at once.
+const WINDOW: usize = 128;
+/// Generations of children.
+const DEPTH: u32 = 3;
+/// Tasks that are alive when the runtime is shut down.
+const LEFT_ALIVE: usize = 200;
+/// Without a poll for so long, something hangs.
+const HANGS: Duration = Duration::from_secs(60);
+/// How often the runtime is looked at while it works.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// One runtime and how much it does.
+#[derive(Clone, Debug)]
+pub struct Mix {
+    pub workers: usize,
+    pub placement: Placement,
+    /// The net under the wake-up protocol; without it a lost wake-up is a hang.
+    pub park_timeout: Option<Duration>,
+    /// Small rings overflow.
+    pub local_queue_capacity: usize,
+    pub polls: u64,
+    pub seed: u64,
+}
+
+/// What a mix did.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    pub polls: u64,
+    pub spawned: u64,
+    pub completed: u64,
+    pub cancelled: u64,
+    pub panicked: u64,
+    pub blocking: u64,
+    pub timers: u64,
+    pub steals: u64,
+    pub overflows: u64,
+    pub parks: u64,
+    pub rescues: u64,
+}
+
+impl Done {
+    pub fn add(&mut self, other: &Done) {
+        self.polls += other.polls;
+        self.spawned += other.spawned;
+        self.completed += other.completed;
+        self.cancelled += other.cancelled;
+        self.panicked += other.panicked;
+        self.blocking += other.blocking;
+        self.timers += other.timers;
+        self.steals += other.steals;
+        self.overflows += other.overflows;
+        self.parks += other.parks;
+        self.rescues += other.rescues;
+    }
+}
+
+/// What is counted here of tasks, by tasks.
+#[derive(Default)]
+struct Tally {
+    made: AtomicU64,
+    gone: AtomicU64,
+    cancelled: AtomicU64,
+    panicked: AtomicU64,
+    jobs: AtomicU64,
+}
+
+fn count(cell: &AtomicU64) {
+    // Relaxed: read when all is over; and counting must not order what it watches.
+    cell.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Held by every future.
+struct Token(Arc<World>);
+
+impl Token {
+    fn new(world: &Arc<World>) -> Self {
+        count(&world.tally.made);
+        Self(world.clone())
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        count(&self.0.tally.gone);
+    }
+}
+
+/// What the tasks of a mix share.
+struct World {
+    tally: Tally,
+    /// To the thread that wakes tasks from outside.
+    bell: mpsc::Sender<Arc<Signal>>,
+}
+
+/// A flag that one task waits for and anybody sets.
+#[derive(Default)]
+struct Signal {
+    is_set: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Signal {
+    fn set(&self) {
+        self.is_set.store(true, Ordering::Release);
+        let waker = self.waker.lock().unwrap().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    async fn wait(&self) {
+        poll_fn(|cx| {
+            *self.waker.lock().unwrap() = Some(cx.waker().clone());
+            if self.is_set.swap(false, Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+}
+
+/// xorshift64* (Vigna, 2016).
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        // Any seed but 0, and neighbours far apart.
+        Self((seed.wrapping_add(1)).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// One task of the mix, drawn by `seed`.
+fn work(world: Arc<World>, seed: u64, depth: u32) -> Work {
+    let token = Token::new(&world);
+    Box::pin(async move {
+        let _token = token;
+        let mut random = Random::new(seed);
+        match random.below(1_000) {
+            0..400 => yields(random.below(48)).await,
+            400..620 if depth < DEPTH => children(&world, &mut random, depth).await,
+            620..760 => ping_pong(&world, random.below(12)).await,
+            760..800 => volt::time::sleep(Duration::from_micros(random.below(1_500))).await,
+            800..830 => {
+                let limit = Duration::from_micros(random.below(200));
+                volt::time::timeout(limit, pending::<()>()).await.unwrap_err();
+            }
+            830..890 => abort(&world, &mut random).await,
+            890..920 => panics(&world, random.below(3)).await,
+            920..925 => block(&world).await,
+            925..960 => woken_from_outside(&world, random.below(4)).await,
+            960..970 => {
+                for _ in 0..300 {
+                    consume_budget().await;
+                }
+            }
+            _ => yield_now().await,
+        }
+    })
+}
+
+async fn yields(times: u64) {
+    for _ in 0..times {
+        yield_now().await;
+    }
+}
+
+async fn children(world: &Arc<World>, random: &mut Random, depth: u32) {
+    let child = |seed| volt::spawn(work(world.clone(), seed, depth + 1));
+    let mut joined = Vec::new();
+    for _ in 0..=random.below(6) {
+        let child = child(random.next());
+        if random.below(3) > 0 {
+            joined.push(child);
+        }
+    }
+    for child in joined {
+        child.await.expect("what ends otherwise is joined by who made it so");
+    }
+}
+
+/// Two tasks that wake each other.
+async fn ping_pong(world: &Arc<World>, rounds: u64) {
+    let (ping, pong) = (Arc::new(Signal::default()), Arc::new(Signal::default()));
+    let token = Token::new(world);
+    let partner = volt::spawn({
+        let (ping, pong) = (ping.clone(), pong.clone());
+        async move {
+            let _token = token;
+            for _ in 0..rounds {
+                ping.wait().await;
+                pong.set();
+            }
+        }
+    });
+    for _ in 0..rounds {
+        ping.set();
+        pong.wait().await;
+    }
+    partner.await.unwrap();
+}
+
+/// A task that would go on for ever and is aborted while scheduled, running or idle.
+async fn abort(world: &Arc<World>, random: &mut Random) {
+    let token = Token::new(world);
+    let is_idle = random.below(2) == 0;
+    let victim = volt::spawn(async move {
+        let _token = token;
+        if is_idle {
+            pending::<()>().await;
+        }
+        yields(u64::MAX).await;
+    });
+    yields(random.below(4)).await;
+    victim.abort();
+    assert!(victim.await.unwrap_err().is_cancelled());
+    count(&world.tally.cancelled);
+}
+
+/// A task that panics. Without the hook, which would print each.
+async fn panics(world: &Arc<World>, after: u64) {
+    let token = Token::new(world);
+    let victim: JoinHandle<()> = volt::spawn(async move {
+        let _token = token;
+        yields(after).await;
+        resume_unwind(Box::new("on purpose"));
+    });
+    assert!(victim.await.unwrap_err().is_panic());
+    count(&world.tally.panicked);
+}
+
+async fn block(world: &Arc<World>) {
+    count(&world.tally.jobs);
+    volt::task::spawn_blocking(std::thread::yield_now).await.unwrap();
+}
+
+async fn woken_from_outside(world: &Arc<World>, times: u64) {
+    let signal = Arc::new(Signal::default());
+    for _ in 0..times {
+        world.bell.send(signal.clone()).expect("the ringer lives as long as the mix");
+        signal.wait().await;
+    }
+}
+
+fn sum(snapshot: &Snapshot, of: impl Fn(&Worker) -> u64) -> u64 {
+    snapshot.workers.iter().map(of).sum()
+}
+
+fn polls(snapshot: &Snapshot) -> u64 {
+    sum(snapshot, |worker| worker.polls)
+}
+
+/// Hands roots in until the runtime has polled enough.
+fn outsider(handle: &Handle, world: &Arc<World>, mix: &Mix, number: u64) {
+    let mut random = Random::new(mix.seed.wrapping_mul(OUTSIDERS).wrapping_add(number));
+    let mut alive = VecDeque::new();
+    while polls(&handle.snapshot()) < mix.polls {
+        for _ in 0..WINDOW {
+            let root = work(world.clone(), random.next(), 0);
+            // Half of them ask first; the queue is never full here.
+            let root = if random.below(2) == 0 { handle.spawn(root) } else { handle.try_spawn(root).unwrap() };
+            alive.push_back(root);
+            if alive.len() > WINDOW {
+                handle.block_on(alive.pop_front().expect("more than none")).unwrap();
+            }
+        }
+    }
+    alive.into_iter().for_each(|root| handle.block_on(root).unwrap());
+}
+
+/// Runs one runtime through its life, and looks at it with `watch` now and then.
+///
+/// # Panics
+/// If anything that the header of this file says does not hold.
+pub fn run(mix: &Mix, watch: impl FnMut(&Snapshot)) -> Done {
+    let runtime = volt::Builder::new_multi_thread()
+        .name("stress")
+        .worker_threads(mix.workers)
+        .placement(mix.placement)
+        .park_timeout(mix.park_timeout)
+        .local_queue_capacity(mix.local_queue_capacity)
+        .max_blocking_threads(4)
+        .control_socket(false)
+        .build()
+        .unwrap();
+    let (bell, rung) = mpsc::channel::<Arc<Signal>>();
+    let world = Arc::new(World { tally: Tally::default(), bell });
+    let ringer = std::thread::spawn(move || rung.into_iter().for_each(|signal| signal.set()));
+    let handle = runtime.handle().clone();
+    std::thread::scope(|scope| {
+        let outsider = |number| {
+            scope.spawn({
+                let (handle, world) = (&handle, &world);
+                move || outsider(handle, world, mix, number)
+            })
+        };
+        let outsiders: Vec<_> = (0..OUTSIDERS).map(outsider).collect();
+        look(&handle, || outsiders.iter().all(|outsider| outsider.is_finished()), watch);
+        // A panic of theirs is this thread's.
+        outsiders.into_iter().for_each(|outsider| outsider.join().unwrap_or_else(|panic| resume_unwind(panic)));
+    });
+    let mut done = at_rest(&handle, &world, mix);
+    ended(runtime, &world, &mut done);
+    // The runtime has let go of every task: this is the last sender.
+    let world = Arc::into_inner(world).expect("nothing holds a token any more");
+    drop(world.bell);
+    ringer.join().unwrap();
+    done
+}
+
+/// Looks at the runtime while it works: what must hold at every moment, and that it goes on.
+fn look(handle: &Handle, is_over: impl Fn() -> bool, mut watch: impl FnMut(&Snapshot)) {
+    let (mut last, mut moved_at) = (0, Instant::now());
+    while !is_over() {
+        std::thread::sleep(LOOK);
+        let snapshot = handle.snapshot();
+        let tasks = &snapshot.tasks;
+        assert!(tasks.spawned >= tasks.completed + tasks.cancelled + tasks.panicked, "{tasks:?}");
+        if polls(&snapshot) != last {
+            (last, moved_at) = (polls(&snapshot), Instant::now());
+        } else if moved_at.elapsed() > HANGS {
+            eprintln!("no poll for {HANGS:?}: {snapshot:#?}");
+            std::process::abort();
+        }
+        watch(&snapshot);
+    }
+}
+
+/// Waits until nothing is alive and everybody sleeps, and compares all counts.
+fn at_rest(handle: &Handle, world: &World, mix: &Mix) -> Done {
+    let began = Instant::now();
+    let snapshot = loop {
+        let snapshot = handle.snapshot();
+        if snapshot.tasks.alive == 0 && snapshot.parked_count() as usize == mix.workers {
+            break snapshot;
+        }
+        if began.elapsed() > HANGS {
+            eprintln!("never at rest: {snapshot:#?}");
+            std::process::abort();
+        }
+        std::thread::yield_now();
+    };
+    let (tasks, tally) = (&snapshot.tasks, &world.tally);
+    let [made, gone, cancelled, panicked, jobs] =
+        [&tally.made, &tally.gone, &tally.cancelled, &tally.panicked, &tally.jobs]
+            .map(|cell| cell.load(Ordering::Relaxed));
+    assert_eq!(tasks.spawned, made, "every task was counted");
+    assert_eq!(tasks.completed + tasks.cancelled + tasks.panicked, made, "and ended, once: {tasks:?}");
+    assert_eq!((tasks.cancelled, tasks.panicked), (cancelled, panicked));
+    assert_eq!(gone, made, "every future was dropped");
+    assert_eq!(snapshot.searching, 0);
+    let queued = |worker: &Worker| {
+        u64::from(worker.ring_len + worker.batch_len + worker.inbox_len + u32::from(worker.is_lifo_filled))
+    };
+    assert_eq!((snapshot.global_queue.len, sum(&snapshot, queued)), (0, 0));
+    assert_eq!(sum(&snapshot, |worker| worker.tasks_stolen), sum(&snapshot, |worker| worker.tasks_lost));
+    assert_eq!(sum(&snapshot, |worker| worker.poll_time.count()), polls(&snapshot));
+    // A thread of the pool counts its job after the job has told whoever waited for it.
+    while handle.snapshot().blocking.completed < jobs {
+        std::thread::yield_now();
+    }
+    assert_eq!(snapshot.blocking.submitted, jobs);
+    let rescues = sum(&snapshot, |worker| worker.lost_wakeup_rescues);
+    assert_eq!(rescues, 0, "a wake-up was lost");
+    Done {
+        polls: polls(&snapshot),
+        spawned: tasks.spawned,
+        completed: tasks.completed,
+        cancelled: tasks.cancelled,
+        panicked: tasks.panicked,
+        blocking: jobs,
+        timers: snapshot.timers.fired,
+        steals: sum(&snapshot, |worker| worker.steals),
+        overflows: sum(&snapshot, |worker| worker.overflows),
+        parks: sum(&snapshot, |worker| worker.parks),
+        rescues,
+    }
+}
+
+/// Shuts the runtime down with tasks alive, which must all end.
+fn ended(runtime: volt::Runtime, world: &Arc<World>, done: &mut Done) {
+    let handle = runtime.handle().clone();
+    for number in 0..LEFT_ALIVE {
+        let token = Token::new(world);
+        runtime.spawn(async move {
+            let _token = token;
+            match number % 3 {
+                0 => pending().await,
+                1 => yields(u64::MAX).await,
+                _ => volt::time::sleep(Duration::from_secs(3_600)).await,
+            }
+        });
+    }
+    drop(runtime);
+    let tasks = handle.snapshot().tasks;
+    assert_eq!(tasks.spawned, done.spawned + LEFT_ALIVE as u64);
+    assert_eq!((tasks.cancelled, tasks.alive), (done.cancelled + LEFT_ALIVE as u64, 0), "{tasks:?}");
+    assert_eq!(world.tally.gone.load(Ordering::Relaxed), world.tally.made.load(Ordering::Relaxed));
+    done.spawned = tasks.spawned;
+    done.cancelled = tasks.cancelled;
+}
