@@ -457,7 +457,8 @@ mod tests {
 
     #[test]
     fn no_two_runtimes_have_the_same_name_and_one_that_is_gone_has_none() {
-        let named = |name| Builder::new_multi_thread().worker_threads(1).control_socket(false).name(name).build().unwrap();
+        let named =
+            |name| Builder::new_multi_thread().worker_threads(1).control_socket(false).name(name).build().unwrap();
         let name_of = |runtime: &Runtime| runtime.handle().snapshot().runtime;
         let (first, second) = (named("twin"), named("twin"));
         assert_eq!((name_of(&first), name_of(&second)), ("twin".to_owned(), "twin-2".to_owned()));

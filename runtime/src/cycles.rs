@@ -108,7 +108,9 @@ struct Slot {
 }
 
 impl Slot {
-    const EMPTY: Slot = Slot { base_cycles: AtomicU64::new(0), base_ns: AtomicU64::new(0), rate: AtomicU64::new(0) };
+    const fn new() -> Self {
+        Self { base_cycles: AtomicU64::new(0), base_ns: AtomicU64::new(0), rate: AtomicU64::new(0) }
+    }
 
     #[inline]
     fn read(&self) -> Scale {
@@ -131,7 +133,7 @@ impl Counter {
     pub(crate) const fn new() -> Self {
         Self {
             current: AtomicUsize::new(SLOTS),
-            slots: [Slot::EMPTY; SLOTS],
+            slots: [const { Slot::new() }; SLOTS],
             next_ns: AtomicU64::new(FIRST_AFTER_NS),
             is_trusted: AtomicBool::new(true),
             start: Mutex::new(None),

@@ -23,12 +23,12 @@
 mod shim;
 
 #[cfg(not(loom))]
-mod cycles;
-#[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
 mod config;
 mod coop;
+#[cfg(not(loom))]
+mod cycles;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]

@@ -75,9 +75,8 @@ fn alone() -> MutexGuard<'static, ()> {
 /// Requires that `f` panics and says that the runtime is that of process `parent`.
 fn is_refused<R>(what: &str, parent: u32, f: impl FnOnce() -> R) {
     let Err(panic) = catch_unwind(AssertUnwindSafe(f)) else { panic!("{what} was not refused") };
-    let expected = format!(
-        "this runtime's threads stayed behind in the parent process {parent}: build a new one after fork"
-    );
+    let expected =
+        format!("this runtime's threads stayed behind in the parent process {parent}: build a new one after fork");
     assert_eq!(message_of(&*panic), expected, "{what}");
 }
 
