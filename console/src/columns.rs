@@ -137,7 +137,7 @@ pub const COLUMNS: &[Column] = &[
     counter("steals", "ok", 2, |worker| worker.steals, |rates| rates.steals_per_second),
     counter("steals", "tasks", 2, |worker| worker.tasks_stolen, |rates| rates.tasks_stolen_per_second),
     counter("steals", "races", 2, |worker| worker.steal_races_lost, |rates| rates.steal_races_lost_per_second),
-    counter("steals", "lost", 2, |worker| worker.tasks_lost, |rates| rates.tasks_lost_per_second),
+    counter("steals", "given", 2, |worker| worker.tasks_given, |rates| rates.tasks_given_per_second),
     counter("", "parks", 3, |worker| worker.parks, |rates| rates.parks_per_second),
     counter("unparked by", "notif", 3, |worker| worker.unparks.notified, |rates| rates.unparks_per_second.notified),
     counter("unparked by", "io", 3, |worker| worker.unparks.io, |rates| rates.unparks_per_second.io),

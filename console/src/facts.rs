@@ -282,7 +282,7 @@ fn worker_steals(worker: &Worker) -> Group {
         Fact::new("ok", count(worker.steals)),
         Fact::new("tasks", count(worker.tasks_stolen)),
         Fact::new("races lost", count(worker.steal_races_lost)),
-        Fact::new("tasks lost", count(worker.tasks_lost)),
+        Fact::new("given", count(worker.tasks_given)),
         Fact::new("ring overflows", count(worker.overflows)),
         Fact::new("tasks overflowed", count(worker.tasks_overflowed)),
         Fact::new("from global", count(worker.global_tasks)),

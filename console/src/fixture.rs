@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use volt_telemetry::snapshot::{
-    Blocking, Config, Driver, GlobalQueue, InFlight, Phase, Process, Snapshot, Tasks, Timers, Unparks, Worker,
+    Blocking, Config, Driver, GlobalQueue, InFlight, Phase, Process, Sentinel, Snapshot, Tasks, Timers, Unparks, Worker,
 };
 use volt_telemetry::wire::{Hello, MAGIC, VERSION};
 
@@ -69,6 +69,7 @@ pub(crate) fn runtime(name: &str, workers: u32, at_ns: u64, step: u64) -> Snapsh
             completed: 40 * step,
         },
         timers: Timers { armed: 96, fired: 700 * step, last_lag_ns: 812_000, next_in_ns: Some(3_400_000) },
+        sentinel: Sentinel { looks: 50 * step, rescues: 0 },
         driver: Driver {
             owner: Some(3),
             turns: 5_200 * step,
@@ -122,7 +123,7 @@ fn worker(index: u32, step: u64) -> Worker {
         steals: 640 * step,
         tasks_stolen: 2_210 * step,
         steal_races_lost: 17 * step,
-        tasks_lost: 2_190 * step,
+        tasks_given: 2_190 * step,
         global_looks: 800 * step,
         global_batches: 500 * step,
         global_tasks: 4_400 * step,

@@ -50,6 +50,18 @@ impl Running {
         Self { child, lines, service, metrics }
     }
 
+    /// Returns when the load has had an answer, as the line a second says.
+    fn wait_for_answers(&mut self) {
+        loop {
+            let mut line = String::new();
+            assert!(self.lines.read_line(&mut line).unwrap() > 0, "it ended before it had an answer");
+            let (_, rest) = line.split_once(" s ").unwrap_or_else(|| panic!("no line of a second: {line:?}"));
+            if rest.split_whitespace().next() != Some("0") {
+                return;
+            }
+        }
+    }
+
     fn stop(mut self, signal: &str) -> Output {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
@@ -132,11 +144,24 @@ fn the_application_s_own_metrics_stand_beside_the_runtime_s() {
 #[test]
 fn both_signals_end_it_cleanly_with_a_summary() {
     for signal in ["-INT", "-TERM"] {
-        let running = Running::start(&["--connections", "4"]);
+        let mut running = Running::start(&["--connections", "4"]);
         assert!(get(running.service.trim_end_matches('/'), "/fast").ends_with("fast\n"));
+        running.wait_for_answers();
         let output = running.stop(signal);
-        assert_eq!(summary(&output)["errors"], 0, "{signal}");
+        let summary = summary(&output);
+        assert_eq!(summary["errors"], 0, "{signal}");
+        assert!(summary["requests"].as_u64() > Some(0), "{signal}: {summary}");
         assert!(output.status.success(), "{signal}: {:?}\n{}", output.status, text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_signal_before_the_first_answer_ends_it_cleanly_too() {
+    // The addresses stand there before the load begins, so that most of these come before an answer, and none may fail.
+    for _ in 0..5 {
+        let output = Running::start(&["--connections", "1"]).stop("-TERM");
+        assert_eq!(summary(&output)["errors"], 0);
+        assert!(output.status.success(), "{:?}: {}", output.status, text(&output.stderr));
     }
 }
 

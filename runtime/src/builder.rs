@@ -66,6 +66,7 @@ impl Builder {
             driver_interval_ns: clock::saturating_ns(config::DRIVER_INTERVAL),
             park_timeout: Some(config::PARK_TIMEOUT),
             max_park_timeout: config::MAX_PARK_TIMEOUT,
+            sentinel_interval: Some(config::SENTINEL_INTERVAL),
             enable_stealing: true,
             placement: Placement::default(),
             backend_type: None,
@@ -215,6 +216,14 @@ impl Builder {
         self
     }
 
+    /// How often the sentinel looks after the workers while any of them is awake; `None` = there is no sentinel. Default 10 ms. It wakes a
+    /// parked worker when another is stuck in a poll and holds tasks, and when nobody attends timers and I/O. While all workers are parked it
+    /// sleeps.
+    pub fn sentinel_interval(mut self, interval: Option<Duration>) -> Self {
+        self.config.sentinel_interval = interval;
+        self
+    }
+
     /// Whether workers take from each other. Default true.
     pub fn enable_stealing(mut self, enable: bool) -> Self {
         self.config.enable_stealing = enable;
@@ -294,7 +303,7 @@ impl Builder {
                     lifo: LifoSlot::new(),
                     parker: Parker::new(),
                     cells: WorkerCells::new(),
-                    tasks_lost: AtomicU64::new(0),
+                    tasks_given: AtomicU64::new(0),
                 };
                 (remote, Core::new(&config, index, seed, ring_end, batch_end))
             })
@@ -305,22 +314,34 @@ impl Builder {
         registration.show(weak, shared.config.control_socket);
         let mut runtime = Runtime::of(Handle::new(shared.clone()), registration);
 
-        for (index, core) in cores.into_iter().enumerate() {
-            let worker = Worker::new(shared.clone(), index, core);
-            let mut builder = thread::Builder::new().name(format!("{}-worker-{index}", shared.config.thread_name));
+        let start = |name: String, thread: Box<dyn FnOnce() + Send>| {
+            let mut builder = thread::Builder::new().name(name.clone());
             if let Some(bytes) = shared.config.thread_stack_size {
                 builder = builder.stack_size(bytes);
             }
+            builder.spawn(thread).map_err(|error| {
+                let size = shared.config.thread_stack_size;
+                let stack = size.map_or(String::new(), |bytes| format!(", with a thread_stack_size of {bytes} bytes"));
+                let workers = shared.config.workers;
+                BuildError::system(format!("thread {name} of {workers} workers cannot be started{stack}"), error)
+            })
+        };
+        // Where one cannot be started, dropping the runtime ends those that could.
+        for (index, core) in cores.into_iter().enumerate() {
+            let worker = Worker::new(shared.clone(), index, core);
             shared.worker_starts();
-            match builder.spawn(move || worker.run()) {
+            match start(format!("{}-worker-{index}", shared.config.thread_name), Box::new(move || worker.run())) {
                 Ok(thread) => runtime.add_thread(thread),
                 Err(error) => {
                     shared.worker_ended();
-                    // Dropping the runtime ends the workers that did start.
-                    let what = format!("worker_threads is {}: thread {index} cannot be started", shared.config.workers);
-                    return Err(BuildError::system(what, error));
+                    return Err(error);
                 }
             }
+        }
+        if let Some(interval) = shared.config.sentinel_interval {
+            let watched = shared.clone();
+            let thread = Box::new(move || watched.sentinel.run(&watched, interval));
+            runtime.add_sentinel(start(format!("{}-sentinel", shared.config.thread_name), thread)?);
         }
         Ok(runtime)
     }
@@ -387,6 +408,7 @@ impl Builder {
             let remedy = format_args!("give at least park_timeout, {:?}", config.park_timeout.unwrap_or_default());
             return Err(BuildError::invalid("max_park_timeout", format_args!("{:?}", config.max_park_timeout), remedy));
         }
+        not_zero("sentinel_interval", config.sentinel_interval == Some(Duration::ZERO))?;
         in_range("max_io_completions", config.max_io_completions as u64, 1, 65_536)?;
         in_range("max_blocking_threads", config.max_blocking_threads as u64, 1, u32::MAX.into())?;
         not_zero("thread_keep_alive", config.blocking_keep_alive.is_zero())?;
@@ -434,6 +456,7 @@ mod tests {
                 base().max_park_timeout(Duration::from_millis(1)),
                 "max_park_timeout is 1ms: give at least park_timeout, 10ms",
             ),
+            (base().sentinel_interval(Some(zero)), "sentinel_interval is 0: give a duration longer than 0"),
             (base().max_io_completions(0), "max_io_completions is 0: give 1 to 65536"),
             (base().max_blocking_threads(0), "max_blocking_threads is 0: give 1 to 4294967295"),
             (base().thread_keep_alive(zero), "thread_keep_alive is 0: give a duration longer than 0"),

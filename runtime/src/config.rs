@@ -38,6 +38,9 @@ pub(crate) const DRIVER_INTERVAL: Duration = Duration::from_micros(50);
 pub(crate) const PARK_TIMEOUT: Duration = Duration::from_millis(10);
 /// Where the doubling ends; from here on only the worker in the I/O driver keeps a time-out.
 pub(crate) const MAX_PARK_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often the sentinel looks after the workers while any of them is awake: often enough that nobody is stranded for longer than people
+/// notice, seldom enough to cost nothing.
+pub(crate) const SENTINEL_INTERVAL: Duration = Duration::from_millis(10);
 /// Tasks that the global queue takes before it says that it is full.
 pub(crate) const GLOBAL_QUEUE_CAPACITY: usize = 65_536;
 /// I/O events taken in one turn of the driver.
@@ -109,6 +112,7 @@ pub(crate) struct Config {
     pub(crate) driver_interval_ns: u64,
     pub(crate) park_timeout: Option<Duration>,
     pub(crate) max_park_timeout: Duration,
+    pub(crate) sentinel_interval: Option<Duration>,
     pub(crate) enable_stealing: bool,
     pub(crate) placement: Placement,
     pub(crate) backend_type: Option<Backend>,

@@ -45,11 +45,16 @@ pub struct Runtime {
     registration: Option<Registration>,
     /// The workers' threads, joined at the end.
     threads: Vec<JoinThread<()>>,
+    sentinel: Option<JoinThread<()>>,
 }
 
 impl Runtime {
     pub(crate) fn of(handle: Handle, registration: Registration) -> Self {
-        Self { handle, registration: Some(registration), threads: Vec::new() }
+        Self { handle, registration: Some(registration), threads: Vec::new(), sentinel: None }
+    }
+
+    pub(crate) fn add_sentinel(&mut self, thread: JoinThread<()>) {
+        self.sentinel = Some(thread);
     }
 
     pub(crate) fn add_thread(&mut self, thread: JoinThread<()>) {
@@ -138,7 +143,7 @@ impl Runtime {
     /// In a forked child: the threads are the parent's, and not even to be detached here; nor is there anybody to be told.
     fn forget(&mut self) {
         self.registration = None;
-        std::mem::forget(std::mem::take(&mut self.threads));
+        std::mem::forget((std::mem::take(&mut self.threads), self.sentinel.take()));
     }
 
     #[track_caller]
@@ -173,7 +178,7 @@ impl Runtime {
         if workers == 0 {
             shared.close_queues();
             // All are past their last task. None panics: what is the user's is contained where it is called.
-            self.threads.drain(..).for_each(|thread| _ = thread.join());
+            self.threads.drain(..).chain(self.sentinel.take()).for_each(|thread| _ = thread.join());
         }
         let blocking = shared.blocking.shutdown(deadline);
         shared.driver.shut_down();

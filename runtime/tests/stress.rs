@@ -20,6 +20,7 @@ fn a_million_polls_of_everything_lose_nothing_and_end_at_rest() {
     for (round, workers) in [1, 2, 3, 4, 8, 66].into_iter().cycle().take(9).enumerate() {
         let mix = Mix {
             workers,
+            outsiders: 1 + round as u64 % 2,
             placement: [Placement::Global, Placement::TwoChoices, Placement::LeastLoaded][round / 3],
             park_timeout: (round % 4 == 0).then_some(Duration::from_millis(10)),
             local_queue_capacity: [256, 8][round % 2],

@@ -19,7 +19,7 @@ const TEXT: [&str; 20] = [
     "ewma   average poll time; intv = polls between looks at the global queue",
     "lifo   hits: run from the slot; evict: pushed out; cap: flushed at limit",
     "steals tries; ok = victims that gave; tasks taken; races lost to others;",
-    "       (tasks) lost = tasks that others took from this worker",
+    "       (tasks) given = tasks that others took from this worker",
     "unpark why it woke: notif = claimed by another thread, io, timer,",
     "       t.out = its park time-out ran out, spur = no reason known",
     "delay  from the wake-up of a task to its poll: what your users wait",

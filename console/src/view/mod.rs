@@ -2,7 +2,8 @@
 //!
 //! Shape, from top to bottom: who and how fresh (two lines); the runtime as a whole; the table of workers; the selected worker in
 //! full; the keys. A narrow screen gives the runtime a line for each group of facts, a wide and high one a row of panels. What
-//! is left over goes to the workers first, then to the curve of polls.
+//! is left over goes to the workers first, then to the spread of times where there are panels, then to the curve of polls; the rest
+//! stays blank below the selected worker.
 
 pub mod detail;
 pub mod header;
@@ -26,8 +27,6 @@ use crate::view::theme::Theme;
 pub const MIN_SIZE: (u16, u16) = (80, 24);
 /// From here on the runtime is shown in panels.
 const PANELS_FROM: (u16, u16) = (176, 36);
-/// Rows that the table of workers keeps, before anything else grows.
-const TABLE_MIN_HEIGHT: u16 = 4;
 
 /// Draws one screen.
 pub fn draw(frame: &mut Frame<'_>, model: &Model, theme: Theme) {
@@ -52,25 +51,28 @@ fn draw_body(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>
     let detail =
         if model.is_detail_open { detail::height(scene, model.selected_worker, frame.area().height) } else { 0 };
     let least = if has_panels { panels::HEIGHT } else { lines::min_height(scene, area.width) };
-    let table_wants = workers::wanted_height(scene, area.width).max(TABLE_MIN_HEIGHT);
+    let table_wants = workers::wanted_height(scene, area.width);
     let spare = area.height.saturating_sub(least + 1 + detail + table_wants);
-    let summary = if has_panels { least } else { least + spare.min(lines::CURVE_MAX_HEIGHT - 1) };
-    let spread = if has_panels && spare >= panels::SPREAD_HEIGHT { panels::SPREAD_HEIGHT } else { 0 };
-    let heights = [summary, spread].map(Constraint::Length);
-    let [line, detail] = [1, detail].map(Constraint::Length);
-    let [top, middle, longest, table, bottom] = rows(area, [heights[0], heights[1], line, Constraint::Fill(1), detail]);
+    let fitting = panels::SPREAD_HEIGHTS.into_iter().find(|height| has_panels && *height <= spare);
+    let spread = fitting.unwrap_or(0);
+    let growth = if has_panels { panels::MAX_HEIGHT - panels::HEIGHT } else { lines::CURVE_MAX_HEIGHT - 1 };
+    let summary = least + growth.min(spare - spread);
+    let table = table_wants.min(area.height.saturating_sub(summary + spread + 1 + detail));
+    let heights = [summary, spread, 1, table, detail].map(Constraint::Length);
+    let [summary, middle, longest, table, detail, _] =
+        rows(area, [heights[0], heights[1], heights[2], heights[3], heights[4], Constraint::Fill(1)]);
     if has_panels {
-        panels::draw(frame, top, model, scene, theme);
+        panels::draw(frame, summary, model, scene, theme);
         if spread > 0 {
             panels::draw_spread(frame, middle, scene, theme);
         }
     } else {
-        lines::draw(frame, top, model, scene, theme);
+        lines::draw(frame, summary, model, scene, theme);
     }
     frame.render_widget(detail::longest_poll(scene, usize::from(area.width) - 1, theme), longest);
     workers::draw(frame, table, model, scene, theme);
     if model.is_detail_open {
-        detail::draw(frame, bottom, model, scene, theme);
+        detail::draw(frame, detail, model, scene, theme);
     }
 }
 

@@ -14,11 +14,21 @@ use crate::view::{fact_line, lamps, lines};
 
 /// Lines of the row of panels, frames included.
 pub const HEIGHT: u16 = 9;
-/// Lines of the spread, frames included.
-pub const SPREAD_HEIGHT: u16 = EDGES_NS.len() as u16 + 3;
+/// The row of panels grows up to here: by what is too little for the spread.
+pub const MAX_HEIGHT: u16 = HEIGHT + SPREAD_HEIGHTS[1] - 1;
+/// Lines of the spread, frames included: with classes that double, and with classes that quadruple.
+pub const SPREAD_HEIGHTS: [u16; 2] = [spread_height(1), spread_height(2)];
 
-/// Where the classes of the spread end, ns: powers of two, at which the histogram counts exactly.
-const EDGES_NS: [u64; 10] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28];
+/// Where the first and the last but one of the classes of the spread end: 2 to this power ns, about 1 µs and 268 ms. At powers of
+/// two the histogram counts exactly.
+const EDGE_POWERS: [usize; 2] = [10, 28];
+
+/// Lines of the spread when an edge is 2 to the power of `step` times the one before.
+const fn spread_height(step: usize) -> u16 {
+    let edges = (EDGE_POWERS[1] - EDGE_POWERS[0]) / step + 1;
+    // The class above the last edge, and the frame.
+    edges as u16 + 3
+}
 
 /// Draws the row of panels.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
@@ -43,7 +53,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
     draw_facts(frame, blocking, &scene.blocking(), theme);
 }
 
-/// Draws how the poll times and the schedule delays of the last interval are spread.
+/// Draws how the poll times and the schedule delays of the last interval are spread; `area` has one of [`SPREAD_HEIGHTS`].
 pub fn draw_spread(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, theme: Theme) {
     let [left, right] = Layout::horizontal([Constraint::Fill(1); 2]).areas(area);
     let poll_time = scene.rates.map(|rates| &rates.poll_time_histogram);
@@ -131,15 +141,17 @@ fn draw_histogram(frame: &mut Frame<'_>, area: Rect, title: &str, histogram: Opt
     let total = histogram.map_or(0, Histogram::count);
     let inner = framed(frame, area, &format!("{title}, n {}", count(total)), theme);
     let Some(histogram) = histogram else { return };
-    let below = EDGES_NS.map(|edge| histogram.count_below(edge));
+    let step = if area.height < SPREAD_HEIGHTS[0] { 2 } else { 1 };
+    let edges_ns: Vec<u64> = (EDGE_POWERS[0]..=EDGE_POWERS[1]).step_by(step).map(|power| 1 << power).collect();
+    let below: Vec<u64> = edges_ns.iter().map(|edge| histogram.count_below(*edge)).chain([total]).collect();
     let classes = below.iter().scan(0, |before, below| Some(below - std::mem::replace(before, *below)));
-    let classes: Vec<u64> = classes.chain([total - below[below.len() - 1]]).collect();
+    let classes: Vec<u64> = classes.collect();
     let largest = classes.iter().copied().max().unwrap_or(0).max(1);
     let columns = usize::from(inner.width).saturating_sub(25);
     let lines = classes.iter().enumerate().map(|(class, n)| {
-        let label = match EDGES_NS.get(class) {
+        let label = match edges_ns.get(class) {
             Some(edge) => format!("< {:>6}", duration(*edge)),
-            None => format!(">={:>6}", duration(EDGES_NS[EDGES_NS.len() - 1])),
+            None => format!(">={:>6}", duration(1 << EDGE_POWERS[1])),
         };
         let style = if *n == 0 { theme.label() } else { theme.curve() };
         let share = *n as f64 / total.max(1) as f64;

@@ -116,6 +116,24 @@ fn every_size_from_the_minimum_on_is_drawn_whole() {
 }
 
 #[test]
+fn nothing_is_blank_at_200_by_50() {
+    for workers in 1..=64 {
+        let screen = screen(&fixture::model(workers, 3), (200, 50));
+        assert!(screen.lines().all(|line| !line.trim().is_empty()), "{workers} workers:\n{screen}");
+    }
+}
+
+#[test]
+fn the_selected_worker_stands_right_below_the_table() {
+    for size in [(80, 24), (100, 40), (200, 50), (300, 100)] {
+        let screen = screen(&fixture::model(1, 3), size);
+        let lines: Vec<&str> = screen.lines().collect();
+        let row = lines.iter().position(|line| line.starts_with('▸')).unwrap();
+        assert!(lines[row + 1].starts_with("─ worker 0"), "{size:?}:\n{screen}");
+    }
+}
+
+#[test]
 fn before_the_first_snapshot_and_without_runtimes_it_says_so() {
     assert!(screen(&Model::new(fixture::STEP), (80, 24)).contains("Waiting for the first snapshot"));
     let mut model = fixture::model(2, 1);

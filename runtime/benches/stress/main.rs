@@ -56,6 +56,7 @@ fn main() {
     for round in 0..ROUNDS {
         let mix = Mix {
             workers: WORKERS[round as usize % WORKERS.len()],
+            outsiders: 1 + round / 3 % 2,
             placement: PLACEMENTS[(round / 2) as usize % PLACEMENTS.len()],
             // With the net what it catches is counted; without it a lost wake-up hangs.
             park_timeout: (round % 2 == 0).then_some(Duration::from_millis(10)),

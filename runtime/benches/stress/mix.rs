@@ -21,10 +21,10 @@ use volt::task::{JoinHandle, consume_budget, yield_now};
 use volt::telemetry::{Snapshot, Worker};
 use volt::{Handle, Placement};
 
-/// Threads that hand roots in.
-const OUTSIDERS: u64 = 2;
 /// Roots of one outsider that are alive at once.
 const WINDOW: usize = 128;
+/// Every so many crowds one is handed in one by one.
+const LONELY: u64 = 3;
 /// Generations of children.
 const DEPTH: u32 = 3;
 /// Tasks that are alive when the runtime is shut down.
@@ -38,6 +38,8 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub struct Mix {
     pub workers: usize,
+    /// Threads that hand roots in.
+    pub outsiders: u64,
     pub placement: Placement,
     /// The net under the wake-up protocol; without it a lost wake-up is a hang.
     pub park_timeout: Option<Duration>,
@@ -285,17 +287,27 @@ fn polls(snapshot: &Snapshot) -> u64 {
     sum(snapshot, |worker| worker.polls)
 }
 
-/// Hands roots in until the runtime has polled enough.
+/// Hands roots in until the runtime has polled enough: a crowd at a time; and now and then each as soon as the one before has ended, when
+/// the workers are just about to sleep. With one outsider nobody else would come by and wake a worker that missed it.
 fn outsider(handle: &Handle, world: &Arc<World>, mix: &Mix, number: u64) {
-    let mut random = Random::new(mix.seed.wrapping_mul(OUTSIDERS).wrapping_add(number));
+    let mut random = Random::new(mix.seed.wrapping_mul(mix.outsiders).wrapping_add(number));
     let mut alive = VecDeque::new();
+    let mut crowds = 0;
     while polls(&handle.snapshot()) < mix.polls {
+        crowds += 1;
+        let is_lonely = crowds % LONELY == 0;
         for _ in 0..WINDOW {
             let root = work(world.clone(), random.next(), 0);
             // Half of them ask first; the queue is never full here.
             let root = if random.below(2) == 0 { handle.spawn(root) } else { handle.try_spawn(root).unwrap() };
+            if is_lonely {
+                while !root.is_finished() {
+                    std::hint::spin_loop();
+                }
+                (0..random.below(100)).for_each(|_| std::hint::spin_loop());
+            }
             alive.push_back(root);
-            if alive.len() > WINDOW {
+            while alive.len() > WINDOW {
                 handle.block_on(alive.pop_front().expect("more than none")).unwrap();
             }
         }
@@ -329,7 +341,7 @@ pub fn run(mix: &Mix, watch: impl FnMut(&Snapshot)) -> Done {
                 move || outsider(handle, world, mix, number)
             })
         };
-        let outsiders: Vec<_> = (0..OUTSIDERS).map(outsider).collect();
+        let outsiders: Vec<_> = (0..mix.outsiders).map(outsider).collect();
         look(&handle, || outsiders.iter().all(|outsider| outsider.is_finished()), watch);
         // A panic of theirs is this thread's.
         outsiders.into_iter().for_each(|outsider| outsider.join().unwrap_or_else(|panic| resume_unwind(panic)));
@@ -388,7 +400,7 @@ fn at_rest(handle: &Handle, world: &World, mix: &Mix) -> Done {
         u64::from(worker.ring_len + worker.batch_len + worker.inbox_len + u32::from(worker.is_lifo_filled))
     };
     assert_eq!((snapshot.global_queue.len, sum(&snapshot, queued)), (0, 0));
-    assert_eq!(sum(&snapshot, |worker| worker.tasks_stolen), sum(&snapshot, |worker| worker.tasks_lost));
+    assert_eq!(sum(&snapshot, |worker| worker.tasks_stolen), sum(&snapshot, |worker| worker.tasks_given));
     assert_eq!(sum(&snapshot, |worker| worker.poll_time.count()), polls(&snapshot));
     // A thread of the pool counts its job after the job has told whoever waited for it.
     while handle.snapshot().blocking.completed < jobs {

@@ -3,8 +3,9 @@
 //! Shape, bottom to top: `health` (what the observer counts of itself), `listener` (the socket in its folder), `connection` (one
 //! client: bytes in, bytes out), `server` (the one loop), `registry` (who is alive; starts and ends the thread).
 //!
-//! Invariants. *Never a worker*: the thread `volt-observer` is a plain one and shares no lock with workers, so it answers while
-//! every worker is stuck. *Read-only*: no request changes scheduling. *Bounded*: clients, frames, queues and waits each have a
+//! Invariants. *Never a worker*: the thread `volt-observer` is a plain one, and the locks that it shares with workers (of the shard
+//! of the registry that has a polled task's name, and of the blocking pool) are held for a few instructions and never across
+//! user code, so it answers while every worker is stuck. *Read-only*: no request changes scheduling. *Bounded*: clients, frames, queues and waits each have a
 //! limit, and what goes over it is dropped and counted. *Asleep unless asked*: no client, no wake-up. *It never stops the
 //! application*: without a socket the program runs on, with a warning.
 

@@ -36,6 +36,8 @@ pub(crate) struct Core {
     pub(crate) polls_since_look: u32,
     pub(crate) looked_at_ns: u64,
     pub(crate) is_searching: bool,
+    /// It was parked and has not run a task since: the sentinel may doze.
+    pub(crate) has_slept: bool,
     /// How long the next park may last at most; `None` = until woken.
     pub(crate) park_timeout: Option<Duration>,
     /// Collected by the driver, woken after it; kept for its capacity.
@@ -73,6 +75,7 @@ impl Core {
             polls_since_look: 0,
             looked_at_ns: now_ns,
             is_searching: false,
+            has_slept: false,
             park_timeout: config.park_timeout,
             wakers: Vec::new(),
         }

@@ -197,6 +197,23 @@ impl Idle {
         word.load(Ordering::Relaxed) & bit != 0
     }
 
+    /// Whether every worker is parked.
+    pub(crate) fn is_all_parked(&self) -> bool {
+        self.words().map(|word| word.count_ones() as usize).sum::<usize>() == self.workers
+    }
+
+    /// Whether no worker is parked.
+    pub(crate) fn is_nobody_parked(&self) -> bool {
+        self.words().all(|word| word == 0)
+    }
+
+    /// Between a change of a worker's bit and a look at whether the sentinel dozes, and the other way round: see `sentinel`.
+    #[inline]
+    pub(crate) fn fence(&self) {
+        // ORDERING: SeqCst fence; pairs with itself on the other side.
+        fence(Ordering::SeqCst);
+    }
+
     /// Claims the lowest parked worker, `keep_last` only if there is no other.
     fn claim(&self, keep_last: Option<usize>) -> Option<usize> {
         for (index, word) in self.words().enumerate() {

@@ -1,6 +1,7 @@
 //! Who runs what, when.
 
 pub(crate) mod idle;
+pub(crate) mod sentinel;
 
 #[cfg(not(loom))]
 pub(crate) mod core;

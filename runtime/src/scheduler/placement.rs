@@ -82,11 +82,7 @@ impl Placer {
 
 /// Tasks that a worker holds or runs.
 pub(crate) fn load(remote: &Remote) -> usize {
-    remote.ring.len()
-        + remote.batch.len()
-        + remote.inbox.len()
-        + usize::from(remote.lifo.is_filled())
-        + usize::from(remote.cells.is_in_poll())
+    remote.queued() + usize::from(remote.cells.is_in_poll())
 }
 
 /// A number in `0..n` (0 for `n = 0`) from 32 random bits; Lemire's multiply-shift.
@@ -118,7 +114,7 @@ mod tests {
             let ((ring_end, ring), (batch_end, batch)) = (ring(8), ring(8));
             let (lifo, parker, cells) = (LifoSlot::new(), Parker::new(), WorkerCells::new());
             let inbox = Injector::new();
-            (Remote { ring, batch, inbox, lifo, parker, cells, tasks_lost: AtomicU64::new(0) }, [ring_end, batch_end])
+            (Remote { ring, batch, inbox, lifo, parker, cells, tasks_given: AtomicU64::new(0) }, [ring_end, batch_end])
         };
         (0..count).map(|_| remote()).collect()
     }

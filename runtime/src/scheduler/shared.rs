@@ -15,6 +15,7 @@ use volt_telemetry::Snapshot;
 
 use super::idle::Idle;
 use super::placement::Placer;
+use super::sentinel::Sentinel;
 #[cfg(test)]
 use super::worker::sim;
 use crate::blocking::pool::Pool;
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) driver: Arc<Driver>,
     pub(crate) blocking: Pool,
+    pub(crate) sentinel: Sentinel,
     started_at_ns: u64,
     /// From now on no task is taken in, and workers end when none is left.
     is_closed: AtomicBool,
@@ -79,7 +81,14 @@ pub(crate) struct Remote {
     pub(crate) parker: Parker,
     pub(crate) cells: WorkerCells,
     /// Tasks that thieves took from here; counted by the thieves.
-    pub(crate) tasks_lost: AtomicU64,
+    pub(crate) tasks_given: AtomicU64,
+}
+
+impl Remote {
+    /// Tasks that wait here.
+    pub(crate) fn queued(&self) -> usize {
+        self.ring.len() + self.batch.len() + self.inbox.len() + usize::from(self.lifo.is_filled())
+    }
 }
 
 impl Shared {
@@ -93,6 +102,7 @@ impl Shared {
             registry: Registry::new(),
             driver: Arc::new(driver),
             blocking,
+            sentinel: Sentinel::new(),
             started_at_ns: clock::now_ns(),
             is_closed: AtomicBool::new(false),
             outside: Outside::default(),
@@ -300,7 +310,12 @@ impl Shared {
 
     /// A worker's thread has ended, or could not be started.
     pub(crate) fn worker_ended(&self) {
-        *self.lock_running() -= 1;
+        let mut running = self.lock_running();
+        *running -= 1;
+        if *running == 0 {
+            self.sentinel.end();
+        }
+        drop(running);
         self.stopped.notify_all();
     }
 
@@ -346,7 +361,7 @@ impl Shared {
                     inbox_len: remote.inbox.len() as u32,
                     is_lifo_filled: remote.lifo.is_filled(),
                     // ORDERING: Relaxed; only counted.
-                    tasks_lost: remote.tasks_lost.load(Ordering::Relaxed),
+                    tasks_given: remote.tasks_given.load(Ordering::Relaxed),
                     ..remote.cells.read(index, now_ns, floor_ns, name_of)
                 }
             })
@@ -378,6 +393,7 @@ impl Shared {
             blocking: self.blocking.telemetry(),
             timers,
             driver,
+            sentinel: self.sentinel.telemetry(),
             workers,
         }
     }

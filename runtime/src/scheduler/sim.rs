@@ -217,7 +217,7 @@ fn build(config: Config, seed: u64) -> (Arc<Shared>, Vec<Worker>) {
             let (batch_end, batch) = ring(config.global_queue_batch_size);
             let (inbox, lifo, parker, cells) = (Injector::new(), LifoSlot::new(), Parker::new(), WorkerCells::new());
             let remote =
-                Remote { ring: ring_stealer, batch, inbox, lifo, parker, cells, tasks_lost: AtomicU64::new(0) };
+                Remote { ring: ring_stealer, batch, inbox, lifo, parker, cells, tasks_given: AtomicU64::new(0) };
             (remote, Core::new(&config, index, seed, ring_end, batch_end))
         })
         .unzip();

@@ -39,6 +39,7 @@ use crate::driver::{Polled, Turn, Wait};
 use crate::handle::Handle;
 use crate::queue::ring::Steal;
 use crate::stats::cells::{WakeReason, WorkerCells};
+use crate::task::contain::contain;
 use crate::task::header::{Notified, Ran};
 
 #[cfg(test)]
@@ -77,15 +78,22 @@ impl Worker {
 
     /// The thread of this worker, until the runtime is shut down and nothing is left.
     pub(crate) fn run(self) {
+        /// Says that the worker has ended, whatever ended it.
+        struct Ended<'a>(&'a Worker);
+        impl Drop for Ended<'_> {
+            fn drop(&mut self) {
+                self.0.cells().stop(clock::now_ns());
+                self.0.shared.worker_ended();
+            }
+        }
         let handle = Handle::new(self.shared.clone());
         self.start_cells();
+        let _ended = Ended(&self);
         context::run_as_worker(&handle, &self, || {
             while !self.shared.is_done() {
                 self.turn();
             }
         });
-        self.cells().stop(clock::now_ns());
-        self.shared.worker_ended();
     }
 
     fn start_cells(&self) {
@@ -186,6 +194,10 @@ impl Worker {
         };
         if task.is_some() {
             self.leave_search(core);
+            if std::mem::take(&mut core.has_slept) {
+                // Rouse (1) was the retract.
+                self.shared.sentinel.rouse(&self.shared);
+            }
             self.cells().ensure_phase(Phase::Busy, core.now_ns);
         }
         task
@@ -362,7 +374,7 @@ impl Worker {
         self.cells().steals.add(1);
         self.cells().tasks_stolen.add(tasks as u64);
         // ORDERING: Relaxed; only counted.
-        self.shared.remotes[victim].tasks_lost.fetch_add(tasks as u64, Ordering::Relaxed);
+        self.shared.remotes[victim].tasks_given.fetch_add(tasks as u64, Ordering::Relaxed);
     }
 
     /// Search: leaves the searchers, before the task that was found is run.
@@ -438,7 +450,7 @@ impl Worker {
     /// Wakes somebody if there is work here that this worker will not run next.
     fn wake_for_surplus(&self, core: &Core) {
         let queued = core.ring.len() + usize::from(self.shared.remotes[self.index].lifo.is_filled());
-        if queued > 1 {
+        if queued > 1 && self.shared.config.enable_stealing {
             self.count_wake(self.shared.wake_for_submit());
         }
     }
@@ -484,9 +496,11 @@ impl Worker {
         };
         for waker in wakers.drain(..) {
             // A foreign waker that panics must not take the worker along.
-            let _contained = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+            contain(|| waker.wake());
         }
         let mut core = self.core.borrow_mut();
+        // What waking a crowd took is nobody's poll, and nobody's wait.
+        core.now_ns = clock::now_ns();
         core.road = Road::Lifo;
         core.wakers = wakers;
         self.wake_for_surplus(&core);
@@ -527,7 +541,9 @@ impl Worker {
         } else {
             self.shared.idle.start_searching();
         }
-        self.core.borrow_mut().is_searching = true;
+        let mut core = self.core.borrow_mut();
+        core.is_searching = true;
+        core.has_slept = true;
     }
 
     /// After a sleep: takes the token if one was promised, and wakes what the driver has collected.
@@ -535,6 +551,7 @@ impl Worker {
         let cells = self.cells();
         let mut core = self.core.borrow_mut();
         core.now_ns = clock::now_ns();
+        core.has_slept = true;
         let reason = if is_claimed {
             self.parker().wait_token();
             core.is_searching = true;

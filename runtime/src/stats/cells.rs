@@ -12,7 +12,8 @@
 //!   (2) fence Release. A reader takes `poll_seq` (Acquire), the fields, fence Acquire, `poll_seq` again: same and odd = the fields
 //!   belong together.
 //! * *Time adds up*: a worker is in one phase at a time, and the time of the present one is added by the reader, so that a number
-//!   moves while a worker is stuck.
+//!   moves while a worker is stuck. The phase is a sequence lock too: (1) make `phase_seq` odd, fence Release; (2) write the fields;
+//!   (3) make it even, Release.
 
 use std::panic::Location;
 use std::ptr;
@@ -122,6 +123,7 @@ pub(crate) struct WorkerCells {
     poll_began_at_ns: Gauge,
 
     // Where the time goes.
+    phase_seq: AtomicU64,
     phase: Gauge,
     phase_since_ns: Gauge,
     time_ns: [Counter; PHASES.len()],
@@ -200,12 +202,23 @@ impl WorkerCells {
 
     /// The worker goes from one phase to another at `now_ns`.
     pub(crate) fn enter_phase(&self, phase: Phase, now_ns: u64) {
+        // The phase is a sequence lock, change (1).
+        // ORDERING: Relaxed; single-writer cell, kept before the fields by the fence.
+        let seq = self.phase_seq.load(Ordering::Relaxed);
+        // ORDERING: Relaxed; as above.
+        self.phase_seq.store(seq + 1, Ordering::Relaxed);
+        // ORDERING: Release; pairs with the Acquire fence in `times`: who reads a field of the new phase finds the number changed.
+        fence(Ordering::Release);
+        // Change (2).
         let before = self.phase.get() as usize;
         if let Some(time_ns) = self.time_ns.get(before) {
             time_ns.add(now_ns.saturating_sub(self.phase_since_ns.get()));
         }
         self.phase_since_ns.set(now_ns);
         self.phase.set(phase_index(phase));
+        // Change (3).
+        // ORDERING: Release; pairs with the Acquire in `times`, which publishes the fields.
+        self.phase_seq.store(seq + 2, Ordering::Release);
     }
 
     /// As [`enter_phase`](Self::enter_phase), if it is another one.
@@ -248,38 +261,52 @@ impl WorkerCells {
 
     /// How long the poll that is going on has lasted at `now_ns`, if one is.
     pub(crate) fn poll_for_ns(&self, now_ns: u64) -> Option<u64> {
-        self.in_flight(now_ns).map(|(poll, _)| poll.for_ns)
+        self.read_in_flight(|| now_ns.saturating_sub(self.poll_began_at_ns.get()))
     }
 
-    /// The poll that is going on, if one is, and its task's place in the registry.
-    fn in_flight(&self, now_ns: u64) -> Option<(InFlight, u32)> {
+    /// What `read` reads of the poll that is going on, if one is and stays the same meanwhile.
+    fn read_in_flight<R>(&self, read: impl FnOnce() -> R) -> Option<R> {
         // ORDERING: Acquire; pairs with begin (2).
         let before = self.poll_seq.load(Ordering::Acquire);
         if before.is_multiple_of(2) {
             return None;
         }
-        let (task_id, key, began_at_ns) = (self.task_id.get(), self.registry_key.get(), self.poll_began_at_ns.get());
-        // ORDERING: Relaxed; guarded by the two readings of `poll_seq`.
-        let location = self.location.load(Ordering::Relaxed);
+        let fields = read();
         // ORDERING: Acquire; pairs with end (2).
         fence(Ordering::Acquire);
         // ORDERING: Relaxed; ordered by the fence.
-        if self.poll_seq.load(Ordering::Relaxed) != before {
-            return None;
-        }
-        // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so, since `poll_seq` is not 0.
+        (self.poll_seq.load(Ordering::Relaxed) == before).then_some(fields)
+    }
+
+    /// The poll that is going on, if one is, and its task's place in the registry.
+    fn in_flight(&self, now_ns: u64) -> Option<(InFlight, u32)> {
+        let (task_id, key, began_at_ns, location) = self.read_in_flight(|| {
+            // ORDERING: Relaxed; guarded by the two readings of `poll_seq`.
+            let location = self.location.load(Ordering::Relaxed);
+            (self.task_id.get(), self.registry_key.get(), self.poll_began_at_ns.get(), location)
+        })?;
+        // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so, since `poll_seq` was odd.
         let location = unsafe { &*location };
         let for_ns = now_ns.saturating_sub(began_at_ns);
         Some((InFlight { task_id, task_name: None, spawned_at: location.to_string(), for_ns }, key as u32))
     }
 
-    /// The present phase, since when, and the time spent in each, the present one included; `None` while it keeps changing.
+    /// The present phase, for how long, and the time spent in each, the present one included; `None` while it keeps changing.
     fn times(&self) -> Option<(Phase, u64, [u64; PHASES.len()])> {
         for _attempt in 0..8 {
+            // ORDERING: Acquire; pairs with change (3).
+            let before = self.phase_seq.load(Ordering::Acquire);
+            if !before.is_multiple_of(2) {
+                std::hint::spin_loop();
+                continue;
+            }
             let (phase, since_ns) = (self.phase.get(), self.phase_since_ns.get());
             let mut times_ns = std::array::from_fn(|index| self.time_ns[index].get());
             let now_ns = crate::clock::now_ns();
-            if (phase, since_ns) == (self.phase.get(), self.phase_since_ns.get()) {
+            // ORDERING: Acquire; pairs with the Release fence of change (1).
+            fence(Ordering::Acquire);
+            // ORDERING: Relaxed; ordered by the fence.
+            if self.phase_seq.load(Ordering::Relaxed) == before {
                 let for_ns = now_ns.saturating_sub(since_ns);
                 if let Some(time_ns) = times_ns.get_mut(phase as usize) {
                     *time_ns += for_ns;

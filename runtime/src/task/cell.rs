@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll, Waker};
 
+use super::contain::contain;
 use super::current::Current;
 use super::header::{Ended, Extra, Header, Notified, Ran, Task, Vtable};
 use super::id::Id;
@@ -157,13 +158,13 @@ impl<F: Future, S: Schedule> Cell<F, S> {
             Complete::DropOutput => {
                 // SAFETY: Join hand-over: no JOIN_INTEREST, the output is the completer's. A destructor that panics is contained:
                 // nobody is left who could be told.
-                let _contained = catch_unwind(AssertUnwindSafe(|| unsafe { self.set_stage(Stage::Empty) }));
+                contain(|| unsafe { self.set_stage(Stage::Empty) });
             }
             Complete::WakeJoiner => {
                 // SAFETY: Join hand-over: JOIN_WAKER is set, so nobody writes the field.
                 if let Some(waker) = unsafe { &*self.join_waker.get() } {
                     // A foreign waker that panics must not take the worker along.
-                    let _contained = catch_unwind(AssertUnwindSafe(|| waker.wake_by_ref()));
+                    contain(|| waker.wake_by_ref());
                 }
                 if self.header.state.release_join_waker() {
                     // SAFETY: Join hand-over: the handle went and left the field to the completer.
@@ -180,7 +181,7 @@ impl<F: Future, S: Schedule> Cell<F, S> {
     unsafe fn set_join_waker(&self, waker: Option<Waker>) {
         // SAFETY: by contract.
         let former = std::mem::replace(unsafe { &mut *self.join_waker.get() }, waker);
-        let _contained = catch_unwind(AssertUnwindSafe(|| drop(former)));
+        contain(|| drop(former));
     }
 }
 
@@ -223,7 +224,14 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>) -> Ran {
     };
     // SAFETY: One runner.
     let dropped = catch_unwind(AssertUnwindSafe(|| cell.enter(&task, || unsafe { cell.set_stage(Stage::Empty) })));
-    let (ended, error) = match failure.or(dropped.err()) {
+    let failure = match (failure, dropped) {
+        (Some(payload), Err(second)) => {
+            contain(|| drop(second));
+            Some(payload)
+        }
+        (payload, dropped) => payload.or(dropped.err()),
+    };
+    let (ended, error) = match failure {
         Some(payload) => (Ended::Panicked, JoinError::panicked(header.id, payload)),
         None => (Ended::Cancelled, JoinError::cancelled(header.id)),
     };
@@ -249,7 +257,7 @@ unsafe fn dealloc<F: Future, S: Schedule>(raw: NonNull<Header>) {
     // SAFETY: Whole provenance; the last reference is gone, so the box is ours again.
     let cell = unsafe { Box::from_raw(raw.cast::<Cell<F, S>>().as_ptr()) };
     // An output that nobody took may panic when it is dropped; the thread that happens to be last has nothing to do with it.
-    let _contained = catch_unwind(AssertUnwindSafe(|| drop(cell)));
+    contain(|| drop(cell));
 }
 
 unsafe fn poll_join<F: Future, S: Schedule>(raw: NonNull<Header>, into: *mut (), waker: &Waker) {
@@ -291,7 +299,7 @@ unsafe fn drop_join<F: Future, S: Schedule>(raw: NonNull<Header>) {
         // A destructor that panics is contained, as everywhere: whether the task ended before its handle went is chance, and so would
         // be the thread that the panic hits.
         // SAFETY: Join hand-over: complete with JOIN_INTEREST, so the output was the handle's.
-        let _contained = catch_unwind(AssertUnwindSafe(|| unsafe { cell.set_stage(Stage::Empty) }));
+        contain(|| unsafe { cell.set_stage(Stage::Empty) });
     }
     if drops.waker {
         // SAFETY: Join hand-over: JOIN_WAKER is clear, the field is the handle's.

@@ -12,6 +12,9 @@ pub(crate) mod header;
 pub(crate) mod waker;
 
 #[cfg(not(loom))]
+pub(crate) mod contain;
+
+#[cfg(not(loom))]
 mod current;
 
 #[cfg(not(loom))]

@@ -18,5 +18,5 @@ mod scratch;
 
 pub use histogram::Histogram;
 pub use snapshot::{
-    Blocking, Config, Driver, GlobalQueue, InFlight, Phase, Process, Snapshot, Tasks, Timers, Unparks, Worker,
+    Blocking, Config, Driver, GlobalQueue, InFlight, Phase, Process, Sentinel, Snapshot, Tasks, Timers, Unparks, Worker,
 };

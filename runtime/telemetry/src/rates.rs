@@ -78,7 +78,7 @@ pub struct WorkerRates {
     /// Attempts lost in a race.
     pub steal_races_lost_per_second: f64,
     /// Tasks that others took from it.
-    pub tasks_lost_per_second: f64,
+    pub tasks_given_per_second: f64,
     /// Tasks that it brought from the global queue.
     pub global_tasks_per_second: f64,
     /// Parks.
@@ -294,7 +294,7 @@ impl Interval {
             steals_per_second: rate(|worker| worker.steals),
             tasks_stolen_per_second: rate(|worker| worker.tasks_stolen),
             steal_races_lost_per_second: rate(|worker| worker.steal_races_lost),
-            tasks_lost_per_second: rate(|worker| worker.tasks_lost),
+            tasks_given_per_second: rate(|worker| worker.tasks_given),
             global_tasks_per_second: rate(|worker| worker.global_tasks),
             parks_per_second: rate(|worker| worker.parks),
             unparks_per_second: UnparkRates {

@@ -52,6 +52,8 @@ pub struct Snapshot {
     pub timers: Timers,
     /// The I/O driver.
     pub driver: Driver,
+    /// The thread that looks after the workers.
+    pub sentinel: Sentinel,
     /// One for each worker, by index.
     pub workers: Vec<Worker>,
 }
@@ -164,6 +166,16 @@ pub struct Driver {
     pub accept_backoffs: u64,
     /// How long ago the driver was last looked at, ns; 0 while somebody waits in it.
     pub idle_ns: u64,
+}
+
+/// The thread that looks after the workers while any of them is awake.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sentinel {
+    /// Looks, since start.
+    pub looks: u64,
+    /// Looks that woke a worker: for tasks of one that is stuck in a poll, or for timers and I/O that nobody attended.
+    pub rescues: u64,
 }
 
 /// What a worker does.
@@ -315,7 +327,7 @@ pub struct Worker {
     /// Attempts lost to another thief or to the owner.
     pub steal_races_lost: u64,
     /// Tasks that other workers took from this one.
-    pub tasks_lost: u64,
+    pub tasks_given: u64,
 
     /// Looks at the global queue that took its lock.
     pub global_looks: u64,

@@ -6,7 +6,8 @@
 //! Who writes: a process that runs Volt makes the folder and its own socket, and unlinks that one and those of the dead. Who
 //! reads: consoles and exporters.
 //!
-//! Invariants. *A folder that others could write to is refused, not repaired*: it must be ours, a folder and no link, 0700.
+//! Invariants. *A folder that others could write to is refused, not repaired*: it must be ours, a folder and no link, 0700. A
+//! remedy that changes it is named only if the folder is plainly for this and nobody shares it.
 //! *A socket is dead only when nobody listens and its process is gone*: one that is bound and about to listen refuses
 //! connections too. *No name is followed blindly*: what does not parse is not ours and is left alone.
 //!
@@ -26,6 +27,10 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketTyp
 pub const MAX_PATH_BYTES: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 /// Sockets looked at in one folder; more are left out and reported in [`Listing::refused`].
 pub const MAX_SOCKETS: usize = 1024;
+/// The bit of a folder's mode by which only owners remove what is in it: that of `/tmp`.
+const STICKY: u32 = 0o1000;
+/// The bits of a folder's mode by which its group and everybody write to it.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// What decides where this user's control sockets are.
 ///
@@ -169,9 +174,8 @@ pub fn open_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError>
             return Err(SocketError::new(Kind::Missing, format!("there is no socket directory {shown}")));
         }
         Err(Errno::NOTDIR | Errno::LOOP) => {
-            return refused(format!(
-                "socket directory {shown} is a link or no directory: remove it, or set VOLT_SOCKET_DIR"
-            ));
+            let remedy = if is_named_for_us(path, user_id) { "remove it, or set" } else { "name a directory in" };
+            return refused(format!("socket directory {shown} is a link or no directory: {remedy} VOLT_SOCKET_DIR"));
         }
         Err(error) => return Err(SocketError::new(Kind::Io, format!("socket directory {shown}: {error}"))),
     };
@@ -183,13 +187,34 @@ pub fn open_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError>
             stat.st_uid
         ));
     }
-    let mode = stat.st_mode & 0o777;
-    if mode != 0o700 {
-        return refused(format!(
-            "socket directory {shown} has mode {mode:04o}, it must be 0700: chmod 700 {shown}, or set VOLT_SOCKET_DIR"
-        ));
+    let mode = stat.st_mode & 0o7777;
+    if mode & 0o777 == 0o700 {
+        return Ok(dir);
     }
-    Ok(dir)
+    // Others that use the folder would be shut out of it: `chmod 700 /tmp` stops a machine.
+    let is_shared = mode & (STICKY | WRITABLE_BY_OTHERS) != 0 || !is_named_for_us(path, user_id) && mode & 0o077 != 0;
+    refused(if is_shared {
+        format!(
+            "socket directory {shown} (mode {mode:04o}) is shared with other users: \
+             name a folder of your own in VOLT_SOCKET_DIR, of mode 0700 or one that is to be made"
+        )
+    } else {
+        format!(
+            "socket directory {shown} has mode {mode:04o}, it must be 0700: chmod 700 {shown}, or set VOLT_SOCKET_DIR"
+        )
+    })
+}
+
+/// Whether the folder bears a name that we give: what it is there for is known, and may be changed.
+///
+/// `volt` alone is one only where nobody else comes, as in `XDG_RUNTIME_DIR`; elsewhere it may be what a program was installed to.
+fn is_named_for_us(path: &Path, user_id: u32) -> bool {
+    let is_private =
+        |dir: &Path| std::fs::metadata(dir).is_ok_and(|meta| meta.uid() == user_id && meta.mode() & 0o077 == 0);
+    match path.file_name().and_then(|name| name.to_str()) {
+        Some("volt") => path.parent().is_some_and(is_private),
+        name => name.is_some_and(|name| name == format!("volt-{user_id}")),
+    }
 }
 
 /// The address of a socket at `path`.

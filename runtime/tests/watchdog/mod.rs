@@ -1,4 +1,5 @@
-//! What every test here runs under: a watchdog, and runtimes without the park time-out, which would hide a lost wake-up.
+//! What every test here runs under: a watchdog, and runtimes without the park time-out and the sentinel, which
+//! would hide a lost wake-up.
 
 #![allow(dead_code, reason = "each test binary uses what it needs")]
 
@@ -37,12 +38,12 @@ pub fn watched(test: impl FnOnce()) {
     watchdog.join().unwrap();
 }
 
-/// A runtime without the park time-out.
+/// A runtime without the park time-out and without the sentinel.
 pub fn runtime(workers: usize) -> Runtime {
     builder(workers).build().unwrap()
 }
 
 /// As [`runtime`], for further settings.
 pub fn builder(workers: usize) -> Builder {
-    Builder::new_multi_thread().worker_threads(workers).park_timeout(None).control_socket(false)
+    Builder::new_multi_thread().worker_threads(workers).park_timeout(None).sentinel_interval(None).control_socket(false)
 }

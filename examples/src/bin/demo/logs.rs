@@ -1,6 +1,9 @@
 //! Where log lines go: to standard error, or, while the console has the screen, into memory until it has left.
 //!
-//! Invariant: *what is kept is bounded*: the newest [`KEPT_LINES`]; older ones are dropped, counted, and the count is shown.
+//! Lines that differ only in their figures (a warning that comes every second, say) are kept once and counted: `… 17 more like this`.
+//!
+//! Invariant: *what is kept is bounded*: the newest [`KEPT_LINES`] kinds of line; older ones are dropped, counted, and the count
+//! is shown.
 //!
 //! Rejected: a log file, which somebody would have to find and remove; the demo's lines matter for minutes.
 
@@ -13,7 +16,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines kept while the console is open.
+/// Lines kept while the console is open, none like another.
 const KEPT_LINES: usize = 100;
 
 /// The place that the subscriber writes to.
@@ -22,7 +25,54 @@ pub(crate) struct Logs(Arc<Mutex<Place>>);
 
 enum Place {
     Stderr,
-    Memory { lines: VecDeque<String>, dropped: u64 },
+    Memory(Kept),
+}
+
+/// Lines in the order in which the first of each kind came.
+#[derive(Default)]
+struct Kept {
+    lines: VecDeque<Line>,
+    /// Lines, those that were only counted included.
+    dropped: u64,
+}
+
+struct Line {
+    text: String,
+    kind: String,
+    /// Lines of this kind that came later.
+    repeated: u64,
+}
+
+impl Kept {
+    fn keep(&mut self, text: String) {
+        let kind = kind(&text);
+        if let Some(known) = self.lines.iter_mut().find(|line| line.kind == kind) {
+            known.repeated += 1;
+            return;
+        }
+        if self.lines.len() == KEPT_LINES {
+            self.dropped += self.lines.pop_front().map_or(0, |oldest| 1 + oldest.repeated);
+        }
+        self.lines.push_back(Line { text, kind, repeated: 0 });
+    }
+
+    fn show(&self, to: &mut impl Write) -> io::Result<()> {
+        if self.dropped > 0 {
+            writeln!(to, "({} older log lines were dropped)", self.dropped)?;
+        }
+        for line in &self.lines {
+            to.write_all(line.text.as_bytes())?;
+            if line.repeated > 0 {
+                writeln!(to, "  … {} more like this", line.repeated)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The line without its figures: when it came, ids, ports, durations.
+fn kind(line: &str) -> String {
+    line.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("#")
 }
 
 impl Logs {
@@ -32,7 +82,7 @@ impl Logs {
     ///
     /// When `RUST_LOG` is not a filter.
     pub(crate) fn install(in_memory: bool) -> Result<Self, Box<dyn Error>> {
-        let place = if in_memory { Place::Memory { lines: VecDeque::new(), dropped: 0 } } else { Place::Stderr };
+        let place = if in_memory { Place::Memory(Kept::default()) } else { Place::Stderr };
         let logs = Logs(Arc::new(Mutex::new(place)));
         let filter = EnvFilter::builder()
             .with_default_directive(LevelFilter::INFO.into())
@@ -48,11 +98,10 @@ impl Logs {
 
     /// Writes what was kept to standard error; lines that follow go there at once.
     pub(crate) fn show(&self) {
-        if let Place::Memory { lines, dropped } = std::mem::replace(&mut *self.place(), Place::Stderr) {
-            if dropped > 0 {
-                eprintln!("({dropped} older log lines were dropped)");
-            }
-            lines.iter().for_each(|line| eprint!("{line}"));
+        let mut place = self.place();
+        if let Place::Memory(kept) = std::mem::replace(&mut *place, Place::Stderr) {
+            // Under the lock, so that lines that follow stand below. A standard error that is gone takes no complaint either.
+            let _ = kept.show(&mut io::stderr().lock());
         }
     }
 
@@ -74,13 +123,7 @@ impl Write for Logs {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match &mut *self.place() {
             Place::Stderr => return io::stderr().write(line),
-            Place::Memory { lines, dropped } => {
-                if lines.len() == KEPT_LINES {
-                    lines.pop_front();
-                    *dropped += 1;
-                }
-                lines.push_back(String::from_utf8_lossy(line).into_owned());
-            }
+            Place::Memory(kept) => kept.keep(String::from_utf8_lossy(line).into_owned()),
         }
         Ok(line.len())
     }
@@ -94,15 +137,32 @@ impl Write for Logs {
 mod tests {
     use super::*;
 
+    fn shown(lines: impl IntoIterator<Item = String>) -> String {
+        let logs = Logs(Arc::new(Mutex::new(Place::Memory(Kept::default()))));
+        lines.into_iter().for_each(|line| logs.clone().write_all(format!("{line}\n").as_bytes()).unwrap());
+        let mut shown = Vec::new();
+        let Place::Memory(kept) = &*logs.place() else { panic!("still in memory") };
+        kept.show(&mut shown).unwrap();
+        String::from_utf8(shown).unwrap()
+    }
+
     #[test]
-    fn in_memory_the_newest_lines_are_kept_and_the_others_counted() {
-        let place = Place::Memory { lines: VecDeque::new(), dropped: 0 };
-        let mut logs = Logs(Arc::new(Mutex::new(place)));
-        for number in 0..KEPT_LINES + 3 {
-            logs.write_all(format!("line {number}\n").as_bytes()).unwrap();
-        }
-        let Place::Memory { lines, dropped } = &*logs.place() else { panic!("still in memory") };
-        assert_eq!((lines.len(), *dropped), (KEPT_LINES, 3));
-        assert_eq!((lines.front().unwrap().as_str(), lines.back().unwrap().as_str()), ("line 3\n", "line 102\n"));
+    fn lines_that_differ_in_figures_only_are_shown_once_and_counted() {
+        let warning =
+            |second| format!("08:55:{second:02}.922Z  WARN task{{id=6{second}}}: blocks its worker ms=2{second}");
+        let other = "08:55:03.1Z  INFO something else".to_owned();
+        let lines = (1..=9).map(warning).chain([other.clone()]).chain((10..=18).map(warning));
+        let expected = format!("{}\n  … 17 more like this\n{other}\n", warning(1));
+        assert_eq!(shown(lines), expected);
+    }
+
+    #[test]
+    fn the_newest_kinds_are_kept_and_the_others_counted() {
+        let name = |number: usize| "x".repeat(number + 1);
+        let lines = [name(0), name(0)].into_iter().chain((1..KEPT_LINES + 2).map(name));
+        let shown = shown(lines);
+        let mut lines = shown.lines();
+        assert_eq!(lines.next(), Some("(3 older log lines were dropped)"), "two of the first kind, one of the second");
+        assert_eq!((lines.next(), lines.count()), (Some("xxx"), KEPT_LINES - 1));
     }
 }

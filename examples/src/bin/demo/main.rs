@@ -30,7 +30,7 @@ use volt::{Builder, Runtime};
 
 use crate::load::Load;
 use crate::logs::Logs;
-use crate::report::{Reading, Summary};
+use crate::report::{End, Reading, Summary};
 use crate::service::Service;
 use crate::stop::Stop;
 
@@ -46,7 +46,8 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 /// An HTTP service on Volt under load, with metrics and the console.
 ///
 /// On a terminal the console opens; q ends the demo. Otherwise, and with --headless, a line a second is printed and a summary
-/// as JSON at the end; the exit code is 0 if every request was answered as it should be. RUST_LOG sets what is logged.
+/// as JSON at the end. The exit code is 0 if every request was answered as it should be, and if there was one, unless the demo was
+/// stopped early. RUST_LOG sets what is logged.
 #[derive(Parser)]
 #[command(name = "demo", version)]
 struct Options {
@@ -130,14 +131,20 @@ fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     load_runtime.shutdown_timeout(SHUTDOWN_LIMIT);
     service_runtime.shutdown_timeout(SHUTDOWN_LIMIT);
 
-    watched?;
+    let end = watched?;
     load_ended?;
     if with_console {
         print(&summary.for_people())?;
     } else {
         print(&summary.as_json())?;
     }
-    Ok(if summary.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match summary.fault(end) {
+        None => ExitCode::SUCCESS,
+        Some(fault) => {
+            eprintln!("demo: {fault}");
+            ExitCode::FAILURE
+        }
+    })
 }
 
 fn runtime(name: &'static str, workers: usize) -> Result<Runtime, String> {
@@ -172,14 +179,15 @@ fn print_addresses(service: &Service, exporter: &volt_exporter::Exporter) -> io:
     }
 }
 
-fn watch_in_console(options: &Options, stop: &Arc<Stop>) -> Result<(), Box<dyn Error>> {
+fn watch_in_console(options: &Options, stop: &Arc<Stop>) -> Result<End, Box<dyn Error>> {
+    let deadline = options.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let path = volt::observe::socket_path().ok_or("there is no control socket for the console to attach to")?;
     // The demo handles signals itself, and passes a stop on to the console.
     let console = volt_console::Options { takes_signals: false, ..Default::default() };
-    let (stopped, ended, seconds) = (stop.clone(), console.stop.clone(), options.seconds);
+    let (stopped, ended) = (stop.clone(), console.stop.clone());
     thread::Builder::new().name("demo-console-stop".to_owned()).spawn(move || {
-        match seconds {
-            Some(seconds) => _ = stopped.wait_until(Instant::now() + Duration::from_secs(seconds)),
+        match deadline {
+            Some(deadline) => _ = stopped.wait_until(deadline),
             None => stopped.wait(),
         }
         // ORDERING: Relaxed; the flag alone is the message, nothing is published with it.
@@ -188,10 +196,11 @@ fn watch_in_console(options: &Options, stop: &Arc<Stop>) -> Result<(), Box<dyn E
     // The console shows the busiest runtime first; until now they have all been about equally idle.
     stop.wait_until(Instant::now() + WARM_UP);
     volt_console::attach(&path, console)?;
-    Ok(())
+    let is_over = deadline.is_some_and(|deadline| deadline <= Instant::now());
+    Ok(if is_over && !stop.is_requested() { End::RanOut } else { End::Stopped })
 }
 
-fn watch_in_lines(options: &Options, load: &Load, stop: &Stop) -> Result<(), Box<dyn Error>> {
+fn watch_in_lines(options: &Options, load: &Load, stop: &Stop) -> Result<End, Box<dyn Error>> {
     let begun = Instant::now();
     let end = begun + Duration::from_secs(options.seconds.unwrap_or(HEADLESS_SECONDS));
     let mut before = Reading::take(load);
@@ -201,12 +210,12 @@ fn watch_in_lines(options: &Options, load: &Load, stop: &Stop) -> Result<(), Box
         print(&report::line(begun.elapsed(), &before, &now))?;
         before = now;
         if next_line >= end {
-            break;
+            return Ok(End::RanOut);
         }
         // Not behind the clock: a process that was stopped for a while has no seconds to catch up with.
         next_line = (next_line + LINE_INTERVAL).max(Instant::now());
     }
-    Ok(())
+    Ok(End::Stopped)
 }
 
 /// Prints a line; unlike `println!` without a panic when whoever reads it has gone.

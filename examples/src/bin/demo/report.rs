@@ -14,6 +14,15 @@ use crate::load::{Handler, Load, Outcome, Tally};
 /// What the service's runtime is called.
 pub(crate) const SERVICE: &str = "service";
 
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Its time was over.
+    RanOut,
+    /// Before that: by a signal, or by `q` in the console.
+    Stopped,
+}
+
 /// Load and runtimes at one moment.
 pub(crate) struct Reading {
     at: Instant,
@@ -124,9 +133,15 @@ impl Summary {
         }
     }
 
-    /// Whether there was something to answer, and all of it was answered as it should be.
-    pub(crate) fn is_clean(&self) -> bool {
-        self.errors == 0 && self.requests > 0
+    /// What was wrong with the run, if anything; `end` is how it ended.
+    ///
+    /// One that was stopped early may have had no answer yet; one that had all its time must have had some.
+    pub(crate) fn fault(&self, end: End) -> Option<String> {
+        match (self.errors, self.requests, end) {
+            (1.., _, _) => Some(format!("{} requests were not answered as they should be", self.errors)),
+            (0, 0, End::RanOut) => Some("no request was answered in the whole run".to_owned()),
+            (0, 0, End::Stopped) | (0, 1.., _) => None,
+        }
     }
 
     /// One line of JSON.
@@ -227,12 +242,16 @@ mod tests {
     }
 
     #[test]
-    fn a_run_with_errors_or_without_requests_is_not_clean() {
-        assert!(Summary::of(&reading(1, 1)).is_clean());
-        assert!(!Summary::of(&reading(0, 1)).is_clean());
+    fn errors_are_a_fault_and_no_answers_only_when_there_was_time_for_them() {
+        let fault = |reading: &Reading, end| Summary::of(reading).fault(end);
         let mut failed = reading(1, 1);
         failed.tally.record(Handler::Cpu, None);
-        assert!(!Summary::of(&failed).is_clean());
+        for end in [End::RanOut, End::Stopped] {
+            assert_eq!(fault(&reading(1, 1), end), None, "{end:?}");
+            assert!(fault(&failed, end).unwrap().starts_with("1 requests were not"), "{end:?}");
+        }
+        assert_eq!(fault(&reading(0, 1), End::Stopped), None);
+        assert!(fault(&reading(0, 1), End::RanOut).unwrap().starts_with("no request was answered"));
     }
 
     #[test]

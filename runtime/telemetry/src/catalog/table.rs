@@ -106,6 +106,17 @@ pub static METRICS: &[Metric] = &[
     counter("volt_blocking_jobs_completed_total", "jobs", RUNTIME, "Blocking jobs that are done.", |r| {
         r.one(|s| s.blocking.completed);
     }),
+    // The sentinel.
+    counter("volt_sentinel_looks_total", "looks", RUNTIME, "Looks of the sentinel after the workers.", |r| {
+        r.one(|s| s.sentinel.looks);
+    }),
+    counter(
+        "volt_sentinel_rescues_total",
+        "looks",
+        RUNTIME,
+        "Looks that woke a worker, for tasks of one stuck in a poll or for timers and I/O that nobody attended.",
+        |r| r.one(|s| s.sentinel.rescues),
+    ),
     // Timers and the I/O driver.
     gauge("volt_timers_armed", "timers", RUNTIME, "Timers that wait for their deadline.", |r| {
         r.one(|s| s.timers.armed)
@@ -268,8 +279,8 @@ pub static METRICS: &[Metric] = &[
     counter("volt_worker_tasks_stolen_total", "tasks", WORKER, "Tasks taken from other workers.", |r| {
         r.each(|w| w.tasks_stolen);
     }),
-    counter("volt_worker_tasks_lost_total", "tasks", WORKER, "Tasks that other workers took from this one.", |r| {
-        r.each(|w| w.tasks_lost);
+    counter("volt_worker_tasks_given_total", "tasks", WORKER, "Tasks that other workers took from this one.", |r| {
+        r.each(|w| w.tasks_given);
     }),
     // Workers: the global queue.
     counter("volt_worker_global_looks_total", "looks", WORKER, "Looks at the global queue that took its lock.", |r| {

@@ -62,6 +62,49 @@ fn an_unsafe_directory_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn nobody_is_told_to_change_or_remove_a_directory_that_may_be_for_others() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.path().join("opt")).unwrap();
+    std::fs::set_permissions(scratch.path().join("opt"), PermissionsExt::from_mode(0o755)).unwrap();
+    let cases = [
+        ("volt", 0o755, true),
+        ("opt/volt", 0o755, false),
+        ("volt", 0o500, true),
+        (&*format!("volt-{}", own_user()), 0o750, true),
+        ("volt", 0o777, false),
+        ("volt", 0o1777, false),
+        ("volt", 0o1755, false),
+        ("volt", 0o775, false),
+        ("tmp", 0o1777, false),
+        ("srv", 0o755, false),
+        (&*format!("volt-{}", own_user() + 1), 0o755, false),
+    ];
+    for (name, mode, may_change) in cases {
+        let path = scratch.path().join(name);
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        let error = open_directory(&path, own_user()).unwrap_err();
+        let text = error.to_string();
+        assert!(error.is_refused() && text.contains(&format!("{mode:04o}")), "{name} {mode:o}: {text}");
+        assert_eq!(text.contains("chmod"), may_change, "{name} {mode:o}: {text}");
+        assert_eq!(
+            text.contains("is shared with other users: name a folder of your own in VOLT_SOCKET_DIR"),
+            !may_change,
+            "{name} {mode:o}: {text}"
+        );
+        std::fs::remove_dir(&path).unwrap();
+    }
+
+    for (name, may_remove) in [("volt", true), ("run", false)] {
+        let link = scratch.path().join(name);
+        symlink(scratch.path(), &link).unwrap();
+        let text = open_directory(&link, own_user()).unwrap_err().to_string();
+        assert_eq!(text.contains("remove it"), may_remove, "{text}");
+        assert!(text.ends_with("VOLT_SOCKET_DIR"), "{text}");
+    }
+}
+
+#[test]
 fn a_directory_that_cannot_be_made_says_what_to_do() {
     let scratch = Scratch::new();
     let path = scratch.path().join("missing/volt");

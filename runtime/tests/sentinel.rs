@@ -1,0 +1,147 @@
+//! A worker that is stuck in a poll strands nobody: neither what it had queued, nor timers, nor sockets.
+//!
+//! Each blocker here waits until what it would strand has come through: without the sentinel it waits for ever.
+
+mod watchdog;
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use volt::Runtime;
+use volt::io::{AsyncReadExt, AsyncWriteExt};
+use volt::net::{TcpListener, TcpStream};
+use watchdog::{builder, watched};
+
+/// Without the net of the park time-out, with the sentinel.
+fn runtime(workers: usize) -> Runtime {
+    builder(workers).sentinel_interval(Some(Duration::from_millis(10))).build().unwrap()
+}
+
+fn wait_for_all_parked(runtime: &Runtime) {
+    loop {
+        let snapshot = runtime.handle().snapshot();
+        if snapshot.parked_count() as usize == snapshot.workers.len() {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn timers_fire_while_the_worker_that_sat_in_the_driver_blocks() {
+    for workers in [2, 4] {
+        watched(|| {
+            let runtime = runtime(workers);
+            let (rang, has_rung) = mpsc::channel();
+            let timer = runtime.spawn(async move {
+                volt::time::sleep(Duration::from_millis(30)).await;
+                rang.send(()).unwrap();
+            });
+            // Woken by the driver, so that it blocks the worker that sat in it.
+            let blocker = runtime.spawn(async move {
+                volt::time::sleep(Duration::from_millis(5)).await;
+                has_rung.recv().unwrap();
+            });
+            runtime.block_on(timer).unwrap();
+            runtime.block_on(blocker).unwrap();
+        });
+    }
+}
+
+#[test]
+fn sockets_are_served_while_the_worker_that_sat_in_the_driver_blocks() {
+    watched(|| {
+        let runtime = runtime(2);
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (served, is_served) = mpsc::channel();
+        let echo = runtime.spawn(async move {
+            let (mut stream, _peer) = listener.accept().await.unwrap();
+            let mut byte = [0];
+            stream.read_exact(&mut byte).await.unwrap();
+            stream.write_all(&byte).await.unwrap();
+            served.send(()).unwrap();
+        });
+        let blocker = runtime.spawn(async move {
+            volt::time::sleep(Duration::from_millis(5)).await;
+            is_served.recv().unwrap();
+        });
+        let mut client = runtime.block_on(TcpStream::connect(address)).unwrap();
+        wait_for_block(&runtime);
+        runtime.block_on(client.write_all(b"x")).unwrap();
+        runtime.block_on(echo).unwrap();
+        runtime.block_on(blocker).unwrap();
+    });
+}
+
+/// Until a poll has lasted for longer than any that only works.
+fn wait_for_block(runtime: &Runtime) {
+    while runtime.handle().snapshot().longest_in_flight().is_none_or(|(_, poll)| poll.for_ns < 20_000_000) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_child_in_the_lifo_slot_and_tasks_in_the_ring_are_taken_from_a_stuck_worker() {
+    for children in [1, 2, 10] {
+        watched(|| {
+            let runtime = runtime(2);
+            wait_for_all_parked(&runtime);
+            let (started, has_started) = mpsc::channel();
+            let parent = runtime.spawn(async move {
+                for child in 0..children {
+                    let started = started.clone();
+                    volt::spawn(async move { started.send(child).unwrap() });
+                }
+                let mut seen: Vec<usize> = (0..children).map(|_| has_started.recv().unwrap()).collect();
+                seen.sort_unstable();
+                seen
+            });
+            assert_eq!(runtime.block_on(parent).unwrap(), (0..children).collect::<Vec<_>>());
+        });
+    }
+}
+
+#[test]
+fn the_sentinel_sleeps_while_all_workers_do() {
+    watched(|| {
+        let runtime = runtime(2);
+        runtime.block_on(runtime.spawn(async {})).unwrap();
+        let looks = || {
+            wait_for_all_parked(&runtime);
+            runtime.handle().snapshot().sentinel.looks
+        };
+        // It may have one look more to take after the last worker has lain down.
+        let began = Instant::now();
+        let mut settled = looks();
+        while began.elapsed() < Duration::from_millis(100) {
+            std::thread::yield_now();
+        }
+        settled = settled.max(looks());
+        while began.elapsed() < Duration::from_millis(400) {
+            std::thread::yield_now();
+        }
+        assert_eq!(looks(), settled);
+    });
+}
+
+#[test]
+fn a_runtime_whose_worker_is_stuck_for_good_ends_at_the_limit_and_its_sentinel_with_the_worker() {
+    watched(|| {
+        let runtime = runtime(2);
+        let (open, is_open) = mpsc::channel::<()>();
+        let (entered, has_entered) = mpsc::channel();
+        runtime.spawn(async move {
+            entered.send(()).unwrap();
+            let _closed = is_open.recv();
+        });
+        has_entered.recv().unwrap();
+        let handle = runtime.handle().clone();
+        runtime.shutdown_timeout(Duration::from_millis(20));
+        drop(open);
+        // The worker ends, and with it the sentinel: nobody looks any more.
+        while handle.snapshot().workers.iter().any(|worker| worker.phase != volt::telemetry::Phase::Stopped) {
+            std::thread::yield_now();
+        }
+    });
+}
