@@ -24,7 +24,7 @@ use volt::{Handle, Placement};
 /// Roots of one outsider that are alive at once.
 const WINDOW: usize = 128;
 /// Every so many crowds one is handed in one by one.
-const LONELY: u64 = 3;
+const LONELY: u64 = 8;
 /// Generations of children.
 const DEPTH: u32 = 3;
 /// Tasks that are alive when the runtime is shut down.
@@ -307,7 +307,7 @@ fn outsider(handle: &Handle, world: &Arc<World>, mix: &Mix, number: u64) {
                 (0..random.below(100)).for_each(|_| std::hint::spin_loop());
             }
             alive.push_back(root);
-            while alive.len() > WINDOW {
+            if alive.len() > WINDOW {
                 handle.block_on(alive.pop_front().expect("more than none")).unwrap();
             }
         }

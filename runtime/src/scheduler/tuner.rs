@@ -120,4 +120,70 @@ mod tests {
         (0..1000).for_each(|_| tuner.record(128, 0));
         assert_eq!((tuner.avg_ns(), tuner.interval()), (1, 255));
     }
+
+    /// Runs `check` on 200 random programs: a tuner, and ticks of (polls, ns a poll).
+    fn for_random_ticks(check: impl Fn(Tuner, Vec<(u32, u64)>)) {
+        for seed in 0..200 {
+            let mut rng = crate::rng::FastRand::new(seed, 0);
+            let ticks = (0..1 + rng.below(300)).map(|_| {
+                let magnitude = rng.below(30) as u32;
+                (1 + rng.below(128) as u32, (1u64 << magnitude) + rng.below(1 << 20) as u64)
+            });
+            let ticks: Vec<_> = ticks.collect();
+            check(tuner(), ticks);
+        }
+    }
+
+    #[test]
+    fn the_average_stays_between_the_smallest_and_the_largest_sample() {
+        for_random_ticks(|mut tuner, ticks| {
+            let (mut low, mut high) = (tuner.avg_ns(), tuner.avg_ns());
+            for (polls, poll_ns) in ticks {
+                (low, high) = (low.min(poll_ns), high.max(poll_ns));
+                tuner.record(polls, u64::from(polls) * poll_ns);
+                assert!((low - 1..=high).contains(&tuner.avg_ns()), "{} is not in {low}..={high}", tuner.avg_ns());
+                assert!((8..=255).contains(&tuner.interval()));
+            }
+        });
+    }
+
+    #[test]
+    fn of_two_tuners_the_one_with_slower_polls_never_has_the_longer_interval() {
+        for_random_ticks(|mut faster, ticks| {
+            let mut slower = tuner();
+            for (polls, poll_ns) in ticks {
+                faster.record(polls, u64::from(polls) * poll_ns);
+                slower.record(polls, u64::from(polls) * (poll_ns + poll_ns / 7));
+                assert!(slower.avg_ns() >= faster.avg_ns());
+                assert!(slower.interval() <= faster.interval());
+            }
+        });
+    }
+
+    #[test]
+    fn whatever_came_before_a_steady_load_is_forgotten_within_a_hundred_polls() {
+        for_random_ticks(|mut tuner, ticks| {
+            for (polls, poll_ns) in ticks {
+                tuner.record(polls, u64::from(polls) * poll_ns);
+            }
+            let before_ns = tuner.avg_ns();
+            (0..100).for_each(|_| tuner.record(1, 10_000));
+            // 0.9^100 is a forty-thousandth; a nanosecond is lost to rounding at each step.
+            let left_ns = before_ns / 30_000 + 100;
+            assert!(tuner.avg_ns().abs_diff(10_000) <= left_ns, "{} after {before_ns}", tuner.avg_ns());
+        });
+    }
+
+    #[test]
+    fn one_outlier_moves_the_average_by_a_tenth_of_itself_at_most() {
+        for_random_ticks(|mut tuner, ticks| {
+            for (polls, poll_ns) in ticks {
+                tuner.record(polls, u64::from(polls) * poll_ns);
+                let (mut with, before_ns) = (Tuner { decay: tuner.decay.clone(), ..tuner }, tuner.avg_ns());
+                let outlier_ns = before_ns * 1_000;
+                with.record(1, outlier_ns);
+                assert!(with.avg_ns() <= before_ns + outlier_ns / 10 + 1);
+            }
+        });
+    }
 }

@@ -382,3 +382,103 @@ impl WorkerCells {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::id::Id;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    const ROUNDS: u64 = if cfg!(miri) { 50 } else { 50_000 };
+
+    fn read(cells: &WorkerCells, floor_ns: &mut [u64; PHASES.len()]) -> Worker {
+        cells.read(0, crate::clock::now_ns(), floor_ns, |_, _| None)
+    }
+
+    /// A header of a task that is never run.
+    fn with_header(f: impl FnOnce(&Header)) {
+        struct Nowhere;
+        impl crate::task::cell::Schedule for Nowhere {
+            fn schedule(&self, _task: crate::task::header::Notified) {}
+            fn release(&self, _task: &Header) -> Option<crate::task::header::Task> {
+                None
+            }
+        }
+        let here = Location::caller();
+        let (task, _notified, _join) = crate::task::cell::new_task(async {}, Nowhere, Id::next(), here, None);
+        f(task.header());
+    }
+
+    #[test]
+    fn a_poll_is_in_flight_from_its_begin_to_its_end_and_counted_once() {
+        with_header(|task| {
+            let (cells, mut floor_ns) = (WorkerCells::new(), [0; PHASES.len()]);
+            assert_eq!(read(&cells, &mut floor_ns).in_flight, None);
+            cells.begin_poll(task, crate::clock::now_ns());
+            let during = read(&cells, &mut floor_ns);
+            assert_eq!((during.polls, during.poll_time.count()), (1, 0));
+            let poll = during.in_flight.expect("it has begun");
+            assert_eq!(poll.task_id, task.id.as_u64());
+            assert!(poll.spawned_at.contains("cells.rs"), "{}", poll.spawned_at);
+            cells.end_poll(1_000);
+            let after = read(&cells, &mut floor_ns);
+            assert_eq!((after.polls, after.poll_time.count(), after.in_flight), (1, 1, None));
+            assert_eq!(after.poll_time.sum_ns(), 1_000);
+        });
+    }
+
+    #[test]
+    fn the_phases_add_up_to_the_time_that_went_by() {
+        let (cells, mut floor_ns) = (WorkerCells::new(), [0; PHASES.len()]);
+        for (step, phase) in PHASES.into_iter().enumerate() {
+            cells.enter_phase(phase, 100 * step as u64);
+        }
+        cells.stop(500);
+        let worker = read(&cells, &mut floor_ns);
+        let times_ns = [worker.busy_ns, worker.searching_ns, worker.parked_ns, worker.driver_ns, worker.maintenance_ns];
+        assert_eq!(times_ns, [100; PHASES.len()]);
+        assert_eq!(worker.phase, Phase::Stopped);
+    }
+
+    #[test]
+    fn a_reader_beside_the_writer_sees_no_phase_twice_and_no_poll_in_halves() {
+        with_header(|task| {
+            let (cells, is_over) = (Arc::new(WorkerCells::new()), Arc::new(AtomicBool::new(false)));
+            let began_ns = crate::clock::now_ns();
+            cells.enter_phase(Phase::Busy, began_ns);
+            let reader = thread::spawn({
+                let (cells, is_over) = (cells.clone(), is_over.clone());
+                let (id, mut polls) = (task.id.as_u64(), 0);
+                move || {
+                    while !is_over.load(Ordering::Relaxed) {
+                        if let Some((_, _, times_ns)) = cells.times() {
+                            let life_ns = crate::clock::now_ns() - began_ns;
+                            let told_ns: u64 = times_ns.iter().sum();
+                            assert!(told_ns <= life_ns, "{told_ns} of {life_ns}");
+                        }
+                        let worker = cells.read(0, crate::clock::now_ns(), &mut [0; PHASES.len()], |_, _| None);
+                        assert!(worker.polls >= polls, "a counter only grows");
+                        polls = worker.polls;
+                        assert!(worker.in_flight.is_none_or(|poll| poll.task_id == id));
+                    }
+                }
+            });
+            for round in 0..ROUNDS {
+                cells.begin_poll(task, crate::clock::now_ns());
+                cells.end_poll(round);
+                cells.enter_phase(PHASES[round as usize % PHASES.len()], crate::clock::now_ns());
+            }
+            is_over.store(true, Ordering::Relaxed);
+            reader.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn ends_are_counted_by_how() {
+        let cells = WorkerCells::new();
+        [Ended::Completed, Ended::Completed, Ended::Panicked].into_iter().for_each(|ended| cells.count_end(ended));
+        assert_eq!(cells.ended(), [2, 0, 1]);
+    }
+}

@@ -360,3 +360,44 @@ fn loom_twin_a_relaxed_drop_frees_beside_a_use() {
         Word(state.0.fetch_sub(ONE_REFERENCE, Ordering::Relaxed)).references() == 1
     })));
 }
+
+/// A shield that is left as the source leaves it: the depth goes down, and nobody looks whether a cancellation waited.
+fn leave_without_a_look(state: &State) -> Wake {
+    state.0.fetch_sub(ONE_SHIELD, Ordering::AcqRel);
+    Wake::Nothing
+}
+
+/// A guard is dropped by another thread beside a cancellation and the end of the poll: whichever comes last ends the task.
+fn shield_model(leave: fn(&State) -> Wake) {
+    let state = Arc::new(State::new());
+    assert_eq!(state.start(), Start::Poll);
+    state.enter_shield().unwrap();
+    let canceller = thread::spawn({
+        let state = state.clone();
+        move || state.cancel()
+    });
+    let leaver = thread::spawn({
+        let state = state.clone();
+        move || leave(&state)
+    });
+    let runner = thread::spawn({
+        let state = state.clone();
+        move || state.pause()
+    });
+    let submitted = [canceller.join().unwrap(), leaver.join().unwrap()];
+    let paused = runner.join().unwrap();
+    let submits = submitted.iter().filter(|wake| **wake == Wake::Submit).count();
+    assert!(submits <= 1, "One Notified");
+    let ends = paused == Pause::Cancel || (submits == 1 && state.start() == Start::Cancel);
+    assert!(ends, "the cancellation takes effect when the shield is gone");
+}
+
+#[test]
+fn loom_a_shield_left_beside_a_cancellation_and_the_end_of_a_poll_lets_the_task_end() {
+    explore(|| shield_model(State::leave_shield));
+}
+
+#[test]
+fn loom_twin_a_shield_left_without_a_look_leaves_a_cancelled_task_idle() {
+    assert!(fails(|| shield_model(leave_without_a_look)));
+}
