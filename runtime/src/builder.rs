@@ -61,7 +61,7 @@ impl Builder {
             default_avg_task_ns: clock::saturating_ns(config::DEFAULT_AVG_TASK),
             min_global_queue_interval: config::MIN_GLOBAL_QUEUE_INTERVAL,
             max_global_queue_interval: config::MAX_GLOBAL_QUEUE_INTERVAL,
-            long_poll_ns: clock::saturating_ns(config::LONG_POLL),
+            global_look_after_ns: clock::saturating_ns(config::GLOBAL_LOOK_AFTER),
             lifo_steal_after_ns: clock::saturating_ns(config::LIFO_STEAL_AFTER),
             driver_interval_ns: clock::saturating_ns(config::DRIVER_INTERVAL),
             park_timeout: Some(config::PARK_TIMEOUT),
@@ -185,9 +185,10 @@ impl Builder {
         self
     }
 
-    /// After a poll longer than this the worker looks at the global queue at once. Default 20 µs.
-    pub fn long_poll(mut self, time: Duration) -> Self {
-        self.config.long_poll_ns = clock::saturating_ns(time);
+    /// A worker that has not looked at the global queue for this long looks before its next poll but one, however few polls that were.
+    /// Default 20 µs.
+    pub fn global_queue_look_after(mut self, time: Duration) -> Self {
+        self.config.global_look_after_ns = clock::saturating_ns(time);
         self
     }
 

@@ -28,8 +28,9 @@ pub(crate) const DEFAULT_AVG_TASK: Duration = Duration::from_micros(50);
 pub(crate) const MIN_GLOBAL_QUEUE_INTERVAL: u32 = 8;
 /// Most polls between two looks at the global queue.
 pub(crate) const MAX_GLOBAL_QUEUE_INTERVAL: u32 = 255;
-/// A poll longer than this is followed by a look at the global queue's length: one load is nothing beside it.
-pub(crate) const LONG_POLL: Duration = Duration::from_micros(20);
+/// A worker that has not looked at the global queue for this long looks before its next poll but one: the look is one load, and a task
+/// from outside waits for little more than that.
+pub(crate) const GLOBAL_LOOK_AFTER: Duration = Duration::from_micros(20);
 /// A thief may take the LIFO slot of a worker whose present poll has lasted this long.
 pub(crate) const LIFO_STEAL_AFTER: Duration = Duration::from_millis(1);
 /// Timers and I/O are looked at between ticks if nobody did for this long.
@@ -107,7 +108,7 @@ pub(crate) struct Config {
     pub(crate) default_avg_task_ns: u64,
     pub(crate) min_global_queue_interval: u32,
     pub(crate) max_global_queue_interval: u32,
-    pub(crate) long_poll_ns: u64,
+    pub(crate) global_look_after_ns: u64,
     pub(crate) lifo_steal_after_ns: u64,
     pub(crate) driver_interval_ns: u64,
     pub(crate) park_timeout: Option<Duration>,

@@ -25,8 +25,6 @@ pub(crate) struct Core {
     pub(crate) road: Road,
     /// The last reading of the clock.
     pub(crate) now_ns: u64,
-    /// How long the last poll took.
-    pub(crate) last_poll_ns: u64,
     /// Polls from the LIFO slot since the count was last begun anew.
     pub(crate) lifo_polls: u32,
     /// Whether the ring had its turn since then.
@@ -69,7 +67,6 @@ impl Core {
             tuner: Tuner::new(config),
             road: Road::Lifo,
             now_ns,
-            last_poll_ns: 0,
             lifo_polls: 0,
             has_come_to_ring: false,
             polls_since_look: 0,
@@ -81,13 +78,12 @@ impl Core {
         }
     }
 
-    /// Whether the global queue is to be looked at before local work: by count, by time, or because the last poll was long.
+    /// Whether the global queue is to be looked at before local work: by count, or by time, whichever is first.
     ///
-    /// The count alone would let 8 polls of 1 ms pass, and the source counts ticks of 128 polls instead. But one local poll there is, whatever
-    /// the time: else a global queue that always holds something, and slow polls, would keep local tasks waiting for ever.
+    /// The count alone would let 8 polls of 1 ms pass, or 255 of 1 µs; the source counts ticks of 128 polls instead. A look at an empty queue is
+    /// one load, and the time was read for the statistics. But one local poll there is, whatever the time: else a global queue that always holds something, and slow polls, would keep local tasks waiting for ever.
     pub(crate) fn is_global_due(&self, config: &Config) -> bool {
-        let is_late = self.last_poll_ns > config.long_poll_ns
-            || self.now_ns.saturating_sub(self.looked_at_ns) >= config.target_global_queue_latency_ns;
+        let is_late = self.now_ns.saturating_sub(self.looked_at_ns) >= config.global_look_after_ns;
         self.polls_since_look > if is_late { 1 } else { self.tuner.interval() }
     }
 

@@ -161,11 +161,7 @@ impl Worker {
         let now_ns = clock::now_ns();
         let took_ns = now_ns.saturating_sub(began_at_ns);
         cells.end_poll(took_ns);
-        {
-            let mut core = self.core.borrow_mut();
-            core.now_ns = now_ns;
-            core.last_poll_ns = took_ns;
-        }
+        self.core.borrow_mut().now_ns = now_ns;
         match ran {
             Ran::Pending => {}
             // The yield road: behind what is there already.

@@ -239,7 +239,7 @@ impl World<'_> {
             Some(Fault::NoLifoCap) => worker.core.borrow_mut().lifo_polls = 0,
             Some(Fault::GlobalNeverDue) => {
                 let mut core = worker.core.borrow_mut();
-                (core.polls_since_look, core.last_poll_ns, core.looked_at_ns) = (0, 0, core.now_ns);
+                (core.polls_since_look, core.looked_at_ns) = (0, core.now_ns);
             }
             Some(Fault::GlobalAlwaysDue) => worker.core.borrow_mut().polls_since_look = u32::MAX - 1,
             _ => {}
