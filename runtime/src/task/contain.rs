@@ -2,13 +2,19 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls `f`. If it panics nothing comes of it but what the panic hook prints; a payload whose destructor panics as well is leaked.
+/// How often a payload's destructor may panic with another payload before that one is leaked.
+const MAX_PAYLOADS: usize = 8;
+
+/// Calls `f`. If it panics nothing comes of it but what the panic hook prints.
 pub(crate) fn contain(f: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(f))
-        && let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload)))
-    {
-        std::mem::forget(second);
+    let Err(mut payload) = catch_unwind(AssertUnwindSafe(f)) else { return };
+    for _ in 0..MAX_PAYLOADS {
+        match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            Ok(()) => return,
+            Err(next) => payload = next,
+        }
     }
+    std::mem::forget(payload);
 }
 
 #[cfg(test)]
