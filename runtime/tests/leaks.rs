@@ -3,7 +3,12 @@
 mod watchdog;
 
 use volt::task::yield_now;
-use watchdog::{runtime, watched};
+use watchdog::{builder, watched};
+
+/// With all the threads that a runtime has, the sentinel's among them.
+fn runtime(workers: usize) -> volt::Runtime {
+    builder(workers).sentinel_interval(Some(std::time::Duration::from_millis(1))).build().unwrap()
+}
 
 #[test]
 fn runtimes_come_and_go_without_leaving_threads_or_descriptors() {

@@ -19,8 +19,9 @@
 //! Park, by a worker that found nothing:
 //! 1. leave the searchers if it was one, and publish "parked", by setting the bit; each a read-modify-write;
 //! 2. `fence(SeqCst)`;
-//! 3. look into everything once more: inbox, every ring and batch, the global queue, due timers, shutdown. On a hit: retract, become
-//!    a searcher ([`Idle::start_searching`]), search. Else sleep; on waking up, for whatever cause, retract.
+//! 3. look into everything once more: inbox, every ring and batch, the global queue, shutdown; not timers, which are the business of
+//!    whoever has the driver turn. On a hit: retract, become a searcher ([`Idle::start_searching`]), search. Else sleep; on waking up, for
+//!    whatever cause, retract.
 //!
 //! Claim: clear a set bit with a read-modify-write; if it was clear already, take another; then `searching += 1`, for the one that was
 //! claimed; then its token, by `Parker::unpark`.

@@ -453,8 +453,8 @@ impl Worker {
 
     // ---- timers and I/O -----------------------------------------------------------------------------------------------
 
-    /// Fires due timers and takes I/O events, if nobody did for `interval_ns`. Whoever comes by does it: a worker that is stuck stops
-    /// nobody's clock.
+    /// Fires due timers and takes I/O events, if nobody did for `interval_ns`. Whoever comes by does it, so that no one worker owns the clock;
+    /// if all that are awake are stuck, the sentinel wakes one that is not.
     fn tend_driver(&self, interval_ns: u64) {
         let mut core = self.core.borrow_mut();
         let is_recent = core.now_ns.saturating_sub(self.shared.driver.last_turn_ns()) < interval_ns;
