@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::blocking::pool::{Pool, Settings};
 use crate::clock;
 use crate::config::{self, Backend, Config, Placement};
+use crate::context;
 use crate::driver::Driver;
 use crate::driver::parker::Parker;
 use crate::error::BuildError;
@@ -331,7 +332,12 @@ impl Builder {
         for (index, core) in cores.into_iter().enumerate() {
             let worker = Worker::new(shared.clone(), index, core);
             shared.worker_starts();
-            match start(format!("{}-worker-{index}", shared.config.thread_name), Box::new(move || worker.run())) {
+            let handle = runtime.handle().clone();
+            let thread = Box::new(move || {
+                let _entered = context::enter(&handle);
+                worker.run();
+            });
+            match start(format!("{}-worker-{index}", shared.config.thread_name), thread) {
                 Ok(thread) => runtime.add_thread(thread),
                 Err(error) => {
                     shared.worker_ended();

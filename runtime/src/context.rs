@@ -1,25 +1,20 @@
-//! Which runtime this thread is in, and which worker it is.
+//! Which runtime this thread is in. Which worker it is stands in `scheduler/current`.
 //!
 //! Who writes: the worker's thread when it starts and ends, `block_on`, `enter`, and blocking threads around a job. Who reads:
 //! everything that needs "the current runtime", on the same thread.
-//!
-//! Invariant: *Worker while set*: the pointer to the worker is set only by [`run_as_worker`], for the time that the worker is borrowed there.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
-use std::ptr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::driver::Driver;
 use crate::handle::Handle;
-use crate::scheduler::worker::Worker;
+use crate::scheduler::current;
 
 thread_local! {
     /// The current runtime. Counted on this thread, so that a look costs no read-modify-write, and may be held while code of the user's runs.
     static HANDLE: RefCell<Option<Rc<Handle>>> = const { RefCell::new(None) };
-    /// The worker that this thread is. By itself, because what needs no destructor is cheaper to reach.
-    static WORKER: Cell<*const Worker> = const { Cell::new(ptr::null()) };
     static IS_IN_BLOCK_ON: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -79,41 +74,9 @@ pub(crate) fn driver() -> Arc<Driver> {
     shared.driver.clone()
 }
 
-/// Calls `f` with the worker that this thread is, if it is one.
-#[inline]
-pub(crate) fn with_worker<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
-    let worker = WORKER.get();
-    // SAFETY: Worker while set: `run_as_worker`, further up this thread's stack, borrows it.
-    f(unsafe { worker.as_ref() })
-}
-
-/// Makes this thread `worker` while `f` runs.
-pub(crate) fn run_as_worker(handle: &Handle, worker: &Worker, f: impl FnOnce()) {
-    let _entered = enter(handle);
-    set_worker(worker, f);
-}
-
-/// Makes this thread no worker while `f` runs: for simulated threads, whose steps are taken inside the polls of workers.
-#[cfg(test)]
-pub(crate) fn run_outside_workers(f: impl FnOnce()) {
-    set_worker(ptr::null(), f);
-}
-
-/// The worker before, if a simulation takes steps inside a poll, is set again afterwards.
-fn set_worker(worker: *const Worker, f: impl FnOnce()) {
-    struct Reset(*const Worker);
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            WORKER.set(self.0);
-        }
-    }
-    let _reset = Reset(WORKER.replace(worker));
-    f();
-}
-
 /// Whether this thread runs tasks or the future of a `block_on`, and so must not block.
 pub(crate) fn is_async() -> bool {
-    IS_IN_BLOCK_ON.get() || !WORKER.get().is_null()
+    IS_IN_BLOCK_ON.get() || current::is_worker()
 }
 
 /// Marks this thread as inside `block_on` while `f` runs.

@@ -6,6 +6,8 @@ pub(crate) mod sentinel;
 #[cfg(not(loom))]
 pub(crate) mod core;
 #[cfg(not(loom))]
+pub(crate) mod current;
+#[cfg(not(loom))]
 mod placement;
 #[cfg(not(loom))]
 pub(crate) mod shared;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use volt_telemetry::Snapshot;
 
+use super::current;
 use super::idle::Idle;
 use super::placement::Placer;
 use super::sentinel::Sentinel;
@@ -21,7 +22,6 @@ use super::worker::sim;
 use crate::blocking::pool::Pool;
 use crate::clock;
 use crate::config::{Config, MAX_NAME_BYTES, Placement};
-use crate::context;
 use crate::driver::Driver;
 use crate::driver::parker::{Parker, Unparked};
 use crate::fork::Home;
@@ -186,7 +186,7 @@ impl Shared {
 
     /// Counts a task that is registered, and submits it.
     fn start(self: &Arc<Self>, task: Notified) {
-        context::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
+        current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
             Some(worker) => worker.cells().spawned.add(1),
             // ORDERING: Relaxed; only counted. The task's submission publishes it.
             None => _ = self.outside.spawned.fetch_add(1, Ordering::Relaxed),
@@ -231,6 +231,16 @@ impl Shared {
     pub(crate) fn wake_for_submit(&self) -> bool {
         let claimed = self.idle.claim_for_submit(self.driver.owner());
         self.unpark(claimed)
+    }
+
+    /// Submit (2) and (3), after `tasks` were published at once: as many searchers as there are tasks, those that search already included.
+    /// Returns how many workers were woken.
+    ///
+    /// The first as for one task, which is what no wake-up being lost rests on; the others so that a batch does not spread one by one.
+    pub(crate) fn wake_for_batch(&self, tasks: usize) -> usize {
+        let first = usize::from(self.wake_for_submit());
+        let more = tasks.saturating_sub(self.idle.searching().max(first));
+        first + (0..more).take_while(|_| self.wake_one()).count()
     }
 
     /// Wakes one worker more, whether or not somebody searches. Returns whether there was one.
@@ -411,7 +421,7 @@ impl Drop for Room<'_> {
 
 impl Schedule for Arc<Shared> {
     fn schedule(&self, task: Notified) {
-        let refused = context::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
+        let refused = current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
             Some(worker) => worker.push_woken(task),
             None => Some(task),
         });
@@ -443,6 +453,20 @@ fn extra(id: Id, name: Option<&str>, location: &'static Location<'static>) -> Op
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    #[test]
+    fn a_batch_wakes_a_worker_for_each_task_and_no_more() {
+        let runtime = crate::Builder::new_multi_thread().worker_threads(8).sentinel_interval(None).build().unwrap();
+        let shared = runtime.handle().shared();
+        for tasks in [1, 2, 5, 8] {
+            while !(shared.idle.is_all_parked() && shared.idle.searching() == 0) {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            assert_eq!(shared.wake_for_batch(tasks), tasks);
+        }
+    }
+
     #[test]
     fn room_that_somebody_has_found_is_not_found_again() {
         let runtime = crate::Builder::new_multi_thread().worker_threads(1).global_queue_capacity(2).build().unwrap();

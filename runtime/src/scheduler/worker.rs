@@ -1,46 +1,33 @@
-//! One worker: its loop, where it finds tasks, and how it sleeps.
+//! One worker: its loop, and how it takes tasks in. Where it finds them stands in `search`, how it sleeps in `park`.
 //!
 //! One turn: look after timers and I/O if nobody did for a while; then up to `budget_per_tick` times find a task and poll it once;
 //! then feed the tuner. Nothing found: park. Between two polls timers and I/O are also looked after once a millisecond has passed, so
 //! that 128 slow polls stop no clock (the source, and a plain tick budget, would let 128 polls of 1 ms do so).
 //!
-//! `next_task`, in this order:
-//! 1. batch buffer: fetched from the global queue, so it waited longest; what others placed in the inbox is moved to the ring, and if the ring
-//!    is full, half of that to the global queue first: tasks that yield may keep it full for ever;
-//! 2. global queue, if due; not before one local poll, if the last look brought something: else local work would starve behind slow polls
-//!    and a global queue that is never empty;
-//! 3. LIFO slot, up to its cap; at the cap the slot is flushed to the ring's tail, where its turn comes and thieves see it. A new tick renews
-//!    the count if the ring had its turn in the last one;
-//! 4. ring, first in, first out;
-//! 5. steal: from a random start, every victim once, half its ring, else half its batch, else half its inbox; LIFO slots only on a last pass, and
-//!    only from an owner whose present poll is long: always taking them costs throughput, never taking them strands a task behind a long poll;
-//! 6. global queue;
-//! 7. park.
-//!
-//! Who writes: the worker's own thread. The protocol by which no wake-up is lost stands in `idle`; its steps are named here where they are taken.
+//! Who writes: the worker's own thread.
 //!
 //! A turn and a park are cut into steps, each a method. The thread takes them in the order in which `turn` and `park` call them; the
 //! simulation (`sim`) takes the same steps of many workers one by one, in any order in which threads could.
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use volt_telemetry::Phase;
 
 use super::core::{Core, Road};
+use super::current;
 use super::shared::Shared;
 use crate::clock;
-use crate::context;
 use crate::coop;
-use crate::driver::parker::{Parker, Slept};
-use crate::driver::{Polled, Turn, Wait};
-use crate::handle::Handle;
-use crate::queue::ring::Steal;
-use crate::stats::cells::{WakeReason, WorkerCells};
+use crate::driver::parker::Parker;
+use crate::driver::{Polled, Wait};
+use crate::stats::cells::WorkerCells;
 use crate::task::contain::contain;
 use crate::task::header::{Notified, Ran};
+
+mod park;
+mod search;
 
 #[cfg(test)]
 #[path = "sim.rs"]
@@ -86,10 +73,9 @@ impl Worker {
                 self.0.shared.worker_ended();
             }
         }
-        let handle = Handle::new(self.shared.clone());
         self.start_cells();
         let _ended = Ended(&self);
-        context::run_as_worker(&handle, &self, || {
+        current::run_as(&self, || {
             while !self.shared.is_done() {
                 self.turn();
             }
@@ -174,219 +160,6 @@ impl Worker {
         took_ns
     }
 
-    // ---- finding work -------------------------------------------------------------------------------------------------
-
-    /// See the header of this file.
-    fn next_task(&self) -> Option<Notified> {
-        let mut core = self.core.borrow_mut();
-        let core = &mut *core;
-        let task = match self.local_task(core) {
-            Some(task) => Some(task),
-            None => {
-                let task = self.search(core);
-                core.now_ns = clock::now_ns();
-                task
-            }
-        };
-        if task.is_some() {
-            self.leave_search(core);
-            if std::mem::take(&mut core.has_slept) {
-                // Rouse (1) was the retract.
-                self.shared.sentinel.rouse(&self.shared);
-            }
-            self.cells().ensure_phase(Phase::Busy, core.now_ns);
-        }
-        task
-    }
-
-    /// 1 to 4.
-    fn local_task(&self, core: &mut Core) -> Option<Notified> {
-        let (config, cells) = (&self.shared.config, self.cells());
-        // 1. batch buffer
-        if let Some(task) = core.batch.pop() {
-            return Some(task);
-        }
-        self.empty_inbox(core);
-        core.polls_since_look += 1;
-        // 2. global queue, if due
-        if core.is_global_due(config) {
-            let task = self.fetch(core);
-            core.note_look(task.is_some());
-            if task.is_some() {
-                return task;
-            }
-        }
-        // 3. LIFO slot
-        let lifo = &self.shared.remotes[self.index].lifo;
-        if core.lifo_polls < config.max_lifo_polls_per_tick {
-            if let Some(task) = lifo.take() {
-                core.lifo_polls += 1;
-                cells.lifo_hits.add(1);
-                cells.lifo_polls_this_tick.set(u64::from(core.lifo_polls));
-                return Some(task);
-            }
-        } else if let Some(task) = lifo.take() {
-            cells.lifo_cap_flushes.add(1);
-            self.push_back(core, task);
-        }
-        // 4. ring
-        core.has_come_to_ring = true;
-        core.ring.pop()
-    }
-
-    /// Moves what was placed here to the ring's tail. One load when there is nothing.
-    fn empty_inbox(&self, core: &mut Core) {
-        let inbox = &self.shared.remotes[self.index].inbox;
-        if inbox.len() == 0 {
-            return;
-        }
-        if core.ring.free() == 0 {
-            // Tasks that yield may keep the ring full for ever.
-            let mut oldest = None;
-            inbox.pop_batch(1, |task| oldest = Some(task));
-            if let Some(task) = oldest {
-                self.push_back(core, task);
-            }
-        }
-        let ring = &mut core.ring;
-        let moved = inbox.pop_batch(ring.free(), |task| {
-            let pushed = ring.push(task);
-            debug_assert!(pushed.is_ok(), "never more than fits");
-        });
-        if moved > 1 && !core.is_searching {
-            self.wake_for_surplus(core);
-        }
-    }
-
-    /// 5 and 6.
-    fn search(&self, core: &mut Core) -> Option<Notified> {
-        let (config, cells) = (&self.shared.config, self.cells());
-        cells.ensure_phase(Phase::Searching, core.now_ns);
-        // 5. steal
-        if config.enable_stealing && self.shared.remotes.len() > 1 {
-            core.is_searching = core.is_searching || self.shared.idle.try_start_searching();
-            if core.is_searching
-                && let Some(task) = self.steal(core)
-            {
-                return Some(task);
-            }
-        }
-        // 6. global queue
-        let task = self.fetch(core);
-        core.note_look(task.is_some());
-        task
-    }
-
-    /// A batch from the global queue: its first task, the others into the batch buffer.
-    fn fetch(&self, core: &mut Core) -> Option<Notified> {
-        let (shared, cells) = (&self.shared, self.cells());
-        let waiting = shared.injector.len();
-        if waiting == 0 {
-            return None;
-        }
-        let share = waiting / shared.remotes.len();
-        let fair = share.clamp(shared.config.min_global_queue_batch, shared.config.max_global_queue_batch);
-        // The first goes to the caller; the buffer must hold the rest.
-        let max = fair.min(core.batch.free() + 1);
-        let mut first = None;
-        let batch = &mut core.batch;
-        let taken = shared.injector.pop_batch(max, |task| match &first {
-            None => first = Some(task),
-            Some(_) => {
-                let pushed = batch.push(task);
-                debug_assert!(pushed.is_ok(), "never more than fits");
-            }
-        });
-        cells.global_looks.add(1);
-        cells.global_batches.add(u64::from(taken > 0));
-        cells.global_tasks.add(taken as u64);
-        if taken > 1 && !core.is_searching {
-            // More than this worker runs next. A searcher wakes the next one when it leaves the searchers.
-            self.count_wake(shared.wake_for_submit());
-        }
-        first
-    }
-
-    /// Half of somebody's ring, or batch; on a last pass the LIFO slot of somebody who is stuck in a long poll.
-    fn steal(&self, core: &mut Core) -> Option<Notified> {
-        let (shared, cells) = (&self.shared, self.cells());
-        let count = shared.remotes.len();
-        let start = core.rng.below(count);
-        let victims = || (start..count).chain(0..start).filter(|victim| *victim != self.index);
-        for victim in victims() {
-            let remote = &shared.remotes[victim];
-            cells.steal_attempts.add(1);
-            for queue in [&remote.ring, &remote.batch] {
-                match queue.steal_into(&mut core.ring) {
-                    Steal::Empty => {}
-                    Steal::Lost => cells.steal_races_lost.add(1),
-                    Steal::Taken { next, count } => {
-                        self.count_steal(victim, count);
-                        return Some(next);
-                    }
-                }
-            }
-            if let Some(task) = self.steal_from_inbox(core, victim) {
-                return Some(task);
-            }
-        }
-        let now_ns = clock::now_ns();
-        for victim in victims() {
-            let remote = &shared.remotes[victim];
-            let is_stuck = || remote.cells.poll_for_ns(now_ns) >= Some(shared.config.lifo_steal_after_ns);
-            if remote.lifo.is_filled()
-                && is_stuck()
-                && let Some(task) = remote.lifo.take()
-            {
-                self.count_steal(victim, 1);
-                return Some(task);
-            }
-        }
-        None
-    }
-
-    /// Half of what was placed at a worker that has not come to it.
-    fn steal_from_inbox(&self, core: &mut Core, victim: usize) -> Option<Notified> {
-        let inbox = &self.shared.remotes[victim].inbox;
-        let half = inbox.len().div_ceil(2).min(core.ring.free());
-        if half == 0 {
-            return None;
-        }
-        let (mut first, ring) = (None, &mut core.ring);
-        let taken = inbox.pop_batch(half, |task| match &first {
-            None => first = Some(task),
-            Some(_) => {
-                let pushed = ring.push(task);
-                debug_assert!(pushed.is_ok(), "never more than fits");
-            }
-        });
-        if taken > 0 {
-            self.count_steal(victim, taken);
-        }
-        first
-    }
-
-    fn count_steal(&self, victim: usize, tasks: usize) {
-        self.cells().steals.add(1);
-        self.cells().tasks_stolen.add(tasks as u64);
-        // ORDERING: Relaxed; only counted.
-        self.shared.remotes[victim].tasks_given.fetch_add(tasks as u64, Ordering::Relaxed);
-    }
-
-    /// Search: leaves the searchers, before the task that was found is run.
-    fn leave_search(&self, core: &mut Core) {
-        if std::mem::take(&mut core.is_searching)
-            && self.shared.idle.stop_searching()
-            && self.shared.has_work_for(self.index)
-        {
-            self.count_wake(self.shared.wake_one());
-        }
-    }
-
-    fn count_wake(&self, has_woken: bool) {
-        self.cells().wakes_sent.add(u64::from(has_woken));
-    }
-
     // ---- taking work in -----------------------------------------------------------------------------------------------
 
     /// Takes a task that was woken on this thread, or hands it back if the worker is in the middle of its own queues.
@@ -405,7 +178,7 @@ impl Worker {
         if let Some(task) = evicted {
             self.push_back(core, task);
             if core.road == Road::Lifo {
-                self.wake_for_surplus(core);
+                self.wake_for_surplus(core, 1);
             }
         }
         None
@@ -414,7 +187,7 @@ impl Worker {
     fn push_to_ring(&self, task: Notified) {
         let mut core = self.core.borrow_mut();
         self.push_back(&mut core, task);
-        self.wake_for_surplus(&core);
+        self.wake_for_surplus(&core, 1);
     }
 
     /// To the ring's tail. A full ring gives half of itself to the global queue, under one lock and with one wake-up.
@@ -440,15 +213,20 @@ impl Worker {
             }
         };
         self.cells().tasks_overflowed.add(moved as u64);
-        self.count_wake(self.shared.wake_for_submit());
+        // One for the batch: whoever comes takes a share of it, and wakes the next.
+        self.count_wakes(usize::from(self.shared.wake_for_submit()));
     }
 
-    /// Wakes somebody if there is work here that this worker will not run next.
-    fn wake_for_surplus(&self, core: &Core) {
+    /// Wakes parked workers if there is work here that this worker will not run next: one for each of the `pushed` tasks, at most.
+    fn wake_for_surplus(&self, core: &Core, pushed: usize) {
         let queued = core.ring.len() + usize::from(self.shared.remotes[self.index].lifo.is_filled());
         if queued > 1 && self.shared.config.enable_stealing {
-            self.count_wake(self.shared.wake_for_submit());
+            self.count_wakes(self.shared.wake_for_batch(pushed.min(queued - 1)));
         }
+    }
+
+    fn count_wakes(&self, woken: usize) {
+        self.cells().wakes_sent.add(woken as u64);
     }
 
     // ---- timers and I/O -----------------------------------------------------------------------------------------------
@@ -480,7 +258,7 @@ impl Worker {
         }
     }
 
-    /// Wakes what the driver has collected: to the ring, and then one worker for all of it; that one wakes the next.
+    /// Wakes what the driver has collected: to the ring, and then as many workers as there are tasks that this one does not run next.
     fn wake_collected(&self) {
         let mut wakers = {
             let mut core = self.core.borrow_mut();
@@ -490,6 +268,7 @@ impl Worker {
             core.road = Road::Ring;
             std::mem::take(&mut core.wakers)
         };
+        let collected = wakers.len();
         for waker in wakers.drain(..) {
             // A foreign waker that panics must not take the worker along.
             contain(|| waker.wake());
@@ -499,126 +278,7 @@ impl Worker {
         core.now_ns = clock::now_ns();
         core.road = Road::Lifo;
         core.wakers = wakers;
-        self.wake_for_surplus(&core);
-    }
-
-    // ---- sleeping -----------------------------------------------------------------------------------------------------
-
-    /// 7. Sleeps until woken, unless something came up meanwhile.
-    fn park(&self) {
-        self.begin_park();
-        if self.is_needed() {
-            let is_claimed = self.retract();
-            self.stay_up(is_claimed);
-            return;
-        }
-        let bed = self.lie_down();
-        let slept = self.sleep(bed);
-        let is_claimed = self.retract();
-        self.get_up(&slept, is_claimed);
-    }
-
-    /// Park (1), Park (2).
-    fn begin_park(&self) {
-        let was_searching = std::mem::take(&mut self.core.borrow_mut().is_searching);
-        self.shared.idle.begin_park(self.index, was_searching);
-    }
-
-    /// Retract. Returns whether somebody has claimed this worker: then a token comes.
-    fn retract(&self) -> bool {
-        !self.shared.idle.retract(self.index)
-    }
-
-    /// After a hit in Park (3): on as a searcher, with stealing off too. There may be more than this worker takes, from submitters that relied
-    /// on it before it left the searchers: the chain is for them.
-    fn stay_up(&self, is_claimed: bool) {
-        if is_claimed {
-            self.parker().wait_token();
-        } else {
-            self.shared.idle.start_searching();
-        }
-        let mut core = self.core.borrow_mut();
-        core.is_searching = true;
-        core.has_slept = true;
-    }
-
-    /// After a sleep: takes the token if one was promised, and wakes what the driver has collected.
-    fn get_up(&self, slept: &SleptBy, is_claimed: bool) {
-        let cells = self.cells();
-        let mut core = self.core.borrow_mut();
-        core.now_ns = clock::now_ns();
-        core.has_slept = true;
-        let reason = if is_claimed {
-            self.parker().wait_token();
-            core.is_searching = true;
-            WakeReason::Notified
-        } else {
-            // Nobody has claimed me. A token may be there all the same only if a claimer of an earlier sleep was late, which ONE-TOKEN excludes.
-            let had_token = self.parker().take_token();
-            debug_assert!(!had_token, "ONE-TOKEN: a token without a claim");
-            slept.reason()
-        };
-        cells.count_unpark(reason);
-        cells.enter_phase(Phase::Searching, core.now_ns);
-        self.back_off(&mut core, reason);
-        drop(core);
-        self.wake_collected();
-    }
-
-    /// The look of Park (3) into everything that may have been published before the bit was seen.
-    ///
-    /// Timers are not in it: whoever gets the driver turn sleeps until the next one, at most, and if somebody else has the turn it is that
-    /// one's. A look at the clock here would make every worker that wants to park spin from the moment a timer is due until the kernel has
-    /// woken the one that sleeps for it.
-    fn is_needed(&self) -> bool {
-        let shared = &self.shared;
-        shared.has_work_for(self.index) || !shared.injector.is_empty_locked() || shared.is_done()
-    }
-
-    /// In the I/O driver if nobody else is there, else on the futex.
-    fn lie_down(&self) -> Bed<'_> {
-        let (shared, cells) = (&self.shared, self.cells());
-        cells.parks.add(1);
-        let timeout = self.core.borrow().park_timeout;
-        if let Some(turn) = shared.driver.try_turn(self.index) {
-            cells.enter_phase(Phase::Driver, clock::now_ns());
-            return if self.parker().begin_driver() { Bed::Driver { turn, timeout } } else { Bed::Token };
-        }
-        cells.enter_phase(Phase::Parked, clock::now_ns());
-        // Only the worker in the driver keeps a time-out for good: one net is enough, and the others sleep undisturbed.
-        Bed::Futex { timeout: timeout.filter(|timeout| *timeout < shared.config.max_park_timeout) }
-    }
-
-    /// Wakes of sockets and timers are collected, not yet made.
-    fn sleep(&self, bed: Bed<'_>) -> SleptBy {
-        match bed {
-            Bed::Driver { turn, timeout } => self.turn_driver(turn, Wait::UntilTimer { at_most: timeout }),
-            Bed::Futex { timeout } => SleptBy::Futex(self.parker().sleep(timeout)),
-            Bed::Token => SleptBy::Futex(Slept::Woken),
-        }
-    }
-
-    fn turn_driver(&self, mut turn: Turn<'_>, wait: Wait) -> SleptBy {
-        let polled = turn.poll(wait, &mut self.core.borrow_mut().wakers);
-        drop(turn);
-        self.report(&polled);
-        SleptBy::Driver(polled.unwrap_or_default())
-    }
-
-    /// A time-out that found nothing doubles the next one; one that found work has caught a fault of the protocol, and counts it.
-    fn back_off(&self, core: &mut Core, reason: WakeReason) {
-        let config = &self.shared.config;
-        if reason != WakeReason::Timeout {
-            core.park_timeout = config.park_timeout;
-            return;
-        }
-        let slept = core.park_timeout.unwrap_or_default();
-        core.park_timeout = core.park_timeout.map(|timeout| (timeout * 2).min(config.max_park_timeout));
-        // Waiting for as long as I slept, and nobody on the way to it: a wake-up was lost.
-        let waited_ns = self.shared.injector.oldest_at_ns().map_or(0, |at_ns| core.now_ns.saturating_sub(at_ns));
-        if waited_ns >= clock::saturating_ns(slept) && self.shared.idle.searching() == 0 {
-            self.cells().lost_wakeup_rescues.add(1);
-        }
+        self.wake_for_surplus(&core, collected);
     }
 }
 
@@ -639,64 +299,10 @@ impl Tick {
     }
 }
 
-/// What a worker is about to sleep on.
-enum Bed<'a> {
-    /// The driver, until a timer is due, for `timeout` at most.
-    Driver {
-        turn: Turn<'a>,
-        timeout: Option<Duration>,
-    },
-    Futex {
-        timeout: Option<Duration>,
-    },
-    /// Nothing: a token is already there.
-    Token,
-}
-
-/// What a sleep ended with, unless it was a claim.
-enum SleptBy {
-    Driver(Polled),
-    Futex(Slept),
-}
-
-impl SleptBy {
-    fn reason(&self) -> WakeReason {
-        match self {
-            SleptBy::Driver(polled) if polled.events > 0 => WakeReason::Io,
-            SleptBy::Driver(polled) if polled.timers_fired > 0 || polled.was_rearmed => WakeReason::Timer,
-            SleptBy::Driver(polled) if polled.timed_out => WakeReason::Timeout,
-            SleptBy::Futex(Slept::TimedOut) => WakeReason::Timeout,
-            _ => WakeReason::Spurious,
-        }
-    }
-}
-
 /// The kernel's id of this thread, where it has one to tell.
 fn thread_id() -> u64 {
     #[cfg(target_os = "linux")]
     return u64::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap_or(0);
     #[cfg(not(target_os = "linux"))]
     return 0;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reasons_are_told_apart() {
-        let polled = |polled| SleptBy::Driver(polled).reason();
-        let nothing = Polled::default();
-        assert_eq!(polled(Polled { events: 1, timers_fired: 1, ..nothing }), WakeReason::Io);
-        assert_eq!(polled(Polled { timers_fired: 1, ..nothing }), WakeReason::Timer);
-        assert_eq!(polled(Polled { was_unparked: true, was_rearmed: true, ..nothing }), WakeReason::Timer);
-        assert_eq!(polled(Polled { timed_out: true, ..nothing }), WakeReason::Timeout);
-        assert_eq!(
-            polled(Polled { was_unparked: true, ..nothing }),
-            WakeReason::Spurious,
-            "a token of an earlier sleep"
-        );
-        assert_eq!(SleptBy::Futex(Slept::TimedOut).reason(), WakeReason::Timeout);
-        assert_eq!(SleptBy::Futex(Slept::Woken).reason(), WakeReason::Spurious);
-    }
 }

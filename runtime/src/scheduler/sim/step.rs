@@ -10,7 +10,9 @@ use crate::clock;
 use crate::context;
 use crate::driver::Wait;
 use crate::driver::parker::Slept;
-use crate::scheduler::worker::{Bed, SleptBy, Tick};
+use crate::scheduler::current;
+use crate::scheduler::worker::Tick;
+use crate::scheduler::worker::park::{Bed, SleptBy};
 use crate::task::header::Notified;
 
 /// Steps of others in the middle of polls, polls in the middle of those, and so on, at most this deep.
@@ -120,7 +122,7 @@ impl World<'_> {
 
     pub(super) fn outside(&self, f: impl FnOnce()) {
         self.actor.set(Actor::Outside);
-        context::run_outside_workers(f);
+        current::run_outside_workers(f);
     }
 
     /// Submit (2) and (3) of a thread that was held up before them.
@@ -177,7 +179,8 @@ impl World<'_> {
         if !is_waiting {
             self.note(step.name(), 0);
         }
-        context::run_as_worker(&self.handle, worker, || {
+        let _entered = context::enter(&self.handle);
+        current::run_as(worker, || {
             let next = match step {
                 Step::Begin if self.shared.is_done() => Step::Ended,
                 Step::Begin => {

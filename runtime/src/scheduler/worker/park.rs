@@ -1,0 +1,190 @@
+//! How a worker sleeps, and gets up.
+//!
+//! The protocol by which no wake-up is lost stands in `idle`; its steps are named here where they are taken. Each is a method, so that the
+//! simulation can take them one by one.
+//!
+//! Who writes: the worker's own thread.
+
+use std::time::Duration;
+
+use volt_telemetry::Phase;
+
+use super::Worker;
+use crate::clock;
+use crate::driver::parker::Slept;
+use crate::driver::{Polled, Turn, Wait};
+use crate::scheduler::core::Core;
+use crate::stats::cells::WakeReason;
+
+impl Worker {
+    /// 7. Sleeps until woken, unless something came up meanwhile.
+    pub(super) fn park(&self) {
+        self.begin_park();
+        if self.is_needed() {
+            let is_claimed = self.retract();
+            self.stay_up(is_claimed);
+            return;
+        }
+        let bed = self.lie_down();
+        let slept = self.sleep(bed);
+        let is_claimed = self.retract();
+        self.get_up(&slept, is_claimed);
+    }
+
+    /// Park (1), Park (2).
+    pub(super) fn begin_park(&self) {
+        let was_searching = std::mem::take(&mut self.core.borrow_mut().is_searching);
+        self.shared.idle.begin_park(self.index, was_searching);
+    }
+
+    /// Retract. Returns whether somebody has claimed this worker: then a token comes.
+    pub(super) fn retract(&self) -> bool {
+        !self.shared.idle.retract(self.index)
+    }
+
+    /// After a hit in Park (3): on as a searcher, with stealing off too. There may be more than this worker takes, from submitters that relied
+    /// on it before it left the searchers: the chain is for them.
+    pub(super) fn stay_up(&self, is_claimed: bool) {
+        if is_claimed {
+            self.parker().wait_token();
+        } else {
+            self.shared.idle.start_searching();
+        }
+        let mut core = self.core.borrow_mut();
+        core.is_searching = true;
+        core.has_slept = true;
+    }
+
+    /// After a sleep: takes the token if one was promised, and wakes what the driver has collected.
+    pub(super) fn get_up(&self, slept: &SleptBy, is_claimed: bool) {
+        let cells = self.cells();
+        let mut core = self.core.borrow_mut();
+        core.now_ns = clock::now_ns();
+        core.has_slept = true;
+        let reason = if is_claimed {
+            self.parker().wait_token();
+            core.is_searching = true;
+            WakeReason::Notified
+        } else {
+            // Nobody has claimed me. A token may be there all the same only if a claimer of an earlier sleep was late, which ONE-TOKEN excludes.
+            let had_token = self.parker().take_token();
+            debug_assert!(!had_token, "ONE-TOKEN: a token without a claim");
+            slept.reason()
+        };
+        cells.count_unpark(reason);
+        cells.enter_phase(Phase::Searching, core.now_ns);
+        self.back_off(&mut core, reason);
+        drop(core);
+        self.wake_collected();
+    }
+
+    /// The look of Park (3) into everything that may have been published before the bit was seen.
+    ///
+    /// Timers are not in it: whoever gets the driver turn sleeps until the next one, at most, and if somebody else has the turn it is that
+    /// one's. A look at the clock here would make every worker that wants to park spin from the moment a timer is due until the kernel has
+    /// woken the one that sleeps for it.
+    pub(super) fn is_needed(&self) -> bool {
+        let shared = &self.shared;
+        shared.has_work_for(self.index) || !shared.injector.is_empty_locked() || shared.is_done()
+    }
+
+    /// In the I/O driver if nobody else is there, else on the futex.
+    pub(super) fn lie_down(&self) -> Bed<'_> {
+        let (shared, cells) = (&self.shared, self.cells());
+        cells.parks.add(1);
+        let timeout = self.core.borrow().park_timeout;
+        if let Some(turn) = shared.driver.try_turn(self.index) {
+            cells.enter_phase(Phase::Driver, clock::now_ns());
+            return if self.parker().begin_driver() { Bed::Driver { turn, timeout } } else { Bed::Token };
+        }
+        cells.enter_phase(Phase::Parked, clock::now_ns());
+        // Only the worker in the driver keeps a time-out for good: one net is enough, and the others sleep undisturbed.
+        Bed::Futex { timeout: timeout.filter(|timeout| *timeout < shared.config.max_park_timeout) }
+    }
+
+    /// Wakes of sockets and timers are collected, not yet made.
+    pub(super) fn sleep(&self, bed: Bed<'_>) -> SleptBy {
+        match bed {
+            Bed::Driver { turn, timeout } => self.turn_driver(turn, Wait::UntilTimer { at_most: timeout }),
+            Bed::Futex { timeout } => SleptBy::Futex(self.parker().sleep(timeout)),
+            Bed::Token => SleptBy::Futex(Slept::Woken),
+        }
+    }
+
+    pub(super) fn turn_driver(&self, mut turn: Turn<'_>, wait: Wait) -> SleptBy {
+        let polled = turn.poll(wait, &mut self.core.borrow_mut().wakers);
+        drop(turn);
+        self.report(&polled);
+        SleptBy::Driver(polled.unwrap_or_default())
+    }
+
+    /// A time-out that found nothing doubles the next one; one that found work has caught a fault of the protocol, and counts it.
+    fn back_off(&self, core: &mut Core, reason: WakeReason) {
+        let config = &self.shared.config;
+        if reason != WakeReason::Timeout {
+            core.park_timeout = config.park_timeout;
+            return;
+        }
+        let slept = core.park_timeout.unwrap_or_default();
+        core.park_timeout = core.park_timeout.map(|timeout| (timeout * 2).min(config.max_park_timeout));
+        // Waiting for as long as I slept, and nobody on the way to it: a wake-up was lost.
+        let waited_ns = self.shared.injector.oldest_at_ns().map_or(0, |at_ns| core.now_ns.saturating_sub(at_ns));
+        if waited_ns >= clock::saturating_ns(slept) && self.shared.idle.searching() == 0 {
+            self.cells().lost_wakeup_rescues.add(1);
+        }
+    }
+}
+
+/// What a worker is about to sleep on.
+pub(super) enum Bed<'a> {
+    /// The driver, until a timer is due, for `timeout` at most.
+    Driver {
+        turn: Turn<'a>,
+        timeout: Option<Duration>,
+    },
+    Futex {
+        timeout: Option<Duration>,
+    },
+    /// Nothing: a token is already there.
+    Token,
+}
+
+/// What a sleep ended with, unless it was a claim.
+pub(super) enum SleptBy {
+    Driver(Polled),
+    Futex(Slept),
+}
+
+impl SleptBy {
+    fn reason(&self) -> WakeReason {
+        match self {
+            SleptBy::Driver(polled) if polled.events > 0 => WakeReason::Io,
+            SleptBy::Driver(polled) if polled.timers_fired > 0 || polled.was_rearmed => WakeReason::Timer,
+            SleptBy::Driver(polled) if polled.timed_out => WakeReason::Timeout,
+            SleptBy::Futex(Slept::TimedOut) => WakeReason::Timeout,
+            _ => WakeReason::Spurious,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_told_apart() {
+        let polled = |polled| SleptBy::Driver(polled).reason();
+        let nothing = Polled::default();
+        assert_eq!(polled(Polled { events: 1, timers_fired: 1, ..nothing }), WakeReason::Io);
+        assert_eq!(polled(Polled { timers_fired: 1, ..nothing }), WakeReason::Timer);
+        assert_eq!(polled(Polled { was_unparked: true, was_rearmed: true, ..nothing }), WakeReason::Timer);
+        assert_eq!(polled(Polled { timed_out: true, ..nothing }), WakeReason::Timeout);
+        assert_eq!(
+            polled(Polled { was_unparked: true, ..nothing }),
+            WakeReason::Spurious,
+            "a token of an earlier sleep"
+        );
+        assert_eq!(SleptBy::Futex(Slept::TimedOut).reason(), WakeReason::Timeout);
+        assert_eq!(SleptBy::Futex(Slept::Woken).reason(), WakeReason::Spurious);
+    }
+}
