@@ -69,7 +69,7 @@ pub(crate) fn runtime(name: &str, workers: u32, at_ns: u64, step: u64) -> Snapsh
             completed: 40 * step,
         },
         timers: Timers { armed: 96, fired: 700 * step, last_lag_ns: 812_000, next_in_ns: Some(3_400_000) },
-        sentinel: Sentinel { looks: 50 * step, rescues: 0 },
+        sentinel: Sentinel { looks: 50 * step, ..Sentinel::default() },
         driver: Driver {
             owner: Some(3),
             turns: 5_200 * step,
@@ -79,6 +79,7 @@ pub(crate) fn runtime(name: &str, workers: u32, at_ns: u64, step: u64) -> Snapsh
             idle_ns: 0,
         },
         workers,
+        ..Snapshot::default()
     }
 }
 

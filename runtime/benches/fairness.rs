@@ -81,6 +81,12 @@ fn spin(time: Duration) {
     }
 }
 
+/// A wake-up that was lost, and caught by the park time-out, would make all figures worthless.
+fn has_lost_none(runtime: &Runtime) {
+    let rescues: u64 = runtime.handle().snapshot().workers.iter().map(|worker| worker.lost_wakeup_rescues).sum();
+    assert_eq!(rescues, 0, "a wake-up was lost, or came later than the park time-out");
+}
+
 /// From handing a task in to its first poll, beside two busy tasks a worker.
 fn inject(workers: usize, poll_us: u64, target: f64, is_judged: bool) -> Row {
     let runtime = runtime(workers);
@@ -111,6 +117,7 @@ fn inject(workers: usize, poll_us: u64, target: f64, is_judged: bool) -> Row {
     }
     stop.store(true, Ordering::Relaxed);
     hogs.into_iter().for_each(|hog| runtime.block_on(hog).unwrap());
+    has_lost_none(&runtime);
     values.sort_by(f64::total_cmp);
     Row { what: "inject", workers, poll_us: Some(poll_us), unit: "us", values, target, is_judged }
 }
@@ -163,6 +170,7 @@ fn ping_pong() -> Row {
     });
     let mut values = runtime.block_on(third).unwrap();
     players.iter().for_each(|player| player.abort());
+    has_lost_none(&runtime);
     values.sort_by(f64::total_cmp);
     Row { what: "ping_pong", workers: 1, poll_us: None, unit: "hops", values, target: HOPS_TARGET, is_judged: true }
 }

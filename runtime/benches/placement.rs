@@ -48,6 +48,8 @@ fn round(placement: Placement, workers: usize, length: Duration) -> Measured {
     });
     let cost_ns = began.elapsed().as_nanos() as f64 / TASKS as f64;
     let snapshot = runtime.handle().snapshot();
+    let rescues: u64 = snapshot.workers.iter().map(|worker| worker.lost_wakeup_rescues).sum();
+    assert_eq!(rescues, 0, "a wake-up was lost, or came later than the park time-out");
     let polls: Vec<u64> = snapshot.workers.iter().map(|worker| worker.polls).collect();
     let (most, sum) = (polls.iter().max().copied().unwrap_or(0), polls.iter().sum::<u64>());
     Measured {

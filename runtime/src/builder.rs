@@ -1,7 +1,7 @@
 //! Settings of a runtime: every constant of the design has its option here, and `build` says what is wrong with them.
 
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Duration;
 
@@ -10,18 +10,13 @@ use crate::clock;
 use crate::config::{self, Backend, Config, Placement};
 use crate::context;
 use crate::driver::Driver;
-use crate::driver::parker::Parker;
 use crate::error::BuildError;
 use crate::handle::Handle;
 use crate::observe;
-use crate::queue::injector::Injector;
-use crate::queue::lifo::LifoSlot;
-use crate::queue::ring::ring;
 use crate::runtime::Runtime;
-use crate::scheduler::core::Core;
-use crate::scheduler::shared::{Remote, Shared};
+use crate::scheduler::shared::Shared;
 use crate::scheduler::worker::Worker;
-use crate::stats::cells::WorkerCells;
+use crate::stacks::Sampler;
 
 /// What a runtime is called that was given no name.
 const DEFAULT_NAME: &str = "volt";
@@ -41,6 +36,8 @@ const DEFAULT_NAME: &str = "volt";
 #[must_use = "a builder does nothing until build() is called"]
 pub struct Builder {
     name: Option<String>,
+    /// `None` = by the number of workers.
+    spare_workers: Option<usize>,
     config: Config,
 }
 
@@ -68,6 +65,10 @@ impl Builder {
             park_timeout: Some(config::PARK_TIMEOUT),
             max_park_timeout: config::MAX_PARK_TIMEOUT,
             sentinel_interval: Some(config::SENTINEL_INTERVAL),
+            max_spare_workers: 0,
+            incident_after_ns: Some(clock::saturating_ns(config::INCIDENT_AFTER)),
+            incident_stacks: true,
+            stack_signal: None,
             enable_stealing: true,
             placement: Placement::default(),
             backend_type: None,
@@ -79,7 +80,7 @@ impl Builder {
             thread_stack_size: None,
             control_socket: true,
         };
-        Self { name: None, config }
+        Self { name: None, spare_workers: None, config }
     }
 
     #[cfg(test)]
@@ -187,7 +188,7 @@ impl Builder {
     }
 
     /// A worker that has not looked at the global queue for this long looks before its next poll but one, however few polls that were.
-    /// Default 20 µs.
+    /// Default 3 µs.
     pub fn global_queue_look_after(mut self, time: Duration) -> Self {
         self.config.global_look_after_ns = clock::saturating_ns(time);
         self
@@ -218,11 +219,42 @@ impl Builder {
         self
     }
 
-    /// How often the sentinel looks after the workers while any of them is awake; `None` = there is no sentinel. Default 10 ms. It wakes a
-    /// parked worker when another is stuck in a poll and holds tasks, and when nobody attends timers and I/O. While all workers are parked it
-    /// sleeps.
+    /// How often the sentinel looks after the workers while any of them is awake; `None` = there is no sentinel. Default 10 ms; 1 ms
+    /// while a worker is stuck. When a worker is stuck in a poll, it wakes a parked one, or puts a spare one on duty, so that other tasks, timers
+    /// and I/O go on. While all workers are parked it sleeps.
     pub fn sentinel_interval(mut self, interval: Option<Duration>) -> Self {
         self.config.sentinel_interval = interval;
+        self
+    }
+
+    /// How long a poll lasts before it is an incident: written down with its cause and its stack, shown in the console and told in a `tracing`
+    /// event of the target `volt::incident`. `None` = there are none. Default 10 ms, more if four times this runtime's 99th percentile is more.
+    pub fn incident_after(mut self, time: Option<Duration>) -> Self {
+        self.config.incident_after_ns = time.map(clock::saturating_ns);
+        self
+    }
+
+    /// Whether the stack of a stuck poll is taken, on Linux on x86-64 and aarch64. Default true.
+    ///
+    /// Its worker's thread gets a signal for that, whose handler copies the stack and nothing else. A system call that it waits in is interrupted: the
+    /// kernel restarts most of them, and Rust's `sleep` goes on by itself, but `epoll_wait`, `poll`, `select`, `nanosleep` called from C, and socket
+    /// calls with a time-out return EINTR, as they may for any signal.
+    pub fn incident_stacks(mut self, enable: bool) -> Self {
+        self.config.incident_stacks = enable;
+        self
+    }
+
+    /// The signal for [`incident_stacks`](Self::incident_stacks), for a program that uses the default itself. `None` = the default.
+    pub fn stack_signal(mut self, signal: Option<i32>) -> Self {
+        self.config.stack_signal = signal;
+        self
+    }
+
+    /// Threads that may go on duty beside workers that are stuck or in [`block_in_place`](crate::task::block_in_place), 0 to 1024; 0 = none.
+    /// Default: as many as there are workers, but at least 4 and at most 64. They are started when needed, leave a second after the last stall,
+    /// and end after 10 s off duty.
+    pub fn max_spare_workers(mut self, spares: usize) -> Self {
+        self.spare_workers = Some(spares);
         self
     }
 
@@ -293,62 +325,42 @@ impl Builder {
             stack_size: config.thread_stack_size,
         });
 
-        let seed = clock::wall_seed();
-        let (remotes, cores): (Vec<_>, Vec<_>) = (0..config.workers)
-            .map(|index| {
-                let (ring_end, ring_stealer) = ring(config.local_queue_capacity);
-                let (batch_end, batch_stealer) = ring(config.global_queue_batch_size);
-                let remote = Remote {
-                    ring: ring_stealer,
-                    batch: batch_stealer,
-                    inbox: Injector::new(),
-                    lifo: LifoSlot::new(),
-                    parker: Parker::new(),
-                    cells: WorkerCells::new(),
-                    tasks_given: AtomicU64::new(0),
-                };
-                (remote, Core::new(&config, index, seed, ring_end, batch_end))
-            })
-            .unzip();
         let registration = observe::register(name);
-        let shared = Arc::new(Shared::new(registration.name().to_owned(), config, remotes.into(), driver, blocking));
+        // Without stacks too a runtime is worth having.
+        let sampler = config.incident_stacks.then(|| Sampler::new(config.stack_signal));
+        let sampler = sampler.and_then(|sampler| {
+            sampler.inspect_err(|error| tracing::warn!(%error, "stacks of stuck polls cannot be taken")).ok()
+        });
+        let (name, seed) = (registration.name().to_owned(), clock::wall_seed());
+        let (shared, cores) = Shared::new(name, config, driver, blocking, sampler, seed, start_spare);
+        let shared = Arc::new(shared);
         let weak: std::sync::Weak<Shared> = Arc::downgrade(&shared);
         registration.show(weak, shared.config.control_socket);
         let mut runtime = Runtime::of(Handle::new(shared.clone()), registration);
 
-        let start = |name: String, thread: Box<dyn FnOnce() + Send>| {
-            let mut builder = thread::Builder::new().name(name.clone());
-            if let Some(bytes) = shared.config.thread_stack_size {
-                builder = builder.stack_size(bytes);
-            }
-            builder.spawn(thread).map_err(|error| {
-                let size = shared.config.thread_stack_size;
-                let stack = size.map_or(String::new(), |bytes| format!(", with a thread_stack_size of {bytes} bytes"));
-                let workers = shared.config.workers;
-                BuildError::system(format!("thread {name} of {workers} workers cannot be started{stack}"), error)
-            })
+        let failed = |name: &str, error| {
+            let size = shared.config.thread_stack_size;
+            let stack = size.map_or(String::new(), |bytes| format!(", with a thread_stack_size of {bytes} bytes"));
+            let workers = shared.config.workers;
+            BuildError::system(format!("thread {name} of {workers} workers cannot be started{stack}"), error)
         };
         // Where one cannot be started, dropping the runtime ends those that could.
         for (index, core) in cores.into_iter().enumerate() {
             let worker = Worker::new(shared.clone(), index, core);
             shared.worker_starts();
-            let handle = runtime.handle().clone();
-            let thread = Box::new(move || {
-                let _entered = context::enter(&handle);
-                worker.run();
-            });
-            match start(format!("{}-worker-{index}", shared.config.thread_name), thread) {
+            let name = format!("worker-{index}");
+            match start_thread(&shared, &name, move || worker.run()) {
                 Ok(thread) => runtime.add_thread(thread),
                 Err(error) => {
                     shared.worker_ended();
-                    return Err(error);
+                    return Err(failed(&name, error));
                 }
             }
         }
         if let Some(interval) = shared.config.sentinel_interval {
             let watched = shared.clone();
-            let thread = Box::new(move || watched.sentinel.run(&watched, interval));
-            runtime.add_sentinel(start(format!("{}-sentinel", shared.config.thread_name), thread)?);
+            let thread = start_thread(&shared, "sentinel", move || watched.sentinel.run(&watched, interval));
+            runtime.add_sentinel(thread.map_err(|error| failed("sentinel", error))?);
         }
         Ok(runtime)
     }
@@ -415,6 +427,7 @@ impl Builder {
             let remedy = format_args!("give at least park_timeout, {:?}", config.park_timeout.unwrap_or_default());
             return Err(BuildError::invalid("max_park_timeout", format_args!("{:?}", config.max_park_timeout), remedy));
         }
+        not_zero("incident_after", config.incident_after_ns == Some(0))?;
         not_zero("sentinel_interval", config.sentinel_interval == Some(Duration::ZERO))?;
         in_range("max_io_completions", config.max_io_completions as u64, 1, 65_536)?;
         in_range("max_blocking_threads", config.max_blocking_threads as u64, 1, u32::MAX.into())?;
@@ -426,8 +439,34 @@ impl Builder {
         if config.workers == 0 {
             config.workers = thread::available_parallelism().map_or(1, usize::from).min(config::MAX_WORKERS);
         }
+        let spares = config.workers.clamp(config::MIN_SPARE_WORKERS, config::MAX_SPARE_WORKERS);
+        config.max_spare_workers = self.spare_workers.unwrap_or(spares);
+        in_range("max_spare_workers", config.max_spare_workers as u64, 0, config::MAX_WORKERS as u64)?;
         Ok(config)
     }
+}
+
+/// A thread of the runtime's, with its settings. Spawns in it are the runtime's.
+fn start_thread(
+    shared: &Arc<Shared>,
+    name: &str,
+    f: impl FnOnce() + Send + 'static,
+) -> io::Result<thread::JoinHandle<()>> {
+    let mut builder = thread::Builder::new().name(format!("{}-{name}", shared.config.thread_name));
+    if let Some(bytes) = shared.config.thread_stack_size {
+        builder = builder.stack_size(bytes);
+    }
+    let handle = Handle::new(shared.clone());
+    builder.spawn(move || {
+        let _entered = context::enter(&handle);
+        f();
+    })
+}
+
+/// See `scheduler::spares`.
+fn start_spare(shared: &Arc<Shared>, slot: usize) -> io::Result<thread::JoinHandle<()>> {
+    let spare = shared.clone();
+    start_thread(shared, &format!("spare-{}", slot - shared.config.workers), move || spare.run_spare(slot))
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(crate) const MIN_GLOBAL_QUEUE_INTERVAL: u32 = 8;
 pub(crate) const MAX_GLOBAL_QUEUE_INTERVAL: u32 = 255;
 /// A worker that has not looked at the global queue for this long looks before its next poll but one: the look is one load, and a task
 /// from outside waits for little more than that.
-pub(crate) const GLOBAL_LOOK_AFTER: Duration = Duration::from_micros(20);
+pub(crate) const GLOBAL_LOOK_AFTER: Duration = Duration::from_micros(3);
 /// A thief may take the LIFO slot of a worker whose present poll has lasted this long.
 pub(crate) const LIFO_STEAL_AFTER: Duration = Duration::from_millis(1);
 /// Timers and I/O are looked at between ticks if nobody did for this long.
@@ -42,6 +42,23 @@ pub(crate) const MAX_PARK_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often the sentinel looks after the workers while any of them is awake: often enough that nobody is stranded for longer than people
 /// notice, seldom enough to cost nothing.
 pub(crate) const SENTINEL_INTERVAL: Duration = Duration::from_millis(10);
+/// How often it looks while a worker is stuck, or may be: a task that is stranded waits for two looks.
+pub(crate) const SUSPICIOUS_INTERVAL: Duration = Duration::from_millis(1);
+/// A poll that burns processor time is left alone for this long before another thread comes to share the processors with it.
+pub(crate) const BURN_AFTER: Duration = Duration::from_millis(5);
+/// A look of the sentinel's that comes late by this much says that the whole process or machine stood still.
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
+/// How long a spare worker stays on duty after the last stall: who blocks once blocks again.
+pub(crate) const SPARE_LINGER: Duration = Duration::from_secs(1);
+/// How long the thread of a spare sleeps off duty before it ends.
+pub(crate) const SPARE_KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// A poll that has lasted for so long is an incident, unless that is usual for the program: what a person notices, and no poll of a program that
+/// behaves takes.
+pub(crate) const INCIDENT_AFTER: Duration = Duration::from_millis(10);
+/// Spare workers there may be: as many as there are workers, but at least so many, since with few workers a single kind of task can hold all;
+pub(crate) const MIN_SPARE_WORKERS: usize = 4;
+/// and at most so many, since each has queues and cells of its own.
+pub(crate) const MAX_SPARE_WORKERS: usize = 64;
 /// Tasks that the global queue takes before it says that it is full.
 pub(crate) const GLOBAL_QUEUE_CAPACITY: usize = 65_536;
 /// I/O events taken in one turn of the driver.
@@ -114,6 +131,10 @@ pub(crate) struct Config {
     pub(crate) park_timeout: Option<Duration>,
     pub(crate) max_park_timeout: Duration,
     pub(crate) sentinel_interval: Option<Duration>,
+    pub(crate) max_spare_workers: usize,
+    pub(crate) incident_after_ns: Option<u64>,
+    pub(crate) incident_stacks: bool,
+    pub(crate) stack_signal: Option<i32>,
     pub(crate) enable_stealing: bool,
     pub(crate) placement: Placement,
     pub(crate) backend_type: Option<Backend>,

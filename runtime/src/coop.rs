@@ -3,14 +3,26 @@
 //! Every leaf of ours (net, time, task joins) spends one unit an operation; with none left it wakes its task by the yield road
 //! and returns Pending. Without this a task that loops over things that are always ready keeps its worker for ever.
 //!
+//! A third reason to yield, beside this and the tick's: the sentinel has seen that the poll lasts while others wait, and asks for it.
+//!
+//! Invariant: *Worker while set*: the pointer to the worker's cells is set only by [`run_as`], for the time that they are borrowed there.
+//!
 //! Who writes: the worker, which fills the budget before each poll, and the leaves on the same thread. Outside a worker's poll
 //! the budget is unlimited.
 
 use std::cell::Cell;
+#[cfg(not(loom))]
+use std::ptr;
 use std::task::{Context, Poll};
+
+#[cfg(not(loom))]
+use crate::stats::cells::WorkerCells;
 
 thread_local! {
     static BUDGET: Cell<Budget> = const { Cell::new(Budget { left: None, was_exhausted: false }) };
+    /// Where the sentinel says that this worker's poll is to yield.
+    #[cfg(not(loom))]
+    static WORKER: Cell<*const WorkerCells> = const { Cell::new(ptr::null()) };
 }
 
 #[derive(Clone, Copy)]
@@ -31,6 +43,47 @@ pub(crate) fn begin_poll(operations: u32) {
 #[inline]
 pub(crate) fn end_poll() -> bool {
     BUDGET.replace(Budget { left: None, was_exhausted: false }).was_exhausted
+}
+
+/// Runs `f` on the thread of a worker, whose polls the sentinel may ask to yield.
+#[cfg(not(loom))]
+pub(crate) fn run_as(cells: &WorkerCells, f: impl FnOnce()) {
+    struct Reset(*const WorkerCells);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            WORKER.set(self.0);
+        }
+    }
+    let _reset = Reset(WORKER.replace(cells));
+    f();
+}
+
+/// Whether the sentinel wants this poll to yield.
+#[cfg(not(loom))]
+#[inline]
+fn is_to_yield() -> bool {
+    let cells = WORKER.get();
+    // SAFETY: *Worker while set*: `run_as`, further up this thread's stack, borrows what it points to.
+    unsafe { cells.as_ref() }.is_some_and(WorkerCells::is_to_yield)
+}
+
+#[cfg(loom)]
+fn is_to_yield() -> bool {
+    false
+}
+
+/// Runs `f` without a limit, in the middle of a poll.
+#[cfg(not(loom))]
+pub(crate) fn unlimited<R>(f: impl FnOnce() -> R) -> R {
+    struct Reset(Budget);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            BUDGET.set(self.0);
+        }
+    }
+    let budget = BUDGET.get();
+    let _reset = Reset(BUDGET.replace(Budget { left: None, ..budget }));
+    f()
 }
 
 /// Gives back the unit it stands for, unless the operation made progress.
@@ -63,7 +116,7 @@ impl Drop for Unit {
 pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<Unit> {
     let budget = BUDGET.get();
     match budget.left {
-        Some(0) => {
+        Some(left) if left == 0 || is_to_yield() => {
             BUDGET.set(Budget { was_exhausted: true, ..budget });
             cx.waker().wake_by_ref();
             Poll::Pending

@@ -210,13 +210,13 @@ fn pair(instant_ns: &impl Fn() -> u64) -> Pair {
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
-fn cycles() -> u64 {
+pub(crate) fn cycles() -> u64 {
     // SAFETY: every x86-64 processor has the instruction, and it touches no memory.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-fn cycles() -> u64 {
+pub(crate) fn cycles() -> u64 {
     0
 }
 

@@ -135,9 +135,7 @@ impl Handle {
             let _entered = handle.enter();
             f()
         });
-        let (task, notified, join) = new_task(job, BlockingSchedule, Id::next(), location, None);
-        // No registry holds it: the job in the queue and the handle do.
-        drop(task);
+        let (notified, join) = new_task(job, BlockingSchedule, Id::next(), location, None);
         self.shared.blocking.submit(notified);
         join
     }

@@ -34,7 +34,17 @@ mod error;
 #[cfg(not(loom))]
 mod fork;
 #[cfg(not(loom))]
+mod kernel;
+#[cfg(not(loom))]
 mod rng;
+// The workers do not note down anything yet.
+#[cfg_attr(not(test), expect(dead_code))]
+mod recorder;
+#[cfg(any(loom, all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
+mod stacks;
+#[cfg(not(any(loom, all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))))]
+#[path = "stacks/unsupported.rs"]
+mod stacks;
 #[cfg(not(loom))]
 mod stats;
 

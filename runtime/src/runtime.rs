@@ -1,7 +1,7 @@
 //! A runtime: what owns the workers, and how it ends.
 //!
-//! Shutdown, in this order: (1) the registry is closed, every later spawn is cancelled at once; (2) every task is cancelled, so that a
-//! worker drops its future and its joiner is told; (3) workers end when no task is left; (4) blocking jobs that have not begun are cancelled,
+//! Shutdown, in this order: (1) nothing new is taken in, every later spawn is cancelled at once; (2) every task is cancelled, so that a
+//! worker drops its future and its joiner is told; (3) workers end when no task is left (the protocol stands in `scheduler/shared`); (4) blocking jobs that have not begun are cancelled,
 //! running ones waited for; (5) sockets and timers that outlive the runtime get errors. All within one time limit; what is left then is
 //! reported by a `tracing` event and goes on without an owner.
 
@@ -143,7 +143,8 @@ impl Runtime {
     /// In a forked child: the threads are the parent's, and not even to be detached here; nor is there anybody to be told.
     fn forget(&mut self) {
         self.registration = None;
-        std::mem::forget((std::mem::take(&mut self.threads), self.sentinel.take()));
+        let spares = self.handle.shared().spares.take_threads();
+        std::mem::forget((std::mem::take(&mut self.threads), self.sentinel.take(), spares));
     }
 
     #[track_caller]
@@ -178,15 +179,17 @@ impl Runtime {
         if workers == 0 {
             shared.close_queues();
             // All are past their last task. None panics: what is the user's is contained where it is called.
-            self.threads.drain(..).chain(self.sentinel.take()).for_each(|thread| _ = thread.join());
+            // The sentinel first, since it starts threads.
+            self.sentinel.take().into_iter().chain(self.threads.drain(..)).for_each(|thread| _ = thread.join());
+            shared.spares.take_threads().into_iter().for_each(|thread| _ = thread.join());
         }
         let blocking = shared.blocking.shutdown(deadline);
         shared.driver.shut_down();
         drop(registration);
         let has_waited = deadline.is_none_or(|deadline| deadline <= Instant::now());
         if workers + blocking > 0 && has_waited {
-            let tasks = shared.registry.alive();
-            let named = shared.registry.describe(LEFT_OVERS_NAMED).join(", ");
+            let (tasks, named) = shared.left_overs(LEFT_OVERS_NAMED);
+            let named = named.join(", ");
             tracing::warn!(
                 target: "volt", runtime = %shared.name, workers, tasks, blocking_threads = blocking, %named,
                 "the runtime was shut down and left something running"

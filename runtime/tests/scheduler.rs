@@ -373,6 +373,33 @@ fn the_park_time_out_catches_nothing() {
 }
 
 #[test]
+fn the_park_time_out_backs_off_while_it_finds_nothing_and_in_the_end_one_worker_keeps_it() {
+    watched(|| {
+        // 1, 2, 4, 8 and 16 ms, and then 32 ms for the worker in the driver and none for the others.
+        let (first, last) = (Duration::from_millis(1), Duration::from_millis(32));
+        let runtime = builder(4).park_timeout(Some(first)).max_park_timeout(last).build().unwrap();
+        let time_outs = || -> Vec<u64> {
+            runtime.handle().snapshot().workers.iter().map(|worker| worker.unparks.timeout).collect()
+        };
+        while time_outs().into_iter().max() < Some(12) {
+            std::thread::yield_now();
+        }
+        let counts = time_outs();
+        let keeper = (0..4).find(|&worker| counts[worker] >= 12).unwrap();
+        let of_others = |counts: Vec<u64>| -> Vec<u64> {
+            counts.into_iter().enumerate().filter(|&(worker, _)| worker != keeper).map(|(_, count)| count).collect()
+        };
+        assert!(of_others(counts.clone()).iter().all(|&count| count <= 5), "{counts:?}");
+        // Who is woken for work begins anew.
+        runtime.block_on(runtime.spawn(async {})).unwrap();
+        while of_others(time_outs()) == of_others(counts.clone()) {
+            std::thread::yield_now();
+        }
+        assert_eq!(at_rest(&runtime).workers.iter().map(|worker| worker.lost_wakeup_rescues).sum::<u64>(), 0);
+    });
+}
+
+#[test]
 fn a_timer_that_is_due_makes_nobody_spin() {
     watched(|| {
         let runtime = runtime(8);

@@ -111,15 +111,14 @@ fn the_sentinel_sleeps_while_all_workers_do() {
             wait_for_all_parked(&runtime);
             runtime.handle().snapshot().sentinel.looks
         };
-        // It may have one look more to take after the last worker has lain down.
-        let began = Instant::now();
-        let mut settled = looks();
-        while began.elapsed() < Duration::from_millis(100) {
-            std::thread::yield_now();
-        }
-        settled = settled.max(looks());
-        while began.elapsed() < Duration::from_millis(400) {
-            std::thread::yield_now();
+        // It takes some looks more after the last worker has lain down: until there was none for a while.
+        let rest = Duration::from_millis(300);
+        let (mut settled, mut since) = (looks(), Instant::now());
+        while since.elapsed() < rest {
+            std::thread::sleep(Duration::from_millis(1));
+            if looks() != settled {
+                (settled, since) = (looks(), Instant::now());
+            }
         }
         assert_eq!(looks(), settled);
     });

@@ -25,9 +25,11 @@ fn a_million_polls_of_everything_lose_nothing_and_end_at_rest() {
             park_timeout: (round % 4 == 0).then_some(Duration::from_millis(10)),
             local_queue_capacity: [256, 8][round % 2],
             polls: POLLS,
+            stretches: 2,
+            crowd: 500,
             seed: round as u64,
         };
-        watchdog::watched(|| all.add(&mix::run(&mix, |_| ())));
+        watchdog::watched(|| all.add(&mix::run(&mix, |_| (), || ())));
     }
     assert!(all.polls >= 9 * POLLS, "{all:?}");
     // None of it was left out.

@@ -135,6 +135,36 @@ fn abort_reaches_idle_scheduled_and_running_tasks() {
 }
 
 #[test]
+fn a_task_that_is_aborted_in_a_queue_is_dropped_without_a_poll() {
+    with_one_worker(|runtime| {
+        let (entered, has_entered) = mpsc::channel();
+        let (leave, may_leave) = mpsc::channel::<()>();
+        let blocker = runtime.spawn(async move {
+            // One in the LIFO slot, two in the ring, and from outside one in the global queue.
+            let queued: Vec<_> = (0..3).map(|_| volt::spawn(async { unreachable!("aborted in the queue") })).collect();
+            queued.iter().for_each(|task: &task::JoinHandle<()>| task.abort());
+            entered.send(queued).unwrap();
+            may_leave.recv().unwrap();
+        });
+        let mut queued = has_entered.recv().unwrap();
+        let (drops, token) = on_drop();
+        queued.push(runtime.spawn(async move {
+            let _token = token;
+            unreachable!("aborted in the queue")
+        }));
+        queued[3].abort();
+        assert_eq!(drops.load(Ordering::SeqCst), 0, "it goes when its turn comes, on the worker");
+        leave.send(()).unwrap();
+        for task in queued {
+            assert!(runtime.block_on(task).unwrap_err().is_cancelled());
+        }
+        runtime.block_on(blocker).unwrap();
+        assert_eq!(drops.load(Ordering::SeqCst), 1);
+        assert_eq!(at_rest(&runtime).cancelled, 4);
+    });
+}
+
+#[test]
 fn a_dropped_handle_detaches_the_task() {
     with_workers(|runtime| {
         let (done, is_done) = mpsc::channel();
@@ -248,6 +278,53 @@ fn a_task_wakes_another_runtimes_task() {
 }
 
 #[test]
+fn wakes_go_to_the_tasks_own_runtime_whoever_makes_them_and_to_nobody_when_that_is_gone() {
+    watched(|| {
+        for _ in 0..50 {
+            let (one, other) = (runtime(1), runtime(2));
+            // A task of one runtime, woken by tasks of both, by a blocking thread and by this thread, all at the same time.
+            let (wakers, waker) = mpsc::channel();
+            let woken = Arc::new(AtomicUsize::new(0));
+            let polls = woken.clone();
+            let task = one.spawn(poll_fn(move |cx| {
+                if polls.fetch_add(1, Ordering::SeqCst) == 0 {
+                    (0..4).for_each(|_| wakers.send(cx.waker().clone()).unwrap());
+                }
+                Poll::<()>::Pending
+            }));
+            let wakers: [_; 4] = std::array::from_fn(|_| waker.recv().unwrap());
+            let [from_own, from_other, from_thread, from_here] = wakers.clone();
+            let wakes = [
+                one.spawn(async move { from_own.wake() }),
+                other.spawn(async move { from_other.wake() }),
+                other.spawn_blocking(move || from_thread.wake()),
+            ];
+            from_here.wake();
+            wakes.into_iter().for_each(|wake| other.block_on(wake).unwrap());
+            while woken.load(Ordering::SeqCst) < 2 {
+                std::thread::yield_now();
+            }
+            let snapshot = other.handle().snapshot();
+            let polls: u64 = snapshot.workers.iter().map(|worker| worker.polls).sum();
+            assert!(polls <= 1, "the other runtime polled its own task only: {polls}");
+
+            // While the runtime ends, and afterwards.
+            let [first, second, ..] = wakers;
+            let late = other.spawn(async move {
+                for _ in 0..100 {
+                    first.wake_by_ref();
+                    yield_now().await;
+                }
+            });
+            drop(one);
+            assert!(other.block_on(task).unwrap_err().is_cancelled());
+            other.block_on(late).unwrap();
+            second.wake();
+        }
+    });
+}
+
+#[test]
 fn names_and_places_are_seen_while_a_task_runs() {
     with_one_worker(|runtime| {
         let (entered, has_entered) = mpsc::channel();
@@ -270,6 +347,29 @@ fn names_and_places_are_seen_while_a_task_runs() {
         assert!(later.workers[0].busy_ns > worker.busy_ns, "time goes on while the worker is stuck");
         leave.send(()).unwrap();
         runtime.block_on(stuck).unwrap();
+    });
+}
+
+#[test]
+fn a_long_name_is_cut_after_64_bytes_between_two_characters() {
+    with_one_worker(|runtime| {
+        // 63 bytes, and a character of two.
+        let name = format!("{}é and more", "n".repeat(63));
+        let (entered, has_entered) = mpsc::channel();
+        let (leave, may_leave) = mpsc::channel::<()>();
+        let named = task::Builder::new().name(&name).spawn_on(
+            async move {
+                entered.send(()).unwrap();
+                may_leave.recv().unwrap();
+            },
+            runtime.handle(),
+        );
+        has_entered.recv().unwrap();
+        let snapshot = runtime.handle().snapshot();
+        let (_, poll) = snapshot.longest_in_flight().expect("a poll is going on");
+        assert_eq!(poll.task_name.as_deref(), Some(&name[..63]));
+        leave.send(()).unwrap();
+        runtime.block_on(named).unwrap();
     });
 }
 

@@ -11,14 +11,16 @@ cargo bench -p volt-runtime --bench peers -- [OPTION…]
 
   --only NAME     only the workload of that name, or else all whose names begin with it; may be given more than once
   --json          one JSON object a line instead of a table
+  --markdown      a table for a page, with the command, the day and the machine
   --quick         fewer and shorter rounds
   --rounds N      turns that each runtime gets (default 9, with --quick 3)
-  --list          the workloads' names, units and targets
+  --list          the workloads: names, units, targets, and what they are
   --help          this
 For profilers:
   --runtime NAME  only volt, tokio or smol; may be given more than once
   --workers N     instead of one for each processor
   --batches N     exactly N batches a round, without warm-up
+  --cpu           processor time of the whole process instead of time, where a workload is measured in batches
 ";
 
 /// Time that one round of one runtime is given, warm-up included.
@@ -27,17 +29,27 @@ const QUICK_ROUND: Duration = Duration::from_millis(60);
 const ROUNDS: usize = 9;
 const QUICK_ROUNDS: usize = 3;
 
+/// How the figures are printed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Form {
+    #[default]
+    Table,
+    Markdown,
+    Json,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     only: Vec<String>,
     runtimes: Vec<usize>,
-    pub(crate) json: bool,
+    pub(crate) form: Form,
     pub(crate) quick: bool,
     pub(crate) list: bool,
     pub(crate) help: bool,
     pub(crate) rounds: usize,
     pub(crate) workers: usize,
     batches: Option<usize>,
+    is_cpu: bool,
 }
 
 impl Arguments {
@@ -50,8 +62,10 @@ impl Arguments {
             match argument.as_str() {
                 // Cargo says this to every bench.
                 "--bench" => {}
-                "--json" => parsed.json = true,
+                "--json" => parsed.form = Form::Json,
+                "--markdown" => parsed.form = Form::Markdown,
                 "--quick" => parsed.quick = true,
+                "--cpu" => parsed.is_cpu = true,
                 "--list" => parsed.list = true,
                 "--help" | "-h" => parsed.help = true,
                 "--only" => parsed.only.push(known(value()?)?),
@@ -78,7 +92,7 @@ impl Arguments {
 
     pub(crate) fn meter(&self) -> Meter {
         let time = if self.quick { QUICK_ROUND } else { ROUND };
-        Meter::new(self.workers, time, self.batches, self.quick)
+        Meter::new(self.workers, time, self.batches, self.quick, self.is_cpu)
     }
 }
 

@@ -1,15 +1,19 @@
-//! Measurements that want a process of their own: the bench starts itself with `--child` and reads one line.
+//! Measurements that want a process of their own: the bench starts itself with `--child` and reads what it prints.
 
 use std::fs;
 use std::future::poll_fn;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::meter::cpu_time;
-use crate::runtimes::{Peer, Smol, Tokio, Volt};
+use crate::runtimes::peer::Peer;
+use crate::runtimes::smol::Smol;
+use crate::runtimes::tokio::Tokio;
+use crate::runtimes::volt::Volt;
+use crate::workloads::http;
 
 const CHILD: &str = "--child";
 /// Tasks started before it is waited until all have been polled, so that the queues do not grow to hold them all.
@@ -34,17 +38,21 @@ impl Still {
             Still::Memory { workers, tasks } => ("memory", workers, tasks),
             Still::Idle { workers, quick } => ("idle", workers, usize::from(quick)),
         };
-        vec![CHILD.to_owned(), what.to_owned(), runtime.to_owned(), workers.to_string(), much.to_string()]
+        vec![what.to_owned(), runtime.to_owned(), workers.to_string(), much.to_string()]
     }
+}
+
+/// Starts this program as a child with these arguments; its input and output are pipes.
+pub(crate) fn start(arguments: &[String]) -> Child {
+    let program = std::env::current_exe().expect("this program can be started again");
+    let mut command = Command::new(program);
+    command.arg(CHILD).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.spawn().expect("a child starts")
 }
 
 /// Starts all children at once, and gives the figures of each.
 pub(crate) fn measure(children: &[Vec<String>]) -> Vec<Vec<f64>> {
-    let program = std::env::current_exe().expect("this program can be started again");
-    let started: Vec<_> = children
-        .iter()
-        .map(|arguments| Command::new(&program).args(arguments).stdout(Stdio::piped()).spawn().expect("a child starts"))
-        .collect();
+    let started: Vec<_> = children.iter().map(|arguments| start(arguments)).collect();
     let figures = started.into_iter().map(|child| {
         let output = child.wait_with_output().expect("a child ends");
         assert!(output.status.success(), "a child failed: {}", output.status);
@@ -54,21 +62,29 @@ pub(crate) fn measure(children: &[Vec<String>]) -> Vec<Vec<f64>> {
     figures.collect()
 }
 
-/// In a child: its line.
-pub(crate) fn figure_asked_for(arguments: &[String]) -> Option<String> {
-    let [child, what, runtime, workers, much] = arguments else { return None };
-    if child != CHILD {
+/// In a child: does what it was started for, and says how that went.
+pub(crate) fn run(arguments: &[String]) -> Option<ExitCode> {
+    let (first, arguments) = arguments.split_first()?;
+    if first != CHILD {
         return None;
     }
-    let number = |text: &String| text.parse::<usize>().expect("the bench gives numbers");
-    let (workers, much) = (number(workers), number(much));
-    let figures = match runtime.as_str() {
-        Volt::NAME => still::<Volt>(what, workers, much),
-        Tokio::NAME => still::<Tokio>(what, workers, much),
-        _ => still::<Smol>(what, workers, much),
-    };
-    let texts: Vec<_> = figures.iter().map(f64::to_string).collect();
-    Some(texts.join(" "))
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        [http::LOAD, address, counted_ms] => http::load(address, counted_ms).expect("the load runs"),
+        [what, runtime, workers, much] => {
+            let number = |text: &str| text.parse::<usize>().expect("the bench gives numbers");
+            let (workers, much) = (number(workers), number(much));
+            let figures = match runtime {
+                Volt::NAME => still::<Volt>(what, workers, much),
+                <Tokio>::NAME => still::<Tokio>(what, workers, much),
+                _ => still::<Smol>(what, workers, much),
+            };
+            let texts: Vec<_> = figures.iter().map(f64::to_string).collect();
+            println!("{}", texts.join(" "));
+        }
+        _ => return Some(ExitCode::FAILURE),
+    }
+    Some(ExitCode::SUCCESS)
 }
 
 fn still<P: Peer>(what: &str, workers: usize, much: usize) -> Vec<f64> {

@@ -5,7 +5,8 @@
 //! cargo bench -p volt-runtime --bench peers -- --json               the same, one JSON object a line
 //! cargo bench -p volt-runtime --bench peers -- --only spawn --only baton_1
 //! cargo bench -p volt-runtime --bench peers -- --quick              fewer and shorter rounds
-//! cargo bench -p volt-runtime --bench peers -- --list               the names
+//! cargo bench -p volt-runtime --bench peers -- --markdown           the table that stands in the README
+//! cargo bench -p volt-runtime --bench peers -- --list               the names, and what each is
 //! ```
 //!
 //! How it measures. A workload runs once on each runtime, in turns (A B C A B C), for as many rounds as asked; each time the runtime is
@@ -21,7 +22,10 @@
 
 mod arguments;
 mod child;
+mod figures;
+mod machine;
 mod meter;
+mod quantile;
 mod report;
 mod runtimes;
 mod workloads;
@@ -31,7 +35,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use arguments::{Arguments, USAGE};
-use report::{Figures, Report};
+use figures::Figures;
+use report::Report;
 use workloads::{WORKLOADS, Workload};
 
 /// glibc: free memory at the top of the heap beyond this goes back to the system.
@@ -44,9 +49,8 @@ fn main() -> ExitCode {
         return start_again();
     }
     let arguments: Vec<String> = std::env::args_os().skip(1).map(lossy).collect();
-    if let Some(figure) = child::figure_asked_for(&arguments) {
-        println!("{figure}");
-        return ExitCode::SUCCESS;
+    if let Some(code) = child::run(&arguments) {
+        return code;
     }
     match Arguments::parse(&arguments) {
         Err(error) => {
@@ -82,7 +86,7 @@ fn start_again() -> ExitCode {
 
 fn run(arguments: &Arguments) {
     raise_file_limit();
-    let report = Report::begin(arguments);
+    let mut report = Report::begin(arguments);
     for workload in WORKLOADS {
         if !workload.rows.iter().any(|row| arguments.wants(row.name)) {
             continue;

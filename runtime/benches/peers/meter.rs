@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::quantile::quantile;
+
 /// The fraction of a round's time that warms up and is not counted.
 const WARM_UP: u32 = 5;
 /// Batches counted at least, however long one takes.
@@ -19,16 +21,23 @@ pub(crate) struct Meter {
     /// Instead of the time: exactly so many batches.
     batches: Option<usize>,
     pub(crate) is_quick: bool,
+    /// Batches cost what the process spends on processors, not what a batch says: other work on the machine hardly moves that.
+    is_cpu: bool,
 }
 
 impl Meter {
-    pub(crate) fn new(workers: usize, time: Duration, batches: Option<usize>, is_quick: bool) -> Self {
-        Self { workers, time, batches, is_quick }
+    pub(crate) fn new(workers: usize, time: Duration, batches: Option<usize>, is_quick: bool, is_cpu: bool) -> Self {
+        Self { workers, time, batches, is_quick, is_cpu }
     }
 
     /// Runs batches of `operations` for the round's time. A batch says how long it took; returns the median cost of an operation, ns.
-    pub(crate) fn cost_ns(&self, operations: usize, batch: impl FnMut() -> Duration) -> Vec<f64> {
-        let mut costs = self.each(batch, |took| took.as_nanos() as f64 / operations as f64);
+    pub(crate) fn cost_ns(&self, operations: usize, mut batch: impl FnMut() -> Duration) -> Vec<f64> {
+        let measured = || {
+            let before = self.is_cpu.then(cpu_time);
+            let took = batch();
+            before.map_or(took, |before| cpu_time() - before)
+        };
+        let mut costs = self.each(measured, |took| took.as_nanos() as f64 / operations as f64);
         vec![quantile(&mut costs, 0.5)]
     }
 
@@ -53,18 +62,6 @@ impl Meter {
     pub(crate) fn samples(&self, full: usize, quick: usize) -> usize {
         self.batches.unwrap_or(if self.is_quick { quick } else { full })
     }
-}
-
-/// The value below which `share` of the values lie; the values get sorted.
-///
-/// # Panics
-/// If there is none.
-pub(crate) fn quantile(values: &mut [f64], share: f64) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let last = values.len().checked_sub(1).expect("something was measured");
-    let at = share * last as f64;
-    let (below, above) = (values[at.floor() as usize], values[at.ceil() as usize]);
-    below + (above - below) * at.fract()
 }
 
 /// Time that all threads of this process have spent on a processor, user and system.

@@ -1,4 +1,4 @@
-//! What is printed: a table for people, or one JSON object a line.
+//! What is printed: a table for people, one for a page (`--markdown`), or one JSON object a line.
 //!
 //! The JSON keys: `workload`, `unit`; `volt`, `tokio`, `smol`: the medians, in that unit; `spread`: for each, the distance between the
 //! quartiles of its rounds divided by its median; `best`: for each, its best round, which other work on the machine disturbed least;
@@ -8,103 +8,78 @@
 
 use std::fmt::Display;
 
-use crate::arguments::Arguments;
-use crate::meter::quantile;
+use crate::arguments::{Arguments, Form};
+use crate::figures::{Figures, Row, Target};
+use crate::machine;
 use crate::runtimes::NAMES;
 
-/// What a workload aims at.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Target {
-    /// Volt's cost divided by Tokio's, at most.
-    Ratio(f64),
-    /// In the row's unit, at most.
-    AtMost(f64),
-    /// Both.
-    Both { ratio: f64, at_most: f64 },
-    /// Shown beside another row, and not judged.
-    None,
-}
-
-/// One line.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
-    pub(crate) name: &'static str,
-    pub(crate) unit: &'static str,
-    pub(crate) target: Target,
-}
-
-/// What the rounds found for one row, a list a runtime.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Figures([Vec<f64>; NAMES.len()]);
-
-impl Figures {
-    pub(crate) fn add(&mut self, runtime: usize, value: f64) {
-        self.0[runtime].push(value);
-    }
-
-    fn quantile(&self, runtime: usize, share: f64) -> Option<f64> {
-        let mut values = self.0[runtime].clone();
-        (!values.is_empty()).then(|| quantile(&mut values, share))
-    }
-
-    fn median(&self, runtime: usize) -> Option<f64> {
-        self.quantile(runtime, 0.5)
-    }
-
-    fn spread(&self, runtime: usize) -> Option<f64> {
-        let (low, middle, high) = (self.quantile(runtime, 0.25)?, self.median(runtime)?, self.quantile(runtime, 0.75)?);
-        (middle > 0.0).then(|| (high - low) / middle)
-    }
-
-    /// Volt's divided by Tokio's, of the medians (0.5) or of the best rounds (0).
-    fn ratio(&self, share: f64) -> Option<f64> {
-        let (volt, tokio) = (self.quantile(0, share)?, self.quantile(1, share)?);
-        (tokio > 0.0).then(|| volt / tokio)
-    }
-
-    fn is_met(&self, target: Target) -> Option<bool> {
-        let within = |ratio: f64| self.ratio(0.5).map(|found| found <= ratio);
-        let below = |at_most: f64| self.median(0).map(|found| found <= at_most);
-        match target {
-            Target::Ratio(ratio) => within(ratio),
-            Target::AtMost(at_most) => below(at_most),
-            Target::Both { ratio, at_most } => Some(within(ratio)? && below(at_most)?),
-            Target::None => None,
-        }
-    }
-}
+/// The packages whose versions a page has to name.
+const PACKAGES: [&str; 6] = ["volt-runtime", "tokio", "async-executor", "async-io", "blocking", "hyper"];
 
 /// See the header of this file.
 pub(crate) struct Report {
-    is_json: bool,
+    form: Form,
+    load: String,
+    /// Rows that met their target, and those that have one.
+    met: (usize, usize),
 }
 
 impl Report {
     pub(crate) fn begin(arguments: &Arguments) -> Self {
-        let is_json = arguments.json;
-        if !is_json {
-            println!(
+        let load = machine::load();
+        match arguments.form {
+            Form::Json => {}
+            Form::Table => println!(
                 "{} workers, {} rounds; medians, in brackets the quartiles' distance; ratio = volt / tokio, best = of the best \
-                 rounds; load {}\n",
+                 rounds; load {load}\n\n{:<22} {:<9} {:>16} {:>16} {:>16} {:>7} {:>7} {:>22}",
                 arguments.workers,
                 arguments.rounds,
-                load()
-            );
-            println!(
-                "{:<22} {:<9} {:>16} {:>16} {:>16} {:>7} {:>7} {:>22}",
-                "workload", "unit", NAMES[0], NAMES[1], NAMES[2], "ratio", "best", "target"
-            );
+                "workload",
+                "unit",
+                NAMES[0],
+                NAMES[1],
+                NAMES[2],
+                "ratio",
+                "best",
+                "target"
+            ),
+            Form::Markdown => println!(
+                "```text\n{}\n```\n\n{}. {}; {}. {} workers for each runtime, its defaults otherwise; {} rounds in turns, medians; ratio = \
+                 Volt's cost divided by Tokio's, below 1 is better; ± half the distance between the quartiles of Volt's rounds.\n\n\
+                 | workload | what | unit | Volt | Tokio | smol | ratio | target | |\n|---|---|---|---|---|---|---|---|---|",
+                machine::command("peers"),
+                machine::day_and_commit(),
+                machine::machine(),
+                machine::versions(&PACKAGES),
+                arguments.workers,
+                arguments.rounds
+            ),
         }
-        Self { is_json }
+        Self { form: arguments.form, load, met: (0, 0) }
     }
 
-    pub(crate) fn row(&self, row: &Row, figures: &Figures) {
-        if self.is_json { println!("{}", json(row, figures)) } else { println!("{}", line(row, figures)) }
+    pub(crate) fn row(&mut self, row: &Row, figures: &Figures) {
+        if let Some(is_met) = figures.is_met(row.target) {
+            self.met = (self.met.0 + usize::from(is_met), self.met.1 + 1);
+        }
+        match self.form {
+            Form::Json => println!("{}", json(row, figures)),
+            Form::Table => println!("{}", line(row, figures)),
+            Form::Markdown => println!("{}", markdown(row, figures)),
+        }
     }
 
     pub(crate) fn end(self) {
-        if !self.is_json {
-            println!("\nload at the end {}", load());
+        let (met, judged) = self.met;
+        let load = machine::load();
+        match self.form {
+            Form::Json => {}
+            Form::Table => println!("\n{met} of {judged} targets met; load at the end {load}"),
+            Form::Markdown => println!(
+                "\n{met} of {judged} targets met. Load of the machine (1, 5, 15 minutes) before {}, after {load}: the bench's own \
+                 included.",
+                self.load
+            ),
         }
     }
 }
@@ -115,12 +90,6 @@ fn line(row: &Row, figures: &Figures) -> String {
         (Some(median), None) => format!("{}       ", number(median)),
         (None, _) => "–".to_owned(),
     };
-    let ratio = |share| figures.ratio(share).map_or("–".to_owned(), |ratio| format!("{ratio:.2}"));
-    let met = match figures.is_met(row.target) {
-        Some(true) => " met",
-        Some(false) => " MISSED",
-        None => "",
-    };
     format!(
         "{:<22} {:<9} {:>16} {:>16} {:>16} {:>7} {:>7} {:>22}",
         row.name,
@@ -128,15 +97,49 @@ fn line(row: &Row, figures: &Figures) -> String {
         cell(0),
         cell(1),
         cell(2),
-        ratio(0.5),
-        ratio(0.0),
-        format!("{}{met}", target(row.target))
+        ratio(figures, 0.5),
+        ratio(figures, 0.0),
+        format!("{}{}", target(row.target), verdict(row, figures))
     )
+}
+
+fn markdown(row: &Row, figures: &Figures) -> String {
+    let cell = |runtime| figures.median(runtime).map_or("–".to_owned(), number);
+    let spread = figures.spread(0).map_or(String::new(), |spread| format!(" ±{:.0} %", spread * 50.0));
+    format!(
+        "| `{}` | {} | {} | {}{spread} | {} | {} | {} | {} |{} |",
+        row.name,
+        row.about,
+        row.unit,
+        cell(0),
+        cell(1),
+        cell(2),
+        ratio(figures, 0.5),
+        target(row.target),
+        verdict(row, figures)
+    )
+}
+
+fn ratio(figures: &Figures, share: f64) -> String {
+    figures.ratio(share).map_or("–".to_owned(), |ratio| format!("{ratio:.2}"))
+}
+
+fn verdict(row: &Row, figures: &Figures) -> &'static str {
+    match figures.is_met(row.target) {
+        Some(true) => " met",
+        Some(false) => " MISSED",
+        None => "",
+    }
 }
 
 /// With as many digits as mean something.
 fn number(value: f64) -> String {
-    if value < 10.0 { format!("{value:.2}") } else { format!("{value:.0}") }
+    match value {
+        0.0 => "0".to_owned(),
+        ..0.1 => format!("{value:.4}"),
+        ..10.0 => format!("{value:.2}"),
+        _ => format!("{value:.0}"),
+    }
 }
 
 /// For people.
@@ -178,11 +181,4 @@ fn json(row: &Row, figures: &Figures) -> String {
 
 fn or_null(value: Option<impl Display>) -> String {
     value.map_or("null".to_owned(), |value| value.to_string())
-}
-
-/// The system's load averages, where it tells them.
-fn load() -> String {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let averages: Vec<_> = text.split(' ').take(3).collect();
-    averages.join(" ")
 }

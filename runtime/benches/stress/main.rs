@@ -1,28 +1,38 @@
-//! Mixed work, much of it: 10^8 polls over many runtimes, with everything counted twice.
+//! Mixed work, much of it: 10^8 polls over many runtimes and in one that lives long, with everything counted twice.
 //!
 //! ```text
 //! cargo bench -p volt-runtime --bench stress                        10^8 polls, some minutes
 //! cargo bench -p volt-runtime --bench stress -- --polls 1000000     as many as you like
 //! cargo bench -p volt-runtime --bench stress -- --seed 7            the same work again
 //! ```
-//! Ends with what was done, or with a panic that says what does not hold; see `mix` for what must. Resident memory, taken between
-//! two runtimes, must not grow once a quarter is done.
+//! Ends with what was done, or with a panic that says what does not hold; see `mix` for what must. And nothing grows: what is allocated
+//! at rest, between two runtimes and inside the long-lived one, is at the end what it was in the first third, to a hundredth. Resident
+//! memory is printed beside it: it holds what the allocator keeps for later as well.
 
+mod heap;
 mod mix;
 
 use std::time::{Duration, Instant};
 
+use heap::Live;
 use mix::{Done, Mix};
 use volt::Placement;
+use volt::telemetry::Snapshot;
+
+#[global_allocator]
+static ALLOCATOR: heap::Counting = heap::Counting;
 
 const POLLS: u64 = 100_000_000;
-/// Runtimes, one after the other.
+/// Runtimes, one after the other, which get half of the polls.
 const ROUNDS: u64 = 24;
+/// Stretches of the runtime that lives long, which gets the other half.
+const STRETCHES: u64 = 24;
+/// Tasks of that runtime's that are alive at once in the beginning; the mix has some hundreds.
+const CROWD: usize = 5_000;
 const WORKERS: [usize; 6] = [2, 1, 4, 3, 8, 66];
 const PLACEMENTS: [Placement; 3] = [Placement::Global, Placement::TwoChoices, Placement::LeastLoaded];
-/// How much resident memory may grow from the first quarter's largest to the last quarter's, in bytes. The allocator keeps arenas for as
-/// many threads as there were at once, and returns pages when it likes.
-const DRIFT_MAX: u64 = 8 << 20;
+/// How much of what is allocated at rest may be new since the first third.
+const GROWTH_MAX: f64 = 0.01;
 const PROGRESS: Duration = Duration::from_secs(5);
 
 fn option(name: &str, default: u64) -> u64 {
@@ -44,15 +54,78 @@ fn resident_bytes() -> Option<u64> {
     Some(kibibytes.parse::<u64>().ok()? << 10)
 }
 
-fn mebibytes(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
+/// Threads of this process; `None` where the system does not say.
+fn threads() -> Option<usize> {
+    Some(std::fs::read_dir("/proc/self/task").ok()?.count())
 }
 
-fn main() {
-    let (polls, seed) = (option("--polls", POLLS), option("--seed", 1));
-    let began = Instant::now();
-    let (mut all, mut resident) = (Done::default(), Vec::new());
-    println!("{polls} polls in {ROUNDS} runtimes, seed {seed}");
+/// What was held at each rest.
+struct Rests {
+    what: &'static str,
+    live: Vec<Live>,
+    resident_bytes: Vec<u64>,
+}
+
+impl Rests {
+    /// With room for all, so that the list itself does not grow.
+    fn new(what: &'static str, count: u64) -> Self {
+        let (live, resident_bytes) = (Vec::with_capacity(count as usize), Vec::with_capacity(count as usize));
+        Self { what, live, resident_bytes }
+    }
+
+    /// Adds one, and tells it.
+    fn add(&mut self) -> String {
+        let live = Live::now();
+        self.live.push(live);
+        self.resident_bytes.extend(resident_bytes());
+        let resident = self.resident_bytes.last().map_or(f64::NAN, |&bytes| bytes as f64 / f64::from(1 << 20));
+        format!("live {:>8} B in {:>5}  rss {resident:>5.2} MiB", live.bytes, live.allocations)
+    }
+
+    /// Prints how each measure has changed from the first third's largest to the last rest, and holds what is allocated to its limit.
+    fn check(&self) {
+        let grown = |of: &dyn Fn(&Live) -> i64| grown(self.live.iter().map(of));
+        let (allocations, bytes) = (grown(&|live| live.allocations), grown(&|live| live.bytes));
+        let resident = grown_resident(&self.resident_bytes);
+        let percent = |growth: f64| format!("{:+.2} %", 100.0 * growth);
+        println!(
+            "{}: since the first third live allocations {}, live bytes {}, resident memory {}",
+            self.what,
+            percent(allocations),
+            percent(bytes),
+            percent(resident)
+        );
+        assert!(allocations <= GROWTH_MAX && bytes <= GROWTH_MAX, "{}, something grows", self.what);
+    }
+}
+
+fn grown_resident(bytes: &[u64]) -> f64 {
+    grown(bytes.iter().map(|&bytes| bytes as i64))
+}
+
+/// From the first third's largest to the last one, in parts of the former.
+fn grown(values: impl ExactSizeIterator<Item = i64> + Clone) -> f64 {
+    let third = values.len().div_ceil(3);
+    let (first, last) = (values.clone().take(third).max(), values.last());
+    first.zip(last).map_or(f64::NAN, |(first, last)| last as f64 / first as f64 - 1.0)
+}
+
+/// Prints now and then how far it is.
+fn progress() -> impl FnMut(&Snapshot) {
+    let mut told_at = Instant::now();
+    move |snapshot| {
+        if told_at.elapsed() > PROGRESS {
+            told_at = Instant::now();
+            let polls: u64 = snapshot.workers.iter().map(|worker| worker.polls).sum();
+            println!("  … {polls} polls, {} tasks alive", snapshot.tasks.alive);
+        }
+    }
+}
+
+/// Many runtimes, one after the other.
+fn come_and_go(polls: u64, seed: u64, all: &mut Done) -> Rests {
+    let mut rests = Rests::new("between runtimes", ROUNDS);
+    let threads_before = threads();
     for round in 0..ROUNDS {
         let mix = Mix {
             workers: WORKERS[round as usize % WORKERS.len()],
@@ -62,21 +135,20 @@ fn main() {
             park_timeout: (round % 2 == 0).then_some(Duration::from_millis(10)),
             local_queue_capacity: [256, 8][(round / 4) as usize % 2],
             polls: polls / ROUNDS,
+            stretches: 1,
+            crowd: 0,
             seed: seed.wrapping_mul(ROUNDS).wrapping_add(round),
         };
-        let (started, mut told_at) = (Instant::now(), Instant::now());
-        let done = mix::run(&mix, |snapshot| {
-            if told_at.elapsed() > PROGRESS {
-                told_at = Instant::now();
-                let polls: u64 = snapshot.workers.iter().map(|worker| worker.polls).sum();
-                println!("  … {polls} polls, {} tasks alive", snapshot.tasks.alive);
-            }
-        });
+        let started = Instant::now();
+        let done = mix::run(&mix, progress(), || ());
         all.add(&done);
-        resident.extend(resident_bytes());
         let seconds = started.elapsed().as_secs_f64();
+        // A thread for blocking work holds something until a moment after it has said that it ends.
+        while threads() > threads_before {
+            std::thread::yield_now();
+        }
         println!(
-            "{:>2}  {:>2} workers {:<11} ring {:>3} {:<6} {:>9} polls {:>8} tasks {:>6} steals {:>8} parks {:>5.1} s {:>6.1} M polls/s  rss {:>6.1} MiB",
+            "{:>2}  {:>2} workers {:<11} ring {:>3} {:<6} {:>9} polls {:>8} tasks {:>6} steals {:>8} parks {:>5.1} s {:>6.1} M polls/s  {}",
             round + 1,
             mix.workers,
             format!("{:?}", mix.placement),
@@ -88,25 +160,45 @@ fn main() {
             done.parks,
             seconds,
             done.polls as f64 / seconds / 1e6,
-            resident.last().copied().map_or(f64::NAN, mebibytes),
+            rests.add(),
         );
     }
+    rests
+}
+
+/// One runtime, which rests now and then.
+fn live_long(polls: u64, seed: u64, all: &mut Done) -> Rests {
+    let mix = Mix {
+        workers: 3,
+        outsiders: 2,
+        placement: Placement::TwoChoices,
+        park_timeout: Some(Duration::from_millis(10)),
+        local_queue_capacity: 64,
+        polls,
+        stretches: STRETCHES,
+        crowd: CROWD,
+        seed,
+    };
+    println!("{} workers in one runtime, {STRETCHES} stretches", mix.workers);
+    let mut rests = Rests::new("at rest in the long-lived runtime", STRETCHES);
+    all.add(&mix::run(&mix, progress(), || println!("    {}", rests.add())));
+    rests
+}
+
+fn main() {
+    let (polls, seed) = (option("--polls", POLLS), option("--seed", 1));
+    let began = Instant::now();
+    let mut all = Done::default();
+    println!("{polls} polls, half of them in {ROUNDS} runtimes, seed {seed}");
+    let between = come_and_go(polls / 2, seed, &mut all);
+    let within = live_long(polls / 2, seed, &mut all);
     println!("{all:#?}");
     println!(
         "spawned = completed + cancelled + panicked: {} = {} + {} + {}",
         all.spawned, all.completed, all.cancelled, all.panicked
     );
     assert_eq!(all.spawned, all.completed + all.cancelled + all.panicked);
-    let quarter = resident.len() / 4;
-    let largest = |part: &[u64]| part.iter().copied().max();
-    if let (Some(first), Some(last)) = (largest(&resident[..quarter]), largest(&resident[resident.len() - quarter..])) {
-        let drift = 100.0 * (last as f64 / first as f64 - 1.0);
-        println!(
-            "rss: {:.1} MiB in the first quarter, {:.1} in the last: {drift:+.1} %",
-            mebibytes(first),
-            mebibytes(last)
-        );
-        assert!(last <= first + DRIFT_MAX, "resident memory grows");
-    }
+    between.check();
+    within.check();
     println!("lost wake-ups {}; took {:.1} s", all.rescues, began.elapsed().as_secs_f64());
 }

@@ -4,7 +4,7 @@
 //!
 //! Shape. A *mix* is one runtime's life: outside threads hand in roots, a bounded number at a time; each root, drawn by a seeded
 //! sequence, yields, spawns children, plays ping-pong, sleeps, aborts or is aborted, panics, uses up its budget, blocks, or waits to be
-//! woken by a thread that is no worker. Then the runtime must come to rest, and then be shut down with tasks alive.
+//! woken by a thread that is no worker. Then the runtime must come to rest, perhaps several times, and then be shut down with tasks alive.
 //!
 //! Every future holds a [`Token`]; tokens made and tokens dropped are counted here, apart from what the runtime counts of itself.
 
@@ -29,6 +29,8 @@ const LONELY: u64 = 8;
 const DEPTH: u32 = 3;
 /// Tasks that are alive when the runtime is shut down.
 const LEFT_ALIVE: usize = 200;
+/// When the crowd wakes up: after all of it has been polled.
+const CROWD_SLEEPS: Duration = Duration::from_millis(100);
 /// Without a poll for so long, something hangs.
 const HANGS: Duration = Duration::from_secs(60);
 /// How often the runtime is looked at while it works.
@@ -46,6 +48,10 @@ pub struct Mix {
     /// Small rings overflow.
     pub local_queue_capacity: usize,
     pub polls: u64,
+    /// Stretches of work, each of as many polls and followed by a rest.
+    pub stretches: u64,
+    /// Tasks that are alive at once in the beginning, each with a timer. With more than the mix ever has, no queue and no slab grows later.
+    pub crowd: usize,
     pub seed: u64,
 }
 
@@ -287,13 +293,13 @@ fn polls(snapshot: &Snapshot) -> u64 {
     sum(snapshot, |worker| worker.polls)
 }
 
-/// Hands roots in until the runtime has polled enough: a crowd at a time; and now and then each as soon as the one before has ended, when
+/// Hands roots in until the runtime has polled `target` times: a crowd at a time; and now and then each as soon as the one before has ended, when
 /// the workers are just about to sleep. With one outsider nobody else would come by and wake a worker that missed it.
-fn outsider(handle: &Handle, world: &Arc<World>, mix: &Mix, number: u64) {
-    let mut random = Random::new(mix.seed.wrapping_mul(mix.outsiders).wrapping_add(number));
+fn outsider(handle: &Handle, world: &Arc<World>, seed: u64, target: u64) {
+    let mut random = Random::new(seed);
     let mut alive = VecDeque::new();
     let mut crowds = 0;
-    while polls(&handle.snapshot()) < mix.polls {
+    while polls(&handle.snapshot()) < target {
         crowds += 1;
         let is_lonely = crowds % LONELY == 0;
         for _ in 0..WINDOW {
@@ -315,11 +321,11 @@ fn outsider(handle: &Handle, world: &Arc<World>, mix: &Mix, number: u64) {
     alive.into_iter().for_each(|root| handle.block_on(root).unwrap());
 }
 
-/// Runs one runtime through its life, and looks at it with `watch` now and then.
+/// Runs one runtime through its life; looks at it with `watch` now and then while it works, and calls `rest` each time it rests.
 ///
 /// # Panics
 /// If anything that the header of this file says does not hold.
-pub fn run(mix: &Mix, watch: impl FnMut(&Snapshot)) -> Done {
+pub fn run(mix: &Mix, mut watch: impl FnMut(&Snapshot), mut rest: impl FnMut()) -> Done {
     let runtime = volt::Builder::new_multi_thread()
         .name("stress")
         .worker_threads(mix.workers)
@@ -333,26 +339,46 @@ pub fn run(mix: &Mix, watch: impl FnMut(&Snapshot)) -> Done {
     let (bell, rung) = mpsc::channel::<Arc<Signal>>();
     let world = Arc::new(World { tally: Tally::default(), bell });
     let ringer = std::thread::spawn(move || rung.into_iter().for_each(|signal| signal.set()));
-    let handle = runtime.handle().clone();
-    std::thread::scope(|scope| {
-        let outsider = |number| {
-            scope.spawn({
-                let (handle, world) = (&handle, &world);
-                move || outsider(handle, world, mix, number)
-            })
-        };
-        let outsiders: Vec<_> = (0..mix.outsiders).map(outsider).collect();
-        look(&handle, || outsiders.iter().all(|outsider| outsider.is_finished()), watch);
-        // A panic of theirs is this thread's.
-        outsiders.into_iter().for_each(|outsider| outsider.join().unwrap_or_else(|panic| resume_unwind(panic)));
-    });
-    let mut done = at_rest(&handle, &world, mix);
+    crowd(runtime.handle(), &world, mix.crowd);
+    let mut done = Done::default();
+    for stretch in 1..=mix.stretches {
+        work_through(runtime.handle(), &world, mix, stretch, &mut watch);
+        done = at_rest(runtime.handle(), &world, mix);
+        rest();
+    }
     ended(runtime, &world, &mut done);
     // The runtime has let go of every task: this is the last sender.
     let world = Arc::into_inner(world).expect("nothing holds a token any more");
     drop(world.bell);
     ringer.join().unwrap();
     done
+}
+
+/// Many tasks at once, which come from outside, sleep, are woken together and end.
+fn crowd(handle: &Handle, world: &Arc<World>, tasks: usize) {
+    let deadline = Instant::now() + CROWD_SLEEPS;
+    let one = || {
+        let token = Token::new(world);
+        handle.spawn(async move {
+            let _token = token;
+            volt::time::sleep_until(deadline).await;
+        })
+    };
+    let crowd: Vec<_> = (0..tasks).map(|_| one()).collect();
+    crowd.into_iter().for_each(|task| handle.block_on(task).unwrap());
+}
+
+/// One stretch of work, the first of which has number 1.
+fn work_through(handle: &Handle, world: &Arc<World>, mix: &Mix, stretch: u64, watch: impl FnMut(&Snapshot)) {
+    let target = mix.polls * stretch / mix.stretches;
+    let seed = |number| mix.seed.wrapping_mul(mix.stretches).wrapping_add(stretch).wrapping_mul(mix.outsiders) + number;
+    std::thread::scope(|scope| {
+        let outsider = |number| scope.spawn(move || outsider(handle, world, seed(number), target));
+        let outsiders: Vec<_> = (0..mix.outsiders).map(outsider).collect();
+        look(handle, || outsiders.iter().all(|outsider| outsider.is_finished()), watch);
+        // A panic of theirs is this thread's.
+        outsiders.into_iter().for_each(|outsider| outsider.join().unwrap_or_else(|panic| resume_unwind(panic)));
+    });
 }
 
 /// Looks at the runtime while it works: what must hold at every moment, and that it goes on.

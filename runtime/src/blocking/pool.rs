@@ -7,15 +7,25 @@
 //! there may be one more; (3) notify. A thread: takes jobs while there are any; then (a) `idle += 1`, (b) waits; (c) woken by promise:
 //! goes on; by time-out with no promise: `idle -= 1` and ends. The promise under the lock is what keeps a time-out from racing a job.
 //!
+//! Shutdown: under the lock, take the queue and say so; cancel what was in the queue; wait for the threads to end. A thread whose own job
+//! shuts the pool down is not waited for, since the job ends only after the shutdown; it ends by itself then, as all of them do.
+//!
 //! Bounds: `max_blocking_threads` threads; the queue is as long as callers make it, and its length is published.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::task::cell::Schedule;
 use crate::task::header::{Header, Notified, Task};
+
+thread_local! {
+    /// The pool that this thread takes jobs from. Only compared with, never followed.
+    static POOL: Cell<*const Inner> = const { Cell::new(ptr::null()) };
+}
 
 /// See the header of this file.
 #[derive(Clone)]
@@ -106,7 +116,7 @@ impl Pool {
         }
     }
 
-    /// Cancels what has not begun, and waits until `deadline` for the rest. Returns how many threads still run.
+    /// Cancels what has not begun, and waits until `deadline` for the rest. Returns how many threads still run, this one not counted.
     pub(crate) fn shutdown(&self, deadline: Option<Instant>) -> usize {
         let mut state = self.0.lock();
         state.is_shut_down = true;
@@ -115,8 +125,9 @@ impl Pool {
         drop(state);
         jobs.into_iter().for_each(Notified::cancel_now);
 
+        let own = usize::from(ptr::eq(POOL.get(), Arc::as_ptr(&self.0)));
         let mut state = self.0.lock();
-        while state.threads > 0 {
+        while state.threads > own {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             state = match left {
                 Some(Duration::ZERO) => break,
@@ -124,7 +135,7 @@ impl Pool {
                 None => self.0.ended.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner()),
             };
         }
-        state.threads
+        state.threads - own
     }
 
     pub(crate) fn telemetry(&self) -> volt_telemetry::Blocking {
@@ -146,6 +157,7 @@ impl Inner {
     }
 
     fn run(&self) {
+        POOL.set(self);
         let mut state = self.lock();
         loop {
             while let Some(job) = state.queue.pop_front() {
@@ -179,6 +191,8 @@ impl Inner {
                 break;
             }
         }
+        // Not counted any more, while destructors of this thread's may still shut the pool down.
+        POOL.set(ptr::null());
         state.threads -= 1;
         self.ended.notify_all();
     }
@@ -190,6 +204,15 @@ pub(crate) struct BlockingSchedule;
 impl Schedule for BlockingSchedule {
     fn schedule(&self, _task: Notified) {
         unreachable!("a blocking job ends in its first poll, so nothing can wake it");
+    }
+
+    /// The pool cancels what is in its queue itself.
+    fn is_closing(&self) -> bool {
+        false
+    }
+
+    fn keep(&self, _task: &Task) {
+        unreachable!("a blocking job ends in its first poll, so it never waits");
     }
 
     fn release(&self, _task: &Header) -> Option<Task> {

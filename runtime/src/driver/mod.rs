@@ -3,7 +3,7 @@
 pub(crate) mod parker;
 
 #[cfg(not(loom))]
-mod poller;
+pub(crate) mod poller;
 pub(crate) mod readiness;
 #[cfg(not(loom))]
 pub(crate) mod registration;

@@ -15,7 +15,6 @@
 //! limit back; (4) collect what became ready, then what is due. `unpark` is sticky: one before (2) ends (2) at once.
 
 use std::io;
-use std::panic;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -32,6 +31,7 @@ use crate::driver::timers::{Armed, IsShutDown, Timers};
 use crate::driver::wheel::Key;
 use crate::fork::Home;
 use crate::shim::{AtomicU32, AtomicU64, CachePadded, Mutex, MutexGuard, Ordering};
+use crate::task::contain::contain;
 
 /// "Nobody" in `Counters::owner`.
 const NOBODY: u32 = u32::MAX;
@@ -257,7 +257,7 @@ impl Driver {
         self.timers.shut_down(&mut wakers);
         for waker in wakers {
             // A foreign waker that panics must not keep the others from being called.
-            let _contained = panic::catch_unwind(panic::AssertUnwindSafe(|| waker.wake()));
+            contain(|| waker.wake());
         }
     }
 

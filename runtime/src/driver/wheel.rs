@@ -1,13 +1,13 @@
-//! A hashed hierarchical timing wheel: 6 levels of 64 slots, one tick (1 ms) a slot at the lowest level.
+//! A hashed hierarchical timing wheel: 6 levels of 64 slots, one tick (160 µs) a slot at the lowest level.
 //!
 //! Shape. Ticks are absolute, 64 bits, cut into groups of 6 bits. An entry lies on the level of the highest group in which its
 //! tick differs from `elapsed`, in the slot that this group of its tick names:
 //!
 //! ```text
 //! tick     | 28 bits: beyond | level 5 | level 4 | level 3 | level 2 | level 1 | level 0 |
-//! one slot |        -        | 12.4 d  | 4.7 h   | 4.4 min | 4.1 s   | 64 ms   | 1 ms    |
+//! one slot |        -        | 48 h    | 45 min  | 42 s    | 655 ms  | 10 ms   | 160 µs  |
 //! ```
-//! Entries that differ above level 5 (over 2 years ahead, or across that boundary) wait in one list of their own, `BEYOND`.
+//! Entries that differ above level 5 (over 127 days ahead, or across that boundary) wait in one list of their own, `BEYOND`.
 //! Entries live in a slab and are linked, in both directions, by their indices in it; a slot is the two ends of such a list.
 //!
 //! Who writes, who reads: whoever holds the lock of `Timers`; the wheel itself knows no clock, no lock and no waker.
@@ -33,7 +33,7 @@ const LEVEL_BITS: u32 = 6;
 const SLOTS: usize = 1 << LEVEL_BITS;
 /// Levels.
 const LEVELS: usize = 6;
-/// Ticks that the levels span together: 2.2 years of milliseconds.
+/// Ticks that the levels span together: 127 days.
 const SPAN_BITS: u32 = LEVEL_BITS * LEVELS as u32;
 /// The list for entries that the levels cannot hold, behind the slots of the last level.
 const BEYOND: usize = LEVELS * SLOTS;

@@ -17,10 +17,13 @@
 //!
 //! * SAME-LOCK: `len` and `oldest_at_ns` are stored before the lock that changed the queue is released. A worker that is about to sleep
 //!   looks under the lock ([`Injector::is_empty_locked`]) and so sees every push that was over before.
-//! * CLOSED-IS-LAST: after `close` returned, nothing more comes in, so what is taken after it is all there is.
+//! * CLOSED-IS-LAST: after `close` returned, nothing more comes in, so what is taken after it is all there is. After `close_to_new` returned
+//!   the same holds for what [`Injector::push_new`] brings, and whoever knows of that sees what its callers have counted.
 //!
 //! # Rejected
 //!
+//! * Giving a large buffer back at once: the next burst takes it again, and freeing more than 64 KiB makes glibc join all its small free chunks,
+//!   which the tasks that follow then have to be cut from anew.
 //! * A lock-free queue: it is used in batches, a lock a batch is cheaper than an allocation an item, and the age would need one anyway.
 //! * Dropping items that come after `close`: they go back to the caller, which knows how to end them.
 
@@ -34,8 +37,8 @@ mod loom_models;
 
 /// `oldest_at_ns` of an empty queue. As a time it lies 584 years after the clock's first reading.
 const NOTHING: u64 = u64::MAX;
-/// Slots that an empty queue keeps; a larger buffer, left from a burst, is given back.
-const RETAINED_SLOTS: usize = 4096;
+/// Slots that an empty queue keeps, 256 KiB for a pointer and its time; a larger buffer, left from a burst, is given back.
+const RETAINED_SLOTS: usize = 16_384;
 
 /// A FIFO queue that anybody may push into and take from.
 pub(crate) struct Injector<T> {
@@ -46,7 +49,16 @@ pub(crate) struct Injector<T> {
 
 struct Queue<T> {
     items: VecDeque<Item<T>>,
-    is_closed: bool,
+    admits: Admits,
+}
+
+/// What may come in; from one to the next and never back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Admits {
+    All,
+    /// What is new is refused.
+    Known,
+    Nothing,
 }
 
 struct Item<T> {
@@ -59,19 +71,36 @@ impl<T> Injector<T> {
         Self {
             len: CachePadded(AtomicUsize::new(0)),
             oldest_at_ns: AtomicU64::new(NOTHING),
-            queue: Mutex::new(Queue { items: VecDeque::new(), is_closed: false }),
+            queue: Mutex::new(Queue { items: VecDeque::new(), admits: Admits::All }),
         }
     }
 
     /// Puts `item` at the end; hands it back if the queue is closed. `now_ns` is its time of arrival.
     pub(crate) fn push(&self, item: T, now_ns: u64) -> Result<(), T> {
         let mut queue = self.queue.lock();
-        if queue.is_closed {
+        if queue.admits == Admits::Nothing {
             return Err(item);
         }
-        queue.items.push_back(Item { item, pushed_at_ns: now_ns });
-        self.publish(&queue);
+        self.push_back(&mut queue, item, now_ns);
         Ok(())
+    }
+
+    /// As [`push`](Self::push), of something that was never in a queue before; hands it back if the queue is closed to what is new.
+    ///
+    /// `count` is called under the lock, before anybody can take the item and only if it is taken in.
+    pub(crate) fn push_new(&self, item: T, now_ns: u64, count: impl FnOnce()) -> Result<(), T> {
+        let mut queue = self.queue.lock();
+        if queue.admits != Admits::All {
+            return Err(item);
+        }
+        count();
+        self.push_back(&mut queue, item, now_ns);
+        Ok(())
+    }
+
+    fn push_back(&self, queue: &mut Queue<T>, item: T, now_ns: u64) {
+        queue.items.push_back(Item { item, pushed_at_ns: now_ns });
+        self.publish(queue);
     }
 
     /// Puts all `items` at the end under one lock and returns how many they were; hands them back, untouched, if the queue is closed.
@@ -79,7 +108,7 @@ impl<T> Injector<T> {
     /// `items` is iterated under the lock: it must only move things.
     pub(crate) fn push_batch<I: Iterator<Item = T>>(&self, items: I, now_ns: u64) -> Result<usize, I> {
         let mut queue = self.queue.lock();
-        if queue.is_closed {
+        if queue.admits == Admits::Nothing {
             return Err(items);
         }
         let before = queue.items.len();
@@ -130,7 +159,17 @@ impl<T> Injector<T> {
 
     /// Refuses every later push. What is inside stays, to be taken.
     pub(crate) fn close(&self) {
-        self.queue.lock().is_closed = true;
+        self.admit(Admits::Nothing);
+    }
+
+    /// Refuses what is new from now on, and takes the rest in as before.
+    pub(crate) fn close_to_new(&self) {
+        self.admit(Admits::Known);
+    }
+
+    fn admit(&self, admits: Admits) {
+        let mut queue = self.queue.lock();
+        queue.admits = queue.admits.max(admits);
     }
 
     /// SAME-LOCK: copies out what others read without the lock.
@@ -203,6 +242,21 @@ mod tests {
         assert_eq!(injector.push_batch(3..5, 0).unwrap_err().collect::<Vec<_>>(), [3, 4]);
         assert_eq!(injector.len(), 1);
         assert_eq!(taken(&injector, 9), [1]);
+    }
+
+    #[test]
+    fn a_queue_that_is_closed_to_what_is_new_takes_the_rest_in_and_counts_what_it_took() {
+        let (injector, counted) = (Injector::new(), std::cell::Cell::new(0));
+        let count = || counted.set(counted.get() + 1);
+        injector.push_new(1, 0, count).unwrap();
+        injector.close_to_new();
+        assert_eq!(injector.push_new(2, 0, count), Err(2));
+        injector.push(3, 0).unwrap();
+        assert_eq!(counted.get(), 1);
+        injector.close();
+        injector.close_to_new();
+        assert_eq!(injector.push(4, 0), Err(4), "closed for good");
+        assert_eq!(taken(&injector, 9), [1, 3]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::ptr;
 
 use super::worker::Worker;
+use crate::task::current::run_outside_tasks;
 
 thread_local! {
     /// By itself, since what needs no destructor is cheaper to reach.
@@ -32,13 +33,13 @@ pub(crate) fn run_as(worker: &Worker, f: impl FnOnce()) {
     set(worker, f);
 }
 
-/// Makes this thread no worker while `f` runs: for simulated threads, whose steps are taken inside the polls of workers.
-#[cfg(test)]
+/// Makes this thread no worker while `f` runs: for what a task says will block; and for simulated threads, whose steps are taken inside the
+/// polls of workers.
 pub(crate) fn run_outside_workers(f: impl FnOnce()) {
     set(ptr::null(), f);
 }
 
-/// The worker before, if a simulation takes steps inside a poll, is set again afterwards.
+/// The worker before is set again afterwards.
 fn set(worker: *const Worker, f: impl FnOnce()) {
     struct Reset(*const Worker);
     impl Drop for Reset {
@@ -47,5 +48,5 @@ fn set(worker: *const Worker, f: impl FnOnce()) {
         }
     }
     let _reset = Reset(WORKER.replace(worker));
-    f();
+    run_outside_tasks(f);
 }

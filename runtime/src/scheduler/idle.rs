@@ -78,15 +78,18 @@ pub(crate) struct Idle {
     parked: Box<[CachePadded<AtomicU64>]>,
     searching: CachePadded<AtomicUsize>,
     workers: usize,
+    slots: usize,
 }
 
 impl Idle {
-    /// For workers 0 to `workers - 1`, none of them parked.
-    pub(crate) fn new(workers: usize) -> Self {
+    /// For workers 0 to `workers - 1`, and after them `spares`, none of them parked.
+    pub(crate) fn new(workers: usize, spares: usize) -> Self {
+        let slots = workers + spares;
         Self {
-            parked: (0..workers.div_ceil(WORD)).map(|_| CachePadded(AtomicU64::new(0))).collect(),
+            parked: (0..slots.div_ceil(WORD)).map(|_| CachePadded(AtomicU64::new(0))).collect(),
             searching: CachePadded(AtomicUsize::new(0)),
             workers,
+            slots,
         }
     }
 
@@ -103,6 +106,17 @@ impl Idle {
             return None;
         }
         self.claim(keep_last)
+    }
+
+    /// Submit (2), and the part of Submit (3) that mostly ends it: whether anybody is parked, after work was published. If so, the caller goes
+    /// on as for [`claim_for_submit`](Self::claim_for_submit).
+    #[inline]
+    pub(crate) fn is_anybody_parked(&self) -> bool {
+        // Submit (2)
+        // ORDERING: SeqCst fence; pairs with the fence in `begin_park`: see the proof.
+        fence(Ordering::SeqCst);
+        // Submit (3)
+        !self.is_nobody_parked()
     }
 
     /// As [`claim_for_submit`](Self::claim_for_submit), whether or not somebody searches: for the second and later of a batch, for the chain,
@@ -186,9 +200,9 @@ impl Idle {
         self.searching.load(Ordering::Relaxed)
     }
 
-    /// The bitmap, worker 0 in the lowest bit of the first word.
-    pub(crate) fn parked_words(&self) -> Vec<u64> {
-        self.words().collect()
+    /// The bitmap of the first so many, worker 0 in the lowest bit of the first word.
+    pub(crate) fn parked_words(&self, slots: usize) -> Vec<u64> {
+        self.words().take(slots.div_ceil(WORD)).collect()
     }
 
     /// Whether `worker` is parked and not claimed.
@@ -198,12 +212,19 @@ impl Idle {
         word.load(Ordering::Relaxed) & bit != 0
     }
 
-    /// Whether every worker is parked.
-    pub(crate) fn is_all_parked(&self) -> bool {
-        self.words().map(|word| word.count_ones() as usize).sum::<usize>() == self.workers
+    /// How many are parked and not claimed.
+    pub(crate) fn parked_count(&self) -> usize {
+        self.words().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Workers and spares.
+    #[cfg(all(test, loom))]
+    pub(crate) fn slots(&self) -> usize {
+        self.slots
     }
 
     /// Whether no worker is parked.
+    #[inline]
     pub(crate) fn is_nobody_parked(&self) -> bool {
         self.words().all(|word| word == 0)
     }
@@ -258,7 +279,7 @@ impl Idle {
     }
 
     fn place(&self, worker: usize) -> (&AtomicU64, u64) {
-        debug_assert!(worker < self.workers, "worker {worker} of {}", self.workers);
+        debug_assert!(worker < self.slots, "worker {worker} of {}", self.slots);
         (&self.parked[worker / WORD].0, 1 << (worker % WORD))
     }
 
@@ -283,12 +304,8 @@ mod tests {
     /// Long after which a round that is not over never will be.
     const HANGS: Duration = Duration::from_secs(10);
 
-    fn parked_count(idle: &Idle) -> usize {
-        idle.parked_words().iter().map(|word| word.count_ones() as usize).sum()
-    }
-
     fn all_parked(workers: usize) -> Idle {
-        let idle = Idle::new(workers);
+        let idle = Idle::new(workers, 0);
         (0..workers).for_each(|worker| idle.begin_park(worker, false));
         idle
     }
@@ -297,8 +314,8 @@ mod tests {
     fn every_parked_worker_is_claimed_once_lowest_first() {
         for workers in [1, 63, 64, 65, 128] {
             let idle = all_parked(workers);
-            assert_eq!(parked_count(&idle), workers);
-            assert_eq!(idle.parked_words().len(), workers.div_ceil(64));
+            assert_eq!(idle.parked_count(), workers);
+            assert_eq!(idle.parked_words(workers).len(), workers.div_ceil(64));
             for worker in 0..workers {
                 assert!(idle.is_parked(worker));
                 assert_eq!(idle.claim_any(None), Some(worker));
@@ -307,7 +324,7 @@ mod tests {
                 assert_eq!(idle.searching(), worker + 1);
             }
             assert_eq!(idle.claim_any(None), None);
-            assert_eq!(parked_count(&idle), 0);
+            assert_eq!(idle.parked_count(), 0);
         }
     }
 
@@ -323,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_worker_to_keep_that_is_not_parked_is_not_claimed() {
-        let idle = Idle::new(128);
+        let idle = Idle::new(128, 0);
         idle.begin_park(100, false);
         assert_eq!(idle.claim_any(Some(70)), Some(100));
         assert_eq!(idle.claim_any(Some(70)), None);
@@ -342,12 +359,12 @@ mod tests {
 
     #[test]
     fn one_worker_is_claimed_by_name_or_not_at_all() {
-        let idle = Idle::new(65);
+        let idle = Idle::new(65, 0);
         idle.begin_park(64, false);
         assert!(!idle.claim_worker(0));
         assert!(idle.claim_worker(64));
         assert!(!idle.claim_worker(64));
-        assert_eq!((idle.searching(), parked_count(&idle)), (1, 0));
+        assert_eq!((idle.searching(), idle.parked_count()), (1, 0));
     }
 
     #[test]
@@ -356,13 +373,13 @@ mod tests {
         assert!(idle.retract(64));
         assert!(idle.retract(0));
         assert_eq!(idle.claim_any(None), Some(1));
-        assert_eq!(idle.parked_words()[1], 0);
+        assert_eq!(idle.parked_words(65)[1], 0);
     }
 
     #[test]
     fn at_most_half_of_the_workers_start_to_search() {
         for (workers, limit) in [(1, 1), (2, 1), (3, 2), (4, 2), (64, 32), (65, 33)] {
-            let idle = Idle::new(workers);
+            let idle = Idle::new(workers, 0);
             let started = (0..workers).filter(|_| idle.try_start_searching()).count();
             assert_eq!(started, limit, "{workers} workers");
             let last = (0..limit).map(|_| idle.stop_searching()).collect::<Vec<_>>();
@@ -372,17 +389,17 @@ mod tests {
 
     #[test]
     fn a_searcher_that_parks_is_none_any_more() {
-        let idle = Idle::new(2);
+        let idle = Idle::new(2, 0);
         assert!(idle.try_start_searching());
         idle.begin_park(0, true);
-        assert_eq!((idle.searching(), parked_count(&idle)), (0, 1));
+        assert_eq!((idle.searching(), idle.parked_count()), (0, 1));
     }
 
     #[test]
     #[should_panic(expected = "COUNTED-ONCE")]
     #[cfg(debug_assertions)]
     fn leaving_the_searchers_without_being_one_is_caught() {
-        let _ = Idle::new(2).stop_searching();
+        let _ = Idle::new(2, 0).stop_searching();
     }
 
     /// Waits until `value` is `expected`, spinning, since a litmus wants both sides to start at once.
@@ -401,7 +418,7 @@ mod tests {
     /// The store-load litmus on this hardware.
     #[test]
     fn a_submit_and_a_park_never_miss_each_other() {
-        let idle = Idle::new(1);
+        let idle = Idle::new(1, 0);
         let [work, begun, ended] = [(); 3].map(|()| CachePadded(AtomicUsize::new(0)));
         let sees_work = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -429,7 +446,7 @@ mod tests {
 
     #[test]
     fn one_worker_that_sleeps_without_time_outs_runs_everything() {
-        let (idle, parker, work, done) = (Idle::new(1), Parker::new(), AtomicBool::new(false), AtomicUsize::new(0));
+        let (idle, parker, work, done) = (Idle::new(1, 0), Parker::new(), AtomicBool::new(false), AtomicUsize::new(0));
         thread::scope(|scope| {
             scope.spawn(|| {
                 let mut is_searching = false;
@@ -467,6 +484,6 @@ mod tests {
                 wait_until(&done, round);
             }
         });
-        assert_eq!((idle.searching(), parked_count(&idle)), (0, 0));
+        assert_eq!((idle.searching(), idle.parked_count()), (0, 0));
     }
 }

@@ -95,7 +95,7 @@ impl World {
     fn new(shape: Shape) -> Self {
         Self {
             shape,
-            idle: Idle::new(shape.workers),
+            idle: Idle::new(shape.workers, 0),
             parkers: (0..shape.workers).map(|_| Parker::new()).collect(),
             tasks: (0..shape.submits.iter().sum()).map(|_| AtomicBool::new(false)).collect(),
             begun: AtomicUsize::new(0),
@@ -225,7 +225,7 @@ fn model<S: Steps>(shape: Shape) {
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(world.begun.load(Ordering::Relaxed), world.tasks.len());
-    assert_eq!((world.idle.searching(), world.idle.parked_words()), (0, vec![0]), "somebody was left behind");
+    assert_eq!((world.idle.searching(), world.idle.parked_words(1)), (0, vec![0]), "somebody was left behind");
 }
 
 const ONE: Shape =
@@ -324,6 +324,39 @@ impl Steps for LooksBeforeItsFence {
             world.wake(world.idle.claim(None));
         }
     }
+}
+
+/// What most submitters of surplus do: one look whether anybody is parked, and nothing more if nobody is.
+struct LooksForTheParkedFirst;
+
+impl Steps for LooksForTheParkedFirst {
+    fn submitted(world: &World) {
+        if world.idle.is_anybody_parked() {
+            AsBuilt::submitted(world);
+        }
+    }
+}
+
+#[test]
+fn one_look_for_the_parked_before_a_claim_loses_nothing() {
+    holds(None, || model::<LooksForTheParkedFirst>(ONE_WITH_STEALING_OFF));
+    holds(Some(1), || model::<LooksForTheParkedFirst>(TWO_THAT_MEET));
+}
+
+/// The same without Submit (2) before the look; the one in the claim comes too late.
+struct LooksForTheParkedWithoutFence;
+
+impl Steps for LooksForTheParkedWithoutFence {
+    fn submitted(world: &World) {
+        if !world.idle.is_nobody_parked() {
+            AsBuilt::submitted(world);
+        }
+    }
+}
+
+#[test]
+fn a_look_for_the_parked_without_a_fence_is_found() {
+    breaks("deadlock", None, || model::<LooksForTheParkedWithoutFence>(ONE_WITH_STEALING_OFF));
 }
 
 #[test]

@@ -1,17 +1,26 @@
 //! Who runs what, when.
 
+pub(crate) mod doze;
 pub(crate) mod idle;
-pub(crate) mod sentinel;
+pub(crate) mod staff;
 
 #[cfg(not(loom))]
 pub(crate) mod core;
 #[cfg(not(loom))]
 pub(crate) mod current;
 #[cfg(not(loom))]
+pub(crate) mod incidents;
+#[cfg(not(loom))]
 mod placement;
+#[cfg(not(loom))]
+pub(crate) mod sentinel;
 #[cfg(not(loom))]
 pub(crate) mod shared;
 #[cfg(not(loom))]
+pub(crate) mod spares;
+#[cfg(not(loom))]
 pub(crate) mod tuner;
+#[cfg(not(loom))]
+mod witness;
 #[cfg(not(loom))]
 pub(crate) mod worker;

@@ -101,26 +101,17 @@ fn mix(counter: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::parker::Parker;
-    use crate::queue::injector::Injector;
-    use crate::queue::lifo::LifoSlot;
-    use crate::queue::ring::{Producer, ring};
-    use crate::stats::cells::WorkerCells;
-    use crate::task::header::Notified;
-    use std::sync::atomic::AtomicU64;
+    use crate::Builder;
+    use crate::scheduler::core::Core;
+    use crate::scheduler::shared::slot;
 
-    fn remotes(count: usize) -> Vec<(Remote, [Producer<Notified>; 2])> {
-        let remote = || {
-            let ((ring_end, ring), (batch_end, batch)) = (ring(8), ring(8));
-            let (lifo, parker, cells) = (LifoSlot::new(), Parker::new(), WorkerCells::new());
-            let inbox = Injector::new();
-            (Remote { ring, batch, inbox, lifo, parker, cells, tasks_given: AtomicU64::new(0) }, [ring_end, batch_end])
-        };
-        (0..count).map(|_| remote()).collect()
+    fn remotes(count: usize) -> (Vec<Remote>, Vec<Core>) {
+        let builder = Builder::new_multi_thread();
+        (0..count).map(|index| slot(builder.config(), index, 1)).unzip()
     }
 
     fn chosen(placement: Placement, workers: usize) -> Vec<usize> {
-        let (remotes, _ends): (Vec<_>, Vec<_>) = remotes(workers).into_iter().unzip();
+        let (remotes, _cores) = remotes(workers);
         let placer = Placer::new(placement, 1_000_000);
         let mut counts = vec![0; workers];
         (0..7_000).for_each(|_| counts[placer.choose(&remotes).expect("nobody is stuck")] += 1);
@@ -143,7 +134,7 @@ mod tests {
 
     #[test]
     fn global_chooses_nobody() {
-        let (remotes, _ends): (Vec<_>, Vec<_>) = remotes(2).into_iter().unzip();
+        let (remotes, _cores) = remotes(2);
         assert_eq!(Placer::new(Placement::Global, 1).choose(&remotes), None);
     }
 }

@@ -1,175 +1,389 @@
-//! The sentinel: a thread that looks after the workers while any of them is awake.
+//! The sentinel: a thread that looks after the workers while any of them is awake, so that one task that blocks holds up no other.
 //!
-//! Each look asks two things. Does nobody attend timers and I/O, since the worker that sat in the driver left it for a task that takes
-//! long? Is somebody stuck in a poll and holds tasks that others could run, one in its LIFO slot among them? In either case a parked worker
-//! is woken, through the same claim as always: it searches, takes what it finds, and in the end sits down in the driver.
+//! A look compares what each worker does with what it did at the look before. *Long* is a poll that has lasted for `lifo_steal_after`; *stuck* a
+//! worker that was in the same long poll at both looks, or that has said that it blocks. What is done about it, in this order:
 //!
-//! Who writes: its own thread. It owns nothing of the workers' and takes nothing from them.
+//! 1. Nobody attends timers and I/O, since the worker that sat in the driver left it for a task that takes long: a parked worker is woken.
+//! 2. Somebody is parked, and the stuck worker holds tasks: a parked worker is woken, and takes them (*rescue*).
+//! 3. Nobody is parked, and work waits or nobody moves: the poll is asked to yield at its next operation (*preempt*), and the kernel is asked what
+//!    the thread does. It blocks: it is declared away at once. It burns processor time: after `BURN_AFTER`, and only so many at a time, since
+//!    more threads than processors help nobody for long. It could run and is not let: not at all, for the same reason.
+//! 4. Fewer are able than there are workers, and nobody is parked: a spare is called, or it is counted that there was none (*capped*).
+//! 5. What a worker holds that is away goes to the global queue, at each look, since a stuck poll may wake tasks.
 //!
-//! It sleeps for good while all workers are parked, so that an idle runtime is quiet.
+//! A spare stays for `SPARE_LINGER` after the last stall, since who blocks once blocks again. Then as many leave as are too many.
 //!
-//! Protocol. Doze, by the sentinel that saw all workers parked:
-//! 1. say so: `is_dozing`, by a read-modify-write;
-//! 2. `fence(SeqCst)`;
-//! 3. look at the bitmap once more: somebody is up → not dozing; else sleep until roused.
+//! Each poll that is stuck is also looked into, and written down if it lasts: see `witness`.
 //!
-//! Rouse, by a worker that got up and has found a task, before it runs it:
-//! 1. its bit is clear, by a read-modify-write of its own or of its claimer;
-//! 2. `fence(SeqCst)`;
-//! 3. if `is_dozing`: take that back by a read-modify-write, and unpark the sentinel if it was this one that did.
+//! Looks follow each other at `sentinel_interval`; while spares linger, at `SUSPICIOUS_INTERVAL`, and while a poll is long too, which doubles if
+//! nothing has to be done.
+//! A look that comes late by `PAUSE` says that the machine stood still, not the tasks: then all that was seen before is forgotten.
 //!
-//! Invariant: *Watched while awake*: no worker runs a task while the sentinel dozes. The two fences are ordered: either Doze (3) sees the bit that
-//! is clear, or Rouse (3) sees the doze.
+//! Who writes: its own thread. It owns nothing of the workers': it takes from their queues as thieves do, and calls spares by `staff`.
+//! How it sleeps stands in `doze`.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::driver::parker::{Parker, Unparked};
-use crate::scheduler::idle::Idle;
-use crate::shim::{AtomicBool, Ordering};
+use volt_telemetry::incident::Remedy;
 
-#[cfg(all(test, loom))]
-#[path = "sentinel_loom.rs"]
-mod loom_models;
+use super::doze::Doze;
+use super::shared::Shared;
+use super::staff::Duty;
+use super::witness::{Doing, Witness};
+use crate::clock;
+use crate::config::{BURN_AFTER, PAUSE, SPARE_LINGER, SUSPICIOUS_INTERVAL};
+use crate::queue::ring::{Producer, Steal, ring};
+use crate::stats::cells::Counter;
+use crate::task::header::Notified;
 
-/// What the sentinel sleeps on.
-pub(crate) struct Doze {
-    parker: Parker,
-    is_dozing: AtomicBool,
+/// Suspicious looks in a row for which nothing had to be done, after which they are spaced out.
+const PATIENCE: u32 = 8;
+/// Looks in a row that found all at rest, after which it dozes. To rouse it costs the worker that gets up a wake-up of 4 µs before it runs its
+/// task; so a runtime that is woken now and then, more often than five times a second, does not pay for it.
+const QUIET_LOOKS: u32 = 20;
+/// Workers that burn processor time and are replaced at a time, at least; else a quarter of the workers.
+const MIN_BURNING: usize = 2;
+
+/// What others see of the sentinel.
+pub(crate) struct Sentinel {
+    doze: Doze,
+    is_over: AtomicBool,
+    looks: Counter,
+    rescues: Counter,
+    tasks_rescued: Counter,
+    preempts: Counter,
+    replacements: Counter,
+    capped: Counter,
+    pauses: Counter,
+    blocks: AtomicU64,
 }
 
-impl Doze {
+impl Sentinel {
     pub(crate) fn new() -> Self {
-        Self { parker: Parker::new(), is_dozing: AtomicBool::new(false) }
+        Self {
+            doze: Doze::new(),
+            is_over: AtomicBool::new(false),
+            looks: Counter::default(),
+            rescues: Counter::default(),
+            tasks_rescued: Counter::default(),
+            preempts: Counter::default(),
+            replacements: Counter::default(),
+            capped: Counter::default(),
+            pauses: Counter::default(),
+            blocks: AtomicU64::new(0),
+        }
     }
 
-    /// Sleeps until the next look: for `interval`, or while all workers are parked, until roused.
-    pub(crate) fn sleep(&self, idle: &Idle, interval: Duration) {
-        if idle.is_all_parked() {
-            // Doze (1)
-            // ORDERING: AcqRel; pairs with the swap in `rouse`, which takes it back; before the look by the fence.
-            self.is_dozing.swap(true, Ordering::AcqRel);
-            // Doze (2)
-            idle.fence();
-            // Doze (3)
-            if idle.is_all_parked() {
-                // Roused by a token, which `rouse` leaves after it has taken the doze back; nothing else may end this sleep, or the
-                // token would end the next one.
-                self.parker.wait_token();
-                return;
+    /// The sentinel's thread, until [`end`](Self::end).
+    pub(crate) fn run(&self, shared: &Arc<Shared>, interval: Duration) {
+        let mut rounds = Rounds::new(shared, interval);
+        let mut pause = interval;
+        // ORDERING: Acquire; pairs with the Release in `end`. The token that `end` leaves ends any sleep that began before.
+        while !self.is_over.load(Ordering::Acquire) {
+            self.doze.sleep(&shared.idle, || rounds.quiet_looks >= QUIET_LOOKS && is_at_rest(shared), pause);
+            pause = rounds.look(pause);
+        }
+    }
+
+    /// A worker that got up has found a task.
+    #[inline]
+    pub(crate) fn rouse(&self, shared: &Shared) {
+        self.doze.rouse(&shared.idle);
+    }
+
+    /// A worker has said that it will block.
+    pub(crate) fn count_block(&self) {
+        // ORDERING: Relaxed; only counted.
+        self.blocks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends its thread.
+    pub(crate) fn end(&self) {
+        // ORDERING: Release; pairs with the Acquire in `run`.
+        self.is_over.store(true, Ordering::Release);
+        self.doze.end();
+    }
+
+    pub(crate) fn telemetry(&self, shared: &Shared) -> volt_telemetry::Sentinel {
+        let (spare_calls, spare_failures) = shared.spares.counts();
+        volt_telemetry::Sentinel {
+            looks: self.looks.get(),
+            rescues: self.rescues.get(),
+            tasks_rescued: self.tasks_rescued.get(),
+            preempts: self.preempts.get(),
+            replacements: self.replacements.get(),
+            capped: self.capped.get(),
+            pauses: self.pauses.get(),
+            // ORDERING: Relaxed; only counted.
+            blocks: self.blocks.load(Ordering::Relaxed),
+            spare_calls,
+            spare_failures,
+            spares_on_duty: shared.staff.on_duty().saturating_sub(shared.config.workers) as u64,
+            max_spares: shared.config.max_spare_workers as u64,
+        }
+    }
+}
+
+/// Whether all who are on duty are parked, and no spare is left over.
+fn is_at_rest(shared: &Shared) -> bool {
+    let on_duty = shared.staff.on_duty();
+    on_duty == shared.config.workers && shared.idle.parked_count() == on_duty
+}
+
+/// What the sentinel's thread knows from one look to the next.
+struct Rounds<'a> {
+    shared: &'a Arc<Shared>,
+    interval: Duration,
+    seen: Vec<Seen>,
+    looked_at_ns: u64,
+    /// When somebody was last stuck and something had to be done about it.
+    stalled_at_ns: Option<u64>,
+    /// Suspicious looks in a row for which nothing had to be done.
+    idle_looks: u32,
+    /// Looks in a row that found all at rest.
+    quiet_looks: u32,
+    /// Where a thief needs a ring of its own.
+    basket: Producer<Notified>,
+    witness: Witness<'a>,
+}
+
+/// A worker at the last look.
+#[derive(Default)]
+struct Seen {
+    /// Odd: in a poll.
+    poll_seq: u64,
+    /// The poll for which it was declared away.
+    away_seq: u64,
+    is_burning: bool,
+}
+
+/// A worker that is stuck.
+struct Stuck {
+    slot: usize,
+    poll_seq: u64,
+    for_ns: u64,
+    duty: Duty,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(shared: &'a Arc<Shared>, interval: Duration) -> Self {
+        Self {
+            shared,
+            interval,
+            seen: shared.remotes.iter().map(|_| Seen::default()).collect(),
+            looked_at_ns: clock::now_ns(),
+            stalled_at_ns: None,
+            idle_looks: 0,
+            quiet_looks: 0,
+            basket: ring(shared.config.local_queue_capacity).0,
+            witness: Witness::new(shared),
+        }
+    }
+
+    /// One look, after a sleep that was to last for `slept`. Returns how long the next is to be.
+    fn look(&mut self, slept: Duration) -> Duration {
+        let (shared, now_ns) = (self.shared, clock::now_ns());
+        shared.sentinel.looks.add(1);
+        let late_ns = now_ns.saturating_sub(self.looked_at_ns).saturating_sub(clock::saturating_ns(slept));
+        self.looked_at_ns = now_ns;
+        let was_paused = late_ns >= clock::saturating_ns(PAUSE);
+        let (stuck, moving, is_suspicious) = self.compare(now_ns, was_paused);
+        if was_paused && is_suspicious {
+            // After a doze that was long, nobody is in a long poll.
+            shared.sentinel.pauses.add(1);
+        }
+        // A block that was announced is none to be wondered at.
+        for stuck in stuck.iter().filter(|stuck| stuck.duty != Duty::Blocking && !was_paused) {
+            self.witness.see(stuck.slot, stuck.for_ns, now_ns);
+        }
+        self.witness.age(now_ns);
+        let has_woken = self.attend_driver(now_ns);
+        let has_acted = self.relieve(&stuck, moving, now_ns) || has_woken;
+        self.dismiss(now_ns);
+        self.quiet_looks = if is_at_rest(shared) { self.quiet_looks.saturating_add(1) } else { 0 };
+        self.pause(is_suspicious || !stuck.is_empty(), has_acted)
+    }
+
+    /// Who is stuck, how many others there are, and whether any poll is long.
+    fn compare(&mut self, now_ns: u64, was_paused: bool) -> (Vec<Stuck>, usize, bool) {
+        let shared = self.shared;
+        let (mut stuck, mut moving, mut is_suspicious) = (Vec::new(), 0, false);
+        for (slot, remote) in shared.remotes_in_use().iter().enumerate() {
+            let seen = &mut self.seen[slot];
+            let mut duty = shared.staff.duty(slot);
+            seen.is_burning &= duty == Duty::Away;
+            let poll_seq = remote.cells.poll_seq();
+            self.witness.goes_on(slot, poll_seq, now_ns);
+            if duty == Duty::Away && poll_seq != seen.away_seq {
+                // It has come back, and has not noticed that it was away.
+                shared.staff.take_back(slot);
+                duty = shared.staff.duty(slot);
             }
-            // ORDERING: AcqRel; as above.
-            if !self.is_dozing.swap(false, Ordering::AcqRel) {
-                self.parker.wait_token();
+            let for_ns = remote.cells.poll_for_ns(now_ns).unwrap_or(0);
+            let is_long = for_ns >= shared.config.lifo_steal_after_ns;
+            let is_same = std::mem::replace(&mut seen.poll_seq, poll_seq) == poll_seq;
+            match duty {
+                Duty::Off => {}
+                Duty::Blocking | Duty::Away => stuck.push(Stuck { slot, poll_seq, for_ns, duty }),
+                Duty::Present if is_long && is_same && !was_paused => {
+                    stuck.push(Stuck { slot, poll_seq, for_ns, duty })
+                }
+                Duty::Present => {
+                    is_suspicious |= is_long;
+                    moving += 1;
+                }
             }
+        }
+        (stuck, moving, is_suspicious)
+    }
+
+    /// Whether a worker had to be woken for timers and I/O.
+    fn attend_driver(&self, now_ns: u64) -> bool {
+        let shared = self.shared;
+        let interval_ns = clock::saturating_ns(self.interval);
+        let is_unattended = shared.driver.owner().is_none()
+            && now_ns.saturating_sub(shared.driver.last_turn_ns()) >= interval_ns
+            && shared.idle.parked_count() < shared.staff.on_duty();
+        let has_woken = is_unattended && shared.wake_one();
+        shared.sentinel.rescues.add(u64::from(has_woken));
+        has_woken
+    }
+
+    /// Does what there is to do about those that are stuck, beside `moving` ones. Returns whether that was anything.
+    fn relieve(&mut self, stuck: &[Stuck], mut moving: usize, now_ns: u64) -> bool {
+        let (shared, sentinel) = (self.shared, &self.shared.sentinel);
+        let mut has_acted = false;
+        for stuck in stuck {
+            let remote = &shared.remotes[stuck.slot];
+            let is_present = stuck.duty == Duty::Present;
+            if is_present && !shared.idle.is_nobody_parked() {
+                if remote.queued() > 0 && shared.config.enable_stealing && shared.wake_one() {
+                    sentinel.rescues.add(1);
+                    self.witness.note(stuck.slot, Remedy::Rescued);
+                    has_acted = true;
+                }
+                continue;
+            }
+            if is_present && (moving == 0 || self.does_work_wait()) {
+                if remote.cells.ask_to_yield(stuck.poll_seq) {
+                    sentinel.preempts.add(1);
+                }
+                if !self.is_to_be_replaced(stuck, now_ns) || !self.declare_away(stuck) {
+                    continue;
+                }
+                has_acted = true;
+            }
+            if !is_present || shared.staff.duty(stuck.slot) != Duty::Present {
+                has_acted |= self.empty(stuck.slot, now_ns);
+            }
+        }
+        let mut remedy = Remedy::Replaced;
+        if has_acted || stuck.iter().any(|stuck| stuck.duty != Duty::Present) {
+            self.stalled_at_ns = Some(now_ns);
+        }
+        while shared.staff.able() < shared.config.workers
+            && shared.idle.is_nobody_parked()
+            && (moving == 0 || self.does_work_wait())
+        {
+            // It stays until nobody has been stuck for a while.
+            shared.staff.set_keep(usize::MAX);
+            if !shared.call_spare() {
+                sentinel.capped.add(1);
+                remedy = Remedy::Capped;
+                break;
+            }
+            moving += 1;
+            has_acted = true;
+        }
+        for stuck in stuck.iter().filter(|stuck| shared.staff.duty(stuck.slot) == Duty::Away) {
+            self.witness.note(stuck.slot, remedy);
+        }
+        has_acted
+    }
+
+    /// Whether any queue holds a task.
+    fn does_work_wait(&self) -> bool {
+        self.shared.injector.len() > 0 || self.shared.remotes_in_use().iter().any(|remote| remote.queued() > 0)
+    }
+
+    fn is_to_be_replaced(&mut self, stuck: &Stuck, now_ns: u64) -> bool {
+        match self.witness.doing(stuck.slot, now_ns) {
+            Doing::Blocks => true,
+            Doing::Burns => {
+                let burning = self.seen.iter().filter(|seen| seen.is_burning).count();
+                let may = stuck.for_ns >= clock::saturating_ns(BURN_AFTER)
+                    && burning < MIN_BURNING.max(self.shared.config.workers / 4);
+                self.seen[stuck.slot].is_burning = may;
+                may
+            }
+            Doing::Waits => false,
+        }
+    }
+
+    /// Replace (1) and (2).
+    fn declare_away(&mut self, stuck: &Stuck) -> bool {
+        let shared = self.shared;
+        if !shared.staff.declare_away(stuck.slot) {
+            return false;
+        }
+        if shared.remotes[stuck.slot].cells.poll_seq() != stuck.poll_seq {
+            shared.staff.take_back(stuck.slot);
+            return false;
+        }
+        self.seen[stuck.slot].away_seq = stuck.poll_seq;
+        shared.sentinel.replacements.add(1);
+        true
+    }
+
+    /// Takes what a worker holds that is away, and hands it on. Returns whether there was anything.
+    fn empty(&mut self, slot: usize, now_ns: u64) -> bool {
+        let remote = &self.shared.remotes[slot];
+        let mut tasks: Vec<_> = remote.lifo.take().into_iter().collect();
+        for queue in [&remote.ring, &remote.batch] {
+            while let Steal::Taken { next, .. } = queue.steal_into(&mut self.basket) {
+                tasks.push(next);
+                tasks.extend(std::iter::from_fn(|| self.basket.pop()));
+            }
+        }
+        remote.inbox.pop_batch(usize::MAX, |task| tasks.push(task));
+        let count = tasks.len();
+        self.shared.sentinel.tasks_rescued.add(count as u64);
+        self.shared.hand_over(tasks, now_ns);
+        count > 0
+    }
+
+    /// Lets spares go when nobody has been stuck for a while.
+    fn dismiss(&mut self, now_ns: u64) {
+        let shared = self.shared;
+        let linger_ns = clock::saturating_ns(SPARE_LINGER);
+        if self.stalled_at_ns.is_some_and(|at_ns| now_ns.saturating_sub(at_ns) < linger_ns) {
             return;
         }
-        // Whether it was the time-out or a token does not matter: a look follows.
-        let _slept = self.parker.sleep(Some(interval));
-        let _was_roused = self.parker.take_token();
-    }
-
-    /// Rouse (2) and (3), by a worker whose bit is clear.
-    #[inline]
-    pub(crate) fn rouse(&self, idle: &Idle) {
-        // Rouse (2)
-        idle.fence();
-        // Rouse (3)
-        // ORDERING: Relaxed; ordered by the fence, see the header.
-        if self.is_dozing.load(Ordering::Relaxed) {
-            self.end_doze();
+        self.stalled_at_ns = None;
+        shared.staff.set_keep(shared.config.workers);
+        if shared.staff.has_too_many() {
+            // Those that are awake see it by themselves.
+            (shared.config.workers..shared.staff.in_use()).for_each(|slot| _ = shared.wake_worker(slot));
         }
     }
 
-    #[cold]
-    fn end_doze(&self) {
-        // ORDERING: AcqRel; pairs with the swaps in `sleep`.
-        if self.is_dozing.swap(false, Ordering::AcqRel) {
-            self.wake();
+    /// How long to sleep.
+    fn pause(&mut self, is_suspicious: bool, has_acted: bool) -> Duration {
+        if has_acted {
+            self.idle_looks = 0;
+        } else {
+            self.idle_looks += 1;
         }
-    }
-
-    /// Ends the sleep, whichever it is.
-    pub(crate) fn wake(&self) {
-        let unparked = self.parker.unpark();
-        debug_assert_eq!(unparked, Unparked::Done, "the sentinel never sleeps in a driver");
-    }
-}
-
-#[cfg(not(loom))]
-pub(crate) use thread::Sentinel;
-
-#[cfg(not(loom))]
-mod thread {
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::Duration;
-
-    use super::Doze;
-    use crate::clock;
-    use crate::scheduler::shared::{Remote, Shared};
-    use crate::stats::cells::Counter;
-
-    /// See the header of this file.
-    pub(crate) struct Sentinel {
-        doze: Doze,
-        is_over: AtomicBool,
-        looks: Counter,
-        rescues: Counter,
-    }
-
-    impl Sentinel {
-        pub(crate) fn new() -> Self {
-            Self {
-                doze: Doze::new(),
-                is_over: AtomicBool::new(false),
-                looks: Counter::default(),
-                rescues: Counter::default(),
-            }
+        if self.stalled_at_ns.is_some() {
+            return SUSPICIOUS_INTERVAL.min(self.interval);
         }
-
-        /// The sentinel's thread, until [`end`](Self::end).
-        pub(crate) fn run(&self, shared: &Shared, interval: Duration) {
-            // ORDERING: Acquire; pairs with the Release in `end`. The token that `end` leaves ends any sleep that began before.
-            while !self.is_over.load(Ordering::Acquire) {
-                self.doze.sleep(&shared.idle, interval);
-                self.look(shared, clock::saturating_ns(interval));
-            }
+        if !is_suspicious {
+            self.idle_looks = 0;
+            return self.interval;
         }
-
-        fn look(&self, shared: &Shared, interval_ns: u64) {
-            self.looks.add(1);
-            if shared.idle.is_nobody_parked() {
-                // Nobody to be woken: who is stuck will have to be replaced.
-                return;
-            }
-            let now_ns = clock::now_ns();
-            let is_unattended = shared.driver.owner().is_none()
-                && now_ns.saturating_sub(shared.driver.last_turn_ns()) >= interval_ns
-                && !shared.idle.is_all_parked();
-            let is_stranded = |remote: &Remote| {
-                remote.queued() > 0 && remote.cells.poll_for_ns(now_ns) >= Some(shared.config.lifo_steal_after_ns)
-            };
-            let has_stranded = shared.config.enable_stealing && shared.remotes.iter().any(is_stranded);
-            if (is_unattended || has_stranded) && shared.wake_one() {
-                self.rescues.add(1);
-            }
-        }
-
-        /// A worker that got up has found a task.
-        #[inline]
-        pub(crate) fn rouse(&self, shared: &Shared) {
-            self.doze.rouse(&shared.idle);
-        }
-
-        /// Ends its thread.
-        pub(crate) fn end(&self) {
-            // ORDERING: Release; pairs with the Acquire in `run`.
-            self.is_over.store(true, Ordering::Release);
-            self.doze.end_doze();
-            self.doze.wake();
-        }
-
-        pub(crate) fn telemetry(&self) -> volt_telemetry::Sentinel {
-            volt_telemetry::Sentinel { looks: self.looks.get(), rescues: self.rescues.get() }
-        }
+        let doublings = self.idle_looks.saturating_sub(PATIENCE).min(16);
+        (SUSPICIOUS_INTERVAL * (1 << doublings)).min(self.interval)
     }
 }

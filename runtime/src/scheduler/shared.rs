@@ -4,6 +4,33 @@
 //!
 //! Shape: the global queue, the idle set, the registry, and one [`Remote`] a worker: the ends of its queues that others may take
 //! from, its park word, and its cells.
+//!
+//! # How it ends
+//!
+//! Nobody has a list of all tasks; that no task is left is told from counts: of spawns, one a worker and one a queue that threads outside
+//! push into, and of ends, one a worker.
+//!
+//! 1. Spawn. A worker looks whether the runtime is closed, counts, and pushes to its own queues. Others count and push under the lock of the
+//!    queue, unless that is closed to what is new. A task that is refused is cancelled and not counted.
+//! 2. Close: every queue that others push into is closed to what is new. Inboxes are closed altogether: tasks that are woken go to the
+//!    global queue.
+//! 3. `is_closed` is set, Release, and then the registry is closed, which cancels the tasks that wait. Whoever runs a task from
+//!    now on cancels it first, and after a poll; a task that is about to wait is cancelled by the registry if not.
+//! 4. A worker ends when it sees `is_closed`, Acquire, and then reads all ends, Acquire, and then all spawns, and the sums are equal.
+//! 5. Whoever has seen that wakes all others, so that they see it too.
+//!
+//! NOBODY-LEFT: when a worker ends, its own queues are empty, and tasks that are left can only be some that another worker has spawned, who will
+//! not end before they do. Proof: whoever sees the end of a task sees its spawn, by the queues in between; so equal sums are equal sets, and what
+//! the worker has seen spawned has ended. A task that it has not seen was not spawned outside, since (2) comes after that in the order of a
+//! lock. So a worker has spawned it: in the poll of a task, which then has not ended in the eyes of who looks, or has not been seen spawned
+//! itself, and so on, back to a task that a worker has spawned between two polls, in a waker of the user's, say. That worker sees its own
+//! count; and whoever polls a task has seen its spawn, and its end comes later.
+//!
+//! NOBODY-SLEEPS: a worker looks at (4) between the fence of its park and its sleep. If it does not see the last end, then whoever counted that
+//! comes to its own fence later, and so sees its parked bit in (5); two who count the last two ends at once have a fence each before they
+//! look, and one of them sees both.
+//!
+//! Rejected: a registry of all tasks, whose emptiness tells: two locks a task.
 
 use std::future::Future;
 use std::panic::Location;
@@ -11,12 +38,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use volt_telemetry::Snapshot;
+use volt_telemetry::{InFlight, Snapshot};
 
+use super::core::Core;
 use super::current;
 use super::idle::Idle;
+use super::incidents;
 use super::placement::Placer;
 use super::sentinel::Sentinel;
+use super::spares::{Spares, StartThread};
+use super::staff::{Duty, Staff};
+use super::worker::Worker;
 #[cfg(test)]
 use super::worker::sim;
 use crate::blocking::pool::Pool;
@@ -27,14 +59,19 @@ use crate::driver::parker::{Parker, Unparked};
 use crate::fork::Home;
 use crate::queue::injector::Injector;
 use crate::queue::lifo::LifoSlot;
-use crate::queue::ring::Stealer;
+use crate::queue::ring::{Stealer, ring};
+use crate::shim::CachePadded;
+use crate::stacks::{self, Sampler};
 use crate::stats::cells::{PHASES, WorkerCells};
-use crate::task::cell::{Schedule, new_task};
-use crate::task::header::{Extra, Header, Notified, Task};
+use crate::stats::counting;
+use crate::task::cell::{Schedule, into_future, new_task};
+use crate::task::header::{Header, Notified, Task};
 use crate::task::id::Id;
 use crate::task::join::JoinHandle;
+use crate::task::origin::Extra;
 use crate::task::registry::Registry;
 use crate::task::spawn::TrySpawnError;
+use crate::task::state::Wake;
 
 /// See the header of this file.
 pub(crate) struct Shared {
@@ -50,12 +87,20 @@ pub(crate) struct Shared {
     pub(crate) driver: Arc<Driver>,
     pub(crate) blocking: Pool,
     pub(crate) sentinel: Sentinel,
+    pub(crate) staff: Staff,
+    pub(crate) spares: Spares,
+    pub(crate) incidents: incidents::Log,
+    /// Takes the stacks of stuck polls, if that is wanted and can be done.
+    pub(crate) sampler: Option<Sampler>,
     started_at_ns: u64,
     /// From now on no task is taken in, and workers end when none is left.
     is_closed: AtomicBool,
-    outside: Outside,
+    /// What came into the global queue, and into each worker's inbox.
+    arrivals: Box<[Arrivals]>,
+    /// Tasks that were woken outside the workers.
+    injected: CachePadded<AtomicU64>,
     /// Calls of `try_spawn` that have found room and not used it yet.
-    arriving: AtomicUsize,
+    arriving: CachePadded<AtomicUsize>,
     /// What snapshots have told about time so far, one a worker: see `WorkerCells::read`.
     time_floors: Mutex<Vec<[u64; PHASES.len()]>>,
     /// Workers whose threads run, and where `shutdown` waits for them.
@@ -63,11 +108,21 @@ pub(crate) struct Shared {
     stopped: Condvar,
 }
 
-/// What is counted by threads that are no workers.
+/// Tasks that threads which are no workers have spawned into one queue.
 #[derive(Default)]
-struct Outside {
-    spawned: AtomicU64,
-    injected: AtomicU64,
+struct Arrivals(CachePadded<AtomicU64>);
+
+impl Arrivals {
+    /// One more; called under the queue's lock.
+    fn add_one(&self) {
+        // ORDERING: Relaxed, both; one writer at a time, by the lock, which also publishes it.
+        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    fn count(&self) -> u64 {
+        // ORDERING: Relaxed; ordered by the Acquire of the ends, or of `is_closed`, before.
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// The part of a worker that others may touch.
@@ -82,9 +137,37 @@ pub(crate) struct Remote {
     pub(crate) cells: WorkerCells,
     /// Tasks that thieves took from here; counted by the thieves.
     pub(crate) tasks_given: AtomicU64,
+    /// Its thread, while it can be asked for its stack.
+    thread: Mutex<Option<Arc<stacks::Thread>>>,
+}
+
+/// The two halves of a worker: what others may touch, and what it owns.
+pub(super) fn slot(config: &Config, index: usize, seed: u64) -> (Remote, Core) {
+    let (ring_end, ring_stealer) = ring(config.local_queue_capacity);
+    let (batch_end, batch_stealer) = ring(config.global_queue_batch_size);
+    let remote = Remote {
+        ring: ring_stealer,
+        batch: batch_stealer,
+        inbox: Injector::new(),
+        lifo: LifoSlot::new(),
+        parker: Parker::new(),
+        cells: WorkerCells::new(),
+        tasks_given: AtomicU64::new(0),
+        thread: Mutex::new(None),
+    };
+    (remote, Core::new(config, index, seed, ring_end, batch_end))
 }
 
 impl Remote {
+    /// Its thread, if it can be asked for its stack.
+    pub(crate) fn stack_of(&self) -> Option<Arc<stacks::Thread>> {
+        self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    pub(crate) fn set_thread(&self, thread: Option<Arc<stacks::Thread>>) {
+        *self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = thread;
+    }
+
     /// Tasks that wait here.
     pub(crate) fn queued(&self) -> usize {
         self.ring.len() + self.batch.len() + self.inbox.len() + usize::from(self.lifo.is_filled())
@@ -92,27 +175,45 @@ impl Remote {
 }
 
 impl Shared {
-    pub(crate) fn new(name: String, config: Config, remotes: Box<[Remote]>, driver: Driver, blocking: Pool) -> Self {
-        Self {
+    /// Also what each worker is to own.
+    pub(crate) fn new(
+        name: String,
+        config: Config,
+        driver: Driver,
+        blocking: Pool,
+        sampler: Option<Sampler>,
+        seed: u64,
+        start_thread: StartThread,
+    ) -> (Self, Vec<Core>) {
+        let slots = config.workers + config.max_spare_workers;
+        let (remotes, mut cores): (Vec<_>, Vec<_>) = (0..slots).map(|index| slot(&config, index, seed)).unzip();
+        let spare_cores = cores.split_off(config.workers);
+        let shared = Self {
             name,
             home: Home::here(),
             injector: Injector::new(),
-            idle: Idle::new(remotes.len()),
+            idle: Idle::new(config.workers, config.max_spare_workers),
+            staff: Staff::new(config.workers, config.max_spare_workers),
+            spares: Spares::new(start_thread, spare_cores),
+            incidents: incidents::Log::default(),
+            sampler,
             placer: Placer::new(config.placement, config.lifo_steal_after_ns),
-            registry: Registry::new(),
+            registry: Registry::new(remotes.len()),
             driver: Arc::new(driver),
             blocking,
             sentinel: Sentinel::new(),
             started_at_ns: clock::now_ns(),
             is_closed: AtomicBool::new(false),
-            outside: Outside::default(),
-            arriving: AtomicUsize::new(0),
+            arrivals: (0..=remotes.len()).map(|_| Arrivals::default()).collect(),
+            injected: CachePadded(AtomicU64::new(0)),
+            arriving: CachePadded(AtomicUsize::new(0)),
             time_floors: Mutex::new(vec![[0; PHASES.len()]; remotes.len()]),
             running: Mutex::new(0),
             stopped: Condvar::new(),
-            remotes,
+            remotes: remotes.into(),
             config,
-        }
+        };
+        (shared, cores)
     }
 
     /// Starts a task.
@@ -128,11 +229,10 @@ impl Shared {
     {
         let id = Id::next();
         let extra = extra(id, name, location);
-        let (task, notified, join) = new_task(future, self.clone(), id, location, extra);
-        match self.registry.insert(task) {
-            Ok(()) => self.start(notified),
+        let (task, join) = new_task(future, self.clone(), id, location, extra);
+        if let Err(task) = self.start(task) {
             // The runtime shuts down.
-            Err(_task) => notified.cancel_now(),
+            task.cancel_now();
         }
         join
     }
@@ -157,13 +257,15 @@ impl Shared {
         };
         let id = Id::next();
         let extra = extra(id, name, location);
-        let make = |future| {
-            let (task, notified, join) = new_task(future, self.clone(), id, location, extra);
-            (task, (notified, join))
-        };
-        let (notified, join) = self.registry.insert_with(id, future, make).map_err(TrySpawnError::shut_down)?;
-        self.start(notified);
-        Ok(join)
+        let (task, join) = new_task(future, self.clone(), id, location, extra);
+        match self.start(task) {
+            Ok(()) => Ok(join),
+            Err(task) => {
+                // SAFETY: it was made above, of F, and nobody has taken it in.
+                let future = unsafe { into_future::<F, Arc<Self>>(task, join) };
+                Err(TrySpawnError::shut_down(future))
+            }
+        }
     }
 
     /// Room for one task more, kept from others who look for some at the same moment until it is dropped.
@@ -184,14 +286,58 @@ impl Shared {
         self.injector.len() + placed
     }
 
-    /// Counts a task that is registered, and submits it.
-    fn start(self: &Arc<Self>, task: Notified) {
-        current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
-            Some(worker) => worker.cells().spawned.add(1),
-            // ORDERING: Relaxed; only counted. The task's submission publishes it.
-            None => _ = self.outside.spawned.fetch_add(1, Ordering::Relaxed),
+    /// End (1): counts a new task and submits it, or hands it back if the runtime shuts down.
+    fn start(self: &Arc<Self>, task: Notified) -> Result<(), Notified> {
+        if task.header().extra().is_some() {
+            self.keep_new(task.task());
+        }
+        let refused = current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
+            Some(_) if self.is_closed() => Err(task),
+            Some(worker) => {
+                worker.cells().spawned.add_one();
+                Ok(worker.push_woken(task))
+            }
+            None => self.inject_new(task).map(|()| None),
         });
-        self.schedule(task);
+        if let Some(task) = refused? {
+            self.inject(task);
+        }
+        Ok(())
+    }
+
+    /// Takes a task with a name into the registry, where the observer finds it.
+    #[cold]
+    fn keep_new(&self, task: &Task) {
+        self.keep_in(task, task.header().id.as_u64() as usize);
+    }
+
+    /// Takes a task into the registry that is about to wait for the first time.
+    fn keep_waiting(&self, task: &Task) {
+        let worker = current::with_worker(|worker| worker.map(Worker::index));
+        self.keep_in(task, worker.unwrap_or_default());
+    }
+
+    fn keep_in(&self, task: &Task, shard: usize) {
+        if self.registry.keep(task, shard) {
+            let wake = task.header().state.cancel();
+            debug_assert_eq!(wake, Wake::Nothing, "it is about to be submitted, or runs");
+        }
+    }
+
+    /// Hands a new task in from outside the workers, or back if the runtime shuts down.
+    fn inject_new(&self, task: Notified) -> Result<(), Notified> {
+        let submitted_at_ns = task.header().submitted_at_ns();
+        let chosen = self.placer.choose(&self.remotes[..self.config.workers]);
+        let arrivals = &self.arrivals[chosen.map_or(0, |worker| worker + 1)];
+        let queue = chosen.map_or(&self.injector, |worker| &self.remotes[worker].inbox);
+        // Submit (1)
+        queue.push_new(task, submitted_at_ns, || arrivals.add_one())?;
+        #[cfg(test)]
+        if sim::delays_wake_up(chosen) {
+            return Ok(());
+        }
+        self.wake_for_placed(chosen);
+        Ok(())
     }
 
     /// Hands a task in from outside the workers, or from a worker that cannot take it itself.
@@ -201,16 +347,19 @@ impl Shared {
             std::mem::forget(task);
             return;
         }
-        let chosen = self.placer.choose(&self.remotes);
+        let chosen = self.placer.choose(&self.remotes[..self.config.workers]);
         let queue = chosen.map_or(&self.injector, |worker| &self.remotes[worker].inbox);
+        let now_ns = clock::now_ns();
         // Submit (1)
-        if let Err(task) = queue.push(task, clock::now_ns()) {
+        // A shutdown closes the inboxes first, since their workers may end before the others.
+        let pushed = queue.push(task, now_ns).or_else(|task| self.injector.push(task, now_ns));
+        if let Err(task) = pushed {
             // The workers have ended; somebody woke a task that they left behind.
             task.cancel_now();
             return;
         }
         // ORDERING: Relaxed; only counted.
-        self.outside.injected.fetch_add(1, Ordering::Relaxed);
+        self.injected.fetch_add(1, Ordering::Relaxed);
         #[cfg(test)]
         if sim::delays_wake_up(chosen) {
             return;
@@ -250,13 +399,14 @@ impl Shared {
     }
 
     /// Submit (2) and (3) for one worker. Returns whether it was parked.
-    fn wake_worker(&self, worker: usize) -> bool {
+    pub(super) fn wake_worker(&self, worker: usize) -> bool {
         let is_mine = self.idle.claim_worker(worker);
         self.unpark(is_mine.then_some(worker))
     }
 
     fn wake_all(&self) {
         while self.wake_one() {}
+        self.wake_spares();
     }
 
     fn unpark(&self, claimed: Option<usize>) -> bool {
@@ -280,14 +430,72 @@ impl Shared {
         let queued = |remote: &Remote| remote.ring.len() > 0 || remote.batch.len() > 0 || remote.inbox.len() > 0;
         self.injector.len() > 0
             || self.remotes[worker].inbox.len() > 0
-            || (self.config.enable_stealing && self.remotes.iter().any(queued))
+            || (self.config.enable_stealing && self.remotes_in_use().iter().any(queued))
     }
 
-    /// Whether workers may end.
+    /// Of the workers, and of the spares that were ever on duty.
+    pub(crate) fn remotes_in_use(&self) -> &[Remote] {
+        &self.remotes[..self.staff.in_use()]
+    }
+
+    /// Puts tasks that a worker does not get to into the global queue, and wakes whom it takes.
+    pub(super) fn hand_over(&self, tasks: Vec<Notified>, now_ns: u64) {
+        if tasks.is_empty() {
+            return;
+        }
+        let count = tasks.len();
+        if let Err(tasks) = self.injector.push_batch(tasks.into_iter(), now_ns) {
+            // The workers have ended.
+            tasks.into_iter().for_each(Notified::cancel_now);
+            return;
+        }
+        self.wake_for_batch(count);
+    }
+
+    /// End (4): whether workers may end.
     pub(crate) fn is_done(&self) -> bool {
-        self.is_closed() && self.registry.alive() == 0
+        self.is_closed() && {
+            let (ended, spawned) = self.count_tasks();
+            ended.iter().sum::<u64>() == spawned.iter().sum::<u64>()
+        }
     }
 
+    /// End (5): for whoever has found that workers may end.
+    pub(crate) fn wake_if_done(&self) {
+        if self.is_done() {
+            self.wake_all();
+        }
+    }
+
+    /// How many tasks are left, and `#id name (spawned at)` of up to `limit` of them, those that are being polled first.
+    pub(crate) fn left_overs(&self, limit: usize) -> (u64, Vec<String>) {
+        let snapshot = self.snapshot();
+        let polled: Vec<_> =
+            snapshot.workers.iter().filter_map(|worker| worker.in_flight.as_ref()).take(limit).collect();
+        let describe = |poll: &&InFlight| {
+            let name = poll.task_name.as_ref().map_or(String::new(), |name| format!(" {name}"));
+            format!("#{}{name} ({})", poll.task_id, poll.spawned_at)
+        };
+        let mut lines: Vec<_> = polled.iter().map(describe).collect();
+        let told: Vec<_> = polled.iter().map(|poll| poll.task_id).collect();
+        lines.extend(self.registry.describe(limit - lines.len(), &told));
+        (snapshot.tasks.alive, lines)
+    }
+
+    /// Tasks that were completed, cancelled, panicked; that were spawned on workers, outside.
+    fn count_tasks(&self) -> ([u64; 3], [u64; 2]) {
+        // Ends before spawns: whoever sees the end of a task sees its spawn.
+        let ended = self
+            .remotes
+            .iter()
+            .map(|remote| remote.cells.ended())
+            .fold([0; 3], |sum: [u64; 3], ended| std::array::from_fn(|end| sum[end] + ended[end]));
+        let inside = self.remotes.iter().map(|remote| remote.cells.spawned.get()).sum();
+        let outside = self.arrivals.iter().map(|arrivals| arrivals.count()).sum();
+        (ended, [inside, outside])
+    }
+
+    #[inline]
     fn is_closed(&self) -> bool {
         // ORDERING: Acquire; pairs with the Release in `close`. Between a worker's last look and its sleep stands the fence of the park.
         self.is_closed.load(Ordering::Acquire)
@@ -295,10 +503,13 @@ impl Shared {
 
     /// Takes nothing in any more and cancels all tasks.
     pub(crate) fn close(&self) {
-        self.registry.close();
-        // ORDERING: Release; pairs with the Acquire in `is_closed`: who sees the runtime closed sees the registry closed.
+        // End (2)
+        self.injector.close_to_new();
+        self.remotes.iter().for_each(|remote| remote.inbox.close());
+        // End (3)
+        // ORDERING: Release; pairs with the Acquire in `is_closed`: who sees the runtime closed sees what was taken in from outside.
         self.is_closed.store(true, Ordering::Release);
-        self.registry.cancel_all();
+        self.registry.close();
         // For those that sleep with nothing left to be cancelled.
         self.wake_all();
     }
@@ -320,6 +531,7 @@ impl Shared {
 
     /// A worker's thread has ended, or could not be started.
     pub(crate) fn worker_ended(&self) {
+        self.wake_if_done();
         let mut running = self.lock_running();
         *running -= 1;
         if *running == 0 {
@@ -348,24 +560,24 @@ impl Shared {
     /// Lifts everything that is counted into plain data.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let now_ns = clock::now_ns();
-        // Ends before spawns, so that no task is counted as ended and not as spawned.
-        let [completed, cancelled, panicked] = self
-            .remotes
-            .iter()
-            .map(|remote| remote.cells.ended())
-            .fold([0; 3], |sum: [u64; 3], ended| std::array::from_fn(|end| sum[end] + ended[end]));
-        let inside: u64 = self.remotes.iter().map(|remote| remote.cells.spawned.get()).sum();
-        // ORDERING: Relaxed; the Acquire of the ends comes before.
-        let spawned = inside + self.outside.spawned.load(Ordering::Relaxed);
+        let ([completed, cancelled, panicked], [inside, outside]) = self.count_tasks();
+        let spawned = inside + outside;
         let mut floors = self.time_floors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let workers: Vec<_> = self
-            .remotes
+            .remotes_in_use()
             .iter()
             .zip(&mut *floors)
             .enumerate()
             .map(|(index, (remote, floor_ns))| {
                 let name_of = |id, key| self.registry.name_of(id, key);
                 volt_telemetry::Worker {
+                    is_spare: self.staff.is_spare(index),
+                    duty: match self.staff.duty(index) {
+                        Duty::Off => volt_telemetry::Duty::Off,
+                        Duty::Present => volt_telemetry::Duty::Present,
+                        Duty::Away => volt_telemetry::Duty::Away,
+                        Duty::Blocking => volt_telemetry::Duty::Blocking,
+                    },
                     ring_len: remote.ring.len() as u32,
                     batch_len: remote.batch.len() as u32,
                     inbox_len: remote.inbox.len() as u32,
@@ -384,13 +596,13 @@ impl Shared {
             started_at_ns: self.started_at_ns,
             incomplete: Vec::new(),
             config: self.config.telemetry(self.driver.backend_name()),
-            parked_bitmap: self.idle.parked_words(),
+            parked_bitmap: self.idle.parked_words(self.staff.in_use()),
             searching: self.idle.searching() as u32,
             global_queue: volt_telemetry::GlobalQueue {
                 len: self.injector.len() as u64,
                 oldest_age_ns: self.injector.oldest_at_ns().map(|at_ns| now_ns.saturating_sub(at_ns)),
                 // ORDERING: Relaxed; only counted.
-                injected: self.outside.injected.load(Ordering::Relaxed),
+                injected: outside + self.injected.load(Ordering::Relaxed),
                 overflowed: workers.iter().map(|worker| worker.tasks_overflowed).sum(),
             },
             tasks: volt_telemetry::Tasks {
@@ -403,7 +615,9 @@ impl Shared {
             blocking: self.blocking.telemetry(),
             timers,
             driver,
-            sentinel: self.sentinel.telemetry(),
+            sentinel: self.sentinel.telemetry(self),
+            incidents: self.incidents.telemetry(),
+            blame: Vec::new(),
             workers,
         }
     }
@@ -430,25 +644,36 @@ impl Schedule for Arc<Shared> {
         }
     }
 
-    fn release(&self, task: &Header) -> Option<Task> {
-        let removed = self.registry.remove(task);
-        if removed.was_last {
-            // Closed and empty: those that sleep may end.
-            self.wake_all();
+    #[inline]
+    fn is_closing(&self) -> bool {
+        self.is_closed()
+    }
+
+    #[inline]
+    fn keep(&self, task: &Task) {
+        if !task.header().is_kept() {
+            self.keep_waiting(task);
         }
-        removed.reference
+    }
+
+    #[inline]
+    fn release(&self, task: &Header) -> Option<Task> {
+        self.registry.remove(task)
     }
 }
 
 /// What is kept of a name and, if somebody listens, a span. One relaxed load and no allocation if there is neither.
 fn extra(id: Id, name: Option<&str>, location: &'static Location<'static>) -> Option<Box<Extra>> {
+    if !counting::IS_ON {
+        return None;
+    }
     let name = name.map(|name| &name[..name.floor_char_boundary(MAX_NAME_BYTES)]);
     let span =
         tracing::info_span!(target: "volt", parent: None, "volt.task", id = id.as_u64(), name, spawn = %location);
     if name.is_none() && span.is_disabled() {
         return None;
     }
-    Some(Box::new(Extra { name: name.map(Box::from), span }))
+    Some(Box::new(Extra { location, name: name.map(Box::from), span }))
 }
 
 #[cfg(test)]
@@ -460,7 +685,7 @@ mod tests {
         let runtime = crate::Builder::new_multi_thread().worker_threads(8).sentinel_interval(None).build().unwrap();
         let shared = runtime.handle().shared();
         for tasks in [1, 2, 5, 8] {
-            while !(shared.idle.is_all_parked() && shared.idle.searching() == 0) {
+            while !(shared.idle.parked_count() == 8 && shared.idle.searching() == 0) {
                 std::thread::sleep(Duration::from_micros(100));
             }
             assert_eq!(shared.wake_for_batch(tasks), tasks);

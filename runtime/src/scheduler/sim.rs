@@ -40,10 +40,10 @@ mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::num::NonZeroU64;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use self::check::Watch;
@@ -54,14 +54,8 @@ use crate::blocking::pool::{Pool, Settings};
 use crate::clock;
 use crate::config::Config;
 use crate::driver::Driver;
-use crate::driver::parker::Parker;
 use crate::handle::Handle;
-use crate::queue::injector::Injector;
-use crate::queue::lifo::LifoSlot;
-use crate::queue::ring::ring;
-use crate::scheduler::core::Core;
-use crate::scheduler::shared::{Remote, Shared};
-use crate::stats::cells::WorkerCells;
+use crate::scheduler::shared::Shared;
 use crate::task::id;
 
 /// Steps printed after a failure.
@@ -211,16 +205,6 @@ impl Random {
 
 /// A runtime without threads.
 fn build(config: Config, seed: u64) -> (Arc<Shared>, Vec<Worker>) {
-    let (remotes, cores): (Vec<_>, Vec<_>) = (0..config.workers)
-        .map(|index| {
-            let (ring_end, ring_stealer) = ring(config.local_queue_capacity);
-            let (batch_end, batch) = ring(config.global_queue_batch_size);
-            let (inbox, lifo, parker, cells) = (Injector::new(), LifoSlot::new(), Parker::new(), WorkerCells::new());
-            let remote =
-                Remote { ring: ring_stealer, batch, inbox, lifo, parker, cells, tasks_given: AtomicU64::new(0) };
-            (remote, Core::new(&config, index, seed, ring_end, batch_end))
-        })
-        .unzip();
     let driver = Driver::new(None, 16).expect("the system has an I/O driver");
     let settings = Settings {
         max_threads: 1,
@@ -228,7 +212,10 @@ fn build(config: Config, seed: u64) -> (Arc<Shared>, Vec<Worker>) {
         thread_name: "sim".to_owned(),
         stack_size: None,
     };
-    let shared = Arc::new(Shared::new("sim".to_owned(), config, remotes.into(), driver, Pool::new(settings)));
+    let (shared, cores) = Shared::new("sim".to_owned(), config, driver, Pool::new(settings), None, seed, |_, _| {
+        Err(io::ErrorKind::Unsupported.into())
+    });
+    let shared = Arc::new(shared);
     let workers = cores.into_iter().enumerate().map(|(index, core)| Worker::new(shared.clone(), index, core)).collect();
     (shared, workers)
 }
@@ -247,7 +234,7 @@ fn simulate(random: &Random, steps: u64, fault: Option<Fault>) -> Outcome {
     // Nothing is left of earlier simulations in this one's times: its clock starts at an instant of its own.
     let start_ns = random.between(0, 1 << 31);
     clock::simulated::set(Some(start_ns));
-    // In a range that no real task reaches: a task's id says where it stands in the registry, and so when a shutdown comes to it.
+    // In a range that no real task reaches, and the same in each run of a seed, so that what a failure tells can be compared.
     id::simulated::begin(NonZeroU64::new(1 << 63));
     let (config, load) = load::draw(random, fault);
     let described = format!("{load:?}, {config:?}");

@@ -17,15 +17,18 @@ use volt_telemetry::Phase;
 
 use super::core::{Core, Road};
 use super::current;
-use super::shared::Shared;
+use super::shared::{Remote, Shared};
 use crate::clock;
 use crate::coop;
 use crate::driver::parker::Parker;
+use crate::driver::poller::be_punctual;
 use crate::driver::{Polled, Wait};
 use crate::stats::cells::WorkerCells;
+use crate::stats::counting;
 use crate::task::contain::contain;
 use crate::task::header::{Notified, Ran};
 
+mod duty;
 mod park;
 mod search;
 
@@ -54,13 +57,24 @@ impl Worker {
         Arc::ptr_eq(&self.shared, shared)
     }
 
+    #[inline]
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
     fn parker(&self) -> &Parker {
         &self.shared.remotes[self.index].parker
     }
 
+    /// What others see of this worker. To be asked for once in a function: to find it takes as long as to count something.
+    #[inline]
+    fn remote(&self) -> &Remote {
+        &self.shared.remotes[self.index]
+    }
+
     #[inline]
     pub(crate) fn cells(&self) -> &WorkerCells {
-        &self.shared.remotes[self.index].cells
+        &self.remote().cells
     }
 
     /// The thread of this worker, until the runtime is shut down and nothing is left.
@@ -73,13 +87,44 @@ impl Worker {
                 self.0.shared.worker_ended();
             }
         }
+        be_punctual();
         self.start_cells();
         let _ended = Ended(&self);
-        current::run_as(&self, || {
+        self.on_duty(|| {
             while !self.shared.is_done() {
                 self.turn();
             }
         });
+    }
+
+    /// A spare on duty. Returns whether it goes off duty, its queues empty; else the runtime has ended.
+    pub(crate) fn run_as_spare(&self) -> bool {
+        be_punctual();
+        self.start_cells();
+        // It was off duty, and the sentinel may doze.
+        self.core.borrow_mut().has_slept = true;
+        let mut goes_off = false;
+        self.on_duty(|| {
+            while !goes_off && !self.shared.is_done() {
+                self.turn();
+                goes_off = self.shared.staff.has_too_many() && self.leave_duty();
+            }
+        });
+        self.cells().stop(clock::now_ns());
+        goes_off
+    }
+
+    fn on_duty(&self, f: impl FnOnce()) {
+        // A thread that cannot be registered is not asked for its stack.
+        let registered = self.shared.sampler.as_ref().and_then(|sampler| sampler.register().ok());
+        self.remote().set_thread(registered.as_ref().map(|registered| registered.thread().clone()));
+        current::run_as(self, || coop::run_as(self.cells(), f));
+        self.remote().set_thread(None);
+    }
+
+    /// What a spare is on duty with.
+    pub(crate) fn into_core(self) -> Core {
+        self.core.into_inner()
     }
 
     fn start_cells(&self) {
@@ -110,15 +155,19 @@ impl Worker {
     fn begin_tick(&self) -> Tick {
         let config = &self.shared.config;
         self.cells().ticks.add(1);
+        if let Some(now_ns) = counting::now_ns_of_tick() {
+            self.core.borrow_mut().now_ns = now_ns;
+        }
         self.tend_driver(config.driver_interval_ns);
         Tick { budget_left: config.budget_per_tick, busy_ns: 0 }
     }
 
     /// One poll out of the tick's budget, and a look at the driver if it is time.
     fn poll_in(&self, tick: &mut Tick, task: Notified) {
+        let cells = self.cells();
         tick.budget_left -= 1;
-        self.cells().budget_left.set(u64::from(tick.budget_left));
-        tick.busy_ns += self.poll(task);
+        cells.budget_left.set(u64::from(tick.budget_left));
+        tick.busy_ns += self.poll(cells, task);
         self.tend_driver(self.shared.config.target_global_queue_latency_ns);
     }
 
@@ -135,8 +184,10 @@ impl Worker {
     }
 
     /// Polls `task` once, the only place that does. Returns how long it took, ns.
-    fn poll(&self, task: Notified) -> u64 {
-        let cells = self.cells();
+    ///
+    /// Not inlined, so that the stack of a stuck poll can be cut here.
+    #[inline(never)]
+    pub(super) fn poll(&self, cells: &WorkerCells, task: Notified) -> u64 {
         let began_at_ns = self.core.borrow().now_ns;
         cells.begin_poll(task.header(), began_at_ns);
         coop::begin_poll(self.shared.config.coop_budget);
@@ -144,10 +195,11 @@ impl Worker {
         if coop::end_poll() {
             cells.coop_yields.add(1);
         }
-        let now_ns = clock::now_ns();
+        let now_ns = counting::now_ns_after(began_at_ns);
         let took_ns = now_ns.saturating_sub(began_at_ns);
         cells.end_poll(took_ns);
         self.core.borrow_mut().now_ns = now_ns;
+        self.ensure_present();
         match ran {
             Ran::Pending => {}
             // The yield road: behind what is there already.
@@ -163,13 +215,22 @@ impl Worker {
     // ---- taking work in -----------------------------------------------------------------------------------------------
 
     /// Takes a task that was woken on this thread, or hands it back if the worker is in the middle of its own queues.
+    ///
+    /// One that is declared away hands it back too: others are to run what a stuck poll wakes.
     pub(crate) fn push_woken(&self, task: Notified) -> Option<Notified> {
+        if !self.shared.staff.is_present(self.index) {
+            return Some(task);
+        }
         let Ok(mut core) = self.core.try_borrow_mut() else { return Some(task) };
         let core = &mut *core;
         let evicted = match core.road {
+            // At the cap too: in the ring it would have to be told to a helper, since this poll may go on for long.
             Road::Lifo if self.shared.config.max_lifo_polls_per_tick > 0 => {
-                let evicted = self.shared.remotes[self.index].lifo.put(task);
-                self.cells().lifo_evictions.add(u64::from(evicted.is_some()));
+                let remote = self.remote();
+                let evicted = remote.lifo.put(task);
+                if evicted.is_some() {
+                    remote.cells.lifo_evictions.add(1);
+                }
                 evicted
             }
             _ => Some(task),
@@ -190,9 +251,17 @@ impl Worker {
         self.wake_for_surplus(&core, 1);
     }
 
-    /// To the ring's tail. A full ring gives half of itself to the global queue, under one lock and with one wake-up.
+    /// To the ring's tail.
+    #[inline]
     fn push_back(&self, core: &mut Core, task: Notified) {
-        let Err(task) = core.ring.push(task) else { return };
+        if let Err(task) = core.ring.push(task) {
+            self.overflow(core, task);
+        }
+    }
+
+    /// A full ring gives half of itself to the global queue, under one lock and with one wake-up.
+    #[cold]
+    fn overflow(&self, core: &mut Core, task: Notified) {
         self.cells().overflows.add(1);
         let now_ns = clock::now_ns();
         let moved = match core.ring.take_half() {
@@ -218,11 +287,17 @@ impl Worker {
     }
 
     /// Wakes parked workers if there is work here that this worker will not run next: one for each of the `pushed` tasks, at most.
+    #[inline]
     fn wake_for_surplus(&self, core: &Core, pushed: usize) {
-        let queued = core.ring.len() + usize::from(self.shared.remotes[self.index].lifo.is_filled());
-        if queued > 1 && self.shared.config.enable_stealing {
-            self.count_wakes(self.shared.wake_for_batch(pushed.min(queued - 1)));
+        let queued = core.ring.len() + usize::from(self.remote().lifo.is_filled());
+        if queued > 1 && self.shared.config.enable_stealing && self.shared.idle.is_anybody_parked() {
+            self.wake_helpers(pushed.min(queued - 1));
         }
+    }
+
+    #[cold]
+    fn wake_helpers(&self, tasks: usize) {
+        self.count_wakes(self.shared.wake_for_batch(tasks));
     }
 
     fn count_wakes(&self, woken: usize) {
@@ -233,12 +308,18 @@ impl Worker {
 
     /// Fires due timers and takes I/O events, if nobody did for `interval_ns`. Whoever comes by does it, so that no one worker owns the clock;
     /// if all that are awake are stuck, the sentinel wakes one that is not.
+    #[inline]
     fn tend_driver(&self, interval_ns: u64) {
-        let mut core = self.core.borrow_mut();
-        let is_recent = core.now_ns.saturating_sub(self.shared.driver.last_turn_ns()) < interval_ns;
-        if is_recent || self.shared.driver.owner().is_some() {
-            return;
+        let now_ns = self.core.borrow().now_ns;
+        let is_recent = now_ns.saturating_sub(self.shared.driver.last_turn_ns()) < interval_ns;
+        if !is_recent && self.shared.driver.owner().is_none() {
+            self.turn_driver_now();
         }
+    }
+
+    #[cold]
+    fn turn_driver_now(&self) {
+        let mut core = self.core.borrow_mut();
         let Some(mut turn) = self.shared.driver.try_turn(self.index) else { return };
         self.cells().enter_phase(Phase::Maintenance, core.now_ns);
         let polled = turn.poll(Wait::No, &mut core.wakers);
@@ -292,9 +373,12 @@ struct Tick {
 
 impl Tick {
     /// Whether one poll more may be done; if not, it is counted.
+    #[inline]
     fn has_budget(&self, cells: &WorkerCells) -> bool {
         let is_spent = self.budget_left == 0;
-        cells.budget_exhausted.add(u64::from(is_spent));
+        if is_spent {
+            cells.budget_exhausted.add(1);
+        }
         !is_spent
     }
 }

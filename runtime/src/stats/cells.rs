@@ -4,7 +4,7 @@
 //! writer*). Who reads: snapshots, from any thread.
 //!
 //! A cell is written by a Relaxed load and a Relaxed store, not by a read-modify-write: with one writer nothing can come between
-//! the two, and a locked instruction would cost twenty times as much.
+//! the two, and a locked instruction would cost twenty times as much. Whether anything is written at all: see `counting`.
 //!
 //! Invariants:
 //! * *Odd inside a poll*: `poll_seq` goes up by one when a poll begins and by one when it ends.
@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 use volt_telemetry::histogram::{BUCKETS, bucket_of};
 use volt_telemetry::{Histogram, InFlight, Phase, Unparks, Worker};
 
+use crate::stats::counting;
 use crate::task::header::{Ended, Header};
 
 /// A number that only grows.
@@ -31,6 +32,9 @@ pub(crate) struct Counter(AtomicU64);
 impl Counter {
     #[inline]
     pub(crate) fn add(&self, n: u64) {
+        if !counting::IS_ON {
+            return;
+        }
         // ORDERING: Relaxed; single-writer cell.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
@@ -42,6 +46,24 @@ impl Counter {
     }
 }
 
+/// As [`Counter`], and counted whether or not anything is recorded: how many tasks there are is what a shutdown goes by.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(AtomicU64);
+
+impl Tally {
+    #[inline]
+    pub(crate) fn add_one(&self) {
+        // ORDERING: the load is a single-writer cell; Release pairs with the Acquire in `get`, whose caller goes on to what came before.
+        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        // ORDERING: Acquire; pairs with the Release in `add_one`.
+        self.0.load(Ordering::Acquire)
+    }
+}
+
 /// A number that is what it is now.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(AtomicU64);
@@ -49,6 +71,9 @@ pub(crate) struct Gauge(AtomicU64);
 impl Gauge {
     #[inline]
     pub(crate) fn set(&self, n: u64) {
+        if !counting::IS_ON {
+            return;
+        }
         // ORDERING: Relaxed; single-writer cell.
         self.0.store(n, Ordering::Relaxed);
     }
@@ -76,6 +101,9 @@ impl Default for HistogramCells {
 impl HistogramCells {
     #[inline]
     pub(crate) fn record(&self, ns: u64) {
+        if !counting::IS_ON {
+            return;
+        }
         self.counts[bucket_of(ns)].add(1);
         self.sum_ns.add(ns);
     }
@@ -117,8 +145,11 @@ pub(crate) enum WakeReason {
 pub(crate) struct WorkerCells {
     // In flight.
     poll_seq: AtomicU64,
+    /// The poll that is to yield at its next operation, by `poll_seq`. Written by the sentinel.
+    yields_seq: AtomicU64,
     task_id: Gauge,
-    registry_key: Gauge,
+    /// The task's place in the registry.
+    place: Gauge,
     location: AtomicPtr<Location<'static>>,
     poll_began_at_ns: Gauge,
 
@@ -157,8 +188,8 @@ pub(crate) struct WorkerCells {
     pub(crate) wakes_sent: Counter,
     pub(crate) lost_wakeup_rescues: Counter,
 
-    pub(crate) spawned: Counter,
-    ended: [AtomicU64; 3],
+    pub(crate) spawned: Tally,
+    ended: [Tally; 3],
 
     pub(crate) poll_time: HistogramCells,
     pub(crate) schedule_delay: HistogramCells,
@@ -175,12 +206,14 @@ impl WorkerCells {
     /// A poll of `task` begins.
     #[inline]
     pub(crate) fn begin_poll(&self, task: &Header, now_ns: u64) {
+        if !counting::IS_ON {
+            return;
+        }
         // In-flight is a sequence lock, begin (1).
         self.task_id.set(task.id.as_u64());
-        // ORDERING: Relaxed; single-writer cell, written before the task was submitted.
-        self.registry_key.set(u64::from(task.registry_key.load(Ordering::Relaxed)));
+        self.place.set(task.place());
         // ORDERING: Relaxed; published by the Release below.
-        self.location.store(ptr::from_ref(task.location).cast_mut(), Ordering::Relaxed);
+        self.location.store(ptr::from_ref(task.location()).cast_mut(), Ordering::Relaxed);
         self.poll_began_at_ns.set(now_ns);
         // Begin (2).
         // ORDERING: the load is a single-writer cell; Release pairs with the first Acquire in `in_flight`, which publishes the fields.
@@ -191,6 +224,9 @@ impl WorkerCells {
     /// The poll that began last ends; it took `took_ns`.
     #[inline]
     pub(crate) fn end_poll(&self, took_ns: u64) {
+        if !counting::IS_ON {
+            return;
+        }
         // End (1).
         // ORDERING: Relaxed; single-writer cell, kept before the fields of the next poll by the fence.
         self.poll_seq.store(self.poll_seq.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -202,6 +238,9 @@ impl WorkerCells {
 
     /// The worker goes from one phase to another at `now_ns`.
     pub(crate) fn enter_phase(&self, phase: Phase, now_ns: u64) {
+        if !counting::IS_ON {
+            return;
+        }
         // The phase is a sequence lock, change (1).
         // ORDERING: Relaxed; single-writer cell, kept before the fields by the fence.
         let seq = self.phase_seq.load(Ordering::Relaxed);
@@ -224,7 +263,7 @@ impl WorkerCells {
     /// As [`enter_phase`](Self::enter_phase), if it is another one.
     #[inline]
     pub(crate) fn ensure_phase(&self, phase: Phase, now_ns: u64) {
-        if self.phase.get() != phase_index(phase) {
+        if counting::IS_ON && self.phase.get() != phase_index(phase) {
             self.enter_phase(phase, now_ns);
         }
     }
@@ -240,16 +279,13 @@ impl WorkerCells {
     }
 
     pub(crate) fn count_end(&self, ended: Ended) {
-        let cell = &self.ended[ended as usize];
-        // ORDERING: the load is a single-writer cell; Release pairs with the Acquire in `ended`: who counts the end of a task also
-        // counts its spawn, which came before.
-        cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Release);
+        // Who counts the end of a task also counts its spawn, which came before.
+        self.ended[ended as usize].add_one();
     }
 
     /// Completed, cancelled, panicked. To be read before any `spawned`.
     pub(crate) fn ended(&self) -> [u64; 3] {
-        // ORDERING: Acquire; pairs with the Release in `count_end`.
-        [0, 1, 2].map(|ended| self.ended[ended].load(Ordering::Acquire))
+        [0, 1, 2].map(|ended| self.ended[ended].get())
     }
 
     /// Whether a poll is going on.
@@ -257,6 +293,25 @@ impl WorkerCells {
     pub(crate) fn is_in_poll(&self) -> bool {
         // ORDERING: Relaxed; a hint, out of date as soon as it is read.
         !self.poll_seq.load(Ordering::Relaxed).is_multiple_of(2)
+    }
+
+    /// Polls begun and ended: odd while one is going on.
+    pub(crate) fn poll_seq(&self) -> u64 {
+        // ORDERING: Relaxed; a hint, out of date as soon as it is read.
+        self.poll_seq.load(Ordering::Relaxed)
+    }
+
+    /// Asks the poll of this number to yield at its next operation. Whether it was not asked before.
+    pub(crate) fn ask_to_yield(&self, poll_seq: u64) -> bool {
+        // ORDERING: Relaxed; a wish, of one writer.
+        self.yields_seq.swap(poll_seq, Ordering::Relaxed) != poll_seq
+    }
+
+    /// Whether the poll that is going on was asked to yield. For its own thread.
+    #[inline]
+    pub(crate) fn is_to_yield(&self) -> bool {
+        // ORDERING: Relaxed; a wish, and an own cell.
+        self.yields_seq.load(Ordering::Relaxed) == self.poll_seq.load(Ordering::Relaxed)
     }
 
     /// How long the poll that is going on has lasted at `now_ns`, if one is.
@@ -279,16 +334,16 @@ impl WorkerCells {
     }
 
     /// The poll that is going on, if one is, and its task's place in the registry.
-    fn in_flight(&self, now_ns: u64) -> Option<(InFlight, u32)> {
-        let (task_id, key, began_at_ns, location) = self.read_in_flight(|| {
+    pub(crate) fn in_flight(&self, now_ns: u64) -> Option<(InFlight, u64)> {
+        let (task_id, place, began_at_ns, location) = self.read_in_flight(|| {
             // ORDERING: Relaxed; guarded by the two readings of `poll_seq`.
             let location = self.location.load(Ordering::Relaxed);
-            (self.task_id.get(), self.registry_key.get(), self.poll_began_at_ns.get(), location)
+            (self.task_id.get(), self.place.get(), self.poll_began_at_ns.get(), location)
         })?;
         // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so, since `poll_seq` was odd.
         let location = unsafe { &*location };
         let for_ns = now_ns.saturating_sub(began_at_ns);
-        Some((InFlight { task_id, task_name: None, spawned_at: location.to_string(), for_ns }, key as u32))
+        Some((InFlight { task_id, task_name: None, spawned_at: location.to_string(), for_ns }, place))
     }
 
     /// The present phase, for how long, and the time spent in each, the present one included; `None` while it keeps changing.
@@ -325,10 +380,10 @@ impl WorkerCells {
         index: usize,
         now_ns: u64,
         floor_ns: &mut [u64; PHASES.len()],
-        name_of: impl Fn(u64, u32) -> Option<String>,
+        name_of: impl Fn(u64, u64) -> Option<String>,
     ) -> Worker {
-        let in_flight = self.in_flight(now_ns).map(|(poll, key)| {
-            let task_name = name_of(poll.task_id, key);
+        let in_flight = self.in_flight(now_ns).map(|(poll, place)| {
+            let task_name = name_of(poll.task_id, place);
             InFlight { task_name, ..poll }
         });
         let (phase, phase_for_ns, times_ns) = self.times().unwrap_or((Phase::Busy, 0, *floor_ns));
@@ -386,6 +441,7 @@ impl WorkerCells {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::cell::{Nowhere, new_task};
     use crate::task::id::Id;
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
@@ -399,15 +455,8 @@ mod tests {
 
     /// A header of a task that is never run.
     fn with_header(f: impl FnOnce(&Header)) {
-        struct Nowhere;
-        impl crate::task::cell::Schedule for Nowhere {
-            fn schedule(&self, _task: crate::task::header::Notified) {}
-            fn release(&self, _task: &Header) -> Option<crate::task::header::Task> {
-                None
-            }
-        }
         let here = Location::caller();
-        let (task, _notified, _join) = crate::task::cell::new_task(async {}, Nowhere, Id::next(), here, None);
+        let (task, _join) = new_task(async {}, Nowhere, Id::next(), here, None);
         f(task.header());
     }
 

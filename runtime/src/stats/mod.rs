@@ -1,3 +1,4 @@
 //! What is counted, and how.
 
 pub(crate) mod cells;
+pub(crate) mod counting;

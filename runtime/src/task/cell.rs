@@ -1,7 +1,7 @@
 //! A task's allocation with its future, its output, and how it is run.
 //!
 //! Invariants: *One runner*, *One Notified*, *Join hand-over* of `state`; *Live by reference* of `header`. The stage is the runner's
-//! while the task is RUNNING, and the output's owner's afterwards.
+//! while the task is being run, and the output's owner's afterwards.
 
 use std::cell::UnsafeCell;
 use std::future::Future;
@@ -11,18 +11,24 @@ use std::ptr::NonNull;
 use std::task::{Context, Poll, Waker};
 
 use super::contain::contain;
-use super::current::Current;
-use super::header::{Ended, Extra, Header, Notified, Ran, Task, Vtable};
+use super::current::{self, Current};
+use super::header::{Ended, Header, Notified, Ran, Task, Vtable};
 use super::id::Id;
-use super::join::{JoinError, JoinHandle};
-use super::state::{Complete, Pause, Start};
+use super::join::{JoinError, JoinHandle, Panic};
+use super::origin::Extra;
+use super::state::{Complete, DropJoin, Pause, Start, Wake};
 use super::waker::WakerRef;
 
 /// What a task needs from whoever runs it.
 pub(crate) trait Schedule: Send + Sync + 'static {
     /// The task was woken: enqueue it.
     fn schedule(&self, task: Notified);
-    /// The task is complete: let go of it, and give back the reference that was held to it, if one was.
+    /// Whether tasks are cancelled instead of polled, since the scheduler shuts down.
+    fn is_closing(&self) -> bool;
+    /// The task, which the caller runs, is about to wait: hold a reference to it from now on, unless one is held already, so that it is not
+    /// freed without an end; and cancel it if the scheduler shuts down.
+    fn keep(&self, task: &Task);
+    /// The task is about to end: give back the reference that is held to it, if one is.
     fn release(&self, task: &Header) -> Option<Task>;
 }
 
@@ -35,20 +41,23 @@ struct Cell<F: Future, S> {
     stage: UnsafeCell<Stage<F>>,
 }
 
+/// A failure is kept without the task's id, which the header has: hardly any task fails, and each would have to hold the room.
 enum Stage<F: Future> {
     Future(F),
-    Output(Result<F::Output, JoinError>),
+    Output(F::Output),
+    Cancelled,
+    Panicked(Panic),
     Empty,
 }
 
-/// Makes a task: the registry's reference, the right to run it, and the handle.
+/// Makes a task: the right to run it, and the handle.
 pub(crate) fn new_task<F, S>(
     future: F,
     scheduler: S,
     id: Id,
     location: &'static Location<'static>,
     extra: Option<Box<Extra>>,
-) -> (Task, Notified, JoinHandle<F::Output>)
+) -> (Notified, JoinHandle<F::Output>)
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -69,7 +78,7 @@ pub(crate) unsafe fn new_task_of_thread<F, S>(
     id: Id,
     location: &'static Location<'static>,
     extra: Option<Box<Extra>>,
-) -> (Task, Notified, JoinHandle<F::Output>)
+) -> (Notified, JoinHandle<F::Output>)
 where
     F: Future + 'static,
     F::Output: 'static,
@@ -83,13 +92,26 @@ where
     });
     // Whole provenance: this pointer may reach the whole cell.
     let raw = NonNull::from(Box::leak(cell)).cast::<Header>();
-    // SAFETY: the word starts with three references; this is the registry's.
-    let task = unsafe { Task::from_raw(raw) };
     // SAFETY: the word starts SCHEDULED, with the Notified's reference.
     let notified = unsafe { Notified::from_raw(raw) };
     // SAFETY: the word starts with the handle's reference and JOIN_INTEREST, and the output is `F::Output`.
     let join = unsafe { JoinHandle::from_raw(raw) };
-    (task, notified, join)
+    (notified, join)
+}
+
+/// Takes the future back out of a task that was never run.
+///
+/// # Safety
+/// They are what `new_task::<F, S>` gave, and the task was not run.
+pub(crate) unsafe fn into_future<F: Future, S: Schedule>(notified: Notified, join: JoinHandle<F::Output>) -> F {
+    // SAFETY: by contract, and `notified` holds a reference.
+    let cell = unsafe { cell_of::<F, S>(notified.task().as_raw()) };
+    drop(cell.scheduler.release(&cell.header));
+    // SAFETY: One runner: the Notified is here, and what was not polled is not pinned yet.
+    let stage = std::mem::replace(unsafe { &mut *cell.stage.get() }, Stage::Empty);
+    let Stage::Future(future) = stage else { unreachable!("it was not run") };
+    drop((join, notified));
+    future
 }
 
 struct Table<F, S>(std::marker::PhantomData<(F, S)>);
@@ -126,7 +148,7 @@ impl<F: Future, S: Schedule> Cell<F, S> {
         let future = unsafe { Pin::new_unchecked(future) };
         let output = std::task::ready!(future.poll(&mut Context::from_waker(waker)));
         // SAFETY: One runner.
-        unsafe { self.set_stage(Stage::Output(Ok(output))) };
+        unsafe { self.set_stage(Stage::Output(output)) };
         Poll::Ready(())
     }
 
@@ -142,36 +164,23 @@ impl<F: Future, S: Schedule> Cell<F, S> {
     /// Runs code of the user's as this task, and inside its span.
     fn enter<R>(&self, task: &Task, f: impl FnOnce() -> R) -> R {
         let _current = Current::enter(task);
-        match &self.header.extra {
+        match self.header.extra() {
             Some(extra) => extra.span.in_scope(f),
             None => f(),
         }
     }
 
-    /// Publishes the output and wakes the joiner.
+    /// Drops the output, if it is still there, containing a destructor that panics: nobody is left who could be told.
     ///
     /// # Safety
-    /// The caller is the runner, and the stage holds the output.
-    unsafe fn complete(&self) {
-        match self.header.state.complete() {
-            Complete::Keep => {}
-            Complete::DropOutput => {
-                // SAFETY: Join hand-over: no JOIN_INTEREST, the output is the completer's. A destructor that panics is contained:
-                // nobody is left who could be told.
-                contain(|| unsafe { self.set_stage(Stage::Empty) });
-            }
-            Complete::WakeJoiner => {
-                // SAFETY: Join hand-over: JOIN_WAKER is set, so nobody writes the field.
-                if let Some(waker) = unsafe { &*self.join_waker.get() } {
-                    // A foreign waker that panics must not take the worker along.
-                    contain(|| waker.wake_by_ref());
-                }
-                if self.header.state.release_join_waker() {
-                    // SAFETY: Join hand-over: the handle went and left the field to the completer.
-                    unsafe { self.set_join_waker(None) };
-                }
-            }
+    /// The caller owns the stage.
+    unsafe fn drop_output(&self) {
+        // SAFETY: by contract.
+        if let Stage::Empty = unsafe { &*self.stage.get() } {
+            return;
         }
+        // SAFETY: by contract.
+        contain(|| unsafe { self.set_stage(Stage::Empty) });
     }
 
     /// Replaces the join waker, containing a destructor that panics.
@@ -180,8 +189,51 @@ impl<F: Future, S: Schedule> Cell<F, S> {
     /// The caller owns the field.
     unsafe fn set_join_waker(&self, waker: Option<Waker>) {
         // SAFETY: by contract.
-        let former = std::mem::replace(unsafe { &mut *self.join_waker.get() }, waker);
-        contain(|| drop(former));
+        if let Some(former) = std::mem::replace(unsafe { &mut *self.join_waker.get() }, waker) {
+            contain(|| drop(former));
+        }
+    }
+}
+
+/// Publishes the output, wakes the joiner, and gives up the runner's reference and the scheduler's.
+///
+/// # Safety
+/// `raw` comes from `new_task::<F, S>`; the caller is the runner, the stage holds the output, and the Notified's reference is handed over.
+unsafe fn complete<F: Future, S: Schedule>(raw: NonNull<Header>) {
+    // SAFETY: by contract.
+    let cell = unsafe { cell_of::<F, S>(raw) };
+    let state = &cell.header.state;
+    let kept = cell.scheduler.release(&cell.header).map(Task::into_raw);
+    // The cell may be gone as soon as they are given up.
+    let references = 1 + u64::from(kept.is_some());
+    let is_last = if state.is_unobserved(references) {
+        // Nothing to publish, and nobody to be told.
+        true
+    } else {
+        match state.complete(references) {
+            Complete::Keep => false,
+            Complete::DropOutput => {
+                // SAFETY: Join hand-over: no JOIN_INTEREST, the output is the completer's.
+                unsafe { cell.drop_output() };
+                state.drop_references(references)
+            }
+            Complete::WakeJoiner => {
+                // SAFETY: Join hand-over: JOIN_WAKER is set, so nobody writes the field.
+                if let Some(waker) = unsafe { &*cell.join_waker.get() } {
+                    // A foreign waker that panics must not take the worker along.
+                    contain(|| waker.wake_by_ref());
+                }
+                state.release_join_waker(references) && {
+                    // SAFETY: Join hand-over: the handle went and left the field to the completer.
+                    unsafe { cell.set_join_waker(None) };
+                    state.drop_references(references)
+                }
+            }
+        }
+    };
+    if is_last {
+        // SAFETY: Live by reference: the last are the caller's, and are given up here.
+        unsafe { dealloc::<F, S>(raw) }
     }
 }
 
@@ -192,32 +244,38 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>) -> Ran {
     let cell = unsafe { cell_of::<F, S>(raw) };
     let header = &cell.header;
 
+    cancel_if_closing(cell);
     // `Some` = the panic that ended it, `None` = it is to be cancelled.
     let failure = match header.state.start() {
         Start::Cancel => None,
         Start::Poll => {
             let waker = WakerRef::new(&task);
             // SAFETY: One runner: `start` made this thread it.
-            match catch_unwind(AssertUnwindSafe(|| cell.enter(&task, || unsafe { cell.poll_future(&waker) }))) {
-                Ok(Poll::Ready(())) => {
-                    // SAFETY: One runner; the output is in place.
-                    unsafe { cell.complete() };
-                    let registered = cell.scheduler.release(header);
-                    task.drop_with(registered);
+            let poll = || (unsafe { cell.poll_future(&waker) }, current::has_woken_itself());
+            match catch_unwind(AssertUnwindSafe(|| cell.enter(&task, poll))) {
+                Ok((Poll::Ready(()), _)) => {
+                    // SAFETY: One runner; the output is in place, and the Notified's reference is handed over.
+                    unsafe { complete::<F, S>(task.into_raw()) };
                     return Ran::Ended(Ended::Completed);
                 }
-                Ok(Poll::Pending) => match header.state.pause() {
-                    Pause::Idle => {
-                        // `pause` released the Notified's reference: the cell may be gone from here on.
-                        std::mem::forget(task);
-                        return Ran::Pending;
+                Ok((Poll::Pending, has_woken_itself)) => {
+                    cancel_if_closing(cell);
+                    if !has_woken_itself {
+                        cell.scheduler.keep(&task);
                     }
-                    Pause::Reschedule => {
-                        // SAFETY: the task is SCHEDULED, and the reference of the Notified that was run lives on in this one.
-                        return Ran::Woken(unsafe { Notified::from_raw(task.into_raw()) });
+                    match header.state.pause(has_woken_itself) {
+                        Pause::Idle => {
+                            // `pause` released the Notified's reference: the cell may be gone from here on.
+                            std::mem::forget(task);
+                            return Ran::Pending;
+                        }
+                        Pause::Reschedule => {
+                            // SAFETY: the task is SCHEDULED, and the reference of the Notified that was run lives on in this one.
+                            return Ran::Woken(unsafe { Notified::from_raw(task.into_raw()) });
+                        }
+                        Pause::Cancel => None,
                     }
-                    Pause::Cancel => None,
-                },
+                }
                 Err(payload) => Some(payload),
             }
         }
@@ -231,17 +289,24 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>) -> Ran {
         }
         (payload, dropped) => payload.or(dropped.err()),
     };
-    let (ended, error) = match failure {
-        Some(payload) => (Ended::Panicked, JoinError::panicked(header.id, payload)),
-        None => (Ended::Cancelled, JoinError::cancelled(header.id)),
+    let (ended, stage) = match failure {
+        Some(payload) => (Ended::Panicked, Stage::Panicked(Panic::new(payload))),
+        None => (Ended::Cancelled, Stage::Cancelled),
     };
     // SAFETY: One runner; the stage is empty, so nothing of the user's is dropped here.
-    unsafe { cell.set_stage(Stage::Output(Err(error))) };
-    // SAFETY: One runner; the output is in place.
-    unsafe { cell.complete() };
-    let registered = cell.scheduler.release(header);
-    task.drop_with(registered);
+    unsafe { cell.set_stage(stage) };
+    // SAFETY: One runner; the output is in place, and the Notified's reference is handed over.
+    unsafe { complete::<F, S>(task.into_raw()) };
     Ran::Ended(ended)
+}
+
+/// Cancels a task whose scheduler shuts down; its runner finds that out at the next transition.
+#[inline]
+fn cancel_if_closing<F: Future, S: Schedule>(cell: &Cell<F, S>) {
+    if cell.scheduler.is_closing() {
+        let wake = cell.header.state.cancel();
+        debug_assert_eq!(wake, Wake::Nothing, "its runner has it in hand");
+    }
 }
 
 unsafe fn schedule<F: Future, S: Schedule>(raw: NonNull<Header>) {
@@ -284,33 +349,63 @@ unsafe fn poll_join<F: Future, S: Schedule>(raw: NonNull<Header>, into: *mut (),
     }
     // SAFETY: Join hand-over: the task is complete, and the output is the JoinHandle's.
     let stage = std::mem::replace(unsafe { &mut *cell.stage.get() }, Stage::Empty);
-    let Stage::Output(output) = stage else { panic!("JoinHandle polled after it returned its output") };
+    let output = match stage {
+        Stage::Output(output) => Ok(output),
+        Stage::Panicked(panic) => Err(JoinError::panicked(cell.header.id, panic)),
+        Stage::Cancelled => Err(JoinError::cancelled(cell.header.id)),
+        Stage::Future(_) | Stage::Empty => panic!("JoinHandle polled after it returned its output"),
+    };
     // SAFETY: the JoinHandle, which knows the output's type, passes a pointer to such a poll.
     unsafe { *into.cast::<Poll<Result<F::Output, JoinError>>>() = Poll::Ready(output) };
 }
 
 unsafe fn drop_join<F: Future, S: Schedule>(raw: NonNull<Header>) {
-    // SAFETY: the handle's reference is handed over.
-    let task = unsafe { Task::from_raw(raw) };
-    // SAFETY: the vtable is that of F and S, and `task` holds a reference.
+    // SAFETY: the vtable is that of F and S, and the handle's reference is handed over; it is given up below.
     let cell = unsafe { cell_of::<F, S>(raw) };
-    let drops = task.header().state.drop_join_interest();
-    if drops.output {
+    let state = &cell.header.state;
+    let drops = state.drop_join_interest();
+    if let DropJoin::OutputAndWaker | DropJoin::Output = drops {
         // A destructor that panics is contained, as everywhere: whether the task ended before its handle went is chance, and so would
         // be the thread that the panic hits.
-        // SAFETY: Join hand-over: complete with JOIN_INTEREST, so the output was the handle's.
-        contain(|| unsafe { cell.set_stage(Stage::Empty) });
+        // SAFETY: Join hand-over: complete with JOIN_INTEREST, so the output is the handle's.
+        unsafe { cell.drop_output() };
     }
-    if drops.waker {
+    if let DropJoin::OutputAndWaker | DropJoin::Waker = drops {
         // SAFETY: Join hand-over: JOIN_WAKER is clear, the field is the handle's.
         unsafe { cell.set_join_waker(None) };
+    }
+    let is_last = match drops {
+        DropJoin::Nothing { was_last_reference } => was_last_reference,
+        _ => state.is_only_reference() || state.drop_references(1),
+    };
+    if is_last {
+        // SAFETY: Live by reference: the handle's was the last.
+        unsafe { dealloc::<F, S>(raw) }
+    }
+}
+
+/// A scheduler of tasks that are never woken.
+#[cfg(test)]
+pub(crate) struct Nowhere;
+
+#[cfg(test)]
+impl Schedule for Nowhere {
+    fn schedule(&self, _task: Notified) {}
+
+    fn is_closing(&self) -> bool {
+        false
+    }
+
+    fn keep(&self, _task: &Task) {}
+
+    fn release(&self, _task: &Header) -> Option<Task> {
+        None
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::state::Wake;
     use std::collections::VecDeque;
     use std::future::{pending, poll_fn};
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -328,6 +423,12 @@ mod tests {
             self.woken.lock().unwrap().push_back(task);
         }
 
+        fn is_closing(&self) -> bool {
+            false
+        }
+
+        fn keep(&self, _task: &Task) {}
+
         fn release(&self, task: &Header) -> Option<Task> {
             let mut registered = self.registered.lock().unwrap();
             let index = registered.iter().position(|held| held.header().id == task.id)?;
@@ -341,8 +442,8 @@ mod tests {
             F: Future + Send + 'static,
             F::Output: Send + 'static,
         {
-            let (task, notified, join) = new_task(future, self.clone(), Id::next(), Location::caller(), None);
-            self.registered.lock().unwrap().push(task);
+            let (notified, join) = new_task(future, self.clone(), Id::next(), Location::caller(), None);
+            self.registered.lock().unwrap().push(notified.task().clone());
             self.schedule(notified);
             join
         }
@@ -402,6 +503,14 @@ mod tests {
         assert_eq!(finish(before).unwrap(), "b");
         assert_eq!(finish(after).unwrap(), "a");
         assert_eq!(Arc::strong_count(&count), 1, "the join waker is gone with the task");
+    }
+
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn a_task_takes_88_bytes_beside_what_its_future_and_output_need() {
+        // With the allocator's word a multiple of 16. A future that the stage's tag fits into is as cheap as one of no size.
+        assert_eq!(size_of::<Cell<std::future::Ready<()>, Arc<()>>>(), 88);
+        assert_eq!(size_of::<Cell<std::future::Pending<u64>, Arc<()>>>(), 88);
     }
 
     #[test]
@@ -514,8 +623,20 @@ mod tests {
         assert_eq!(queue.run(), ["completed"]);
         drop(join);
         // A task that is never run.
-        let (task, notified, join) = new_task(give(), queue.clone(), Id::next(), Location::caller(), None);
-        drop((notified, join, task));
+        let new = || new_task(give(), queue.clone(), Id::next(), Location::caller(), None);
+        let (notified, join) = new();
+        drop((notified, join));
+        let (notified, join) = new();
+        drop((join, notified));
+        // One whose future is taken back.
+        let (notified, join) = new();
+        fn take_back<F: Future>(_: &impl Fn() -> F, notified: Notified, join: JoinHandle<F::Output>) -> F {
+            // SAFETY: `new` has just made it, with a `Queue`.
+            unsafe { into_future::<F, Queue>(notified, join) }
+        }
+        let future = take_back(&give, notified, join);
+        assert_eq!(Arc::strong_count(&output), 2);
+        drop(future);
         assert_eq!(Arc::strong_count(&output), 1);
     }
 

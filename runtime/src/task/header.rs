@@ -10,34 +10,30 @@
 
 use std::panic::Location;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use super::id::Id;
+use super::origin::{Extra, Origin};
 use super::state::{State, Wake};
-use crate::clock;
 use crate::queue::lifo::RawPointer;
+use crate::stats::counting;
+
+/// The place of a task that is not in the registry.
+pub(crate) const NO_PLACE: u64 = u64::MAX;
 
 /// See the header of this file.
 pub(crate) struct Header {
     pub(crate) state: State,
     pub(crate) vtable: &'static Vtable,
     pub(crate) id: Id,
-    /// Where the task was spawned.
-    pub(crate) location: &'static Location<'static>,
+    /// Where the task was spawned, and what few tasks have, out of line.
+    origin: Origin,
     /// When the task was last submitted, on the process clock, ns. Written by whoever submits it, before it is enqueued; read by the
     /// worker that polls it.
     submitted_at_ns: AtomicU64,
-    /// Its place in its shard of the registry.
-    pub(crate) registry_key: AtomicU32,
-    /// What few tasks have, out of line.
-    pub(crate) extra: Option<Box<Extra>>,
-}
-
-/// A task's name and span.
-pub(crate) struct Extra {
-    pub(crate) name: Option<Box<str>>,
-    pub(crate) span: tracing::Span,
+    /// Where it is in the registry. Written by its runner, or by its creator before anybody else knows of it.
+    place: AtomicU64,
 }
 
 /// What the typed cell can do, for those who hold a pointer to its header.
@@ -85,15 +81,44 @@ impl Header {
             state: State::new(),
             vtable,
             id,
-            location,
-            submitted_at_ns: AtomicU64::new(clock::now_ns()),
-            registry_key: AtomicU32::new(0),
-            extra,
+            origin: Origin::new(location, extra),
+            submitted_at_ns: AtomicU64::new(counting::now_ns()),
+            place: AtomicU64::new(NO_PLACE),
         }
     }
 
     pub(crate) fn name(&self) -> Option<&str> {
-        self.extra.as_ref()?.name.as_deref()
+        self.extra()?.name.as_deref()
+    }
+
+    pub(crate) fn location(&self) -> &'static Location<'static> {
+        self.origin.location()
+    }
+
+    /// A name or a span, if it has one.
+    #[inline]
+    pub(crate) fn extra(&self) -> Option<&Extra> {
+        self.origin.extra()
+    }
+
+    /// Its place in the registry, or `NO_PLACE`.
+    #[inline]
+    pub(crate) fn place(&self) -> u64 {
+        // ORDERING: Relaxed; single-writer cell: the runner reads what it or the runner before wrote, and the queue, or the task word, orders
+        // the two.
+        self.place.load(Ordering::Relaxed)
+    }
+
+    /// Whether the registry holds it.
+    #[inline]
+    pub(crate) fn is_kept(&self) -> bool {
+        self.place() != NO_PLACE
+    }
+
+    /// For the registry.
+    pub(crate) fn set_place(&self, place: u64) {
+        // ORDERING: Relaxed; single-writer cell: see `place`.
+        self.place.store(place, Ordering::Relaxed);
     }
 
     pub(crate) fn submitted_at_ns(&self) -> u64 {
@@ -108,7 +133,8 @@ impl Header {
     }
 }
 
-/// One reference to a task.
+/// One reference to a task. `repr(transparent)`: it is the pointer, as the registry keeps it.
+#[repr(transparent)]
 pub(crate) struct Task(NonNull<Header>);
 
 // SAFETY: Live by reference: what is reached through it is either immutable, atomic, or guarded by the task word; the future and
@@ -159,24 +185,9 @@ impl Task {
         self.submit_if(self.header().state.leave_shield());
     }
 
-    /// Drops this reference, and the other to the same task, in one step.
-    pub(crate) fn drop_with(self, other: Option<Task>) {
-        let Some(other) = other else { return };
-        debug_assert_eq!(self.0, other.0);
-        std::mem::forget(other);
-        let raw = self.into_raw();
-        // SAFETY: Live by reference: both are given up by this step only.
-        let header = unsafe { raw.as_ref() };
-        let dealloc = header.vtable.dealloc;
-        if header.state.drop_references(2) {
-            // SAFETY: Live by reference: they were the last.
-            unsafe { dealloc(raw) }
-        }
-    }
-
     fn submit_if(&self, wake: Wake) {
         if wake == Wake::Submit {
-            self.header().stamp_submission(clock::now_ns());
+            self.header().stamp_submission(counting::now_ns());
             // SAFETY: the transition added the reference that `schedule` takes over, and `self` is another.
             unsafe { (self.header().vtable.schedule)(self.0) }
         }
@@ -206,7 +217,7 @@ impl std::fmt::Debug for Task {
     }
 }
 
-/// The right to run a task once: what queues hold. There is one exactly while the task is SCHEDULED or RUNNING.
+/// The right to run a task once: what queues hold. There is one exactly while the task is SCHEDULED.
 #[derive(Debug)]
 pub(crate) struct Notified(Task);
 
@@ -220,6 +231,10 @@ impl Notified {
 
     pub(crate) fn header(&self) -> &Header {
         self.0.header()
+    }
+
+    pub(crate) fn task(&self) -> &Task {
+        &self.0
     }
 
     /// Polls the future once, or drops it if the task was cancelled.

@@ -150,17 +150,26 @@ impl fmt::Debug for AbortHandle {
 /// ```
 pub struct JoinError {
     id: Id,
-    /// The panic's payload; in a lock because payloads are Send and not Sync. `None` = cancelled.
-    panic: Option<Mutex<Box<dyn Any + Send + 'static>>>,
+    /// `None` = cancelled.
+    panic: Option<Panic>,
+}
+
+/// A panic's payload, in one word; in a lock because payloads are Send and not Sync.
+pub(super) struct Panic(Box<Mutex<Box<dyn Any + Send + 'static>>>);
+
+impl Panic {
+    pub(super) fn new(payload: Box<dyn Any + Send + 'static>) -> Self {
+        Self(Box::new(Mutex::new(payload)))
+    }
 }
 
 impl JoinError {
-    pub(crate) fn cancelled(id: Id) -> Self {
+    pub(super) fn cancelled(id: Id) -> Self {
         Self { id, panic: None }
     }
 
-    pub(crate) fn panicked(id: Id, payload: Box<dyn Any + Send + 'static>) -> Self {
-        Self { id, panic: Some(Mutex::new(payload)) }
+    pub(super) fn panicked(id: Id, panic: Panic) -> Self {
+        Self { id, panic: Some(panic) }
     }
 
     /// Whether the task was aborted, by a handle or by the shutdown of its runtime.
@@ -188,7 +197,7 @@ impl JoinError {
     /// The error itself if the task was cancelled.
     pub fn try_into_panic(self) -> Result<Box<dyn Any + Send + 'static>, JoinError> {
         match self.panic {
-            Some(payload) => Ok(payload.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())),
+            Some(Panic(payload)) => Ok(payload.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())),
             None => Err(self),
         }
     }
@@ -200,7 +209,8 @@ impl JoinError {
 
     /// The panic's message, if it is text.
     fn message(&self) -> Option<String> {
-        let payload = self.panic.as_ref()?.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Panic(payload) = self.panic.as_ref()?;
+        let payload = payload.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let text = payload.downcast_ref::<&'static str>().map(|text| (*text).to_owned());
         text.or_else(|| payload.downcast_ref::<String>().cloned())
     }

@@ -122,7 +122,7 @@ impl<T: 'static> JoinSet<T> {
         self.insert(super::spawn_local(task))
     }
 
-    fn insert(&mut self, task: JoinHandle<T>) -> AbortHandle {
+    pub(super) fn insert(&mut self, task: JoinHandle<T>) -> AbortHandle {
         let abort = task.abort_handle();
         self.tasks.push(WithId(task));
         abort

@@ -82,6 +82,14 @@ impl Schedule for Arc<Shared> {
         }
     }
 
+    /// The set cancels its tasks itself.
+    fn is_closing(&self) -> bool {
+        false
+    }
+
+    /// It is held since it was spawned.
+    fn keep(&self, _task: &Task) {}
+
     fn release(&self, task: &Header) -> Option<Task> {
         self.state.lock().alive.remove(&task.id.as_u64())
     }
@@ -234,8 +242,8 @@ where
 {
     let id = Id::next();
     // SAFETY: Same thread: this is the set's, since neither the set nor CURRENT leaves it, and only the set runs its tasks.
-    let (task, notified, join) = unsafe { new_task_of_thread(future, shared.clone(), id, location, None) };
-    shared.state.lock().alive.insert(id.as_u64(), task);
+    let (notified, join) = unsafe { new_task_of_thread(future, shared.clone(), id, location, None) };
+    shared.state.lock().alive.insert(id.as_u64(), notified.task().clone());
     shared.schedule(notified);
     join
 }

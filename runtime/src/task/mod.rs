@@ -6,6 +6,9 @@ pub(crate) mod state;
 pub(crate) mod id;
 
 #[cfg(not(loom))]
+pub(crate) mod origin;
+
+#[cfg(not(loom))]
 pub(crate) mod header;
 
 #[cfg(not(loom))]
@@ -15,7 +18,7 @@ pub(crate) mod waker;
 pub(crate) mod contain;
 
 #[cfg(not(loom))]
-mod current;
+pub(crate) mod current;
 
 #[cfg(not(loom))]
 pub(crate) mod cell;
@@ -28,6 +31,9 @@ pub(crate) mod registry;
 
 #[cfg(not(loom))]
 pub(crate) mod spawn;
+
+#[cfg(not(loom))]
+mod block_in_place;
 
 #[cfg(not(loom))]
 mod yield_now;
@@ -49,6 +55,7 @@ mod task_local;
 
 #[cfg(not(loom))]
 pub use {
+    block_in_place::block_in_place,
     id::{Id, id, try_id},
     join::{AbortHandle, JoinError, JoinHandle},
     join_set::JoinSet,

@@ -1,132 +1,294 @@
-//! The tasks of a runtime that are alive.
+//! The tasks of a runtime that have to be found by others than those who hold them anyway.
 //!
-//! Who writes: spawns and completions, on any thread, one shard's lock each. Who reads: shutdown, and the observer for a name.
+//! A task that is in a queue is found there, and one that is polled by its worker. So a task comes in here when it is about to wait for the first
+//! time, and most tasks of a program that starts many never do; and at once if it has a name, since the observer looks names up
+//! here. Once in, it stays until it ends.
 //!
-//! Invariants: *Registered while alive*: a task is in here from before its first submission until it is complete, and the registry
-//! holds a reference for that time. *Closed for good*: once closed, nothing enters.
+//! Who writes: workers, when a task first waits or ends; spawns, of tasks with a name. Who reads: shutdown, and the observer for a name.
 //!
-//! Shape: shards by task id, each a lock around a slab; a task remembers its place. Nothing counts them all: that is asked at the end
-//! only, and would cost every task two read-modify-writes.
+//! Invariants:
+//! * *Kept while it waits*: a task that is IDLE is in here, and the registry holds a reference to it, so that it is not freed without an
+//!   end when its last waker goes.
+//! * *Nobody slips through*: `close` marks a shard and takes its list under one lock. A task that is kept before is on the list and is
+//!   cancelled by `close`; one that is kept after is told so, and is cancelled by whoever brings it.
+//!
+//! Shape: shards, each a lock around slots of 8 bytes; free slots are a list through themselves. A worker always uses the same shard, so that
+//! it shares the lock only with whoever ends a task that first waited elsewhere. A task remembers its place, `| slot 48 | shard 16 |`.
+//!
+//! Rejected: every task from its spawn on, sharded by id. Two locks a task, a tenth of what a spawn costs, for tasks nobody ever looks for.
 
-use std::sync::atomic::Ordering;
+use std::ptr::{self, NonNull};
 
-use slab::Slab;
+use super::header::{Header, NO_PLACE, Task};
+use crate::shim::{CachePadded, Mutex, MutexGuard};
 
-use super::header::{Header, Task};
-use super::id::Id;
-use crate::shim::{CachePadded, Mutex};
-
-/// Shards: more than the threads that spawn at the same time on machines that exist.
-const SHARDS: usize = 16;
+/// Shards at most; with more workers some share one.
+const MAX_SHARDS: usize = 64;
+const SHARD_BITS: u32 = 16;
+const _: () = assert!(MAX_SHARDS <= 1 << SHARD_BITS);
 
 /// See the header of this file.
 pub(crate) struct Registry {
     shards: Box<[CachePadded<Mutex<Shard>>]>,
 }
 
-/// What [`Registry::remove`] leaves to do.
-pub(crate) struct Removed {
-    /// The registry's reference.
-    pub(crate) reference: Option<Task>,
-    /// The registry is closed, and now it is empty.
-    pub(crate) was_last: bool,
-}
-
 #[derive(Default)]
 struct Shard {
-    tasks: Slab<Task>,
+    slots: Slots,
     is_closed: bool,
 }
 
 impl Registry {
-    pub(crate) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| CachePadded(Mutex::new(Shard::default()))).collect() }
+    /// For so many workers.
+    pub(crate) fn new(workers: usize) -> Self {
+        let shards = workers.clamp(1, MAX_SHARDS);
+        Self { shards: (0..shards).map(|_| CachePadded(Mutex::new(Shard::default()))).collect() }
     }
 
-    fn shard(&self, id: u64) -> &Mutex<Shard> {
-        &self.shards[id as usize % SHARDS]
+    fn shard(&self, place: u64) -> MutexGuard<'_, Shard> {
+        self.shards[(place & ((1 << SHARD_BITS) - 1)) as usize].lock()
     }
 
-    /// Takes the task in.
+    /// Takes the task in, for a caller that prefers a shard of its own: a worker by its index, others by anything that spreads. True:
+    /// the registry is closed, and the caller has to cancel the task.
     ///
-    /// # Errors
-    /// The task, if the registry is closed.
-    pub(crate) fn insert(&self, task: Task) -> Result<(), Task> {
-        let id = task.header().id;
-        self.insert_with(id, task, |task| (task, ()))
+    /// The caller is the task's runner or its creator, so that no other call about the task's place happens at the same time.
+    #[must_use = "true means that the task must be cancelled"]
+    pub(crate) fn keep(&self, task: &Task, shard: usize) -> bool {
+        debug_assert!(!task.header().is_kept(), "kept once");
+        let index = shard % self.shards.len();
+        let mut shard = self.shards[index].lock();
+        let slot = shard.slots.insert(task.clone());
+        task.header().set_place((slot as u64) << SHARD_BITS | index as u64);
+        shard.is_closed
     }
 
-    /// Has task `id` made of `ingredients`, and takes it in; `make` is called under a lock and must only move things.
-    ///
-    /// # Errors
-    /// The ingredients, if the registry is closed.
-    pub(crate) fn insert_with<I, R>(&self, id: Id, ingredients: I, make: impl FnOnce(I) -> (Task, R)) -> Result<R, I> {
-        let mut shard = self.shard(id.as_u64()).lock();
-        if shard.is_closed {
-            return Err(ingredients);
-        }
-        let (task, result) = make(ingredients);
-        debug_assert_eq!(task.header().id, id);
-        let entry = shard.tasks.vacant_entry();
-        let key = u32::try_from(entry.key()).expect("memory ends long before 2^32 tasks a shard");
-        // ORDERING: Relaxed; single-writer cell, written here before the task is submitted.
-        task.header().registry_key.store(key, Ordering::Relaxed);
-        entry.insert(task);
-        Ok(result)
+    /// Gives back the reference to a task, if it is in here. Called by its runner, or its creator.
+    #[inline]
+    pub(crate) fn remove(&self, task: &Header) -> Option<Task> {
+        task.is_kept().then(|| self.take(task))
     }
 
-    /// Lets go of a task that is complete, and gives back the reference that it held, if `insert` took the task in.
-    pub(crate) fn remove(&self, task: &Header) -> Removed {
-        let mut shard = self.shard(task.id.as_u64()).lock();
-        // ORDERING: Relaxed; single-writer cell, written before the task was submitted.
-        let key = task.registry_key.load(Ordering::Relaxed) as usize;
-        let is_here = shard.tasks.get(key).is_some_and(|found| found.header().id == task.id);
-        let reference = is_here.then(|| shard.tasks.remove(key));
-        let may_be_last = shard.is_closed && shard.tasks.is_empty();
-        drop(shard);
-        // Of two that end at once, the one that looks second sees that the other is gone.
-        Removed { reference, was_last: may_be_last && self.alive() == 0 }
+    #[cold]
+    fn take(&self, task: &Header) -> Task {
+        let place = task.place();
+        let found = self.shard(place).slots.remove((place >> SHARD_BITS) as usize);
+        debug_assert_eq!(found.header().id, task.id);
+        task.set_place(NO_PLACE);
+        found
     }
 
-    /// From now on nothing enters.
+    /// Cancels every task that is in here, and has those who bring one from now on told.
     pub(crate) fn close(&self) {
-        self.shards.iter().for_each(|shard| shard.lock().is_closed = true);
-    }
-
-    /// Cancels every task that is alive.
-    pub(crate) fn cancel_all(&self) {
         for shard in &self.shards {
+            let mut shard = shard.lock();
+            shard.is_closed = true;
+            let tasks: Vec<Task> = shard.slots.iter().cloned().collect();
             // Cancelling enqueues, and must not happen under the lock.
-            let tasks: Vec<Task> = shard.lock().tasks.iter().map(|(_, task)| task.clone()).collect();
+            drop(shard);
             tasks.iter().for_each(Task::cancel);
         }
     }
 
-    /// Tasks alive now. Takes every lock in turn: for shutdown.
-    pub(crate) fn alive(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().tasks.len()).sum()
+    /// Tasks that are in here.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().slots.iter().count()).sum()
     }
 
-    /// The name of task `id` that sits at `key`, if it is still alive and has one.
-    pub(crate) fn name_of(&self, id: u64, key: u32) -> Option<String> {
-        let shard = self.shard(id).lock();
-        let task = shard.tasks.get(key as usize).filter(|task| task.header().id.as_u64() == id)?;
-        task.header().name().map(str::to_owned)
+    /// The name of task `id` that was seen at `place`, if it is still there and has one.
+    pub(crate) fn name_of(&self, id: u64, place: u64) -> Option<String> {
+        self.look_up(id, place, |task| task.name().map(str::to_owned)).flatten()
     }
 
-    /// `#id name (spawned at)` of up to `limit` tasks that are alive: for the report of what a shutdown left behind.
-    pub(crate) fn describe(&self, limit: usize) -> Vec<String> {
+    /// As [`name_of`](Self::name_of), and the task's span.
+    pub(crate) fn name_and_span_of(&self, id: u64, place: u64) -> (Option<String>, Option<tracing::Span>) {
+        let found = self
+            .look_up(id, place, |task| (task.name().map(str::to_owned), task.extra().map(|extra| extra.span.clone())));
+        found.unwrap_or_default()
+    }
+
+    fn look_up<R>(&self, id: u64, place: u64, f: impl FnOnce(&Header) -> R) -> Option<R> {
+        if place == NO_PLACE {
+            return None;
+        }
+        let shard = self.shard(place);
+        // Somebody else may be there by now.
+        let task = shard.slots.get((place >> SHARD_BITS) as usize).filter(|task| task.header().id.as_u64() == id)?;
+        Some(f(task.header()))
+    }
+
+    /// `#id name (spawned at)` of up to `limit` tasks that are in here, but for those of `told`: for the report of what a shutdown left
+    /// behind.
+    pub(crate) fn describe(&self, limit: usize, told: &[u64]) -> Vec<String> {
         let mut lines = Vec::new();
         for shard in &self.shards {
-            for (_, task) in &shard.lock().tasks {
+            for task in shard.lock().slots.iter() {
+                let header = task.header();
                 if lines.len() == limit {
                     return lines;
                 }
-                let header = task.header();
-                let name = header.name().map_or(String::new(), |name| format!(" {name}"));
-                lines.push(format!("#{}{name} ({})", header.id, header.location));
+                if !told.contains(&header.id.as_u64()) {
+                    let name = header.name().map_or(String::new(), |name| format!(" {name}"));
+                    lines.push(format!("#{}{name} ({})", header.id, header.location()));
+                }
             }
         }
         lines
+    }
+}
+
+/// Tasks by number, 8 bytes each.
+#[derive(Default)]
+struct Slots {
+    slots: Vec<Slot>,
+    /// The first free slot, as it stands in a free slot.
+    free: usize,
+}
+
+/// A task's pointer, whose lowest bit is clear; or `next << 1 | 1`, where `next - 1` is the next free slot, and 0 the end of the list.
+#[derive(Clone, Copy)]
+struct Slot(*mut Header);
+
+// SAFETY: it is a task's reference, and Task is Send; or a number.
+unsafe impl Send for Slot {}
+
+impl Slot {
+    fn free(next: usize) -> Self {
+        Self(ptr::without_provenance_mut(next << 1 | 1))
+    }
+
+    /// What `free` was given.
+    fn next_free(self) -> Option<usize> {
+        (self.0.addr() & 1 != 0).then_some(self.0.addr() >> 1)
+    }
+
+    fn task(&self) -> Option<&Task> {
+        if self.next_free().is_some() {
+            return None;
+        }
+        // SAFETY: the slot is a non-null `*mut Header` as `Task::into_raw` gave it, and a Task is nothing else (`repr(transparent)`); the
+        // slot holds the reference.
+        Some(unsafe { &*ptr::from_ref(&self.0).cast::<Task>() })
+    }
+}
+
+impl Slots {
+    fn insert(&mut self, task: Task) -> usize {
+        let slot = Slot(task.into_raw().as_ptr());
+        match self.free.checked_sub(1) {
+            None => {
+                self.slots.push(slot);
+                self.slots.len() - 1
+            }
+            Some(index) => {
+                let former = std::mem::replace(&mut self.slots[index], slot);
+                self.free = former.next_free().expect("the free list has free slots only");
+                index
+            }
+        }
+    }
+
+    fn get(&self, index: usize) -> Option<&Task> {
+        self.slots.get(index)?.task()
+    }
+
+    fn remove(&mut self, index: usize) -> Task {
+        let slot = std::mem::replace(&mut self.slots[index], Slot::free(self.free));
+        assert!(slot.task().is_some(), "a task is removed once");
+        self.free = index + 1;
+        let raw = NonNull::new(slot.0).expect("made from a NonNull");
+        // SAFETY: the slot held the reference that `insert` was given, and does so no more.
+        unsafe { Task::from_raw(raw) }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Task> {
+        self.slots.iter().filter_map(Slot::task)
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        for index in 0..self.slots.len() {
+            if self.get(index).is_some() {
+                drop(self.remove(index));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::Location;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+    use crate::task::cell::{Nowhere, new_task};
+    use crate::task::header::Notified;
+    use crate::task::id::Id;
+    use crate::task::join::JoinHandle;
+    use crate::task::origin::Extra;
+
+    fn task(name: Option<&str>) -> (Notified, JoinHandle<()>) {
+        let location = Location::caller();
+        let extra = name.map(|name| Box::new(Extra { location, name: Some(name.into()), span: tracing::Span::none() }));
+        new_task(async {}, Nowhere, Id::next(), location, extra)
+    }
+
+    #[test]
+    fn places_are_used_again_and_nobody_is_found_at_anothers() {
+        let registry = Registry::new(2);
+        let tasks: Vec<_> = (0..5).map(|_| task(Some("first"))).collect();
+        tasks.iter().for_each(|(task, _)| assert!(!registry.keep(task.task(), 0)));
+        let places: Vec<_> = tasks.iter().map(|(task, _)| task.header().place()).collect();
+        for (task, _) in [&tasks[3], &tasks[1]] {
+            assert_eq!(registry.remove(task.header()).unwrap().header().id, task.header().id);
+            assert!(registry.remove(task.header()).is_none(), "it is not in there any more");
+        }
+        assert_eq!(registry.len(), 3);
+        let late: Vec<_> = (0..3).map(|_| task(None)).collect();
+        late.iter().for_each(|(task, _)| assert!(!registry.keep(task.task(), 2)));
+        let late_places: Vec<_> = late.iter().map(|(task, _)| task.header().place()).collect();
+        assert_eq!(late_places[..2], [places[1], places[3]], "the last that was given up comes first");
+        assert_eq!(registry.len(), 6);
+        let id_of = |(task, _): &(Notified, JoinHandle<()>)| task.header().id.as_u64();
+        assert_eq!(registry.name_of(id_of(&tasks[0]), places[0]).as_deref(), Some("first"));
+        assert_eq!(registry.name_of(id_of(&tasks[1]), places[1]), None, "somebody else is there");
+        assert_eq!(registry.name_of(id_of(&tasks[1]), NO_PLACE), None);
+        assert_eq!(registry.describe(9, &[id_of(&tasks[0])]).len(), 5);
+        for (task, _) in tasks.iter().chain(&late) {
+            drop(registry.remove(task.header()));
+        }
+        assert_eq!(registry.len(), 0);
+    }
+
+    #[test]
+    fn a_task_is_cancelled_by_the_close_or_its_bringer_is_told() {
+        let registry = Registry::new(1);
+        let (before, after) = (task(None), task(None));
+        assert!(!registry.keep(before.0.task(), 7));
+        registry.close();
+        assert!(registry.keep(after.0.task(), 7));
+        let (mut cancelled, mut polled) = (before.1, after.1);
+        drop(registry.remove(before.0.header()));
+        drop(registry.remove(after.0.header()));
+        let (_, _) = (before.0.run(), after.0.run());
+        let finish = |join: &mut JoinHandle<()>| {
+            let mut cx = Context::from_waker(Waker::noop());
+            Pin::new(join).poll(&mut cx)
+        };
+        assert!(matches!(finish(&mut cancelled), Poll::Ready(Err(error)) if error.is_cancelled()));
+        assert!(matches!(finish(&mut polled), Poll::Ready(Ok(()))));
+    }
+
+    #[test]
+    fn what_is_left_inside_is_let_go_of() {
+        let registry = Registry::new(1);
+        let (notified, join) = task(None);
+        assert!(!registry.keep(notified.task(), 0));
+        drop((notified, join));
+        // Miri says whether this was the last reference.
+        drop(registry);
     }
 }

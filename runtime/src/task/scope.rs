@@ -1,15 +1,39 @@
 //! Structured concurrency: children that cannot outlive the stretch of code that started them.
+//!
+//! Shape. The future of [`scope`] owns the *family*: the set of the children's handles. What clones of [`Scope`] share with it is small: the
+//! children that have *arrived* since it looked last, the waker by which it is told of them, and the phase. So whoever holds a clone, the
+//! children themselves above all, does not keep the family alive.
+//!
+//! | phase | a child that arrives | left when |
+//! |---|---|---|
+//! | `Open` | is adopted | the first error comes, or the body panics |
+//! | `Cancelled` | is adopted and aborted: it is waited for like its siblings | nobody is left |
+//! | `Over` | is aborted, and nobody waits | never |
+//!
+//! Who writes: anybody who holds a clone (arrivals), the family (all of it). Who reads: the family.
+//!
+//! Invariants. *Unlocked code*: what is the user's (futures, errors, outputs, wakers) is neither run nor cloned nor dropped under the
+//! lock, since each of them may start a child. *Nobody is forgotten*: the family lies down only if nobody has arrived, which it sees in
+//! the hold of the lock in which it leaves its waker.
+//!
+//! Rejected: one set behind the lock, shared by all clones: a child that holds a clone keeps the set alive, and so itself, when the
+//! future is dropped; and every error that comes too late is dropped under the lock.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::mem;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
+use std::thread;
 
 use tokio::sync::oneshot;
 
-use super::join::JoinError;
+use super::contain::contain;
+use super::join::{JoinError, JoinHandle};
 use super::join_set::JoinSet;
+use crate::context;
 
 /// Runs `body` and every child that it starts on its [`Scope`], and returns when all of them have ended. The first error, of the body or of a
 /// child, cancels the others; it is returned after they are gone. A child that panics counts as an error.
@@ -18,6 +42,9 @@ use super::join_set::JoinSet;
 ///
 /// # Errors
 /// The first error of the body or of a child.
+///
+/// # Panics
+/// If the body panics; its children are cancelled, and gone by then.
 ///
 /// # Cancel safety
 /// Dropping the future aborts the body and all children without waiting for them.
@@ -39,17 +66,121 @@ where
     F: AsyncFnOnce(Scope<E>) -> Result<T, E>,
     E: Send + 'static,
 {
-    let scope = Scope::new();
-    let first = {
-        let mut body = pin!(body(scope.clone()));
+    let mut family = Family { scope: Scope::new(), children: JoinSet::new() };
+    let ended = {
+        let mut body = pin!(Some(body(family.scope.clone())));
         let mut output = None;
-        poll_fn(|cx| scope.poll(cx, body.as_mut(), &mut output)).await
+        let ended = poll_fn(|cx| family.poll(cx, body.as_mut(), &mut output)).await;
         // The body goes here, before the children are waited for: what it holds may be what they wait for.
+        catch_unwind(AssertUnwindSafe(|| body.set(None))).and(ended)
     };
-    if first.is_err() {
-        scope.wait_for_rest().await;
+    if !matches!(ended, Ok(Ok(_))) {
+        family.cancel();
+        family.wait_for_rest().await;
     }
-    first
+    ended.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// How a child has ended.
+type Ended<E> = Result<Result<(), E>, JoinError>;
+
+/// What the future of a scope owns; see the header of this file.
+struct Family<E: Send + 'static> {
+    scope: Scope<E>,
+    children: JoinSet<Result<(), E>>,
+}
+
+impl<E: Send + 'static> Family<E> {
+    /// Polls the body and the children; ready with the first error, or with the body's output when nobody is left, or with the body's
+    /// panic.
+    fn poll<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut body: Pin<&mut Option<impl Future<Output = Result<T, E>>>>,
+        output: &mut Option<T>,
+    ) -> Poll<thread::Result<Result<T, ScopeError<E>>>> {
+        if let Some(running) = body.as_mut().as_pin_mut() {
+            match catch_unwind(AssertUnwindSafe(|| running.poll(cx))) {
+                Ok(Poll::Pending) => {}
+                Ok(Poll::Ready(Ok(value))) => {
+                    *output = Some(value);
+                    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body.set(None))) {
+                        return Poll::Ready(Err(panic));
+                    }
+                }
+                Ok(Poll::Ready(Err(error))) => return Poll::Ready(Ok(Err(ScopeError::Failed(error)))),
+                Err(panic) => return Poll::Ready(Err(panic)),
+            }
+        }
+        loop {
+            match ready!(self.poll_next(cx, output.is_some())) {
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(error))) => return Poll::Ready(Ok(Err(ScopeError::Failed(error)))),
+                Some(Err(error)) => return Poll::Ready(Ok(Err(ScopeError::Panicked(error)))),
+                None => return Poll::Ready(Ok(Ok(output.take().expect("nobody is left only after the body")))),
+            }
+        }
+    }
+
+    /// The next child that has ended; `None` when nobody is left and the scope `may_end`: then it is over.
+    fn poll_next(&mut self, cx: &mut Context<'_>, may_end: bool) -> Poll<Option<Ended<E>>> {
+        loop {
+            let next = self.children.poll_join_next(cx);
+            if let Poll::Ready(Some(ended)) = next {
+                return Poll::Ready(Some(ended));
+            }
+            let waker = cx.waker().clone();
+            let mut state = self.scope.lock();
+            let arrivals = mem::take(&mut state.arrivals);
+            if !arrivals.is_empty() {
+                drop(state);
+                self.adopt(arrivals);
+                continue;
+            }
+            // *Nobody is forgotten*: whoever arrives after this hold of the lock finds the waker, or the scope over.
+            let is_over = may_end && next.is_ready();
+            let former = if is_over {
+                state.phase = Phase::Over;
+                state.waker.take()
+            } else {
+                state.waker.replace(waker)
+            };
+            drop(state);
+            drop(former);
+            return if is_over { Poll::Ready(None) } else { Poll::Pending };
+        }
+    }
+
+    fn adopt(&mut self, arrivals: Vec<JoinHandle<Result<(), E>>>) {
+        for child in arrivals {
+            self.children.insert(child);
+        }
+    }
+
+    /// Aborts all children, and those who come from now on.
+    fn cancel(&mut self) {
+        let arrivals = self.scope.enter(Phase::Cancelled);
+        self.adopt(arrivals);
+        self.children.abort_all();
+    }
+
+    async fn wait_for_rest(&mut self) {
+        poll_fn(|cx| {
+            while let Some(ended) = ready!(self.poll_next(cx, true)) {
+                // Too late to be the first error. Its destructor may panic, and there are still children to be waited for.
+                contain(|| drop(ended));
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+}
+
+impl<E: Send + 'static> Drop for Family<E> {
+    fn drop(&mut self) {
+        // The set aborts those that it holds.
+        self.scope.enter(Phase::Over).iter().for_each(JoinHandle::abort);
+    }
 }
 
 /// Starts the children of a [`scope`]; clones start children of the same one.
@@ -58,20 +189,39 @@ pub struct Scope<E> {
 }
 
 struct State<E> {
-    children: JoinSet<Result<(), E>>,
-    /// Woken when a child is added, so that it is polled.
+    arrivals: Vec<JoinHandle<Result<(), E>>>,
+    /// Woken when a child arrives, so that it is adopted.
     waker: Option<Waker>,
-    is_over: bool,
+    phase: Phase,
+}
+
+/// See the header of this file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    Cancelled,
+    Over,
 }
 
 impl<E: Send + 'static> Scope<E> {
     fn new() -> Self {
-        let state = State { children: JoinSet::new(), waker: None, is_over: false };
+        let state = State { arrivals: Vec::new(), waker: None, phase: Phase::Open };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<E>> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Goes over to `phase`; those who had arrived before. The waker goes: the family is awake.
+    fn enter(&self, phase: Phase) -> Vec<JoinHandle<Result<(), E>>> {
+        let mut state = self.lock();
+        state.phase = phase;
+        let arrivals = mem::take(&mut state.arrivals);
+        let waker = state.waker.take();
+        drop(state);
+        drop(waker);
+        arrivals
     }
 
     /// Starts a child in the current runtime. Awaiting what is returned gives the child's value; dropping it changes nothing. If the child
@@ -91,72 +241,27 @@ impl<E: Send + 'static> Scope<E> {
             let _unclaimed = sender.send(child.await?);
             Ok(())
         };
+        // *Unlocked code*: a runtime that is shut down drops the future at once.
+        let child = context::handle().spawn_at(reports, None, Location::caller());
+        let to_abort = child.abort_handle();
         let mut state = self.lock();
-        let child = state.children.spawn(reports);
-        if state.is_over {
-            child.abort();
-        }
+        let phase = state.phase;
+        let refused = if phase == Phase::Over {
+            Some(child)
+        } else {
+            state.arrivals.push(child);
+            None
+        };
         let waker = state.waker.take();
         drop(state);
+        drop(refused);
+        if phase != Phase::Open {
+            to_abort.abort();
+        }
         if let Some(waker) = waker {
             waker.wake();
         }
         Child { value: Some(receiver) }
-    }
-
-    /// Polls the body and the children; ready with the first error, or with the body's output when nobody is left.
-    fn poll<T>(
-        &self,
-        cx: &mut Context<'_>,
-        body: Pin<&mut impl Future<Output = Result<T, E>>>,
-        output: &mut Option<T>,
-    ) -> Poll<Result<T, ScopeError<E>>> {
-        if output.is_none()
-            && let Poll::Ready(ended) = body.poll(cx)
-        {
-            match ended {
-                Ok(value) => *output = Some(value),
-                Err(error) => return Poll::Ready(Err(self.fail(ScopeError::Failed(error)))),
-            }
-        }
-        let mut state = self.lock();
-        loop {
-            match state.children.poll_join_next(cx) {
-                Poll::Ready(Some(Ok(Ok(())))) => {}
-                Poll::Ready(Some(Ok(Err(error)))) => {
-                    drop(state);
-                    return Poll::Ready(Err(self.fail(ScopeError::Failed(error))));
-                }
-                Poll::Ready(Some(Err(error))) => {
-                    drop(state);
-                    return Poll::Ready(Err(self.fail(ScopeError::Panicked(error))));
-                }
-                Poll::Ready(None) if output.is_some() => {
-                    state.is_over = true;
-                    return Poll::Ready(Ok(output.take().expect("it was looked at")));
-                }
-                Poll::Ready(None) | Poll::Pending => {
-                    state.waker = Some(cx.waker().clone());
-                    return Poll::Pending;
-                }
-            }
-        }
-    }
-
-    fn fail(&self, error: ScopeError<E>) -> ScopeError<E> {
-        let mut state = self.lock();
-        state.is_over = true;
-        state.children.abort_all();
-        error
-    }
-
-    async fn wait_for_rest(&self) {
-        poll_fn(|cx| {
-            let mut state = self.lock();
-            while let Some(_ended) = std::task::ready!(state.children.poll_join_next(cx)) {}
-            Poll::Ready(())
-        })
-        .await;
     }
 }
 

@@ -6,27 +6,30 @@
 //! |---|---|---|---|
 //! | references | owners of the allocation | always ≥ 1 until freed | anyone who holds one |
 //! | shield depth | cancellation waits while > 0 | inside a shield | up: the thread that polls the task; down: whoever drops the guard |
-//! | NOTIFIED | woken during its own poll | only while RUNNING | any waker; cleared by `pause` |
+//! | NOTIFIED | woken once more | only while SCHEDULED | any waker; cleared by `start` and `pause` |
 //! | CANCELLED | to be dropped instead of polled | from `cancel` on, for good | anyone |
 //! | JOIN_INTEREST | a JoinHandle exists | from birth until it is dropped | the JoinHandle |
 //! | JOIN_WAKER | the join waker field holds a waker for the completer | while not COMPLETE, and until the completer has woken it | the JoinHandle before completion, the completer after |
-//! | lifecycle | IDLE 0, SCHEDULED 1, RUNNING 2, COMPLETE 3 | | see below |
+//! | lifecycle | IDLE 0, SCHEDULED 1, COMPLETE 3 | | see below |
 //!
-//! Lifecycle, one arrow a transition:
+//! Lifecycle, one arrow a transition; the task is polled between `start` and `pause`, or `complete`, and in a queue the rest of the
+//! time that it is SCHEDULED:
 //! ```text
-//!   wake, cancel             start                 pause
-//!  IDLE ───────► SCHEDULED ───────► RUNNING ───────────────► IDLE
-//!                     ▲                │ pause, if NOTIFIED
-//!                     └────────────────┤
-//!                                      └── complete ───────► COMPLETE
+//!   wake, cancel                 pause, unless woken
+//!  IDLE ───────► SCHEDULED ───────────────────────────► IDLE
+//!                 │     ▲ │
+//!                 └─────┘ └── complete ───────────────► COMPLETE
+//!            start; pause, if woken
 //! ```
 //!
 //! Invariants:
-//! * *One runner*: RUNNING is entered only by `start`, whose caller holds the one `Notified` of the task; who made the task
-//!   RUNNING owns its future until `pause` or `complete`.
-//! * *One Notified*: it exists exactly while the task is SCHEDULED or RUNNING, and holds one reference.
+//! * *One Notified*: it exists exactly while the task is SCHEDULED, and holds one reference.
+//! * *One runner*: only who holds the `Notified` calls `start`, and owns the future from then on until `pause` or `complete`. What the
+//!   runner before did to the future is visible, since the `Notified` came from there, through whatever queue.
 //! * *No lost wake-up*: a waker always does its read-modify-write, even if it finds nothing to change, so that what it wrote
-//!   before is seen by the poll that follows. (A plain load and an early return loses wake-ups: tokio #7622.)
+//!   before is seen by the poll that follows. (A plain load and an early return loses wake-ups: tokio #7622.) `start` only reads: a wake-up
+//!   that it sees it takes note of by a read-modify-write, one that it does not see is still there for `pause`. Nor is one needed for a
+//!   task that wakes itself in its own poll: what it wrote before is its runner's, which says so to `pause`.
 //! * *Join hand-over*: before COMPLETE the JoinHandle owns the join waker field while JOIN_WAKER is clear; while it is set both
 //!   sides may read it and nobody writes it. After COMPLETE the completer owns the field until it clears JOIN_WAKER; who finds the
 //!   other gone drops what is inside. The output belongs to the JoinHandle if JOIN_INTEREST stood at completion, else to the completer.
@@ -36,9 +39,10 @@
 //! | lifecycle | NOTIFIED | CANCELLED | shield depth | JOIN_WAKER |
 //! |---|---|---|---|---|
 //! | IDLE | 0 | only with depth > 0 | any | only with JOIN_INTEREST |
-//! | SCHEDULED | 0 | any | any | only with JOIN_INTEREST |
-//! | RUNNING | any | any | any | only with JOIN_INTEREST |
+//! | SCHEDULED | any | any | any | only with JOIN_INTEREST |
 //! | COMPLETE | 0 | any | 0 | any |
+//!
+//! Rejected: RUNNING as a state of its own. It costs a read-modify-write a poll, and tells nobody what the `Notified` does not.
 //!
 //! Source: the layout and the shields of seed 002; transitions in the manner of tokio's and async-task's `state.rs`.
 
@@ -46,7 +50,6 @@ use crate::shim::{AtomicU64, Ordering};
 
 const IDLE: u64 = 0;
 const SCHEDULED: u64 = 1;
-const RUNNING: u64 = 2;
 const COMPLETE: u64 = 3;
 
 const LIFECYCLE_SHIFT: u32 = 16;
@@ -65,8 +68,8 @@ const ONE_REFERENCE: u64 = 1 << REFERENCES_SHIFT;
 /// A quarter of what 24 bits hold. Increments check after the fact; no machine has the 12 million threads to outrun that.
 const MAX_REFERENCES: u64 = 1 << 22;
 
-/// References that a new task starts with: the registry's, the `Notified`'s, the `JoinHandle`'s.
-const INITIAL: u64 = (3 * ONE_REFERENCE) | JOIN_INTEREST | (SCHEDULED << LIFECYCLE_SHIFT);
+/// References that a new task starts with: the `Notified`'s, the `JoinHandle`'s.
+const INITIAL: u64 = (2 * ONE_REFERENCE) | JOIN_INTEREST | (SCHEDULED << LIFECYCLE_SHIFT);
 
 /// See the header of this file.
 #[derive(Debug)]
@@ -107,8 +110,7 @@ impl Word {
         let waker_fits = !self.has(JOIN_WAKER) || self.has(JOIN_INTEREST) || self.lifecycle() == COMPLETE;
         let lifecycle_fits = match self.lifecycle() {
             IDLE => !self.has(NOTIFIED) && !self.is_cancellation_due(),
-            SCHEDULED => !self.has(NOTIFIED),
-            RUNNING => true,
+            SCHEDULED => true,
             COMPLETE => !self.has(NOTIFIED) && self.shield_depth() == 0,
             _ => false,
         };
@@ -156,19 +158,19 @@ pub(crate) enum Start {
 pub(crate) enum Pause {
     /// IDLE. The `Notified`'s reference is released; the future is no longer the caller's.
     Idle,
-    /// SCHEDULED again, since it was woken meanwhile: the caller enqueues the `Notified`, which lives on.
+    /// Still SCHEDULED, since it was woken meanwhile: the caller enqueues the `Notified`, which lives on.
     Reschedule,
-    /// Still RUNNING: it was cancelled meanwhile, drop the future and complete.
+    /// Still SCHEDULED: it was cancelled meanwhile, drop the future and complete.
     Cancel,
 }
 
 /// Who owns the output and the join waker once a task is complete.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the output and the join waker have to go somewhere"]
 pub(crate) enum Complete {
-    /// Nobody joins: the completer drops the output.
+    /// Nobody joins: the completer drops the output, and then its references.
     DropOutput,
-    /// The JoinHandle has not been polled yet; it will find the output.
+    /// The JoinHandle has not been polled yet; it will find the output. The completer's references are released.
     Keep,
     /// Wake the join waker, then call [`State::release_join_waker`].
     WakeJoiner,
@@ -177,9 +179,15 @@ pub(crate) enum Complete {
 /// What a JoinHandle that is dropped has to drop with it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "what the handle owns has to be dropped"]
-pub(crate) struct DropJoin {
-    pub(crate) output: bool,
-    pub(crate) waker: bool,
+pub(crate) enum DropJoin {
+    /// The output and the join waker, and then the reference.
+    OutputAndWaker,
+    /// The output, and then the reference; the completer drops the join waker.
+    Output,
+    /// The join waker, and then the reference.
+    Waker,
+    /// Nothing: no waker was ever there, and the reference is released.
+    Nothing { was_last_reference: bool },
 }
 
 /// The task completed before the transition could take place.
@@ -218,7 +226,7 @@ impl State {
     pub(crate) fn wake(&self) -> Wake {
         self.transition(|now| match now.lifecycle() {
             IDLE => (Word(now.0 + ONE_REFERENCE).with_lifecycle(SCHEDULED), Wake::Submit),
-            RUNNING => (Word(now.0 | NOTIFIED), Wake::Nothing),
+            SCHEDULED => (Word(now.0 | NOTIFIED), Wake::Nothing),
             _ => (now, Wake::Nothing),
         })
     }
@@ -245,48 +253,83 @@ impl State {
         })
     }
 
-    /// SCHEDULED → RUNNING; the caller holds the `Notified`.
+    /// A poll begins; the caller holds the `Notified`.
+    #[inline]
     pub(crate) fn start(&self) -> Start {
+        // ORDERING: Acquire; pairs with the Release of the cancellation that it may see. For wake-ups see *No lost wake-up*.
+        let now = Word(self.0.load(Ordering::Acquire));
+        debug_assert_eq!(now.lifecycle(), SCHEDULED, "One Notified: only a scheduled task can start");
+        if now.has(NOTIFIED | CANCELLED) { self.start_noted() } else { Start::Poll }
+    }
+
+    /// As [`start`](Self::start), of a task that was woken in the queue, which is one poll and not two, or cancelled.
+    #[cold]
+    fn start_noted(&self) -> Start {
         self.transition(|now| {
-            debug_assert_eq!(now.lifecycle(), SCHEDULED, "One Notified: only a scheduled task can start");
             let start = if now.is_cancellation_due() { Start::Cancel } else { Start::Poll };
-            (now.with_lifecycle(RUNNING), start)
+            (Word(now.0 & !NOTIFIED), start)
         })
     }
 
-    /// RUNNING → IDLE, or SCHEDULED if it was woken meanwhile, or neither if it is to be cancelled.
-    pub(crate) fn pause(&self) -> Pause {
+    /// SCHEDULED → IDLE, unless it was woken since `start`, or is to be cancelled. `has_woken_itself`: by its own poll, and the word does
+    /// not say so.
+    #[inline]
+    pub(crate) fn pause(&self, has_woken_itself: bool) -> Pause {
+        if has_woken_itself {
+            // ORDERING: Acquire; pairs with the Release of the cancellation that it may see. One that it does not see, and wake-ups, are
+            // left to `start`.
+            let now = Word(self.0.load(Ordering::Acquire));
+            return if now.is_cancellation_due() { Pause::Cancel } else { Pause::Reschedule };
+        }
         self.transition(|now| {
-            debug_assert_eq!(now.lifecycle(), RUNNING, "One runner: only a running task can pause");
+            debug_assert_eq!(now.lifecycle(), SCHEDULED, "One runner: only a running task can pause");
             if now.is_cancellation_due() {
                 (now, Pause::Cancel)
             } else if now.has(NOTIFIED) {
-                (Word(now.0 & !NOTIFIED).with_lifecycle(SCHEDULED), Pause::Reschedule)
+                (Word(now.0 & !NOTIFIED), Pause::Reschedule)
             } else {
-                debug_assert!(now.references() > 1, "the registry holds a reference until completion");
+                debug_assert!(now.references() > 1, "somebody holds a reference to a task that waits");
                 (Word(now.0 - ONE_REFERENCE).with_lifecycle(IDLE), Pause::Idle)
             }
         })
     }
 
-    /// RUNNING → COMPLETE; the output is in place.
-    pub(crate) fn complete(&self) -> Complete {
+    /// Whether nobody is left who could see the task end: no JoinHandle, and no references but the runner's `references`. It is its to free,
+    /// complete or not.
+    #[inline]
+    pub(crate) fn is_unobserved(&self, references: u64) -> bool {
+        // ORDERING: Acquire; pairs with the Release of each change by which a reference was given up. Nobody can make another from none.
+        let now = Word(self.0.load(Ordering::Acquire));
+        now.references() == references && !now.has(JOIN_INTEREST)
+    }
+
+    /// SCHEDULED → COMPLETE; the output is in place. The completer's `references` are released with that if there is nothing left for it to do.
+    #[inline]
+    pub(crate) fn complete(&self, references: u64) -> Complete {
         self.transition(|now| {
-            debug_assert_eq!(now.lifecycle(), RUNNING, "One runner: only a running task can complete");
+            debug_assert_eq!(now.lifecycle(), SCHEDULED, "One runner: only a running task can complete");
             let complete = match (now.has(JOIN_INTEREST), now.has(JOIN_WAKER)) {
                 (false, _) => Complete::DropOutput,
                 (true, false) => Complete::Keep,
                 (true, true) => Complete::WakeJoiner,
             };
+            let released = if complete == Complete::Keep { references } else { 0 };
+            debug_assert!(now.references() > released, "the JoinHandle holds a reference");
             // Guards that the output took along do not shield a task that is over.
-            (Word(now.0 & !(NOTIFIED | SHIELD)).with_lifecycle(COMPLETE), complete)
+            (Word((now.0 - released * ONE_REFERENCE) & !(NOTIFIED | SHIELD)).with_lifecycle(COMPLETE), complete)
         })
     }
 
-    /// The completer has woken the join waker. True: the JoinHandle is gone, drop the waker.
-    #[must_use = "true means that the waker must be dropped"]
-    pub(crate) fn release_join_waker(&self) -> bool {
-        self.transition(|now| (Word(now.0 & !JOIN_WAKER), !now.has(JOIN_INTEREST)))
+    /// The completer has woken the join waker. True: the JoinHandle is gone, drop the waker, and then the `references`. False: they are
+    /// released.
+    #[must_use = "true means that the waker and the references must be dropped"]
+    pub(crate) fn release_join_waker(&self, references: u64) -> bool {
+        self.transition(|now| {
+            let is_handle_gone = !now.has(JOIN_INTEREST);
+            let released = if is_handle_gone { 0 } else { references };
+            debug_assert!(now.references() > released, "the JoinHandle, or the completer, holds a reference");
+            (Word((now.0 - released * ONE_REFERENCE) & !JOIN_WAKER), is_handle_gone)
+        })
     }
 
     /// The JoinHandle has put its waker into the join waker field.
@@ -307,19 +350,28 @@ impl State {
 
     /// The JoinHandle goes.
     pub(crate) fn drop_join_interest(&self) -> DropJoin {
-        self.transition(|now| match now.lifecycle() {
-            COMPLETE => {
-                let drops = DropJoin { output: true, waker: !now.has(JOIN_WAKER) };
-                (Word(now.0 & !JOIN_INTEREST), drops)
+        // ORDERING: Acquire; pairs with the Release in `complete`, which publishes the output, and in `release_join_waker`, after which the
+        // completer does not use the field any more.
+        let now = Word(self.0.load(Ordering::Acquire));
+        if now.lifecycle() == COMPLETE && !now.has(JOIN_WAKER) {
+            // Nobody asks any more whether there is a handle.
+            return DropJoin::OutputAndWaker;
+        }
+        self.transition(|now| match (now.lifecycle(), now.has(JOIN_WAKER)) {
+            (COMPLETE, false) => (now, DropJoin::OutputAndWaker),
+            (COMPLETE, true) => (Word(now.0 & !JOIN_INTEREST), DropJoin::Output),
+            (_, true) => (Word(now.0 & !(JOIN_INTEREST | JOIN_WAKER)), DropJoin::Waker),
+            (_, false) => {
+                let was_last_reference = now.references() == 1;
+                (Word((now.0 - ONE_REFERENCE) & !JOIN_INTEREST), DropJoin::Nothing { was_last_reference })
             }
-            _ => (Word(now.0 & !(JOIN_INTEREST | JOIN_WAKER)), DropJoin { output: false, waker: true }),
         })
     }
 
     /// One shield more; called from inside the task's own poll.
     pub(crate) fn enter_shield(&self) -> Result<(), ShieldOverflow> {
         self.transition(|now| {
-            debug_assert_eq!(now.lifecycle(), RUNNING, "shields are entered by the running task");
+            debug_assert_eq!(now.lifecycle(), SCHEDULED, "shields are entered by the running task");
             if now.shield_depth() == 0xff { (now, Err(ShieldOverflow)) } else { (Word(now.0 + ONE_SHIELD), Ok(())) }
         })
     }
@@ -363,6 +415,13 @@ impl State {
         }
     }
 
+    /// Whether the caller's reference is the only one, so that it may free the task without giving it up.
+    #[inline]
+    pub(crate) fn is_only_reference(&self) -> bool {
+        // ORDERING: Acquire; pairs with the Release of each change by which another was given up. Nobody can make another from none.
+        Word(self.0.load(Ordering::Acquire)).references() == 1
+    }
+
     /// So many references less. True: they were the last, free the task.
     #[must_use = "true means that the task must be freed"]
     pub(crate) fn drop_references(&self, count: u64) -> bool {
@@ -388,7 +447,7 @@ mod tests {
     fn idle() -> State {
         let state = State::new();
         assert_eq!(state.start(), Start::Poll);
-        assert_eq!(state.pause(), Pause::Idle);
+        assert_eq!(state.pause(false), Pause::Idle);
         state
     }
 
@@ -397,7 +456,9 @@ mod tests {
         let state = idle();
         assert_eq!(state.wake(), Wake::Submit);
         assert_eq!(state.wake(), Wake::Nothing, "it is scheduled already");
-        assert_eq!(word(&state).references(), 3);
+        assert_eq!(word(&state).references(), 2);
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.pause(false), Pause::Idle, "woken twice in the queue is one poll");
     }
 
     #[test]
@@ -405,9 +466,27 @@ mod tests {
         let state = State::new();
         assert_eq!(state.start(), Start::Poll);
         assert_eq!(state.wake(), Wake::Nothing);
-        assert_eq!(state.pause(), Pause::Reschedule);
+        assert_eq!(state.pause(false), Pause::Reschedule);
         assert_eq!(state.start(), Start::Poll);
-        assert_eq!(state.pause(), Pause::Idle, "one wake-up is one poll");
+        assert_eq!(state.pause(false), Pause::Idle, "one wake-up is one poll");
+    }
+
+    #[test]
+    fn a_task_that_wakes_itself_is_rescheduled_without_a_change_of_the_word() {
+        let state = State::new();
+        let before = word(&state);
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.pause(true), Pause::Reschedule);
+        assert_eq!(word(&state), before);
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.wake(), Wake::Nothing);
+        assert_eq!(state.pause(true), Pause::Reschedule);
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.pause(false), Pause::Idle, "by itself and by another in one poll is one poll more");
+        assert_eq!(state.wake(), Wake::Submit);
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.cancel(), Wake::Nothing);
+        assert_eq!(state.pause(true), Pause::Cancel);
     }
 
     #[test]
@@ -423,8 +502,8 @@ mod tests {
         let state = State::new();
         assert_eq!(state.start(), Start::Poll);
         assert_eq!(state.cancel(), Wake::Nothing);
-        assert_eq!(state.pause(), Pause::Cancel);
-        assert_eq!(state.complete(), Complete::Keep);
+        assert_eq!(state.pause(false), Pause::Cancel);
+        assert_eq!(state.complete(1), Complete::Keep);
         assert_eq!(state.cancel(), Wake::Nothing, "too late");
     }
 
@@ -433,14 +512,14 @@ mod tests {
         let state = State::new();
         assert_eq!(state.start(), Start::Poll);
         state.enter_shield().unwrap();
-        assert_eq!(state.pause(), Pause::Idle);
+        assert_eq!(state.pause(false), Pause::Idle);
         assert_eq!(state.cancel(), Wake::Submit);
         assert_eq!(state.start(), Start::Poll, "polled as usual while shielded");
-        assert_eq!(state.pause(), Pause::Idle);
+        assert_eq!(state.pause(false), Pause::Idle);
         assert_eq!(state.wake(), Wake::Submit);
         assert_eq!(state.start(), Start::Poll);
         assert_eq!(state.leave_shield(), Wake::Nothing);
-        assert_eq!(state.pause(), Pause::Cancel);
+        assert_eq!(state.pause(false), Pause::Cancel);
     }
 
     #[test]
@@ -449,10 +528,10 @@ mod tests {
         assert_eq!(state.start(), Start::Poll);
         state.enter_shield().unwrap();
         assert_eq!(state.cancel(), Wake::Nothing);
-        assert_eq!(state.pause(), Pause::Idle);
+        assert_eq!(state.pause(false), Pause::Idle);
         assert_eq!(state.leave_shield(), Wake::Submit);
         assert_eq!(state.start(), Start::Cancel);
-        assert_eq!(state.complete(), Complete::Keep);
+        assert_eq!(state.complete(1), Complete::Keep);
     }
 
     #[test]
@@ -460,7 +539,7 @@ mod tests {
         let state = State::new();
         assert_eq!(state.start(), Start::Poll);
         state.enter_shield().unwrap();
-        assert_eq!(state.complete(), Complete::Keep);
+        assert_eq!(state.complete(1), Complete::Keep);
         assert_eq!(state.leave_shield(), Wake::Nothing);
         assert_eq!(word(&state).shield_depth(), 0);
     }
@@ -478,7 +557,7 @@ mod tests {
     #[test]
     fn the_last_reference_is_the_one_that_frees() {
         let state = State::new();
-        state.add_reference();
+        (0..2).for_each(|_| state.add_reference());
         assert_eq!([1, 1, 2].map(|count| state.drop_references(count)), [false, false, true]);
     }
 
@@ -487,14 +566,50 @@ mod tests {
         let state = State::new();
         state.publish_join_waker().unwrap();
         assert_eq!(state.start(), Start::Poll);
-        assert_eq!(state.complete(), Complete::WakeJoiner);
-        assert_eq!(state.drop_join_interest(), DropJoin { output: true, waker: false });
-        assert!(state.release_join_waker(), "the handle left it to the completer");
+        assert_eq!(state.complete(1), Complete::WakeJoiner);
+        assert_eq!(state.drop_join_interest(), DropJoin::Output);
+        assert!(state.release_join_waker(1), "the handle left it to the completer");
+        assert_eq!(word(&state).references(), 2, "neither has let go of the task");
 
         let state = State::new();
-        assert_eq!(state.drop_join_interest(), DropJoin { output: false, waker: true });
+        state.publish_join_waker().unwrap();
+        assert_eq!(state.drop_join_interest(), DropJoin::Waker);
+
+        let state = State::new();
+        state.add_reference();
+        assert_eq!(state.drop_join_interest(), DropJoin::Nothing { was_last_reference: false });
         assert_eq!(state.start(), Start::Poll);
-        assert_eq!(state.complete(), Complete::DropOutput);
+        assert!(!state.is_unobserved(1), "somebody holds a waker");
+        assert_eq!(state.complete(1), Complete::DropOutput);
+        assert!(!state.drop_references(1));
+    }
+
+    #[test]
+    fn references_are_released_with_the_last_step_that_needs_them() {
+        let state = State::new();
+        state.add_reference();
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.complete(2), Complete::Keep);
+        assert!(state.is_only_reference());
+        assert_eq!(state.drop_join_interest(), DropJoin::OutputAndWaker);
+
+        let state = State::new();
+        state.publish_join_waker().unwrap();
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.complete(1), Complete::WakeJoiner);
+        assert!(!state.is_only_reference());
+        assert!(!state.release_join_waker(1));
+        assert!(state.is_only_reference());
+        assert_eq!(state.drop_join_interest(), DropJoin::OutputAndWaker);
+
+        let state = State::new();
+        assert!(!state.is_unobserved(1) && !state.is_unobserved(2), "there is a handle");
+        assert_eq!(state.drop_join_interest(), DropJoin::Nothing { was_last_reference: false });
+        assert!(state.is_unobserved(1), "nobody can see it end");
+
+        let state = State::new();
+        assert!(!state.drop_references(1));
+        assert_eq!(state.drop_join_interest(), DropJoin::Nothing { was_last_reference: true });
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn wake_model(wake: fn(&State) -> Wake) {
         move || {
             loop {
                 let seen = [written[0].load(Ordering::Relaxed), written[1].load(Ordering::Relaxed)];
-                match state.pause() {
+                match state.pause(false) {
                     Pause::Reschedule => assert_eq!(state.start(), Start::Poll),
                     Pause::Idle => return seen,
                     Pause::Cancel => unreachable!(),
@@ -88,7 +88,7 @@ fn loom_twin_an_early_return_on_a_plain_load_loses_a_wake_up() {
 fn pause_in_two_steps(state: &State) -> Pause {
     let now = Word(state.0.load(Ordering::Acquire));
     if now.has(NOTIFIED) {
-        return state.pause();
+        return state.pause(false);
     }
     state.0.store(Word(now.0 - ONE_REFERENCE).with_lifecycle(IDLE).0, Ordering::Release);
     Pause::Idle
@@ -113,12 +113,103 @@ fn pause_model(pause: fn(&State) -> Pause) {
 
 #[test]
 fn loom_a_wake_beside_the_end_of_a_poll_reschedules_once() {
-    explore(|| pause_model(State::pause));
+    explore(|| pause_model(|state| state.pause(false)));
 }
 
 #[test]
 fn loom_twin_a_pause_in_two_steps_loses_the_wake_up() {
     assert!(fails(|| pause_model(pause_in_two_steps)));
+}
+
+/// A start that takes note of a wake-up without acquiring it.
+fn start_without_acquiring(state: &State) -> Start {
+    state.0.fetch_and(!NOTIFIED, Ordering::Relaxed);
+    Start::Poll
+}
+
+/// A waker writes and wakes a task that is in a queue, about to be polled, or being polled, and that wakes itself in its first poll: the last
+/// poll sees what was written.
+fn start_model(start: fn(&State) -> Start) {
+    let (state, written) = (Arc::new(State::new()), Arc::new(AtomicBool::new(false)));
+    let waker = thread::spawn({
+        let (state, written) = (state.clone(), written.clone());
+        move || {
+            // Relaxed on purpose: only the task word orders them.
+            written.store(true, Ordering::Relaxed);
+            state.wake() == Wake::Submit
+        }
+    });
+    let runner = thread::spawn({
+        let (state, written) = (state.clone(), written.clone());
+        move || {
+            let mut wakes_itself = true;
+            loop {
+                assert_eq!(start(&state), Start::Poll);
+                let seen = written.load(Ordering::Relaxed);
+                match state.pause(std::mem::take(&mut wakes_itself)) {
+                    Pause::Reschedule => {}
+                    Pause::Idle => return seen,
+                    Pause::Cancel => unreachable!(),
+                }
+            }
+        }
+    });
+    let (submitted, seen) = (waker.join().unwrap(), runner.join().unwrap());
+    assert!(submitted || seen, "the last poll saw what the waker had written");
+}
+
+#[test]
+fn loom_a_wake_beside_the_start_of_a_poll_is_seen_by_it_or_leads_to_another() {
+    explore(|| start_model(State::start));
+}
+
+#[test]
+fn loom_twin_a_start_that_does_not_acquire_the_wake_up_loses_it() {
+    assert!(fails(|| start_model(start_without_acquiring)));
+}
+
+/// The end of a poll in which the task woke itself, without a look whether it is to be cancelled; nor does the next start look.
+fn pause_and_start_without_a_look(_state: &State) -> bool {
+    false
+}
+
+fn pause_and_start(state: &State) -> bool {
+    state.pause(true) == Pause::Cancel || state.start() == Start::Cancel
+}
+
+/// A task that wakes itself in each poll but the last is cancelled meanwhile: it ends, at once or by the `Notified` that this adds.
+fn cancel_of_a_yielding_task_model(pause_and_start: fn(&State) -> bool, pause: fn(&State) -> Pause) {
+    let state = Arc::new(State::new());
+    assert_eq!(state.start(), Start::Poll);
+    let canceller = thread::spawn({
+        let state = state.clone();
+        move || state.cancel()
+    });
+    let runner = thread::spawn({
+        let state = state.clone();
+        move || pause_and_start(&state) || pause_and_start(&state) || pause(&state) == Pause::Cancel
+    });
+    let (cancelled, ended) = (canceller.join().unwrap(), runner.join().unwrap());
+    let ends = match cancelled {
+        Wake::Submit => !ended && state.start() == Start::Cancel,
+        Wake::Nothing => ended,
+    };
+    assert!(ends, "a cancelled task is dropped, whichever came first");
+}
+
+#[test]
+fn loom_cancel_beside_polls_that_wake_their_own_task_drops_it() {
+    explore(|| cancel_of_a_yielding_task_model(pause_and_start, |state| state.pause(false)));
+}
+
+/// Only wake-ups are looked for at the end of a poll.
+fn pause_without_cancellation(state: &State) -> Pause {
+    state.transition(|now| (Word(now.0 - ONE_REFERENCE & !LIFECYCLE & !CANCELLED), Pause::Idle))
+}
+
+#[test]
+fn loom_twin_polls_that_never_look_for_a_cancellation_lose_it() {
+    assert!(fails(|| cancel_of_a_yielding_task_model(pause_and_start_without_a_look, pause_without_cancellation)));
 }
 
 /// Cancelling only sets the flag, as the source does.
@@ -136,7 +227,7 @@ fn cancel_model(cancel: fn(&State) -> Wake) {
     });
     let runner = thread::spawn({
         let state = state.clone();
-        move || state.pause()
+        move || state.pause(false)
     });
     let (cancelled, paused) = (canceller.join().unwrap(), runner.join().unwrap());
     let ends = match (cancelled, paused) {
@@ -163,6 +254,7 @@ struct Task {
     waker: UnsafeCell<Option<u32>>,
     output: UnsafeCell<Option<u32>>,
     woken: AtomicBool,
+    freed: AtomicBool,
 }
 
 // SAFETY: Join hand-over: the word decides who may touch the cells; loom checks that it does.
@@ -177,6 +269,7 @@ impl Task {
             waker: UnsafeCell::new(None),
             output: UnsafeCell::new(None),
             woken: AtomicBool::new(false),
+            freed: AtomicBool::new(false),
         };
         assert_eq!(task.state.start(), Start::Poll);
         Arc::new(task)
@@ -199,8 +292,15 @@ impl Task {
 
     fn complete(&self, release: fn(&State) -> bool) {
         self.set_output(Some(7));
-        match self.state.complete() {
-            Complete::DropOutput => self.set_output(None),
+        if self.state.is_unobserved(1) {
+            self.set_output(None);
+            return self.free();
+        }
+        match self.state.complete(1) {
+            Complete::DropOutput => {
+                self.set_output(None);
+                self.drop_reference();
+            }
             Complete::Keep => {}
             Complete::WakeJoiner => {
                 // SAFETY: Join hand-over: JOIN_WAKER is set, so nobody writes the field.
@@ -209,9 +309,24 @@ impl Task {
                 self.woken.store(true, Ordering::Release);
                 if release(&self.state) {
                     self.set_waker(None);
+                    self.drop_reference();
                 }
             }
         }
+    }
+
+    /// The owner has done with the task; the last one frees it.
+    fn drop_reference(&self) {
+        if self.state.is_only_reference() || self.state.drop_references(1) {
+            self.free();
+        }
+    }
+
+    /// Nobody uses the task any more, or loom says so.
+    fn free(&self) {
+        assert!(!self.freed.swap(true, Ordering::Relaxed), "freed once");
+        self.waker.with_mut(|_| ());
+        self.output.with_mut(|_| ());
     }
 
     /// One poll of the JoinHandle; None = Pending.
@@ -228,12 +343,25 @@ impl Task {
     }
 
     fn drop_join(&self) {
-        let drops = self.state.drop_join_interest();
-        if drops.output {
-            self.set_output(None);
-        }
-        if drops.waker {
-            self.set_waker(None);
+        match self.state.drop_join_interest() {
+            DropJoin::OutputAndWaker => {
+                self.set_output(None);
+                self.set_waker(None);
+                self.drop_reference();
+            }
+            DropJoin::Output => {
+                self.set_output(None);
+                self.drop_reference();
+            }
+            DropJoin::Waker => {
+                self.set_waker(None);
+                self.drop_reference();
+            }
+            DropJoin::Nothing { was_last_reference } => {
+                if was_last_reference {
+                    self.free();
+                }
+            }
         }
     }
 }
@@ -244,7 +372,7 @@ fn loom_a_joiner_is_woken_or_finds_the_output() {
         let task = Task::running();
         let completer = thread::spawn({
             let task = task.clone();
-            move || task.complete(State::release_join_waker)
+            move || task.complete(release_one)
         });
         let joiner = thread::spawn({
             let task = task.clone();
@@ -259,6 +387,10 @@ fn loom_a_joiner_is_woken_or_finds_the_output() {
             }
         }
     });
+}
+
+fn release_one(state: &State) -> bool {
+    state.release_join_waker(1)
 }
 
 fn drop_join_model(release: fn(&State) -> bool) {
@@ -278,11 +410,12 @@ fn drop_join_model(release: fn(&State) -> bool) {
     assert_eq!(task.output.with(|slot| unsafe { *slot }), None, "the output is dropped");
     // SAFETY: both actors have ended.
     assert_eq!(task.waker.with(|slot| unsafe { *slot }), None, "the waker is dropped");
+    assert!(task.freed.load(Ordering::Relaxed), "and the task is freed");
 }
 
 #[test]
 fn loom_output_and_waker_are_dropped_once_when_the_handle_goes_beside_completion() {
-    explore(|| drop_join_model(State::release_join_waker));
+    explore(|| drop_join_model(release_one));
 }
 
 #[test]
@@ -293,7 +426,7 @@ fn loom_twin_a_completer_that_never_releases_the_waker_leaks_it() {
 #[test]
 fn loom_twin_a_completer_that_drops_the_waker_unasked_races_with_the_handle() {
     assert!(fails(|| drop_join_model(|state| {
-        let _ = state.release_join_waker();
+        let _ = state.release_join_waker(1);
         true
     })));
 }
@@ -304,7 +437,7 @@ fn loom_twin_publishing_without_looking_at_completion_leaves_a_joiner_asleep() {
         let task = Task::running();
         let completer = thread::spawn({
             let task = task.clone();
-            move || task.complete(State::release_join_waker)
+            move || task.complete(release_one)
         });
         let joiner = thread::spawn({
             let task = task.clone();
@@ -323,8 +456,54 @@ fn loom_twin_publishing_without_looking_at_completion_leaves_a_joiner_asleep() {
     }));
 }
 
+/// A handle that was never polled goes beside completion; whoever is last looks whether it is by `is_last`, without giving its reference up.
+fn detach_model(is_last: fn(&State) -> bool) {
+    let task = Task::running();
+    let completer = thread::spawn({
+        let task = task.clone();
+        move || task.complete(release_one)
+    });
+    let dropper = thread::spawn({
+        let task = task.clone();
+        move || match task.state.drop_join_interest() {
+            DropJoin::OutputAndWaker if is_last(&task.state) => task.free(),
+            DropJoin::Nothing { was_last_reference: false } => {}
+            drops => unreachable!("the completer releases its reference with completion: {drops:?}"),
+        }
+    });
+    completer.join().unwrap();
+    dropper.join().unwrap();
+    assert!(task.freed.load(Ordering::Relaxed), "the task is freed");
+}
+
+#[test]
+fn loom_a_task_whose_handle_goes_beside_completion_is_freed_once_after_all_uses() {
+    explore(|| detach_model(State::is_only_reference));
+}
+
+#[test]
+fn loom_twin_a_look_for_other_references_that_acquires_nothing_frees_beside_a_use() {
+    assert!(fails(|| {
+        let task = Task::running();
+        let other = thread::spawn({
+            let task = task.clone();
+            move || {
+                task.set_output(Some(7));
+                if task.state.drop_references(1) {
+                    task.free();
+                }
+            }
+        });
+        if Word(task.state.0.load(Ordering::Relaxed)).references() == 1 || task.state.drop_references(1) {
+            task.free();
+        }
+        other.join().unwrap();
+    }));
+}
+
 fn references_model(drop_reference: fn(&State) -> bool) {
     let state = Arc::new(State::new());
+    state.add_reference();
     let cell = Arc::new(UnsafeCell::new(0u32));
     struct Shared(Arc<UnsafeCell<u32>>);
     // SAFETY: the last reference owns the cell; loom checks it.
@@ -382,7 +561,7 @@ fn shield_model(leave: fn(&State) -> Wake) {
     });
     let runner = thread::spawn({
         let state = state.clone();
-        move || state.pause()
+        move || state.pause(false)
     });
     let submitted = [canceller.join().unwrap(), leaver.join().unwrap()];
     let paused = runner.join().unwrap();

@@ -1,10 +1,13 @@
 //! `std::task::Waker` over a task: the pointer to its header is the waker's data, one reference is the waker's own.
+//!
+//! A task that wakes itself in its own poll, on the thread that polls it, leaves a note there; all others change the task word.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
+use super::current::has_noted_own_wake;
 use super::header::{Header, Task};
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop);
@@ -55,13 +58,20 @@ unsafe fn clone(data: *const ()) -> RawWaker {
 unsafe fn wake(data: *const ()) {
     // SAFETY: `data` is a live waker's, as Waker guarantees.
     let task = ManuallyDrop::into_inner(unsafe { borrow(data) });
-    task.wake();
+    wake_task(&task);
 }
 
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: `data` is a live waker's, as Waker guarantees.
     let task = unsafe { borrow(data) };
-    task.wake();
+    wake_task(&task);
+}
+
+#[inline]
+fn wake_task(task: &Task) {
+    if !has_noted_own_wake(task.as_raw()) {
+        task.wake();
+    }
 }
 
 unsafe fn drop(data: *const ()) {

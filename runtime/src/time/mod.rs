@@ -1,6 +1,6 @@
 //! Waiting for time to pass: [`sleep()`], [`timeout()`], [`interval()`].
 //!
-//! Timers have a resolution of 1 ms: one fires at the first whole millisecond of the process's clock at or after its deadline,
+//! Timers have a resolution of 160 µs: one fires at the first such boundary of the process's clock at or after its deadline,
 //! never before it. The clock is the monotonic one (`std::time::Instant`); setting the system's date changes nothing. Any
 //! worker fires what is due, so a task that blocks its worker delays no timers but those of the tasks behind it.
 //!

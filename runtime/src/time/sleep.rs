@@ -1,9 +1,11 @@
 //! The one timer that all others are made of.
 //!
-//! Shape. A deadline, and, once polled, a key into the runtime's wheel with the waker that stands there.
+//! Shape. A deadline, and, once polled, a key into the runtime's wheel with the identity of the waker that stands there.
 //!
-//! Invariants. *Last waker*: the wheel holds the waker of the last poll. *The clock decides*: a sleep is over when the clock
-//! says so, not when it was woken; being woken too often costs a poll, and too early is impossible.
+//! Invariants. *Last waker*: the wheel holds the waker of the last poll. *The clock decides*: a sleep is over when both the process's clock
+//! and the system's say so, not when it was woken; being woken too often costs a poll, and too early is impossible. A timer that fires
+//! before the system's clock got there, since the other was set to the truth meanwhile, is armed again. *Same waker*: two wakers of
+//! one identity wake the same, as long as one of them lives; the one in the wheel does until its timer has fired and it was called, which is asked first.
 
 use std::fmt;
 use std::future::Future;
@@ -12,6 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
+use crate::clock::Both;
 use crate::driver::Driver;
 use crate::driver::wheel::Key;
 use crate::{clock, context, coop};
@@ -21,7 +24,7 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 /// Waits for `duration`.
 ///
-/// At least that long, and usually less than a millisecond longer (see [the module](crate::time)). A duration that leads beyond
+/// At least that long, and usually less than a quarter of a millisecond longer (see [the module](crate::time)). A duration that leads beyond
 /// what an `Instant` can say is cut to 30 years, so `Duration::MAX` waits for ever.
 ///
 /// # Panics
@@ -42,7 +45,9 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 /// ```
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
-    sleep_until(after(Instant::now(), duration))
+    let driver = context::driver();
+    let clocks = Both::read();
+    Sleep::new(driver, clocks, after(clocks.now, duration))
 }
 
 /// Waits until `deadline`; not at all if it has passed.
@@ -80,14 +85,37 @@ pub struct Sleep {
     deadline: Instant,
     /// The deadline on the process's clock.
     deadline_ns: u64,
-    /// The entry in the wheel, which may have fired since, and the waker in it.
-    armed: Option<(Key, Waker)>,
+    /// The entry in the wheel, which may have fired since.
+    armed: Option<Armed>,
+}
+
+struct Armed {
+    key: Key,
+    waker: Identity,
+}
+
+/// What tells a waker from another: a clone of it would cost two read-modify-writes a sleep.
+#[derive(PartialEq, Eq)]
+struct Identity {
+    data: usize,
+    vtable: usize,
+}
+
+impl Identity {
+    #[inline]
+    fn of(waker: &Waker) -> Self {
+        Self { data: waker.data().addr(), vtable: std::ptr::from_ref(waker.vtable()).addr() }
+    }
 }
 
 impl Sleep {
     /// A sleep on `driver`, whatever runtime this thread is in.
     pub(crate) fn on(driver: Arc<Driver>, deadline: Instant) -> Sleep {
-        Sleep { driver, deadline, deadline_ns: clock::ns_of(deadline), armed: None }
+        Sleep::new(driver, Both::read(), deadline)
+    }
+
+    fn new(driver: Arc<Driver>, clocks: Both, deadline: Instant) -> Sleep {
+        Sleep { driver, deadline, deadline_ns: clocks.ns_of(deadline), armed: None }
     }
 
     /// When it ends.
@@ -115,9 +143,14 @@ impl Sleep {
     /// ```
     pub fn reset(&mut self, deadline: Instant) {
         self.deadline = deadline;
-        self.deadline_ns = clock::ns_of(deadline);
+        self.move_timer();
+    }
+
+    /// To where the deadline lies on the process's clock.
+    fn move_timer(&mut self) {
+        self.deadline_ns = Both::read().ns_of(self.deadline);
         let armed = self.armed.as_ref();
-        if !armed.is_some_and(|&(key, _)| self.driver.reset_timer(key, self.deadline_ns)) {
+        if !armed.is_some_and(|armed| self.driver.reset_timer(armed.key, self.deadline_ns)) {
             self.armed = None;
         }
     }
@@ -126,7 +159,7 @@ impl Sleep {
     pub(super) fn reset_disarmed(&mut self, deadline: Instant) {
         self.disarm();
         self.deadline = deadline;
-        self.deadline_ns = clock::ns_of(deadline);
+        self.deadline_ns = Both::read().ns_of(deadline);
     }
 
     /// Polls it without touching the cooperative budget: for a time-out, whose inner future may have spent it all.
@@ -135,11 +168,15 @@ impl Sleep {
         while !self.is_elapsed() {
             // Checked on each round: being shut down, too, takes the entry out of the wheel.
             assert!(!self.driver.timers.is_shut_down(), "{SHUT_DOWN}");
+            let waker = Identity::of(cx.waker());
             match &mut self.armed {
-                Some((_, waker)) if waker.will_wake(cx.waker()) => return Poll::Pending,
-                Some((key, waker)) => {
-                    waker.clone_from(cx.waker());
-                    if self.driver.timers.set_waker(*key, waker.clone()) {
+                // See *The clock decides*.
+                Some(_) if self.driver.timers.has_fired(self.deadline_ns) => self.move_timer(),
+                // See *Same waker*.
+                Some(armed) if armed.waker == waker => return Poll::Pending,
+                Some(armed) => {
+                    if self.driver.timers.set_waker(armed.key, cx.waker().clone()) {
+                        armed.waker = waker;
                         return Poll::Pending;
                     }
                     // It fired in between: the clock has moved.
@@ -147,7 +184,7 @@ impl Sleep {
                 }
                 None => {
                     let key = self.driver.arm_timer(self.deadline_ns, cx.waker().clone()).expect(SHUT_DOWN);
-                    self.armed = Some((key, cx.waker().clone()));
+                    self.armed = Some(Armed { key, waker });
                     return Poll::Pending;
                 }
             }
@@ -157,10 +194,10 @@ impl Sleep {
     }
 
     fn disarm(&mut self) {
-        if let Some((key, _waker)) = self.armed.take()
+        if let Some(armed) = self.armed.take()
             && !self.driver.timers.has_fired(self.deadline_ns)
         {
-            self.driver.timers.disarm(key);
+            self.driver.timers.disarm(armed.key);
         }
     }
 }
@@ -191,5 +228,30 @@ impl fmt::Debug for Sleep {
             .field("deadline", &self.deadline)
             .field("is_armed", &self.armed.is_some())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::builder::Builder;
+
+    #[test]
+    fn a_sleep_whose_timer_fires_before_the_systems_clock_is_there_ends_on_time() {
+        let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let (ended, end) = mpsc::channel();
+        let task = runtime.spawn(async move {
+            let began = Instant::now();
+            let mut sleep = sleep(Duration::from_millis(30));
+            // As if the process's clock had been behind when it was made, and gone to the truth since.
+            sleep.deadline_ns = clock::now_ns() + 1_000_000;
+            sleep.await;
+            ended.send(began.elapsed()).unwrap();
+        });
+        let took = end.recv_timeout(Duration::from_secs(10)).expect("the sleep ends");
+        assert!(took >= Duration::from_millis(30), "{took:?}");
+        runtime.block_on(task).unwrap();
     }
 }

@@ -8,7 +8,9 @@
 pub mod catalog;
 pub mod client;
 pub mod histogram;
+pub mod incident;
 pub mod rates;
+pub mod recording;
 pub mod snapshot;
 pub mod socket;
 pub mod wire;
@@ -17,6 +19,8 @@ pub mod wire;
 mod scratch;
 
 pub use histogram::Histogram;
+pub use incident::{Blame, Cause, Frame, Incident, Incidents, Remedy};
 pub use snapshot::{
-    Blocking, Config, Driver, GlobalQueue, InFlight, Phase, Process, Sentinel, Snapshot, Tasks, Timers, Unparks, Worker,
+    Blocking, Config, Driver, Duty, GlobalQueue, InFlight, Phase, Process, Sentinel, Snapshot, Tasks, Timers, Unparks,
+    Worker,
 };

@@ -8,7 +8,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Histogram;
+use crate::histogram::Histogram;
+use crate::incident::{Blame, Incidents};
 
 /// One program: every runtime in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,7 +55,11 @@ pub struct Snapshot {
     pub driver: Driver,
     /// The thread that looks after the workers.
     pub sentinel: Sentinel,
-    /// One for each worker, by index.
+    /// Polls that did not end in time.
+    pub incidents: Incidents,
+    /// What the tasks of each spawn location have done to others, those that did most first.
+    pub blame: Vec<Blame>,
+    /// One for each worker, by index; after the workers the spares that were ever on duty.
     pub workers: Vec<Worker>,
 }
 
@@ -168,7 +173,7 @@ pub struct Driver {
     pub idle_ns: u64,
 }
 
-/// The thread that looks after the workers while any of them is awake.
+/// The thread that looks after the workers while any of them is awake, and what it did about those that were stuck.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sentinel {
@@ -176,6 +181,58 @@ pub struct Sentinel {
     pub looks: u64,
     /// Looks that woke a worker: for tasks of one that is stuck in a poll, or for timers and I/O that nobody attended.
     pub rescues: u64,
+    /// Tasks taken out of the queues of workers that were declared stuck.
+    pub tasks_rescued: u64,
+    /// Polls that were asked to yield at their next operation.
+    pub preempts: u64,
+    /// Workers that were declared stuck, and replaced if there was a spare.
+    pub replacements: u64,
+    /// Looks that wanted a spare and found none.
+    pub capped: u64,
+    /// Looks that came so late that the whole process must have stood still.
+    pub pauses: u64,
+    /// Calls of `block_in_place`.
+    pub blocks: u64,
+    /// Times that a spare worker went on duty.
+    pub spare_calls: u64,
+    /// Times that no thread could be started for one.
+    pub spare_failures: u64,
+    /// Spare workers that are on duty now.
+    pub spares_on_duty: u64,
+    /// Spare workers there may be.
+    pub max_spares: u64,
+}
+
+/// Whether a worker is there for tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Duty {
+    /// It runs tasks, looks for them, or sleeps until there are some.
+    #[default]
+    Present,
+    /// It is stuck in a poll, and another works in its place.
+    Away,
+    /// It is in `block_in_place`.
+    Blocking,
+    /// It is a spare that is not needed now.
+    Off,
+    /// A duty that this reader does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Duty {
+    /// The name in metrics and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Duty::Present => "present",
+            Duty::Away => "away",
+            Duty::Blocking => "blocking",
+            Duty::Off => "off",
+            Duty::Unknown => "unknown",
+        }
+    }
 }
 
 /// What a worker does.
@@ -267,6 +324,14 @@ pub struct Worker {
     pub index: u32,
     /// The kernel's id of its thread.
     pub thread_id: Option<u32>,
+    /// Whether it is a spare: one that goes on duty while others are stuck.
+    pub is_spare: bool,
+    /// Whether it is there for tasks.
+    pub duty: Duty,
+    /// Time that its thread was on a processor, ns, as the kernel says.
+    pub cpu_ns: Option<u64>,
+    /// Time that its thread could have run and the kernel ran others, ns.
+    pub run_delay_ns: Option<u64>,
     /// What it does.
     pub phase: Phase,
     /// How long it has been doing that, ns.
@@ -353,12 +418,19 @@ pub struct Worker {
     pub poll_time: Histogram,
     /// How long tasks waited from their wake-up to their poll.
     pub schedule_delay: Histogram,
+    /// Polls at whose end the task was ready again, woken by itself; `None` if nobody counts them.
+    pub self_wakes: Option<u64>,
 }
 
 impl Snapshot {
     /// Whether worker `index` is parked, from the bitmap.
     pub fn is_parked(&self, index: usize) -> bool {
         self.parked_bitmap.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    /// How many workers are there for tasks or stuck, spares that are off duty left out: what a count of the parked ones is to be read against.
+    pub fn on_duty_count(&self) -> u32 {
+        self.workers.iter().filter(|worker| worker.duty != Duty::Off).count() as u32
     }
 
     /// How many workers are parked, from the bitmap.

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::sizes::PINGS;
 use crate::meter::Meter;
-use crate::runtimes::Peer;
+use crate::runtimes::peer::Peer;
 
-const PINGS: usize = 1_000;
 const MESSAGES: usize = 20_000;
 const CAPACITY: usize = 1_000;
 const JOBS: usize = 100;

@@ -4,6 +4,10 @@
 //! gives one value for each of its rows.
 
 mod channel;
+mod client;
+pub(crate) mod http;
+mod latch;
+mod sizes;
 mod spawn;
 mod still;
 mod tcp;
@@ -12,12 +16,14 @@ mod wake;
 mod wake_idle;
 
 use std::fmt::Write;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, Thread};
 
+use crate::figures::{Row, Target};
 use crate::meter::Meter;
-use crate::report::{self, Row, Target};
-use crate::runtimes::{NAMES, Smol, Tokio, Volt};
+use crate::report;
+use crate::runtimes::NAMES;
+use crate::runtimes::smol::Smol;
+use crate::runtimes::tokio::Tokio;
+use crate::runtimes::volt::Volt;
 
 /// A workload on one runtime: one value a row.
 type Run = fn(&Meter) -> Vec<f64>;
@@ -31,8 +37,13 @@ pub(crate) struct Workload {
     pub(crate) max_rounds: usize,
 }
 
-const fn row(name: &'static str, unit: &'static str, target: Target) -> Row {
-    Row { name, unit, target }
+const fn row(name: &'static str, unit: &'static str, target: Target, about: &'static str) -> Row {
+    Row { name, unit, target, about }
+}
+
+/// Volt's cost divided by Tokio's.
+const fn ratio(ratio: f64) -> Target {
+    Target::Ratio(ratio)
 }
 
 macro_rules! workload {
@@ -45,59 +56,112 @@ macro_rules! workload {
 
 /// In the order in which they run.
 pub(crate) const WORKLOADS: &[Workload] = &[
-    workload!(spawn::spawn_remote, row("spawn_remote", "ns", Target::Ratio(0.38))),
-    workload!(spawn::spawn_remote_detached, row("spawn_remote_detached", "ns", Target::Ratio(0.60))),
-    workload!(spawn::spawn_local, row("spawn_local", "ns", Target::Ratio(0.25))),
-    workload!(spawn::spawn_local_200, row("spawn_local_200", "ns", Target::Ratio(0.85))),
-    workload!(spawn::spawn_join_local, row("spawn_join_local", "ns", Target::Ratio(0.30))),
-    workload!(spawn::spawn_join_remote, row("spawn_join_remote", "ns", Target::Ratio(0.60))),
-    workload!(spawn::chained_spawn, row("chained_spawn", "ns", Target::Ratio(0.50))),
-    workload!(spawn::fan_out_in, row("fan_out_in", "ns", Target::Ratio(0.90))),
-    workload!(wake::yield_now, row("yield_now", "ns", Target::Ratio(0.50))),
-    workload!(wake::wake_100x1000, row("wake_100x1000", "ns", Target::Ratio(0.70))),
-    workload!(wake::wake_1x100000, row("wake_1x100000", "ns", Target::Ratio(0.45))),
-    workload!(channel::ping_pong, row("ping_pong", "ns", Target::Ratio(0.45))),
-    workload!(wake::baton_1, row("baton_1", "ns", Target::Ratio(0.70))),
-    workload!(wake::baton_100, row("baton_100", "ns", Target::Ratio(0.85))),
-    workload!(wake::ring, row("ring", "ns", Target::Ratio(0.80))),
-    workload!(wake::wake_storm_outside, row("wake_storm_outside", "ns", Target::Ratio(0.90))),
-    workload!(wake::wake_storm_task, row("wake_storm_task", "ns", Target::Ratio(0.65))),
-    workload!(channel::mpsc_1, row("mpsc_1", "ns", Target::Ratio(0.65))),
-    workload!(channel::mpsc_4, row("mpsc_4", "ns", Target::Ratio(0.95))),
+    workload!(
+        spawn::spawn_remote,
+        row("spawn_remote", "ns", ratio(0.38), "an outside thread starts 10,000 tasks that do nothing, and joins all")
+    ),
+    workload!(
+        spawn::spawn_remote_detached,
+        row("spawn_remote_detached", "ns", ratio(0.60), "the same without handles")
+    ),
+    workload!(spawn::spawn_local, row("spawn_local", "ns", ratio(0.25), "a task starts 10,000, and joins all")),
+    workload!(spawn::spawn_local_200, row("spawn_local_200", "ns", ratio(0.85), "a task starts 200, and joins all")),
+    workload!(spawn::spawn_join_local, row("spawn_join_local", "ns", ratio(0.30), "a task starts one and joins it")),
+    workload!(
+        spawn::spawn_join_remote,
+        row("spawn_join_remote", "ns", ratio(0.60), "an outside thread starts one and blocks until it has ended")
+    ),
+    workload!(spawn::chained_spawn, row("chained_spawn", "ns", ratio(0.50), "each task starts the next, 1000 deep")),
+    workload!(
+        spawn::fan_out_in,
+        row("fan_out_in", "ns", ratio(0.90), "a task starts 100 that work for 1 µs each, and joins all")
+    ),
+    workload!(wake::yield_now, row("yield_now", "ns", ratio(0.50), "100 tasks yield 1000 times each")),
+    workload!(
+        wake::wake_100x1000,
+        row("wake_100x1000", "ns", ratio(0.70), "100 tasks wake themselves 1000 times each")
+    ),
+    workload!(wake::wake_1x100000, row("wake_1x100000", "ns", ratio(0.45), "one task wakes itself 100,000 times")),
+    workload!(
+        channel::ping_pong,
+        row("ping_pong", "ns", ratio(0.45), "1000 tasks start one each and exchange two values with it")
+    ),
+    workload!(
+        wake::baton_1,
+        row("baton_1", "ns", ratio(0.70), "two tasks wake each other in turns: a wake and its poll")
+    ),
+    workload!(wake::baton_100, row("baton_100", "ns", ratio(0.85), "100 such pairs")),
+    workload!(wake::ring, row("ring", "ns", ratio(0.80), "16 tokens go round 1000 tasks")),
+    workload!(
+        wake::wake_storm_outside,
+        row("wake_storm_outside", "ns", ratio(0.90), "an outside thread wakes 512 tasks at once")
+    ),
+    workload!(wake::wake_storm_task, row("wake_storm_task", "ns", ratio(0.65), "a task wakes 512 at once")),
+    workload!(channel::mpsc_1, row("mpsc_1", "ns", ratio(0.65), "one task sends to another, bounded channel of 1000")),
+    workload!(channel::mpsc_4, row("mpsc_4", "ns", ratio(0.95), "four tasks send to one")),
     workload!(
         wake_idle::then_asleep,
-        row("wake_idle_p50", "us", Target::AtMost(5.0)),
-        row("wake_idle_p99", "us", Target::AtMost(40.0))
+        row(
+            "wake_idle_p50",
+            "us",
+            Target::AtMost(5.0),
+            "an outside thread wakes a task while all workers sleep, then sleeps"
+        ),
+        row("wake_idle_p99", "us", Target::AtMost(40.0), "the same")
     ),
-    workload!(wake_idle::then_busy, row("wake_idle_busy_p90", "us", Target::AtMost(20.0))),
-    workload!(channel::blocking, row("blocking", "ns", Target::Ratio(0.90))),
-    workload!(timer::timers, row("timers", "ns CPU", Target::Ratio(0.60))),
+    workload!(
+        wake_idle::then_busy,
+        row("wake_idle_busy_p50", "us", Target::None, "the same, the waker keeps its processor busy"),
+        row("wake_idle_busy_p90", "us", Target::AtMost(20.0), "the same"),
+        row("wake_idle_busy_p99", "us", Target::None, "the same")
+    ),
+    workload!(
+        channel::blocking,
+        row("blocking", "ns", ratio(0.90), "a task has a blocking thread do nothing, and waits")
+    ),
+    workload!(
+        timer::timers,
+        row("timers", "ns CPU", ratio(0.60), "100,000 tasks sleep 1 to 100 ms each: processor time of one")
+    ),
     workload!(
         timer::lateness,
-        row("timer_lateness_p50", "us", Target::AtMost(150.0)),
-        row("timer_lateness_p99", "us", Target::None),
-        row("timer_lateness_cpu", "us CPU", Target::AtMost(2.0))
+        row("timer_lateness_p50", "us", Target::AtMost(150.0), "how late 10,000 such sleeps end"),
+        row("timer_lateness_p99", "us", Target::None, "the same"),
+        row("timer_lateness_cpu", "us CPU", Target::AtMost(2.0), "processor time of one of them")
     ),
-    workload!(timer::create_cancel, row("timer_create_cancel", "ns", Target::Ratio(0.30))),
-    workload!(tcp::echo_1, row("tcp_echo_1", "ns", Target::Ratio(1.0))),
-    workload!(tcp::echo_64, row("tcp_echo_64", "ns", Target::Ratio(1.0))),
+    workload!(timer::create_cancel, row("timer_create_cancel", "ns", ratio(0.30), "a task arms a timer and drops it")),
+    workload!(tcp::echo_1, row("tcp_echo_1", "ns", ratio(1.0), "echo server, 1 connection: time a request")),
+    workload!(tcp::echo_64, row("tcp_echo_64", "ns", ratio(1.0), "64 connections")),
     workload!(
         tcp::echo_512,
-        row("tcp_echo_512", "ns", Target::Ratio(1.0)),
-        row("tcp_echo_512_p99", "us", Target::Ratio(0.65))
+        row("tcp_echo_512", "ns", ratio(1.0), "512 connections"),
+        row("tcp_echo_512_p99", "us", ratio(0.65), "the time that one in 100 answers exceeds")
+    ),
+    workload!(
+        http::hello_64,
+        row(
+            "http_hello",
+            "us CPU",
+            ratio(1.0),
+            "hyper says hello, 64 connections: the server's processor time a request"
+        ),
+        row("http_hello_time", "ns", Target::None, "time a request"),
+        row("http_hello_p99", "us", ratio(1.0), "the time that one in 100 answers exceeds")
     ),
     workload!(
         still::memory,
         max_rounds: 3,
-        row("memory_per_task", "bytes", Target::Both { ratio: 0.30, at_most: 128.0 })
+        row("memory_per_task", "bytes", Target::Both { ratio: 0.30, at_most: 128.0 }, "of 1,000,000 tasks that wait")
     ),
     workload!(
         still::idle,
         max_rounds: 1,
-        row("idle_2", "wakes/s", Target::AtMost(1.0)),
-        row("idle_8", "wakes/s", Target::AtMost(1.0)),
-        row("idle_64", "wakes/s", Target::AtMost(1.0)),
-        row("idle_64_cpu", "us CPU/s", Target::None)
+        row("idle_2", "wakes/s", Target::AtMost(1.0), "context switches of an idle runtime with 2 workers"),
+        row("idle_8", "wakes/s", Target::AtMost(1.0), "8 workers"),
+        row("idle_64", "wakes/s", Target::AtMost(1.0), "64 workers"),
+        row("idle_2_cpu", "% CPU", Target::None, "processor time of an idle runtime with 2 workers"),
+        row("idle_8_cpu", "% CPU", Target::None, "8 workers"),
+        row("idle_64_cpu", "% CPU", Target::None, "64 workers")
     ),
 ];
 
@@ -110,39 +174,8 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 pub(crate) fn listing() -> String {
     let mut text = String::new();
     for row in WORKLOADS.iter().flat_map(|workload| workload.rows) {
-        writeln!(text, "{:<22} {:<9} {}", row.name, row.unit, report::target(row.target)).expect("a String takes all");
+        let target = report::target(row.target);
+        writeln!(text, "{:<22} {:<9} {target:<18} {}", row.name, row.unit, row.about).expect("a String takes all");
     }
     text
-}
-
-/// Lets a thread wait until tasks have counted down to 0, on every runtime by the same means.
-struct Latch {
-    left: AtomicUsize,
-    waiter: Thread,
-}
-
-impl Latch {
-    /// The calling thread is the one that will wait.
-    fn new(count: usize) -> Self {
-        Self { left: AtomicUsize::new(count), waiter: thread::current() }
-    }
-
-    fn reset(&self, count: usize) {
-        // ORDERING: Relaxed; what publishes the next round's work publishes this too.
-        self.left.store(count, Ordering::Relaxed);
-    }
-
-    fn count_down(&self) {
-        // ORDERING: AcqRel; pairs with the Acquire in `wait`, which so sees what each of them did before.
-        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.waiter.unpark();
-        }
-    }
-
-    fn wait(&self) {
-        // ORDERING: Acquire; pairs with `count_down`.
-        while self.left.load(Ordering::Acquire) > 0 {
-            thread::park();
-        }
-    }
 }

@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::Latch;
+use super::latch::Latch;
+use super::sizes::ONE_BY_ONE;
 use crate::meter::Meter;
-use crate::runtimes::Peer;
+use crate::runtimes::peer::Peer;
 
 /// Tasks started before the first is waited for.
 const MANY: usize = 10_000;
 const FEW: usize = 200;
 /// Few are started so many times a batch.
 const FEW_TIMES: usize = 20;
-/// Tasks started and waited for one at a time, a batch.
-const ONE_BY_ONE: usize = 2_000;
+/// Tasks started and waited for one at a time by an outside thread, a batch.
 const ONE_BY_ONE_REMOTE: usize = 100;
 const CHAIN: usize = 1_000;
 const CHILDREN: usize = 100;

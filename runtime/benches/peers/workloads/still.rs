@@ -4,10 +4,12 @@
 
 use crate::child::{self, Still};
 use crate::meter::Meter;
-use crate::runtimes::Peer;
+use crate::runtimes::peer::Peer;
 
 const TASKS: usize = 1_000_000;
 const QUICK_TASKS: usize = 100_000;
+/// µs a second.
+const US_A_PER_CENT: f64 = 10_000.0;
 /// Workers of the idle runtimes, whatever the machine has.
 const WORKERS: [usize; 3] = [2, 8, 64];
 
@@ -17,11 +19,11 @@ pub(super) fn memory<P: Peer>(meter: &Meter) -> Vec<f64> {
     child::measure(&[Still::Memory { workers: meter.workers, tasks }.arguments(P::NAME)]).concat()
 }
 
-/// Context switches a second of an idle runtime's threads with 2, 8 and 64 workers, at the same time, and the processor time of the last.
+/// Of an idle runtime with 2, 8 and 64 workers, each in a process of its own at the same time: its threads' context switches a second, then
+/// its processor time in per cent of one processor.
 pub(super) fn idle<P: Peer>(meter: &Meter) -> Vec<f64> {
     let children = WORKERS.map(|workers| Still::Idle { workers, quick: meter.is_quick }.arguments(P::NAME));
     let figures = child::measure(&children);
-    let switches = figures.iter().map(|figures| figures[0]);
-    let last_cpu_us = figures.last().map(|figures| figures[1]);
-    switches.chain(last_cpu_us).collect()
+    let each = |of: fn(&Vec<f64>) -> f64| figures.iter().map(of);
+    each(|figures| figures[0]).chain(each(|figures| figures[1] / US_A_PER_CENT)).collect()
 }

@@ -5,8 +5,9 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use crate::meter::{Meter, cpu_time, quantile};
-use crate::runtimes::Peer;
+use crate::meter::{Meter, cpu_time};
+use crate::quantile::quantile;
+use crate::runtimes::peer::Peer;
 
 const SLEEPS: usize = 100_000;
 const QUICK_SLEEPS: usize = 30_000;

@@ -8,16 +8,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
 
-use super::Latch;
+use super::latch::Latch;
+use super::sizes::{ALONE_TIMES, BATON_HOPS, CROWD, CROWD_TIMES};
 use crate::meter::Meter;
-use crate::runtimes::Peer;
+use crate::runtimes::peer::Peer;
 
-/// Tasks that wake themselves, and how often each does.
-const CROWD: usize = 100;
-const CROWD_TIMES: usize = 1_000;
-const ALONE_TIMES: usize = 100_000;
-/// Hops of each baton, there and back.
-const BATON_HOPS: usize = 10_000;
+/// Hops of each baton where there are many.
 const BATON_HOPS_OF_MANY: usize = 200;
 const PAIRS: usize = 100;
 const RING: usize = 1_000;

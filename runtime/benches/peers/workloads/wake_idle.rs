@@ -7,8 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::wake::Slot;
-use crate::meter::{Meter, quantile};
-use crate::runtimes::Peer;
+use crate::meter::Meter;
+use crate::quantile::quantile;
+use crate::runtimes::peer::Peer;
 
 /// From a poll to the next wake: the workers have gone to sleep by then.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -87,5 +88,5 @@ pub(super) fn then_asleep<P: Peer>(meter: &Meter) -> Vec<f64> {
 /// The waker keeps its processor busy.
 pub(super) fn then_busy<P: Peer>(meter: &Meter) -> Vec<f64> {
     let mut delays = delays_us::<P>(meter, BUSY_PAUSE, spin);
-    vec![quantile(&mut delays, 0.9)]
+    [0.5, 0.9, 0.99].map(|share| quantile(&mut delays, share)).to_vec()
 }

@@ -331,8 +331,9 @@ impl World<'_> {
         self.check_lengths();
         self.check_handles();
         self.check_counts();
-        if self.alive.get() > 0 || self.shared.registry.alive() > 0 {
-            self.fail(format!("{} tasks are left after the shutdown", self.shared.registry.alive()));
+        if self.alive.get() > 0 || self.shared.registry.len() > 0 {
+            let kept = self.shared.registry.len();
+            self.fail(format!("{} tasks are left after the shutdown, {kept} in the registry", self.alive.get()));
         }
     }
 

@@ -182,7 +182,10 @@ impl World<'_> {
         let _entered = context::enter(&self.handle);
         current::run_as(worker, || {
             let next = match step {
-                Step::Begin if self.shared.is_done() => Step::Ended,
+                Step::Begin if self.shared.is_done() => {
+                    self.shared.wake_if_done();
+                    Step::Ended
+                }
                 Step::Begin => {
                     self.begin_watch(index);
                     Step::Seek(worker.begin_tick())

@@ -15,10 +15,12 @@ use crate::driver::parker::Slept;
 use crate::driver::{Polled, Turn, Wait};
 use crate::scheduler::core::Core;
 use crate::stats::cells::WakeReason;
+use crate::stats::counting;
 
 impl Worker {
     /// 7. Sleeps until woken, unless something came up meanwhile.
     pub(super) fn park(&self) {
+        self.ensure_present();
         self.begin_park();
         if self.is_needed() {
             let is_claimed = self.retract();
@@ -94,10 +96,10 @@ impl Worker {
         cells.parks.add(1);
         let timeout = self.core.borrow().park_timeout;
         if let Some(turn) = shared.driver.try_turn(self.index) {
-            cells.enter_phase(Phase::Driver, clock::now_ns());
+            cells.enter_phase(Phase::Driver, counting::now_ns());
             return if self.parker().begin_driver() { Bed::Driver { turn, timeout } } else { Bed::Token };
         }
-        cells.enter_phase(Phase::Parked, clock::now_ns());
+        cells.enter_phase(Phase::Parked, counting::now_ns());
         // Only the worker in the driver keeps a time-out for good: one net is enough, and the others sleep undisturbed.
         Bed::Futex { timeout: timeout.filter(|timeout| *timeout < shared.config.max_park_timeout) }
     }

@@ -5,8 +5,8 @@
 //!    is full, half of that to the global queue first: tasks that yield may keep it full for ever;
 //! 2. global queue, if due; not before one local poll, if the last look brought something: else local work would starve behind slow polls
 //!    and a global queue that is never empty;
-//! 3. LIFO slot, up to its cap; at the cap the slot is flushed to the ring's tail, where its turn comes and thieves see it. A new tick renews
-//!    the count if the ring had its turn in the last one;
+//! 3. LIFO slot, up to its cap; at the cap the slot is flushed to the ring's tail, where its turn comes and thieves see it: at once, if the ring
+//!    is empty. A new tick renews the count if the ring had its turn in the last one;
 //! 4. ring, first in, first out;
 //! 5. steal: from a random start, every victim once, half its ring, else half its batch, else half its inbox; LIFO slots only on a last pass, and
 //!    only from an owner whose present poll is long: always taking them costs throughput, never taking them strands a task behind a long poll;
@@ -21,6 +21,7 @@ use volt_telemetry::Phase;
 
 use super::Worker;
 use crate::clock;
+use crate::queue::injector::Injector;
 use crate::queue::ring::Steal;
 use crate::scheduler::core::Core;
 use crate::task::header::Notified;
@@ -51,12 +52,14 @@ impl Worker {
 
     /// 1 to 4.
     fn local_task(&self, core: &mut Core) -> Option<Notified> {
-        let (config, cells) = (&self.shared.config, self.cells());
+        let (config, remote) = (&self.shared.config, self.remote());
         // 1. batch buffer
         if let Some(task) = core.batch.pop() {
             return Some(task);
         }
-        self.empty_inbox(core);
+        if remote.inbox.len() > 0 {
+            self.empty_inbox(core, &remote.inbox);
+        }
         core.polls_since_look += 1;
         // 2. global queue, if due
         if core.is_global_due(config) {
@@ -67,16 +70,19 @@ impl Worker {
             }
         }
         // 3. LIFO slot
-        let lifo = &self.shared.remotes[self.index].lifo;
-        if core.lifo_polls < config.max_lifo_polls_per_tick {
-            if let Some(task) = lifo.take() {
+        let is_capped = core.lifo_polls >= config.max_lifo_polls_per_tick;
+        if let Some(task) = remote.lifo.take() {
+            if !is_capped {
                 core.lifo_polls += 1;
-                cells.lifo_hits.add(1);
-                cells.lifo_polls_this_tick.set(u64::from(core.lifo_polls));
+                remote.cells.lifo_hits.add(1);
+                remote.cells.lifo_polls_this_tick.set(u64::from(core.lifo_polls));
                 return Some(task);
             }
-        } else if let Some(task) = lifo.take() {
-            cells.lifo_cap_flushes.add(1);
+            remote.cells.lifo_cap_flushes.add(1);
+            if core.ring.len() == 0 {
+                core.has_come_to_ring = true;
+                return Some(task);
+            }
             self.push_back(core, task);
         }
         // 4. ring
@@ -84,12 +90,9 @@ impl Worker {
         core.ring.pop()
     }
 
-    /// Moves what was placed here to the ring's tail. One load when there is nothing.
-    fn empty_inbox(&self, core: &mut Core) {
-        let inbox = &self.shared.remotes[self.index].inbox;
-        if inbox.len() == 0 {
-            return;
-        }
+    /// Moves what was placed here to the ring's tail.
+    #[cold]
+    fn empty_inbox(&self, core: &mut Core, inbox: &Injector<Notified>) {
         if core.ring.free() == 0 {
             // Tasks that yield may keep the ring full for ever.
             let mut oldest = None;
@@ -113,7 +116,7 @@ impl Worker {
         let (config, cells) = (&self.shared.config, self.cells());
         cells.ensure_phase(Phase::Searching, core.now_ns);
         // 5. steal
-        if config.enable_stealing && self.shared.remotes.len() > 1 {
+        if config.enable_stealing && self.shared.staff.in_use() > 1 {
             core.is_searching = core.is_searching || self.shared.idle.try_start_searching();
             if core.is_searching
                 && let Some(task) = self.steal(core)
@@ -134,7 +137,7 @@ impl Worker {
         if waiting == 0 {
             return None;
         }
-        let share = waiting / shared.remotes.len();
+        let share = waiting / shared.config.workers;
         let fair = share.clamp(shared.config.min_global_queue_batch, shared.config.max_global_queue_batch);
         // The first goes to the caller; the buffer must hold the rest.
         let max = fair.min(core.batch.free() + 1);
@@ -160,7 +163,7 @@ impl Worker {
     /// Half of somebody's ring, or batch; on a last pass the LIFO slot of somebody who is stuck in a long poll.
     fn steal(&self, core: &mut Core) -> Option<Notified> {
         let (shared, cells) = (&self.shared, self.cells());
-        let count = shared.remotes.len();
+        let count = shared.staff.in_use();
         let start = core.rng.below(count);
         let victims = || (start..count).chain(0..start).filter(|victim| *victim != self.index);
         for victim in victims() {

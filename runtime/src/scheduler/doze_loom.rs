@@ -13,13 +13,17 @@ use crate::shim::explore::{breaks, holds};
 type Rouse = fn(&Doze, &Idle);
 type Sleep = fn(&Doze, &Idle);
 
+fn is_all_parked(idle: &Idle) -> bool {
+    idle.parked_count() == idle.slots()
+}
+
 fn sleep(doze: &Doze, idle: &Idle) {
-    doze.sleep(idle, Duration::from_millis(10));
+    doze.sleep(idle, || is_all_parked(idle), Duration::from_millis(10));
 }
 
 /// Doze without (3): says so, and sleeps.
 fn sleep_without_a_second_look(doze: &Doze, idle: &Idle) {
-    if idle.is_all_parked() {
+    if is_all_parked(idle) {
         doze.is_dozing.swap(true, Ordering::AcqRel);
         doze.parker.wait_token();
     }
@@ -27,9 +31,9 @@ fn sleep_without_a_second_look(doze: &Doze, idle: &Idle) {
 
 /// Doze without (2).
 fn sleep_without_the_fence(doze: &Doze, idle: &Idle) {
-    if idle.is_all_parked() {
+    if is_all_parked(idle) {
         doze.is_dozing.store(true, Ordering::Release);
-        if idle.is_all_parked() {
+        if is_all_parked(idle) {
             doze.parker.wait_token();
         }
     }
@@ -45,7 +49,7 @@ fn rouse_without_the_fence(doze: &Doze, _idle: &Idle) {
 /// Workers that are all parked get up beside a sentinel that has seen them so.
 fn model(workers: usize, rouse: Rouse, sleep: Sleep) -> impl Fn() + Send + Sync + 'static {
     move || {
-        let (doze, idle) = (Arc::new(Doze::new()), Arc::new(Idle::new(workers)));
+        let (doze, idle) = (Arc::new(Doze::new()), Arc::new(Idle::new(workers, 0)));
         (0..workers).for_each(|worker| idle.begin_park(worker, false));
         let sentinel = thread::spawn({
             let (doze, idle) = (doze.clone(), idle.clone());

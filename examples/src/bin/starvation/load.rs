@@ -1,0 +1,128 @@
+//! The load, the same on every runtime.
+
+use std::future::Future;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Block;
+
+/// How long a task blocks, and how long it then leaves its worker alone.
+const BLOCKS_FOR: Duration = Duration::from_millis(300);
+const RESTS_FOR: Duration = Duration::from_millis(100);
+/// Between two pings.
+const PING_INTERVAL: Duration = Duration::from_millis(1);
+/// How long is waited at the end for pings that are still on their way.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What is run.
+pub(crate) struct Load {
+    pub(crate) block: Block,
+    pub(crate) workers: usize,
+    pub(crate) lasts: Duration,
+}
+
+/// A runtime that can be starved. The handle is used from outside, the functions inside its tasks.
+pub(crate) trait Peer: Clone + Send + Sync + 'static {
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static);
+    fn spawn_inside(task: impl Future<Output = ()> + Send + 'static);
+    fn sleep(time: Duration) -> impl Future<Output = ()> + Send;
+}
+
+/// How long tasks waited.
+#[derive(Default)]
+pub(crate) struct Waits(Mutex<Vec<Duration>>);
+
+impl Waits {
+    fn add(&self, wait: Duration) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(wait);
+    }
+
+    /// So far, sorted.
+    fn sorted(&self) -> Vec<Duration> {
+        let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        waits.sort_unstable();
+        waits
+    }
+
+    fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// What was felt.
+pub(crate) struct Felt {
+    /// Pings that were sent.
+    pub(crate) sent: usize,
+    /// From the spawn of a ping to its poll, sorted; what never came back is missing.
+    pub(crate) pings: Vec<Duration>,
+    /// The same of the children.
+    pub(crate) children: Vec<Duration>,
+}
+
+/// Runs the load, for `load.lasts` and a little.
+pub(crate) fn run<P: Peer>(peer: &P, load: &Load) -> Felt {
+    let (pings, children) = (Arc::new(Waits::default()), Arc::new(Waits::default()));
+    let is_over = Arc::new(AtomicBool::new(false));
+    for _ in 0..load.workers {
+        peer.spawn(blocker::<P>(load.block, children.clone(), is_over.clone()));
+    }
+    let (began, mut sent) = (Instant::now(), 0);
+    while began.elapsed() < load.lasts {
+        let (pings, at) = (pings.clone(), Instant::now());
+        peer.spawn(async move { pings.add(at.elapsed()) });
+        sent += 1;
+        thread::sleep(PING_INTERVAL);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let ended = Instant::now();
+    while pings.len() < sent && ended.elapsed() < PATIENCE {
+        thread::sleep(PING_INTERVAL);
+    }
+    Felt { sent, pings: pings.sorted(), children: children.sorted() }
+}
+
+/// Blocks its worker again and again, each time with a child that could be run meanwhile.
+async fn blocker<P: Peer>(block: Block, children: Arc<Waits>, is_over: Arc<AtomicBool>) {
+    while !is_over.load(Ordering::Relaxed) {
+        let (children, at) = (children.clone(), Instant::now());
+        P::spawn_inside(async move { children.add(at.elapsed()) });
+        match block {
+            Block::Sleep => thread::sleep(BLOCKS_FOR),
+            Block::Mutex => wait_for_a_lock(),
+            Block::Spin => compute(),
+        }
+        P::sleep(RESTS_FOR).await;
+    }
+}
+
+/// Waits for a lock that a thread holds for as long as it sleeps.
+fn wait_for_a_lock() {
+    let lock = Arc::new(Mutex::new(()));
+    let (held, is_held) = std::sync::mpsc::channel();
+    let holder = thread::spawn({
+        let lock = lock.clone();
+        move || {
+            let _guard = lock.lock();
+            // If nobody listens any more, the holder sleeps for nobody.
+            let _told = held.send(());
+            thread::sleep(BLOCKS_FOR);
+        }
+    });
+    if is_held.recv().is_ok() {
+        drop(lock.lock());
+    }
+    // It ends by itself.
+    drop(holder);
+}
+
+fn compute() {
+    let (began, mut sum) = (Instant::now(), 0_u64);
+    while began.elapsed() < BLOCKS_FOR {
+        for n in 0..10_000_u64 {
+            sum = black_box(sum.wrapping_mul(31).wrapping_add(n));
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What was measured, as text and as JSON.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::peer::{Measured, Said};
+use crate::{Arguments, Block, PeerName};
+
+/// All times are in milliseconds; `None` where nothing was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    peer: &'static str,
+    block: &'static str,
+    workers: u16,
+    seconds: u64,
+    pings: usize,
+    pings_lost: usize,
+    ping_p50_ms: Option<f64>,
+    ping_p99_ms: Option<f64>,
+    ping_max_ms: Option<f64>,
+    children: usize,
+    child_p50_ms: Option<f64>,
+    child_p99_ms: Option<f64>,
+    child_max_ms: Option<f64>,
+    /// Tokio: as its metrics say 200 ms after the workers began to block.
+    busy_ratio: Option<f64>,
+    /// Volt: workers declared stuck, and how often a spare went on duty.
+    replacements: Option<u64>,
+    spare_calls: Option<u64>,
+}
+
+impl Report {
+    pub(crate) fn of(arguments: &Arguments, measured: Measured) -> Self {
+        let Measured { felt, said } = measured;
+        let (busy_ratio, sentinel) = match said {
+            Said::BusyRatio(ratio) => (Some(ratio), None),
+            Said::Snapshot(snapshot) => (None, Some(snapshot.sentinel)),
+        };
+        Self {
+            peer: match arguments.peer {
+                PeerName::Volt => "volt",
+                PeerName::Tokio => "tokio",
+            },
+            block: match arguments.block {
+                Block::Sleep => "sleep",
+                Block::Mutex => "mutex",
+                Block::Spin => "spin",
+            },
+            workers: arguments.workers,
+            seconds: arguments.seconds,
+            pings: felt.sent,
+            pings_lost: felt.sent - felt.pings.len(),
+            ping_p50_ms: quantile_ms(&felt.pings, 0.5),
+            ping_p99_ms: quantile_ms(&felt.pings, 0.99),
+            ping_max_ms: quantile_ms(&felt.pings, 1.0),
+            children: felt.children.len(),
+            child_p50_ms: quantile_ms(&felt.children, 0.5),
+            child_p99_ms: quantile_ms(&felt.children, 0.99),
+            child_max_ms: quantile_ms(&felt.children, 1.0),
+            busy_ratio,
+            replacements: sentinel.as_ref().map(|sentinel| sentinel.replacements),
+            spare_calls: sentinel.as_ref().map(|sentinel| sentinel.spare_calls),
+        }
+    }
+
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("numbers and names are JSON")
+    }
+}
+
+/// Of waits that are sorted, in ms, to the microsecond.
+fn quantile_ms(sorted: &[Duration], q: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    let wait = sorted[((last as f64 * q).round() as usize).min(last)];
+    Some((wait.as_secs_f64() * 1e6).round() / 1e3)
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |value: Option<f64>| value.map_or("-".to_owned(), |ms| format!("{ms:.3} ms"));
+        writeln!(
+            f,
+            "{}: {} workers, {} tasks that block 300 ms of every 400 ms ({}), for {} s",
+            self.peer, self.workers, self.workers, self.block, self.seconds
+        )?;
+        let line = |f: &mut fmt::Formatter<'_>, what: &str, count, p50, p99, max| {
+            writeln!(f, "  {what:<9} p50 {:>12}   p99 {:>12}   max {:>12}   of {count}", ms(p50), ms(p99), ms(max))
+        };
+        line(f, "pings", self.pings, self.ping_p50_ms, self.ping_p99_ms, self.ping_max_ms)?;
+        line(f, "children", self.children, self.child_p50_ms, self.child_p99_ms, self.child_max_ms)?;
+        if self.pings_lost > 0 {
+            writeln!(f, "  {} pings had not come back at the end", self.pings_lost)?;
+        }
+        if let Some(ratio) = self.busy_ratio {
+            write!(f, "  its own busy ratio, while every worker was stuck: {ratio:.4}")?;
+        }
+        if let (Some(replacements), Some(calls)) = (self.replacements, self.spare_calls) {
+            write!(f, "  workers replaced: {replacements}, by calls of spares: {calls}")?;
+        }
+        Ok(())
+    }
+}

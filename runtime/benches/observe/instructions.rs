@@ -1,0 +1,60 @@
+//! Instructions an operation, counted by callgrind: the load of the machine does not touch them.
+//!
+//! A program is run twice, for few batches and for many, with one worker; the difference of the two counts, divided by that of the
+//! operations, leaves out start and end. All threads of the process count, and kernel time does not.
+//!
+//! Under valgrind one thread runs at a time, and time goes by some fifty times as fast. The cycle counter is the processor's own there too, the
+//! processor still says that it can be trusted, and Volt's clock is calibrated as ever: a reading is four loads, an `rdtsc` that counts as one
+//! instruction, and a multiplication. Nothing in Volt spins for longer than it is told a number of times, so nothing runs wild; what depends
+//! on time (the look at the driver, the interval of the tuner) moves the counts by some thousandths from run to run.
+
+use std::process::{Child, Command, Stdio};
+
+use crate::subjects::Subject;
+use crate::workloads::Workload;
+
+const VALGRIND: &str = "valgrind";
+/// Of the batches of the longer run: what the shorter one does.
+const SHORTER: usize = 5;
+/// With `--quick`: batches divided by this.
+const FEWER: usize = 5;
+
+/// Whether there is a valgrind to count with; if not, why.
+pub(crate) fn availability() -> Result<(), String> {
+    let tried = Command::new(VALGRIND).args(["--tool=callgrind", "--version"]).output();
+    match tried {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!("{VALGRIND} fails: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        Err(error) => Err(format!("{VALGRIND} cannot be started ({error}); on Debian: apt-get install valgrind")),
+    }
+}
+
+/// Instructions an operation of `workload`; `None` if it cannot be counted.
+pub(crate) fn count(subject: &Subject, workload: &Workload, is_quick: bool) -> Option<f64> {
+    if !subject.is_countable {
+        return None;
+    }
+    let longer = if is_quick { (workload.batches / FEWER).max(2) } else { workload.batches };
+    let shorter = (longer / SHORTER).max(1);
+    // Both at once: they do not disturb each other's counts.
+    let runs = [shorter, longer].map(|batches| start(subject, workload, batches));
+    let [low, high] = runs.map(|run| collected(run?));
+    let operations = (longer - shorter) * workload.operations;
+    Some((high? - low?) / operations as f64)
+}
+
+fn start(subject: &Subject, workload: &Workload, batches: usize) -> Option<Child> {
+    let mut command = Command::new(VALGRIND);
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(&subject.program);
+    subject.add_arguments(&mut command, workload.name, 1);
+    command.args(["--batches", &batches.to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().ok()
+}
+
+/// From its last words, such as `==11234== Collected : 50746535`.
+fn collected(child: Child) -> Option<f64> {
+    let output = child.wait_with_output().ok()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let (_, told) = text.split_once("Collected : ")?;
+    output.status.success().then(|| told.split_whitespace().next()?.parse().ok()).flatten()
+}

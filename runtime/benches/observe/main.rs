@@ -1,0 +1,110 @@
+//! What it costs that everything is counted: Volt as shipped beside the same code with the counting compiled out, and beside Tokio under its
+//! own observers.
+//!
+//! ```text
+//! cargo bench -p volt-runtime --bench observe                   all workloads, tables
+//! cargo bench -p volt-runtime --bench observe -- --json         the same, one JSON object a line
+//! cargo bench -p volt-runtime --bench observe -- --only yield --only baton
+//! cargo bench -p volt-runtime --bench observe -- --quick        fewer and shorter rounds
+//! cargo bench -p volt-runtime --bench observe -- --volt         only Volt, with and without
+//! ```
+//!
+//! How it measures. Each subject is a program of its own (`subjects`), which runs one round of one workload of the bench `peers` and tells
+//! its cost: the processor time of its process, which other work on the machine moves less than the time that passes. They take turns, A B C A B
+//! C; a figure is the median over the rounds. Instructions are counted by callgrind, where there is a valgrind (`instructions`). The cost of
+//! observation is the difference between Volt with and without: in time and instructions, an operation and a poll.
+//!
+//! With one worker, since what is asked is the price of a poll: with more, what is measured is who finds work first. The main thread waits; so
+//! on a machine with nothing else to do the worker's processor time is the time that passes, and an observer's own threads are counted too.
+//!
+//! The ceiling: 20 ns a poll and 5 % of the worst workload, for all that is on by default. The verdict is by the medians of the times; a difference
+//! of less than their spread is none.
+
+mod arguments;
+mod figures;
+mod instructions;
+mod report;
+mod subjects;
+mod workloads;
+
+#[path = "../peers/machine.rs"]
+mod machine;
+#[path = "../peers/quantile.rs"]
+mod quantile;
+#[path = "../peers/workloads/sizes.rs"]
+mod sizes;
+
+use std::process::ExitCode;
+
+use arguments::{Arguments, USAGE};
+use figures::Figures;
+use report::Report;
+use subjects::{NAMES, Subject, UNOBSERVED, VOLT};
+use workloads::Workload;
+
+fn main() -> ExitCode {
+    match Arguments::parse(std::env::args().skip(1)) {
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+        Ok(arguments) if arguments.help => {
+            print!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        Ok(arguments) => run(&arguments),
+    }
+}
+
+fn run(arguments: &Arguments) -> ExitCode {
+    let (subjects, mut notes) = subjects::build(arguments.is_volt_only);
+    let is_there = |index| subjects.iter().any(|subject| subject.index == index);
+    if !is_there(VOLT) || !is_there(UNOBSERVED) {
+        eprintln!("{}", notes.join("\n"));
+        return ExitCode::FAILURE;
+    }
+    let counted = instructions::availability();
+    if let Err(error) = &counted {
+        notes.push(format!("instructions are not counted, only times: {error}"));
+    }
+    let mut report = Report::begin(arguments, notes);
+    for workload in arguments.workloads() {
+        let mut figures = time(workload, &subjects, arguments);
+        if counted.is_ok() {
+            count(workload, &subjects, arguments, &mut figures);
+        }
+        report.add(workload, figures);
+    }
+    report.end();
+    ExitCode::SUCCESS
+}
+
+/// A, B, C, A, B, C, …
+fn time(workload: &Workload, subjects: &[Subject], arguments: &Arguments) -> Figures {
+    let mut figures = Figures::default();
+    for round in 1..=arguments.rounds {
+        for subject in subjects {
+            progress(&format!("{:<20} round {round:<3} {}", workload.name, NAMES[subject.index]));
+            if let Some(cost_ns) = subject.cost_ns(workload.name, arguments.workers, arguments.quick) {
+                figures.add_cost(subject.index, cost_ns);
+            }
+        }
+    }
+    progress("");
+    figures
+}
+
+fn count(workload: &Workload, subjects: &[Subject], arguments: &Arguments, figures: &mut Figures) {
+    for subject in subjects {
+        progress(&format!("{:<20} instructions {}", workload.name, NAMES[subject.index]));
+        if let Some(instructions) = instructions::count(subject, workload, arguments.quick) {
+            figures.set_instructions(subject.index, instructions);
+        }
+    }
+    progress("");
+}
+
+/// Not among what is printed.
+fn progress(text: &str) {
+    eprint!("\r{text:<60}\r");
+}

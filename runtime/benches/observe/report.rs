@@ -1,0 +1,193 @@
+//! What is printed: tables for people, tables for a page (`--markdown`), or one JSON object a line.
+//!
+//! The JSON keys: `workload`, `unit` (processor time); `polls_per_operation`; `ns`, `spread_ns`, `instructions`: for each subject, an operation's median, half the
+//! distance between the quartiles of its rounds, and what callgrind counts; `cost_ns`, `cost_ns_per_poll`, `cost_ratio`: Volt with less Volt
+//! without, the last divided by without; `best_cost_ns`: the same of the best rounds; `clock_ns`: what of it is for reading the clock; `cost_instructions_per_poll`,
+//! `cost_instructions_ratio`, `clock_instructions` likewise; `ceiling_ns` a poll, `ceiling_ratio`, `is_met`, by the times. What was not
+//! measured is null. What could not be built or counted is told on the error stream.
+
+use std::fmt::Display;
+
+use crate::arguments::{Arguments, Form};
+use crate::figures::{CEILING_NS, CEILING_RATIO, Difference, Figures};
+use crate::machine;
+use crate::subjects::{NAMES, TOKIO, VOLT};
+use crate::workloads::Workload;
+
+/// The packages whose versions a page has to name.
+const PACKAGES: [&str; 2] = ["volt-runtime", "tokio"];
+const COST_TITLES: [&str; 13] = [
+    "workload", "with, ns", "without", "cost", "±", "a poll", "%", "best", "clock", "instr.", "a poll", "%", "ceiling",
+];
+
+/// See the header of this file.
+pub(crate) struct Report {
+    form: Form,
+    rows: Vec<(&'static Workload, Figures)>,
+    notes: Vec<String>,
+    began: String,
+}
+
+impl Report {
+    pub(crate) fn begin(arguments: &Arguments, notes: Vec<String>) -> Self {
+        notes.iter().for_each(|note| eprintln!("{note}"));
+        let began =
+            format!("{} worker(s), {} rounds in turns; load {}", arguments.workers, arguments.rounds, machine::load());
+        Self { form: arguments.form, rows: Vec::new(), notes, began }
+    }
+
+    pub(crate) fn add(&mut self, workload: &'static Workload, figures: Figures) {
+        if let Form::Json = self.form {
+            println!("{}", json(workload, &figures));
+        }
+        self.rows.push((workload, figures));
+    }
+
+    /// Prints the tables, which need all rows.
+    pub(crate) fn end(self) {
+        if let Form::Json = self.form {
+            return;
+        }
+        let tables = Tables { is_markdown: matches!(self.form, Form::Markdown) };
+        if tables.is_markdown {
+            println!("```text\n{}\n```\n", machine::command("observe"));
+            println!("{}. {}; {}.\n", machine::day_and_commit(), machine::machine(), machine::versions(&PACKAGES));
+        }
+        println!("{}, after {}. Times: processor time, medians, ns an operation.\n", self.began, machine::load());
+        println!(
+            "What it costs that everything is counted: Volt with and without. ± is half the distance between the quartiles of the first;\n\
+             \"best\" the cost in the best rounds; \"clock\" the part of the cost that is reading the clock.\n"
+        );
+        tables.head(&COST_TITLES);
+        self.rows.iter().for_each(|(workload, figures)| tables.line(&cost_cells(workload, figures)));
+        println!("\n{}\n", worst(&self.rows));
+        println!(
+            "Beside Tokio under its own observers: ns an operation (instructions); × is the multiple of Tokio unobserved.\n"
+        );
+        let titles: Vec<_> = ["workload"].into_iter().chain(NAMES).collect();
+        tables.head(&titles);
+        self.rows.iter().for_each(|(workload, figures)| tables.line(&subject_cells(workload, figures)));
+        if tables.is_markdown {
+            self.notes.iter().for_each(|note| println!("\n{note}."));
+        }
+    }
+}
+
+/// Cells side by side: padded for the terminal, or between bars.
+struct Tables {
+    is_markdown: bool,
+}
+
+impl Tables {
+    fn head(&self, titles: &[&str]) {
+        self.line(&titles.iter().map(|title| (*title).to_owned()).collect::<Vec<_>>());
+        if self.is_markdown {
+            println!("|{}", "---|".repeat(titles.len()));
+        }
+    }
+
+    fn line(&self, cells: &[String]) {
+        if self.is_markdown {
+            return println!("| {} |", cells.join(" | "));
+        }
+        // Many narrow columns, or few wide ones.
+        let width = if cells.len() == COST_TITLES.len() { 8 } else { 20 };
+        let (first, others) = cells.split_first().expect("a line begins with its name");
+        let others: Vec<_> = others.iter().map(|cell| format!("{cell:>width$}")).collect();
+        println!("{first:<18}{}", others.join(" "));
+    }
+}
+
+fn cost_cells(workload: &Workload, figures: &Figures) -> Vec<String> {
+    let (time, instructions) = (figures.observation_ns(), figures.observation_instructions());
+    let told = |difference: Option<Difference>, of: &dyn Fn(Difference) -> f64| cell(difference.map(of), 1);
+    let per_cent = |difference: Option<Difference>| cell(difference.map(|found| found.ratio() * 100.0), 1);
+    let verdict = match figures.is_met(workload) {
+        Some(true) => "met",
+        Some(false) => "MISSED",
+        None => "–",
+    };
+    vec![
+        workload.name.to_owned(),
+        told(time, &|time| time.with),
+        told(time, &|time| time.without),
+        told(time, &Difference::absolute),
+        cell(figures.spread_ns(VOLT), 1),
+        told(time, &|time| time.a_poll(workload)),
+        per_cent(time),
+        told(figures.best_ns(), &Difference::absolute),
+        told(figures.clock_ns(), &Difference::absolute),
+        told(instructions, &Difference::absolute),
+        told(instructions, &|instructions| instructions.a_poll(workload)),
+        per_cent(instructions),
+        verdict.to_owned(),
+    ]
+}
+
+fn subject_cells(workload: &Workload, figures: &Figures) -> Vec<String> {
+    let subject = |index: usize| {
+        let multiple = figures.cost_ns(index).zip(figures.cost_ns(TOKIO)).filter(|_| index > TOKIO);
+        let multiple = multiple.map_or(String::new(), |(cost_ns, tokio_ns)| format!(" ×{:.1}", cost_ns / tokio_ns));
+        let instructions = figures.instructions(index).map_or(String::new(), |count| format!(" ({count:.0})"));
+        format!("{}{multiple}{instructions}", cell(figures.cost_ns(index), 1))
+    };
+    [workload.name.to_owned()].into_iter().chain((0..NAMES.len()).map(subject)).collect()
+}
+
+fn cell(value: Option<f64>, digits: usize) -> String {
+    value.map_or("–".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+/// The two worst workloads, and the verdict.
+fn worst(rows: &[(&Workload, Figures)]) -> String {
+    let most = |of: &dyn Fn(&Workload, Difference) -> f64| {
+        let found = rows.iter().filter_map(|(workload, figures)| {
+            figures.observation_ns().map(|difference| (of(workload, difference), workload.name))
+        });
+        found.max_by(|one, other| one.0.total_cmp(&other.0))
+    };
+    let a_poll = most(&|workload, difference| difference.a_poll(workload));
+    let share = most(&|_workload, difference| difference.ratio());
+    let Some(((ns, slowest), (ratio, dearest))) = a_poll.zip(share) else { return "Nothing was measured.".to_owned() };
+    let verdict = |is_met: bool| if is_met { "met" } else { "MISSED" };
+    format!(
+        "Worst: {ns:.1} ns a poll ({slowest}), ceiling {CEILING_NS:.0} ns: {}; {:.1} % ({dearest}), ceiling {:.0} %: {}.",
+        verdict(ns <= CEILING_NS),
+        ratio * 100.0,
+        CEILING_RATIO * 100.0,
+        verdict(ratio <= CEILING_RATIO)
+    )
+}
+
+fn json(workload: &Workload, figures: &Figures) -> String {
+    let each = |of: &dyn Fn(usize) -> Option<f64>| {
+        let key = |name: &str| name.replace(", ", "_").replace(' ', "_");
+        let pairs = NAMES.iter().enumerate().map(|(index, name)| format!("\"{}\":{}", key(name), or_null(of(index))));
+        pairs.collect::<Vec<_>>().join(",")
+    };
+    let (time, instructions) = (figures.observation_ns(), figures.observation_instructions());
+    let of = |difference: Option<Difference>, of: &dyn Fn(Difference) -> f64| or_null(difference.map(of));
+    format!(
+        "{{\"workload\":\"{}\",\"unit\":\"ns CPU\",\"polls_per_operation\":{},\"ns\":{{{}}},\"spread_ns\":{{{}}},\"instructions\":{{{}}},\
+         \"cost_ns\":{},\"cost_ns_per_poll\":{},\"cost_ratio\":{},\"best_cost_ns\":{},\"clock_ns\":{},\"cost_instructions_per_poll\":{},\
+         \"cost_instructions_ratio\":{},\"clock_instructions\":{},\"ceiling_ns\":{CEILING_NS},\"ceiling_ratio\":{CEILING_RATIO},\"is_met\":{}}}",
+        workload.name,
+        workload.polls,
+        each(&|subject| figures.cost_ns(subject)),
+        each(&|subject| figures.spread_ns(subject)),
+        each(&|subject| figures.instructions(subject)),
+        of(time, &Difference::absolute),
+        of(time, &|time| time.a_poll(workload)),
+        of(time, &Difference::ratio),
+        of(figures.best_ns(), &Difference::absolute),
+        of(figures.clock_ns(), &Difference::absolute),
+        of(instructions, &|instructions| instructions.a_poll(workload)),
+        of(instructions, &Difference::ratio),
+        of(figures.clock_instructions(), &Difference::absolute),
+        or_null(figures.is_met(workload)),
+    )
+}
+
+fn or_null(value: Option<impl Display>) -> String {
+    value.map_or("null".to_owned(), |value| value.to_string())
+}

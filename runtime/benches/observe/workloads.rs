@@ -1,0 +1,26 @@
+//! The workloads of the bench `peers` that little but polls, wakes and spawns goes into, so that what a poll costs more is seen.
+
+use crate::sizes::{ALONE_TIMES, BATON_HOPS, CROWD, CROWD_TIMES, ONE_BY_ONE, PINGS};
+
+/// See the header of this file.
+pub(crate) struct Workload {
+    /// In `peers`.
+    pub(crate) name: &'static str,
+    /// Polls that one operation is made of.
+    pub(crate) polls: f64,
+    /// Operations a batch.
+    pub(crate) operations: usize,
+    /// Batches of the longer of the two runs whose instructions are counted; see `instructions`.
+    pub(crate) batches: usize,
+}
+
+pub(crate) const WORKLOADS: &[Workload] = &[
+    Workload { name: "yield_now", polls: 1.0, operations: CROWD * CROWD_TIMES, batches: 10 },
+    Workload { name: "wake_100x1000", polls: 1.0, operations: CROWD * CROWD_TIMES, batches: 10 },
+    Workload { name: "wake_1x100000", polls: 1.0, operations: ALONE_TIMES, batches: 10 },
+    // The new task's one poll, and that of the task which waited for it.
+    Workload { name: "spawn_join_local", polls: 2.0, operations: ONE_BY_ONE, batches: 100 },
+    // The first task's until it waits, the second's, and the first's again.
+    Workload { name: "ping_pong", polls: 3.0, operations: PINGS, batches: 100 },
+    Workload { name: "baton_1", polls: 1.0, operations: 2 * BATON_HOPS, batches: 50 },
+];

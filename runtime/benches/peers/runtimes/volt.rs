@@ -1,0 +1,56 @@
+//! Volt as shipped: `Builder::new_multi_thread`, its control socket open and everything counted.
+
+use std::future::Future;
+use std::time::Duration;
+
+use super::peer::Peer;
+
+pub(crate) struct Volt(volt::Runtime);
+
+impl Peer for Volt {
+    const NAME: &'static str = "volt";
+    type Join<T: Send + 'static> = volt::task::JoinHandle<T>;
+
+    fn start(workers: usize) -> Self {
+        let runtime = volt::Builder::new_multi_thread().worker_threads(workers).build();
+        Self(runtime.expect("Volt starts"))
+    }
+
+    fn spawn_from_outside<F>(&self, future: F) -> Self::Join<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.0.spawn(future)
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.0.block_on(future)
+    }
+
+    fn spawn<F>(future: F) -> Self::Join<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        volt::spawn(future)
+    }
+
+    async fn join<T: Send + 'static>(join: Self::Join<T>) -> T {
+        join.await.expect("no task of the bench panics")
+    }
+
+    fn detach<T: Send + 'static>(join: Self::Join<T>) {
+        drop(join);
+    }
+
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        volt::task::yield_now()
+    }
+
+    fn sleep(time: Duration) -> impl Future<Output = ()> + Send {
+        volt::time::sleep(time)
+    }
+
+    async fn unblock(f: impl FnOnce() + Send + 'static) {
+        volt::task::spawn_blocking(f).await.expect("no job of the bench panics");
+    }
+}

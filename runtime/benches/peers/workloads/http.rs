@@ -1,0 +1,145 @@
+//! hyper says hello on 64 connections that are kept; the load comes from another process, so that the processor time here is the server's.
+//!
+//! Protocol between the two, a line each:
+//! 1. the child connects, runs for the warm-up, and says "warm";
+//! 2. the parent notes its processor time, and says "go";
+//! 3. the child runs for the time that counts, and tells the number of answers, how long it took and their p99; none is under way then;
+//! 4. the parent notes its processor time again.
+
+use std::convert::Infallible;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{self, SocketAddr, TcpStream};
+use std::process::{Child, ChildStdin, ChildStdout};
+use std::time::{Duration, Instant};
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+
+use super::client::Client;
+use crate::child;
+use crate::meter::{Meter, cpu_time};
+use crate::quantile::quantile;
+use crate::runtimes::sockets::Sockets;
+
+const CONNECTIONS: usize = 64;
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+const HELLO: &[u8] = b"Hello, World!";
+const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+/// What is counted of a round, after a warm-up of a quarter of it.
+const COUNTED: Duration = Duration::from_millis(400);
+const QUICK_COUNTED: Duration = Duration::from_millis(120);
+/// The argument that makes this program the load.
+pub(crate) const LOAD: &str = "http_load";
+
+// ---- the server -----------------------------------------------------------------------------------------------------------
+
+async fn hello(_request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::new(Bytes::from_static(HELLO))))
+}
+
+/// Until the one that learns how long an answer is, and the load's, are closed.
+async fn serve<P: Sockets>(listener: net::TcpListener) -> io::Result<()> {
+    let listener = P::listener(listener)?;
+    let mut tasks = Vec::with_capacity(CONNECTIONS + 1);
+    for _ in 0..=CONNECTIONS {
+        let stream = P::accept(&listener).await?;
+        tasks.push(P::spawn(async {
+            // A connection that is closed by the client is none of the server's errors.
+            _ = http1::Builder::new().serve_connection(P::http(stream), service_fn(hello)).await;
+        }));
+    }
+    for task in tasks {
+        P::join(task).await;
+    }
+    Ok(())
+}
+
+/// The other process, and this end of its pipes.
+struct Load {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Load {
+    fn start(address: SocketAddr, counted: Duration) -> io::Result<Self> {
+        let counted_ms = counted.as_millis().to_string();
+        let mut child = child::start(&[LOAD.to_owned(), address.to_string(), counted_ms]);
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let (to, from) = pipes.expect("both were asked for");
+        Ok(Self { child, to, from: BufReader::new(from) })
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        match self.from.read_line(&mut line)? {
+            0 => Err(io::Error::other("the load has ended before its time")),
+            _ => Ok(line),
+        }
+    }
+}
+
+fn serve_and_load<P: Sockets>(meter: &Meter) -> io::Result<Vec<f64>> {
+    let peer = P::start(meter.workers);
+    let listener = net::TcpListener::bind(("127.0.0.1", 0))?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let server = peer.spawn_from_outside(serve::<P>(listener));
+    let mut load = Load::start(address, if meter.is_quick { QUICK_COUNTED } else { COUNTED })?;
+    load.line()?;
+    let before = cpu_time();
+    writeln!(load.to, "go")?;
+    let told = load.line()?;
+    let cpu = cpu_time() - before;
+    load.child.wait()?;
+    peer.block_on(P::join(server))?;
+    let figures: Vec<f64> = told.split_whitespace().filter_map(|figure| figure.parse().ok()).collect();
+    let [answers, took_ns, p99_us] = figures[..] else { return Err(ErrorKind::InvalidData.into()) };
+    Ok(vec![cpu.as_nanos() as f64 / 1e3 / answers, took_ns / answers, p99_us])
+}
+
+/// Processor time of the server a request, µs; time that passes, ns; p99 of an answer, µs.
+pub(super) fn hello_64<P: Sockets>(meter: &Meter) -> Vec<f64> {
+    serve_and_load::<P>(meter).expect("the loopback works, and hyper answers")
+}
+
+// ---- the load -------------------------------------------------------------------------------------------------------------
+
+/// How long the answer is; the server's date is always of the same length.
+fn answer_bytes(address: SocketAddr) -> io::Result<usize> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(REQUEST)?;
+    let mut answer = Vec::new();
+    let mut byte = [0];
+    while !answer.ends_with(END_OF_HEAD) {
+        stream.read_exact(&mut byte)?;
+        answer.extend(byte);
+    }
+    let mut body = [0; HELLO.len()];
+    stream.read_exact(&mut body)?;
+    if !answer.starts_with(b"HTTP/1.1 200 OK\r\n") || body != HELLO {
+        return Err(io::Error::other("the server does not say hello"));
+    }
+    Ok(answer.len() + body.len())
+}
+
+/// In the child.
+///
+/// # Errors
+/// Those of its sockets, and whatever the server answers but hello.
+pub(crate) fn load(address: &str, counted_ms: &str) -> io::Result<()> {
+    let invalid = || io::Error::from(ErrorKind::InvalidInput);
+    let address = address.parse().map_err(|_error| invalid())?;
+    let counted = Duration::from_millis(counted_ms.parse().map_err(|_error| invalid())?);
+    let mut client = Client::connect(address, CONNECTIONS, REQUEST, answer_bytes(address)?)?;
+    client.run(counted / 4)?;
+    println!("warm");
+    io::stdin().read_line(&mut String::new())?;
+    let began = Instant::now();
+    let mut took_us = client.run(counted)?;
+    println!("{} {} {}", took_us.len(), began.elapsed().as_nanos(), quantile(&mut took_us, 0.99));
+    Ok(())
+}

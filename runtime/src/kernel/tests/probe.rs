@@ -1,0 +1,109 @@
+//! What can be read of a thread, by whom, when, and at which price.
+
+use std::hint::black_box;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{DumpableBehavior, geteuid, set_dumpable_behavior};
+use volt_telemetry::incident::Cause;
+
+use super::{Again, Going, WINDOW, is_child, processors, spin, watch};
+use crate::kernel::cgroup::Cgroup;
+
+#[test]
+fn a_thread_that_has_ended_has_no_numbers() {
+    let watched = watch(|| ());
+    let super::Watched { probe, thread, .. } = watched;
+    thread.join().unwrap();
+    // The one who joins may be told before the kernel has taken it off its list.
+    let until = Instant::now() + super::LIMIT;
+    while probe.sample().is_some() || probe.times().is_some() {
+        assert!(Instant::now() < until, "{:?}", probe.sample());
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_probe_of_no_thread_has_no_numbers() {
+    let probe = crate::kernel::thread::ThreadProbe::new(u32::MAX);
+    assert_eq!(probe.times(), None);
+    assert_eq!(probe.sample(), None);
+    assert_eq!(probe.blind_spots().len(), 4);
+}
+
+#[test]
+fn an_ordinary_process_has_no_blind_spots_and_one_that_is_not_dumpable_loses_only_the_call() {
+    if is_child() {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).unwrap();
+        let mutex = Arc::new(Mutex::new(()));
+        let guard = mutex.lock().unwrap();
+        let same = Arc::clone(&mutex);
+        let locked = watch(move || drop(same.lock().unwrap()));
+        locked.see(Cause::Lock, 20, WINDOW);
+        drop(guard);
+        let asleep = watch(|| thread::sleep(super::LIMIT));
+        asleep.see(Cause::Sleep, 20, WINDOW);
+        let (mut reader, _writer) = std::io::pipe().unwrap();
+        let reads = watch(move || assert_eq!(std::io::Read::read(&mut reader, &mut [0]).unwrap(), 0));
+        reads.see(Cause::Io, 20, WINDOW);
+        let spots: Vec<_> = reads.probe.blind_spots().into_iter().map(|(file, error)| (file, error.kind())).collect();
+        eprintln!("blind {spots:?}");
+        // The threads end with the process.
+        std::process::exit(0);
+    }
+    let test = "::an_ordinary_process_has_no_blind_spots_and_one_that_is_not_dumpable_loses_only_the_call";
+    let going = Going::new();
+    let is_going = going.clone();
+    let watched = watch(move || spin(&is_going));
+    assert!(watched.probe.blind_spots().is_empty(), "{:?}", watched.probe.blind_spots());
+    going.end();
+    watched.join();
+
+    let child = Again::start(&format!("{}{test}", module_path!()));
+    let told = loop {
+        let line = child.line();
+        if line.starts_with("blind") {
+            break line;
+        }
+    };
+    // Root may read what belongs to root.
+    let wanted = if geteuid().is_root() { "blind []" } else { "blind [(\"syscall\", PermissionDenied)]" };
+    assert_eq!(told, wanted);
+}
+
+/// What one call costs on average, in µs; the least of some rounds, since others run as well.
+fn cost_us<T>(call: impl Fn() -> T) -> f64 {
+    const CALLS: u32 = 500;
+    let round = || {
+        let began = Instant::now();
+        (0..CALLS).for_each(|_| drop(black_box(call())));
+        began.elapsed()
+    };
+    let least = (0..9).map(|_| round()).min().unwrap_or(Duration::MAX);
+    least.as_secs_f64() * 1e6 / f64::from(CALLS)
+}
+
+#[test]
+fn a_look_costs_microseconds() {
+    let _alone = processors();
+    let going = Going::new();
+    let is_going = going.clone();
+    let (end, is_over) = mpsc::channel::<()>();
+    let (spinning, blocked) = (watch(move || spin(&is_going)), watch(move || assert!(is_over.recv().is_err())));
+    blocked.see(Cause::Lock, 1, WINDOW);
+    let spinning_us = [cost_us(|| spinning.probe.times()), cost_us(|| spinning.probe.sample())];
+    let blocked_us = [cost_us(|| blocked.probe.times()), cost_us(|| blocked.probe.sample())];
+    eprintln!(
+        "times, sample of a thread that spins: {spinning_us:.2?} µs; of one that is blocked: {blocked_us:.2?} µs"
+    );
+    if let Some(cgroup) = Cgroup::of_this_process() {
+        eprintln!("sample of the control groups: {:.2} µs: {:?}", cost_us(|| cgroup.sample()), cgroup.sample());
+    }
+    going.end();
+    drop(end);
+    spinning.join();
+    blocked.join();
+    // Ten times what was measured: unoptimised, and on a machine shared with others.
+    assert!(spinning_us[0] < 20.0 && blocked_us[1] < 300.0);
+}

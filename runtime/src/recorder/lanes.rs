@@ -1,0 +1,272 @@
+//! The rings of a runtime, one a thread that runs tasks, and what such a thread notes down in its own.
+//!
+//! Shape: a lane a worker, a lane a spare thread (a worker that is stuck goes on writing to its own while a spare
+//! stands in for it, so that the two polls do not mix), one for threads that are no workers, one for the sentinel. A
+//! lane's ring is made when its writer is claimed, on the thread that will write it.
+//!
+//! Who writes: each lane, its thread; the lane of the others, whoever gets its lock at once. Who reads: `drain`.
+//!
+//! Invariants: *Off costs a load*: every note first looks at one flag of the runtime's. *Nobody waits*: a thread
+//! outside that finds the lock taken counts what it did not note, and goes on. *Its own clock*: times are those of the
+//! caller, which has read the clock anyway.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+use volt_telemetry::recording::event::{Bed, Event, Outcome, Reason, Record, saturating_u32};
+use volt_telemetry::recording::flush::{Head, Track};
+
+use super::ring::{Ring, RingWriter};
+use crate::shim::{Arc, AtomicBool, AtomicU64, CachePadded, Mutex, Ordering};
+
+/// Records a lane holds before anybody said otherwise: 192 KiB, at three records a poll 2.7 ms of a worker that polls a
+/// million tasks a second, a quarter of a second of one that polls ten thousand. Larger looks back further, and pushes
+/// more of the application out of the second-level cache.
+pub(crate) const DEFAULT_CAPACITY: usize = 8192;
+
+/// See the header of this file.
+pub(crate) struct Recorder {
+    is_on: Arc<CachePadded<AtomicBool>>,
+    lanes: Box<[Lane]>,
+    capacity: usize,
+    outside: Mutex<Option<LaneWriter>>,
+    outside_missed: AtomicU64,
+}
+
+/// One thread's records.
+struct Lane {
+    track: Track,
+    /// Made by the first claim.
+    ring: OnceLock<Arc<Ring>>,
+}
+
+impl Recorder {
+    /// The lanes of so many workers and spare threads, `capacity` records each.
+    pub(crate) fn new(workers: usize, spares: usize, capacity: usize, is_on: bool) -> Arc<Self> {
+        let index = |index: usize| u16::try_from(index).expect("config::MAX_WORKERS is far below");
+        let tracks = (0..workers).map(|at| Track::Worker { index: index(at) });
+        let tracks = tracks.chain((0..spares).map(|at| Track::Spare { index: index(at) }));
+        let tracks = tracks.chain([Track::Outside, Track::Sentinel]);
+        Arc::new(Self {
+            is_on: Arc::new(CachePadded(AtomicBool::new(is_on))),
+            lanes: tracks.map(|track| Lane { track, ring: OnceLock::new() }).collect(),
+            capacity,
+            outside: Mutex::new(None),
+            outside_missed: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether anything is noted down.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        // ORDERING: Relaxed; a switch, which publishes nothing.
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Switches all lanes on or off, at any time; each thread sees it soon.
+    pub(crate) fn switch(&self, is_on: bool) {
+        // ORDERING: Relaxed; as above.
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
+
+    /// The writer of a lane, for the thread that it is of; `None` if there is no such lane, or its writer is in use.
+    pub(crate) fn claim(&self, track: Track) -> Option<LaneWriter> {
+        let lane = self.lanes.iter().find(|lane| lane.track == track)?;
+        let writer = Ring::claim(lane.ring.get_or_init(|| Ring::new(self.capacity)))?;
+        Some(LaneWriter { is_on: self.is_on.clone(), writer, parked_at_ns: Cell::new(0) })
+    }
+
+    /// For threads that have no lane. Never waits: what comes while another thread notes something down is counted
+    /// instead.
+    pub(crate) fn note_outside(&self, at_ns: u64, event: Event) {
+        if !self.is_on() {
+            return;
+        }
+        match self.outside.try_lock() {
+            Some(mut outside) => {
+                if outside.is_none() {
+                    *outside = self.claim(Track::Outside);
+                }
+                outside.iter().for_each(|writer| writer.note(at_ns, event));
+            }
+            None => {
+                // ORDERING: Relaxed; only counted.
+                self.outside_missed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// What threads outside did not note down since this was asked last.
+    pub(super) fn take_outside_missed(&self) -> u64 {
+        // ORDERING: Relaxed; only counted.
+        self.outside_missed.swap(0, Ordering::Relaxed)
+    }
+
+    /// The rings by track, as far as there are any.
+    pub(super) fn rings(&self) -> impl Iterator<Item = (Track, Option<&Arc<Ring>>)> {
+        self.lanes.iter().map(|lane| (lane.track, lane.ring.get()))
+    }
+
+    /// What a recording of these lanes begins with.
+    pub(crate) fn head(&self, program: &str, runtime: &str) -> Head {
+        Head {
+            pid: std::process::id(),
+            program: program.to_owned(),
+            runtime: runtime.to_owned(),
+            volt: env!("CARGO_PKG_VERSION").to_owned(),
+            tracks: self.lanes.iter().map(|lane| lane.track).collect(),
+            ring_capacity: u32::try_from(self.capacity.next_power_of_two()).unwrap_or(u32::MAX),
+            anchor: Some(super::drain::anchor()),
+            ..Head::default()
+        }
+    }
+}
+
+/// What a thread notes down its events with.
+pub(crate) struct LaneWriter {
+    is_on: Arc<CachePadded<AtomicBool>>,
+    writer: RingWriter,
+    /// When the sleep that is going on began.
+    parked_at_ns: Cell<u64>,
+}
+
+impl LaneWriter {
+    /// Whether anything is noted down: for who would have to find out what to note.
+    #[inline(always)]
+    pub(crate) fn is_on(&self) -> bool {
+        // ORDERING: Relaxed; a switch, which publishes nothing.
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Notes down what happened at `at_ns`. Where the event's kind is known to the compiler, what is left is a load, a
+    /// branch and four stores.
+    #[inline(always)]
+    pub(crate) fn note(&self, at_ns: u64, event: Event) {
+        if self.is_on() {
+            self.writer.push(Record::new(at_ns, event));
+        }
+    }
+
+    /// A poll begins. `submitted_at_ns` is when the task was woken or spawned, by the same reading of the clock that
+    /// its wake-up was noted down with: a reader finds the two together by it. A begin that was read before that (the
+    /// end of the poll before) is moved behind it.
+    #[inline]
+    pub(crate) fn poll_begin(&self, now_ns: u64, task: u64, location: u16, submitted_at_ns: u64) {
+        let at_ns = now_ns.max(submitted_at_ns);
+        let delay_ns = saturating_u32(at_ns - submitted_at_ns);
+        self.note(at_ns, Event::PollBegin { task, location, delay_ns });
+    }
+
+    /// A poll ends that lasted `took_ns`.
+    #[inline]
+    pub(crate) fn poll_end(&self, now_ns: u64, task: u64, location: u16, outcome: Outcome, took_ns: u64) {
+        self.note(now_ns, Event::PollEnd { task, location, outcome, took_ns: saturating_u32(took_ns) });
+    }
+
+    /// The thread goes to sleep.
+    pub(crate) fn park(&self, now_ns: u64, bed: Bed) {
+        self.parked_at_ns.set(now_ns);
+        self.note(now_ns, Event::Park { bed });
+    }
+
+    /// It is awake again.
+    pub(crate) fn unpark(&self, now_ns: u64, reason: Reason) {
+        let slept_ns = saturating_u32(now_ns.saturating_sub(self.parked_at_ns.get()));
+        self.note(now_ns, Event::Unpark { reason, slept_ns });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use volt_telemetry::recording::event::Waker;
+
+    use super::super::ring::RingReader;
+    use super::*;
+
+    const FIRST: Track = Track::Worker { index: 0 };
+
+    fn ring_of(recorder: &Recorder, track: Track) -> Arc<Ring> {
+        recorder.rings().find(|(found, _)| *found == track).and_then(|(_, ring)| ring.cloned()).expect("claimed")
+    }
+
+    fn events(recorder: &Recorder, track: Track) -> Vec<(u64, Event)> {
+        let mut records = Vec::new();
+        RingReader::from_oldest(&ring_of(recorder, track)).copy_into(&mut records);
+        records.iter().map(|record| (record.at_ns(), record.event())).collect()
+    }
+
+    #[test]
+    fn nothing_is_noted_down_while_it_is_off() {
+        let recorder = Recorder::new(1, 0, 8, false);
+        let writer = recorder.claim(FIRST).unwrap();
+        writer.note(1, Event::SearchBegin);
+        recorder.note_outside(1, Event::SearchBegin);
+        recorder.switch(true);
+        assert!(recorder.is_on() && writer.is_on());
+        writer.note(2, Event::SearchBegin);
+        recorder.switch(false);
+        writer.note(3, Event::SearchBegin);
+        assert_eq!(events(&recorder, FIRST), [(2, Event::SearchBegin)]);
+        assert!(recorder.rings().all(|(track, ring)| ring.is_some() == (track == FIRST)), "no ring for nothing");
+    }
+
+    #[test]
+    fn a_lane_has_one_writer_and_can_be_claimed_again() {
+        let recorder = Recorder::new(2, 1, 8, true);
+        let writer = recorder.claim(FIRST).unwrap();
+        assert!(recorder.claim(FIRST).is_none());
+        assert!(recorder.claim(Track::Spare { index: 0 }).is_some());
+        assert!(recorder.claim(Track::Spare { index: 1 }).is_none(), "there is no such lane");
+        writer.note(1, Event::SearchBegin);
+        drop(writer);
+        recorder.claim(FIRST).unwrap().note(2, Event::SearchEnd { is_hit: true });
+        assert_eq!(events(&recorder, FIRST).len(), 2);
+    }
+
+    #[test]
+    fn a_poll_does_not_begin_before_the_task_was_submitted() {
+        let recorder = Recorder::new(1, 0, 8, true);
+        let writer = recorder.claim(FIRST).unwrap();
+        writer.poll_begin(100, 7, 1, 60);
+        writer.poll_begin(100, 7, 1, 105);
+        writer.poll_begin(u64::MAX, 7, 1, 0);
+        let begin = |delay_ns| Event::PollBegin { task: 7, location: 1, delay_ns };
+        assert_eq!(events(&recorder, FIRST), [(100, begin(40)), (105, begin(0)), (u64::MAX, begin(u32::MAX))]);
+    }
+
+    #[test]
+    fn a_sleep_says_how_long_it_lasted() {
+        let recorder = Recorder::new(1, 0, 8, true);
+        let writer = recorder.claim(FIRST).unwrap();
+        writer.park(100, Bed::Futex);
+        writer.unpark(350, Reason::Notified);
+        assert_eq!(events(&recorder, FIRST)[1].1, Event::Unpark { reason: Reason::Notified, slept_ns: 250 });
+    }
+
+    #[test]
+    fn threads_outside_share_a_lane_and_do_not_wait_for_each_other() {
+        let recorder = Recorder::new(1, 0, 1024, true);
+        let wake = |task| Event::Wake { task, location: 0, by: Waker::Outside };
+        recorder.note_outside(5, wake(1));
+        let held = recorder.outside.lock();
+        recorder.note_outside(6, wake(2));
+        drop(held);
+        assert_eq!(recorder.take_outside_missed(), 1);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..100).for_each(|n| recorder.note_outside(n, wake(n))));
+            }
+        });
+        let noted = events(&recorder, Track::Outside).len() as u64;
+        assert_eq!(noted + recorder.take_outside_missed(), 401);
+    }
+
+    #[test]
+    fn a_head_names_the_lanes_in_their_order() {
+        let recorder = Recorder::new(2, 1, 5000, true);
+        let head = recorder.head("server", "main");
+        let expected = [FIRST, Track::Worker { index: 1 }, Track::Spare { index: 0 }, Track::Outside, Track::Sentinel];
+        assert_eq!((head.tracks.as_slice(), head.ring_capacity), (&expected[..], 8192));
+        assert!(head.anchor.is_some_and(|anchor| anchor.unix_ns.is_some()));
+    }
+}

@@ -1,0 +1,298 @@
+//! Polls that do not end in time: what is written down of them, while they last and when they are over.
+//!
+//! Shape: the sentinel sees that a poll lasts, asks the kernel for the cause and the thread for a copy of its stack, and opens an incident here.
+//! A thread of its own, started with the first incident, makes the copy readable, which takes long the first time, and tells the
+//! application's log. When the sentinel sees that the poll is over, it closes the incident.
+//!
+//! Who writes: the sentinel and that thread, under one lock that no worker takes. Who reads: snapshots.
+//!
+//! Bounds: the latest `LATEST_MAX` incidents are kept, stacks of `STACK_FRAMES_MAX` frames, `STACKS_WAITING_MAX` stacks wait to be read. Of one spawn
+//! location and cause one is written down in `QUIET_TIME`; the others are counted, and the next that is written down says how many they were.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use volt_telemetry::incident::{Cause, Incident, Incidents, Remedy};
+
+use super::shared::Shared;
+use super::worker::Worker;
+use crate::clock;
+use crate::stacks::{Marker, RawStack, Resolved, Resolver};
+
+/// Incidents that are kept.
+const LATEST_MAX: usize = 64;
+/// Frames of a stack that are kept, from the innermost.
+const STACK_FRAMES_MAX: usize = 64;
+/// Stacks that wait to be made readable.
+const STACKS_WAITING_MAX: usize = 16;
+/// How long the sentinel waits for a thread's answer, which takes some 20 µs if it can run;
+pub(super) const STACK_PATIENCE: Duration = Duration::from_millis(2);
+/// and how long the thread that reads stacks does: where many threads want the same processor, it takes a slice of each.
+const STACK_LONG_PATIENCE: Duration = Duration::from_millis(200);
+/// Between two incidents of the same spawn location and cause that are written down.
+const QUIET_TIME: Duration = Duration::from_secs(1);
+/// Spawn locations and causes that this is known of.
+const KINDS_MAX: usize = 256;
+
+/// See the header of this file.
+#[derive(Default)]
+pub(crate) struct Log(Mutex<Entries>);
+
+#[derive(Default)]
+struct Entries {
+    counts: HashMap<Cause, u64>,
+    suppressed: u64,
+    evicted: u64,
+    written: u64,
+    latest: VecDeque<Incident>,
+    kinds: HashMap<(String, Cause), Kind>,
+}
+
+/// What was seen of one spawn location and cause.
+#[derive(Clone, Copy, Default)]
+struct Kind {
+    written_at_ns: u64,
+    /// Since then.
+    suppressed: u64,
+}
+
+impl Log {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Counts an incident, and writes it down unless one like it was a moment ago. Returns its number if it was.
+    pub(crate) fn open(&self, mut incident: Incident, now_ns: u64) -> Option<u64> {
+        let mut entries = self.lock();
+        let entries = &mut *entries;
+        *entries.counts.entry(incident.cause).or_default() += 1;
+        let key = (incident.spawned_at.clone(), incident.cause);
+        if entries.kinds.len() >= KINDS_MAX && !entries.kinds.contains_key(&key) {
+            // Those that were quiet for longest say nothing that is still wanted.
+            let quiet_ns = clock::saturating_ns(QUIET_TIME);
+            entries.kinds.retain(|_, kind| now_ns.saturating_sub(kind.written_at_ns) < quiet_ns);
+        }
+        let kind = entries.kinds.get(&key).copied();
+        let is_like_one =
+            kind.is_some_and(|kind| now_ns.saturating_sub(kind.written_at_ns) < clock::saturating_ns(QUIET_TIME));
+        if is_like_one || (kind.is_none() && entries.kinds.len() >= KINDS_MAX) {
+            entries.suppressed += 1;
+            if let Some(kind) = entries.kinds.get_mut(&key) {
+                kind.suppressed += 1;
+            }
+            return None;
+        }
+        entries.kinds.insert(key, Kind { written_at_ns: now_ns, suppressed: 0 });
+        entries.written += 1;
+        incident.id = entries.written;
+        incident.suppressed = kind.map_or(0, |kind| kind.suppressed);
+        if entries.latest.len() == LATEST_MAX {
+            entries.latest.pop_front();
+            entries.evicted += 1;
+        }
+        entries.latest.push_back(incident);
+        Some(entries.written)
+    }
+
+    /// Changes an incident, if it is still kept. Returns it as it is then.
+    pub(crate) fn change(&self, id: u64, change: impl FnOnce(&mut Incident)) -> Option<Incident> {
+        let mut entries = self.lock();
+        let incident = entries.latest.iter_mut().rev().find(|incident| incident.id == id)?;
+        change(incident);
+        Some(incident.clone())
+    }
+
+    pub(crate) fn telemetry(&self) -> Incidents {
+        let entries = self.lock();
+        Incidents {
+            by_cause: Cause::ALL.iter().map(|cause| entries.counts.get(cause).copied().unwrap_or(0)).collect(),
+            suppressed: entries.suppressed,
+            evicted: entries.evicted,
+            latest: entries.latest.iter().cloned().collect(),
+        }
+    }
+}
+
+/// A stack to be made readable, and where it belongs.
+pub(super) struct Job {
+    pub(super) id: u64,
+    /// `None` = its thread did not answer in time.
+    pub(super) stack: Option<RawStack>,
+    /// Whose it is: the poll of this number, on this worker.
+    pub(super) slot: usize,
+    pub(super) poll_seq: u64,
+    pub(super) span: Option<tracing::Span>,
+}
+
+/// The thread that makes stacks readable; ends when it is dropped. Owned by the sentinel.
+pub(crate) struct Reader {
+    jobs: Option<SyncSender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    /// For the incidents in `log`, which the thread reaches as long as the runtime is there.
+    pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+        let (jobs, waiting) = sync_channel::<Job>(STACKS_WAITING_MAX);
+        let shared = shared.clone();
+        let name = format!("{}-incidents", shared.config.thread_name);
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            let mut resolver = Resolver::new();
+            for job in waiting {
+                let resolved = read(&mut resolver, &shared, &job);
+                let told = shared.incidents.change(job.id, |incident| fill_in(incident, resolved));
+                if let Some(incident) = told {
+                    tell(&shared.name, &incident, job.span.as_ref());
+                }
+            }
+        })?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Hands over a stack, or says why not.
+    pub(super) fn read(&self, job: Job) -> Result<(), &'static str> {
+        let Some(jobs) = &self.jobs else { return Err("the thread that reads stacks has ended") };
+        jobs.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => "too many stacks at once",
+            TrySendError::Disconnected(_) => "the thread that reads stacks has ended",
+        })
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        // It never panics: what may is contained in the resolver. And if it did, its panic was printed.
+        self.thread.take().into_iter().for_each(|thread| _ = thread.join());
+    }
+}
+
+/// Makes a stack readable. One that did not come in time, or was taken at a bad moment, is taken again, as long as the poll goes on.
+fn read(resolver: &mut Resolver, shared: &Shared, job: &Job) -> Resolved {
+    // Where the stack of a poll ends.
+    let marker = Some(Marker::function(Worker::poll as *const ()));
+    let first = job.stack.as_ref().map(|stack| resolver.resolve(stack, marker));
+    let first = match first {
+        Some(resolved) if !resolved.is_lost => return resolved,
+        Some(resolved) => Ok(resolved),
+        None => Err("the poll was over before its thread could be asked"),
+    };
+    let remote = &shared.remotes[job.slot];
+    let goes_on = || remote.cells.poll_seq() == job.poll_seq;
+    let again = match (&shared.sampler, remote.stack_of()) {
+        (Some(sampler), Some(thread)) if goes_on() => resolver.stack_of(sampler, &thread, marker, STACK_LONG_PATIENCE),
+        _ => return first.unwrap_or_else(without_stack),
+    };
+    match again {
+        Ok(again) if goes_on() => again,
+        Err(error) if goes_on() => first.unwrap_or_else(|_| without_stack(error)),
+        _ => first.unwrap_or_else(without_stack),
+    }
+}
+
+fn without_stack(why: impl std::fmt::Display) -> Resolved {
+    Resolved { error: Some(why.to_string()), ..Resolved::default() }
+}
+
+fn fill_in(incident: &mut Incident, resolved: Resolved) {
+    incident.stack = resolved.frames;
+    incident.stack.truncate(STACK_FRAMES_MAX);
+    incident.stack_error = resolved.error;
+}
+
+/// One event in the application's log, in the span of the task.
+pub(crate) fn tell(runtime: &str, incident: &Incident, span: Option<&tracing::Span>) {
+    let guilty = incident.guilty();
+    let function = guilty.and_then(|frame| frame.function.as_deref());
+    let line = guilty.and_then(|frame| Some(format!("{}:{}", frame.file.as_deref()?, frame.line?)));
+    let event = || {
+        tracing::warn!(
+            target: "volt::incident",
+            runtime,
+            incident = incident.id,
+            worker = incident.worker,
+            task = incident.task_id,
+            name = incident.task_name.as_deref(),
+            spawn = %incident.spawned_at,
+            cause = incident.cause.name(),
+            for_ms = incident.for_ns / 1_000_000,
+            function,
+            line,
+            remedy = incident.remedy.name(),
+            suppressed = incident.suppressed,
+            "a poll holds its worker: it {}", incident.cause.explain()
+        );
+    };
+    match span {
+        Some(span) => span.in_scope(event),
+        None => event(),
+    }
+}
+
+/// What was done about an incident, so far.
+pub(crate) fn worse(before: Remedy, now: Remedy) -> Remedy {
+    let rank = |remedy: Remedy| match remedy {
+        Remedy::Replaced => 3,
+        Remedy::Capped => 2,
+        Remedy::Rescued => 1,
+        _ => 0,
+    };
+    if rank(now) > rank(before) { now } else { before }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn incident(spawned_at: &str, cause: Cause) -> Incident {
+        Incident { spawned_at: spawned_at.to_owned(), cause, ..Incident::default() }
+    }
+
+    #[test]
+    fn of_one_kind_one_a_second_is_written_down_and_the_others_are_counted() {
+        let (log, second) = (Log::default(), 1_000_000_000);
+        assert_eq!(log.open(incident("a:1", Cause::Sleep), second), Some(1));
+        assert_eq!(log.open(incident("a:1", Cause::Sleep), second + 1), None);
+        assert_eq!(log.open(incident("a:1", Cause::Sleep), second + 2), None);
+        assert_eq!(log.open(incident("a:1", Cause::Lock), second + 2), Some(2), "another cause is another kind");
+        assert_eq!(log.open(incident("b:1", Cause::Sleep), second + 2), Some(3));
+        assert_eq!(log.open(incident("a:1", Cause::Sleep), 2 * second), Some(4));
+        let told = log.telemetry();
+        assert_eq!((told.total(), told.suppressed, told.evicted), (6, 2, 0));
+        let suppressed: Vec<_> = told.latest.iter().map(|incident| incident.suppressed).collect();
+        assert_eq!(suppressed, [0, 0, 0, 2]);
+        assert_eq!(told.counts().find(|(cause, _)| *cause == Cause::Sleep), Some((Cause::Sleep, 5)));
+    }
+
+    #[test]
+    fn the_log_is_bounded_whatever_comes() {
+        let log = Log::default();
+        for n in 0..10_000_u64 {
+            log.open(incident(&format!("file:{n}"), Cause::Cpu), n);
+        }
+        let told = log.telemetry();
+        assert_eq!(told.latest.len(), LATEST_MAX);
+        assert_eq!(told.total(), 10_000);
+        assert_eq!(told.suppressed + told.evicted + LATEST_MAX as u64, 10_000);
+        assert!(log.lock().kinds.len() <= KINDS_MAX);
+    }
+
+    #[test]
+    fn an_incident_that_is_gone_is_not_changed() {
+        let log = Log::default();
+        let id = log.open(incident("a:1", Cause::Cpu), 1).unwrap();
+        let changed = log.change(id, |incident| incident.is_over = true).unwrap();
+        assert!(changed.is_over && log.telemetry().latest[0].is_over);
+        assert!(log.change(id + 1, |_| unreachable!("there is none")).is_none());
+    }
+
+    #[test]
+    fn what_was_done_is_told_by_what_helped_most() {
+        let all = [Remedy::Rescued, Remedy::None, Remedy::Capped, Remedy::Replaced, Remedy::Rescued];
+        assert_eq!(all.into_iter().fold(Remedy::None, worse), Remedy::Replaced);
+    }
+}

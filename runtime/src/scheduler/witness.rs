@@ -1,0 +1,226 @@
+//! What the sentinel knows of a poll that lasts: what its thread does, why, and where it is in the code.
+//!
+//! Two looks at a thread, a millisecond or more apart, say what it does (`kernel::cause`). A poll that has lasted for `incident_after`, and for
+//! `P99_MULTIPLE` times what all but one in a hundred polls of this runtime take, becomes an incident: its thread is asked for a copy of its stack, and all
+//! of it is written down (`incidents`).
+//!
+//! Who writes: the sentinel's thread.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use volt_telemetry::Histogram;
+use volt_telemetry::incident::{Cause, Incident, Remedy};
+
+use super::incidents::{Job, Reader, STACK_PATIENCE, tell, worse};
+use super::shared::Shared;
+use crate::clock;
+use crate::kernel::cause::classify;
+use crate::kernel::cgroup::{Cgroup, CgroupSample};
+use crate::kernel::thread::{ThreadProbe, ThreadSample};
+
+/// A poll that lasts no longer than so many times the 99th percentile is this program's way, and no incident;
+const P99_MULTIPLE: u64 = 4;
+/// unless it lasts for so many times `incident_after`: where most polls block, none is usual.
+const USUAL_MAX_MULTIPLE: u64 = 10;
+/// How long that percentile is taken for true.
+const P99_AGE_MAX: Duration = Duration::from_secs(1);
+/// Two looks at a thread that are closer than this say nothing.
+const LOOKS_APART_NS: u64 = 1_000_000;
+
+/// What a stuck thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// It is blocked, or nobody knows.
+    Blocks,
+    Burns,
+    /// It could run, and is not let; or there was only one look yet.
+    Waits,
+}
+
+/// See the header of this file.
+pub(super) struct Witness<'a> {
+    shared: &'a Arc<Shared>,
+    watched: Vec<Watched>,
+    /// Read when it is first asked for.
+    cgroup: OnceCell<Option<Cgroup>>,
+    /// The runtime's p99, times [`P99_MULTIPLE`], and when it was read.
+    usual: Option<(u64, u64)>,
+    reader: Option<Reader>,
+}
+
+/// One worker.
+#[derive(Default)]
+struct Watched {
+    thread: Option<(u64, ThreadProbe)>,
+    /// Of the poll of this number.
+    poll_seq: u64,
+    last: Option<Look>,
+    open: Option<Open>,
+}
+
+/// A look at a thread.
+struct Look {
+    at_ns: u64,
+    thread: ThreadSample,
+    cgroup: Option<CgroupSample>,
+}
+
+/// An incident that is not over.
+struct Open {
+    /// `None` = it was counted only.
+    id: Option<u64>,
+    began_at_ns: u64,
+}
+
+impl<'a> Witness<'a> {
+    pub(super) fn new(shared: &'a Arc<Shared>) -> Self {
+        Self {
+            shared,
+            watched: shared.remotes.iter().map(|_| Watched::default()).collect(),
+            cgroup: OnceCell::new(),
+            usual: None,
+            reader: None,
+        }
+    }
+
+    /// The worker is in the poll of this number now, if it is odd: an incident of another one is over.
+    pub(super) fn goes_on(&mut self, slot: usize, poll_seq: u64, now_ns: u64) {
+        let watched = &mut self.watched[slot];
+        if watched.poll_seq == poll_seq {
+            return;
+        }
+        watched.poll_seq = poll_seq;
+        watched.last = None;
+        if let Some(Open { id: Some(id), began_at_ns }) = watched.open.take() {
+            self.shared.incidents.change(id, |incident| {
+                incident.is_over = true;
+                incident.for_ns = now_ns.saturating_sub(began_at_ns);
+            });
+        }
+    }
+
+    /// What the thread has done since it was last asked, in this poll.
+    pub(super) fn doing(&mut self, slot: usize, now_ns: u64) -> Doing {
+        match self.cause(slot, now_ns) {
+            Some(Cause::Cpu) => Doing::Burns,
+            Some(Cause::NotScheduled | Cause::Throttled | Cause::Stopped) => Doing::Waits,
+            Some(_) => Doing::Blocks,
+            // One look says whether it is blocked, at least.
+            None => match &self.watched[slot].last {
+                Some(look) if !look.thread.is_blocked() => Doing::Waits,
+                _ => Doing::Blocks,
+            },
+        }
+    }
+
+    /// Why the thread does not get on: `None` at the first look.
+    fn cause(&mut self, slot: usize, now_ns: u64) -> Option<Cause> {
+        let id = self.shared.remotes[slot].cells.thread_id.get();
+        let cgroup = self.cgroup.get_or_init(Cgroup::of_this_process).as_ref().map(Cgroup::sample);
+        let watched = &mut self.watched[slot];
+        if watched.thread.as_ref().is_none_or(|(of, _)| *of != id) {
+            let tid = u32::try_from(id).ok()?;
+            watched.thread = Some((id, ThreadProbe::new(tid)));
+            watched.last = None;
+        }
+        let (_, probe) = watched.thread.as_ref()?;
+        let look = Look { at_ns: now_ns, thread: probe.sample()?, cgroup };
+        let Some(last) = &watched.last else {
+            watched.last = Some(look);
+            return None;
+        };
+        let apart_ns = now_ns.saturating_sub(last.at_ns);
+        if apart_ns < LOOKS_APART_NS {
+            return None;
+        }
+        Some(classify(&last.thread, &look.thread, last.cgroup.as_ref(), look.cgroup.as_ref(), apart_ns))
+    }
+
+    /// A poll is stuck, for `for_ns` so far: an incident, if that is long for this runtime.
+    pub(super) fn see(&mut self, slot: usize, for_ns: u64, now_ns: u64) {
+        let shared = self.shared;
+        let Some(after_ns) = shared.config.incident_after_ns else { return };
+        if self.watched[slot].open.is_some() || 2 * for_ns < after_ns {
+            return;
+        }
+        // From half of the time on, so that there are two looks when it is up.
+        let Some(cause) = self.cause(slot, now_ns) else { return };
+        if for_ns < after_ns || for_ns < self.usual_ns(now_ns).min(USUAL_MAX_MULTIPLE.saturating_mul(after_ns)) {
+            return;
+        }
+        let remote = &shared.remotes[slot];
+        let Some((poll, place)) = remote.cells.in_flight(now_ns) else { return };
+        let (task_name, span) = shared.registry.name_and_span_of(poll.task_id, place);
+        let wait_channel = self.watched[slot].last.as_ref().and_then(|look| look.thread.wait_channel);
+        let incident = Incident {
+            began_at_ns: now_ns.saturating_sub(poll.for_ns),
+            for_ns: poll.for_ns,
+            worker: slot as u32,
+            task_id: poll.task_id,
+            task_name,
+            spawned_at: poll.spawned_at,
+            cause,
+            wait_channel: wait_channel.map(|channel| channel.as_str().to_owned()),
+            waiting: remote.queued() as u64,
+            ..Incident::default()
+        };
+        let began_at_ns = incident.began_at_ns;
+        let id = shared.incidents.open(incident, now_ns);
+        self.watched[slot].open = Some(Open { id, began_at_ns });
+        let Some(id) = id else { return };
+        if let Err(why) = self.take_stack(slot, id, span.clone()) {
+            let told = shared.incidents.change(id, |incident| incident.stack_error = Some(why));
+            // Without a stack there is nothing to wait for.
+            if let Some(incident) = told {
+                tell(&shared.name, &incident, span.as_ref());
+            }
+        }
+    }
+
+    /// Has the stack of the poll read, by the thread that is there for it.
+    fn take_stack(&mut self, slot: usize, id: u64, span: Option<tracing::Span>) -> Result<(), String> {
+        let Some(sampler) = &self.shared.sampler else { return Err("stacks are off".to_owned()) };
+        let Some(thread) = self.shared.remotes[slot].stack_of() else {
+            return Err("the worker's thread could not be registered".to_owned());
+        };
+        // The one that reads it asks again, and has more time.
+        let stack = sampler.capture(&thread, STACK_PATIENCE).ok();
+        if self.reader.is_none() {
+            let reader = Reader::start(self.shared);
+            self.reader = Some(reader.map_err(|error| format!("no thread could be started to read it: {error}"))?);
+        }
+        let Some(reader) = &self.reader else { return Err("nobody reads it".to_owned()) };
+        reader.read(Job { id, stack, slot, poll_seq: self.watched[slot].poll_seq, span }).map_err(str::to_owned)
+    }
+
+    /// Something was done about the poll.
+    pub(super) fn note(&mut self, slot: usize, remedy: Remedy) {
+        if let Some(Open { id: Some(id), .. }) = &self.watched[slot].open {
+            self.shared.incidents.change(*id, |incident| incident.remedy = worse(incident.remedy, remedy));
+        }
+    }
+
+    /// What the incidents that are not over have lasted so far.
+    pub(super) fn age(&self, now_ns: u64) {
+        for open in self.watched.iter().filter_map(|watched| watched.open.as_ref()) {
+            if let Some(id) = open.id {
+                self.shared.incidents.change(id, |incident| incident.for_ns = now_ns.saturating_sub(open.began_at_ns));
+            }
+        }
+    }
+
+    fn usual_ns(&mut self, now_ns: u64) -> u64 {
+        if let Some((ns, at_ns)) = self.usual
+            && now_ns.saturating_sub(at_ns) < clock::saturating_ns(P99_AGE_MAX)
+        {
+            return ns;
+        }
+        let mut polls = Histogram::default();
+        self.shared.remotes_in_use().iter().for_each(|remote| polls.merge(&remote.cells.poll_time.read()));
+        let ns = polls.quantile_ns(0.99).unwrap_or(0).saturating_mul(P99_MULTIPLE);
+        self.usual = Some((ns, now_ns));
+        ns
+    }
+}

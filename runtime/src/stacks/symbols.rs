@@ -1,0 +1,270 @@
+//! From a copied stack to lines of source: functions, files, lines, with the calls that the compiler inlined put back.
+//!
+//! Shape: a [`Resolver`] unwinds ([`unwind`](super::unwind)) and looks each call up in the debug information of the file it was loaded from, then in its symbol
+//! table. Files are mapped when the first address of theirs is asked for, and what was found out is kept.
+//!
+//! Who calls: a plain thread, which owns the resolver; nothing here is shared. The first stack costs what reading the line tables of the program costs, up
+//! to some hundred ms for a large one; a stack that was seen before, some tens of µs.
+//!
+//! Bounds: [`FILES_MAX`] mapped files, [`ADDRESSES_MAX`] addresses kept, [`FRAMES_MAX`] frames a stack. A library that was replaced on disk since it was loaded is
+//! described by what is there now.
+//!
+//! Rejected: the crate `backtrace`, whose cache is behind a lock that panicking threads of the application take too, and has no bound on what
+//! it keeps; `blazesym`, which does more than is needed (kernel, other processes) and demangles through C++ too; symbols only, which name functions
+//! but neither lines nor what was inlined, and nearly all that is async is inlined; a child process (`addr2line`), which is not there in production.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use addr2line::Loader;
+use volt_telemetry::Frame;
+
+use super::capture::{CaptureError, Sampler, Thread};
+use super::modules::{self, Module};
+use super::names;
+use super::raw::RawStack;
+use super::unwind::{Call, End, Marker, Unwinding, Unwound};
+
+/// Files that are mapped at once; the one that was not asked for the longest goes. Programs with more have plug-ins.
+const FILES_MAX: usize = 16;
+/// Addresses whose frames are kept, some 100 bytes each. All go when there are more, or when anything was loaded or unloaded.
+const ADDRESSES_MAX: usize = 4096;
+/// Frames of a stack that are shown, with those that were inlined: the innermost.
+const FRAMES_MAX: usize = 128;
+
+/// Stacks that are taken until one is not lost. In a thread that panics all the time, one in twenty is.
+const TRIES: usize = 4;
+
+/// From one to the next.
+const BETWEEN_TRIES: Duration = Duration::from_millis(1);
+
+/// A stack for people.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Resolved {
+    /// Innermost first. `address` is the one in the file of `module`, as `addr2line -e` takes it.
+    pub(crate) frames: Vec<Frame>,
+    /// Why there are not all frames, or not all that could be known of them.
+    pub(crate) error: Option<String>,
+    /// Whether the next stack of the same thread may well be whole: this one was taken at a bad moment.
+    pub(crate) is_lost: bool,
+}
+
+/// Makes stacks readable; owned by one thread.
+#[derive(Default)]
+pub(crate) struct Resolver {
+    unwinding: Unwinding,
+    files: Files,
+    known: HashMap<u64, Vec<Frame>>,
+}
+
+impl Resolver {
+    /// Cheap: nothing is read before the first stack.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// The stack of `thread` as it is now: taken by `sampler`, which waits no longer than `patience`, and resolved. Taken again, up to [`TRIES`] times,
+    /// if it came at a bad moment.
+    ///
+    /// # Errors
+    /// There is no answer, and the error says why.
+    pub(crate) fn stack_of(
+        &mut self,
+        sampler: &Sampler,
+        thread: &Thread,
+        marker: Option<Marker>,
+        patience: Duration,
+    ) -> Result<Resolved, CaptureError> {
+        let mut resolved = self.resolve(&sampler.capture(thread, patience)?, marker);
+        for _ in 1..TRIES {
+            if !resolved.is_lost {
+                break;
+            }
+            // An answer wakes the asker, which may take the thread's processor from it: let it go on.
+            thread::sleep(BETWEEN_TRIES);
+            // The next may be as bad, or worse, or not come in time.
+            let Ok(stack) = sampler.capture(thread, patience) else { break };
+            let next = self.resolve(&stack, marker);
+            if !next.is_lost || next.frames.len() > resolved.frames.len() {
+                resolved = next;
+            }
+        }
+        Ok(resolved)
+    }
+
+    /// The calls of `stack`, down to the function of `marker`, it included; down to the thread's start if that is not among them.
+    pub(crate) fn resolve(&mut self, stack: &RawStack, marker: Option<Marker>) -> Resolved {
+        // What is read was written by compilers, linkers and whoever packed the file: a library that panics over it costs this stack only.
+        catch_unwind(AssertUnwindSafe(|| self.try_resolve(stack, marker))).unwrap_or_else(|_| {
+            *self = Self::new();
+            Resolved { error: Some("reading the debug information failed".into()), ..Resolved::default() }
+        })
+    }
+
+    fn try_resolve(&mut self, stack: &RawStack, marker: Option<Marker>) -> Resolved {
+        if self.unwinding.refresh() || self.known.len() > ADDRESSES_MAX {
+            self.known.clear();
+        }
+        let Unwound { calls, end } = self.unwinding.unwind(stack, marker);
+        let mut frames = Vec::new();
+        for call in calls {
+            frames.extend_from_slice(self.frames(call));
+        }
+        let home = self.unwinding.modules.list().iter().find(|module| module.is_home);
+        let mut errors = Vec::from_iter(home.and_then(|home| lack(&home.name, self.files.error(home), &frames)));
+        if end != End::Whole {
+            errors.push(end.to_string());
+        }
+        if frames.len() > FRAMES_MAX {
+            frames.truncate(FRAMES_MAX);
+            errors.push(format!("deeper than {FRAMES_MAX} frames: the outer ones are left out"));
+        }
+        let is_lost = matches!(end, End::Lost(_));
+        Resolved { frames, error: (!errors.is_empty()).then(|| errors.join("; ")), is_lost }
+    }
+
+    /// What is known of one call: the function that it is in, last, and those that were inlined there.
+    fn frames(&mut self, call: Call) -> &[Frame] {
+        // Not `call.address`, which another call may look up elsewhere: an instruction that was interrupted, and one that will be returned to.
+        let Self { unwinding, files, known } = self;
+        known.entry(call.lookup).or_insert_with(|| match unwinding.modules.find(call.lookup) {
+            Some(module) => files.get(module).frames(module, call),
+            None => vec![Frame { address: call.address, ..Frame::default() }],
+        })
+    }
+}
+
+/// What could not be said of code in the program `name`, and what to do about it. `error` is why its file cannot be read.
+fn lack(name: &str, error: Option<&str>, frames: &[Frame]) -> Option<String> {
+    if let Some(error) = error {
+        return Some(format!("{name} cannot be read: {error}"));
+    }
+    let mut own = frames.iter().filter(|frame| frame.module.as_deref() == Some(name)).peekable();
+    if own.peek().is_some() && own.all(|frame| frame.function.is_none()) {
+        return Some(format!("{name} is stripped: build it with `strip = false` and `debug = \"limited\"`"));
+    }
+    // Rust's own libraries bring their line tables with them: what counts are the application's.
+    let mut user = frames.iter().filter(|frame| frame.is_user_code).peekable();
+    if user.peek().is_some() && user.all(|frame| frame.line.is_none()) {
+        return Some(format!("{name} has no line tables: build it with `debug = \"limited\"`"));
+    }
+    None
+}
+
+/// A file that code was loaded from.
+struct File {
+    path: PathBuf,
+    /// Its contents, mapped; or why it cannot be read.
+    loader: Result<Loader, String>,
+    /// The folder of this runtime's sources, as its debug information calls it, if it is the program.
+    runtime_folder: Option<String>,
+}
+
+impl File {
+    fn open(module: &Module) -> Self {
+        let loader = Loader::new(&module.file).map_err(|error| error.to_string());
+        let runtime_folder = loader.as_ref().ok().filter(|_| module.is_home).and_then(|loader| {
+            let own = loader.find_location(modules::own_code().wrapping_sub(module.bias)).ok()??;
+            Some(own.file?.strip_suffix(modules::OWN_FILE)?.to_owned())
+        });
+        Self { path: module.file.clone(), loader, runtime_folder }
+    }
+
+    fn frames(&self, module: &Module, call: Call) -> Vec<Frame> {
+        let describe = |demangled: Option<&str>, holder: Option<&str>, file: Option<&str>, line: Option<u32>| Frame {
+            address: call.address.wrapping_sub(module.bias),
+            function: demangled.map(|demangled| names::readable(demangled, holder)),
+            file: file.map(str::to_owned),
+            line,
+            module: Some(module.name.clone()),
+            is_user_code: module.is_home && names::is_user_code(demangled, file, self.runtime_folder.as_deref()),
+        };
+        let Ok(loader) = &self.loader else { return vec![describe(None, None, None, None)] };
+        let lookup = call.lookup.wrapping_sub(module.bias);
+        let symbol = loader.find_symbol(lookup).map(names::demangled);
+        let holder = symbol.as_deref().map(|symbol| names::readable(symbol, None));
+        let mut lines = loader.find_frames(lookup).ok();
+        let mut frames = Vec::new();
+        let mut next = || lines.as_mut().and_then(|lines| lines.next().ok().flatten());
+        let mut frame = next();
+        while let Some(addr2line::Frame { function, location, .. }) = frame {
+            frame = next();
+            let function = function.and_then(|function| Some(names::demangled(&function.raw_name().ok()?)));
+            // The last is the function itself, which has a symbol: that tells more than a bare name.
+            let function = match &symbol {
+                Some(symbol) if frame.is_none() && !function.as_deref().is_some_and(names::is_whole) => {
+                    Some(symbol.clone())
+                }
+                _ => function,
+            };
+            let (file, line) = location.map_or((None, None), |location| (location.file, location.line));
+            frames.push(describe(function.as_deref(), holder.as_deref(), file, line));
+        }
+        if frames.is_empty() {
+            frames.push(describe(symbol.as_deref(), None, None, None));
+        }
+        frames
+    }
+}
+
+/// The files of modules, the one asked for last at the end.
+#[derive(Default)]
+struct Files {
+    open: Vec<File>,
+}
+
+impl Files {
+    fn get(&mut self, module: &Module) -> &File {
+        let file = match self.open.iter().position(|file| file.path == module.file) {
+            Some(index) => self.open.remove(index),
+            None => {
+                if self.open.len() == FILES_MAX {
+                    self.open.remove(0);
+                }
+                File::open(module)
+            }
+        };
+        self.open.push(file);
+        &self.open[self.open.len() - 1]
+    }
+
+    /// Why the module's file cannot be read, if it was tried and cannot.
+    fn error(&self, module: &Module) -> Option<&str> {
+        self.open.iter().find(|file| file.path == module.file)?.loader.as_ref().err().map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(function: Option<&str>, line: Option<u32>, is_user_code: bool) -> Frame {
+        Frame {
+            function: function.map(str::to_owned),
+            line,
+            module: Some("demo".into()),
+            is_user_code,
+            ..Frame::default()
+        }
+    }
+
+    #[test]
+    fn a_program_that_was_stripped_is_told_how_not_to_be() {
+        let library = Frame { module: Some("libc.so.6".into()), ..Frame::default() };
+        let rust = frame(Some("std::thread::sleep"), Some(1), false);
+        let bare = frame(Some("demo::fetch"), None, true);
+        let said = |frames: &[Frame]| lack("demo", None, frames);
+        assert_eq!(said(&[]), None);
+        assert_eq!(said(&[library.clone(), rust.clone()]), None, "nothing of the application's was asked for");
+        assert_eq!(
+            said(&[library.clone(), rust.clone(), bare.clone(), frame(Some("demo::main"), Some(7), true)]),
+            None
+        );
+        assert!(said(&[library.clone(), rust, bare]).unwrap().contains("demo has no line tables"));
+        assert!(said(&[library, frame(None, None, false)]).unwrap().contains("demo is stripped"));
+        assert!(lack("demo", Some("no such file"), &[]).unwrap().contains("no such file"));
+    }
+}

@@ -1,0 +1,181 @@
+//! One line of a trace: JSON, written as it is built up.
+//!
+//! Rejected: `serde_json`, which everybody who links the runtime would then link too, for strings and numbers in fixed
+//! places.
+
+use std::fmt::Write;
+
+/// One event of a trace.
+#[must_use = "a line is written by `finish`"]
+pub(super) struct Line {
+    json: String,
+    has_args: bool,
+}
+
+/// What can be an argument.
+pub(super) enum Value<'a> {
+    Text(&'a str),
+    Number(u64),
+    Flag(bool),
+    Numbers([u64; 4]),
+}
+
+impl Line {
+    /// An event of that phase. `at_ns` is written as microseconds, as the format wants it, with three digits after the
+    /// point.
+    pub(super) fn at(pid: u32, tid: u32, phase: char, at_ns: u64) -> Self {
+        let (us, rest_ns) = (at_ns / 1000, at_ns % 1000);
+        Self {
+            json: format!("{{\"ph\":\"{phase}\",\"pid\":{pid},\"tid\":{tid},\"ts\":{us}.{rest_ns:03}"),
+            has_args: false,
+        }
+    }
+
+    /// What a process or a thread is called.
+    pub(super) fn metadata(pid: u32, tid: u32, name: &str) -> Self {
+        Self { json: format!("{{\"ph\":\"M\",\"pid\":{pid},\"tid\":{tid}"), has_args: false }.name(name)
+    }
+
+    pub(super) fn name(self, name: &str) -> Self {
+        self.field("name", name)
+    }
+
+    pub(super) fn category(self, category: &str) -> Self {
+        self.field("cat", category)
+    }
+
+    /// Of an instant event: `t`, its thread's, or `p`, its process's.
+    pub(super) fn scope(self, scope: char) -> Self {
+        self.field("s", scope.encode_utf8(&mut [0; 4]))
+    }
+
+    /// The number of a flow, whose end binds to the slice that it lies in.
+    pub(super) fn flow(mut self, number: u64) -> Self {
+        // To a string nothing fails to be written.
+        let _ = write!(self.json, ",\"id\":{number},\"bp\":\"e\"");
+        self
+    }
+
+    fn field(mut self, key: &str, text: &str) -> Self {
+        self.json.push(',');
+        push_text(&mut self.json, key);
+        self.json.push(':');
+        push_text(&mut self.json, text);
+        self
+    }
+
+    /// An argument; all come after the fields.
+    pub(super) fn arg<'a>(mut self, key: &str, value: impl Into<Value<'a>>) -> Self {
+        self.json.push_str(if self.has_args { "," } else { ",\"args\":{" });
+        self.has_args = true;
+        push_text(&mut self.json, key);
+        self.json.push(':');
+        push_value(&mut self.json, &value.into());
+        self
+    }
+
+    pub(super) fn arg_if(self, key: &str, value: Option<&str>) -> Self {
+        match value {
+            Some(value) => self.arg(key, value),
+            None => self,
+        }
+    }
+
+    pub(super) fn finish(mut self) -> String {
+        self.json.push_str(if self.has_args { "}}" } else { "}" });
+        self.json
+    }
+}
+
+/// An object of its own.
+pub(super) fn object<'a>(members: impl IntoIterator<Item = (&'static str, Value<'a>)>) -> String {
+    let mut json = String::new();
+    for (key, value) in members {
+        json.push(if json.is_empty() { '{' } else { ',' });
+        push_text(&mut json, key);
+        json.push(':');
+        push_value(&mut json, &value);
+    }
+    json.push('}');
+    json
+}
+
+fn push_value(json: &mut String, value: &Value<'_>) {
+    // To a string nothing fails to be written.
+    let _ = match value {
+        Value::Text(text) => {
+            push_text(json, text);
+            Ok(())
+        }
+        Value::Number(number) => write!(json, "{number}"),
+        Value::Flag(flag) => write!(json, "{flag}"),
+        Value::Numbers(numbers) => write!(json, "{numbers:?}"),
+    };
+}
+
+fn push_text(json: &mut String, text: &str) {
+    json.push('"');
+    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    if text.bytes().all(is_plain) {
+        json.push_str(text);
+        json.push('"');
+        return;
+    }
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => json.extend(['\\', character]),
+            character if character < ' ' => {
+                // To a string nothing fails to be written.
+                let _ = write!(json, "\\u{:04x}", u32::from(character));
+            }
+            character => json.push(character),
+        }
+    }
+    json.push('"');
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<u64> for Value<'_> {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<bool> for Value<'_> {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
+impl From<[u64; 4]> for Value<'_> {
+    fn from(numbers: [u64; 4]) -> Self {
+        Self::Numbers(numbers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_json_whatever_stands_in_it() {
+        let odd = "a \"name\" \\ with\ncontrol \u{1} and ü";
+        let line = Line::at(7, 2, 'B', 12_345_006).name(odd).arg("n", u64::MAX).arg("is", true).arg_if("no", None);
+        let json: serde_json::Value = serde_json::from_str(&line.finish()).unwrap();
+        assert_eq!(json["name"], odd);
+        assert_eq!((json["ph"].as_str(), json["pid"].as_u64(), json["tid"].as_u64()), (Some("B"), Some(7), Some(2)));
+        assert_eq!(json["ts"].as_f64(), Some(12_345.006));
+        assert_eq!((json["args"]["n"].as_u64(), json["args"]["is"].as_bool()), (Some(u64::MAX), Some(true)));
+    }
+
+    #[test]
+    fn an_object_is_json() {
+        let json = object([("a", "b".into()), ("c", [1, 2, 3, 4].into())]);
+        assert_eq!(json, r#"{"a":"b","c":[1, 2, 3, 4]}"#);
+    }
+}

@@ -1,0 +1,194 @@
+//! What can go wrong with a recording; each text says what to do.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// See the module.
+#[derive(Debug)]
+pub struct RecordingError {
+    kind: Kind,
+    message: String,
+    source: Option<io::Error>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Missing,
+    NotARecording,
+    WrongVersion,
+    Truncated,
+    Damaged,
+    Full,
+    DiskFull,
+    Exists,
+    Unwritable,
+    Setting,
+    Io,
+}
+
+impl RecordingError {
+    fn new(kind: Kind, message: String) -> Self {
+        Self { kind, message, source: None }
+    }
+
+    pub(super) fn not_a_recording(name: &str) -> Self {
+        Self::new(Kind::NotARecording, format!("{name} is not a recording of Volt's"))
+    }
+
+    pub(super) fn wrong_version(name: &str, theirs: impl fmt::Display, ours: impl fmt::Display) -> Self {
+        let message = format!(
+            "{name} is a recording of format {theirs}, this program reads {ours}: \
+             use the console of the Volt that made it"
+        );
+        Self::new(Kind::WrongVersion, message)
+    }
+
+    pub(super) fn truncated(name: &str, at_byte: u64) -> Self {
+        let message = format!(
+            "{name} breaks off at byte {at_byte}, inside a frame: its program was killed, or still writes, \
+             or its disk was full; what stands before is whole"
+        );
+        Self::new(Kind::Truncated, message)
+    }
+
+    pub(super) fn damaged(name: &str, at_byte: u64, why: impl fmt::Display) -> Self {
+        let message = format!("{name} is damaged at byte {at_byte}: {why}; what stands before is whole");
+        Self::new(Kind::Damaged, message)
+    }
+
+    pub(super) fn full(name: &str, bytes: u64) -> Self {
+        let message = format!("{name} is full with {bytes} bytes: set a larger max_file_bytes, or more than one file");
+        Self::new(Kind::Full, message)
+    }
+
+    pub(super) fn setting(name: &str, value: impl fmt::Display, remedy: impl fmt::Display) -> Self {
+        Self::new(Kind::Setting, format!("{name} is {value}: {remedy}"))
+    }
+
+    /// The same once more, for whoever goes on asking.
+    pub(super) fn again(&self) -> Self {
+        Self { kind: self.kind, message: self.message.clone(), source: None }
+    }
+
+    /// What the system said about opening `path` for reading.
+    pub(super) fn open(path: &Path, error: io::Error) -> Self {
+        let (shown, kind) = (path.display(), error.kind());
+        let (kind, message) = match kind {
+            io::ErrorKind::NotFound => (Kind::Missing, format!("there is no recording {shown}")),
+            io::ErrorKind::IsADirectory => (Kind::NotARecording, format!("{shown} is a folder, not a recording")),
+            _ => (Kind::Io, format!("{shown}: {error}")),
+        };
+        Self { kind, message, source: Some(error) }
+    }
+
+    pub(super) fn read(name: &str, error: io::Error) -> Self {
+        let kind = if error.kind() == io::ErrorKind::IsADirectory { Kind::NotARecording } else { Kind::Io };
+        Self { kind, message: format!("{name}: {error}"), source: Some(error) }
+    }
+
+    /// What the system said about making `path`.
+    pub(super) fn create(path: &Path, error: io::Error) -> Self {
+        let shown = path.display();
+        let (kind, message) = match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                (Kind::Exists, format!("{shown} is there already: choose another name, or remove it"))
+            }
+            io::ErrorKind::NotFound => (
+                Kind::Unwritable,
+                format!("{shown} cannot be made: its folder is not there: make it, or choose another"),
+            ),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => (
+                Kind::Unwritable,
+                format!("{shown} cannot be made: {error}: choose a folder that this user may write to"),
+            ),
+            _ if is_disk_full(&error) => (Kind::DiskFull, format!("{shown} cannot be made: {error}: free some space")),
+            _ => (Kind::Unwritable, format!("{shown} cannot be made: {error}")),
+        };
+        Self { kind, message, source: Some(error) }
+    }
+
+    /// What the system said about writing to a recording that has `bytes` so far.
+    pub(super) fn write(name: &str, bytes: u64, error: io::Error) -> Self {
+        let (kind, remedy) = if is_disk_full(&error) { (Kind::DiskFull, ": free some space") } else { (Kind::Io, "") };
+        let message = format!("{name}: {error}{remedy}; the {bytes} bytes recorded so far stay readable");
+        Self { kind, message, source: Some(error) }
+    }
+
+    /// What the system said about writing what a recording is turned into.
+    pub(super) fn export(error: io::Error) -> Self {
+        let kind = if is_disk_full(&error) { Kind::DiskFull } else { Kind::Io };
+        Self { kind, message: format!("the export cannot be written: {error}"), source: Some(error) }
+    }
+
+    /// There is no such file.
+    pub fn is_missing(&self) -> bool {
+        self.kind == Kind::Missing
+    }
+
+    /// The file is something else.
+    pub fn is_not_a_recording(&self) -> bool {
+        self.kind == Kind::NotARecording
+    }
+
+    /// Another major version of the format.
+    pub fn is_wrong_version(&self) -> bool {
+        self.kind == Kind::WrongVersion
+    }
+
+    /// The file breaks off; what was read before is whole.
+    pub fn is_truncated(&self) -> bool {
+        self.kind == Kind::Truncated
+    }
+
+    /// Bytes in the file were changed; what was read before is whole.
+    pub fn is_damaged(&self) -> bool {
+        self.kind == Kind::Damaged
+    }
+
+    /// The file has reached its bound, and there may be no second one.
+    pub fn is_full(&self) -> bool {
+        self.kind == Kind::Full
+    }
+
+    /// The disk, or the user's share of it, is full.
+    pub fn is_disk_full(&self) -> bool {
+        self.kind == Kind::DiskFull
+    }
+
+    /// There is a file of that name already.
+    pub fn is_existing(&self) -> bool {
+        self.kind == Kind::Exists
+    }
+
+    /// A file cannot be made there.
+    pub fn is_unwritable(&self) -> bool {
+        self.kind == Kind::Unwritable
+    }
+
+    /// A setting is out of its bounds.
+    pub fn is_invalid_setting(&self) -> bool {
+        self.kind == Kind::Setting
+    }
+
+    /// Whoever reads what is written has gone: `export | head`.
+    pub fn is_broken_pipe(&self) -> bool {
+        self.source.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+fn is_disk_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+}
+
+impl fmt::Display for RecordingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for RecordingError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|error| error as _)
+    }
+}

@@ -1,0 +1,18 @@
+//! Recordings: what a flight recorder has seen, in a file that can be replayed, searched and exported.
+//!
+//! [`event`] is what is noted down; [`flush`] what is collected at once; [`frame`] the file; [`writer`] and [`reader`]
+//! its two ends; [`timeline`] puts all tracks in one order; [`chrome_trace`] turns a recording into what Perfetto
+//! opens; [`trigger`] says when to record.
+
+pub mod error;
+pub mod event;
+pub mod trigger;
+
+pub mod flush;
+pub mod frame;
+pub mod reader;
+pub mod writer;
+
+pub mod timeline;
+
+pub mod chrome_trace;
