@@ -4,6 +4,7 @@
 //! the terminal, a bidirectional override would turn the line around: such characters are taken out where a message arrives,
 //! once, before anything is kept or shown.
 
+use volt_telemetry::incident::Incident;
 use volt_telemetry::snapshot::Process;
 use volt_telemetry::wire::Hello;
 
@@ -37,8 +38,19 @@ pub fn process(mut process: Process) -> Process {
             poll.task_name.iter_mut().for_each(in_place);
             in_place(&mut poll.spawned_at);
         }
+        runtime.incidents.latest.iter_mut().for_each(incident);
+        runtime.blame.iter_mut().for_each(|blame| in_place(&mut blame.spawned_at));
     }
     process
+}
+
+fn incident(incident: &mut Incident) {
+    in_place(&mut incident.spawned_at);
+    let absent = [&mut incident.task_name, &mut incident.wait_channel, &mut incident.stack_error];
+    absent.into_iter().flatten().for_each(in_place);
+    for frame in &mut incident.stack {
+        [&mut frame.function, &mut frame.file, &mut frame.module].into_iter().flatten().for_each(in_place);
+    }
 }
 
 /// `hello` with every string in it [cleaned](text).
@@ -56,6 +68,7 @@ fn in_place(string: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use volt_telemetry::incident::{Blame, Frame, Incidents};
     use volt_telemetry::snapshot::{Config, InFlight, Snapshot, Worker};
 
     const EVIL: &str = "a\u{1b}]0;t\u{7}\u{9b}2J\r\n\u{202e}\u{200b}z";
@@ -65,7 +78,18 @@ mod tests {
     fn every_string_of_a_process_is_cleaned() {
         let evil = || EVIL.to_string();
         let in_flight = InFlight { task_name: Some(evil()), spawned_at: evil(), ..InFlight::default() };
+        let frame = Frame { function: Some(evil()), file: Some(evil()), module: Some(evil()), ..Frame::default() };
+        let incident = Incident {
+            spawned_at: evil(),
+            task_name: Some(evil()),
+            wait_channel: Some(evil()),
+            stack_error: Some(evil()),
+            stack: vec![frame],
+            ..Incident::default()
+        };
         let runtime = Snapshot {
+            incidents: Incidents { latest: vec![incident], ..Incidents::default() },
+            blame: vec![Blame { spawned_at: evil(), ..Blame::default() }],
             runtime: evil(),
             incomplete: vec![evil()],
             config: Config { io_backend: evil(), ..Config::default() },
@@ -75,7 +99,7 @@ mod tests {
         let cleaned = process(Process { program: evil(), runtimes: vec![runtime], ..Process::default() });
         // Whatever string a snapshot has or will have is in its JSON.
         let json = serde_json::to_string(&cleaned).unwrap();
-        assert_eq!(json.matches(TAME).count(), 6);
+        assert_eq!(json.matches(TAME).count(), 14);
         assert!(!json.contains("\\u001b") && !json.contains('\u{9b}') && !json.contains('\u{202e}'), "{json}");
     }
 

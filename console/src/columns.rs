@@ -6,9 +6,9 @@
 //! reasons would mislead. *What a worker is doing gets the rest of the line.*
 
 use volt_telemetry::rates::WorkerRates;
-use volt_telemetry::snapshot::{Config, InFlight, Worker};
+use volt_telemetry::snapshot::{Config, Duty, InFlight, Worker};
 
-use crate::facts::{Scene, Tone, phase_word};
+use crate::facts::{Scene, Tone, state_word};
 use crate::figures::{
     ABSENT, COUNT_WIDTH, DURATION_WIDTH, PERCENT_WIDTH, bar, count, duration, head, left, percent, rate, right, tail,
     width,
@@ -18,9 +18,15 @@ use crate::figures::{
 pub const LAMP_PARKED: char = '○';
 /// A bit of the parked bitmap that is clear.
 pub const LAMP_AWAKE: char = '●';
+/// [`LAMP_PARKED`] of a spare worker.
+pub const SPARE_PARKED: char = '◇';
+/// [`LAMP_AWAKE`] of a spare worker.
+pub const SPARE_AWAKE: char = '◆';
 /// Columns of a bar, and of the figure beside it: a ring of 256 and a budget of 128.
 const BAR_WIDTH: usize = 6;
 const FIGURE_WIDTH: usize = 3;
+/// Columns of a worker's number.
+const INDEX_WIDTH: usize = 3;
 
 /// Text and what it means.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,7 +120,7 @@ const RANK_OF_EXTRAS: u8 = 6;
 
 /// Every column, from left to right.
 pub const COLUMNS: &[Column] = &[
-    figure("", "#", 3, 0, |row| Cell::new(row.worker.index.to_string()).plain()),
+    figure("", "#", INDEX_WIDTH, 0, index),
     Column { align: Align::Left, content: Content::State, ..figure("", "state", 5, 0, |_| Cell::new("")) },
     figure("", "since", DURATION_WIDTH, 6, |row| Cell::new(duration(row.worker.phase_for_ns))),
     share("", "busy", 0, |rates| rates.shares.busy_ratio),
@@ -255,9 +261,29 @@ impl Cell {
     }
 }
 
+/// The lamp of a worker: its bit in the parked bitmap, and whether it is a spare.
+pub fn lamp(worker: &Worker, is_parked: bool) -> char {
+    match (worker.is_spare, is_parked) {
+        (false, true) => LAMP_PARKED,
+        (false, false) => LAMP_AWAKE,
+        (true, true) => SPARE_PARKED,
+        (true, false) => SPARE_AWAKE,
+    }
+}
+
 fn state(row: &Row<'_>) -> Cell {
-    let lamp = if row.is_parked { LAMP_PARKED } else { LAMP_AWAKE };
-    Cell::new(format!("{lamp}{}", phase_word(row.worker.phase))).quiet_if(row.is_parked)
+    let cell = Cell::new(format!("{}{}", lamp(row.worker, row.is_parked), state_word(row.worker)));
+    match row.worker.duty {
+        // The word is the mark.
+        Duty::Away => Cell { tone: Tone::Alarm, ..cell },
+        _ => cell.quiet_if(row.is_parked),
+    }
+}
+
+/// The worker's number, with an `s` for a spare as long as there is room for it.
+fn index(row: &Row<'_>) -> Cell {
+    let number = row.worker.index.to_string();
+    Cell::new(if row.worker.is_spare && number.len() < INDEX_WIDTH { format!("s{number}") } else { number }).plain()
 }
 
 fn ring(row: &Row<'_>) -> Cell {
@@ -304,7 +330,7 @@ pub fn in_flight(poll: Option<&InFlight>, columns: usize) -> Cell {
 }
 
 /// `handlers.rs:118` of `examples/src/handlers.rs:118:21`.
-fn short_place(place: &str) -> &str {
+pub fn short_place(place: &str) -> &str {
     let file = place.rsplit_once('/').map_or(place, |(_, file)| file);
     match file.rsplit_once(':') {
         Some((without_column, _)) if without_column.contains(':') => without_column,
@@ -314,6 +340,8 @@ fn short_place(place: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use volt_telemetry::snapshot::Phase;
+
     use super::*;
 
     fn row<'a>(worker: &'a Worker, config: &'a Config) -> Row<'a> {
@@ -377,11 +405,26 @@ mod tests {
 
     #[test]
     fn a_lamp_shows_the_bit_and_the_word_shows_the_phase() {
-        use volt_telemetry::snapshot::Phase;
         let (worker, config) = (Worker { phase: Phase::Parked, ..Worker::default() }, Config::default());
         let claimed = row(&worker, &config);
         assert_eq!(state(&claimed).text, "●park", "claimed, and not yet awake");
         assert_eq!(state(&Row { is_parked: true, ..claimed }).text, "○park");
+    }
+
+    #[test]
+    fn a_spare_and_who_is_not_there_for_tasks_are_told_by_a_sign_and_a_word() {
+        let config = Config::default();
+        let worker = |duty, is_spare| Worker { index: 7, phase: Phase::Busy, duty, is_spare, ..Worker::default() };
+        let text = |worker: &Worker| {
+            let row = row(worker, &config);
+            format!("{} {}", index(&row).text, state(&row).text)
+        };
+        assert_eq!(text(&worker(Duty::Present, false)), "7 ●busy");
+        assert_eq!(text(&worker(Duty::Away, false)), "7 ●away");
+        assert_eq!(text(&worker(Duty::Blocking, false)), "7 ●blck");
+        assert_eq!(text(&worker(Duty::Present, true)), "s7 ◆busy");
+        let many = Worker { index: 1023, ..worker(Duty::Present, true) };
+        assert_eq!(text(&many), "1023 ◆busy", "the number is not cut for a letter");
     }
 
     #[test]

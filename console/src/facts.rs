@@ -4,8 +4,9 @@
 //! facts stand in the order in which they may be left out, the last first. No terminal in here: a [`Tone`] says what a value
 //! means, the view decides how that looks.
 
-use volt_telemetry::rates::{Quantiles, Rates, Shares, WorkerRates, local_queue_len, searchers_max};
-use volt_telemetry::snapshot::{Phase, Snapshot, Worker};
+use volt_telemetry::incident::{Cause, Incidents};
+use volt_telemetry::rates::{Quantiles, Rates, Shares, WorkerRates, local_queue_len, searchers_max, worker_count};
+use volt_telemetry::snapshot::{Duty, Phase, Snapshot, Worker};
 
 use crate::figures::{ABSENT, count, duration, maybe_duration, percent, rate};
 
@@ -13,6 +14,9 @@ use crate::figures::{ABSENT, count, duration, maybe_duration, percent, rate};
 pub const LONG_NS: u64 = 10_000_000;
 /// A poll of this length is an outage of its worker.
 pub const STUCK_NS: u64 = 100_000_000;
+
+/// A worker that could run and is not let for so much of its time is short of processor.
+const STARVED_RATIO: f64 = 0.2;
 
 /// What a value means to the reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,6 +117,11 @@ impl<'a> Scene<'a> {
         self.rates?.workers.get(index)
     }
 
+    /// The indexes of the workers that are shown: all but the spares that are not needed now.
+    pub fn shown_workers(&self) -> Vec<usize> {
+        shown_workers(self.snapshot)
+    }
+
     fn rate(&self, of: fn(&Rates) -> f64) -> String {
         self.rates.map_or_else(|| ABSENT.into(), |rates| rate(of(rates)))
     }
@@ -120,11 +129,11 @@ impl<'a> Scene<'a> {
     /// Parked and searching workers, and where the workers' time goes.
     pub fn workers(&self) -> Group {
         let snapshot = self.snapshot;
-        let total = snapshot.workers.len();
+        let (on_duty, searchers) = (snapshot.on_duty_count(), searchers_max(worker_count(snapshot)));
         let shares = |of: fn(&Shares) -> f64| self.rates.map_or(ABSENT.into(), |rates| percent(of(&rates.shares)));
         let facts = vec![
-            Fact::new("parked", format!("{}/{total}", snapshot.parked_count())),
-            Fact::new("searching", format!("{}/{}", snapshot.searching, searchers_max(total))),
+            Fact::new("parked", format!("{}/{on_duty}", snapshot.parked_count())),
+            Fact::new("searching", format!("{}/{searchers}", snapshot.searching)),
             Fact::new("busy", shares(|shares| shares.busy_ratio)),
             Fact::new("search", shares(|shares| shares.searching_ratio)),
             Fact::new("asleep", shares(|shares| shares.parked_ratio + shares.driver_ratio)),
@@ -209,6 +218,38 @@ impl<'a> Scene<'a> {
         Group { title: "blocking", facts }
     }
 
+    /// Polls that did not end in time, since start, by cause.
+    pub fn incidents(&self) -> Group {
+        let incidents = &self.snapshot.incidents;
+        let mut facts = vec![Fact::fault("", incidents.total(), Tone::Warn)];
+        if incidents.total() > 0 {
+            facts.push(Fact::new("", format!("({})", causes(incidents))));
+        }
+        facts.extend([
+            Fact::new("suppressed", count(incidents.suppressed)),
+            Fact::new("evicted", count(incidents.evicted)),
+            Fact::new("new/s", self.rate(|rates| rates.incidents_per_second)),
+        ]);
+        Group { title: "incidents", facts }
+    }
+
+    /// What was done about workers that are stuck.
+    pub fn sentinel(&self) -> Group {
+        let sentinel = &self.snapshot.sentinel;
+        let facts = vec![
+            Fact::new("spares", format!("{}/{}", sentinel.spares_on_duty, sentinel.max_spares)),
+            Fact::new("replaced", count(sentinel.replacements)),
+            Fact::fault("capped", sentinel.capped, Tone::Warn),
+            Fact::new("rescued", count(sentinel.tasks_rescued)),
+            Fact::new("preempted", count(sentinel.preempts)),
+            Fact::fault("pauses", sentinel.pauses, Tone::Warn),
+            Fact::new("blocking", count(sentinel.blocks)),
+            Fact::fault("no thread", sentinel.spare_failures, Tone::Warn),
+            Fact::new("looks", count(sentinel.looks)),
+        ];
+        Group { title: "sentinel", facts }
+    }
+
     /// Poll times of the last interval.
     pub fn poll_time(&self) -> Group {
         Group { title: "poll time", facts: distribution(self.rates.map(|rates| &rates.poll_time)) }
@@ -249,13 +290,20 @@ impl<'a> Scene<'a> {
 
 fn worker_time(rates: Option<&WorkerRates>) -> Group {
     let share = |of: fn(&Shares) -> f64| rates.map_or(ABSENT.into(), |rates| percent(of(&rates.shares)));
-    let facts = vec![
+    let mut facts = vec![
         Fact::new("busy", share(|shares| shares.busy_ratio)),
         Fact::new("searching", share(|shares| shares.searching_ratio)),
         Fact::new("parked", share(|shares| shares.parked_ratio)),
         Fact::new("driver", share(|shares| shares.driver_ratio)),
         Fact::new("maintenance", share(|shares| shares.maintenance_ratio)),
     ];
+    if let Some(ratio) = rates.and_then(|rates| rates.cpu_ratio) {
+        facts.push(Fact::new("on a processor", percent(ratio)));
+    }
+    if let Some(ratio) = rates.and_then(|rates| rates.run_delay_ratio) {
+        let fact = Fact::new("run delay", percent(ratio));
+        facts.push(if ratio >= STARVED_RATIO { fact.toned(Tone::Warn) } else { fact });
+    }
     Group { title: "time", facts }
 }
 
@@ -320,8 +368,40 @@ fn distribution(quantiles: Option<&Quantiles>) -> Vec<Fact> {
     ]
 }
 
-/// A phase in at most five columns.
-pub fn phase_word(phase: Phase) -> &'static str {
+/// `sleep 2, cpu 1`: the causes that were seen, the most frequent first.
+pub fn causes(incidents: &Incidents) -> String {
+    let mut counts: Vec<(Cause, u64)> = incidents.counts().filter(|(_, n)| *n > 0).collect();
+    // Equals stay in the order of the causes.
+    counts.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    let texts: Vec<_> = counts.iter().map(|(cause, n)| format!("{} {}", cause.name(), count(*n))).collect();
+    texts.join(", ")
+}
+
+/// The indexes of the workers of `snapshot` that are shown: all but the spares that are not needed now.
+pub fn shown_workers(snapshot: &Snapshot) -> Vec<usize> {
+    let workers = snapshot.workers.iter().enumerate();
+    workers.filter(|(_, worker)| worker.duty != Duty::Off).map(|(index, _)| index).collect()
+}
+
+/// What a worker does, in at most five columns: its phase, or why it is not there for tasks.
+pub fn state_word(worker: &Worker) -> &'static str {
+    match (worker.duty, worker.phase) {
+        (Duty::Away, _) => "away",
+        (Duty::Blocking, _) => "blck",
+        (_, phase) => phase_word(phase),
+    }
+}
+
+/// What a worker does, as one letter: the lamp's.
+pub fn state_letter(worker: &Worker) -> char {
+    match (worker.duty, worker.phase) {
+        (Duty::Away, _) => 'A',
+        (Duty::Blocking, _) => 'K',
+        (_, phase) => phase_letter(phase),
+    }
+}
+
+fn phase_word(phase: Phase) -> &'static str {
     match phase {
         Phase::Stopped => "stop",
         Phase::Busy => "busy",
@@ -333,8 +413,7 @@ pub fn phase_word(phase: Phase) -> &'static str {
     }
 }
 
-/// A phase as one letter, the lamp's.
-pub fn phase_letter(phase: Phase) -> char {
+fn phase_letter(phase: Phase) -> char {
     match phase {
         Phase::Stopped => '-',
         Phase::Busy => 'B',
@@ -343,5 +422,18 @@ pub fn phase_letter(phase: Phase) -> char {
         Phase::Driver => 'D',
         Phase::Maintenance => 'M',
         _ => '?',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_stand_by_frequency_and_those_never_seen_are_left_out() {
+        let mut incidents = Incidents { by_cause: vec![1, 12_345, 0, 1], ..Incidents::default() };
+        assert_eq!(causes(&incidents), "sleep 12.3k, cpu 1, io 1");
+        incidents.by_cause.clear();
+        assert_eq!(causes(&incidents), "");
     }
 }

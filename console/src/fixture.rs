@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use volt_telemetry::incident::{Blame, Cause, Frame, Incident, Incidents, Remedy};
 use volt_telemetry::snapshot::{
-    Blocking, Config, Driver, GlobalQueue, InFlight, Phase, Process, Sentinel, Snapshot, Tasks, Timers, Unparks, Worker,
+    Blocking, Config, Driver, Duty, GlobalQueue, InFlight, Phase, Process, Sentinel, Snapshot, Tasks, Timers, Unparks,
+    Worker,
 };
 use volt_telemetry::wire::{Hello, MAGIC, VERSION};
 
@@ -161,4 +163,101 @@ pub(crate) fn model(workers: u32, steps: u64) -> Model {
         model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
     }
     model
+}
+
+/// [`model`] of a program in which one worker is stuck, and others were.
+pub(crate) fn stalled_model(workers: u32, steps: u64) -> Model {
+    let mut model = model(workers, steps - 1);
+    model.update(Message::Tick(STEP * steps as u32));
+    model.update(Message::Snapshot { process: Box::new(stalled(process(workers, steps), 7)), lost: 0 });
+    model
+}
+
+/// `process` with a spare on duty and one off, `written` incidents of which the latest goes on, and blame.
+pub(crate) fn stalled(mut process: Process, written: u64) -> Process {
+    let runtime = &mut process.runtimes[0];
+    let first = runtime.workers.len() as u32;
+    for (index, duty) in [(first, Duty::Present), (first + 1, Duty::Off)] {
+        let spare = worker(index, 1);
+        let in_flight = None;
+        runtime.workers.push(Worker { is_spare: true, duty, phase: Phase::Searching, in_flight, ..spare });
+    }
+    runtime.workers[1].duty = Duty::Away;
+    runtime.sentinel = Sentinel {
+        looks: 9_120,
+        rescues: 61,
+        tasks_rescued: 204,
+        preempts: 7,
+        replacements: 12,
+        spare_calls: 12,
+        spares_on_duty: 1,
+        max_spares: 4,
+        ..Sentinel::default()
+    };
+    let latest: Vec<Incident> = (1..=written).map(|id| incident(id, written, runtime.at_ns)).collect();
+    let by_cause = vec![written / 3, 2 * written, 0, 1];
+    runtime.incidents = Incidents { by_cause, suppressed: written + 2, evicted: 0, latest };
+    runtime.blame = (0..12).map(blame).collect();
+    process
+}
+
+fn incident(id: u64, last: u64, at_ns: u64) -> Incident {
+    let is_over = id < last;
+    let causes = [Cause::Sleep, Cause::Cpu, Cause::Io, Cause::NotScheduled];
+    let call = |function: &str, file: &str, line: u64, is_user_code| Frame {
+        address: 0x9f_8c00 + line,
+        function: Some(function.into()),
+        file: Some(file.into()),
+        line: Some(line as u32),
+        module: Some("demo".into()),
+        is_user_code,
+    };
+    let rust = "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library";
+    let mut stack = vec![
+        Frame { address: 0xcf545, module: Some("libc.so.6".into()), ..Frame::default() },
+        call("std::thread::functions::sleep", &format!("{rust}/std/src/thread/functions.rs"), 289, false),
+        call("demo::handlers::price", "/work/shop/examples/src/bin/demo/handlers.rs", 61, true),
+        call("demo::handlers::blocking::<demo::State>", "/work/shop/examples/src/bin/demo/handlers.rs", 118, true),
+        call("<demo::Traced<F> as core::future::Future>::poll", "/work/shop/examples/src/bin/demo/trace.rs", 7, true),
+    ];
+    let run = (0..14).map(|depth| {
+        let function = format!("volt::task::cell::run::<volt::task::Layer{depth}<demo::State, alloc::sync::Arc<str>>>");
+        call(&function, "/work/shop/runtime/src/task/cell.rs", 140 + depth, false)
+    });
+    stack.extend(run);
+    let for_ns = if is_over { 31_000_000 * id } else { 230_000_000 };
+    let began_at_ns = if is_over { at_ns - 1_300_000_000 * (last + 1 - id) } else { at_ns - for_ns };
+    Incident {
+        id,
+        began_at_ns,
+        for_ns,
+        is_over,
+        worker: 1,
+        task_id: 48_205 + id,
+        task_name: (id != 2).then(|| "GET /blocking".into()),
+        spawned_at: "examples/src/bin/demo/handlers.rs:118:21".into(),
+        cause: if is_over { causes[id as usize % causes.len()] } else { Cause::Sleep },
+        wait_channel: Some("hrtimer_nanosleep".into()),
+        stack_error: (id == 3).then(|| "the poll was over before its thread could be asked".into()),
+        stack: if id == 3 { Vec::new() } else { stack },
+        waiting: id % 3,
+        remedy: if id.is_multiple_of(2) { Remedy::Rescued } else { Remedy::Replaced },
+        suppressed: if is_over { 0 } else { 3 },
+    }
+}
+
+fn blame(rank: u64) -> Blame {
+    let caused_ns = 64_000_000_000 >> (2 * rank);
+    Blame {
+        spawned_at: format!("examples/src/bin/demo/handlers.rs:{}:21", 118 + 9 * rank),
+        polls: 12_000 * (rank + 1),
+        busy_ns: 9_000_000_000 / (rank + 1),
+        longest_poll_ns: caused_ns / 80,
+        stalls: if rank < 2 { 12 - 11 * rank } else { 0 },
+        delay_caused_ns: caused_ns,
+        delay_suffered_ns: 800_000 * rank * rank,
+        alive: Some(40 * rank),
+        stranded: Some(0),
+        ..Blame::default()
+    }
 }

@@ -14,14 +14,14 @@ use std::time::Duration;
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::model::Action;
+use crate::model::{Action, Screen};
 
 /// How long the thread waits for a key before it looks at everything else.
 const SLICE: Timespec = Timespec { tv_sec: 0, tv_nsec: 40_000_000 };
 /// Events that wait to be taken: more than a person types between two screens.
 const INBOX_MAX: usize = 64;
 
-/// Workers that a page moves by.
+/// Rows that a page moves by.
 const PAGE: isize = 10;
 
 /// The terminal's events, while this lives.
@@ -119,6 +119,10 @@ fn of_key(key: &KeyEvent) -> Option<Action> {
         KeyCode::Char('?' | 'h') | KeyCode::F(1) => Action::ToggleHelp,
         KeyCode::Enter => Action::ToggleDetail,
         KeyCode::Char('r') => Action::ToggleTotals,
+        KeyCode::Char(digit @ '1'..='3') => Action::Show(Screen::ALL[digit as usize - '1' as usize]),
+        KeyCode::Char('<' | ',') => Action::SortBy(-1),
+        KeyCode::Char('>' | '.') => Action::SortBy(1),
+        KeyCode::Char('i') => Action::InvertSort,
         KeyCode::Tab | KeyCode::Right => Action::NextRuntime,
         KeyCode::BackTab | KeyCode::Left => Action::PreviousRuntime,
         KeyCode::Char('+' | '=') => Action::Slower,
@@ -153,6 +157,16 @@ mod tests {
         assert_eq!(press(KeyCode::Char('+'), KeyModifiers::SHIFT), Some(Action::Slower));
         assert_eq!(press(KeyCode::Char('='), KeyModifiers::NONE), Some(Action::Slower));
         assert_eq!(press(KeyCode::Char('-'), KeyModifiers::NONE), Some(Action::Faster));
+    }
+
+    #[test]
+    fn each_screen_has_a_digit() {
+        for (index, screen) in Screen::ALL.into_iter().enumerate() {
+            let digit = char::from_digit(index as u32 + 1, 10).unwrap();
+            assert_eq!(press(KeyCode::Char(digit), KeyModifiers::NONE), Some(Action::Show(screen)));
+        }
+        let beyond = char::from_digit(Screen::ALL.len() as u32 + 1, 10).unwrap();
+        assert_eq!(press(KeyCode::Char(beyond), KeyModifiers::NONE), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! broken. The binary `volt-console` is a thin front; a program may also show itself with [`attach()`].
 //!
 //! Shape: [`connection`] (a thread that reads snapshots) and [`input`] (keys) send [`model::Message`]s; [`model`] takes them in;
-//! [`view`] draws the model. [`list`] and [`top`] print the same numbers as text and JSON.
+//! [`view`] draws the model. [`list`] and [`top`] print the same numbers as text and JSON, [`doctor`] what is wrong with them.
 #![forbid(unsafe_code)]
 
 pub mod error;
@@ -13,7 +13,9 @@ pub mod figures;
 pub mod clean;
 pub mod facts;
 
+pub mod blame;
 pub mod columns;
+pub mod incidents;
 pub mod model;
 
 pub mod input;
@@ -24,6 +26,7 @@ pub mod target;
 pub mod terminal;
 
 pub mod attach;
+pub mod doctor;
 pub mod list;
 pub mod top;
 

@@ -11,12 +11,17 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use volt_telemetry::incident::Incidents;
 use volt_telemetry::rates::Rates;
 use volt_telemetry::snapshot::{Process, Snapshot};
 use volt_telemetry::wire::Hello;
 
 use crate::clean;
-use crate::facts::Scene;
+use crate::facts::{Scene, shown_workers};
+
+mod screens;
+
+pub use screens::{BlameTable, IncidentList, Screen};
 
 /// Refresh intervals to choose from.
 pub const INTERVALS: [Duration; 7] = [
@@ -71,7 +76,9 @@ pub enum Action {
     TogglePause,
     /// The help text.
     ToggleHelp,
-    /// The details of the selected worker.
+    /// Another screen.
+    Show(Screen),
+    /// The details of the selected worker, the stack of the selected incident.
     ToggleDetail,
     /// Counters a second or since start.
     ToggleTotals,
@@ -83,11 +90,15 @@ pub enum Action {
     Slower,
     /// Refresh more often.
     Faster,
-    /// Select another worker, this many rows down.
+    /// Sort by another column, this many to the right.
+    SortBy(isize),
+    /// Sort the other way round.
+    InvertSort,
+    /// Select another row, this many down.
     Move(isize),
-    /// Select the first worker.
+    /// Select the first row.
     First,
-    /// Select the last worker.
+    /// Select the last row.
     Last,
 }
 
@@ -150,7 +161,13 @@ pub struct Model {
     pub interval: Duration,
     /// The time since the console started.
     pub now: Duration,
-    /// The selected worker.
+    /// What is shown.
+    pub screen: Screen,
+    /// The list of incidents.
+    pub incidents: IncidentList,
+    /// The blame table.
+    pub blame: BlameTable,
+    /// The selected worker, by its index.
     pub selected_worker: usize,
     /// Whether the help is open.
     pub is_help_open: bool,
@@ -173,6 +190,9 @@ impl Model {
             lost: 0,
             interval,
             now: Duration::ZERO,
+            screen: Screen::default(),
+            incidents: IncidentList::default(),
+            blame: BlameTable::default(),
             selected_worker: 0,
             is_help_open: false,
             is_detail_open: true,
@@ -248,12 +268,16 @@ impl Model {
         self.lost += lost - before;
         self.lost_in_subscription = lost;
         self.link = Link::Live;
+        if self.live.process.as_ref().is_some_and(|former| former.pid != process.pid) {
+            // Another program counts its incidents anew.
+            self.incidents = IncidentList::default();
+        }
         self.live.take(process, self.now);
         if self.selected_runtime.is_none() {
             let runtimes = self.live.process.as_ref().map_or(&[][..], |process| &process.runtimes);
             self.selected_runtime = busiest(runtimes).map(|index| runtimes[index].runtime.clone());
         }
-        self.move_to(self.selected_worker);
+        self.refresh_choices();
     }
 
     fn lose(&mut self, reason: String, retry_in: Duration) {
@@ -270,24 +294,81 @@ impl Model {
     fn act(&mut self, action: Action) -> Option<Effect> {
         match action {
             Action::Quit => return Some(Effect::Quit),
-            Action::Back if self.is_help_open => self.is_help_open = false,
-            Action::Back => return Some(Effect::Quit),
+            Action::Back => return self.back(),
             Action::TogglePause => {
                 self.held = if self.held.is_some() { None } else { Some(self.live.clone()) };
-                self.move_to(self.selected_worker);
+                self.refresh_choices();
             }
             Action::ToggleHelp => self.is_help_open = !self.is_help_open,
-            Action::ToggleDetail => self.is_detail_open = !self.is_detail_open,
+            Action::Show(screen) => (self.screen, self.is_help_open) = (screen, false),
+            Action::ToggleDetail => self.toggle_detail(),
             Action::ToggleTotals => self.shows_totals = !self.shows_totals,
             Action::NextRuntime => self.select_runtime(1),
             Action::PreviousRuntime => self.select_runtime(self.runtimes().len().saturating_sub(1)),
             Action::Slower => return self.subscribe(|i| INTERVALS.iter().find(|interval| **interval > i)),
             Action::Faster => return self.subscribe(|i| INTERVALS.iter().rfind(|interval| **interval < i)),
-            Action::Move(rows) => self.move_to(self.selected_worker.saturating_add_signed(rows)),
-            Action::First => self.move_to(0),
-            Action::Last => self.move_to(usize::MAX),
+            Action::SortBy(steps) if self.screen == Screen::Blame => self.blame.sort_by(steps),
+            Action::InvertSort if self.screen == Screen::Blame => self.blame.is_inverted = !self.blame.is_inverted,
+            Action::SortBy(_) | Action::InvertSort => {}
+            Action::Move(rows) => self.select(|row| row.saturating_add_signed(rows)),
+            Action::First => self.select(|_| 0),
+            Action::Last => self.select(|_| usize::MAX),
         }
         None
+    }
+
+    /// Closes what lies on top, then goes back to the overview, then leaves.
+    fn back(&mut self) -> Option<Effect> {
+        let is_closed = std::mem::take(&mut self.is_help_open)
+            || (self.screen == Screen::Incidents && self.incidents.close())
+            || std::mem::take(&mut self.screen) != Screen::Overview;
+        (!is_closed).then_some(Effect::Quit)
+    }
+
+    fn toggle_detail(&mut self) {
+        match self.screen {
+            Screen::Overview => self.is_detail_open = !self.is_detail_open,
+            Screen::Incidents => self.with_incidents(IncidentList::toggle),
+            Screen::Blame => {}
+        }
+    }
+
+    /// Selects the row at the place that `to` makes of the present one.
+    fn select(&mut self, to: impl Fn(usize) -> usize) {
+        match self.screen {
+            Screen::Overview => {
+                let shown = self.scene().map(|scene| scene.shown_workers()).unwrap_or_default();
+                let place = shown.iter().position(|index| *index == self.selected_worker).unwrap_or(0);
+                let place = to(place).min(shown.len().saturating_sub(1));
+                self.selected_worker = shown.get(place).copied().unwrap_or(0);
+            }
+            Screen::Incidents => self.with_incidents(|list, incidents| list.move_to(incidents, to)),
+            Screen::Blame => {
+                let mut table = std::mem::take(&mut self.blame);
+                if let Some(scene) = self.scene() {
+                    table.move_to(&table.rows(&scene), to);
+                }
+                self.blame = table;
+            }
+        }
+    }
+
+    /// Changes the list of incidents by what the picture has of them.
+    fn with_incidents(&mut self, change: impl FnOnce(&mut IncidentList, &Incidents)) {
+        let mut list = std::mem::take(&mut self.incidents);
+        if let Some(scene) = self.scene() {
+            change(&mut list, &scene.snapshot.incidents);
+        }
+        self.incidents = list;
+    }
+
+    /// Holds the choices against a picture that has changed: what has gone is no longer selected.
+    fn refresh_choices(&mut self) {
+        let shown = self.scene().map(|scene| shown_workers(scene.snapshot)).unwrap_or_default();
+        // The spare that has gone off duty was the last, or one before.
+        let nearest = shown.iter().rev().find(|index| **index <= self.selected_worker).or(shown.first());
+        self.selected_worker = nearest.copied().unwrap_or(0);
+        self.with_incidents(IncidentList::refresh);
     }
 
     fn select_runtime(&mut self, steps: usize) {
@@ -295,18 +376,14 @@ impl Model {
         if !runtimes.is_empty() {
             let next = (self.runtime_index() + steps) % runtimes.len();
             self.selected_runtime = Some(runtimes[next].runtime.clone());
-            self.move_to(0);
+            self.selected_worker = 0;
+            self.incidents = IncidentList::default();
         }
     }
 
     fn subscribe(&mut self, choose: impl Fn(Duration) -> Option<&'static Duration>) -> Option<Effect> {
         self.interval = *choose(self.interval)?;
         Some(Effect::Subscribe(self.interval))
-    }
-
-    fn move_to(&mut self, worker: usize) {
-        let workers = self.scene().map_or(0, |scene| scene.snapshot.workers.len());
-        self.selected_worker = worker.min(workers.saturating_sub(1));
     }
 }
 

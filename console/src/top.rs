@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use volt_telemetry::client::Client;
-use volt_telemetry::rates::{Rates, local_queue_len, searchers_max};
+use volt_telemetry::rates::{Rates, local_queue_len, searchers_max, worker_count};
 use volt_telemetry::snapshot::{Process, Snapshot};
 
 use crate::clean;
@@ -61,7 +61,7 @@ pub fn text(earlier: &Process, later: &Process) -> String {
         }
         text.push('\n');
         let groups = [scene.workers(), scene.poll_time(), scene.schedule_delay(), scene.queues(), scene.tasks()];
-        let others = [scene.driver(), scene.timers(), scene.blocking()];
+        let others = [scene.driver(), scene.timers(), scene.blocking(), scene.sentinel(), scene.incidents()];
         groups.iter().chain(&others).for_each(|group| text.push_str(&fact_line(group)));
         if !snapshot.incomplete.is_empty() {
             text.push_str(&format!("incomplete {}\n", snapshot.incomplete.join(", ")));
@@ -103,7 +103,9 @@ fn runtime_json(snapshot: &Snapshot, rates: Option<&Rates>) -> Value {
     runtime["parked_bitmap"] = json!(bits);
     runtime["parked_bitmap_string"] = json!(string);
     runtime["parked_count"] = json!(snapshot.parked_count());
-    runtime["searchers_max"] = json!(searchers_max(snapshot.workers.len()));
+    runtime["searchers_max"] = json!(searchers_max(worker_count(snapshot)));
+    runtime["on_duty_count"] = json!(snapshot.on_duty_count());
+    runtime["incidents_total"] = json!(snapshot.incidents.total());
     runtime["local_queue_len"] = json!(local_queue_len(snapshot));
     for index in 0..snapshot.workers.len() {
         let worker = &mut runtime["workers"][index];
@@ -122,7 +124,8 @@ fn runtime_json(snapshot: &Snapshot, rates: Option<&Rates>) -> Value {
 fn fact_line(group: &Group) -> String {
     let mut line = format!("{:<10}", group.title);
     for fact in &group.facts {
-        line.push_str(&format!("  {} {}", fact.label, fact.marked()));
+        let gap = if fact.label.is_empty() { "" } else { " " };
+        line.push_str(&format!("  {}{gap}{}", fact.label, fact.marked()));
     }
     line + "\n"
 }
@@ -135,7 +138,7 @@ fn table(scene: &Scene<'_>) -> String {
         text.push(' ');
     }
     text.push_str(&format!("{IN_FLIGHT_TITLE}\n"));
-    for index in 0..scene.snapshot.workers.len() {
+    for index in scene.shown_workers() {
         let Some(row) = Row::of(scene, index, false) else { continue };
         for column in COLUMNS {
             text.push_str(&column.set(&column.cell(&row).text));

@@ -4,22 +4,25 @@
 //! of its `render_to_write`; so do, from theirs, the application's metrics; counters of seconds and histograms, which no
 //! recorder takes ready-made, are written with the same crate's `formatting`.
 //!
-//! Who writes: [`Page::render`], under `&mut`. Handles into the recorder and label sets are made once and kept.
+//! Who writes: [`Page::render`], under `&mut`. Handles into the recorder and label sets are made once and kept, as long as the
+//! series are the same; and so is, for each runtime, which spawn locations have series ([`Locations`]).
 //!
-//! Invariants. *No ghosts*: a recorder never forgets a series, so when runtimes come, go or are built anew under an old name,
-//! the recorder and all handles are made afresh; a runtime that is gone leaves no last value behind that an alert would believe.
+//! Invariants. *No ghosts*: a recorder never forgets a series, so when a series comes or goes, or a runtime is built anew under an
+//! old name, the recorder and all handles are made afresh; a runtime that is gone leaves no last value behind that an alert would
+//! believe.
 //! *One name, one runtime*: Prometheus takes no series twice; `volt` gives no two runtimes of a process the same name.
 //! *One family, one place*: the application's recorder refuses the prefix `volt_` (see [`application`](crate::application)).
 //!
 //! Rejected: one recorder for Volt and the application (ghosts could not be dropped without dropping the application's counts);
 //! histograms through `metrics::Histogram` (it takes single values; ours are counts already).
 
+use std::collections::HashMap;
 use std::io;
 
 use metrics::{Counter, Gauge, Key, KeyName, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
 use metrics_exporter_prometheus::{LabelSet, PrometheusBuilder, PrometheusHandle};
-use volt_telemetry::catalog::{self, BUCKETS_NS, Kind, METRICS, Metric, Sample, Value};
+use volt_telemetry::catalog::{self, BUCKETS_NS, Kind, Locations, METRICS, Metric, Sample, Value};
 use volt_telemetry::snapshot::{Process, Snapshot};
 
 /// What `/metrics` says it is.
@@ -40,12 +43,14 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub struct Page {
     application: Option<PrometheusHandle>,
     series: Series,
+    /// Of every runtime of the last rendering.
+    locations: HashMap<Life, Locations>,
 }
 
 impl Page {
     /// A page of Volt's metrics alone.
     pub fn new() -> Self {
-        Self { application: None, series: Series::new(Shape::of(&[]), &[]) }
+        Self { application: None, series: Series::new(Vec::new(), &[]), locations: HashMap::new() }
     }
 
     /// The same page with the metrics of `application`'s recorder on it.
@@ -66,16 +71,33 @@ impl Page {
     ///
     /// The first write that `output` refuses.
     pub fn render_to_write(&mut self, process: &Process, output: &mut impl io::Write) -> io::Result<()> {
-        let runtimes = &process.runtimes;
-        let shape = Shape::of(runtimes);
-        if self.series.shape != shape {
-            self.series = Series::new(shape, runtimes);
+        let samples = self.read(&process.runtimes);
+        let lives: Vec<Life> = process.runtimes.iter().map(Life::of).collect();
+        if !self.series.fits(&lives, &samples) {
+            self.series = Series::new(lives, &samples);
         }
-        self.series.render_to_write(runtimes, output)?;
+        self.series.render_to_write(&samples, output)?;
         match &self.application {
             Some(application) => application.render_to_write(output),
             None => Ok(()),
         }
+    }
+
+    /// For each metric of the catalog, its samples of all runtimes.
+    fn read(&mut self, runtimes: &[Snapshot]) -> Vec<Vec<Sample>> {
+        let mut former = std::mem::take(&mut self.locations);
+        let located = runtimes.iter().map(|runtime| {
+            let life = Life::of(runtime);
+            let mut locations = former.remove(&life).unwrap_or_default();
+            locations.take(&runtime.blame);
+            (life, locations)
+        });
+        self.locations = located.collect();
+        let of = |metric: &Metric| {
+            let samples = |runtime| metric.samples_with(runtime, &self.locations[&Life::of(runtime)]);
+            runtimes.iter().flat_map(samples).collect()
+        };
+        METRICS.iter().map(of).collect()
     }
 }
 
@@ -85,78 +107,99 @@ impl Default for Page {
     }
 }
 
-/// What the set of series depends on; see *no ghosts*.
-#[derive(Debug, PartialEq)]
-struct Shape(Vec<(String, u64, usize)>);
+/// A runtime from its building to its end: another one of the same name counts from 0 again.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Life {
+    name: String,
+    started_at_ns: u64,
+}
 
-impl Shape {
-    fn of(runtimes: &[Snapshot]) -> Self {
-        let of = |runtime: &Snapshot| (runtime.runtime.clone(), runtime.started_at_ns, runtime.workers.len());
-        Self(runtimes.iter().map(of).collect())
+impl Life {
+    fn of(runtime: &Snapshot) -> Self {
+        Self { name: runtime.runtime.clone(), started_at_ns: runtime.started_at_ns }
     }
 }
 
-/// Where the samples of one shape go.
+/// Where samples go; see *no ghosts*.
 #[derive(Debug)]
 struct Series {
-    shape: Shape,
+    lives: Vec<Life>,
     recorded: PrometheusHandle,
     /// For each metric of the catalog, for each of its samples.
     slots: Vec<Vec<Slot>>,
 }
 
 /// Where one sample goes.
-enum Slot {
+#[derive(Debug)]
+struct Slot {
+    /// The values of its labels.
+    labels: Vec<String>,
+    sink: Sink,
+}
+
+enum Sink {
     Counter(Counter),
     Gauge(Gauge),
     Written(LabelSet),
 }
 
-impl std::fmt::Debug for Slot {
+impl std::fmt::Debug for Sink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Slot::Counter(_) => "Counter",
-            Slot::Gauge(_) => "Gauge",
-            Slot::Written(_) => "Written",
+            Sink::Counter(_) => "Counter",
+            Sink::Gauge(_) => "Gauge",
+            Sink::Written(_) => "Written",
         })
     }
 }
 
 impl Series {
-    fn new(shape: Shape, runtimes: &[Snapshot]) -> Self {
+    /// `samples` holds those of one metric of the catalog after the other.
+    fn new(lives: Vec<Life>, samples: &[Vec<Sample>]) -> Self {
         let recorder = PrometheusBuilder::new().build_recorder();
         let metadata = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
-        let slots = METRICS.iter().map(|metric| {
+        let slots = METRICS.iter().zip(samples).map(|(metric, samples)| {
             let name = KeyName::from_const_str(metric.name);
             match metric.kind {
                 Kind::Counter => recorder.describe_counter(name, None, metric.help.into()),
                 _ => recorder.describe_gauge(name, None, metric.help.into()),
             }
-            let slot = |sample: Sample| {
-                let key = key(metric, &sample);
-                match (metric.kind, sample.value) {
-                    (Kind::Counter, Value::Count(_)) => Slot::Counter(recorder.register_counter(&key, &metadata)),
-                    (Kind::Gauge, _) => Slot::Gauge(recorder.register_gauge(&key, &metadata)),
-                    _ => Slot::Written(LabelSet::from_key_and_global(&key, &Default::default())),
-                }
+            let slot = |sample: &Sample| {
+                let key = key(metric, sample);
+                let sink = match (metric.kind, &sample.value) {
+                    (Kind::Counter, Value::Count(_)) => Sink::Counter(recorder.register_counter(&key, &metadata)),
+                    (Kind::Gauge, _) => Sink::Gauge(recorder.register_gauge(&key, &metadata)),
+                    _ => Sink::Written(LabelSet::from_key_and_global(&key, &Default::default())),
+                };
+                Slot { labels: sample.labels.clone(), sink }
             };
-            runtimes.iter().flat_map(|runtime| metric.samples(runtime)).map(slot).collect()
+            samples.iter().map(slot).collect()
         });
         let slots = slots.collect();
-        Self { shape, recorded: recorder.handle(), slots }
+        Self { lives, recorded: recorder.handle(), slots }
     }
 
-    fn render_to_write(&self, runtimes: &[Snapshot], output: &mut impl io::Write) -> io::Result<()> {
+    /// Whether there is a slot for each of `samples`, and no other.
+    fn fits(&self, lives: &[Life], samples: &[Vec<Sample>]) -> bool {
+        let is_same = |slots: &[Slot], samples: &[Sample]| {
+            let labels = slots.iter().map(|slot| &slot.labels);
+            labels.eq(samples.iter().map(|sample| &sample.labels))
+        };
+        self.lives == lives
+            && self.slots.len() == samples.len()
+            && self.slots.iter().zip(samples).all(|(slots, samples)| is_same(slots, samples))
+    }
+
+    fn render_to_write(&self, samples: &[Vec<Sample>], output: &mut impl io::Write) -> io::Result<()> {
         let mut written = String::new();
-        for (metric, slots) in METRICS.iter().zip(&self.slots) {
+        for ((metric, slots), samples) in METRICS.iter().zip(&self.slots).zip(samples) {
             let mut has_head = false;
-            let samples = runtimes.iter().flat_map(|runtime| metric.samples(runtime));
             for (slot, sample) in slots.iter().zip(samples) {
-                match (slot, &sample.value) {
-                    (Slot::Counter(counter), Value::Count(count)) => counter.absolute(*count),
-                    (Slot::Gauge(gauge), value) => gauge.set(as_number(value)),
-                    (Slot::Counter(_), _) => debug_assert!(false, "{} changed its type", metric.name),
-                    (Slot::Written(labels), value) => {
+                match (&slot.sink, &sample.value) {
+                    (Sink::Counter(counter), Value::Count(count)) => counter.absolute(*count),
+                    (Sink::Gauge(gauge), value) => gauge.set(as_number(value)),
+                    (Sink::Counter(_), _) => debug_assert!(false, "{} changed its type", metric.name),
+                    (Sink::Written(labels), value) => {
                         if !std::mem::replace(&mut has_head, true) {
                             write_help_line(&mut written, metric.name, None, None, metric.help);
                             write_type_line(&mut written, metric.name, None, None, metric.kind.name());

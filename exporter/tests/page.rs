@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use volt_exporter::Page;
 use volt_telemetry::catalog::{self, METRICS};
-use volt_telemetry::{Histogram, Process, Snapshot, Worker};
+use volt_telemetry::{Blame, Histogram, Process, Snapshot, Worker};
 
 fn runtime(name: &str, workers: u32) -> Snapshot {
-    let worker = |index| Worker { index, ..Worker::default() };
+    let worker = |index| Worker { index, cpu_ns: Some(0), run_delay_ns: Some(0), ..Worker::default() };
     Snapshot { runtime: name.into(), workers: (0..workers).map(worker).collect(), ..Snapshot::default() }
 }
 
@@ -124,6 +124,63 @@ fn counters_start_anew_with_a_runtime_built_anew() {
     assert_eq!(value(&page.render(&process(vec![main.clone()])), series), Some(100.0));
     (main.started_at_ns, main.tasks.spawned) = (1, 3);
     assert_eq!(value(&page.render(&process(vec![main])), series), Some(3.0));
+}
+
+#[test]
+fn a_spare_that_goes_on_duty_gets_series_and_a_clock_that_goes_silent_loses_them() {
+    let mut page = Page::new();
+    page.render(&process(vec![runtime("main", 1)]));
+    let mut main = runtime("main", 2);
+    (main.workers[1].is_spare, main.workers[1].cpu_ns, main.workers[1].polls) = (true, None, 7);
+    let text = page.render(&process(vec![main]));
+    assert_eq!(value(&text, r#"volt_worker_polls_total{runtime="main",worker="1"}"#), Some(7.0));
+    assert_eq!(value(&text, r#"volt_runtime_workers{runtime="main"}"#), Some(1.0));
+    assert_eq!(value(&text, r#"volt_worker_cpu_seconds_total{runtime="main",worker="0"}"#), Some(0.0));
+    assert_eq!(value(&text, r#"volt_worker_cpu_seconds_total{runtime="main",worker="1"}"#), None);
+}
+
+#[test]
+fn incidents_are_counted_by_cause_and_those_that_never_were_are_zero() {
+    let mut main = runtime("main", 1);
+    main.incidents.by_cause = vec![2, 3];
+    let text = Page::new().render(&process(vec![main]));
+    for (cause, count) in [("cpu", 2.0), ("sleep", 3.0), ("lock", 0.0), ("throttled", 0.0)] {
+        let series = format!(r#"volt_incidents_total{{runtime="main",cause="{cause}"}}"#);
+        assert_eq!(value(&text, &series), Some(count), "{series}");
+    }
+}
+
+#[test]
+fn spawn_locations_keep_their_series_from_page_to_page_and_are_few() {
+    let mut page = Page::new();
+    let blame = |line: u64, ms: u64| Blame {
+        spawned_at: format!("main.rs:{line}:1"),
+        delay_caused_ns: ms * 1_000_000,
+        ..Blame::default()
+    };
+    let caused = |text: &str, location: &str| {
+        let labels = format!(r#"{{runtime="main",location="{location}"}}"#);
+        value(text, &format!("volt_location_delay_caused_seconds_total{labels}"))
+    };
+    let mut main = runtime("main", 1);
+    main.blame = vec![blame(1, 500), blame(2, 1)];
+    let text = page.render(&process(vec![main.clone()]));
+    assert_eq!((caused(&text, "main.rs:1:1"), caused(&text, "other")), (Some(0.5), Some(0.001)));
+
+    // Many that are worse come; the first stays, and no counter falls.
+    main.blame.extend((10..40).map(|line| blame(line, 1_000 * line)));
+    let text = page.render(&process(vec![main.clone()]));
+    assert_eq!(caused(&text, "main.rs:1:1"), Some(0.5));
+    assert_eq!(caused(&text, "main.rs:39:1"), Some(39.0));
+    assert!(caused(&text, "other") > Some(0.001));
+    let series = text.lines().filter(|line| line.starts_with("volt_location_delay_caused_seconds_total{"));
+    assert_eq!(series.count(), catalog::LOCATIONS_MAX + 1);
+
+    // Another runtime by the same name begins anew.
+    (main.started_at_ns, main.blame) = (1, vec![blame(7, 100)]);
+    let text = page.render(&process(vec![main]));
+    assert_eq!((caused(&text, "main.rs:1:1"), caused(&text, "main.rs:7:1")), (None, Some(0.1)));
+    assert_eq!(caused(&text, "other"), Some(0.0));
 }
 
 #[test]

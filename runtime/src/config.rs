@@ -46,6 +46,8 @@ pub(crate) const SENTINEL_INTERVAL: Duration = Duration::from_millis(10);
 pub(crate) const SUSPICIOUS_INTERVAL: Duration = Duration::from_millis(1);
 /// A poll that burns processor time is left alone for this long before another thread comes to share the processors with it.
 pub(crate) const BURN_AFTER: Duration = Duration::from_millis(5);
+/// The same for a poll whose thread has to wait for its processor: as a rule it is over as soon as it gets one.
+pub(crate) const WAIT_AFTER: Duration = Duration::from_millis(20);
 /// A look of the sentinel's that comes late by this much says that the whole process or machine stood still.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 /// How long a spare worker stays on duty after the last stall: who blocks once blocks again.

@@ -122,7 +122,8 @@ impl Runtime {
     }
 
     /// Ends the runtime: cancels all tasks, drops their futures, waits for what runs, `limit` at most. What is left then (a task that
-    /// never returns from its poll, a blocking job that goes on) is named in a `tracing` event, and the threads it runs on are left to it.
+    /// never returns from its poll, a blocking job that goes on) is named in a `tracing` event, and the threads it runs on are left to it. A
+    /// blocking job of the runtime's own that calls this is not waited for.
     ///
     /// Dropping the runtime does the same with the limit of [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout).
     ///

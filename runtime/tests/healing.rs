@@ -4,6 +4,9 @@
 
 mod watchdog;
 
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
@@ -304,5 +307,105 @@ fn stall_after_stall_ends_with_as_many_workers_as_were_asked_for() {
         let after = wait_until(&runtime, is_at_rest);
         assert!(after.sentinel.spares_on_duty == 0 && after.workers.len() <= 2 + 4);
         assert_eq!(after.tasks.alive, 0);
+    });
+}
+
+/// In a process of its own, which runs `test` of this file with this set.
+const IN_CHILD: &str = "VOLT_HEALING_CHILD";
+
+fn child(test: &str) -> Option<Child> {
+    if std::env::var_os(IN_CHILD).is_some() {
+        return None;
+    }
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(IN_CHILD, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    Some(child)
+}
+
+fn assert_success(child: Child) {
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_process_that_was_stopped_and_goes_on_blames_the_machine_and_replaces_nobody() {
+    const STOPPED_FOR: Duration = Duration::from_millis(400);
+    if let Some(mut child) = child("a_process_that_was_stopped_and_goes_on_blames_the_machine_and_replaces_nobody") {
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        while !line.contains("works") {
+            line.clear();
+            assert!(output.read_line(&mut line).unwrap() > 0, "the child works");
+        }
+        let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        std::thread::sleep(STOPPED_FOR);
+        rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+        std::io::copy(&mut output, &mut std::io::sink()).unwrap();
+        assert!(child.wait().unwrap().success());
+        return;
+    }
+    watched(|| {
+        let runtime = runtime(2);
+        let is_over = Arc::new(AtomicBool::new(false));
+        // Polls that are long enough to be found in one, and short enough to be no stall.
+        let workers: Vec<_> = (0..4)
+            .map(|_| {
+                let is_over = is_over.clone();
+                runtime.spawn(async move {
+                    while !is_over.load(Ordering::Relaxed) {
+                        std::thread::sleep(Duration::from_micros(700));
+                        volt::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        println!("works");
+        let stopped = wait_until(&runtime, |snapshot| snapshot.sentinel.pauses > 0);
+        std::thread::sleep(Duration::from_millis(100));
+        let after = runtime.handle().snapshot();
+        is_over.store(true, Ordering::Relaxed);
+        workers.into_iter().for_each(|worker| runtime.block_on(worker).unwrap());
+        let long = after.incidents.latest.iter().filter(|incident| incident.for_ns >= STOPPED_FOR.as_nanos() as u64);
+        assert_eq!(long.count(), 0, "{:#?}", after.incidents);
+        assert!(stopped.sentinel.pauses >= 1);
+    });
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn where_no_thread_can_be_started_that_is_counted_and_the_worker_itself_goes_on_later() {
+    if let Some(child) = child("where_no_thread_can_be_started_that_is_counted_and_the_worker_itself_goes_on_later") {
+        assert_success(child);
+        return;
+    }
+    watched(|| {
+        let runtime = builder(1)
+            .sentinel_interval(Some(Duration::from_millis(10)))
+            .incident_after(None)
+            .thread_stack_size(64 << 20)
+            .build()
+            .unwrap();
+        runtime.block_on(runtime.spawn(async {})).unwrap();
+        // Room for what is allocated here and there, not for one stack more.
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+        let size_kib: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
+        let limit = size_kib * 1024 + (32 << 20);
+        let limit = rustix::process::Rlimit { current: Some(limit), maximum: None };
+        rustix::process::setrlimit(rustix::process::Resource::As, limit).unwrap();
+        let (open, blocker) = block_all(&runtime, 1).pop().unwrap();
+        let waiting = runtime.spawn(async { 5 });
+        let stuck = wait_until(&runtime, |snapshot| snapshot.sentinel.spare_failures > 1);
+        assert_eq!((stuck.sentinel.spare_calls, stuck.sentinel.spares_on_duty), (0, 0));
+        open.send(()).unwrap();
+        runtime.block_on(blocker).unwrap();
+        assert_eq!(runtime.block_on(waiting).unwrap(), 5);
+        wait_until(&runtime, is_at_rest);
     });
 }

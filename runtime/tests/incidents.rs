@@ -49,15 +49,14 @@ fn a_poll_that_sleeps_is_named_with_its_line_while_it_still_sleeps() {
     watched(|| {
         let runtime = with_sentinel(2).build().unwrap();
         let (open, is_open) = mpsc::channel();
+        let (task, handle) = (volt::task::Builder::new().name("sleeper"), runtime.handle());
         let spawned_at = line!() + 1;
-        let sleeper = volt::task::Builder::new()
-            .name("sleeper")
-            .spawn_on(async move { sleep_until_open(&is_open) }, runtime.handle());
-        let during = incident(&runtime, |incident| has_stack(incident));
+        let sleeper = task.spawn_on(async move { sleep_until_open(&is_open) }, handle);
+        // On a machine that is busy, it waits for its processor before it sleeps.
+        let during = incident(&runtime, |incident| incident.cause == Cause::Sleep && has_stack(incident));
         open.send(()).unwrap();
         let line = runtime.block_on(sleeper).unwrap();
 
-        assert_eq!(during.cause, Cause::Sleep, "{during:?}");
         assert!(!during.is_over && during.for_ns >= 10_000_000, "{during:?}");
         assert_eq!(during.task_name.as_deref(), Some("sleeper"));
         assert!(during.spawned_at.contains(&format!("incidents.rs:{spawned_at}")), "{}", during.spawned_at);
@@ -68,9 +67,8 @@ fn a_poll_that_sleeps_is_named_with_its_line_while_it_still_sleeps() {
         let outermost = during.stack.last().unwrap().function.as_deref().unwrap_or_default().to_owned();
         assert!(outermost.contains("poll"), "cut at the runtime's poll: {outermost}");
 
-        let after = incident(&runtime, |incident| incident.is_over);
+        let after = incident(&runtime, |incident| incident.id == during.id && incident.is_over);
         assert!(after.for_ns >= during.for_ns);
-        assert_eq!(runtime.handle().snapshot().incidents.total(), 1);
     });
 }
 
@@ -133,7 +131,7 @@ fn stacks_and_incidents_can_be_switched_off() {
         let runtime = with_sentinel(1).incident_stacks(false).build().unwrap();
         let (open, is_open) = mpsc::channel::<()>();
         let stuck = runtime.spawn(async move { is_open.recv().unwrap() });
-        let bare = incident(&runtime, |incident| has_stack(incident));
+        let bare = incident(&runtime, has_stack);
         assert_eq!((bare.stack.len(), bare.stack_error.as_deref()), (0, Some("stacks are off")));
         open.send(()).unwrap();
         runtime.block_on(stuck).unwrap();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use volt::Runtime;
 use volt::task::yield_now;
-use volt::telemetry::Snapshot;
+use volt::telemetry::{Phase, Snapshot, Worker};
 use watchdog::{builder, runtime, watched, with_one_worker, with_workers};
 
 /// Computes for `time` without waiting.
@@ -22,12 +22,17 @@ fn spin(time: Duration) {
     }
 }
 
-/// The snapshot once every worker is parked and nothing is alive.
+/// A snapshot that was begun when every worker slept and nothing was alive.
 fn at_rest(runtime: &Runtime) -> Snapshot {
     loop {
         let snapshot = runtime.handle().snapshot();
-        if snapshot.parked_count() as usize == snapshot.workers.len() && snapshot.tasks.alive == 0 {
-            return snapshot;
+        // Its bit says that a worker is about to sleep, its phase that it is there.
+        let sleeps = |worker: &Worker| matches!(worker.phase, Phase::Parked | Phase::Driver);
+        let all_sleep =
+            snapshot.parked_count() as usize == snapshot.workers.len() && snapshot.workers.iter().all(sleeps);
+        if all_sleep && snapshot.tasks.alive == 0 {
+            // That one may have been begun before, and been long on the way.
+            return runtime.handle().snapshot();
         }
         std::thread::yield_now();
     }

@@ -3,7 +3,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use volt_telemetry::snapshot::{InFlight, Worker};
+use volt_telemetry::snapshot::{Duty, InFlight, Worker};
 
 use crate::facts::{Scene, Tone};
 use crate::figures::{duration, head, tail, width};
@@ -41,7 +41,9 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
 fn rule(worker: &Worker, columns: usize, theme: Theme) -> Line<'static> {
     let thread = worker.thread_id.map_or_else(String::new, |id| format!(", thread {id}"));
     let phase = format!("{} for {}", worker.phase.name(), duration(worker.phase_for_ns));
-    let title = format!(" worker {}{thread}, {phase} ", worker.index);
+    let kind = if worker.is_spare { "spare worker" } else { "worker" };
+    let duty = if worker.duty == Duty::Present { String::new() } else { format!("{}, ", worker.duty.name()) };
+    let title = format!(" {kind} {}{thread}, {duty}{phase} ", worker.index);
     let unit = " since start ";
     let fill = "─".repeat(columns.saturating_sub(width(&title) + width(unit) + 2));
     Line::from(vec![

@@ -5,10 +5,11 @@ use std::time::Duration;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
+use volt_telemetry::rates::worker_count;
 
 use crate::facts::Tone;
 use crate::figures::{age, count, head, width};
-use crate::model::{Link, Model};
+use crate::model::{Link, Model, Screen};
 use crate::view::rows;
 use crate::view::theme::Theme;
 
@@ -24,26 +25,46 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
     draw_split(frame, second, tabs(model, theme, usize::from(area.width)), losses(model, theme));
 }
 
-/// Draws the line at the bottom: the keys that fit, the more important ones first.
+/// Draws the line at the bottom: the screens, and the keys that fit, the more important ones first.
 pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
     let pause = if model.is_paused() { "resume" } else { "pause" };
-    let counters = if model.shows_totals { "per second" } else { "totals" };
-    let mut keys = vec![("?", "help"), ("q", "quit"), ("space", pause), ("↑↓", "worker"), ("-+", "interval")];
+    let mut keys = vec![("?", "help"), ("q", "quit")];
+    keys.extend_from_slice(keys_of(model));
+    keys.push(("space", pause));
     if model.runtimes().len() > 1 {
-        keys.insert(2, ("Tab", "runtime"));
+        keys.push(("Tab", "runtime"));
     }
-    keys.extend([("r", counters), ("Enter", "detail")]);
+    keys.push(("-+", "interval"));
+    if model.screen == Screen::Overview {
+        keys.push(("r", if model.shows_totals { "per second" } else { "totals" }));
+    }
+    let screens = Screen::ALL.into_iter().enumerate().map(|(index, screen)| {
+        let name = screen.name();
+        let is_shown = model.screen == screen;
+        (format!("{}", index + 1), if is_shown { format!("[{name}]") } else { name.into() }, is_shown)
+    });
+    let keys = keys.into_iter().map(|(key, what)| (key.to_string(), what.to_string(), false));
     let mut spans = Vec::new();
     let mut used = 0;
-    for (key, what) in keys {
-        used += width(key) + width(what) + 4;
+    for (key, what, is_shown) in screens.chain(keys) {
+        used += width(&key) + width(&what) + 3;
         if used > usize::from(area.width) {
             break;
         }
         spans.push(Span::styled(format!(" {key} "), theme.selected()));
-        spans.push(Span::styled(format!("{what}  "), theme.label()));
+        spans.push(Span::styled(format!("{what} "), if is_shown { theme.strong() } else { theme.label() }));
     }
     frame.render_widget(Line::from(spans), area);
+}
+
+/// The keys of the screen that is shown.
+fn keys_of(model: &Model) -> &'static [(&'static str, &'static str)] {
+    match model.screen {
+        Screen::Overview => &[("↑↓", "worker"), ("Enter", "detail")],
+        Screen::Incidents if model.incidents.open_call().is_some() => &[("↑↓", "call"), ("Esc", "back")],
+        Screen::Incidents => &[("↑↓", "row"), ("Enter", "stack")],
+        Screen::Blame => &[("<>", "sort"), ("i", "invert"), ("↑↓", "row")],
+    }
 }
 
 fn draw_split(frame: &mut Frame<'_>, area: Rect, left: Line<'_>, right: Line<'_>) {
@@ -107,7 +128,7 @@ fn tabs(model: &Model, theme: Theme, columns: usize) -> Line<'static> {
         let runtime = &model.runtimes()[index];
         let name = if runtime.runtime.is_empty() { "(unnamed)" } else { &runtime.runtime };
         let (open, close) = if index == selected { ('[', ']') } else { (' ', ' ') };
-        format!("{open}{} {}w{close}", head(name, NAME_MAX_WIDTH), runtime.workers.len())
+        format!("{open}{} {}w{close}", head(name, NAME_MAX_WIDTH), worker_count(runtime))
     };
     // As many as fit beside the losses, the selected one among them.
     let room = columns.saturating_sub(TABS_LEAVE);

@@ -8,10 +8,11 @@ use ratatui::widgets::{Block, BorderType, Clear};
 use crate::view::theme::Theme;
 
 /// What it says; each line in at most 74 columns, so that it fits the smallest screen.
-const TEXT: [&str; 20] = [
+const TEXT: [&str; 22] = [
     "Lamps  ○ parked and free to be claimed   ● awake, or claimed just now",
+    "       ◇ ◆ (s) the same of a spare, on duty while others are stuck",
     "       B busy  S searching  P parked  D asleep in the I/O driver",
-    "       M maintenance (timers, I/O, statistics)  - stopped",
+    "       M maintenance  A away: stuck in a poll  K block_in_place  - stopped",
     "Marks  ! worth a look   !! wrong: 10 ms and 100 ms for polls and delays",
     "queue  lifo slot, batch from the global queue, ring of local tasks",
     "budget polls left in this tick; spent = ticks that used all of them",
@@ -24,10 +25,11 @@ const TEXT: [&str; 20] = [
     "       t.out = its park time-out ran out, spur = no reason known",
     "delay  from the wake-up of a task to its poll: what your users wait",
     "search searching/limit; oldest = how long the global queue's head waits",
-    "",
-    "q Ctrl-C quit     space pause      Tab Shift-Tab runtime    ? Esc close",
-    "↑ ↓ j k worker    PgUp PgDn page   Home End first, last     Enter detail",
-    "- more often      + less often     r counters: per second or since start",
+    "stacks → the line to look at   + your code   dim: libraries",
+    "1 2 3 screens     space pause      Tab Shift-Tab runtime    ? Esc close",
+    "↑ ↓ j k row       PgUp PgDn page   Home End first, last     Enter detail",
+    "- more often      + less often     r per second or total    q Ctrl-C quit",
+    "< > sort column   i invert         (blame)",
     "One screen, one moment: every number comes from the same snapshot.",
 ];
 

@@ -1,13 +1,14 @@
 //! The parked bitmap as lamps: `●B●B○P○D`, one for each worker, in groups of eight.
 //!
 //! Shape: the lamp is the worker's bit (○ set: parked and claimed by nobody, ● clear), the letter its phase. The two disagree for
-//! the moment between a claim and the worker's waking up, and that is worth seeing.
+//! the moment between a claim and the worker's waking up, and that is worth seeing. Spares stand behind the others, as ◇ and ◆,
+//! while they are needed.
 
 use ratatui::text::{Line, Span};
-use volt_telemetry::snapshot::Snapshot;
+use volt_telemetry::snapshot::Duty;
 
-use crate::columns::{LAMP_AWAKE, LAMP_PARKED};
-use crate::facts::phase_letter;
+use crate::columns::lamp;
+use crate::facts::{Scene, Tone, state_letter};
 use crate::view::theme::Theme;
 
 /// Workers between two blanks.
@@ -26,24 +27,25 @@ pub fn height(workers: usize, columns: usize) -> usize {
 }
 
 /// The lamps in lines of at most `columns`, at most `max_lines` of them; the last then tells how many are left out.
-pub fn lines(snapshot: &Snapshot, columns: usize, max_lines: usize, theme: Theme) -> Vec<Line<'static>> {
-    let workers = &snapshot.workers;
+pub fn lines(scene: &Scene<'_>, columns: usize, max_lines: usize, theme: Theme) -> Vec<Line<'static>> {
+    let shown = scene.shown_workers();
     let per_line = per_line(columns);
     let mut lines: Vec<Line<'static>> = Vec::new();
-    for (line, chunk) in workers.chunks(per_line).enumerate().take(max_lines) {
+    for chunk in shown.chunks(per_line).take(max_lines) {
         let mut spans = Vec::new();
-        for (offset, worker) in chunk.iter().enumerate() {
-            let is_parked = snapshot.is_parked(line * per_line + offset);
-            let lamp = if is_parked { LAMP_PARKED } else { LAMP_AWAKE };
+        for (offset, index) in chunk.iter().enumerate() {
+            let worker = &scene.snapshot.workers[*index];
+            let lamp = lamp(worker, scene.snapshot.is_parked(*index));
             let gap = if offset > 0 && offset % GROUP == 0 { " " } else { "" };
+            let style = if worker.duty == Duty::Away { theme.tone(Tone::Alarm) } else { theme.phase(worker.phase) };
             spans.push(Span::raw(gap));
-            spans.push(Span::styled(format!("{lamp}{}", phase_letter(worker.phase)), theme.phase(worker.phase)));
+            spans.push(Span::styled(format!("{lamp}{}", state_letter(worker)), style));
         }
         lines.push(Line::from(spans));
     }
-    let shown = lines.len() * per_line;
-    if let (Some(last), true) = (lines.last_mut(), shown < workers.len()) {
-        let hidden = workers.len() - shown + per_line;
+    let fitting = lines.len() * per_line;
+    if let (Some(last), true) = (lines.last_mut(), fitting < shown.len()) {
+        let hidden = shown.len() - fitting + per_line;
         *last = Line::styled(format!("… and {hidden} more workers: see the table"), theme.label());
     }
     lines

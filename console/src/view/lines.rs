@@ -33,7 +33,7 @@ pub fn min_height(scene: &Scene<'_>, columns: u16) -> u16 {
 /// How many lines the lamps take, and whether the figures about workers fit beside them.
 fn lamp_lines(scene: &Scene<'_>, columns: u16) -> (u16, bool) {
     let room = usize::from(columns) - TITLE_WIDTH;
-    let workers = scene.snapshot.workers.len();
+    let workers = scene.shown_workers().len();
     let lines = lamps::height(workers, room).min(LAMPS_MAX_HEIGHT);
     (lines as u16, 2 * workers + workers / 8 + 2 + BESIDE_LAMPS <= room)
 }
@@ -72,7 +72,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
 
 fn draw_lamps(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, is_beside: bool, theme: Theme) {
     let room = usize::from(area.width) - TITLE_WIDTH;
-    let mut lines = lamps::lines(scene.snapshot, room, usize::from(area.height), theme);
+    let mut lines = lamps::lines(scene, room, usize::from(area.height), theme);
     if is_beside {
         let lamps_width = lines.first().map_or(0, Line::width);
         let group = Group { title: "", ..scene.workers() };

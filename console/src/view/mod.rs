@@ -1,16 +1,17 @@
-//! The overview screen, drawn from `&Model`; changes nothing.
+//! The screens, drawn from `&Model`; changes nothing.
 //!
-//! Shape, from top to bottom: who and how fresh (two lines); the runtime as a whole; the table of workers; the selected worker in
-//! full; the keys. A narrow screen gives the runtime a line for each group of facts, a wide and high one a row of panels. What
-//! is left over goes to the workers first, then to the spread of times where there are panels, then to the curve of polls; the rest
-//! stays blank below the selected worker.
+//! Shape, from top to bottom: who is looked at and how fresh that is (two lines); one of the [screens](crate::model::Screen); the keys.
 
+pub mod blame;
 pub mod detail;
 pub mod header;
 pub mod help;
+pub mod incidents;
 pub mod lamps;
 pub mod lines;
+pub mod overview;
 pub mod panels;
+pub mod stack;
 pub mod theme;
 pub mod workers;
 
@@ -18,15 +19,13 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
-use crate::facts::{Group, Scene};
+use crate::facts::Group;
 use crate::figures::width;
-use crate::model::Model;
+use crate::model::{Model, Screen};
 use crate::view::theme::Theme;
 
 /// The smallest screen that is drawn on, in columns and rows.
 pub const MIN_SIZE: (u16, u16) = (80, 24);
-/// From here on the runtime is shown in panels.
-const PANELS_FROM: (u16, u16) = (176, 36);
 
 /// Draws one screen.
 pub fn draw(frame: &mut Frame<'_>, model: &Model, theme: Theme) {
@@ -37,42 +36,16 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model, theme: Theme) {
     let [top, body, bottom] = rows(area, [Constraint::Length(2), Constraint::Fill(1), Constraint::Length(1)]);
     header::draw(frame, top, model, theme);
     match model.scene() {
-        Some(scene) => draw_body(frame, body, model, &scene, theme),
+        Some(scene) => match model.screen {
+            Screen::Overview => overview::draw(frame, body, model, &scene, theme),
+            Screen::Incidents => incidents::draw(frame, body, model, &scene, theme),
+            Screen::Blame => blame::draw(frame, body, model, &scene, theme),
+        },
         None => draw_nothing(frame, body, model, theme),
     }
     header::draw_keys(frame, bottom, model, theme);
     if model.is_help_open {
         help::draw(frame, area, theme);
-    }
-}
-
-fn draw_body(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
-    let has_panels = area.width >= PANELS_FROM.0 && frame.area().height >= PANELS_FROM.1;
-    let detail =
-        if model.is_detail_open { detail::height(scene, model.selected_worker, frame.area().height) } else { 0 };
-    let least = if has_panels { panels::HEIGHT } else { lines::min_height(scene, area.width) };
-    let table_wants = workers::wanted_height(scene, area.width);
-    let spare = area.height.saturating_sub(least + 1 + detail + table_wants);
-    let fitting = panels::SPREAD_HEIGHTS.into_iter().find(|height| has_panels && *height <= spare);
-    let spread = fitting.unwrap_or(0);
-    let growth = if has_panels { panels::MAX_HEIGHT - panels::HEIGHT } else { lines::CURVE_MAX_HEIGHT - 1 };
-    let summary = least + growth.min(spare - spread);
-    let table = table_wants.min(area.height.saturating_sub(summary + spread + 1 + detail));
-    let heights = [summary, spread, 1, table, detail].map(Constraint::Length);
-    let [summary, middle, longest, table, detail, _] =
-        rows(area, [heights[0], heights[1], heights[2], heights[3], heights[4], Constraint::Fill(1)]);
-    if has_panels {
-        panels::draw(frame, summary, model, scene, theme);
-        if spread > 0 {
-            panels::draw_spread(frame, middle, scene, theme);
-        }
-    } else {
-        lines::draw(frame, summary, model, scene, theme);
-    }
-    frame.render_widget(detail::longest_poll(scene, usize::from(area.width) - 1, theme), longest);
-    workers::draw(frame, table, model, scene, theme);
-    if model.is_detail_open {
-        detail::draw(frame, detail, model, scene, theme);
     }
 }
 

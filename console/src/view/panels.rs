@@ -90,7 +90,7 @@ fn draw_workers(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, theme: The
         fact_line(&group, 1, columns, theme)
     });
     let lamp_lines = usize::from(inner.height) - lines.len();
-    let mut lamps = lamps::lines(scene.snapshot, columns - 1, lamp_lines, theme);
+    let mut lamps = lamps::lines(scene, columns - 1, lamp_lines, theme);
     lamps.iter_mut().for_each(|line| line.spans.insert(0, Span::raw(" ")));
     lamps.resize(lamp_lines, Line::default());
     draw_lines(frame, inner, lamps.into_iter().chain(lines));

@@ -68,6 +68,48 @@ fn four_workers_at_120_by_30() {
     assert_screen("4-workers-120x30", &fixture::model(4, 40), (120, 30));
 }
 
+fn show(model: &mut Model, screen: Screen) {
+    model.update(Message::Do(Action::Show(screen)));
+}
+
+#[test]
+fn a_stuck_worker_at_80_by_24() {
+    assert_screen("stalled-80x24", &fixture::stalled_model(2, 40), (80, 24));
+}
+
+#[test]
+fn a_stuck_worker_at_200_by_50() {
+    assert_screen("stalled-200x50", &fixture::stalled_model(2, 40), (200, 50));
+}
+
+#[test]
+fn incidents_at_80_by_24_and_200_by_50() {
+    let mut model = fixture::stalled_model(4, 3);
+    show(&mut model, Screen::Incidents);
+    assert_screen("incidents-80x24", &model, (80, 24));
+    assert_screen("incidents-200x50", &model, (200, 50));
+}
+
+#[test]
+fn an_open_stack_at_80_by_24_and_200_by_50() {
+    let mut model = fixture::stalled_model(4, 3);
+    show(&mut model, Screen::Incidents);
+    model.update(Message::Do(Action::ToggleDetail));
+    assert_screen("stack-80x24", &model, (80, 24));
+    model.update(Message::Do(Action::Last));
+    assert_screen("stack-200x50", &model, (200, 50));
+}
+
+#[test]
+fn blame_at_80_by_24_and_200_by_50() {
+    let mut model = fixture::stalled_model(4, 3);
+    show(&mut model, Screen::Blame);
+    assert_screen("blame-80x24", &model, (80, 24));
+    model.update(Message::Do(Action::SortBy(2)));
+    model.update(Message::Do(Action::InvertSort));
+    assert_screen("blame-200x50", &model, (200, 50));
+}
+
 #[test]
 fn a_lost_connection_says_since_when_and_why() {
     let mut model = fixture::model(2, 4);
@@ -116,6 +158,39 @@ fn every_size_from_the_minimum_on_is_drawn_whole() {
 }
 
 #[test]
+fn every_screen_is_drawn_whole_at_every_size_from_the_minimum_on() {
+    for written in [0, 1, 7, 64] {
+        for chosen in [Screen::Incidents, Screen::Blame] {
+            let mut model = fixture::model(3, 2);
+            let process = fixture::stalled(fixture::process(3, 3), written);
+            model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+            show(&mut model, chosen);
+            for size in [(80, 24), (81, 25), (99, 24), (110, 24), (177, 35), (300, 100)] {
+                for action in [Action::ToggleDetail, Action::Last, Action::ToggleDetail, Action::First] {
+                    model.update(Message::Do(action));
+                    let screen = screen(&model, size);
+                    let last = screen.lines().last().unwrap();
+                    let name = format!("[{}]", chosen.name());
+                    let bar = last.contains("quit") && last.contains("help") && last.contains(&name);
+                    assert!(bar, "{written} incidents at {size:?}:\n{screen}");
+                    let is_marked = screen.contains('▸') || (written == 0 && chosen == Screen::Incidents);
+                    assert!(is_marked, "the selected row is in sight at {size:?}:\n{screen}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn without_incidents_and_blame_the_screens_say_so() {
+    let mut model = fixture::model(2, 2);
+    show(&mut model, Screen::Incidents);
+    assert!(screen(&model, (80, 24)).contains("Every poll has ended in time"));
+    show(&mut model, Screen::Blame);
+    assert!(screen(&model, (80, 24)).contains("No task has been polled yet"));
+}
+
+#[test]
 fn nothing_is_blank_at_200_by_50() {
     for workers in 1..=64 {
         let screen = screen(&fixture::model(workers, 3), (200, 50));
@@ -142,25 +217,44 @@ fn before_the_first_snapshot_and_without_runtimes_it_says_so() {
     assert!(screen(&model, (80, 24)).contains("no runtime at the moment"));
 }
 
+/// The overview, the list of incidents, an open stack, and the blame table.
+fn every_screen() -> Vec<Model> {
+    let mut open = fixture::stalled_model(9, 5);
+    show(&mut open, Screen::Incidents);
+    open.update(Message::Do(Action::ToggleDetail));
+    let screens = Screen::ALL.map(|screen| {
+        let mut model = fixture::stalled_model(9, 5);
+        show(&mut model, screen);
+        model
+    });
+    screens.into_iter().chain([fixture::model(9, 5), open]).collect()
+}
+
 #[test]
-fn without_colors_the_screen_says_the_same() {
-    let model = fixture::model(9, 5);
-    let mut terminal = terminal((200, 50));
-    terminal.draw(|frame| draw(frame, &model, Theme::new(false))).unwrap();
-    let cells = &terminal.backend().buffer().content;
-    assert!(cells.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
-    assert!(cells.iter().any(|cell| cell.modifier.contains(Modifier::BOLD)));
-    let text: String = cells.iter().map(|cell| cell.symbol()).collect();
-    assert!(text.contains("230ms!!"), "what is red has a mark");
+fn without_colors_the_screens_say_the_same() {
+    for model in every_screen() {
+        let mut plain = terminal((200, 50));
+        plain.draw(|frame| draw(frame, &model, Theme::new(false))).unwrap();
+        let cells = &plain.backend().buffer().content;
+        assert!(cells.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
+        assert!(cells.iter().any(|cell| cell.modifier.contains(Modifier::BOLD)));
+        let text: String = cells.iter().map(|cell| cell.symbol()).collect();
+        let mark = if model.screen == Screen::Blame { "800ms!!" } else { "230ms!!" };
+        assert!(text.contains(mark), "what is red has a mark");
+        let colored = screen(&model, (200, 50)).replace('\n', "");
+        assert_eq!(text.replace(' ', ""), colored.replace(' ', ""));
+    }
 }
 
 #[test]
 fn only_the_named_colors_are_used() {
-    let mut terminal = terminal((200, 50));
-    terminal.draw(|frame| draw(frame, &fixture::model(9, 5), Theme::new(true))).unwrap();
-    for cell in &terminal.backend().buffer().content {
-        for color in [cell.fg, cell.bg] {
-            assert!(!matches!(color, Color::Rgb(..) | Color::Indexed(_)), "{color:?}");
+    for model in every_screen() {
+        let mut terminal = terminal((200, 50));
+        terminal.draw(|frame| draw(frame, &model, Theme::new(true))).unwrap();
+        for cell in &terminal.backend().buffer().content {
+            for color in [cell.fg, cell.bg] {
+                assert!(!matches!(color, Color::Rgb(..) | Color::Indexed(_)), "{color:?}");
+            }
         }
     }
 }
@@ -175,4 +269,23 @@ fn names_with_escape_sequences_reach_no_cell() {
     let screen = screen(&model, (200, 50));
     assert!(screen.contains("[31mdemo") && screen.contains("a2Jb"), "{screen}");
     assert!(screen.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'));
+}
+
+#[test]
+fn stacks_with_escape_sequences_reach_no_cell() {
+    let mut model = fixture::model(2, 2);
+    let mut process = fixture::stalled(fixture::process(2, 3), 1);
+    let incident = &mut process.runtimes[0].incidents.latest[0];
+    incident.stack[2].function = Some("ev\u{1b}[2Jil".into());
+    incident.stack[2].file = Some("sr\u{9b}3Jc\u{202e}.rs".into());
+    process.runtimes[0].blame[0].spawned_at = "wh\u{7}ere.rs:1:1".into();
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    for (chosen, wanted) in
+        [(Screen::Incidents, "ev[2Jil"), (Screen::Incidents, "sr3Jc.rs"), (Screen::Blame, "where.rs")]
+    {
+        show(&mut model, chosen);
+        let screen = screen(&model, (200, 50));
+        assert!(screen.contains(wanted), "{screen}");
+        assert!(screen.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'));
+    }
 }

@@ -7,6 +7,7 @@ use ratatui::style::{Color, Modifier, Style};
 use volt_telemetry::snapshot::Phase;
 
 use crate::facts::Tone;
+use crate::incidents::Whose;
 
 /// How to draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,15 @@ impl Theme {
     /// Curves and bars.
     pub fn curve(self) -> Style {
         self.fg(Color::Green)
+    }
+
+    /// A call of a stack.
+    pub fn call(self, whose: Whose) -> Style {
+        match whose {
+            Whose::Guilty => self.fg(Color::Yellow).add_modifier(Modifier::BOLD),
+            Whose::User => self.strong(),
+            Whose::Library => self.label(),
+        }
     }
 
     /// A worker's phase.

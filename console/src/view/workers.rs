@@ -19,20 +19,22 @@ const GROUPS_FROM: u16 = 100;
 
 /// The lines that the whole table would take.
 pub fn wanted_height(scene: &Scene<'_>, columns: u16) -> u16 {
-    head_height(columns).saturating_add(scene.snapshot.workers.len() as u16)
+    head_height(columns).saturating_add(scene.shown_workers().len() as u16)
 }
 
 /// Draws the table.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
     let (chosen, rest) = columns::fitting(usize::from(area.width) - MARK_WIDTH);
     let rows = area.height.saturating_sub(head_height(area.width));
-    let shown = window(scene.snapshot.workers.len(), model.selected_worker, usize::from(rows));
+    let workers = scene.shown_workers();
+    let selected = workers.iter().position(|index| *index == model.selected_worker).unwrap_or(0);
+    let shown = window(workers.len(), selected, usize::from(rows));
     let mut lines = Vec::new();
     if area.width >= GROUPS_FROM {
         lines.push(Line::styled(group_heads(&chosen, rest, model), theme.label()));
     }
-    lines.push(Line::styled(heads(&chosen, rest, &shown, scene), theme.title()));
-    lines.extend(shown.filter_map(|index| line(scene, index, &chosen, rest, model, theme)));
+    lines.push(Line::styled(heads(&chosen, rest, &shown, workers.len(), scene), theme.title()));
+    lines.extend(workers[shown].iter().filter_map(|index| line(scene, *index, &chosen, rest, model, theme)));
     for (row, line) in (area.y..area.bottom()).zip(lines) {
         frame.render_widget(line, Rect { y: row, height: 1, ..area });
     }
@@ -42,8 +44,8 @@ fn head_height(columns: u16) -> u16 {
     if columns >= GROUPS_FROM { 2 } else { 1 }
 }
 
-/// Which of `count` workers are in sight when `rows` fit and `selected` is to be among them, in the middle if possible.
-fn window(count: usize, selected: usize, rows: usize) -> Range<usize> {
+/// Which of `count` rows are in sight when `rows` fit and `selected` is to be among them, in the middle if possible.
+pub fn window(count: usize, selected: usize, rows: usize) -> Range<usize> {
     let start = selected.saturating_sub(rows / 2).min(count.saturating_sub(rows));
     start..(start + rows).min(count)
 }
@@ -63,12 +65,11 @@ fn group_heads(chosen: &[&Column], rest: usize, model: &Model) -> String {
     text
 }
 
-fn heads(chosen: &[&Column], rest: usize, shown: &Range<usize>, scene: &Scene<'_>) -> String {
+fn heads(chosen: &[&Column], rest: usize, shown: &Range<usize>, total: usize, scene: &Scene<'_>) -> String {
     let mut text = " ".repeat(MARK_WIDTH);
     for column in chosen {
         text.push_str(&format!("{} ", column.set(&column.title(&scene.snapshot.config))));
     }
-    let total = scene.snapshot.workers.len();
     let last = shown.end.saturating_sub(1);
     let part = if shown.len() < total { format!("{}-{last}/{total}", shown.start) } else { String::new() };
     text.push_str(&format!("{}{part}", left(IN_FLIGHT_TITLE, rest.saturating_sub(width(&part)))));

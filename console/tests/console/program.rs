@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use volt_telemetry::incident::{Cause, Incident, Incidents};
 use volt_telemetry::snapshot::{Phase, Process, Snapshot, Tasks, Worker};
 use volt_telemetry::socket::{file_name, own_start_time};
 use volt_telemetry::wire::{
@@ -54,6 +55,10 @@ impl Drop for Folder {
 pub enum Speech {
     /// What a program of this version says.
     Volt(Version),
+    /// What a program says whose worker 1 is stuck.
+    Stuck,
+    /// What a program says whose worker 1 was stuck for a moment, before anybody looked.
+    WasStuck,
     /// Bytes of something else.
     Garbage,
     /// A frame of the protocol, cut in the middle of a snapshot.
@@ -115,7 +120,7 @@ impl Drop for Program {
 fn serve(mut stream: &UnixStream, name: &str, speech: Speech) -> io::Result<()> {
     let version = match speech {
         Speech::Volt(version) => version,
-        Speech::CutOff => VERSION,
+        Speech::Stuck | Speech::WasStuck | Speech::CutOff => VERSION,
         Speech::Garbage => return stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
     };
     let runtimes = vec!["app".into(), "exporter".into()];
@@ -124,7 +129,7 @@ fn serve(mut stream: &UnixStream, name: &str, speech: Speech) -> io::Result<()> 
     let hello = Hello { magic: MAGIC.into(), version, pid, program: name.into(), runtimes, start_time: 1, volt };
     write_frame(stream, &Reply::Hello(hello), MAX_REPLY_BYTES)?;
     let started = Instant::now();
-    let snapshot = || Reply::Snapshot { process: Box::new(process(name, started.elapsed())), lost: 0 };
+    let snapshot = || Reply::Snapshot { process: Box::new(process(name, started.elapsed(), speech)), lost: 0 };
     while let Some(request) = read_frame::<Request>(stream, MAX_REQUEST_BYTES)? {
         match request {
             _ if speech == Speech::CutOff => return stream.write_all(&[200, 0, 0, 0, 0x81, 0xa4]),
@@ -138,8 +143,22 @@ fn serve(mut stream: &UnixStream, name: &str, speech: Speech) -> io::Result<()> 
     Ok(())
 }
 
-fn process(name: &str, age: Duration) -> Process {
-    let at_ns = 1_000_000 + age.as_nanos() as u64;
+fn process(name: &str, age: Duration, speech: Speech) -> Process {
+    let at_ns = 1_000_000_000 + age.as_nanos() as u64;
+    let stuck = Incident {
+        id: 1,
+        began_at_ns: 500_000_000,
+        for_ns: if speech == Speech::Stuck { at_ns - 500_000_000 } else { 30_000_000 },
+        is_over: speech == Speech::WasStuck,
+        worker: 1,
+        task_id: 7,
+        task_name: Some("check\u{1b}[2Jout".into()),
+        spawned_at: "src/main.rs:12:5".into(),
+        cause: Cause::Sleep,
+        ..Incident::default()
+    };
+    let latest = if matches!(speech, Speech::Stuck | Speech::WasStuck) { vec![stuck] } else { Vec::new() };
+    let incidents = Incidents { latest, ..Incidents::default() };
     let worker = |index| Worker { index, phase: Phase::Parked, polls: at_ns / 1_000, ..Worker::default() };
     let runtime = |name: &str, workers: u32| Snapshot {
         runtime: name.into(),
@@ -147,6 +166,7 @@ fn process(name: &str, age: Duration) -> Process {
         parked_bitmap: vec![(1 << workers) - 1],
         tasks: Tasks { spawned: 7, alive: 7, ..Tasks::default() },
         workers: (0..workers).map(worker).collect(),
+        incidents: if name == "app" { incidents.clone() } else { Incidents::default() },
         ..Snapshot::default()
     };
     let runtimes = vec![runtime("app", 3), runtime("exporter", 1)];

@@ -404,7 +404,9 @@ fn at_rest(handle: &Handle, world: &World, mix: &Mix) -> Done {
     let began = Instant::now();
     let snapshot = loop {
         let snapshot = handle.snapshot();
-        if snapshot.tasks.alive == 0 && snapshot.parked_count() as usize == mix.workers {
+        // Spares that went on duty for a worker that lost its processor leave a second later.
+        let is_staffed = snapshot.on_duty_count() as usize == mix.workers;
+        if snapshot.tasks.alive == 0 && is_staffed && snapshot.parked_count() as usize == mix.workers {
             break snapshot;
         }
         if began.elapsed() > HANGS {

@@ -26,7 +26,7 @@ use super::cgroup::{Cgroup, CgroupSample};
 use super::thread::ThreadProbe;
 
 /// How long a cause may take to be told, on a machine that is busy with other things.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 /// The shortest window that has to do.
 const WINDOW: Duration = Duration::from_millis(1);
 
@@ -159,7 +159,8 @@ impl Again {
 
     /// The next line that the child tells, on its standard error.
     fn line(&self) -> String {
-        self.lines.recv_timeout(LIMIT).expect("the child tells")
+        // The child gives up earlier, and says why.
+        self.lines.recv_timeout(2 * LIMIT).expect("the child tells")
     }
 }
 

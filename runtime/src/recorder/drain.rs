@@ -211,8 +211,9 @@ mod tests {
     use std::thread;
 
     use volt_telemetry::recording::chrome_trace;
-    use volt_telemetry::recording::event::{Outcome, Record};
+    use volt_telemetry::recording::event::Outcome;
     use volt_telemetry::recording::reader::Reader;
+    use volt_telemetry::recording::record::Record;
     use volt_telemetry::recording::writer::{MIN_FILE_BYTES, Settings, Writer};
 
     use super::*;

@@ -13,8 +13,9 @@
 use std::cell::Cell;
 use std::sync::OnceLock;
 
-use volt_telemetry::recording::event::{Bed, Event, Outcome, Reason, Record, saturating_u32};
+use volt_telemetry::recording::event::{Bed, Event, Outcome, Reason};
 use volt_telemetry::recording::flush::{Head, Track};
+use volt_telemetry::recording::record::{Record, saturating_u32};
 
 use super::ring::{Ring, RingWriter};
 use crate::shim::{Arc, AtomicBool, AtomicU64, CachePadded, Mutex, Ordering};
@@ -23,6 +24,8 @@ use crate::shim::{Arc, AtomicBool, AtomicU64, CachePadded, Mutex, Ordering};
 /// million tasks a second, a quarter of a second of one that polls ten thousand. Larger looks back further, and pushes
 /// more of the application out of the second-level cache.
 pub(crate) const DEFAULT_CAPACITY: usize = 8192;
+
+const _: () = assert!(DEFAULT_CAPACITY.is_power_of_two());
 
 /// See the header of this file.
 pub(crate) struct Recorder {
@@ -180,10 +183,27 @@ impl LaneWriter {
 mod tests {
     use volt_telemetry::recording::event::Waker;
 
+    use super::super::drain::{Drain, Names};
     use super::super::ring::RingReader;
     use super::*;
 
     const FIRST: Track = Track::Worker { index: 0 };
+
+    struct Nameless;
+
+    impl Names for Nameless {
+        fn location(&self, _number: u16) -> Option<String> {
+            None
+        }
+
+        fn task(&self, _id: u64) -> Option<String> {
+            None
+        }
+
+        fn incident(&self, _number: u64) -> Option<String> {
+            None
+        }
+    }
 
     fn ring_of(recorder: &Recorder, track: Track) -> Arc<Ring> {
         recorder.rings().find(|(found, _)| *found == track).and_then(|(_, ring)| ring.cloned()).expect("claimed")
@@ -251,7 +271,8 @@ mod tests {
         let held = recorder.outside.lock();
         recorder.note_outside(6, wake(2));
         drop(held);
-        assert_eq!(recorder.take_outside_missed(), 1);
+        let flush = Drain::look_back(&recorder, 0).collect(&Nameless);
+        assert_eq!((flush.records(), flush.lost()), (1, 1));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| (0..100).for_each(|n| recorder.note_outside(n, wake(n))));

@@ -34,7 +34,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use volt_telemetry::recording::event::{Record, WORDS};
+use volt_telemetry::recording::record::{Record, WORDS};
 
 use crate::shim::{Arc, AtomicBool, AtomicU64, CachePadded, Ordering, fence};
 

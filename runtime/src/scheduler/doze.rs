@@ -36,8 +36,8 @@ impl Doze {
         Self { parker: Parker::new(), is_dozing: AtomicBool::new(false) }
     }
 
-    /// Sleeps until the next look: for `interval`, or while all workers are parked, until roused.
-    pub(crate) fn sleep(&self, idle: &Idle, is_all_parked: impl Fn() -> bool, interval: Duration) {
+    /// Sleeps until the next look: for `interval`, or while all workers are parked, until roused. Whether it was for `interval`, about.
+    pub(crate) fn sleep(&self, idle: &Idle, is_all_parked: impl Fn() -> bool, interval: Duration) -> bool {
         if is_all_parked() {
             // Doze (1)
             // ORDERING: AcqRel; pairs with the swap in `rouse`, which takes it back; before the look by the fence.
@@ -49,17 +49,18 @@ impl Doze {
                 // Roused by a token, which `rouse` leaves after it has taken the doze back; nothing else may end this sleep, or the
                 // token would end the next one.
                 self.parker.wait_token();
-                return;
+                return false;
             }
             // ORDERING: AcqRel; as above.
             if !self.is_dozing.swap(false, Ordering::AcqRel) {
                 self.parker.wait_token();
             }
-            return;
+            return false;
         }
         // Whether it was the time-out or a token does not matter: a look follows.
         let _slept = self.parker.sleep(Some(interval));
         let _was_roused = self.parker.take_token();
+        true
     }
 
     /// Rouse (2) and (3), by a worker whose bit is clear.

@@ -18,7 +18,7 @@ fn is_all_parked(idle: &Idle) -> bool {
 }
 
 fn sleep(doze: &Doze, idle: &Idle) {
-    doze.sleep(idle, || is_all_parked(idle), Duration::from_millis(10));
+    let _was_timed = doze.sleep(idle, || is_all_parked(idle), Duration::from_millis(10));
 }
 
 /// Doze without (3): says so, and sleeps.

@@ -7,7 +7,8 @@
 //! 2. Somebody is parked, and the stuck worker holds tasks: a parked worker is woken, and takes them (*rescue*).
 //! 3. Nobody is parked, and work waits or nobody moves: the poll is asked to yield at its next operation (*preempt*), and the kernel is asked what
 //!    the thread does. It blocks: it is declared away at once. It burns processor time: after `BURN_AFTER`, and only so many at a time, since
-//!    more threads than processors help nobody for long. It could run and is not let: not at all, for the same reason.
+//!    more threads than processors help nobody for long. It could run and the kernel runs others: as one that burns, after `WAIT_AFTER`, since it
+//!    may burn all it gets. It is stopped, or its quota is spent: not at all, since a spare would be no better off.
 //! 4. Fewer are able than there are workers, and nobody is parked: a spare is called, or it is counted that there was none (*capped*).
 //! 5. What a worker holds that is away goes to the global queue, at each look, since a stuck poll may wake tasks.
 //!
@@ -33,8 +34,9 @@ use super::shared::Shared;
 use super::staff::Duty;
 use super::witness::{Doing, Witness};
 use crate::clock;
-use crate::config::{BURN_AFTER, PAUSE, SPARE_LINGER, SUSPICIOUS_INTERVAL};
+use crate::config::{BURN_AFTER, PAUSE, SPARE_LINGER, SUSPICIOUS_INTERVAL, WAIT_AFTER};
 use crate::queue::ring::{Producer, Steal, ring};
+use crate::stats::blame::BlameTable;
 use crate::stats::cells::Counter;
 use crate::task::header::Notified;
 
@@ -58,6 +60,8 @@ pub(crate) struct Sentinel {
     capped: Counter,
     pauses: Counter,
     blocks: AtomicU64,
+    /// Delays that it has seen, and stalls.
+    pub(super) blame: BlameTable,
 }
 
 impl Sentinel {
@@ -73,6 +77,7 @@ impl Sentinel {
             capped: Counter::default(),
             pauses: Counter::default(),
             blocks: AtomicU64::new(0),
+            blame: BlameTable::default(),
         }
     }
 
@@ -82,8 +87,9 @@ impl Sentinel {
         let mut pause = interval;
         // ORDERING: Acquire; pairs with the Release in `end`. The token that `end` leaves ends any sleep that began before.
         while !self.is_over.load(Ordering::Acquire) {
-            self.doze.sleep(&shared.idle, || rounds.quiet_looks >= QUIET_LOOKS && is_at_rest(shared), pause);
-            pause = rounds.look(pause);
+            let is_at_rest = || rounds.quiet_looks >= QUIET_LOOKS && is_at_rest(shared);
+            let was_timed = self.doze.sleep(&shared.idle, is_at_rest, pause);
+            pause = rounds.look(was_timed.then_some(pause));
         }
     }
 
@@ -182,18 +188,16 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// One look, after a sleep that was to last for `slept`. Returns how long the next is to be.
-    fn look(&mut self, slept: Duration) -> Duration {
+    /// One look, after a sleep that was to last for `slept`, if it was not to last until somebody gets up. Returns how long the next is to be.
+    fn look(&mut self, slept: Option<Duration>) -> Duration {
         let (shared, now_ns) = (self.shared, clock::now_ns());
         shared.sentinel.looks.add(1);
-        let late_ns = now_ns.saturating_sub(self.looked_at_ns).saturating_sub(clock::saturating_ns(slept));
+        let since_ns = now_ns.saturating_sub(self.looked_at_ns);
         self.looked_at_ns = now_ns;
-        let was_paused = late_ns >= clock::saturating_ns(PAUSE);
+        let was_paused =
+            slept.is_some_and(|slept| since_ns >= clock::saturating_ns(slept) + clock::saturating_ns(PAUSE));
+        shared.sentinel.pauses.add(u64::from(was_paused));
         let (stuck, moving, is_suspicious) = self.compare(now_ns, was_paused);
-        if was_paused && is_suspicious {
-            // After a doze that was long, nobody is in a long poll.
-            shared.sentinel.pauses.add(1);
-        }
         // A block that was announced is none to be wondered at.
         for stuck in stuck.iter().filter(|stuck| stuck.duty != Duty::Blocking && !was_paused) {
             self.witness.see(stuck.slot, stuck.for_ns, now_ns);
@@ -309,17 +313,17 @@ impl<'a> Rounds<'a> {
     }
 
     fn is_to_be_replaced(&mut self, stuck: &Stuck, now_ns: u64) -> bool {
-        match self.witness.doing(stuck.slot, now_ns) {
-            Doing::Blocks => true,
-            Doing::Burns => {
-                let burning = self.seen.iter().filter(|seen| seen.is_burning).count();
-                let may = stuck.for_ns >= clock::saturating_ns(BURN_AFTER)
-                    && burning < MIN_BURNING.max(self.shared.config.workers / 4);
-                self.seen[stuck.slot].is_burning = may;
-                may
-            }
-            Doing::Waits => false,
-        }
+        let after = match self.witness.doing(stuck.slot, now_ns) {
+            Doing::Blocks => return true,
+            Doing::Burns => BURN_AFTER,
+            Doing::Waits => WAIT_AFTER,
+            Doing::Held => return false,
+        };
+        let burning = self.seen.iter().filter(|seen| seen.is_burning).count();
+        let may =
+            stuck.for_ns >= clock::saturating_ns(after) && burning < MIN_BURNING.max(self.shared.config.workers / 4);
+        self.seen[stuck.slot].is_burning = may;
+        may
     }
 
     /// Replace (1) and (2).
@@ -348,6 +352,13 @@ impl<'a> Rounds<'a> {
             }
         }
         remote.inbox.pop_batch(usize::MAX, |task| tasks.push(task));
+        if let Some((culprit, began_at_ns)) = remote.cells.culprit() {
+            for task in &tasks {
+                let task = task.header();
+                let waited_ns = now_ns.saturating_sub(task.submitted_at_ns().max(began_at_ns));
+                self.shared.sentinel.blame.charge(culprit, task.location(), waited_ns);
+            }
+        }
         let count = tasks.len();
         self.shared.sentinel.tasks_rescued.add(count as u64);
         self.shared.hand_over(tasks, now_ns);

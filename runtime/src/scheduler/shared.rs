@@ -32,6 +32,7 @@
 //!
 //! Rejected: a registry of all tasks, whose emptiness tells: two locks a task.
 
+use std::cmp::Reverse;
 use std::future::Future;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -57,6 +58,7 @@ use crate::config::{Config, MAX_NAME_BYTES, Placement};
 use crate::driver::Driver;
 use crate::driver::parker::{Parker, Unparked};
 use crate::fork::Home;
+use crate::kernel::thread::ThreadTimes;
 use crate::queue::injector::Injector;
 use crate::queue::lifo::LifoSlot;
 use crate::queue::ring::{Stealer, ring};
@@ -557,6 +559,15 @@ impl Shared {
         *running
     }
 
+    /// What all workers and the sentinel know of each spawn location, those that kept others waiting longest first.
+    fn blame(&self) -> Vec<volt_telemetry::Blame> {
+        let mut blame = Vec::new();
+        self.remotes_in_use().iter().for_each(|remote| remote.cells.blame.read(&mut blame));
+        self.sentinel.blame.read(&mut blame);
+        blame.sort_by_key(|blame| Reverse((blame.delay_caused_ns, blame.busy_ns)));
+        blame
+    }
+
     /// Lifts everything that is counted into plain data.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let now_ns = clock::now_ns();
@@ -569,8 +580,12 @@ impl Shared {
             .zip(&mut *floors)
             .enumerate()
             .map(|(index, (remote, floor_ns))| {
+                let tid = u32::try_from(remote.cells.thread_id.get()).ok().filter(|tid| *tid != 0);
+                let times = tid.and_then(ThreadTimes::now_of);
                 let name_of = |id, key| self.registry.name_of(id, key);
                 volt_telemetry::Worker {
+                    cpu_ns: times.map(|times| times.run_ns),
+                    run_delay_ns: times.and_then(|times| times.run_delay_ns),
                     is_spare: self.staff.is_spare(index),
                     duty: match self.staff.duty(index) {
                         Duty::Off => volt_telemetry::Duty::Off,
@@ -617,8 +632,9 @@ impl Shared {
             driver,
             sentinel: self.sentinel.telemetry(self),
             incidents: self.incidents.telemetry(),
-            blame: Vec::new(),
+            blame: self.blame(),
             workers,
+            host: None,
         }
     }
 }

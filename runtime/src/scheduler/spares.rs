@@ -65,18 +65,13 @@ impl Shared {
     pub(crate) fn call_spare(self: &Arc<Self>) -> bool {
         let Some(called) = self.staff.call() else { return false };
         // Call (3)
-        let is_coming = match called {
+        match called {
             Called::Token(slot) => {
                 self.give_token(slot);
                 true
             }
             Called::Thread(slot) => self.start_spare(slot),
-        };
-        if is_coming {
-            // ORDERING: Relaxed; only counted.
-            self.spares.calls.fetch_add(1, Ordering::Relaxed);
         }
-        is_coming
     }
 
     fn start_spare(self: &Arc<Self>, slot: usize) -> bool {
@@ -127,6 +122,8 @@ impl Shared {
         loop {
             let core = lock(&self.spares.cores)[place].take().expect("whoever is off duty has laid its core back");
             let worker = Worker::new(self.clone(), slot, core);
+            // ORDERING: Relaxed; only counted.
+            self.spares.calls.fetch_add(1, Ordering::Relaxed);
             let goes_off = worker.run_as_spare();
             lock(&self.spares.cores)[place] = Some(worker.into_core());
             if !goes_off {

@@ -35,8 +35,10 @@ pub(super) enum Doing {
     /// It is blocked, or nobody knows.
     Blocks,
     Burns,
-    /// It could run, and is not let; or there was only one look yet.
+    /// It could run, and the kernel runs others; or there was only one look yet.
     Waits,
+    /// It is stopped, or its control group has no time left.
+    Held,
 }
 
 /// See the header of this file.
@@ -56,7 +58,9 @@ struct Watched {
     thread: Option<(u64, ThreadProbe)>,
     /// Of the poll of this number.
     poll_seq: u64,
+    /// The look that the next is compared with.
     last: Option<Look>,
+    newest: Option<Look>,
     open: Option<Open>,
 }
 
@@ -72,6 +76,8 @@ struct Open {
     /// `None` = it was counted only.
     id: Option<u64>,
     began_at_ns: u64,
+    /// When it has lasted for so long the kernel is asked again: a thread may have waited for its processor first, and sleep only now.
+    asked_again_after_ns: u64,
 }
 
 impl<'a> Witness<'a> {
@@ -92,8 +98,8 @@ impl<'a> Witness<'a> {
             return;
         }
         watched.poll_seq = poll_seq;
-        watched.last = None;
-        if let Some(Open { id: Some(id), began_at_ns }) = watched.open.take() {
+        (watched.last, watched.newest) = (None, None);
+        if let Some(Open { id: Some(id), began_at_ns, .. }) = watched.open.take() {
             self.shared.incidents.change(id, |incident| {
                 incident.is_over = true;
                 incident.for_ns = now_ns.saturating_sub(began_at_ns);
@@ -105,7 +111,8 @@ impl<'a> Witness<'a> {
     pub(super) fn doing(&mut self, slot: usize, now_ns: u64) -> Doing {
         match self.cause(slot, now_ns) {
             Some(Cause::Cpu) => Doing::Burns,
-            Some(Cause::NotScheduled | Cause::Throttled | Cause::Stopped) => Doing::Waits,
+            Some(Cause::NotScheduled) => Doing::Waits,
+            Some(Cause::Throttled | Cause::Stopped) => Doing::Held,
             Some(_) => Doing::Blocks,
             // One look says whether it is blocked, at least.
             None => match &self.watched[slot].last {
@@ -135,14 +142,20 @@ impl<'a> Witness<'a> {
         if apart_ns < LOOKS_APART_NS {
             return None;
         }
-        Some(classify(&last.thread, &look.thread, last.cgroup.as_ref(), look.cgroup.as_ref(), apart_ns))
+        let cause = classify(&last.thread, &look.thread, last.cgroup.as_ref(), look.cgroup.as_ref(), apart_ns);
+        watched.newest = Some(look);
+        Some(cause)
     }
 
     /// A poll is stuck, for `for_ns` so far: an incident, if that is long for this runtime.
     pub(super) fn see(&mut self, slot: usize, for_ns: u64, now_ns: u64) {
         let shared = self.shared;
         let Some(after_ns) = shared.config.incident_after_ns else { return };
-        if self.watched[slot].open.is_some() || 2 * for_ns < after_ns {
+        if self.watched[slot].open.is_some() {
+            self.ask_again(slot, for_ns, now_ns);
+            return;
+        }
+        if 2 * for_ns < after_ns {
             return;
         }
         // From half of the time on, so that there are two looks when it is up.
@@ -152,8 +165,11 @@ impl<'a> Witness<'a> {
         }
         let remote = &shared.remotes[slot];
         let Some((poll, place)) = remote.cells.in_flight(now_ns) else { return };
+        if let Some((culprit, _)) = remote.cells.culprit() {
+            shared.sentinel.blame.count_stall(culprit);
+        }
         let (task_name, span) = shared.registry.name_and_span_of(poll.task_id, place);
-        let wait_channel = self.watched[slot].last.as_ref().and_then(|look| look.thread.wait_channel);
+        let wait_channel = self.watched[slot].newest.as_ref().and_then(|look| look.thread.wait_channel);
         let incident = Incident {
             began_at_ns: now_ns.saturating_sub(poll.for_ns),
             for_ns: poll.for_ns,
@@ -168,7 +184,7 @@ impl<'a> Witness<'a> {
         };
         let began_at_ns = incident.began_at_ns;
         let id = shared.incidents.open(incident, now_ns);
-        self.watched[slot].open = Some(Open { id, began_at_ns });
+        self.watched[slot].open = Some(Open { id, began_at_ns, asked_again_after_ns: 2 * for_ns });
         let Some(id) = id else { return };
         if let Err(why) = self.take_stack(slot, id, span.clone()) {
             let told = shared.incidents.change(id, |incident| incident.stack_error = Some(why));
@@ -176,6 +192,25 @@ impl<'a> Witness<'a> {
             if let Some(incident) = told {
                 tell(&shared.name, &incident, span.as_ref());
             }
+        }
+    }
+
+    /// The cause of an incident that goes on may be another one by now. What was counted stays counted.
+    fn ask_again(&mut self, slot: usize, for_ns: u64, now_ns: u64) {
+        let watched = &mut self.watched[slot];
+        let Some(Open { id: Some(id), asked_again_after_ns, .. }) = &mut watched.open else { return };
+        if for_ns < *asked_again_after_ns {
+            return;
+        }
+        *asked_again_after_ns = 2 * for_ns;
+        let id = *id;
+        watched.last = watched.newest.take().or(watched.last.take());
+        if let Some(cause) = self.cause(slot, now_ns) {
+            let channel = self.watched[slot].newest.as_ref().and_then(|look| look.thread.wait_channel);
+            self.shared.incidents.change(id, |incident| {
+                incident.cause = cause;
+                incident.wait_channel = channel.map(|channel| channel.as_str().to_owned());
+            });
         }
     }
 

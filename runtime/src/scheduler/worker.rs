@@ -189,6 +189,7 @@ impl Worker {
     #[inline(never)]
     pub(super) fn poll(&self, cells: &WorkerCells, task: Notified) -> u64 {
         let began_at_ns = self.core.borrow().now_ns;
+        let location = task.header().location();
         cells.begin_poll(task.header(), began_at_ns);
         coop::begin_poll(self.shared.config.coop_budget);
         let ran = task.run();
@@ -197,13 +198,14 @@ impl Worker {
         }
         let now_ns = counting::now_ns_after(began_at_ns);
         let took_ns = now_ns.saturating_sub(began_at_ns);
-        cells.end_poll(took_ns);
+        cells.end_poll(took_ns, location);
         self.core.borrow_mut().now_ns = now_ns;
         self.ensure_present();
         match ran {
             Ran::Pending => {}
             // The yield road: behind what is there already.
             Ran::Woken(task) => {
+                cells.blame.count_self_wake(location);
                 task.header().stamp_submission(now_ns);
                 self.push_to_ring(task);
             }

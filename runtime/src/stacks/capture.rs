@@ -1,25 +1,30 @@
 //! Takes the stack of another thread of this process while it is stuck, by a signal whose handler only copies.
 //!
-//! Shape: threads that may be asked register, and get a [`Thread`]; a [`Sampler`] asks one at a time, through the slot of
-//! [`request`](super::request), and sends it the signal. The handler finds out whether this thread is the one that is asked, copies its
-//! registers and up to 64 KiB of its stack from the stack pointer on, and wakes the asker, who unwinds the copy while the thread is on its way again.
+//! Shape: threads that may be asked register, and get a [`Thread`]; a [`Sampler`] asks one at a time, through the slot
+//! of [`request`](super::request), and sends it the signal. The handler finds out whether this thread is the one that
+//! is asked, copies its registers and up to 64 KiB of its stack from the stack pointer on, and wakes the asker, who
+//! unwinds the copy while the thread is on its way again.
 //!
 //! Who writes: the page, the handler. Who asks: plain threads, never a worker, since the asker waits.
 //!
 //! Invariants.
-//! * COPIES-ONLY: the handler takes no lock, allocates nothing, unwinds nothing, touches no thread-local but `errno`, which it puts back. So it
-//!   does not matter what it interrupts: malloc, a panic, another handler, this one's own asker.
-//! * ALIVE-WHILE-ASKED: a request is put down only under the lock under which a thread ends its registration; when it does, it answers what
-//!   it is asked. So whoever bears the number that is asked is the thread that registered with these bounds.
-//! * NEVER-HELD: the asker waits no longer than it is told, plus [`GRACE`], whatever the thread does: stopped, in a system call that nothing interrupts,
-//!   ended, or with the signal blocked.
+//! * COPIES-ONLY: the handler takes no lock, allocates nothing, unwinds nothing, touches no thread-local but `errno`,
+//!   which it puts back. So it does not matter what it interrupts: malloc, a panic, another handler, this one's own
+//!   asker.
+//! * ALIVE-WHILE-ASKED: a request is put down only under the lock under which a thread ends its registration; when it
+//!   does, it answers what it is asked. So whoever bears the number that is asked is the thread that registered with
+//!   these bounds.
+//! * NEVER-HELD: the asker waits no longer than it is told, plus [`GRACE`], whatever the thread does: stopped, in a
+//!   system call that nothing interrupts, ended, or with the signal blocked.
 //!
-//! Caveat for the application: a system call that waits, in a thread that is asked, is interrupted. The kernel restarts most (SA_RESTART: reads, writes,
-//! locks, `wait`), and Rust's `sleep` goes on by itself; but `epoll_wait`, `poll`, `select`, `nanosleep` called from C, socket calls with a
-//! time-out, `sigtimedwait` and `io_getevents` return EINTR, as they may for any signal: see signal(7). Only polls that are already late are asked.
+//! Caveat for the application: a system call that waits, in a thread that is asked, is interrupted. The kernel restarts
+//! most (SA_RESTART: reads, writes, locks, `wait`), and Rust's `sleep` goes on by itself; but `epoll_wait`, `poll`,
+//! `select`, `nanosleep` called from C, socket calls with a time-out, `sigtimedwait` and `io_getevents` return EINTR,
+//! as they may for any signal: see signal(7). Only polls that are already late are asked.
 //!
-//! Rejected: ptrace, which a process cannot do to itself; `perf_event_open` and reading `/proc/self/task/*/stack`, which need rights;
-//! frame pointers, which default builds do not have; unwinding in the handler, which takes locks of the loader and faults on a broken stack.
+//! Rejected: ptrace, which a process cannot do to itself; `perf_event_open` and reading `/proc/self/task/*/stack`,
+//! which need rights; frame pointers, which default builds do not have; unwinding in the handler, which takes locks of
+//! the loader and faults on a broken stack.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -40,7 +45,8 @@ use super::request::{self, Answer, Asked, Desk, PENDING, Slot};
 use super::signals::{self, Signal};
 use crate::fork::Home;
 
-/// How long an answer that is under way may take beyond the asker's patience: a thread in its handler may lose its processor, or fault in a page.
+/// How long an answer that is under way may take beyond the asker's patience: a thread in its handler may lose its
+/// processor, or fault in a page.
 const GRACE: Duration = Duration::from_millis(5);
 /// How often an asker looks whether another is done. They are rare, and one takes some tens of µs.
 const TURN_INTERVAL: Duration = Duration::from_micros(100);
@@ -55,7 +61,8 @@ struct Shared {
 static SHARED: Forever<Shared> = Forever::new();
 
 thread_local! {
-    /// This thread's registration, which ends with the thread at the latest: ALIVE-WHILE-ASKED even if its guard was forgotten.
+    /// This thread's registration, which ends with the thread at the latest: ALIVE-WHILE-ASKED even if its guard was
+    /// forgotten.
     static OWN: RefCell<Option<Own>> = const { RefCell::new(None) };
 }
 
@@ -155,8 +162,8 @@ impl fmt::Display for CaptureError {
             Self::Busy => f.write_str("other stacks were being taken"),
             Self::NoAnswer { waited, signal, is_replaced: false } => write!(
                 f,
-                "no answer to signal {signal} within {waited:?}: the thread is stopped, waits in the kernel where no signal wakes it, gets no \
-                 processor, or has the signal blocked"
+                "no answer to signal {signal} within {waited:?}: the thread is stopped, waits in the kernel where no \
+                 signal wakes it, gets no processor, or has the signal blocked"
             ),
             Self::NoAnswer { waited, signal, is_replaced: true } => write!(
                 f,
@@ -176,7 +183,8 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Installs the handler for `signal`, SIGURG unless told otherwise. It stays installed for the life of the process, since a signal may be late.
+    /// Installs the handler for `signal`, SIGURG unless told otherwise. It stays installed for the life of the process,
+    /// since a signal may be late.
     ///
     /// # Errors
     /// The signal tells of faults, cannot be handled, or is kept by the C library.
@@ -186,7 +194,8 @@ impl Sampler {
         Ok(Self { signal: Signal::handled(signal, on_signal)? })
     }
 
-    /// From now on, until the guard is dropped, this thread can be asked for its stack. A second registration of a thread is the same as its first.
+    /// From now on, until the guard is dropped, this thread can be asked for its stack. A second registration of a
+    /// thread is the same as its first.
     ///
     /// # Errors
     /// The C library does not say where the stack is.
@@ -210,7 +219,8 @@ impl Sampler {
         })
     }
 
-    /// The stack of `thread` as it is now. Waits for the answer, and for other askers, no longer than `patience` (and [`GRACE`]).
+    /// The stack of `thread` as it is now. Waits for the answer, and for other askers, no longer than `patience` (and
+    /// [`GRACE`]).
     ///
     /// # Errors
     /// There is no answer, and the error says why.

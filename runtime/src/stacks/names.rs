@@ -1,14 +1,14 @@
 //! Names of functions as people read them, and whether the application wrote them.
 //!
-//! Shape: pure functions from strings to strings. Two kinds of names come in. Whole ones, from symbols or from debug information of `debug =
-//! "limited"` and more: `demo::fetch::{{closure}}`. And bare ones, of what was inlined, from `debug = "line-tables-only"`, which tells no more than
-//! the last part: `{async_fn#0}`, `load<u64>`.
+//! Shape: pure functions from strings to strings. Two kinds of names come in. Whole ones, from symbols or from debug
+//! information of `debug = "limited"` and more: `demo::fetch::{{closure}}`. And bare ones, of what was inlined, from
+//! `debug = "line-tables-only"`, which tells no more than the last part: `{async_fn#0}`, `load<u64>`.
 //!
-//! The body of an `async fn` or block is to the compiler a closure in the function that holds it. It reads as that function; so does a closure:
-//! the line tells the rest.
+//! The body of an `async fn` or block is to the compiler a closure in the function that holds it. It reads as that
+//! function; so does a closure: the line tells the rest.
 
-/// Where sources are that the application did not write, by a part of their path: Rust's own, as released, as installed and as it depends on; and
-/// packages from a registry or from git, wherever cargo keeps them.
+/// Where sources are that the application did not write, by a part of their path: Rust's own, as released, as installed
+/// and as it depends on; and packages from a registry or from git, wherever cargo keeps them.
 const FOREIGN_FOLDERS: [&str; 5] =
     ["/rustc/", "/lib/rustlib/src/rust/library/", "/rust/deps/", "/registry/src/", "/git/checkouts/"];
 /// Crates that the application did not write, for functions whose file is not known.
@@ -87,8 +87,8 @@ fn without_generics(name: &str) -> String {
     if omitted == 0 && kept == 0 { short } else { name.to_owned() }
 }
 
-/// Whether the application wrote it: a function of its own program (not of a library's file), named `demangled`, from `file`. `runtime` is the folder
-/// of this runtime's sources, as `file` would name it.
+/// Whether the application wrote it: a function of its own program (not of a library's file), named `demangled`, from
+/// `file`. `runtime` is the folder of this runtime's sources, as `file` would name it.
 pub(super) fn is_user_code(demangled: Option<&str>, file: Option<&str>, runtime: Option<&str>) -> bool {
     let Some(name) = demangled else { return false };
     let is_foreign_file = file.is_some_and(|file| {
@@ -147,8 +147,8 @@ mod tests {
             ),
             ("demo::map::<alloc::vec::Vec<u8>, fn() -> u8>", "demo::map"),
             (
-                "<alloc::boxed::Box<dyn core::ops::FnOnce<(), Output = ()> + core::marker::Send> as core::ops::FnOnce<()>>::call_once",
-                "<alloc::boxed::Box as core::ops::FnOnce>::call_once",
+                "<alloc::boxed::Box<dyn core::ops::FnOnce<(), Output = ()> + demo::Send> as demo::Run<()>>::run",
+                "<alloc::boxed::Box as demo::Run>::run",
             ),
             ("load<u64>", "load"),
             ("do_call<demo::run::{closure#0}::{closure_env#0}, fn(u8) -> u8>", "do_call"),

@@ -1,16 +1,19 @@
 //! What a thread writes down of itself in its signal handler: registers, and its stack from the stack pointer on.
 //!
-//! Shape: one piece of memory, made beforehand, for two parts: the stack that the thread runs on; and, if that is its alternate one, the top
-//! of its own as well, since what the handler there interrupted is on that.
+//! Shape: one piece of memory, made beforehand, for two parts: the stack that the thread runs on; and, if that is its
+//! alternate one, the top of its own as well, since what the handler there interrupted is on that.
 //!
-//! Who writes: `own`, the asker, before it asks; everything else, the thread that is asked. Who reads: the asker, when it is answered.
+//! Who writes: `own`, the asker, before it asks; everything else, the thread that is asked. Who reads: the asker, when
+//! it is answered.
 //!
-//! Invariant IN-BOUNDS: memory is read from the stack pointer up to the end of the stack that it lies in: the thread's own, as the thread said when it
-//! registered, or its alternate one, as the kernel says. In neither (a coroutine's), nothing is read but registers.
+//! Invariant IN-BOUNDS: memory is read from the stack pointer up to the end of the stack that it lies in: the thread's
+//! own, as the thread said when it registered, or its alternate one, as the kernel says. In neither (a coroutine's),
+//! nothing is read but registers.
 //!
-//! Rejected: a copy by `memcpy`, which is a data race as soon as another thread writes to this stack through a reference: the copy is made by
-//! instructions that the language does not see, and what they bring is what the machine had there. `process_vm_readv`, which cannot fault, but costs
-//! a walk through page tables, and is forbidden in some containers.
+//! Rejected: a copy by `memcpy`, which is a data race as soon as another thread writes to this stack through a
+//! reference: the copy is made by instructions that the language does not see, and what they bring is what the machine
+//! had there. `process_vm_readv`, which cannot fault, but costs a walk through page tables, and is forbidden in some
+//! containers.
 
 use std::ffi::c_int;
 use std::io;
@@ -75,7 +78,8 @@ impl Page {
         let whole = memory.end.saturating_sub(base) / 8;
         let count = whole.min(words_max).min(self.words.len().saturating_sub(at));
         if let Some(to) = self.words.get_mut(at..at + count) {
-            // SAFETY: IN-BOUNDS: these are words of a stack that this very thread runs on, or has under it; `to` has room for them.
+            // SAFETY: IN-BOUNDS: these are words of a stack that this very thread runs on, or has under it; `to` has
+            // room for them.
             unsafe { copy_words(ptr::with_exposed_provenance(base), to.as_mut_ptr(), count) };
             self.parts[part] = (base, count);
             self.is_cut |= count < whole;
@@ -114,16 +118,31 @@ unsafe fn copy_words(from: *const u64, to: *mut u64, count: usize) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: by this function's contract; the direction flag is clear, as at every function's start.
     unsafe {
-        std::arch::asm!("rep movsq", inout("rsi") from => _, inout("rdi") to => _, inout("rcx") count => _,
-            options(nostack, preserves_flags));
+        std::arch::asm!(
+            "rep movsq",
+            inout("rsi") from => _,
+            inout("rdi") to => _,
+            inout("rcx") count => _,
+            options(nostack, preserves_flags),
+        );
     }
     #[cfg(target_arch = "aarch64")]
     // SAFETY: by this function's contract.
     unsafe {
         std::arch::asm!(
-            "2:", "cbz {count}, 3f", "ldr {word}, [{from}], #8", "str {word}, [{to}], #8", "sub {count}, {count}, #1", "b 2b", "3:",
-            from = inout(reg) from => _, to = inout(reg) to => _, count = inout(reg) count => _, word = out(reg) _,
-            options(nostack, preserves_flags));
+            "2:",
+            "cbz {count}, 3f",
+            "ldr {word}, [{from}], #8",
+            "str {word}, [{to}], #8",
+            "sub {count}, {count}, #1",
+            "b 2b",
+            "3:",
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            count = inout(reg) count => _,
+            word = out(reg) _,
+            options(nostack, preserves_flags),
+        );
     }
 }
 

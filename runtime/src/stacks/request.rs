@@ -1,15 +1,18 @@
-//! How one thread asks another for its stack, and the other answers from inside a signal handler: one word, and sheets of paper.
+//! How one thread asks another for its stack, and the other answers from inside a signal handler: one word, and sheets
+//! of paper.
 //!
-//! Shape. The word [`Slot::asked`]: who is asked, the thread's number in the low half (0 = nobody), and the number of the request in the high
-//! half. A [`Sheet`]: the page that the answer is written on, and a word `answer` beside it: PENDING from the request to the answer.
+//! Shape. The word [`Slot::asked`]: who is asked, the thread's number in the low half (0 = nobody), and the number of
+//! the request in the high half. A [`Sheet`]: the page that the answer is written on, and a word `answer` beside it:
+//! PENDING from the request to the answer.
 //!
-//! Who writes: the word, one asker, who owns the [`Desk`]; and who answers, once, to nobody. A page, whoever claimed the request that it
-//! was put down for. Who reads: a page, the asker, after the answer.
+//! Who writes: the word, one asker, who owns the [`Desk`]; and who answers, once, to nobody. A page, whoever claimed
+//! the request that it was put down for. Who reads: a page, the asker, after the answer.
 //!
 //! Invariants.
-//! * ONE-CLAIM: a request leaves the word once, by a compare-and-swap: into the hands of the thread that was asked, or back to the asker.
-//! * ONE-WRITER: a page is written by the claimer of the one request it was put down for, while its sheet is PENDING; a sheet that is
-//!   PENDING is never put down for another request.
+//! * ONE-CLAIM: a request leaves the word once, by a compare-and-swap: into the hands of the thread that was asked, or
+//!   back to the asker.
+//! * ONE-WRITER: a page is written by the claimer of the one request it was put down for, while its sheet is PENDING; a
+//!   sheet that is PENDING is never put down for another request.
 //! * FOR-EVER: sheets are never freed, so a handler that comes late never looks at memory that is gone.
 //!
 //! Protocol. Ask, by the owner of the desk:
@@ -24,14 +27,15 @@
 //! 4. write the page;
 //! 5. the sheet is no longer PENDING; wake the asker.
 //!
-//! Withdraw, by the asker whose patience is over: the word → nobody. Succeeds: the sheet is free again. Fails: the answer is under way, and
-//! the sheet is left to it, however long that takes.
+//! Withdraw, by the asker whose patience is over: the word → nobody. Succeeds: the sheet is free again. Fails: the
+//! answer is under way, and the sheet is left to it, however long that takes.
 //!
-//! Answer (2) comes before (3): claimed later, it might be the sheet of a request that came after. A request number makes sure that
-//! nothing has changed between (1) and (3); it would have to come round, 2^32 requests, while a handler stands still in between.
+//! Answer (2) comes before (3): claimed later, it might be the sheet of a request that came after. A request number
+//! makes sure that nothing has changed between (1) and (3); it would have to come round, 2^32 requests, while a handler
+//! stands still in between.
 //!
-//! Rejected: a queue of requests, since one stack at a time is enough; a sheet a thread, which is found through a thread-local that a
-//! handler may not touch first (in a library loaded late, touching it allocates).
+//! Rejected: a queue of requests, since one stack at a time is enough; a sheet a thread, which is found through a
+//! thread-local that a handler may not touch first (in a library loaded late, touching it allocates).
 
 use std::marker::PhantomData;
 
@@ -93,16 +97,16 @@ pub(super) fn pair<T>(blank: fn() -> T) -> (Slot<T>, Desk<T>) {
 }
 
 impl<T: Send> Desk<T> {
-    /// Ask: thread `tid` is asked, through the slot that this desk was made with, to write a page that `prepare` was called with.
-    /// `None` if all sheets are under way.
+    /// Ask: thread `tid` is asked, through the slot that this desk was made with, to write a page that `prepare` was
+    /// called with. `None` if all sheets are under way.
     pub(super) fn ask<'d>(
         &'d mut self,
         slot: &'d Slot<T>,
         tid: u32,
         prepare: impl FnOnce(&mut T),
     ) -> Option<Asked<'d, T>> {
-        // A request that was forgotten, so that its claimer cannot take the sheet of this one.
-        // ORDERING: Release; pairs with the Acquire in Answer (2) through the store of the sheet below, after which a claim fails.
+        // A request that was forgotten, so that its claimer cannot take the sheet of this one. ORDERING: Release; pairs
+        // with the Acquire in Answer (2) through the store of the sheet below, after which a claim fails.
         slot.asked.store(word(self.generation, NOBODY), Ordering::Release);
         // Ask (1)
         let sheet = self.free_sheet()?;
@@ -112,8 +116,8 @@ impl<T: Send> Desk<T> {
         });
         // ORDERING: Relaxed; published by Ask (3).
         sheet.answer.store(PENDING, Ordering::Relaxed);
-        // Ask (2)
-        // ORDERING: Release; pairs with the Acquire in Answer (2): who sees this sheet sees that the request before it is over.
+        // Ask (2) ORDERING: Release; pairs with the Acquire in Answer (2): who sees this sheet sees that the request
+        // before it is over.
         slot.sheet.store(std::ptr::from_ref(sheet).cast_mut(), Ordering::Release);
         // Ask (3)
         self.generation = self.generation.wrapping_add(1);
@@ -162,7 +166,8 @@ impl<T: Send> Asked<'_, T> {
     pub(super) fn answer<R>(&self, read: impl FnOnce(&T) -> R) -> Option<Answer<R>> {
         // ORDERING: Acquire; pairs with the Release in Answer (5), publishes the page.
         match self.sheet.answer.load(Ordering::Acquire) {
-            // SAFETY: ONE-WRITER: the claimer is done with it, and it is not put down again while this request borrows the desk.
+            // SAFETY: ONE-WRITER: the claimer is done with it, and it is not put down again while this request borrows
+            // the desk.
             WRITTEN => Some(Answer::Written(self.sheet.page.with(|page| read(unsafe { &*page })))),
             ENDED => Some(Answer::Ended),
             _ => None,
@@ -178,8 +183,8 @@ impl<T: Send> Asked<'_, T> {
     #[must_use = "an answer that is under way can be waited for"]
     pub(super) fn withdraw(&self) -> bool {
         let nobody = self.word & !u64::from(u32::MAX);
-        // ORDERING: Release; as the first store of `ask`: the next sheet is put down after it. Relaxed if it fails: the answer is
-        // acquired from the sheet.
+        // ORDERING: Release; as the first store of `ask`: the next sheet is put down after it. Relaxed if it fails: the
+        // answer is acquired from the sheet.
         let withdrawn = self.slot.asked.compare_exchange(self.word, nobody, Ordering::Release, Ordering::Relaxed);
         if withdrawn.is_ok() {
             // ORDERING: Relaxed; only the desk reads it from now on.
@@ -198,8 +203,8 @@ impl<T: Send> Slot<T> {
         if tid(asked) == NOBODY || tid(asked) != current() {
             return None;
         }
-        // Answer (2)
-        // ORDERING: Acquire; pairs with the Release in Ask (2): if this is the sheet of a later request, the claim sees that and fails.
+        // Answer (2) ORDERING: Acquire; pairs with the Release in Ask (2): if this is the sheet of a later request, the
+        // claim sees that and fails.
         let sheet = self.sheet.load(Ordering::Acquire);
         // Answer (3)
         let nobody = asked & !u64::from(u32::MAX);

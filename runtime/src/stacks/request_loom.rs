@@ -1,6 +1,8 @@
-//! loom models of a request: an asker that loses its patience, beside threads that answer late, or end; and of the same with one step done wrong.
+//! loom models of a request: an asker that loses its patience, beside threads that answer late, or end; and of the same
+//! with one step done wrong.
 //!
-//! Pages are numbers that loom watches: two threads at one page at a time fail the model. Each answer says who wrote it, to which request.
+//! Pages are numbers that loom watches: two threads at one page at a time fail the model. Each answer says who wrote
+//! it, to which request.
 
 use loom::thread;
 
@@ -65,8 +67,9 @@ fn finish_without_release(claim: Claim<Text>, tid: u32) {
     claim.sheet.answer.store(WRITTEN, Ordering::Relaxed);
 }
 
-/// Every thread named is asked once, and the first once more, by an asker without patience; each looks once whether it is asked, as a
-/// handler does whose signal comes at any time. Then the first looks again, and must be able to answer, unless its answer is there.
+/// Every thread named is asked once, and the first once more, by an asker without patience; each looks once whether it
+/// is asked, as a handler does whose signal comes at any time. Then the first looks again, and must be able to answer,
+/// unless its answer is there.
 fn model(tids: &'static [u32], claim: Claimer, finish: Finisher) -> impl Fn() + Send + Sync + 'static {
     move || {
         let (slot, mut desk) = pair(Text::default);

@@ -1,17 +1,21 @@
-//! The signal that a thread is asked by: which, how it is sent and marked as ours, and what becomes of handlers that were there before.
+//! The signal that a thread is asked by: which, how it is sent and marked as ours, and what becomes of handlers that
+//! were there before.
 //!
-//! Shape: for each number, what the program did with that signal before. The handler is installed once and never taken away, since a signal may
-//! arrive late, and since somebody may have put a handler over it which calls this one.
+//! Shape: for each number, what the program did with that signal before. The handler is installed once and never taken
+//! away, since a signal may arrive late, and since somebody may have put a handler over it which calls this one.
 //!
-//! A signal is sent with a value that marks it as ours; one without the mark goes on to the handler that was there before. As two that are
-//! under way to one thread become one, the mark says where a signal goes, and not whether the thread is asked.
+//! A signal is sent with a value that marks it as ours; one without the mark goes on to the handler that was there
+//! before. As two that are under way to one thread become one, the mark says where a signal goes, and not whether the
+//! thread is asked.
 //!
-//! It is SIGURG unless told otherwise. Go sends that for preemption, and gives the reasons: debuggers let it pass, no C library keeps it for
-//! itself, and programs that use it for what it is meant for (out-of-band data) hardly exist, and must bear it for no reason anyway. And by
-//! default it is ignored: one that arrives late, after an `exec`, is harmless.
+//! It is SIGURG unless told otherwise. Go sends that for preemption, and gives the reasons: debuggers let it pass, no C
+//! library keeps it for itself, and programs that use it for what it is meant for (out-of-band data) hardly exist, and
+//! must bear it for no reason anyway. And by default it is ignored: one that arrives late, after an `exec`, is
+//! harmless.
 //!
-//! Rejected: a real-time signal, which ends the program if it arrives after an `exec`, stops debuggers, and is queued, so that late ones pile up;
-//! SIGPROF, which profilers use; SIGUSR1 and SIGUSR2, which applications do. Whoever has to can choose one of them.
+//! Rejected: a real-time signal, which ends the program if it arrives after an `exec`, stops debuggers, and is queued,
+//! so that late ones pile up; SIGPROF, which profilers use; SIGUSR1 and SIGUSR2, which applications do. Whoever has to
+//! can choose one of them.
 //!
 //! Source: Go, `runtime/signal_unix.go`, on `sigPreempt`; signal(7).
 
@@ -71,13 +75,14 @@ impl Signal {
         Ok(this)
     }
 
-    /// What was there before goes to `former` first, so that no signal falls in between. Threads that come here together do the same twice, which
-    /// is as good as once.
+    /// What was there before goes to `former` first, so that no signal falls in between. Threads that come here
+    /// together do the same twice, which is as good as once.
     fn install(self, former: &Forever<libc::sigaction>) -> io::Result<()> {
         let before = self.installed()?;
         let is_ours = before.sa_sigaction == self.handler as usize;
         if is_ours || before.sa_sigaction != former.get_or_put(before).sa_sigaction {
-            // Installed already. Or it was, and another handler came since: it passes signals on to this one, or was meant not to.
+            // Installed already. Or it was, and another handler came since: it passes signals on to this one, or was
+            // meant not to.
             return Ok(());
         }
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
@@ -195,7 +200,8 @@ pub(super) fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
         return;
     };
     if former.sa_flags & libc::SA_SIGINFO != 0 {
-        // SAFETY: installed with SA_SIGINFO, it is a function of this type; and it is neither of the two numbers that are none.
+        // SAFETY: installed with SA_SIGINFO, it is a function of this type; and it is neither of the two numbers that
+        // are none.
         let former: Handler = unsafe { std::mem::transmute(former.sa_sigaction) };
         former(signal, info, context);
     } else {

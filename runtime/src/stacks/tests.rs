@@ -1,4 +1,5 @@
-//! Stacks of threads in every state that a poll can be stuck in, thousands of each: every one names the line, and nobody is harmed.
+//! Stacks of threads in every state that a poll can be stuck in, thousands of each: every one names the line, and
+//! nobody is harmed.
 
 mod edges;
 mod processes;
@@ -8,7 +9,7 @@ use std::ffi::c_int;
 use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{panic, ptr};
@@ -16,6 +17,7 @@ use std::{panic, ptr};
 use volt_telemetry::Frame;
 
 use super::capture::{Sampler, Thread};
+use super::raw::RawStack;
 use super::symbols::{Resolved, Resolver};
 use super::unwind::Marker;
 
@@ -128,11 +130,20 @@ fn fault(resolved: &Resolved) -> Option<String> {
     (!is_named || !is_whole).then(|| format!("{resolved:#?}"))
 }
 
+/// With one resolver for all tests: reading the line tables of a debug build takes its time.
+fn resolve(stack: &RawStack) -> Resolved {
+    static RESOLVER: LazyLock<Mutex<Resolver>> = LazyLock::new(|| Mutex::new(Resolver::new()));
+    RESOLVER.lock().unwrap_or_else(PoisonError::into_inner).resolve(stack, Some(marker()))
+}
+
+/// The stack of `victim` as it is now, at the first try.
+fn stack_of(sampler: &Sampler, victim: &Victim) -> Resolved {
+    resolve(&sampler.capture(&victim.thread, PATIENCE).unwrap())
+}
+
 /// Takes [`STACKS`] stacks, and shows those that have a fault.
 fn faults(sampler: &Sampler, victim: &Victim) -> Vec<String> {
-    let mut resolver = Resolver::new();
-    let stacks = (0..STACKS).map(|_| sampler.capture(&victim.thread, PATIENCE).unwrap());
-    stacks.filter_map(|stack| fault(&resolver.resolve(&stack, Some(marker())))).collect()
+    (0..STACKS).filter_map(|_| fault(&stack_of(sampler, victim))).collect()
 }
 
 #[track_caller]

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 use volt_telemetry::histogram::{BUCKETS, bucket_of};
 use volt_telemetry::{Histogram, InFlight, Phase, Unparks, Worker};
 
+use crate::stats::blame::{BlameTable, LONG_NS};
 use crate::stats::counting;
 use crate::task::header::{Ended, Header};
 
@@ -191,6 +192,13 @@ pub(crate) struct WorkerCells {
     pub(crate) spawned: Tally,
     ended: [Tally; 3],
 
+    /// By spawn location.
+    pub(crate) blame: BlameTable,
+    /// The last poll that was long.
+    long_location: AtomicPtr<Location<'static>>,
+    long_began_at_ns: Gauge,
+    long_ended_at_ns: Gauge,
+
     pub(crate) poll_time: HistogramCells,
     pub(crate) schedule_delay: HistogramCells,
 }
@@ -218,14 +226,43 @@ impl WorkerCells {
         // Begin (2).
         // ORDERING: the load is a single-writer cell; Release pairs with the first Acquire in `in_flight`, which publishes the fields.
         self.poll_seq.store(self.poll_seq.load(Ordering::Relaxed) + 1, Ordering::Release);
-        self.schedule_delay.record(now_ns.saturating_sub(task.submitted_at_ns()));
+        let submitted_at_ns = task.submitted_at_ns();
+        self.schedule_delay.record(now_ns.saturating_sub(submitted_at_ns));
+        if submitted_at_ns < self.long_ended_at_ns.get() {
+            self.charge(task.location(), submitted_at_ns);
+        }
+    }
+
+    /// A task of `victim` was submitted before the last long poll had ended.
+    #[cold]
+    fn charge(&self, victim: &'static Location<'static>, submitted_at_ns: u64) {
+        // ORDERING: Relaxed; single-writer cell.
+        let culprit = self.long_location.load(Ordering::Relaxed);
+        // SAFETY: only `note_long` writes the pointer, from a `&'static Location`.
+        let Some(culprit) = (unsafe { culprit.as_ref() }) else { return };
+        let both_since_ns = submitted_at_ns.max(self.long_began_at_ns.get());
+        self.blame.charge(culprit, victim, self.long_ended_at_ns.get().saturating_sub(both_since_ns));
+    }
+
+    /// A poll has ended that others may have waited for.
+    #[cold]
+    fn note_long(&self, location: &'static Location<'static>, took_ns: u64) {
+        let began_at_ns = self.poll_began_at_ns.get();
+        // ORDERING: Relaxed; single-writer cell.
+        self.long_location.store(ptr::from_ref(location).cast_mut(), Ordering::Relaxed);
+        self.long_began_at_ns.set(began_at_ns);
+        self.long_ended_at_ns.set(began_at_ns + took_ns);
     }
 
     /// The poll that began last ends; it took `took_ns`.
     #[inline]
-    pub(crate) fn end_poll(&self, took_ns: u64) {
+    pub(crate) fn end_poll(&self, took_ns: u64, location: &'static Location<'static>) {
         if !counting::IS_ON {
             return;
+        }
+        self.blame.count_poll(location, took_ns);
+        if took_ns >= LONG_NS {
+            self.note_long(location, took_ns);
         }
         // End (1).
         // ORDERING: Relaxed; single-writer cell, kept before the fields of the next poll by the fence.
@@ -311,7 +348,7 @@ impl WorkerCells {
     #[inline]
     pub(crate) fn is_to_yield(&self) -> bool {
         // ORDERING: Relaxed; a wish, and an own cell.
-        self.yields_seq.load(Ordering::Relaxed) == self.poll_seq.load(Ordering::Relaxed)
+        counting::IS_ON && self.yields_seq.load(Ordering::Relaxed) == self.poll_seq.load(Ordering::Relaxed)
     }
 
     /// How long the poll that is going on has lasted at `now_ns`, if one is.
@@ -331,6 +368,15 @@ impl WorkerCells {
         fence(Ordering::Acquire);
         // ORDERING: Relaxed; ordered by the fence.
         (self.poll_seq.load(Ordering::Relaxed) == before).then_some(fields)
+    }
+
+    /// Where the task was spawned whose poll is going on, and when the poll began.
+    pub(crate) fn culprit(&self) -> Option<(&'static Location<'static>, u64)> {
+        // ORDERING: Relaxed; guarded by the two readings of `poll_seq`.
+        let (location, began_at_ns) =
+            self.read_in_flight(|| (self.location.load(Ordering::Relaxed), self.poll_began_at_ns.get()))?;
+        // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so, since `poll_seq` was odd.
+        Some((unsafe { &*location }, began_at_ns))
     }
 
     /// The poll that is going on, if one is, and its task's place in the registry.
@@ -471,7 +517,7 @@ mod tests {
             let poll = during.in_flight.expect("it has begun");
             assert_eq!(poll.task_id, task.id.as_u64());
             assert!(poll.spawned_at.contains("cells.rs"), "{}", poll.spawned_at);
-            cells.end_poll(1_000);
+            cells.end_poll(1_000, Location::caller());
             let after = read(&cells, &mut floor_ns);
             assert_eq!((after.polls, after.poll_time.count(), after.in_flight), (1, 1, None));
             assert_eq!(after.poll_time.sum_ns(), 1_000);
@@ -516,7 +562,7 @@ mod tests {
             });
             for round in 0..ROUNDS {
                 cells.begin_poll(task, crate::clock::now_ns());
-                cells.end_poll(round);
+                cells.end_poll(round, Location::caller());
                 cells.enter_phase(PHASES[round as usize % PHASES.len()], crate::clock::now_ns());
             }
             is_over.store(true, Ordering::Relaxed);

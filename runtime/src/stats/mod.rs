@@ -1,4 +1,5 @@
 //! What is counted, and how.
 
+pub(crate) mod blame;
 pub(crate) mod cells;
 pub(crate) mod counting;

@@ -1,23 +1,29 @@
 //! The one table of metrics: what a number of a [`Snapshot`] is called outside, and how it is read from there.
 //!
 //! Shape: [`METRICS`] is a list of [`Metric`]s; [`Metric::samples`] reads one of them from one snapshot. How many samples that
-//! gives depends on the number of workers only, so a reader may keep a handle for each.
+//! gives depends on the workers, on what the kernel tells of their threads, and on the spawn locations that have series of
+//! their own, which [`Locations`] remembers from one snapshot to the next.
 //!
 //! Who reads: the exporter (every line of `/metrics`), the table in `dashboards/README.md`, and the tests that hold dashboards
 //! and alert rules against it.
 //!
 //! Names: prefix `volt_`; base units, named last (`_seconds`); counters end in `_total`, only grow, and start anew with their
-//! runtime. Labels: `runtime` on everything, then `worker`, then at most one of `state`, `reason` and `queue` (or what an
-//! info metric tells). Never a task's id, and no bit mask: the parked bitmap is a gauge of 0 or 1 for each worker.
+//! runtime. Labels: `runtime` on everything, then `worker`, then at most one of `state`, `reason`, `queue`, `cause` and `duty` (or
+//! what an info metric tells); `location` is one of at most [`LOCATIONS_MAX`] spawn locations, or `other`. Never a task's id, and
+//! no bit mask: the parked bitmap is a gauge of 0 or 1 for each worker.
 //!
-//! A gauge of a duration that is absent in the snapshot (no poll in flight, an empty queue) is 0 here: nothing has waited.
+//! A gauge of a duration that is absent in the snapshot (no poll in flight, an empty queue) is 0 here: nothing has waited. A counter
+//! that the kernel does not tell is not there.
 //!
-//! Left out: thread ids and phases (identities, not numbers; time by state says more), and when the next timer is due.
+//! Left out: thread ids and phases (identities, not numbers; time by state says more), when the next timer is due, and the incidents
+//! themselves, which are events: `volt-console` shows them, the application's log has them.
 
+mod locations;
 mod table;
 
 use crate::{Histogram, Snapshot, Worker};
 
+pub use locations::{LOCATIONS_MAX, Location, Locations, OTHER};
 pub use table::METRICS;
 
 /// What a metric's value means over time.
@@ -90,7 +96,14 @@ impl Metric {
     /// assert_eq!(alive.samples(&snapshot)[0].labels, ["main"]);
     /// ```
     pub fn samples(&self, snapshot: &Snapshot) -> Vec<Sample> {
-        let mut reading = Reading { snapshot, samples: Vec::new() };
+        let mut locations = Locations::default();
+        locations.take(&snapshot.blame);
+        self.samples_with(snapshot, &locations)
+    }
+
+    /// [`samples`](Self::samples) with the spawn locations of a reader that has seen this runtime before, `snapshot` included.
+    pub fn samples_with(&self, snapshot: &Snapshot, locations: &Locations) -> Vec<Sample> {
+        let mut reading = Reading { snapshot, locations, samples: Vec::new() };
         (self.read)(&mut reading);
         reading.samples
     }
@@ -140,6 +153,7 @@ pub fn seconds(ns: u64) -> f64 {
 /// Collects the samples of one metric from one snapshot.
 struct Reading<'a> {
     snapshot: &'a Snapshot,
+    locations: &'a Locations,
     samples: Vec<Sample>,
 }
 
@@ -167,6 +181,22 @@ impl<'a> Reading<'a> {
     fn each<V: Into<Value>>(&mut self, read: impl Fn(&'a Worker) -> V) {
         for worker in &self.snapshot.workers {
             self.push(&[&worker.index.to_string()], read(worker));
+        }
+    }
+
+    /// One for each worker of which it is known.
+    fn each_known<V: Into<Value>>(&mut self, read: impl Fn(&'a Worker) -> Option<V>) {
+        for worker in &self.snapshot.workers {
+            if let Some(value) = read(worker) {
+                self.push(&[&worker.index.to_string()], value);
+            }
+        }
+    }
+
+    /// One for each spawn location that has series of its own, and one for all others.
+    fn each_location<V: Into<Value>>(&mut self, read: impl Fn(&Location) -> V) {
+        for location in self.locations.shown() {
+            self.push(&[&location.spawned_at], read(location));
         }
     }
 
@@ -217,151 +247,4 @@ impl From<Histogram> for Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-
-    /// A snapshot of `workers` workers in which every field that is read holds a value of its own.
-    fn filled(workers: u32) -> Snapshot {
-        // Through JSON: every number becomes the next one, so that a field added later is filled too.
-        fn fill(value: &mut serde_json::Value, next: &mut u64) {
-            match value {
-                serde_json::Value::Number(number) => {
-                    *next += 1;
-                    *number = (*next).into();
-                }
-                serde_json::Value::Bool(truth) => *truth = true,
-                serde_json::Value::Array(items) => items.iter_mut().for_each(|item| fill(item, next)),
-                serde_json::Value::Object(fields) => fields.values_mut().for_each(|field| fill(field, next)),
-                serde_json::Value::Null | serde_json::Value::String(_) => {}
-            }
-        }
-        let mut histogram = Histogram::default();
-        histogram.record(1_000);
-        let poll = crate::InFlight { task_id: 1, spawned_at: "main.rs:1:1".into(), for_ns: 1, task_name: None };
-        let worker = Worker { in_flight: Some(poll), ..Worker::default() };
-        let mut snapshot = Snapshot {
-            runtime: "main".into(),
-            incomplete: vec!["timers".into()],
-            workers: vec![worker; workers as usize],
-            ..Snapshot::default()
-        };
-        snapshot.global_queue.oldest_age_ns = Some(1);
-        snapshot.driver.owner = Some(0);
-        snapshot.config.io_backend = "epoll".into();
-        let mut json = serde_json::to_value(&snapshot).unwrap();
-        fill(&mut json, &mut 1_000);
-        let mut snapshot: Snapshot = serde_json::from_value(json).unwrap();
-        snapshot.parked_bitmap = vec![u64::MAX];
-        snapshot.driver.owner = Some(0);
-        // The numbers above are ns too: the runtime is older than nothing.
-        snapshot.at_ns = snapshot.started_at_ns + 5_000_000_000;
-        for (index, worker) in snapshot.workers.iter_mut().enumerate() {
-            worker.index = index as u32;
-            worker.poll_time = histogram.clone();
-            worker.schedule_delay = histogram.clone();
-        }
-        snapshot
-    }
-
-    fn number(value: &Value) -> f64 {
-        match value {
-            Value::Count(count) => *count as f64,
-            Value::Number(number) => *number,
-            Value::Histogram(histogram) => histogram.count() as f64,
-        }
-    }
-
-    #[test]
-    fn names_are_valid_unique_and_say_kind_and_unit() {
-        let mut seen = HashSet::new();
-        for Metric { name, kind, unit, labels, .. } in METRICS {
-            assert!(seen.insert(name), "{name} stands twice");
-            assert!(name.starts_with("volt_"), "{name}");
-            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'), "{name}");
-            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}: `_total` is for counters");
-            let base = name.strip_suffix("_total").unwrap_or(name);
-            assert_eq!(base.ends_with("_seconds"), *unit == "seconds", "{name}: unit {unit}");
-            for suffix in ["_bucket", "_sum", "_count", "_ns", "_ms"] {
-                assert!(!base.ends_with(suffix), "{name} ends in {suffix}");
-            }
-            assert_eq!(labels[0], "runtime", "{name}");
-            assert!(labels.iter().all(|label| !["le", "task", "task_id"].contains(label)), "{name}");
-        }
-    }
-
-    #[test]
-    fn every_help_is_a_sentence() {
-        for Metric { name, help, .. } in METRICS {
-            assert!(help.ends_with('.') && !help.contains('\n') && !help.contains('|'), "{name}: {help}");
-            assert!(help.starts_with(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit()), "{name}: {help}");
-        }
-    }
-
-    #[test]
-    fn every_metric_gives_a_value_above_zero_for_a_filled_snapshot() {
-        let snapshot = filled(2);
-        for metric in METRICS {
-            let samples = metric.samples(&snapshot);
-            let named = samples.iter().any(|sample| number(&sample.value) > 0.0);
-            assert!(named, "{} reads nothing: {samples:?}", metric.name);
-            for sample in &samples {
-                assert_eq!(sample.labels.len(), metric.labels.len(), "{}", metric.name);
-                let is_histogram = matches!(sample.value, Value::Histogram(_));
-                assert_eq!(is_histogram, metric.kind == Kind::Histogram, "{}", metric.name);
-                let is_seconds_or_gauge = metric.unit == "seconds" || metric.kind == Kind::Gauge;
-                assert!(!matches!(sample.value, Value::Number(_)) || is_seconds_or_gauge, "{}", metric.name);
-            }
-        }
-    }
-
-    #[test]
-    fn no_two_metrics_read_the_same_field() {
-        // Each number in a filled snapshot is another one, so equal values would be one field read twice.
-        let snapshot = filled(1);
-        let mut seen = std::collections::HashMap::new();
-        for metric in METRICS.iter().filter(|metric| metric.kind == Kind::Counter) {
-            for sample in metric.samples(&snapshot) {
-                let key = format!("{:?}", sample.value);
-                let label = format!("{}{:?}", metric.name, sample.labels);
-                if let Some(other) = seen.insert(key, label.clone()) {
-                    panic!("{label} reads what {other} reads");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn how_many_samples_there_are_depends_on_the_workers_only() {
-        for metric in METRICS {
-            let empty = Snapshot { workers: vec![Worker::default(); 3], ..Snapshot::default() };
-            assert_eq!(metric.samples(&empty).len(), metric.samples(&filled(3)).len(), "{}", metric.name);
-        }
-    }
-
-    #[test]
-    fn the_bitmap_is_a_zero_or_one_for_each_worker() {
-        let mut snapshot = filled(3);
-        snapshot.parked_bitmap = vec![0b101];
-        let samples = find("volt_worker_parked").unwrap().samples(&snapshot);
-        let values: Vec<_> = samples.iter().map(|sample| (sample.labels[1].as_str(), number(&sample.value))).collect();
-        assert_eq!(values, [("0", 1.0), ("1", 0.0), ("2", 1.0)]);
-    }
-
-    #[test]
-    fn bucket_limits_are_exact_limits_of_the_histogram() {
-        for limit in BUCKETS_NS {
-            let mut histogram = Histogram::default();
-            histogram.record(limit - 1);
-            histogram.record(limit);
-            assert_eq!(histogram.count_below(limit), 1, "{limit} ns");
-        }
-    }
-
-    #[test]
-    fn series_of_a_histogram_are_found_and_those_of_a_counter_are_not() {
-        assert_eq!(find_series("volt_poll_duration_seconds_bucket").unwrap().name, "volt_poll_duration_seconds");
-        assert!(find_series("volt_worker_polls_total").is_some());
-        assert!(find_series("volt_worker_polls_total_count").is_none());
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@
 
 pub mod catalog;
 pub mod client;
+pub mod doctor;
 pub mod histogram;
 pub mod incident;
 pub mod rates;
@@ -21,6 +22,6 @@ mod scratch;
 pub use histogram::Histogram;
 pub use incident::{Blame, Cause, Frame, Incident, Incidents, Remedy};
 pub use snapshot::{
-    Blocking, Config, Driver, Duty, GlobalQueue, InFlight, Phase, Process, Sentinel, Snapshot, Tasks, Timers, Unparks,
-    Worker,
+    Blocking, Config, Driver, Duty, GlobalQueue, Host, InFlight, Phase, Process, Sentinel, Snapshot, Tasks, Timers,
+    Unparks, Worker,
 };

@@ -6,10 +6,13 @@
 //! restart*: two runtimes of one name that were built at different times have no rates, they are not 0. *Ratios lie in 0..=1*,
 //! although the cells below them are not mutually atomic.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use crate::histogram::Histogram;
-use crate::snapshot::{Process, Snapshot, Worker};
+use crate::incident::Blame;
+use crate::snapshot::{Duty, Process, Snapshot, Worker};
 
 /// Where a worker's time went in the interval, as shares of it; the rest to 1 is time in which the worker did not run at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -91,6 +94,27 @@ pub struct WorkerRates {
     pub poll_time: Quantiles,
     /// Its schedule delays in the interval.
     pub schedule_delay: Quantiles,
+    /// How much of the interval its thread was on a processor; `None` when the kernel does not tell.
+    pub cpu_ratio: Option<f64>,
+    /// How much of the interval its thread could have run and the kernel ran others.
+    pub run_delay_ratio: Option<f64>,
+}
+
+/// The tasks of one spawn location, from one snapshot to the next.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LocationRates {
+    /// Where they were spawned; see [`Blame`].
+    pub spawned_at: String,
+    /// Polls.
+    pub polls_per_second: f64,
+    /// Time in polls, in workers: 1.5 is one worker and half of another.
+    pub busy_workers: f64,
+    /// Polls that became incidents.
+    pub stalls_per_second: f64,
+    /// Delay caused, in tasks: how many waited behind polls of these at a time, on average.
+    pub delayed_by_it: f64,
+    /// Delay suffered, in tasks: how many of these waited behind polls of others at a time, on average.
+    pub delayed: f64,
 }
 
 /// Wake-ups a second, by reason; see [`Unparks`](crate::snapshot::Unparks).
@@ -124,7 +148,7 @@ pub struct UnparkRates {
 pub struct Rates {
     /// The time between the two snapshots, ns.
     pub interval_ns: u64,
-    /// Where the workers' time went: the mean of their shares.
+    /// Where the workers' time went: the mean of the shares of those on duty.
     #[serde(flatten)]
     pub shares: Shares,
     /// Polls of all workers.
@@ -149,6 +173,8 @@ pub struct Rates {
     pub driver_events_per_second: f64,
     /// Jobs handed to the threads for blocking work.
     pub blocking_submitted_per_second: f64,
+    /// Polls that did not end in time.
+    pub incidents_per_second: f64,
     /// Poll times in the interval, all workers.
     pub poll_time: Quantiles,
     /// Schedule delays in the interval, all workers.
@@ -161,6 +187,8 @@ pub struct Rates {
     pub schedule_delay_histogram: Histogram,
     /// One for each worker of the later snapshot.
     pub workers: Vec<WorkerRates>,
+    /// One for each spawn location of the later snapshot, in its order.
+    pub locations: Vec<LocationRates>,
 }
 
 impl Rates {
@@ -178,8 +206,10 @@ impl Rates {
         let poll_time_histogram = later.poll_time().since(&earlier.poll_time());
         let schedule_delay_histogram = later.schedule_delay().since(&earlier.schedule_delay());
         let sum = |of: fn(&WorkerRates) -> f64| workers.iter().map(of).sum::<f64>();
+        // A spare that is not needed sleeps all day, which says nothing about those that are.
+        let on_duty = || workers.iter().zip(&later.workers).filter(|(_, now)| now.duty != Duty::Off);
         let mean = |of: fn(&Shares) -> f64| {
-            workers.iter().map(|worker| of(&worker.shares)).sum::<f64>() / workers.len().max(1) as f64
+            on_duty().map(|(worker, _)| of(&worker.shares)).sum::<f64>() / on_duty().count().max(1) as f64
         };
         Some(Rates {
             interval_ns: over.ns,
@@ -201,10 +231,12 @@ impl Rates {
             driver_turns_per_second: over.rate(earlier.driver.turns, later.driver.turns),
             driver_events_per_second: over.rate(earlier.driver.events, later.driver.events),
             blocking_submitted_per_second: over.rate(earlier.blocking.submitted, later.blocking.submitted),
+            incidents_per_second: over.rate(earlier.incidents.total(), later.incidents.total()),
             poll_time: Quantiles::of(&poll_time_histogram),
             schedule_delay: Quantiles::of(&schedule_delay_histogram),
             poll_time_histogram,
             schedule_delay_histogram,
+            locations: over.locations(&earlier.blame, &later.blame),
             workers,
         })
     }
@@ -238,7 +270,12 @@ impl Quantiles {
     }
 }
 
-/// How many workers may search at one time: another is refused once half of them do.
+/// Workers of the runtime, spares left out.
+pub fn worker_count(snapshot: &Snapshot) -> usize {
+    snapshot.workers.iter().filter(|worker| !worker.is_spare).count()
+}
+
+/// How many of `workers`, spares left out, may search at one time: another is refused once half of them do.
 pub fn searchers_max(workers: usize) -> usize {
     workers.div_ceil(2)
 }
@@ -307,86 +344,29 @@ impl Interval {
             wakes_sent_per_second: rate(|worker| worker.wakes_sent),
             poll_time: Quantiles::of(&now.poll_time.since(&then.poll_time)),
             schedule_delay: Quantiles::of(&now.schedule_delay.since(&then.schedule_delay)),
+            cpu_ratio: then.cpu_ns.zip(now.cpu_ns).map(|(then_ns, now_ns)| self.share(then_ns, now_ns)),
+            run_delay_ratio: then.run_delay_ns.zip(now.run_delay_ns).map(|(then, now)| self.share(then, now)),
         }
+    }
+
+    fn locations(self, then: &[Blame], now: &[Blame]) -> Vec<LocationRates> {
+        let former: HashMap<&str, &Blame> = then.iter().map(|blame| (blame.spawned_at.as_str(), blame)).collect();
+        let unseen = Blame::default();
+        let of_location = |now: &Blame| {
+            let then = former.get(now.spawned_at.as_str()).copied().unwrap_or(&unseen);
+            let times = |then_ns: u64, now_ns: u64| now_ns.saturating_sub(then_ns) as f64 / self.ns as f64;
+            LocationRates {
+                spawned_at: now.spawned_at.clone(),
+                polls_per_second: self.rate(then.polls, now.polls),
+                busy_workers: times(then.busy_ns, now.busy_ns),
+                stalls_per_second: self.rate(then.stalls, now.stalls),
+                delayed_by_it: times(then.delay_caused_ns, now.delay_caused_ns),
+                delayed: times(then.delay_suffered_ns, now.delay_suffered_ns),
+            }
+        };
+        now.iter().map(of_location).collect()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::snapshot::Tasks;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    fn snapshot(at_ns: u64, polls: u64) -> Snapshot {
-        let mut worker = Worker { polls, busy_ns: at_ns / 4, parked_ns: at_ns / 2, ..Worker::default() };
-        (0..polls).for_each(|poll| worker.poll_time.record(1_000 + poll));
-        let tasks = Tasks { spawned: polls, completed: polls / 2, cancelled: 1, panicked: 1, alive: 0 };
-        Snapshot { runtime: "app".into(), at_ns, tasks, workers: vec![worker.clone(), worker], ..Snapshot::default() }
-    }
-
-    #[test]
-    fn counters_become_rates_over_the_programs_own_clock() {
-        let rates = Rates::between(&snapshot(2 * SECOND, 100), &snapshot(4 * SECOND, 300)).unwrap();
-        assert_eq!(rates.interval_ns, 2 * SECOND);
-        assert_eq!(rates.workers[1].polls_per_second, 100.0);
-        assert_eq!(rates.polls_per_second, 200.0);
-        assert_eq!((rates.spawned_per_second, rates.ended_per_second), (100.0, 50.0));
-    }
-
-    #[test]
-    fn shares_are_of_the_interval_and_the_runtimes_are_the_mean() {
-        let mut later = snapshot(4 * SECOND, 300);
-        later.workers[1].busy_ns = 900 * SECOND;
-        let rates = Rates::between(&snapshot(2 * SECOND, 100), &later).unwrap();
-        assert_eq!(rates.workers[0].shares.busy_ratio, 0.25);
-        assert_eq!(rates.workers[1].shares.busy_ratio, 1.0, "a torn reading is still a ratio");
-        assert_eq!((rates.shares.busy_ratio, rates.shares.parked_ratio), (0.625, 0.5));
-    }
-
-    #[test]
-    fn quantiles_are_those_of_the_interval_alone() {
-        let earlier = snapshot(2 * SECOND, 1_000);
-        let mut later = snapshot(4 * SECOND, 1_000);
-        assert_eq!(Rates::between(&earlier, &later).unwrap().poll_time.p50_ns, None);
-        (0..10).for_each(|_| later.workers[0].poll_time.record(1 << 20));
-        let rates = Rates::between(&earlier, &later).unwrap();
-        assert_eq!(rates.poll_time.count, 10);
-        assert_eq!(rates.poll_time.mean_ns, Some(1 << 20));
-        assert!(rates.poll_time.p50_ns.unwrap() >= 1 << 20, "the thousand short polls came before");
-        assert_eq!(rates.workers[1].poll_time, Quantiles::default());
-    }
-
-    #[test]
-    fn a_runtime_that_was_built_anew_has_no_rates() {
-        let earlier = snapshot(2 * SECOND, 100);
-        let later = Snapshot { started_at_ns: 3 * SECOND, ..snapshot(4 * SECOND, 3) };
-        assert_eq!(Rates::between(&earlier, &later), None);
-        assert_eq!(Rates::between(&earlier, &earlier), None, "no time has passed");
-    }
-
-    #[test]
-    fn a_process_has_rates_for_the_runtimes_that_both_snapshots_know() {
-        let process = |pid, runtimes| Process { pid, runtimes, ..Process::default() };
-        let exporter = Snapshot { runtime: "exporter".into(), ..snapshot(4 * SECOND, 5) };
-        let later = process(7, vec![exporter, snapshot(4 * SECOND, 300)]);
-        let rates = Rates::between_processes(&process(7, vec![snapshot(2 * SECOND, 100)]), &later);
-        assert_eq!(rates[0], None);
-        assert_eq!(rates[1].as_ref().unwrap().polls_per_second, 200.0);
-        let other = process(8, vec![snapshot(2 * SECOND, 100)]);
-        assert_eq!(Rates::between_processes(&other, &later), [None, None], "another process by the same name");
-    }
-
-    #[test]
-    fn a_worker_that_the_earlier_snapshot_did_not_have_counts_from_zero() {
-        let mut earlier = snapshot(2 * SECOND, 100);
-        earlier.workers.pop();
-        let rates = Rates::between(&earlier, &snapshot(4 * SECOND, 300)).unwrap();
-        assert_eq!(rates.workers[1].polls_per_second, 150.0);
-    }
-
-    #[test]
-    fn half_of_the_workers_may_search_and_one_alone_may_too() {
-        assert_eq!([1, 2, 3, 4, 64].map(searchers_max), [1, 1, 2, 2, 32]);
-    }
-}
+mod tests;

@@ -61,6 +61,20 @@ pub struct Snapshot {
     pub blame: Vec<Blame>,
     /// One for each worker, by index; after the workers the spares that were ever on duty.
     pub workers: Vec<Worker>,
+    /// What the machine gives the process, and takes from it; `None` if nobody looks.
+    pub host: Option<Host>,
+}
+
+/// What the machine gives the process, and takes from it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Host {
+    /// Processors that the process may use, by its affinity and its quota, rounded up; at least 1.
+    pub processors: u32,
+    /// Periods in which the control group was held up since its quota was spent, since it was made; `None` = it has no quota.
+    pub throttles: Option<u64>,
+    /// For how long, ns, summed over processors; counted when it is over. `None` = it has no quota.
+    pub throttled_ns: Option<u64>,
 }
 
 /// Settings of a runtime that a reader needs in order to judge its numbers.

@@ -1,9 +1,11 @@
 //! The runtimes.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use volt_telemetry::Snapshot;
+use volt_telemetry::{Incident, Snapshot};
 
 use crate::load::{self, Felt, Load, Peer};
 
@@ -15,12 +17,21 @@ pub(crate) struct Measured {
 
 /// What a runtime says about its workers.
 pub(crate) enum Said {
-    /// Volt: the last snapshot of the load.
-    Snapshot(Box<Snapshot>),
+    /// Volt: the last snapshot of the load, and the first incident whose line of code was known.
+    Volt { last: Box<Snapshot>, named: Option<Named> },
     /// Tokio: the share of the time that its workers were busy, as its metrics say in the middle of the first block.
     BusyRatio(f64),
 }
 
+/// An incident as it stood in the snapshot when the line of code was known.
+pub(crate) struct Named {
+    pub(crate) incident: Incident,
+    /// From the begin of its poll until then.
+    pub(crate) after: Duration,
+}
+
+/// How often Volt is asked whether it knows the line yet.
+const ASKED_EVERY: Duration = Duration::from_millis(2);
 /// When the runtime is asked: the tasks have been blocking for this long.
 const ASKED_AFTER: Duration = Duration::from_millis(200);
 
@@ -60,9 +71,28 @@ impl Peer for Tokio {
 
 pub(crate) fn on_volt(load: &Load) -> Result<Measured, Box<dyn std::error::Error>> {
     let runtime = volt::Builder::new_multi_thread().name("starvation").worker_threads(load.workers).build()?;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let asked = std::thread::spawn({
+        let (handle, is_over) = (runtime.handle().clone(), is_over.clone());
+        move || first_named(&handle, &is_over)
+    });
     let felt = load::run(&Volt(runtime.handle().clone()), load);
-    let said = Said::Snapshot(Box::new(runtime.handle().snapshot()));
-    Ok(Measured { felt, said })
+    is_over.store(true, Ordering::Relaxed);
+    let named = asked.join().map_err(|_panic| "the thread that asks for incidents panicked")?;
+    Ok(Measured { felt, said: Said::Volt { last: Box::new(runtime.handle().snapshot()), named } })
+}
+
+/// The first incident whose line of code is known.
+fn first_named(handle: &volt::Handle, is_over: &AtomicBool) -> Option<Named> {
+    while !is_over.load(Ordering::Relaxed) {
+        let snapshot = handle.snapshot();
+        if let Some(incident) = snapshot.incidents.latest.iter().find(|incident| incident.guilty().is_some()) {
+            let after = Duration::from_nanos(snapshot.at_ns.saturating_sub(incident.began_at_ns));
+            return Some(Named { incident: incident.clone(), after });
+        }
+        std::thread::sleep(ASKED_EVERY);
+    }
+    None
 }
 
 pub(crate) fn on_tokio(load: &Load) -> Result<Measured, Box<dyn std::error::Error>> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::peer::{Measured, Said};
+use crate::peer::{self, Measured, Said};
 use crate::{Arguments, Block, PeerName};
 
 /// All times are in milliseconds; `None` where nothing was measured.
@@ -29,14 +29,41 @@ pub(crate) struct Report {
     /// Volt: workers declared stuck, and how often a spare went on duty.
     replacements: Option<u64>,
     spare_calls: Option<u64>,
+    /// Volt: the first poll that was named with its line, and how long after it had begun.
+    named: Option<Named>,
+}
+
+#[derive(Debug, Serialize)]
+struct Named {
+    after_ms: f64,
+    task: String,
+    spawned_at: String,
+    cause: &'static str,
+    function: Option<String>,
+    line: Option<String>,
+}
+
+impl Named {
+    fn of(named: &peer::Named) -> Self {
+        let incident = &named.incident;
+        let guilty = incident.guilty();
+        Self {
+            after_ms: (named.after.as_secs_f64() * 1e4).round() / 10.0,
+            task: incident.task_name.clone().unwrap_or_else(|| format!("#{}", incident.task_id)),
+            spawned_at: incident.spawned_at.clone(),
+            cause: incident.cause.name(),
+            function: guilty.and_then(|frame| frame.function.clone()),
+            line: guilty.and_then(|frame| Some(format!("{}:{}", frame.file.as_deref()?, frame.line?))),
+        }
+    }
 }
 
 impl Report {
     pub(crate) fn of(arguments: &Arguments, measured: Measured) -> Self {
         let Measured { felt, said } = measured;
-        let (busy_ratio, sentinel) = match said {
-            Said::BusyRatio(ratio) => (Some(ratio), None),
-            Said::Snapshot(snapshot) => (None, Some(snapshot.sentinel)),
+        let (busy_ratio, sentinel, named) = match said {
+            Said::BusyRatio(ratio) => (Some(ratio), None, None),
+            Said::Volt { last, named } => (None, Some(last.sentinel), named.as_ref().map(Named::of)),
         };
         Self {
             peer: match arguments.peer {
@@ -62,6 +89,7 @@ impl Report {
             busy_ratio,
             replacements: sentinel.as_ref().map(|sentinel| sentinel.replacements),
             spare_calls: sentinel.as_ref().map(|sentinel| sentinel.spare_calls),
+            named,
         }
     }
 
@@ -98,6 +126,19 @@ impl fmt::Display for Report {
         }
         if let (Some(replacements), Some(calls)) = (self.replacements, self.spare_calls) {
             write!(f, "  workers replaced: {replacements}, by calls of spares: {calls}")?;
+        }
+        if let Some(named) = &self.named {
+            let at = |what: &Option<String>| what.clone().unwrap_or_else(|| "unknown".to_owned());
+            write!(
+                f,
+                "\n  named {} ms after it began: task {}, spawned at {}\n    cause: {}, in {}\n    at {}",
+                named.after_ms,
+                named.task,
+                named.spawned_at,
+                named.cause,
+                at(&named.function),
+                at(&named.line)
+            )?;
         }
         Ok(())
     }

@@ -113,7 +113,7 @@ fn a_thread_that_reads_a_file_through_memory_that_is_not_there_waits_for_pages()
         }
     });
     if is_on_disk() {
-        let others = watched.see(Cause::PageIn, 20, WINDOW);
+        let others = watched.see(Cause::PageIn, 5, WINDOW);
         assert!(!others.contains_key(&Cause::Io), "{others:?}");
     }
     going.end();
@@ -137,7 +137,7 @@ fn a_thread_that_reads_a_file_by_calls_waits_for_io_though_the_same_pages_are_mi
         }
     });
     if is_on_disk() {
-        let others = watched.see(Cause::Io, 20, WINDOW);
+        let others = watched.see(Cause::Io, 5, WINDOW);
         assert!(!others.contains_key(&Cause::PageIn), "{others:?}");
     }
     going.end();

@@ -26,7 +26,7 @@ fn deep(levels: usize, work: &dyn Fn()) {
 fn a_stack_deeper_than_the_page_is_cut_and_says_so() {
     let sampler = sampler();
     let victim = Victim::run(&sampler, |is_over, begun| deep(40, &|| repeat(is_over, begun, &|| {})));
-    let resolved = Resolver::new().resolve(&sampler.capture(&victim.thread, PATIENCE).unwrap(), Some(marker()));
+    let resolved = stack_of(&sampler, &victim);
     assert_eq!(names(&resolved, "::guilty_line").unwrap().line, Some(GUILTY_LINE));
     let deep =
         resolved.frames.iter().filter(|frame| frame.function.as_ref().is_some_and(|name| name.ends_with("::deep")));
@@ -49,7 +49,7 @@ fn narrow(levels: usize, work: &dyn Fn()) {
 fn a_recursion_of_many_calls_is_cut_and_says_so() {
     let sampler = sampler();
     let victim = Victim::run(&sampler, |is_over, begun| narrow(400, &|| repeat(is_over, begun, &|| {})));
-    let resolved = Resolver::new().resolve(&sampler.capture(&victim.thread, PATIENCE).unwrap(), Some(marker()));
+    let resolved = stack_of(&sampler, &victim);
     assert_eq!(names(&resolved, "::guilty_line").unwrap().line, Some(GUILTY_LINE));
     assert!(resolved.frames.len() <= 128, "{}", resolved.frames.len());
     assert!(
@@ -60,10 +60,16 @@ fn a_recursion_of_many_calls_is_cut_and_says_so() {
     victim.end();
 }
 
+/// Calls, with prologues and epilogues to be interrupted in.
+#[inline(never)]
+fn fibonacci(n: u32) -> u32 {
+    if n < 2 { n } else { fibonacci(n - 1) + fibonacci(n - 2) }
+}
+
 #[test]
 fn what_a_handler_interrupted_at_any_instruction_is_found() {
     const ROUNDS: usize = 500;
-    let (sampler, signal, mut resolver) = (sampler(), own_signal(3), Resolver::new());
+    let (sampler, signal) = (sampler(), own_signal(3));
     handle(signal, 0, do_in_handler);
     let (entered, left) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let victim = Victim::run(&sampler, {
@@ -73,8 +79,9 @@ fn what_a_handler_interrupted_at_any_instruction_is_found() {
                 let round = entered.fetch_add(1, Ordering::Relaxed);
                 while left.load(Ordering::Relaxed) <= round {}
             };
-            let size = Cell::new(1_u64);
-            let step = || size.set(size.get().wrapping_mul(31) ^ black_box(vec![0_u8; 64]).len() as u64);
+            // Nothing that takes a lock, as malloc does: it would be held until the handler returns, and the resolver
+            // allocates.
+            let step = || assert_eq!(black_box(fibonacci(black_box(6))), 8);
             with_handler(&wait, || guilty_line(&|| repeat(is_over, begun, &step)));
         }
     });
@@ -83,7 +90,7 @@ fn what_a_handler_interrupted_at_any_instruction_is_found() {
         // SAFETY: the thread runs until the end of this test.
         assert_eq!(unsafe { libc::pthread_kill(pthread as libc::pthread_t, signal) }, 0);
         until(|| entered.load(Ordering::Relaxed) > round);
-        let resolved = resolver.resolve(&sampler.capture(&victim.thread, PATIENCE).unwrap(), Some(marker()));
+        let resolved = stack_of(&sampler, &victim);
         assert!(names(&resolved, "::do_in_handler").is_some(), "{resolved:#?}");
         if let Some(fault) = fault(&resolved) {
             panic!("round {round}: {fault}");
@@ -115,7 +122,7 @@ fn a_stack_of_async_functions_reads_down_to_the_line() {
         let future = pin!(outer(&work));
         assert_eq!(future.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()));
     });
-    let resolved = Resolver::new().resolve(&sampler.capture(&victim.thread, PATIENCE).unwrap(), Some(marker()));
+    let resolved = stack_of(&sampler, &victim);
     assert_eq!(fault(&resolved), None);
     let own = resolved.frames.iter().skip_while(|frame| frame.line != Some(GUILTY_LINE)).skip(1);
     let own: Vec<_> = own.map(|frame| (frame.function.as_deref().unwrap_or_default(), frame.line)).collect();
@@ -185,15 +192,17 @@ fn a_second_registration_of_a_thread_leaves_the_first_as_it_is() {
     assert!(matches!(sampler.capture(&thread, PATIENCE), Err(CaptureError::Ended)));
 }
 
-/// Blocks or unblocks `signal` in this thread.
-fn mask(how: c_int, signal: c_int) {
-    let mut set = MaybeUninit::uninit();
+/// Blocks or unblocks `signal` in this thread. Whether it was blocked.
+fn mask(how: c_int, signal: c_int) -> bool {
+    let (mut set, mut before) = (MaybeUninit::uninit(), MaybeUninit::<libc::sigset_t>::uninit());
     // SAFETY: makes it an empty set.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
     // SAFETY: it is a set.
     unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
-    // SAFETY: likewise.
-    assert_eq!(unsafe { libc::pthread_sigmask(how, set.as_ptr(), ptr::null_mut()) }, 0);
+    // SAFETY: likewise; and there is room for the one before.
+    assert_eq!(unsafe { libc::pthread_sigmask(how, set.as_ptr(), before.as_mut_ptr()) }, 0);
+    // SAFETY: it was written.
+    unsafe { libc::sigismember(before.as_ptr(), signal) == 1 }
 }
 
 /// The error of a thread that does not answer, when it was its turn to be asked.
@@ -214,7 +223,7 @@ fn no_answer(sampler: &Sampler, thread: &Thread) -> CaptureError {
 
 #[test]
 fn a_thread_that_does_not_answer_is_given_up_and_its_late_answer_goes_nowhere() {
-    let (signal, mut resolver) = (own_signal(4), Resolver::new());
+    let signal = own_signal(4);
     let sampler = Arc::new(Sampler::new(Some(signal)).unwrap());
     let deaf = Arc::new(AtomicBool::new(true));
     let silent = Victim::run(&sampler, {
@@ -231,16 +240,16 @@ fn a_thread_that_does_not_answer_is_given_up_and_its_late_answer_goes_nowhere() 
     for _ in 0..10 {
         let error = no_answer(&sampler, &silent.thread);
         assert!(matches!(error, CaptureError::NoAnswer { waited: SOON, is_replaced: false, .. }), "{error:?}");
-        let resolved = resolver.resolve(&sampler.capture(&other.thread, PATIENCE).unwrap(), Some(marker()));
+        let resolved = stack_of(&sampler, &other);
         assert_eq!((fault(&resolved), names(&resolved, "::deep").is_some()), (None, true));
     }
     // The signals of all these requests arrive now, while others are answered.
     deaf.store(false, Ordering::Relaxed);
     for _ in 0..STACKS / 10 {
-        let resolved = resolver.resolve(&sampler.capture(&other.thread, PATIENCE).unwrap(), Some(marker()));
+        let resolved = stack_of(&sampler, &other);
         assert!(names(&resolved, "::deep").is_some());
     }
-    let resolved = resolver.resolve(&sampler.capture(&silent.thread, PATIENCE).unwrap(), Some(marker()));
+    let resolved = stack_of(&sampler, &silent);
     assert!(names(&resolved, "::deep").is_none());
     silent.end();
     other.end();
@@ -255,10 +264,8 @@ fn askers_who_come_together_get_the_threads_they_asked_for() {
         for (victim, is_deep) in [(&shallow, false), (&below, true), (&shallow, false), (&below, true)] {
             let sampler = &sampler;
             scope.spawn(move || {
-                let mut resolver = Resolver::new();
                 for _ in 0..STACKS / 10 {
-                    let resolved =
-                        resolver.resolve(&sampler.capture(&victim.thread, PATIENCE).unwrap(), Some(marker()));
+                    let resolved = stack_of(sampler, victim);
                     assert_eq!((fault(&resolved), names(&resolved, "::deep").is_some()), (None, is_deep));
                 }
             });
@@ -305,33 +312,91 @@ fn a_signal_that_cannot_be_used_is_refused() {
     }
 }
 
+/// Where this thread's error number is.
+fn errno() -> *mut c_int {
+    // SAFETY: every thread has one.
+    unsafe { libc::__errno_location() }
+}
+
+extern "C" fn fail(_signal: c_int) {
+    // SAFETY: this thread's.
+    unsafe { errno().write(libc::EIO) };
+}
+
 #[test]
 fn the_error_number_of_the_thread_stays() {
     const OWN: c_int = 4711;
-    let sampler = sampler();
-    let victim = Victim::stuck(&sampler, || {
-        // SAFETY: there is always an `errno`.
-        let errno = unsafe { libc::__errno_location() };
-        // SAFETY: it is this thread's.
-        unsafe { *errno = OWN };
-        for _ in 0..1000 {
-            // SAFETY: likewise.
-            assert_eq!(unsafe { black_box(errno).read_volatile() }, OWN);
-        }
-    });
-    for _ in 0..STACKS {
-        sampler.capture(&victim.thread, PATIENCE).unwrap();
+    let signal = own_signal(7);
+    handle(signal, 0, fail);
+    let sampler = Sampler::new(Some(signal)).unwrap();
+    let registered = sampler.register().unwrap();
+    // SAFETY: this thread's.
+    unsafe { errno().write(OWN) };
+    raise(signal);
+    // SAFETY: likewise.
+    assert_eq!(unsafe { errno().read() }, OWN, "after the handler that was there before");
+    sampler.capture(registered.thread(), PATIENCE).unwrap();
+}
+
+#[test]
+fn a_registered_thread_lets_the_signal_through_and_blocks_it_again_if_it_did_before() {
+    let signal = own_signal(8);
+    let sampler = Sampler::new(Some(signal)).unwrap();
+    mask(libc::SIG_BLOCK, signal);
+    let registered = sampler.register().unwrap();
+    assert!(sampler.capture(registered.thread(), PATIENCE).is_ok());
+    drop(registered);
+    assert!(mask(libc::SIG_UNBLOCK, signal), "it was not blocked");
+}
+
+// Calls its argument, and tells nobody where it has its frame.
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".globl volt_test_without_tables",
+    "volt_test_without_tables:",
+    "push rbx",
+    "sub rsp, 64",
+    "call rdi",
+    "add rsp, 64",
+    "pop rbx",
+    "ret",
+);
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn code_without_unwind_tables_is_leapt_over_and_the_stack_says_so() {
+    unsafe extern "C" {
+        fn volt_test_without_tables(work: extern "C" fn());
     }
+    extern "C" fn run() {
+        do_in_handler(0);
+    }
+    let sampler = sampler();
+    let victim = Victim::run(&sampler, |is_over, begun| {
+        let work = || guilty_line(&|| repeat(is_over, begun, &|| {}));
+        // SAFETY: it calls the function that it is given, with the stack aligned.
+        with_handler(&work, || unsafe { volt_test_without_tables(run) });
+    });
+    let resolved = stack_of(&sampler, &victim);
+    let at = |function: &str| {
+        let is_it = |frame: &Frame| frame.function.as_ref().is_some_and(|name| name.ends_with(function));
+        resolved.frames.iter().position(is_it).unwrap_or_else(|| panic!("{function} in {resolved:#?}"))
+    };
+    assert_eq!(resolved.frames[at("::guilty_line")].line, Some(GUILTY_LINE));
+    assert_eq!(at("volt_test_without_tables"), at("::run") + 1);
+    assert_eq!(at("::poll_frame"), resolved.frames.len() - 1);
+    let error = "calls inside of code without unwind tables are left out";
+    assert_eq!(resolved.error.as_deref(), Some(error));
     victim.end();
 }
 
 #[cfg(target_env = "gnu")]
 #[test]
 fn on_a_stack_that_nobody_knows_the_innermost_call_is_found() {
-    let (sampler, mut resolver) = (sampler(), Resolver::new());
+    let sampler = sampler();
     let victim = Victim::run(&sampler, |is_over, begun| on_other_stack(&|| repeat(is_over, begun, &|| {})));
     for _ in 0..STACKS / 10 {
-        let resolved = resolver.resolve(&sampler.capture(&victim.thread, PATIENCE).unwrap(), Some(marker()));
+        let resolved = stack_of(&sampler, &victim);
         assert!(resolved.frames[0].function.is_some(), "{resolved:#?}");
         assert!(resolved.error.as_ref().is_some_and(|error| error.contains("not its own")), "{resolved:#?}");
     }
@@ -360,6 +425,7 @@ fn on_other_stack(work: &dyn Fn()) {
     with_handler(work, || assert_eq!(unsafe { libc::swapcontext(outside.as_mut_ptr(), inside) }, 0));
 }
 
+#[cfg(target_env = "gnu")]
 #[test]
 fn the_list_of_modules_is_gone_through_when_it_has_changed() {
     let mut modules = super::super::modules::Modules::default();
@@ -428,7 +494,7 @@ fn a_stack_costs_little() {
         }
         let (held, taken, resolved) = (median(held), median(taken), median(resolved));
         println!(
-            "{name}: it costs the thread {held:?} of its processor; taken in {taken:?}, resolved in {resolved:?} (medians)"
+            "{name}: costs the thread {held:?} of its processor; taken in {taken:?}, resolved in {resolved:?} (medians)"
         );
         assert!(resolved < Duration::from_millis(5));
         victim.end();

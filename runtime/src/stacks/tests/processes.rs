@@ -1,4 +1,5 @@
-//! What needs a process of its own: one that is stopped and goes on, and one without symbols. Each test runs itself there.
+//! What needs a process of its own: one that is stopped and goes on, and one without symbols. Each test runs itself
+//! there.
 
 use std::env;
 use std::path::Path;
@@ -55,10 +56,10 @@ fn a_process_that_is_stopped_and_goes_on_takes_its_stacks() {
     let victim = Victim::stuck(&sampler, || {});
     none(&faults(&sampler, &victim));
     // Stopped for longer than the patience lasts: some get no answer, and none another's.
-    let (mut resolver, mut given_up) = (Resolver::new(), 0);
+    let mut given_up = 0;
     for _ in 0..STACKS {
         match sampler.capture(&victim.thread, Duration::from_micros(50)) {
-            Ok(stack) => assert_eq!(fault(&resolver.resolve(&stack, Some(marker()))), None),
+            Ok(stack) => assert_eq!(fault(&resolve(&stack)), None),
             Err(CaptureError::NoAnswer { .. } | CaptureError::Busy) => given_up += 1,
             Err(error) => panic!("{error}"),
         }
@@ -84,7 +85,7 @@ fn without_symbols_a_stack_is_addresses_and_says_why() {
     }
     let sampler = sampler();
     let victim = Victim::stuck(&sampler, || {});
-    let resolved = Resolver::new().resolve(&sampler.capture(&victim.thread, PATIENCE).unwrap(), Some(marker()));
+    let resolved = stack_of(&sampler, &victim);
     // Down to the marked function, which is found by the unwind tables alone; by its name it would not be.
     let own: Vec<_> = resolved.frames.iter().filter(|frame| frame.module.as_deref() == Some("stripped")).collect();
     assert!((3..20).contains(&own.len()), "{resolved:#?}");

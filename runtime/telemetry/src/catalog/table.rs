@@ -5,9 +5,15 @@
 
 use super::{Kind, Metric, Reading, seconds};
 use crate::Snapshot;
+use crate::rates::worker_count;
+use crate::snapshot::Duty;
 
 const RUNTIME: &[&str] = &["runtime"];
 const WORKER: &[&str] = &["runtime", "worker"];
+const LOCATION: &[&str] = &["runtime", "location"];
+
+/// Those that have a series; a worker of a duty that this reader does not know has 0 in all of them.
+const DUTIES: [Duty; 4] = [Duty::Present, Duty::Away, Duty::Blocking, Duty::Off];
 
 /// Every metric, in the order in which `/metrics` and the documentation show them.
 pub static METRICS: &[Metric] = &[
@@ -21,7 +27,9 @@ pub static METRICS: &[Metric] = &[
     gauge("volt_runtime_uptime_seconds", "seconds", RUNTIME, "How long ago the runtime was built.", |r| {
         r.one(|s| seconds(s.at_ns.saturating_sub(s.started_at_ns)));
     }),
-    gauge("volt_runtime_workers", "workers", RUNTIME, "Workers of the runtime.", |r| r.one(|s| s.workers.len())),
+    gauge("volt_runtime_workers", "workers", RUNTIME, "Workers of the runtime, spares left out.", |r| {
+        r.one(worker_count)
+    }),
     gauge(
         "volt_runtime_searching_workers",
         "workers",
@@ -117,6 +125,110 @@ pub static METRICS: &[Metric] = &[
         "Looks that woke a worker, for tasks of one stuck in a poll or for timers and I/O that nobody attended.",
         |r| r.one(|s| s.sentinel.rescues),
     ),
+    counter(
+        "volt_sentinel_tasks_rescued_total",
+        "tasks",
+        RUNTIME,
+        "Tasks taken out of the queues of workers that were declared stuck.",
+        |r| r.one(|s| s.sentinel.tasks_rescued),
+    ),
+    counter(
+        "volt_sentinel_preempts_total",
+        "polls",
+        RUNTIME,
+        "Polls that were asked to yield at their next operation.",
+        |r| r.one(|s| s.sentinel.preempts),
+    ),
+    counter(
+        "volt_sentinel_replacements_total",
+        "workers",
+        RUNTIME,
+        "Workers that were declared stuck, and replaced if there was a spare.",
+        |r| r.one(|s| s.sentinel.replacements),
+    ),
+    counter(
+        "volt_sentinel_capped_total",
+        "looks",
+        RUNTIME,
+        "Looks that wanted a spare worker and found none; while it grows, tasks wait that nobody runs.",
+        |r| r.one(|s| s.sentinel.capped),
+    ),
+    counter(
+        "volt_sentinel_pauses_total",
+        "looks",
+        RUNTIME,
+        "Looks that came so late that the whole process must have stood still.",
+        |r| r.one(|s| s.sentinel.pauses),
+    ),
+    counter("volt_sentinel_blocks_total", "calls", RUNTIME, "Calls of `block_in_place`.", |r| {
+        r.one(|s| s.sentinel.blocks);
+    }),
+    counter("volt_sentinel_spare_calls_total", "times", RUNTIME, "Times that a spare worker went on duty.", |r| {
+        r.one(|s| s.sentinel.spare_calls)
+    }),
+    counter(
+        "volt_sentinel_spare_failures_total",
+        "times",
+        RUNTIME,
+        "Times that no thread could be started for a spare worker.",
+        |r| r.one(|s| s.sentinel.spare_failures),
+    ),
+    gauge("volt_spare_workers", "workers", RUNTIME, "Spare workers that are on duty beside the others.", |r| {
+        r.one(|s| s.sentinel.spares_on_duty);
+    }),
+    gauge("volt_spare_workers_max", "workers", RUNTIME, "Spare workers that there may be.", |r| {
+        r.one(|s| s.sentinel.max_spares);
+    }),
+    // Polls that did not end in time.
+    counter(
+        "volt_incidents_total",
+        "polls",
+        &["runtime", "cause"],
+        "Polls that did not end in time, by what held them: the processor, a sleep, a lock, I/O, or the machine.",
+        |r| {
+            let incidents = &r.snapshot.incidents;
+            incidents.counts().for_each(|(cause, count)| r.push(&[cause.name()], count));
+        },
+    ),
+    counter(
+        "volt_incidents_suppressed_total",
+        "polls",
+        RUNTIME,
+        "Of the polls that did not end in time, those that were counted and not written down, being too many of a kind.",
+        |r| r.one(|s| s.incidents.suppressed),
+    ),
+    counter(
+        "volt_incidents_evicted_total",
+        "polls",
+        RUNTIME,
+        "Of the polls that did not end in time, those that were written down and have made room for newer ones.",
+        |r| r.one(|s| s.incidents.evicted),
+    ),
+    // Who pays for whom.
+    counter(
+        "volt_location_delay_caused_seconds_total",
+        "seconds",
+        LOCATION,
+        "How long tasks waited behind polls of tasks spawned here, summed over those that waited.",
+        |r| r.each_location(|l| seconds(l.delay_caused_ns)),
+    ),
+    counter(
+        "volt_location_delay_suffered_seconds_total",
+        "seconds",
+        LOCATION,
+        "How long tasks spawned here waited behind polls of others.",
+        |r| r.each_location(|l| seconds(l.delay_suffered_ns)),
+    ),
+    counter(
+        "volt_location_stalls_total",
+        "polls",
+        LOCATION,
+        "Polls of tasks spawned here that did not end in time.",
+        |r| r.each_location(|l| l.stalls),
+    ),
+    counter("volt_location_busy_seconds_total", "seconds", LOCATION, "Time in polls of tasks spawned here.", |r| {
+        r.each_location(|l| seconds(l.busy_ns));
+    }),
     // Timers and the I/O driver.
     gauge("volt_timers_armed", "timers", RUNTIME, "Timers that wait for their deadline.", |r| {
         r.one(|s| s.timers.armed)
@@ -180,6 +292,27 @@ pub static METRICS: &[Metric] = &[
                 ]
             });
         },
+    ),
+    gauge(
+        "volt_worker_duty",
+        "1",
+        &["runtime", "worker", "duty"],
+        "1 for the worker's duty, 0 for the others: present, away (stuck in a poll), blocking, or off (a spare not needed).",
+        |r| r.each_by(|w| DUTIES.map(|duty| (duty.name(), w.duty == duty))),
+    ),
+    counter(
+        "volt_worker_cpu_seconds_total",
+        "seconds",
+        WORKER,
+        "Time that the worker's thread was on a processor, as the kernel says.",
+        |r| r.each_known(|w| w.cpu_ns.map(seconds)),
+    ),
+    counter(
+        "volt_worker_run_delay_seconds_total",
+        "seconds",
+        WORKER,
+        "Time that the worker's thread could have run and the kernel ran others.",
+        |r| r.each_known(|w| w.run_delay_ns.map(seconds)),
     ),
     counter("volt_worker_polls_total", "polls", WORKER, "Polls of tasks.", |r| r.each(|w| w.polls)),
     counter(

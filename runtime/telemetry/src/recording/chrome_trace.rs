@@ -1,6 +1,6 @@
 //! A recording as a Chrome trace: JSON that <https://ui.perfetto.dev>, `chrome://tracing` and speedscope open.
 //!
-//! Shape: a track a worker (thread `index + 1` of the process); on it polls, searches, sleeps and looks at the driver
+//! Shape: a track a worker (a thread of the process); on it polls, searches, sleeps and looks at the driver
 //! as slices, what else happened as instant events; an arrow (a *flow*) from each wake-up or spawn to the poll that it
 //! led to; queue lengths and counts of tasks from the snapshots as counters. A slice's name is the task's name, else
 //! where it was spawned.
@@ -15,8 +15,8 @@
 //!   recording has no arrow.
 //!
 //! Protocol: the recording is read twice. (1) Which wake-up leads to which poll: one bit a wake-up is kept. (2) The
-//! same again, written down; a flow's begin can so be written when its turn comes, and memory does not grow with the
-//! file.
+//! same again, written down; a flow's begin can so be written when its turn comes, and memory grows by that bit and
+//! the tasks that wait.
 //!
 //! Source: Trace Event Format (Google); how Perfetto reads it, `src/trace_processor/importers/json`: flows bind to the
 //! innermost slice that is open on their track when they come.

@@ -6,8 +6,9 @@ use std::io::{self, Cursor};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::super::event::{Bed, Event, Outcome, Reason, Record, Waker};
+use super::super::event::{Bed, Event, Outcome, Reason, Waker};
 use super::super::flush::{Anchor, Chunk, Flush, Head, Mark, Table, Text, Track};
+use super::super::record::Record;
 use super::super::trigger::Trigger;
 use super::super::writer::{MIN_FILE_BYTES, Settings, Writer};
 use super::*;
@@ -161,9 +162,9 @@ fn a_wake_up_points_from_its_poll_to_the_poll_that_it_led_to() {
     let (read, exported) = export_of(&[flush]);
     assert_eq!(read.flows, [("main.rs:7".to_owned(), "feed \"x\"".to_owned())]);
     assert_eq!((exported.polls, exported.flows, exported.lost), (2, 1, 0));
-    assert_eq!(read.names[&1], "worker 0");
-    assert_eq!(read.names[&3], "outside");
-    let poll = read.slices.iter().find(|slice| slice.tid == 2).unwrap();
+    assert_eq!(read.names[&2], "worker 0");
+    assert_eq!(read.names[&4], "outside");
+    let poll = read.slices.iter().find(|slice| slice.tid == 3).unwrap();
     assert_eq!((poll.from_ns, poll.until_ns), (160, 190));
     assert_eq!((&poll.begin["spawned_at"], &poll.begin["task"]), (&"/src/main.rs:7:9".into(), &2.into()));
     assert_eq!((&poll.begin["delay_ns"], &poll.end["outcome"]), (&10.into(), &"pending".into()));
@@ -184,7 +185,7 @@ fn a_wake_up_between_polls_gets_a_slice_to_begin_in_and_one_without_a_poll_gets_
     let names: Vec<_> = read.flows.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
     assert_eq!(names, [("wake", "task 5"), ("spawn", "task 6")]);
     assert_eq!(exported.flows, 2);
-    let outside: Vec<_> = read.slices.iter().filter(|slice| slice.tid == 3).map(|slice| slice.name.as_str()).collect();
+    let outside: Vec<_> = read.slices.iter().filter(|slice| slice.tid == 4).map(|slice| slice.name.as_str()).collect();
     assert_eq!(outside, ["wake", "spawn"], "the wake-up of 7 led nowhere");
     assert_eq!(read.slices[0].begin["by"], "outside");
 }
@@ -254,7 +255,7 @@ fn what_a_worker_does_between_polls_is_shown() {
     assert_eq!(read.slices[1].end["events"], 3);
     assert_eq!(read.slices[3].begin["from"], "steal");
     let points: Vec<_> = read.instants.iter().map(|(tid, name, _)| (*tid, name.as_str())).collect();
-    assert_eq!(points, [(1, "steal miss"), (1, "steal")]);
+    assert_eq!(points, [(2, "steal miss"), (2, "steal")]);
 }
 
 #[test]
@@ -269,7 +270,7 @@ fn an_incident_stands_on_the_track_of_the_worker_that_it_holds() {
     let (read, _) = export_of(&[flush]);
     assert_eq!((read.slices[0].from_ns, read.slices[0].until_ns), (100, 900));
     let (tid, name, args) = &read.instants[0];
-    assert_eq!((*tid, name.as_str(), &args["text"]), (2, "incident", &"sleeps in the kernel".into()));
+    assert_eq!((*tid, name.as_str(), &args["text"]), (3, "incident", &"sleeps in the kernel".into()));
     assert_eq!(read.instants[1].2["trigger"], "stall, incident 9");
 }
 
@@ -342,7 +343,7 @@ fn any_stream() -> impl Strategy<Value = Vec<Flush>> {
         (0_u64..4).prop_map(|task| Event::Spawn { task, location: 0 }),
         any::<u8>().prop_map(|slept| Event::Unpark { reason: Reason::Timer, slept_ns: slept.into() }),
     ];
-    let event = prop_oneof![4 => likely, 1 => super::super::event::tests::any_event()];
+    let event = prop_oneof![4 => likely, 1 => super::super::record::tests::any_event()];
     let step = (0_u32..4, -3_i64..40, event);
     let parts = (prop::collection::vec(step, 0..40), prop::collection::vec(0_u64..2, 4), any::<bool>());
     prop::collection::vec(parts, 0..5).prop_map(|flushes| {
@@ -373,7 +374,7 @@ proptest! {
         prop_assert_eq!(read.flows.len() as u64, exported.flows);
         let lost: u64 = flushes.iter().map(Flush::lost).sum();
         prop_assert!(exported.lost <= lost);
-        for slice in read.slices.iter().filter(|slice| slice.begin["task"].is_u64() && slice.tid <= 2) {
+        for slice in read.slices.iter().filter(|slice| slice.begin["task"].is_u64() && slice.tid <= 3) {
             prop_assert!(slice.from_ns <= slice.until_ns);
         }
     }
@@ -437,7 +438,7 @@ proptest! {
         let flushes: Vec<_> = outline.events.chunks(cut).map(|events| flush(events.iter().copied())).collect();
         let (read, exported) = export_of(&flushes);
         prop_assert_eq!((exported.polls, exported.flows), (begins as u64, begins as u64));
-        let polls = read.slices.iter().filter(|slice| slice.begin["task"].is_u64() && slice.tid <= 2);
+        let polls = read.slices.iter().filter(|slice| slice.begin["task"].is_u64() && slice.tid <= 3);
         for poll in polls {
             prop_assert!(poll.begin["begin_lost"].is_null() && poll.end["end_lost"].is_null(), "{poll:?}");
         }

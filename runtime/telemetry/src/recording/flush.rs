@@ -16,7 +16,7 @@ use std::fmt;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::event::{RECORD_BYTES, Record};
+use super::record::{RECORD_BYTES, Record};
 use super::trigger::Trigger;
 use crate::Snapshot;
 
@@ -204,8 +204,8 @@ impl Flush {
     /// If `max_records` is 0.
     ///
     /// ```
-    /// use volt_telemetry::recording::event::Record;
     /// use volt_telemetry::recording::flush::{Chunk, Flush};
+    /// use volt_telemetry::recording::record::Record;
     /// let chunk = Chunk { records: vec![Record::default(); 5], ..Chunk::default() };
     /// let flush = Flush { chunks: vec![chunk], ..Flush::default() };
     /// let pieces: Vec<u64> = flush.into_pieces(2).iter().map(Flush::records).collect();

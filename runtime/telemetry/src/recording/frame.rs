@@ -14,7 +14,7 @@
 //! ```text
 //! Head       once, first           Head                                                  MessagePack
 //! Texts      any number            what numbers stand for                                MessagePack
-//! Events     any number            track u32 | count u32 | lost u64 | count records      24 bytes a record: see `event`
+//! Events     any number            track u32 | count u32 | lost u64 | count records      24 bytes a record: see `record`
 //! Snapshot   now and then          Snapshot                                              MessagePack
 //! Mark       now and then          why this is recorded                                  MessagePack
 //! Anchor     ends each flush       Tail: how the clocks stood, until when it is complete MessagePack
@@ -36,8 +36,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::error::RecordingError;
-use super::event::{RECORD_BYTES, Record};
 use super::flush::{Anchor, Chunk, unpack};
+use super::record::{RECORD_BYTES, Record};
 use crate::wire::Version;
 
 /// What a recording begins with.

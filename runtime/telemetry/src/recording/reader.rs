@@ -2,7 +2,7 @@
 //!
 //! Protocol. (1) Open: preamble, head. (2) Each flush: frames up to its Anchor. (3) What breaks off or is damaged ends
 //! the reading: the part of its flush that was whole is given first, then the error, then nothing. (4) Seek: from the
-//! begin or from here, header after header, without reading bodies but texts', since later numbers refer to them.
+//! begin, header after header, without reading bodies but texts', since later numbers refer to them.
 //!
 //! Invariants: *Nothing is trusted*: lengths are bounded, checksums compared, frames counted; any bytes give flushes
 //! and errors and no panic. *Memory is bounded* by [`MAX_FLUSH_BYTES`] and by the texts that stand in the file. *A file

@@ -4,8 +4,9 @@ use std::io::{Cursor, Write};
 
 use proptest::prelude::*;
 
-use super::super::event::{Event, Record};
+use super::super::event::Event;
 use super::super::flush::{Anchor, Chunk, Mark};
+use super::super::record::Record;
 use super::super::trigger::Trigger;
 use super::super::writer::{MIN_FILE_BYTES, Settings, Writer};
 use super::*;

@@ -16,9 +16,10 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io::{Read, Seek};
 
 use super::error::RecordingError;
-use super::event::{Event, Record};
+use super::event::Event;
 use super::flush::{Anchor, Flush, Mark};
 use super::reader::{Reader, Texts};
+use super::record::Record;
 use crate::Snapshot;
 
 /// What may wait for flushes that are not complete; beyond it, the earliest is given all the same.

@@ -6,23 +6,20 @@
 //! last whole frame, and the recording has ended.
 //!
 //! Invariants: *Each file stands by itself*: it has a head, and the texts as far as they fit a quarter of it. *Nobody's
-//! files*: a file that is there already is never touched, and only files of this recording are removed. *What is
+//! files*: only files of this recording are removed. *What is
 //! recorded stays readable*: frames go to the system as they are made; the disk may have them later (there is no
 //! `fsync`: a power cut may cost the last seconds, a crash of the program nothing), and a disk that is full costs no
 //! older file.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use super::error::RecordingError;
-use super::event::RECORD_BYTES;
+use super::files::{Files, Sink, Store};
 use super::flush::{Chunk, Flush, Head, MAX_TEXT_BYTES, Table, Text};
 use super::frame::{self, End, HEADER_BYTES, Kind, MAX_BODY_BYTES, MAX_CHUNK_RECORDS, Tail};
+use super::record::RECORD_BYTES;
 
 /// Smallest bound of a file: a head, the texts and a few frames have to fit.
 pub const MIN_FILE_BYTES: u64 = 1024 * 1024;
@@ -75,20 +72,6 @@ pub struct Writer {
     bytes: u64,
     /// What has ended the recording.
     failed: Option<RecordingError>,
-}
-
-/// What makes the files, so that tests can do with less than a disk.
-trait Store: Send {
-    /// Where part `part` is.
-    fn path(&self, part: u32) -> PathBuf;
-    /// Makes a new file, never one that is there.
-    fn create(&mut self, part: u32) -> io::Result<Box<dyn Sink>>;
-    fn remove(&mut self, part: u32) -> io::Result<()>;
-}
-
-trait Sink: Write + Send {
-    /// Forgets everything after the first `bytes`.
-    fn cut(&mut self, bytes: u64) -> io::Result<()>;
 }
 
 /// The file that is being written.
@@ -364,83 +347,6 @@ impl Part {
         self.bytes += bytes.len() as u64;
         Ok(())
     }
-}
-
-/// Files on a disk.
-struct Files {
-    path: PathBuf,
-    is_numbered: bool,
-}
-
-impl Files {
-    /// Whether no file of an earlier recording stands in the way of this one, now or later.
-    fn is_free(&self) -> Result<(), RecordingError> {
-        if !self.is_numbered {
-            return Ok(());
-        }
-        match parts_of(&self.path).first() {
-            None => Ok(()),
-            Some(found) => Err(RecordingError::create(found, io::ErrorKind::AlreadyExists.into())),
-        }
-    }
-}
-
-impl Store for Files {
-    fn path(&self, part: u32) -> PathBuf {
-        if self.is_numbered { numbered(&self.path, part) } else { self.path.clone() }
-    }
-
-    fn create(&mut self, part: u32) -> io::Result<Box<dyn Sink>> {
-        // Readable for its user only: it names tasks and lines of code.
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.path(part))?;
-        Ok(Box::new(file))
-    }
-
-    fn remove(&mut self, part: u32) -> io::Result<()> {
-        std::fs::remove_file(self.path(part))
-    }
-}
-
-impl Sink for File {
-    fn cut(&mut self, bytes: u64) -> io::Result<()> {
-        self.set_len(bytes)
-    }
-}
-
-/// `stall.voltrec` and 7 make `stall.0007.voltrec`.
-fn numbered(path: &Path, part: u32) -> PathBuf {
-    let mut name = path.file_stem().unwrap_or_default().to_owned();
-    name.push(format!(".{part:04}"));
-    if let Some(extension) = path.extension() {
-        name.push(".");
-        name.push(extension);
-    }
-    path.with_file_name(name)
-}
-
-/// The files of a recording that was to go to `path`, in order: `path` itself, or its numbered parts. Empty if there is
-/// none.
-///
-/// ```
-/// use std::path::Path;
-/// use volt_telemetry::recording::writer::parts_of;
-/// assert!(parts_of(Path::new("/nowhere/stall.voltrec")).is_empty());
-/// ```
-pub fn parts_of(path: &Path) -> Vec<PathBuf> {
-    if path.is_file() {
-        return vec![path.to_path_buf()];
-    }
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let bears_a_number = |name: &OsStr| {
-        let stem = path.file_stem().unwrap_or_default().as_encoded_bytes();
-        let number = name.as_encoded_bytes().strip_prefix(stem)?.get(1..5)?;
-        let part = std::str::from_utf8(number).ok()?.parse().ok()?;
-        (numbered(path, part).file_name() == Some(name)).then(|| path.with_file_name(name))
-    };
-    let mut parts: Vec<_> = entries.flatten().filter_map(|entry| bears_a_number(&entry.file_name())).collect();
-    parts.sort();
-    parts
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! Tests of the writer, on a disk and on one that fails.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
 
-use super::super::event::{Event, Record};
+use super::super::event::Event;
+use super::super::files::parts_of;
 use super::super::flush::Anchor;
 use super::super::reader::Reader;
+use super::super::record::Record;
 use super::*;
 use crate::Snapshot;
 use crate::scratch::Scratch;

@@ -16,6 +16,8 @@ use super::lane::{Lane, Slice};
 use super::pairing::{Link, Links, Pairing};
 use crate::Snapshot;
 
+/// The thread that counters and marks stand on. Not 0, which Perfetto takes for the kernel's idle thread.
+const PROCESS_TID: u32 = 1;
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -60,7 +62,8 @@ impl<W: Write> Trace<W> {
             exported: Exported::default(),
         };
         let process = format!("{} ({})", head.program, head.runtime);
-        trace.lines.push(Line::metadata(head.pid, 0, "process_name").arg("name", process.as_str()));
+        trace.lines.push(Line::metadata(head.pid, PROCESS_TID, "process_name").arg("name", process.as_str()));
+        trace.lines.push(Line::metadata(head.pid, PROCESS_TID, "thread_name").arg("name", "runtime"));
         for (place, track) in head.tracks.iter().enumerate() {
             let tid = tid_of(place as u32);
             let name = track.to_string();
@@ -86,7 +89,8 @@ impl<W: Write> Trace<W> {
                 self.counters(at_ns, &snapshot);
             }
             What::Mark(mark) => {
-                let line = Line::at(self.pid, 0, 'i', self.place_of_process(at_ns)).name("recorded").scope('p');
+                let line =
+                    Line::at(self.pid, PROCESS_TID, 'i', self.place_of_process(at_ns)).name("recorded").scope('p');
                 self.lines.push(line.arg("trigger", mark.trigger.to_string().as_str()));
             }
         }
@@ -171,7 +175,7 @@ impl<W: Write> Trace<W> {
     }
 
     fn counters(&mut self, at_ns: u64, snapshot: &Snapshot) {
-        let counter = |name| Line::at(self.pid, 0, 'C', at_ns).name(name);
+        let counter = |name| Line::at(self.pid, PROCESS_TID, 'C', at_ns).name(name);
         let waiting = counter("waiting").arg("global queue", snapshot.global_queue.len);
         let waiting = waiting.arg("blocking", snapshot.blocking.queue_len);
         let mut queues = counter("queued");
@@ -236,9 +240,9 @@ impl<W: Write> Trace<W> {
     }
 }
 
-/// Its place among the tracks, from 1: thread 0 is the process itself.
+/// Its place among the tracks, after that of the process.
 fn tid_of(track: u32) -> u32 {
-    track.saturating_add(1)
+    track.saturating_add(PROCESS_TID + 1)
 }
 
 /// The lane of a track, and where its lines go: two parts of a trace at once.

@@ -1,0 +1,412 @@
+//! `volt-console doctor`: looks at a program twice, and says what is wrong with it.
+//!
+//! Protocol. (1) First look: as text, what is stuck at that moment is told at once, since whoever asks has little time. (2) Wait. (3) Second
+//! look: the other findings, the worst first; what was told in (1) is told again only if it has become worse. JSON is one object, after (3).
+//!
+//! The rules are those of `volt_telemetry::doctor`; here is only how findings look. Strings of the program are cleaned before they are kept.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use volt_telemetry::client::Client;
+use volt_telemetry::doctor::INTERVAL_MIN_NS;
+use volt_telemetry::doctor::finding::{Figure, Finding, Place, Severity, TaskName};
+use volt_telemetry::doctor::rule::{RULES, RuleEntry, examine};
+use volt_telemetry::snapshot::{Process, Snapshot};
+
+use crate::clean;
+use crate::error::Error;
+use crate::figures::{duration, width};
+
+/// Two looks that are closer together count as one.
+pub const WAIT_MIN: Duration = Duration::from_nanos(INTERVAL_MIN_NS);
+/// Columns where there is no terminal to ask.
+const PLAIN_COLUMNS: usize = 80;
+/// On a terminal that is narrower than this, lines are broken by the terminal.
+const COLUMNS_MIN: usize = 40;
+/// Lines longer than this are hard to read, however wide the terminal is.
+const COLUMNS_MAX: usize = 120;
+
+/// How to look, and how to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Time between the two looks; with 0 there is one, which sees only what is stuck at that moment.
+    pub wait: Duration,
+    /// One JSON object instead of text.
+    pub as_json: bool,
+    /// The mildest finding that makes the program unwell.
+    pub fail_on: Severity,
+    /// What the text is for.
+    pub paper: Paper,
+}
+
+/// What text is written on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paper {
+    /// Columns; lines are broken between words.
+    pub columns: usize,
+    /// Whether severities have colours; the word stands there anyway.
+    pub has_colors: bool,
+}
+
+impl Paper {
+    /// A pipe or a file.
+    pub const PLAIN: Paper = Paper { columns: PLAIN_COLUMNS, has_colors: false };
+
+    /// The terminal on standard output, if that is one; no colours when `NO_COLOR` is set to anything.
+    pub fn of_stdout() -> Paper {
+        if !io::stdout().is_terminal() {
+            return Paper::PLAIN;
+        }
+        let columns = crossterm::terminal::size().map_or(PLAIN_COLUMNS, |(columns, _)| columns.into());
+        let has_colors = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Paper { columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX), has_colors }
+    }
+}
+
+/// A finding, and the runtime that it is about.
+#[derive(Clone, Debug, PartialEq)]
+struct Told {
+    runtime: String,
+    finding: Finding,
+}
+
+impl Told {
+    /// Whether it is about the same as `other`, whatever the numbers are.
+    fn is_like(&self, other: &Told) -> bool {
+        let (one, two) = (&self.finding, &other.finding);
+        let is_same = self.runtime == other.runtime && one.rule == two.rule && one.locations == two.locations;
+        is_same && one.tasks == two.tasks && one.workers == two.workers
+    }
+}
+
+/// Looks and tells. Returns whether anything at or above [`Options::fail_on`] was found.
+///
+/// # Errors
+/// [`Error::is_connect`] when the program ends in between; [`Error::is_output_closed`].
+pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Result<bool, Error> {
+    let mut print = |text: &str| out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output);
+    let first = clean::process(client.snapshot()?);
+    let stuck = findings(&first, &first);
+    if !options.as_json {
+        print(&head(&first, options.wait))?;
+        print(&text(&stuck, options.paper))?;
+    }
+    let second = if options.wait.is_zero() {
+        first.clone()
+    } else {
+        std::thread::sleep(options.wait);
+        clean::process(client.snapshot()?)
+    };
+    let (all, news) = join(stuck, findings(&first, &second));
+    if options.as_json {
+        print(&format!("{}\n", json(&first, &second, &all)))?;
+    } else {
+        print(&text(&news, options.paper))?;
+        print(&summary(&first, &second, &all, options.paper))?;
+    }
+    Ok(all.iter().any(|told| told.finding.severity >= options.fail_on))
+}
+
+/// What is wrong with each runtime of `later`, the worst first.
+fn findings(earlier: &Process, later: &Process) -> Vec<Told> {
+    let mut told = Vec::new();
+    for now in &later.runtimes {
+        let then = earlier.runtimes.iter().find(|then| then.runtime == now.runtime).unwrap_or(now);
+        let findings = examine(then, now).into_iter();
+        told.extend(findings.map(|finding| Told { runtime: now.runtime.clone(), finding: cleaned(finding) }));
+    }
+    // Stable: within a severity the order of the runtimes, and of the rules.
+    told.sort_by_key(|told| std::cmp::Reverse(told.finding.severity));
+    told
+}
+
+/// All findings of both looks, the worst first, and those that the first did not tell, or not as so bad.
+fn join(first: Vec<Told>, second: Vec<Told>) -> (Vec<Told>, Vec<Told>) {
+    let is_news = |told: &&Told| {
+        !first.iter().any(|former| former.is_like(told) && former.finding.severity >= told.finding.severity)
+    };
+    let news: Vec<_> = second.iter().filter(is_news).cloned().collect();
+    let is_gone = |former: &Told| !news.iter().any(|told| told.is_like(former));
+    let mut all: Vec<_> = first.iter().filter(|former| is_gone(former)).cloned().chain(news.iter().cloned()).collect();
+    all.sort_by_key(|told| std::cmp::Reverse(told.finding.severity));
+    (all, news)
+}
+
+/// `finding` with every string of the program in it cleaned.
+fn cleaned(mut finding: Finding) -> Finding {
+    let clean = |string: &mut String| *string = clean::text(string);
+    clean(&mut finding.title);
+    clean(&mut finding.advice);
+    for evidence in &mut finding.evidence {
+        clean(&mut evidence.text);
+        if let Figure::Text(word) = &mut evidence.value {
+            clean(word);
+        }
+    }
+    finding.tasks.iter_mut().filter_map(|task| task.name.as_mut()).for_each(clean);
+    for place in &mut finding.locations {
+        match place {
+            Place::Guilty { at, function } => {
+                clean(at);
+                function.iter_mut().for_each(clean);
+            }
+            Place::Spawned { at } => clean(at),
+        }
+    }
+    finding
+}
+
+// ---- text -------------------------------------------------------------------------------------------------------------
+
+fn head(process: &Process, wait: Duration) -> String {
+    let names: Vec<_> = process.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
+    let how = if wait.is_zero() {
+        "one look".into()
+    } else {
+        format!("two looks {} apart", duration(wait.as_nanos() as u64))
+    };
+    format!("{}  pid {}  {how} at {}\n\n", process.program, process.pid, names.join(", "))
+}
+
+fn text(all: &[Told], paper: Paper) -> String {
+    let mut text = String::new();
+    for Told { runtime, finding } in all {
+        let severity = finding.severity.name().to_uppercase();
+        let (on, off) = if paper.has_colors { (color(finding.severity), "\u{1b}[0m") } else { ("", "") };
+        text += &format!("{on}{severity}{off}  {}  in runtime {runtime}\n", finding.rule);
+        text += &paragraph("  ", "  ", &finding.title, paper.columns);
+        for place in &finding.locations {
+            text += &paragraph("    - ", "      ", &place.to_string(), paper.columns);
+        }
+        for evidence in &finding.evidence {
+            text += &paragraph("    - ", "      ", &evidence.text, paper.columns);
+        }
+        if !finding.workers.is_empty() {
+            let workers: Vec<_> = finding.workers.iter().map(u32::to_string).collect();
+            text += &paragraph("    - ", "      ", &format!("workers: {}", workers.join(", ")), paper.columns);
+        }
+        if !finding.tasks.is_empty() {
+            let tasks: Vec<_> = finding.tasks.iter().map(task).collect();
+            text += &paragraph("    - ", "      ", &format!("tasks: {}", tasks.join(", ")), paper.columns);
+        }
+        text += &paragraph("  > ", "    ", &finding.advice, paper.columns);
+        text.push('\n');
+    }
+    text
+}
+
+fn summary(first: &Process, second: &Process, all: &[Told], paper: Paper) -> String {
+    let workers: u32 = second.runtimes.iter().map(Snapshot::on_duty_count).sum();
+    let over = match second.at_ns.saturating_sub(first.at_ns) {
+        0 => "at one moment, so that only what was stuck then could be seen".into(),
+        interval_ns => format!("over {}", duration(interval_ns)),
+    };
+    let count = |severity: Severity| all.iter().filter(|told| told.finding.severity == severity).count();
+    let found: Vec<_> = Severity::ALL.iter().rev().filter(|severity| count(**severity) > 0).collect();
+    let found: Vec<_> = found.iter().map(|severity| format!("{} {}", count(**severity), severity.name())).collect();
+    let found = if found.is_empty() { "Nothing found".into() } else { format!("Found: {}", found.join(", ")) };
+    let looked = format!(
+        "{found}. Asked {} rules about {} with {} {over}.",
+        RULES.len(),
+        several(second.runtimes.len(), "runtime"),
+        several(workers as usize, "worker"),
+    );
+    let mut text = paragraph("", "", &looked, paper.columns);
+    let unjudged: Vec<_> = unjudged(second).map(|entry| entry.name).collect();
+    if !unjudged.is_empty() {
+        let unjudged = format!("Not judged, since this program does not tell what they need: {}.", unjudged.join(", "));
+        text += &paragraph("", "", &unjudged, paper.columns);
+    }
+    text
+}
+
+/// Rules that can judge none of the runtimes.
+fn unjudged(process: &Process) -> impl Iterator<Item = &'static RuleEntry> {
+    RULES.iter().filter(|entry| !process.runtimes.iter().any(|runtime| entry.can_judge(runtime)))
+}
+
+fn several(count: usize, thing: &str) -> String {
+    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+}
+
+fn task(task: &TaskName) -> String {
+    match &task.name {
+        Some(name) => format!("{} \"{name}\"", task.id),
+        None => task.id.to_string(),
+    }
+}
+
+fn color(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "\u{1b}[36m",
+        Severity::Warning => "\u{1b}[1;33m",
+        Severity::Critical => "\u{1b}[1;31m",
+    }
+}
+
+/// `text` in lines of at most `columns`, broken between words; a word that is longer, as a path may be, has a line of its own.
+fn paragraph(first: &str, rest: &str, text: &str, columns: usize) -> String {
+    let mut lines = String::from(first);
+    let (mut used, mut is_fresh) = (width(first), true);
+    for word in text.split_whitespace() {
+        if !is_fresh && used + 1 + width(word) > columns {
+            lines.push('\n');
+            lines.push_str(rest);
+            (used, is_fresh) = (width(rest), true);
+        }
+        if !is_fresh {
+            lines.push(' ');
+            used += 1;
+        }
+        lines.push_str(word);
+        (used, is_fresh) = (used + width(word), false);
+    }
+    lines.push('\n');
+    lines
+}
+
+// ---- JSON -------------------------------------------------------------------------------------------------------------
+
+fn json(first: &Process, second: &Process, all: &[Told]) -> Value {
+    let finding = |told: &Told| {
+        let mut finding = json!(told.finding);
+        finding["runtime"] = json!(told.runtime);
+        finding
+    };
+    json!({
+        "program": second.program,
+        "pid": second.pid,
+        "at_ns": second.at_ns,
+        "interval_ns": second.at_ns.saturating_sub(first.at_ns),
+        "runtimes": second.runtimes.iter().map(|runtime| &runtime.runtime).collect::<Vec<_>>(),
+        "rules": RULES.iter().map(|entry| entry.name).collect::<Vec<_>>(),
+        "not_judged": unjudged(second).map(|entry| entry.name).collect::<Vec<_>>(),
+        "worst": all.iter().map(|told| told.finding.severity).max(),
+        "findings": all.iter().map(finding).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use volt_telemetry::doctor::rule::Rule;
+    use volt_telemetry::incident::{Cause, Frame, Incident};
+
+    const WIDE: Paper = Paper { columns: 80, has_colors: false };
+
+    /// A program whose worker 0 has been held for `for_ms` at `at_ms`.
+    fn process(at_ms: u64, for_ms: u64) -> Process {
+        let guilty = Frame {
+            function: Some("shop::pay::wait_for_the_bank".into()),
+            file: Some("src/pay.rs".into()),
+            line: Some(40),
+            is_user_code: true,
+            ..Frame::default()
+        };
+        let incident = Incident {
+            id: 1,
+            began_at_ns: (at_ms - for_ms) * 1_000_000,
+            for_ns: for_ms * 1_000_000,
+            task_id: 7,
+            task_name: Some("check\u{1b}[2Jout".into()),
+            spawned_at: "src/main.rs:12:5".into(),
+            cause: Cause::Sleep,
+            stack: vec![guilty],
+            ..Incident::default()
+        };
+        let mut runtime = Snapshot { runtime: "app".into(), at_ns: at_ms * 1_000_000, ..Snapshot::default() };
+        runtime.incidents.latest.push(incident);
+        Process { pid: 7, program: "shop".into(), at_ns: runtime.at_ns, runtimes: vec![runtime] }
+    }
+
+    #[test]
+    fn text_names_the_task_the_line_the_cause_and_what_to_do() {
+        let told = text(&findings(&process(900, 300), &process(900, 300)), WIDE);
+        let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in [
+            "CRITICAL stalled-poll in runtime app",
+            "task 7 \"check[2Jout\" has held worker 0 for 300 ms: a poll that sleeps in the kernel",
+            "at src/pay.rs:40",
+            "src/pay.rs:40 in shop::pay::wait_for_the_bank",
+            "spawned at src/main.rs:12:5",
+            "cause: sleep",
+            "what the runtime did about it: nothing",
+            "> Await volt::time::sleep",
+        ] {
+            assert!(told.contains(part), "{part:?} is not in:\n{told}");
+        }
+    }
+
+    #[test]
+    fn control_characters_of_the_program_are_gone_from_text_and_json() {
+        let (first, second) = (process(900, 300), process(1_900, 1_300));
+        let all = findings(&first, &second);
+        let both = text(&all, WIDE) + &json(&first, &second, &all).to_string();
+        assert!(both.contains("check[2Jout"), "{both}");
+        assert!(!both.contains('\u{1b}') && !both.contains("\\u001b"), "{both}");
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal_unless_a_word_is() {
+        for columns in [40, 80, 120] {
+            let told = findings(&process(900, 300), &process(900, 300));
+            let told = text(&told, Paper { columns, has_colors: false });
+            for line in told.lines() {
+                assert!(width(line) <= columns || line.split_whitespace().count() <= 2, "{columns}: {line}");
+            }
+        }
+        assert_eq!(paragraph("- ", "  ", "one two three", 7), "- one\n  two\n  three\n");
+        assert_eq!(paragraph("", "", "one muchlonger two", 5), "one\nmuchlonger\ntwo\n");
+    }
+
+    #[test]
+    fn colours_are_there_only_where_they_are_wanted_and_the_word_is_always() {
+        let told = findings(&process(900, 300), &process(900, 300));
+        let colored = text(&told, Paper { columns: 80, has_colors: true });
+        assert!(colored.starts_with("\u{1b}[1;31mCRITICAL\u{1b}[0m"), "{colored}");
+        assert!(!text(&told, WIDE).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn what_the_first_look_told_is_not_told_again_unless_it_has_become_worse() {
+        let stuck = |for_ms| findings(&process(900, for_ms), &process(900, for_ms));
+        let (all, news) = join(stuck(300), stuck(300));
+        assert_eq!((all.len(), news.len()), (1, 0));
+        let (all, news) = join(stuck(30), stuck(300));
+        assert_eq!((all.len(), news.len()), (1, 1));
+        assert_eq!(all[0].finding.severity, Severity::Critical);
+        let (all, news) = join(stuck(300), Vec::new());
+        assert_eq!((all.len(), news.len()), (1, 0), "a stall that is over was one");
+    }
+
+    #[test]
+    fn nothing_found_says_what_was_looked_at() {
+        let at = |at_ns| Process {
+            runtimes: vec![Snapshot { runtime: "app".into(), at_ns, ..Snapshot::default() }],
+            at_ns,
+            ..Process::default()
+        };
+        let (first, second) = (at(1_000_000_000), at(2_000_000_000));
+        let told = summary(&first, &second, &findings(&first, &second), WIDE);
+        let begin = format!("Nothing found. Asked {} rules about 1 runtime with 0 workers over 1.0s.\n", Rule::COUNT);
+        assert!(told.starts_with(&begin), "{told}");
+        assert!(told.contains("Not judged") && told.contains("cpu-starved"), "{told}");
+        assert!(summary(&first, &first, &[], WIDE).contains("at one moment"), "one look sees less");
+    }
+
+    #[test]
+    fn json_is_one_object_with_the_findings_and_what_was_not_judged() {
+        let (first, second) = (process(900, 300), process(1_900, 1_300));
+        let json = json(&first, &second, &findings(&first, &second));
+        assert_eq!((&json["program"], &json["interval_ns"]), (&json!("shop"), &json!(1_000_000_000)));
+        assert_eq!(json["worst"], "critical");
+        assert_eq!(
+            (&json["findings"][0]["rule"], &json["findings"][0]["runtime"]),
+            (&json!("stalled-poll"), &json!("app"))
+        );
+        assert_eq!(json["rules"].as_array().unwrap().len(), Rule::COUNT);
+        assert!(json["not_judged"].as_array().unwrap().contains(&json!("cpu-starved")));
+    }
+}

@@ -1,0 +1,111 @@
+//! The blame screen: the spawn locations, by what one wants to know first, and below the table what is known of the selected one.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Rect};
+use ratatui::text::{Line, Span};
+
+use crate::blame::{COLUMNS, Column, LOCATION_TITLE, Row};
+use crate::facts::Scene;
+use crate::figures::{head, left, right, tail, width};
+use crate::incidents::{cause, how_long, newest_first, when, where_to_look};
+use crate::model::Model;
+use crate::view::lines::TITLE_WIDTH;
+use crate::view::rows;
+use crate::view::theme::Theme;
+use crate::view::workers::window;
+
+/// Narrower screens do without the extra columns.
+const EXTRAS_FROM: u16 = 110;
+/// Lines below the table: a rule, the location in full, its latest incident, what the columns mean.
+const FOOT_HEIGHT: u16 = 5;
+/// The column by which the table is sorted.
+const DESCENDING: &str = "▼";
+const ASCENDING: &str = "▲";
+
+/// Draws the screen.
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
+    let table = model.blame.rows(scene);
+    if table.is_empty() {
+        let [_, line, _] = rows(area, [Constraint::Fill(1), Constraint::Length(1), Constraint::Fill(1)]);
+        return frame.render_widget(Line::styled("No task has been polled yet.", theme.label()).centered(), line);
+    }
+    let wanted = table.len() as u16 + 1;
+    let height = wanted.min(area.height - FOOT_HEIGHT);
+    let [list, foot, _] =
+        rows(area, [Constraint::Length(height), Constraint::Length(FOOT_HEIGHT), Constraint::Fill(1)]);
+    let selected = model.blame.position(&table);
+    let shown = window(table.len(), selected, usize::from(list.height) - 1);
+    let columns: Vec<(usize, &Column)> =
+        COLUMNS.iter().enumerate().filter(|(_, column)| !column.is_extra || area.width >= EXTRAS_FROM).collect();
+    let room = usize::from(area.width) - 1 - columns.iter().map(|(_, column)| column.full_width() + 1).sum::<usize>();
+    let part = if shown.len() < table.len() {
+        format!("{}-{}/{}", shown.start + 1, shown.end, table.len())
+    } else {
+        String::new()
+    };
+    let mut lines = vec![Line::styled(heads(model, &columns, room, &part), theme.title())];
+    let in_sight = table.iter().enumerate().skip(shown.start).take(shown.len());
+    lines.extend(in_sight.map(|(place, row)| line(row, place == selected, &columns, room, theme)));
+    for (row, line) in (list.y..list.bottom()).zip(lines) {
+        frame.render_widget(line, Rect { y: row, height: 1, ..list });
+    }
+    draw_foot(frame, foot, &table[selected], scene, theme);
+}
+
+fn heads(model: &Model, columns: &[(usize, &Column)], room: usize, part: &str) -> String {
+    let arrow = if model.blame.is_inverted { ASCENDING } else { DESCENDING };
+    let title = |of: usize, title: &str| if model.blame.order == of { format!("{arrow}{title}") } else { title.into() };
+    let mut text = String::from(" ");
+    for (index, column) in columns {
+        text.push_str(&format!("{} ", right(&title(*index, column.title), column.full_width())));
+    }
+    let location = title(COLUMNS.len(), LOCATION_TITLE);
+    text.push_str(&format!("{}{part}", left(&location, room.saturating_sub(width(part)))));
+    text
+}
+
+fn line(row: &Row<'_>, is_selected: bool, columns: &[(usize, &Column)], room: usize, theme: Theme) -> Line<'static> {
+    let mut spans = vec![Span::styled(if is_selected { "▸" } else { " " }, theme.strong())];
+    for (_, column) in columns {
+        let cell = column.cell(row);
+        spans.push(Span::styled(format!("{} ", right(&cell.text, column.full_width())), theme.tone(cell.tone)));
+    }
+    spans.push(Span::raw(tail(&row.blame.spawned_at, room)));
+    let line = Line::from(spans);
+    if is_selected { line.style(theme.strong()) } else { line }
+}
+
+fn draw_foot(frame: &mut Frame<'_>, area: Rect, row: &Row<'_>, scene: &Scene<'_>, theme: Theme) {
+    let columns = usize::from(area.width);
+    let room = columns.saturating_sub(TITLE_WIDTH + 1);
+    let spawned_at = &row.blame.spawned_at;
+    let fact = |title: &str, text: &str| {
+        Line::from(vec![
+            Span::styled(format!(" {title:<0$}", TITLE_WIDTH - 1), theme.title()),
+            Span::raw(head(text, room)),
+        ])
+    };
+    let incident = newest_first(&scene.snapshot.incidents).find(|incident| incident.spawned_at == *spawned_at);
+    let incident = incident.map_or_else(
+        || "none that is kept".into(),
+        |incident| {
+            let (how_long, _) = how_long(incident);
+            let ago =
+                if incident.is_over { format!("{} ago", when(incident, scene.snapshot.at_ns)) } else { "now".into() };
+            format!("{how_long} {} {ago}; {}", where_to_look(incident), cause(incident))
+        },
+    );
+    let meaning = [
+        "caused: how long tasks waited behind polls of these   now: how many, at a time",
+        "suffered: how long these waited behind polls of others   stalls: stuck polls",
+    ];
+    let lines = [
+        Line::styled("─".repeat(columns), theme.label()),
+        fact("tasks of", &tail(spawned_at, room)),
+        fact("stuck", &incident),
+    ];
+    let lines = lines.into_iter().chain(meaning.map(|text| Line::styled(format!(" {text}"), theme.label())));
+    for (row, line) in (area.y..area.bottom()).zip(lines) {
+        frame.render_widget(line, Rect { y: row, height: 1, ..area });
+    }
+}

@@ -1,0 +1,156 @@
+//! The incidents screen: what held workers up, the latest first, and below the list the selected one with the head of its stack; or,
+//! when that is open, its stack alone.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Rect};
+use ratatui::text::{Line, Span};
+use volt_telemetry::incident::{Incident, Incidents};
+
+use crate::facts::{Scene, Tone, causes};
+use crate::figures::{ABSENT, COUNT_WIDTH, DURATION_WIDTH, count, duration, head, left, right, tail, width};
+use crate::incidents::{how_long, newest_first, short_line, task, when, where_to_look, worst};
+use crate::model::Model;
+use crate::view::lines::TITLE_WIDTH;
+use crate::view::theme::Theme;
+use crate::view::workers::window;
+use crate::view::{fact_line, rows, stack};
+
+/// Columns of the list: when, how long with its mark, worker, cause, remedy, and how many like it.
+const WHEN_WIDTH: usize = DURATION_WIDTH;
+const FOR_WIDTH: usize = DURATION_WIDTH + 2;
+const WORKER_WIDTH: usize = 4;
+const CAUSE_WIDTH: usize = 13;
+const REMEDY_WIDTH: usize = 8;
+const MORE_WIDTH: usize = COUNT_WIDTH + 1;
+/// Narrower screens tell how many there were like it below the list only.
+const MORE_FROM: usize = 100;
+/// Columns of the line of code, on a screen that has no more.
+const LINE_WIDTH: usize = 18;
+/// The list shows so many at least, where there are so many, before the stack gets its lines.
+const LIST_MIN: u16 = 4;
+
+/// Draws the screen.
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
+    let incidents = &scene.snapshot.incidents;
+    let [counts, healing, rest] = rows(area, [Constraint::Length(1), Constraint::Length(1), Constraint::Fill(1)]);
+    let columns = usize::from(area.width) - 1;
+    for (line, group) in [(counts, scene.incidents()), (healing, scene.sentinel())] {
+        let mut facts = fact_line(&group, TITLE_WIDTH - 1, columns, theme);
+        facts.spans.insert(0, Span::raw(" "));
+        frame.render_widget(facts, line);
+    }
+    let Some(selected) = model.incidents.selected(incidents) else {
+        return draw_nothing(frame, rest, incidents, theme);
+    };
+    if let Some(call) = model.incidents.open_call() {
+        return stack::draw(frame, rest, selected, scene.snapshot.at_ns, Some(call), theme);
+    }
+    let wanted = incidents.latest.len() as u16 + 1;
+    let list = wanted.min((rest.height / 3).max(LIST_MIN + 1));
+    let [list, below] = rows(rest, [Constraint::Length(list), Constraint::Fill(1)]);
+    draw_list(frame, list, model, scene, theme);
+    stack::draw(frame, below, selected, scene.snapshot.at_ns, None, theme);
+}
+
+fn draw_nothing(frame: &mut Frame<'_>, area: Rect, incidents: &Incidents, theme: Theme) {
+    let text = match incidents.total() {
+        0 => "Every poll has ended in time since the runtime was built.",
+        _ => "None of them is kept any more.",
+    };
+    let [_, line, _] = rows(area, [Constraint::Fill(1), Constraint::Length(1), Constraint::Fill(1)]);
+    frame.render_widget(Line::styled(text, theme.label()).centered(), line);
+}
+
+fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
+    let incidents = &scene.snapshot.incidents;
+    let selected = model.incidents.position(incidents);
+    let total = incidents.latest.len();
+    let shown = window(total, selected, usize::from(area.height) - 1);
+    let part = if shown.len() < total { format!("{}-{}/{total}", shown.start + 1, shown.end) } else { String::new() };
+    let columns = usize::from(area.width);
+    let mut lines = vec![Line::styled(heads(columns, &part), theme.title())];
+    let in_sight = newest_first(incidents).enumerate().skip(shown.start).take(shown.len());
+    lines.extend(
+        in_sight.map(|(place, incident)| line(incident, scene.snapshot.at_ns, place == selected, columns, theme)),
+    );
+    for (row, line) in (area.y..area.bottom()).zip(lines) {
+        frame.render_widget(line, Rect { y: row, height: 1, ..area });
+    }
+}
+
+fn heads(columns: usize, part: &str) -> String {
+    let cells = [
+        right("when", WHEN_WIDTH),
+        left("   for", FOR_WIDTH),
+        right("wrkr", WORKER_WIDTH),
+        left("cause", CAUSE_WIDTH),
+        left("remedy", REMEDY_WIDTH),
+    ];
+    let more = (columns >= MORE_FROM).then(|| right("more", MORE_WIDTH));
+    let ends = [left("line", line_width(columns)), "task".into()];
+    let text = cells.into_iter().chain(more).chain(ends).fold(String::new(), |text, cell| text + " " + &cell);
+    format!("{}{part}", left(&text, columns.saturating_sub(width(part))))
+}
+
+/// How many columns the line of code gets of `columns`: what it needs at least, and a quarter of what is left over beyond that.
+fn line_width(columns: usize) -> usize {
+    LINE_WIDTH + columns.saturating_sub(MORE_FROM) / 4
+}
+
+fn line(incident: &Incident, at_ns: u64, is_selected: bool, columns: usize, theme: Theme) -> Line<'static> {
+    let tone = Tone::of_duration(incident.for_ns);
+    // Figures stand under each other, marks behind them.
+    let how_long = format!("{}{:<2}", right(&duration(incident.for_ns), DURATION_WIDTH), tone.mark());
+    let when_style = if incident.is_over { theme.label() } else { theme.tone(Tone::Alarm) };
+    let line = short_line(incident).unwrap_or_else(|| ABSENT.into());
+    let line_width = line_width(columns);
+    let mut spans = vec![
+        Span::styled(if is_selected { "▸" } else { " " }, theme.strong()),
+        Span::styled(format!("{} ", right(&when(incident, at_ns), WHEN_WIDTH)), when_style),
+        Span::styled(format!("{how_long} "), theme.tone(tone)),
+        Span::raw(format!("{} ", right(&incident.worker.to_string(), WORKER_WIDTH))),
+        Span::raw(format!("{} ", left(incident.cause.name(), CAUSE_WIDTH))),
+        Span::raw(format!("{} ", left(incident.remedy.name(), REMEDY_WIDTH))),
+    ];
+    if columns >= MORE_FROM {
+        let more = if incident.suppressed > 0 { format!("+{}", count(incident.suppressed)) } else { String::new() };
+        spans.push(Span::styled(format!("{} ", right(&more, MORE_WIDTH)), theme.label()));
+    }
+    spans.push(Span::styled(format!("{} ", left(&tail(&line, line_width), line_width)), theme.strong()));
+    let used: usize = spans.iter().map(Span::width).sum();
+    spans.push(Span::raw(head(&task(incident), columns.saturating_sub(used))));
+    let line = Line::from(spans);
+    if is_selected { line.style(theme.strong()) } else { line }
+}
+
+/// The line of the overview: how many there were, and the worst. `None` when there were none.
+pub fn summary(scene: &Scene<'_>, columns: usize, theme: Theme) -> Option<Line<'static>> {
+    let incidents = &scene.snapshot.incidents;
+    let worst = worst(incidents)?;
+    let (how_long, tone) = how_long(worst);
+    let (verb, tone, ago) = match worst.is_over {
+        true => ("was held", Tone::Plain, format!(", {} ago", when(worst, scene.snapshot.at_ns))),
+        false => ("held", tone, String::new()),
+    };
+    let total = count(incidents.total());
+    let who = format!("worker {} {verb} ", worst.worker);
+    let cause = format!(" ({})", worst.cause.name());
+    let place = format!(" {}", where_to_look(worst));
+    let fixed: usize = [&total, &who, &how_long, &cause, &place, &ago].into_iter().map(|text| width(text)).sum();
+    let room = columns.saturating_sub(TITLE_WIDTH + fixed + width("   by "));
+    // All causes, where the task's name and number have room too.
+    let by_cause = format!(" ({})", causes(incidents));
+    let by_cause = if room >= width(&by_cause) + width(&task(worst)) { by_cause } else { String::new() };
+    let room = room.saturating_sub(width(&by_cause));
+    Some(Line::from(vec![
+        Span::styled(format!(" {:<1$}", "stalls", TITLE_WIDTH - 1), theme.title()),
+        Span::styled(total, theme.strong()),
+        Span::raw(format!("{by_cause}  {who}")),
+        Span::styled(how_long, theme.tone(tone)),
+        Span::raw(cause),
+        Span::styled(" by ", theme.label()),
+        Span::raw(head(&task(worst), room)),
+        Span::styled(place, theme.strong()),
+        Span::styled(ago, theme.label()),
+    ]))
+}

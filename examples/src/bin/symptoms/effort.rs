@@ -1,0 +1,44 @@
+//! Effort that runs no task.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::scene::{Scene, compute};
+
+/// A task that is worth a wake-up.
+const WORTH_IT: Duration = Duration::from_micros(50);
+
+/// A thread outside hands over one task, and the next when that is done: the workers have gone to sleep by then.
+pub(crate) fn wake_storm(scene: &mut Scene) {
+    let is_ill = scene.is_ill;
+    scene.outside(move |runtime| {
+        let is_done = Arc::new(AtomicBool::new(false));
+        let done = is_done.clone();
+        drop(runtime.spawn(async move {
+            if !is_ill {
+                compute(WORTH_IT);
+            }
+            // ORDERING: Relaxed; the flag alone is the message.
+            done.store(true, Ordering::Relaxed);
+        }));
+        // ORDERING: Relaxed; see the store.
+        while !is_done.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+    });
+}
+
+/// Waits for the end by asking.
+pub(crate) fn self_wake_loop(scene: &Scene) {
+    let (end, is_ill) = (scene.end_flag(), scene.is_ill);
+    drop(scene.runtime.spawn(async move {
+        while !end.has_come() {
+            if !is_ill {
+                compute(WORTH_IT);
+            }
+            volt::task::yield_now().await;
+        }
+    }));
+}

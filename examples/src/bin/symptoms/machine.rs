@@ -1,0 +1,76 @@
+//! Processors that are not there, and time that is not either.
+
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use volt::Builder;
+
+use crate::scene::{Scene, compute, in_turns};
+
+/// A poll of a worker that wants a processor all the time.
+const TURN: Duration = Duration::from_millis(1);
+/// Longer than any run.
+const FAR_AWAY: Duration = Duration::from_secs(86_400);
+/// Threads, or workers, that want each processor.
+const CROWD: usize = 4;
+/// How long the process is stopped, and how long it then runs, seconds, as the shell wants them.
+const STOPPED_FOR: &str = "0.2";
+const RUNS_FOR: Duration = Duration::from_millis(200);
+/// Before the first time: an idle runtime has come to rest by then, and nothing of it waits for a clock.
+const RUNS_FIRST_FOR: Duration = Duration::from_millis(500);
+
+/// Other threads want the processors, too.
+pub(crate) fn cpu_starved(scene: &mut Scene) {
+    for _ in 0..CROWD * processors() {
+        scene.outside(|_runtime| compute(TURN));
+    }
+    busy_or_idle(scene, crate::WORKERS);
+}
+
+/// Workers of the look-alike do not even wake up to see whether they were forgotten: where processors are short, that takes long.
+pub(crate) fn undisturbed(settings: Builder, is_ill: bool) -> Builder {
+    if is_ill { settings } else { settings.park_timeout(None) }
+}
+
+pub(crate) fn workers_oversubscribed() -> usize {
+    CROWD * processors()
+}
+
+pub(crate) fn oversubscribed(scene: &Scene) {
+    busy_or_idle(scene, workers_oversubscribed());
+}
+
+/// So many tasks that compute all the time, or that wait for something far away.
+fn busy_or_idle(scene: &Scene, tasks: usize) {
+    for _ in 0..tasks {
+        if scene.is_ill {
+            drop(scene.runtime.spawn(in_turns(TURN, scene.end_flag())));
+        } else {
+            drop(scene.runtime.spawn(async { volt::time::sleep(FAR_AWAY).await }));
+        }
+    }
+}
+
+/// Has a shell stop this process and let it go on.
+pub(crate) fn process_paused(scene: &mut Scene) {
+    if scene.is_ill {
+        scene.crowd(crate::WORKERS, TURN);
+    }
+    let pid = std::process::id();
+    let script = format!("kill -STOP {pid}; sleep {STOPPED_FOR}; kill -CONT {pid}");
+    let mut is_first = true;
+    scene.outside(move |_runtime| {
+        if std::mem::take(&mut is_first) {
+            thread::sleep(RUNS_FIRST_FOR);
+        }
+        if let Err(error) = Command::new("sh").args(["-c", &script]).status() {
+            eprintln!("symptoms: no shell: {error}");
+        }
+        thread::sleep(RUNS_FOR);
+    });
+}
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}

@@ -1,0 +1,73 @@
+//! Tasks and jobs that pile up.
+
+use std::future::poll_fn;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use crate::scene::Scene;
+
+/// Threads for blocking work, of a pool that is soon full.
+pub(crate) const BLOCKING_THREADS: usize = 2;
+/// Jobs for them: enough for the longest run.
+const JOBS: usize = 20_000;
+/// How long a job takes.
+const JOB: Duration = Duration::from_millis(100);
+/// Tasks that live for as long as the program, on purpose.
+const RESIDENTS: usize = 2_000;
+/// Between two spawns of the leak.
+const SPAWN_INTERVAL: Duration = Duration::from_millis(1);
+/// Spawned each time.
+const SPAWNED: usize = 5;
+/// Longer than any run.
+const FOR_EVER: Duration = Duration::from_secs(86_400);
+/// Tasks that nobody wakes.
+const FORGOTTEN: usize = 3;
+
+/// Jobs without an end, or one for each thread.
+pub(crate) fn blocking_pool_saturated(scene: &Scene) {
+    let jobs = if scene.is_ill { JOBS } else { BLOCKING_THREADS };
+    for _ in 0..jobs {
+        let (end, is_ill) = (scene.end_flag(), scene.is_ill);
+        drop(scene.runtime.spawn_blocking(move || {
+            loop {
+                if end.has_come() {
+                    return;
+                }
+                thread::sleep(JOB);
+                if is_ill {
+                    return;
+                }
+            }
+        }));
+    }
+}
+
+/// Thousands of tasks every second that stay, or that go, beside thousands that stay on purpose.
+pub(crate) fn task_leak(scene: &mut Scene) {
+    for _ in 0..RESIDENTS {
+        drop(scene.runtime.spawn(async { volt::time::sleep(FOR_EVER).await }));
+    }
+    let lives_for = if scene.is_ill { FOR_EVER } else { SPAWN_INTERVAL };
+    scene.outside(move |runtime| {
+        for _ in 0..SPAWNED {
+            drop(runtime.spawn(async move { volt::time::sleep(lives_for).await }));
+        }
+        thread::sleep(SPAWN_INTERVAL);
+    });
+}
+
+/// Futures that wait, and forget by whom they could be woken.
+pub(crate) fn lost_waker(scene: &Scene) {
+    static KEPT: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
+    let is_ill = scene.is_ill;
+    for _ in 0..FORGOTTEN {
+        drop(scene.runtime.spawn(poll_fn(move |context| {
+            if !is_ill {
+                KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(context.waker().clone());
+            }
+            Poll::<()>::Pending
+        })));
+    }
+}

@@ -1,0 +1,87 @@
+//! What every symptom is played with: a runtime, threads outside it, and an end.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use volt::Handle;
+
+/// A runtime that is ill, or looks so.
+pub(crate) struct Scene {
+    pub(crate) runtime: Handle,
+    /// Otherwise it is the look-alike.
+    pub(crate) is_ill: bool,
+    end: End,
+    outside: Vec<JoinHandle<()>>,
+}
+
+/// Whether it is over.
+#[derive(Clone, Default)]
+pub(crate) struct End(Arc<AtomicBool>);
+
+impl End {
+    pub(crate) fn has_come(&self) -> bool {
+        // ORDERING: Relaxed; the flag alone is the message.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Scene {
+    pub(crate) fn new(runtime: Handle, is_ill: bool) -> Self {
+        Self { runtime, is_ill, end: End::default(), outside: Vec::new() }
+    }
+
+    pub(crate) fn end_flag(&self) -> End {
+        self.end.clone()
+    }
+
+    /// A thread beside the runtime that does `turn` again and again.
+    pub(crate) fn outside(&mut self, mut turn: impl FnMut(&Handle) + Send + 'static) {
+        let (runtime, end) = (self.runtime.clone(), self.end_flag());
+        self.outside.push(thread::spawn(move || {
+            while !end.has_come() {
+                turn(&runtime);
+            }
+        }));
+    }
+
+    /// Tasks of one worker, to begin with: each computes for `time` a poll, for ever.
+    pub(crate) fn crowd(&self, count: usize, time: Duration) {
+        let end = self.end_flag();
+        drop(self.runtime.spawn(async move {
+            for _ in 0..count {
+                drop(volt::spawn(in_turns(time, end.clone())));
+            }
+        }));
+    }
+
+    /// Has everything ended that asks for it.
+    pub(crate) fn end(self) {
+        // ORDERING: Relaxed; the flag alone is the message.
+        self.end.0.store(true, Ordering::Relaxed);
+        for thread in self.outside {
+            // Its message is on stderr if it panicked.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Computes for `time` a poll until the end.
+pub(crate) async fn in_turns(time: Duration, end: End) {
+    while !end.has_come() {
+        compute(time);
+        volt::task::yield_now().await;
+    }
+}
+
+/// Keeps the processor busy.
+pub(crate) fn compute(time: Duration) {
+    let (began, mut sum) = (Instant::now(), 0_u64);
+    while began.elapsed() < time {
+        for n in 0..100_u64 {
+            sum = black_box(sum.wrapping_mul(31).wrapping_add(n));
+        }
+    }
+}

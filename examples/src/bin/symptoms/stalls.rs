@@ -1,0 +1,73 @@
+//! Polls that take too long.
+
+use std::thread;
+use std::time::Duration;
+
+use volt::Builder;
+
+use crate::scene::{Scene, compute, in_turns};
+
+/// How long a task blocks its thread.
+const BLOCKS_FOR: Duration = Duration::from_millis(300);
+/// Between two blocks.
+const RESTS_FOR: Duration = Duration::from_millis(20);
+/// Between two tasks that want little.
+const PING_INTERVAL: Duration = Duration::from_millis(1);
+/// A computation that is felt, and one that is not.
+const LONG_POLL: Duration = Duration::from_millis(4);
+const SHORT_POLL: Duration = Duration::from_micros(100);
+
+pub(crate) fn stalled_poll(scene: &Scene) {
+    let (end, is_ill) = (scene.end_flag(), scene.is_ill);
+    drop(volt::task::Builder::new().name("sleeper").spawn_on(
+        async move {
+            while !end.has_come() {
+                if is_ill {
+                    thread::sleep(BLOCKS_FOR);
+                } else {
+                    // It is done when it is done; at the end the runtime gives up on it.
+                    let _ = volt::task::spawn_blocking(|| thread::sleep(BLOCKS_FOR)).await;
+                }
+                volt::time::sleep(RESTS_FOR).await;
+            }
+        },
+        &scene.runtime,
+    ));
+}
+
+/// As many as there are workers compute; a thread outside sends pings.
+pub(crate) fn no_yield(scene: &mut Scene) {
+    let time = if scene.is_ill { LONG_POLL } else { SHORT_POLL };
+    for _ in 0..crate::WORKERS {
+        drop(scene.runtime.spawn(in_turns(time, scene.end_flag())));
+    }
+    scene.outside(|runtime| {
+        drop(runtime.spawn(async {}));
+        thread::sleep(PING_INTERVAL);
+    });
+}
+
+/// Whether one that is stuck can be replaced.
+pub(crate) fn without_spares(settings: Builder, is_ill: bool) -> Builder {
+    if is_ill { settings.max_spare_workers(0) } else { settings }
+}
+
+/// Every worker is held; a task lives by its timer.
+pub(crate) fn driver_held(scene: &Scene) {
+    for _ in 0..crate::WORKERS {
+        let end = scene.end_flag();
+        drop(scene.runtime.spawn(async move {
+            while !end.has_come() {
+                thread::sleep(BLOCKS_FOR);
+                volt::task::yield_now().await;
+            }
+        }));
+    }
+    let end = scene.end_flag();
+    drop(scene.runtime.spawn(async move {
+        while !end.has_come() {
+            volt::time::sleep(RESTS_FOR).await;
+            compute(SHORT_POLL);
+        }
+    }));
+}

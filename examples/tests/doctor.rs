@@ -1,0 +1,205 @@
+//! Each symptom as a program of its own, and the doctor asked about it over the control socket, as somebody at a console would.
+//!
+//! Left out are rules that no program here can bring about: `lost-wakeup` would be a fault of Volt's, `steal-contention` needs more processors
+//! than a test may count on, `cgroup-throttled` a group with a quota. Their cases are in `volt_telemetry::doctor`.
+//!
+//! What the machine does to a program besides is true and no fault of the program's, so its rules may speak at any time ([`MACHINE`]).
+
+use std::fs::DirBuilder;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use volt_telemetry::client::{Client, resolve};
+use volt_telemetry::doctor::finding::{Finding, Place, Severity};
+use volt_telemetry::doctor::rule::{Rule, examine};
+use volt_telemetry::snapshot::Snapshot;
+use volt_telemetry::socket::Environment;
+
+/// Between two looks.
+const APART: Duration = Duration::from_millis(300);
+/// Pairs of looks at a look-alike.
+const LOOK_ALIKE_LOOKS: usize = 4;
+/// How long a symptom may take to show; as a rule it does at once.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// What other programs on the machine may cause at any time.
+const MACHINE: [Rule; 3] = [Rule::CpuStarved, Rule::CgroupThrottled, Rule::ProcessPaused];
+
+/// One program at a time: each uses all processors, or is about what it has when nobody else does.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A symptom that runs; ended when dropped.
+struct Patient {
+    child: Child,
+    folder: PathBuf,
+    client: Client,
+}
+
+impl Patient {
+    fn start(rule: Rule, look_alike: bool) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // ORDERING: Relaxed; only the number matters, it publishes nothing.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Not `TMPDIR`, which may be longer than a socket's path allows.
+        let folder = PathBuf::from(format!("/tmp/volt-doctor-test-{}-{number}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&folder).expect("a new folder in /tmp");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_symptoms"));
+        command.args([rule.name(), "--seconds", "60"]).args(look_alike.then_some("--look-alike"));
+        command.env("VOLT_SOCKET_DIR", &folder).env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the symptoms run");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("running"), "{rule}: {line:?}");
+        let environment = Environment { socket_dir: Some(folder.clone()), ..Environment::of_process() };
+        let path = resolve(&child.id().to_string(), &environment).expect("its control socket");
+        let client = Client::connect(&path).expect("it answers");
+        Self { child, folder, client }
+    }
+
+    fn look(&mut self) -> Snapshot {
+        let mut process = self.client.snapshot().expect("a snapshot");
+        process.runtimes.pop().expect("its runtime")
+    }
+
+    /// What there is to find from `before` to the look after it, which becomes `before`.
+    fn examine_from(&mut self, before: &mut Snapshot) -> Vec<Finding> {
+        // Not a synchronisation: the time over which it is looked at.
+        std::thread::sleep(APART);
+        let after = self.look();
+        let findings = examine(before, &after);
+        *before = after;
+        findings
+    }
+}
+
+impl Drop for Patient {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The doctor finds `rule` in its symptom, nothing else but what is in `beside`, and does not find it in the look-alike. Returns what it found.
+fn check(rule: Rule, beside: &[Rule]) -> Vec<Finding> {
+    check_until(rule, beside, |finding| finding.rule == rule)
+}
+
+/// As [`check`], with more demanded of what is found.
+fn check_until(rule: Rule, beside: &[Rule], is_it: impl Fn(&Finding) -> bool) -> Vec<Finding> {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = find(rule, is_it);
+    for finding in &found {
+        let is_expected = finding.rule == rule || beside.contains(&finding.rule) || MACHINE.contains(&finding.rule);
+        assert!(is_expected, "{rule} comes with {finding:#?}");
+    }
+    let least = found.iter().filter(|finding| finding.rule == rule).map(|finding| finding.severity).max();
+    let mut patient = Patient::start(rule, true);
+    let mut before = patient.look();
+    for _ in 0..LOOK_ALIKE_LOOKS {
+        let mut found = patient.examine_from(&mut before);
+        found.retain(|finding| finding.rule == rule && Some(finding.severity) >= least.min(Some(Severity::Warning)));
+        assert!(found.is_empty(), "what looks like {rule} is taken for it: {found:#?}");
+    }
+    found
+}
+
+/// Looks at the symptom until `rule` speaks, and says what is wanted.
+fn find(rule: Rule, is_it: impl Fn(&Finding) -> bool) -> Vec<Finding> {
+    let mut patient = Patient::start(rule, false);
+    let (mut before, began) = (patient.look(), Instant::now());
+    loop {
+        let found = patient.examine_from(&mut before);
+        if found.iter().any(&is_it) {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "{rule} is not found: {found:#?} in {before:#?}");
+    }
+}
+
+#[test]
+fn a_task_that_sleeps_in_its_thread_is_named_with_its_line_and_the_cause() {
+    // To read the first stack takes a while, in which the finding is there without the line.
+    let is_guilty = |finding: &Finding| matches!(finding.locations.first(), Some(Place::Guilty { .. }));
+    let found = check_until(Rule::StalledPoll, &[], is_guilty);
+    let stall = found.iter().find(|finding| is_guilty(finding)).expect("it was waited for");
+    assert_eq!(stall.tasks[0].name.as_deref(), Some("sleeper"), "{stall:#?}");
+    let word = |key| stall.evidence.iter().find(|evidence| evidence.key == key).map(|evidence| evidence.text.as_str());
+    assert_eq!(word("cause"), Some("cause: sleep"), "{stall:#?}");
+    let places: Vec<_> = stall.locations.iter().map(Place::at).collect();
+    assert_eq!(places.len(), 2, "{stall:#?}");
+    assert!(places.iter().all(|at| at.contains("symptoms/stalls.rs")), "{stall:#?}");
+}
+
+/// Where the machine is busy, a computation of milliseconds may last so long that it is a stall.
+#[test]
+fn tasks_that_compute_for_long_while_others_wait() {
+    check(Rule::NoYield, &[Rule::StalledPoll]);
+}
+
+/// What holds the driver is a poll that is stuck.
+#[test]
+fn workers_that_are_all_stuck_hold_timers_up() {
+    check(Rule::DriverHeld, &[Rule::StalledPoll]);
+}
+
+#[test]
+fn a_worker_that_sleeps_beside_a_backlog() {
+    check(Rule::ParkedWhileBacklog, &[]);
+}
+
+/// The polls that keep the workers from the global queue are long.
+#[test]
+fn tasks_that_are_forgotten_in_the_global_queue() {
+    check(Rule::GlobalStarved, &[Rule::NoYield, Rule::StalledPoll]);
+}
+
+/// The slot is held by a poll that is stuck, and the ring behind it too.
+#[test]
+fn a_task_that_is_kept_in_a_slot() {
+    check(Rule::LifoHeld, &[Rule::StalledPoll, Rule::ParkedWhileBacklog]);
+}
+
+#[test]
+fn tasks_that_monopolize_their_worker() {
+    check(Rule::LifoMonopoly, &[]);
+}
+
+#[test]
+fn workers_with_uneven_work() {
+    check(Rule::Imbalance, &[]);
+}
+
+#[test]
+fn workers_that_are_woken_for_nearly_nothing() {
+    check(Rule::WakeStorm, &[]);
+}
+
+#[test]
+fn a_task_that_waits_by_asking() {
+    check(Rule::SelfWakeLoop, &[]);
+}
+
+#[test]
+fn workers_that_others_keep_from_the_processors() {
+    check(Rule::CpuStarved, &[]);
+}
+
+#[test]
+fn a_pool_for_blocking_work_that_is_full() {
+    check(Rule::BlockingPoolSaturated, &[]);
+}
+
+#[test]
+fn tasks_that_never_end() {
+    check(Rule::TaskLeak, &[]);
+}
+
+#[test]
+fn a_process_that_is_stopped_now_and_then() {
+    check(Rule::ProcessPaused, &[]);
+}

@@ -1,0 +1,198 @@
+//! The rules that every row of the catalog keeps.
+
+use std::collections::HashSet;
+
+use super::*;
+use crate::incident::{Blame, Cause};
+use crate::snapshot::Duty;
+
+/// A snapshot of `workers` workers in which every field that is read holds a value of its own.
+fn filled(workers: u32) -> Snapshot {
+    // Through JSON: every number becomes the next one, so that a field added later is filled too.
+    fn fill(value: &mut serde_json::Value, next: &mut u64) {
+        match value {
+            serde_json::Value::Number(number) => {
+                *next += 1;
+                *number = (*next).into();
+            }
+            serde_json::Value::Bool(truth) => *truth = true,
+            serde_json::Value::Array(items) => items.iter_mut().for_each(|item| fill(item, next)),
+            serde_json::Value::Object(fields) => fields.values_mut().for_each(|field| fill(field, next)),
+            serde_json::Value::Null | serde_json::Value::String(_) => {}
+        }
+    }
+    let mut histogram = Histogram::default();
+    histogram.record(1_000);
+    let poll = crate::InFlight { task_id: 1, spawned_at: "main.rs:1:1".into(), for_ns: 1, task_name: None };
+    let worker = Worker { in_flight: Some(poll), cpu_ns: Some(1), run_delay_ns: Some(1), ..Worker::default() };
+    let mut snapshot = Snapshot {
+        runtime: "main".into(),
+        incomplete: vec!["timers".into()],
+        workers: vec![worker; workers as usize],
+        ..Snapshot::default()
+    };
+    snapshot.global_queue.oldest_age_ns = Some(1);
+    snapshot.driver.owner = Some(0);
+    snapshot.config.io_backend = "epoll".into();
+    snapshot.incidents.by_cause = vec![0; Cause::ALL.len()];
+    snapshot.blame = vec![Blame { spawned_at: "main.rs:1:1".into(), ..Blame::default() }];
+    let mut json = serde_json::to_value(&snapshot).unwrap();
+    fill(&mut json, &mut 1_000);
+    let mut snapshot: Snapshot = serde_json::from_value(json).unwrap();
+    snapshot.parked_bitmap = vec![u64::MAX];
+    snapshot.driver.owner = Some(0);
+    // The numbers above are ns too: the runtime is older than nothing.
+    snapshot.at_ns = snapshot.started_at_ns + 5_000_000_000;
+    for (index, worker) in snapshot.workers.iter_mut().enumerate() {
+        worker.index = index as u32;
+        worker.is_spare = false;
+        worker.poll_time = histogram.clone();
+        worker.schedule_delay = histogram.clone();
+    }
+    snapshot
+}
+
+fn number(value: &Value) -> f64 {
+    match value {
+        Value::Count(count) => *count as f64,
+        Value::Number(number) => *number,
+        Value::Histogram(histogram) => histogram.count() as f64,
+    }
+}
+
+#[test]
+fn names_are_valid_unique_and_say_kind_and_unit() {
+    let mut seen = HashSet::new();
+    for Metric { name, kind, unit, labels, .. } in METRICS {
+        assert!(seen.insert(name), "{name} stands twice");
+        assert!(name.starts_with("volt_"), "{name}");
+        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'), "{name}");
+        assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}: `_total` is for counters");
+        let base = name.strip_suffix("_total").unwrap_or(name);
+        assert_eq!(base.ends_with("_seconds"), *unit == "seconds", "{name}: unit {unit}");
+        for suffix in ["_bucket", "_sum", "_count", "_ns", "_ms"] {
+            assert!(!base.ends_with(suffix), "{name} ends in {suffix}");
+        }
+        assert_eq!(labels[0], "runtime", "{name}");
+        assert!(labels.iter().all(|label| !["le", "task", "task_id"].contains(label)), "{name}");
+    }
+}
+
+#[test]
+fn every_help_is_a_sentence() {
+    for Metric { name, help, .. } in METRICS {
+        assert!(help.ends_with('.') && !help.contains('\n') && !help.contains('|'), "{name}: {help}");
+        assert!(help.starts_with(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit()), "{name}: {help}");
+    }
+}
+
+#[test]
+fn every_metric_gives_a_value_above_zero_for_a_filled_snapshot() {
+    let snapshot = filled(2);
+    for metric in METRICS {
+        let samples = metric.samples(&snapshot);
+        let named = samples.iter().any(|sample| number(&sample.value) > 0.0);
+        assert!(named, "{} reads nothing: {samples:?}", metric.name);
+        for sample in &samples {
+            assert_eq!(sample.labels.len(), metric.labels.len(), "{}", metric.name);
+            let is_histogram = matches!(sample.value, Value::Histogram(_));
+            assert_eq!(is_histogram, metric.kind == Kind::Histogram, "{}", metric.name);
+            let is_seconds_or_gauge = metric.unit == "seconds" || metric.kind == Kind::Gauge;
+            assert!(!matches!(sample.value, Value::Number(_)) || is_seconds_or_gauge, "{}", metric.name);
+        }
+    }
+}
+
+#[test]
+fn no_two_metrics_read_the_same_field() {
+    // Each number in a filled snapshot is another one, so equal values would be one field read twice.
+    let snapshot = filled(1);
+    let mut seen = std::collections::HashMap::new();
+    for metric in METRICS.iter().filter(|metric| metric.kind == Kind::Counter) {
+        // The series of all other locations is 0 in several.
+        for sample in metric.samples(&snapshot).into_iter().filter(|sample| number(&sample.value) > 0.0) {
+            let key = format!("{:?}", sample.value);
+            let label = format!("{}{:?}", metric.name, sample.labels);
+            if let Some(other) = seen.insert(key, label.clone()) {
+                panic!("{label} reads what {other} reads");
+            }
+        }
+    }
+}
+
+#[test]
+fn how_many_samples_there_are_depends_on_what_the_header_says_only() {
+    let known = Worker { cpu_ns: Some(0), run_delay_ns: Some(0), ..Worker::default() };
+    let stalled = Blame { spawned_at: "main.rs:1:1".into(), stalls: 1, ..Blame::default() };
+    let empty = Snapshot { workers: vec![known; 3], blame: vec![stalled], ..Snapshot::default() };
+    for metric in METRICS {
+        assert_eq!(metric.samples(&empty).len(), metric.samples(&filled(3)).len(), "{}", metric.name);
+    }
+}
+
+#[test]
+fn what_the_kernel_does_not_tell_is_absent_and_not_zero() {
+    let mut snapshot = filled(3);
+    snapshot.workers[1].run_delay_ns = None;
+    let samples = find("volt_worker_run_delay_seconds_total").unwrap().samples(&snapshot);
+    let workers: Vec<_> = samples.iter().map(|sample| sample.labels[1].as_str()).collect();
+    assert_eq!(workers, ["0", "2"]);
+}
+
+#[test]
+fn every_cause_has_its_series_before_it_was_ever_seen() {
+    let samples = find("volt_incidents_total").unwrap().samples(&Snapshot::default());
+    let causes: Vec<_> = samples.iter().map(|sample| sample.labels[1].as_str()).collect();
+    assert_eq!(causes, Cause::ALL.map(Cause::name));
+    assert!(samples.iter().all(|sample| sample.value == Value::Count(0)));
+}
+
+#[test]
+fn a_worker_has_one_duty_and_spares_are_not_among_the_workers() {
+    let mut snapshot = filled(3);
+    (snapshot.workers[1].duty, snapshot.workers[2].duty) = (Duty::Away, Duty::Off);
+    snapshot.workers[2].is_spare = true;
+    let samples = find("volt_worker_duty").unwrap().samples(&snapshot);
+    let on = samples.iter().filter(|sample| number(&sample.value) > 0.0);
+    let on: Vec<_> = on.map(|sample| (sample.labels[1].as_str(), sample.labels[2].as_str())).collect();
+    assert_eq!(on, [("0", "present"), ("1", "away"), ("2", "off")]);
+    let workers = find("volt_runtime_workers").unwrap().samples(&snapshot);
+    assert_eq!(workers[0].value, Value::Count(2));
+}
+
+#[test]
+fn locations_have_at_most_so_many_series_and_the_rest_is_one() {
+    let blame = |n: u64| Blame { spawned_at: format!("main.rs:{n}:1"), stalls: n, ..Blame::default() };
+    let snapshot = Snapshot { blame: (1..=30).map(blame).collect(), ..Snapshot::default() };
+    let samples = find("volt_location_stalls_total").unwrap().samples(&snapshot);
+    assert_eq!(samples.len(), LOCATIONS_MAX + 1);
+    assert_eq!(samples.last().unwrap().labels[1], OTHER);
+    let sum: f64 = samples.iter().map(|sample| number(&sample.value)).sum();
+    assert_eq!(sum, f64::from((1..=30).sum::<u32>()));
+}
+
+#[test]
+fn the_bitmap_is_a_zero_or_one_for_each_worker() {
+    let mut snapshot = filled(3);
+    snapshot.parked_bitmap = vec![0b101];
+    let samples = find("volt_worker_parked").unwrap().samples(&snapshot);
+    let values: Vec<_> = samples.iter().map(|sample| (sample.labels[1].as_str(), number(&sample.value))).collect();
+    assert_eq!(values, [("0", 1.0), ("1", 0.0), ("2", 1.0)]);
+}
+
+#[test]
+fn bucket_limits_are_exact_limits_of_the_histogram() {
+    for limit in BUCKETS_NS {
+        let mut histogram = Histogram::default();
+        histogram.record(limit - 1);
+        histogram.record(limit);
+        assert_eq!(histogram.count_below(limit), 1, "{limit} ns");
+    }
+}
+
+#[test]
+fn series_of_a_histogram_are_found_and_those_of_a_counter_are_not() {
+    assert_eq!(find_series("volt_poll_duration_seconds_bucket").unwrap().name, "volt_poll_duration_seconds");
+    assert!(find_series("volt_worker_polls_total").is_some());
+    assert!(find_series("volt_worker_polls_total_count").is_none());
+}

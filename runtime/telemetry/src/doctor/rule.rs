@@ -1,0 +1,348 @@
+//! The one table of rules, and the examination that asks them all.
+//!
+//! Shape: [`RULES`] has a row for each [`Rule`], in the order in which they stand in the enum and are asked; a row says what the rule
+//! means and from which number on it speaks, and holds the function that judges. The thresholds are constants beside those functions,
+//! each with its reason; the texts here are made from them, so that documentation cannot say another number than the code.
+//!
+//! Invariants. *Healthy is silent*: an idle runtime, a busy one that serves everybody, and one that has more work than processors but
+//! is fair give no finding above [`Severity::Info`]. *Absent does not judge*: a rule that needs a number which the program does not
+//! tell says nothing. *One cause, one finding*: where one rule explains what another saw, the other is silent (late timers while the
+//! kernel runs other programs).
+//!
+//! Rejected: thresholds that a user sets. Who knows what to set does not need the doctor, and a finding that depends on a setting
+//! cannot be compared between two machines.
+
+use serde::{Serialize, Serializer};
+
+use super::case::{Case, Span};
+use super::finding::{Finding, Severity};
+use super::{machine, queues, stalls, tasks, wakes};
+use crate::snapshot::Snapshot;
+
+/// Everything that the doctor knows to be wrong with a runtime; [`Rule::entry`] explains each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Rule {
+    /// A poll does not come back.
+    StalledPoll,
+    /// Tasks compute for too long between two awaits.
+    NoYield,
+    /// Nobody looks after timers and sockets.
+    DriverHeld,
+    /// Everybody sleeps although work is there.
+    LostWakeup,
+    /// A worker sleeps while tasks wait for another.
+    ParkedWhileBacklog,
+    /// The global queue waits for workers that serve their own.
+    GlobalStarved,
+    /// A LIFO slot is held by a worker that is stuck.
+    LifoHeld,
+    /// The LIFO slot keeps a worker's ring waiting.
+    LifoMonopoly,
+    /// One worker has a backlog, another has time.
+    Imbalance,
+    /// Thieves get into each other's way.
+    StealContention,
+    /// Waking costs more than the work.
+    WakeStorm,
+    /// A task polls in a loop instead of waiting.
+    SelfWakeLoop,
+    /// The processor quota is spent.
+    CgroupThrottled,
+    /// The kernel runs other threads.
+    CpuStarved,
+    /// More busy workers than processors.
+    Oversubscribed,
+    /// The process stood still.
+    ProcessPaused,
+    /// Jobs wait for a thread for blocking work.
+    BlockingPoolSaturated,
+    /// Tasks are spawned and do not end.
+    TaskLeak,
+    /// A task waits that nothing can wake.
+    LostWaker,
+}
+
+/// A row of [`RULES`].
+#[derive(Clone, Copy, Debug)]
+pub struct RuleEntry {
+    /// The rule.
+    pub rule: Rule,
+    /// Its name in text, JSON and metrics.
+    pub name: &'static str,
+    /// What is wrong when it speaks.
+    pub meaning: &'static str,
+    threshold: fn() -> String,
+    /// Whether the program tells what the rule needs.
+    is_told: fn(&Snapshot) -> bool,
+    judge: Judge,
+}
+
+/// How a rule judges.
+#[derive(Clone, Copy, Debug)]
+enum Judge {
+    /// By what is there now, and by two looks if there are two.
+    Case(fn(&Case<'_>) -> Vec<Finding>),
+    /// By two looks only.
+    Span(fn(&Span<'_>) -> Vec<Finding>),
+}
+
+/// Every rule.
+pub static RULES: [RuleEntry; Rule::COUNT] = [
+    RuleEntry {
+        rule: Rule::StalledPoll,
+        name: "stalled-poll",
+        meaning: "A poll does not come back: whatever it does, it blocks its worker's thread.",
+        threshold: stalls::stalled_poll_threshold,
+        is_told: always,
+        judge: Judge::Case(stalls::stalled_poll),
+    },
+    RuleEntry {
+        rule: Rule::NoYield,
+        name: "no-yield",
+        meaning: "Tasks of one place compute for too long between two awaits, and others wait behind them.",
+        threshold: stalls::no_yield_threshold,
+        is_told: stalls::is_blame_told,
+        judge: Judge::Span(stalls::no_yield),
+    },
+    RuleEntry {
+        rule: Rule::DriverHeld,
+        name: "driver-held",
+        meaning: "Nobody looks after timers and sockets, since every worker is in a poll.",
+        threshold: stalls::driver_held_threshold,
+        is_told: always,
+        judge: Judge::Span(stalls::driver_held),
+    },
+    RuleEntry {
+        rule: Rule::LostWakeup,
+        name: "lost-wakeup",
+        meaning: "Every worker sleeps although work is there: a fault in Volt.",
+        threshold: queues::lost_wakeup_threshold,
+        is_told: always,
+        judge: Judge::Case(queues::lost_wakeup),
+    },
+    RuleEntry {
+        rule: Rule::ParkedWhileBacklog,
+        name: "parked-while-backlog",
+        meaning: "A worker sleeps while tasks wait for another one.",
+        threshold: queues::parked_while_backlog_threshold,
+        is_told: always,
+        judge: Judge::Span(queues::parked_while_backlog),
+    },
+    RuleEntry {
+        rule: Rule::GlobalStarved,
+        name: "global-starved",
+        meaning: "Tasks from outside wait in the global queue while the workers run tasks of their own.",
+        threshold: queues::global_starved_threshold,
+        is_told: always,
+        judge: Judge::Span(queues::global_starved),
+    },
+    RuleEntry {
+        rule: Rule::LifoHeld,
+        name: "lifo-held",
+        meaning: "A task waits in the LIFO slot of a worker that is stuck, while another worker sleeps.",
+        threshold: queues::lifo_held_threshold,
+        is_told: always,
+        judge: Judge::Case(queues::lifo_held),
+    },
+    RuleEntry {
+        rule: Rule::LifoMonopoly,
+        name: "lifo-monopoly",
+        meaning: "Tasks that wake each other through the LIFO slot keep the others of their worker waiting.",
+        threshold: queues::lifo_monopoly_threshold,
+        is_told: always,
+        judge: Judge::Span(queues::lifo_monopoly),
+    },
+    RuleEntry {
+        rule: Rule::Imbalance,
+        name: "imbalance",
+        meaning: "One worker has a backlog, another has time.",
+        threshold: queues::imbalance_threshold,
+        is_told: always,
+        judge: Judge::Span(queues::imbalance),
+    },
+    RuleEntry {
+        rule: Rule::StealContention,
+        name: "steal-contention",
+        meaning: "Workers that steal get into each other's way.",
+        threshold: wakes::steal_contention_threshold,
+        is_told: always,
+        judge: Judge::Span(wakes::steal_contention),
+    },
+    RuleEntry {
+        rule: Rule::WakeStorm,
+        name: "wake-storm",
+        meaning: "Waking workers costs more than the work that they are woken for.",
+        threshold: wakes::wake_storm_threshold,
+        is_told: always,
+        judge: Judge::Span(wakes::wake_storm),
+    },
+    RuleEntry {
+        rule: Rule::SelfWakeLoop,
+        name: "self-wake-loop",
+        meaning: "A task wakes itself in every poll and does next to nothing in it: it waits by asking again and again.",
+        threshold: wakes::self_wake_loop_threshold,
+        is_told: wakes::are_self_wakes_told,
+        judge: Judge::Span(wakes::self_wake_loop),
+    },
+    RuleEntry {
+        rule: Rule::CgroupThrottled,
+        name: "cgroup-throttled",
+        meaning: "The control group's processor quota is spent, and the kernel holds the process up.",
+        threshold: machine::cgroup_throttled_threshold,
+        is_told: always,
+        judge: Judge::Span(machine::cgroup_throttled),
+    },
+    RuleEntry {
+        rule: Rule::CpuStarved,
+        name: "cpu-starved",
+        meaning: "Workers could run, and the kernel runs other threads.",
+        threshold: machine::cpu_starved_threshold,
+        is_told: machine::is_run_delay_told,
+        judge: Judge::Span(machine::cpu_starved),
+    },
+    RuleEntry {
+        rule: Rule::Oversubscribed,
+        name: "oversubscribed",
+        meaning: "There are more busy workers than processors, and they wait for each other.",
+        threshold: machine::oversubscribed_threshold,
+        is_told: machine::are_processors_told,
+        judge: Judge::Span(machine::oversubscribed),
+    },
+    RuleEntry {
+        rule: Rule::ProcessPaused,
+        name: "process-paused",
+        meaning: "The whole process stood still for a while: the machine, not the tasks.",
+        threshold: machine::process_paused_threshold,
+        is_told: always,
+        judge: Judge::Span(machine::process_paused),
+    },
+    RuleEntry {
+        rule: Rule::BlockingPoolSaturated,
+        name: "blocking-pool-saturated",
+        meaning: "All threads for blocking work are in use, and jobs wait for one.",
+        threshold: tasks::blocking_pool_saturated_threshold,
+        is_told: always,
+        judge: Judge::Span(tasks::blocking_pool_saturated),
+    },
+    RuleEntry {
+        rule: Rule::TaskLeak,
+        name: "task-leak",
+        meaning: "Tasks are spawned and do not end.",
+        threshold: tasks::task_leak_threshold,
+        is_told: always,
+        judge: Judge::Span(tasks::task_leak),
+    },
+    RuleEntry {
+        rule: Rule::LostWaker,
+        name: "lost-waker",
+        meaning: "A task waits, and no waker of it is left: only a cancellation will end it.",
+        threshold: tasks::lost_waker_threshold,
+        is_told: tasks::are_stranded_told,
+        judge: Judge::Span(tasks::lost_waker),
+    },
+];
+
+const _: () = {
+    let mut row = 0;
+    while row < RULES.len() {
+        assert!(RULES[row].rule as usize == row, "the table has the order of the enum");
+        row += 1;
+    }
+};
+
+impl Rule {
+    /// How many rules there are.
+    pub const COUNT: usize = Rule::LostWaker as usize + 1;
+
+    /// Its row in the table.
+    pub fn entry(self) -> &'static RuleEntry {
+        &RULES[self as usize]
+    }
+
+    /// Its name in text, JSON and metrics.
+    ///
+    /// ```
+    /// assert_eq!(volt_telemetry::doctor::Rule::StalledPoll.name(), "stalled-poll");
+    /// ```
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// The rule of this name.
+    pub fn by_name(name: &str) -> Option<Rule> {
+        RULES.iter().find(|entry| entry.name == name).map(|entry| entry.rule)
+    }
+}
+
+impl std::fmt::Display for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Serialize for Rule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl RuleEntry {
+    /// Whether it can judge a program that tells this: some need numbers that not every version of Volt, and not every kernel, tells.
+    pub fn can_judge(&self, snapshot: &Snapshot) -> bool {
+        (self.is_told)(snapshot)
+    }
+
+    /// From which number on it speaks, and why that one.
+    pub fn threshold(&self) -> String {
+        (self.threshold)()
+    }
+}
+
+fn always(_: &Snapshot) -> bool {
+    true
+}
+
+/// Asks every rule about a runtime, from one look at it to a later one, and gives what they found, the worst first.
+///
+/// With the same snapshot twice, with two of different runtimes, or with two less than 100 ms apart, only rules speak that can tell from one
+/// look: what is stuck at this moment.
+///
+/// ```
+/// use volt_telemetry::doctor::{Rule, examine};
+/// use volt_telemetry::{Cause, Incident, Snapshot};
+///
+/// let mut now = Snapshot { runtime: "app".into(), ..Snapshot::default() };
+/// assert!(examine(&now, &now).is_empty());
+///
+/// let stuck = Incident { task_id: 7, for_ns: 300_000_000, cause: Cause::Sleep, ..Incident::default() };
+/// now.incidents.latest.push(stuck);
+/// assert_eq!(examine(&now, &now)[0].rule, Rule::StalledPoll);
+/// ```
+pub fn examine(before: &Snapshot, after: &Snapshot) -> Vec<Finding> {
+    let case = Case::of(before, after);
+    let mut findings: Vec<Finding> = RULES
+        .iter()
+        .flat_map(|entry| match (entry.judge, &case.span) {
+            (Judge::Case(judge), _) => judge(&case),
+            (Judge::Span(judge), Some(span)) => judge(span),
+            (Judge::Span(_), None) => Vec::new(),
+        })
+        .collect();
+    findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.rule));
+    findings
+}
+
+/// How many of `findings` are of `rule` and at least a [warning](Severity::Warning): what the metric shows.
+pub fn count_of(findings: &[Finding], rule: Rule) -> u64 {
+    findings.iter().filter(|finding| finding.rule == rule && finding.severity >= Severity::Warning).count() as u64
+}
+
+/// The table as Markdown, for documentation.
+pub fn markdown_table() -> String {
+    let mut table = String::from("| Rule | What is wrong | It speaks when |\n|---|---|---|\n");
+    for entry in &RULES {
+        table += &format!("| `{}` | {} | {} |\n", entry.name, entry.meaning, entry.threshold());
+    }
+    table
+}

@@ -1,0 +1,182 @@
+//! The rules as a whole: each fires on what it is for and not on what looks like it, and healthy programs are left in peace.
+
+mod cases;
+mod programs;
+
+use std::collections::BTreeSet;
+
+use self::cases::CASES;
+use self::programs::{Pair, busy, idle, saturated};
+use super::{Finding, RULES, Rule, Severity, count_of, examine, markdown_table};
+use crate::incident::{Cause, Incident};
+
+fn rules(findings: &[Finding]) -> BTreeSet<Rule> {
+    findings.iter().map(|finding| finding.rule).collect()
+}
+
+#[test]
+fn each_rule_fires_on_its_case_alone_and_not_on_the_look_alike() {
+    for case in CASES {
+        let (before, after) = case.sick();
+        let findings = examine(&before, &after);
+        let mut expected: BTreeSet<_> = case.beside.iter().copied().collect();
+        expected.insert(case.rule);
+        assert_eq!(rules(&findings), expected, "{}: {findings:#?}", case.what);
+        let worst = findings.iter().filter(|finding| finding.rule == case.rule).map(|finding| finding.severity).max();
+        assert_eq!(worst, Some(case.severity), "{}: {findings:#?}", case.what);
+        let (before, after) = case.look_alike();
+        let findings = examine(&before, &after);
+        assert!(!rules(&findings).contains(&case.rule), "{}: {findings:#?}", case.but);
+    }
+}
+
+#[test]
+fn every_rule_has_a_case() {
+    let covered: BTreeSet<_> = CASES.iter().map(|case| case.rule).collect();
+    for entry in &RULES {
+        assert!(covered.contains(&entry.rule), "{}", entry.name);
+    }
+}
+
+#[test]
+fn healthy_programs_are_left_in_peace() {
+    for (what, (before, after)) in [("idle", idle()), ("busy", busy()), ("saturated", saturated())] {
+        assert_eq!(examine(&before, &after), [], "{what}");
+    }
+}
+
+#[test]
+fn every_finding_can_be_understood_alone() {
+    for case in CASES {
+        let (before, after) = case.sick();
+        for finding in examine(&before, &after) {
+            let what = case.what;
+            assert!(!finding.title.is_empty() && !finding.title.contains('\n'), "{what}: {:?}", finding.title);
+            assert!(finding.advice.ends_with('.'), "{what}: {:?}", finding.advice);
+            assert!(!finding.evidence.is_empty(), "{what}");
+            for evidence in &finding.evidence {
+                assert!(evidence.text.contains(": "), "{what}: {evidence:?}");
+                let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+                assert!(evidence.key.bytes().all(is_name), "{what}: {evidence:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_worst_comes_first() {
+    let (before, mut after) = busy();
+    after.workers[0].lost_wakeup_rescues += 1;
+    after.sentinel.pauses += 1;
+    after.host.as_mut().unwrap().throttled_ns = Some(100_000_000);
+    let severities: Vec<_> = examine(&before, &after).iter().map(|finding| finding.severity).collect();
+    assert_eq!(severities, [Severity::Critical, Severity::Warning, Severity::Info]);
+}
+
+#[test]
+fn one_look_tells_only_what_is_so_at_this_moment() {
+    for case in CASES {
+        let (_, after) = case.sick();
+        for finding in examine(&after, &after) {
+            let may = [Rule::StalledPoll, Rule::LifoHeld, Rule::LostWakeup].contains(&finding.rule);
+            assert!(may, "{}: {finding:#?}", case.what);
+        }
+    }
+}
+
+#[test]
+fn two_runtimes_of_one_name_are_not_compared() {
+    for case in CASES {
+        let (before, mut after) = case.sick();
+        after.started_at_ns = before.at_ns + 1;
+        let alone = examine(&after, &after);
+        assert_eq!(examine(&before, &after), alone, "{}", case.what);
+    }
+}
+
+#[test]
+fn looks_that_are_too_close_together_are_one_look() {
+    let (before, mut after) = busy();
+    after.at_ns = before.at_ns + 50_000_000;
+    after.workers[0].lost_wakeup_rescues += 1;
+    assert_eq!(examine(&before, &after), examine(&after, &after));
+}
+
+#[test]
+fn what_is_only_worth_knowing_does_not_count() {
+    let (before, mut after) = busy();
+    after.sentinel.pauses += 1;
+    let findings = examine(&before, &after);
+    assert_eq!((findings.len(), count_of(&findings, Rule::ProcessPaused)), (1, 0));
+    let (before, after) = CASES.iter().find(|case| case.rule == Rule::DriverHeld).unwrap().sick();
+    assert_eq!(count_of(&examine(&before, &after), Rule::DriverHeld), 1);
+}
+
+#[test]
+fn polls_that_were_only_counted_are_taken_to_be_like_the_last_one_of_their_cause() {
+    let (before, mut after) = busy();
+    let old = |spawned_at: &str, began_at_ns| Incident {
+        spawned_at: spawned_at.into(),
+        began_at_ns,
+        for_ns: 30_000_000,
+        is_over: true,
+        cause: Cause::Cpu,
+        ..Incident::default()
+    };
+    after.incidents.latest = vec![old("src/first.rs:1:1", 1_000_000_000), old("src/last.rs:1:1", 2_000_000_000)];
+    after.incidents.by_cause = vec![7];
+    let findings = examine(&before, &after);
+    let told: Vec<_> = findings.iter().map(|finding| (finding.severity, finding.locations[0].at())).collect();
+    assert_eq!(told, [(Severity::Warning, "src/last.rs:1:1"), (Severity::Info, "src/first.rs:1:1")]);
+}
+
+#[test]
+fn a_poll_that_nobody_wrote_down_has_the_cause_and_the_line_of_the_one_before() {
+    let case = CASES.iter().find(|case| case.what == "a poll of a place that was stuck a moment ago").unwrap();
+    let (before, after) = case.sick();
+    let findings = examine(&before, &after);
+    assert_eq!(findings.len(), 1, "one of the place, not one each: {findings:#?}");
+    assert_eq!((findings[0].workers.clone(), findings[0].tasks[0].id), (vec![1], 9), "the one that goes on");
+    assert!(
+        findings[0].title.contains("has held worker 1 for 40 ms: a poll that waits for I/O"),
+        "{}",
+        findings[0].title
+    );
+    assert!(findings[0].title.ends_with("at src/pay.rs:40"), "{}", findings[0].title);
+    assert!(findings[0].evidence.iter().any(|evidence| evidence.key == "known_from"));
+}
+
+#[test]
+fn a_finding_is_an_object_with_its_numbers_by_name() {
+    let (before, after): Pair = CASES.iter().find(|case| case.rule == Rule::StalledPoll).unwrap().sick();
+    let json = serde_json::to_value(&examine(&before, &after)[0]).unwrap();
+    assert_eq!((&json["rule"], &json["severity"]), (&"stalled-poll".into(), &"critical".into()));
+    let number =
+        |key: &str| json["evidence"].as_array().unwrap().iter().find(|evidence| evidence["key"] == key).cloned();
+    assert_eq!(number("for_ns").unwrap()["value"], 300_000_000_u64);
+    assert_eq!(number("for_ns").unwrap()["text"], "it lasts so far: 300 ms");
+    assert_eq!(number("cause").unwrap()["value"], "sleep");
+    assert_eq!(json["tasks"], serde_json::json!([{ "id": 7, "name": "checkout" }]));
+    let guilty = serde_json::json!({ "kind": "guilty", "at": "src/pay.rs:40", "function": "shop::pay" });
+    let spawned = serde_json::json!({ "kind": "spawned", "at": "src/main.rs:12:5" });
+    assert_eq!(json["locations"], serde_json::json!([guilty, spawned]));
+}
+
+#[test]
+fn names_are_unique_and_found_again() {
+    let names: BTreeSet<_> = RULES.iter().map(|entry| entry.name).collect();
+    assert_eq!(names.len(), RULES.len());
+    for entry in &RULES {
+        assert_eq!(Rule::by_name(entry.name), Some(entry.rule));
+        assert!(entry.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{}", entry.name);
+    }
+    assert_eq!(Rule::by_name("all-is-well"), None);
+}
+
+#[test]
+fn the_table_in_the_documentation_is_this_one() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dashboards/README.md");
+    let readme = std::fs::read_to_string(path).unwrap();
+    let table = markdown_table();
+    assert!(readme.contains(&table), "{path} must hold this table:\n{table}");
+}
