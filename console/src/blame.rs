@@ -2,8 +2,8 @@
 //!
 //! No terminal in here. Who reads: [`view`](crate::view) and [`top`](crate::top).
 //!
-//! Invariants. *A figure is never cut*: a column is as wide as its widest value and its title with the arrow of the order. *Equals
-//! keep one order*, that of their names, so that rows do not dance.
+//! Invariants. *A figure is never cut*: a column is as wide as its widest value and its title with the arrow of the
+//! order. *Equals keep one order*, that of their names, so that rows do not dance.
 
 use std::cmp::Ordering;
 
@@ -81,8 +81,8 @@ pub const LOCATION_TITLE: &str = "spawned at";
 /// What rows may be sorted by: the columns, and the location.
 pub const ORDERS: usize = COLUMNS.len() + 1;
 
-/// The rows of `scene` sorted by column `order`, the largest first; by location when that is behind the last column. `is_inverted`
-/// turns it round.
+/// The rows of `scene` sorted by column `order`, the largest first; by location when that is behind the last column.
+/// `is_inverted` turns it round.
 pub fn rows<'a>(scene: &Scene<'a>, order: usize, is_inverted: bool) -> Vec<Row<'a>> {
     let rates = scene.rates.map_or(&[][..], |rates| &rates.locations);
     let row = |(index, blame): (usize, &'a Blame)| Row { blame, rates: rates.get(index) };

@@ -1,9 +1,11 @@
 //! `volt-console doctor`: looks at a program twice, and says what is wrong with it.
 //!
-//! Protocol. (1) First look: as text, what is stuck at that moment is told at once, since whoever asks has little time. (2) Wait. (3) Second
-//! look: the other findings, the worst first; what was told in (1) is told again only if it has become worse. JSON is one object, after (3).
+//! Protocol. (1) First look: as text, what is stuck at that moment is told at once, since whoever asks has little time.
+//! (2) Wait. (3) Second look: the other findings, the worst first; what was told in (1) is told again only if it has
+//! become worse. JSON is one object, after (3).
 //!
-//! The rules are those of `volt_telemetry::doctor`; here is only how findings look. Strings of the program are cleaned before they are kept.
+//! The rules are those of `volt_telemetry::doctor`; here is only how findings look. Strings of the program are cleaned
+//! before they are kept.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -158,7 +160,7 @@ fn cleaned(mut finding: Finding) -> Finding {
     finding
 }
 
-// ---- text -------------------------------------------------------------------------------------------------------------
+// ---- text ----------------------------------------------------------------------------------------------------------
 
 fn head(process: &Process, wait: Duration) -> String {
     let names: Vec<_> = process.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
@@ -246,7 +248,8 @@ fn color(severity: Severity) -> &'static str {
     }
 }
 
-/// `text` in lines of at most `columns`, broken between words; a word that is longer, as a path may be, has a line of its own.
+/// `text` in lines of at most `columns`, broken between words; a word that is longer, as a path may be, has a line of
+/// its own.
 fn paragraph(first: &str, rest: &str, text: &str, columns: usize) -> String {
     let mut lines = String::from(first);
     let (mut used, mut is_fresh) = (width(first), true);
@@ -267,7 +270,7 @@ fn paragraph(first: &str, rest: &str, text: &str, columns: usize) -> String {
     lines
 }
 
-// ---- JSON -------------------------------------------------------------------------------------------------------------
+// ---- JSON ----------------------------------------------------------------------------------------------------------
 
 fn json(first: &Process, second: &Process, all: &[Told]) -> Value {
     let finding = |told: &Told| {

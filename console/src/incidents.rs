@@ -1,12 +1,14 @@
-//! What screens and text say of polls that did not end in time: how many, why, which line, and the calls that led there.
+//! What screens and text say of polls that did not end in time: how many, why, which line, and the calls that led
+//! there.
 //!
 //! No terminal in here. Who reads: [`view`](crate::view), [`stacks`](crate::stacks), [`top`](crate::top).
 
 use volt_telemetry::incident::{Frame, Incident, Incidents, Remedy};
+use volt_telemetry::snapshot::{InFlight, Snapshot, Worker};
 
 use crate::columns::short_place;
-use crate::facts::Tone;
-use crate::figures::{age, count, duration, width};
+use crate::facts::{LONG_NS, Tone};
+use crate::figures::{age, count, duration, head, tail, width};
 
 /// Incidents, the latest first.
 pub fn newest_first(incidents: &Incidents) -> impl Iterator<Item = &Incident> {
@@ -17,6 +19,39 @@ pub fn newest_first(incidents: &Incidents) -> impl Iterator<Item = &Incident> {
 pub fn worst(incidents: &Incidents) -> Option<&Incident> {
     let open = incidents.latest.iter().filter(|incident| !incident.is_over);
     open.max_by_key(|incident| incident.for_ns).or(incidents.latest.last())
+}
+
+/// Columns from which on there is room for folders.
+const FOLDERS_FROM: usize = 30;
+
+/// A poll that has lasted long, and of which no incident is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwritten<'a> {
+    /// The worker that it holds.
+    pub worker: &'a Worker,
+    /// The poll.
+    pub poll: &'a InFlight,
+    /// The latest incident of a task that was spawned at the same place: one of a kind is written down in a while.
+    pub like: Option<&'a Incident>,
+}
+
+/// The polls in flight that have lasted long and of which no incident that goes on is written, the longest first.
+pub fn unwritten(snapshot: &Snapshot) -> Vec<Unwritten<'_>> {
+    let incidents = &snapshot.incidents;
+    let is_written = |worker: &Worker, poll: &InFlight| {
+        let open = incidents.latest.iter().filter(|incident| !incident.is_over);
+        open.into_iter().any(|incident| incident.worker == worker.index && incident.task_id == poll.task_id)
+    };
+    let in_flight = snapshot.workers.iter().filter_map(|worker| Some((worker, worker.in_flight.as_ref()?)));
+    let long = in_flight.filter(|(worker, poll)| poll.for_ns >= LONG_NS && !is_written(worker, poll));
+    let mut long: Vec<_> = long
+        .map(|(worker, poll)| {
+            let like = newest_first(incidents).find(|incident| incident.spawned_at == poll.spawned_at);
+            Unwritten { worker, poll, like }
+        })
+        .collect();
+    long.sort_by_key(|unwritten| std::cmp::Reverse(unwritten.poll.for_ns));
+    long
 }
 
 /// How long ago it began; `now` for one that is not over.
@@ -32,21 +67,34 @@ pub fn how_long(incident: &Incident) -> (String, Tone) {
 
 /// `GET /blocking #48212`.
 pub fn task(incident: &Incident) -> String {
+    named(incident.task_name.as_deref(), incident.task_id)
+}
+
+/// A task's name and number.
+pub fn named(name: Option<&str>, id: u64) -> String {
+    name.map_or_else(|| format!("#{id}"), |name| format!("{name} #{id}"))
+}
+
+/// [`task`] in at most `columns`: of its name as much as fits before its number.
+pub fn task_within(incident: &Incident, columns: usize) -> String {
+    let number = format!("#{}", incident.task_id);
     match &incident.task_name {
-        Some(name) => format!("{name} #{}", incident.task_id),
-        None => format!("#{}", incident.task_id),
+        Some(name) if width(&number) + 2 < columns => format!("{} {number}", head(name, columns - width(&number) - 1)),
+        _ => head(&number, columns),
     }
 }
 
-/// `handlers.rs:118`: the line to look at, if the stack tells.
-pub fn short_line(incident: &Incident) -> Option<String> {
-    incident.guilty().and_then(place).map(|line| short_place(&line).into())
+/// `src/handlers.rs:118`: the line to look at, if the stack tells; where it does not fit into `columns`, its end, and
+/// on few columns without its folders.
+pub fn line_within(incident: &Incident, columns: usize) -> Option<String> {
+    let line = incident.guilty().and_then(place)?;
+    Some(tail(if columns < FOLDERS_FROM { short_place(&line) } else { &line }, columns))
 }
 
 /// The line to look at, or else where the task was spawned, with the word that fits: `at handlers.rs:118`.
 pub fn where_to_look(incident: &Incident) -> String {
-    match short_line(incident) {
-        Some(line) => format!("at {line}"),
+    match incident.guilty().and_then(place) {
+        Some(line) => format!("at {}", short_place(&line)),
         None => format!("spawned at {}", short_place(&incident.spawned_at)),
     }
 }
@@ -143,7 +191,8 @@ fn library_path(file: &str) -> &str {
     }
 }
 
-/// `function` in at most `columns` if that can be done by leaving out what stands in angle brackets, the innermost first.
+/// `function` in at most `columns` if that can be done by leaving out what stands in angle brackets, the innermost
+/// first.
 pub fn shortened(function: &str, columns: usize) -> String {
     let mut text = function.to_string();
     while width(&text) > columns {
@@ -210,6 +259,38 @@ mod tests {
     }
 
     #[test]
+    fn a_long_poll_of_which_nothing_is_written_is_told_with_the_latest_like_it() {
+        let worker = |index, for_ns, spawned_at: &str| Worker {
+            index,
+            in_flight: Some(InFlight { task_id: 7, for_ns, spawned_at: spawned_at.into(), ..InFlight::default() }),
+            ..Worker::default()
+        };
+        let written = |id, worker, is_over, at: &str| Incident {
+            id,
+            worker,
+            task_id: 7,
+            spawned_at: at.into(),
+            ..incident(LONG_NS, is_over)
+        };
+        let snapshot = Snapshot {
+            workers: vec![
+                worker(0, LONG_NS, "a"),
+                worker(1, 3 * LONG_NS, "b"),
+                worker(2, 2 * LONG_NS, "a"),
+                worker(3, 9, "a"),
+            ],
+            incidents: Incidents {
+                latest: vec![written(1, 5, true, "a"), written(2, 0, true, "a"), written(3, 2, false, "c")],
+                ..Incidents::default()
+            },
+            ..Snapshot::default()
+        };
+        let told = unwritten(&snapshot);
+        let told: Vec<_> = told.iter().map(|one| (one.worker.index, one.like.map(|like| like.id))).collect();
+        assert_eq!(told, [(1, None), (0, Some(2))]);
+    }
+
+    #[test]
     fn the_first_call_of_the_applications_own_is_the_guilty_one() {
         let frame = |function: &str, is_user_code| Frame {
             function: Some(function.into()),
@@ -254,9 +335,11 @@ mod tests {
     #[test]
     fn without_a_stack_the_line_is_where_the_task_was_spawned() {
         let mut incident = Incident { spawned_at: "src/bin/demo.rs:12:5".into(), ..Incident::default() };
-        assert_eq!((short_line(&incident), where_to_look(&incident)), (None, "spawned at demo.rs:12".into()));
+        assert_eq!((line_within(&incident, 80), where_to_look(&incident)), (None, "spawned at demo.rs:12".into()));
         let file = Some("src/slow.rs".into());
         incident.stack = vec![Frame { file, line: Some(3), is_user_code: true, ..Frame::default() }];
         assert_eq!(where_to_look(&incident), "at slow.rs:3");
+        let within = |columns| line_within(&incident, columns).unwrap();
+        assert_eq!([within(30), within(29), within(6)], ["src/slow.rs:3", "slow.rs:3", "….rs:3"]);
     }
 }

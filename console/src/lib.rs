@@ -4,7 +4,7 @@
 //! broken. The binary `volt-console` is a thin front; a program may also show itself with [`attach()`].
 //!
 //! Shape: [`connection`] (a thread that reads snapshots) and [`input`] (keys) send [`model::Message`]s; [`model`] takes them in;
-//! [`view`] draws the model. [`list`] and [`top`] print the same numbers as text and JSON, [`doctor`] what is wrong with them.
+//! [`view`] draws the model. [`list`], [`top`] and [`stacks`] print the same as text and JSON, [`doctor`] what is wrong with it.
 #![forbid(unsafe_code)]
 
 pub mod error;
@@ -28,6 +28,7 @@ pub mod terminal;
 pub mod attach;
 pub mod doctor;
 pub mod list;
+pub mod stacks;
 pub mod top;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use volt_console::attach::{self, Ended};
 use volt_console::doctor::{self, Paper};
 use volt_console::error::Error;
-use volt_console::{clean, list, model, target, top};
+use volt_console::{clean, list, model, stacks, target, top};
 use volt_telemetry::doctor::finding::Severity;
 use volt_telemetry::socket::Environment;
 
@@ -63,6 +63,17 @@ enum Verb {
         /// Time over which rates are taken, and between two prints; 250ms for --once, else 1s.
         #[arg(long, value_name = "TIME", value_parser = interval)]
         interval: Option<Duration>,
+    },
+    /// Print what holds workers up at the moment, with the calls that led there.
+    Stacks {
+        #[command(flatten)]
+        target: Target,
+        /// Also what held them up before, as much as the program keeps.
+        #[arg(long)]
+        all: bool,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
     },
     /// Say what is wrong with a program, why, and what to change.
     ///
@@ -149,6 +160,11 @@ fn run(arguments: Arguments) -> Result<Done, Error> {
             let default = if once { top::SAMPLING_INTERVAL } else { model::INTERVALS[4] };
             let options = top::Options { is_once: once, as_json: json, interval: interval.unwrap_or(default) };
             top::run(&mut found.client, options, &mut out).map(|()| Done::Shown)
+        }
+        Some(Verb::Stacks { target, all, json }) => {
+            let mut found = target::find(target.target.as_deref(), &environment)?;
+            let options = stacks::Options { is_all: all, as_json: json };
+            stacks::run(&mut found.client, options, &mut out).map(|()| Done::Shown)
         }
         Some(Verb::Doctor { target, wait, json, fail_on }) => {
             let mut found = target::find(target.target.as_deref(), &environment)?;

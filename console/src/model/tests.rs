@@ -181,3 +181,141 @@ fn silence_is_noticed_after_three_intervals_and_a_second() {
     model.update(Message::Disconnected { reason: String::new(), retry_in: STEP });
     assert_eq!(model.silent_for(), None, "lost is more than silent");
 }
+
+/// What is stuck, and was, in `written` incidents.
+fn stalled(step: u64, written: u64) -> Message {
+    Message::Snapshot { process: Box::new(fixture::stalled(fixture::process(2, step), written)), lost: 0 }
+}
+
+/// The number of the selected incident.
+fn incident(model: &Model) -> u64 {
+    model.incidents.selected(&model.scene().unwrap().snapshot.incidents).unwrap().id
+}
+
+#[test]
+fn the_selection_of_workers_passes_over_spares_that_are_off_and_leaves_one_that_goes_off() {
+    let mut model = Model::new(STEP);
+    model.update(stalled(1, 1));
+    assert_eq!(model.scene().unwrap().snapshot.workers.len(), 4, "two, a spare on duty, and one off");
+    act(&mut model, Action::Last);
+    assert_eq!(model.selected_worker, 2);
+    let mut process = fixture::stalled(fixture::process(2, 2), 1);
+    process.runtimes[0].workers[2].duty = volt_telemetry::snapshot::Duty::Off;
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    assert_eq!(model.selected_worker, 1);
+}
+
+#[test]
+fn keys_move_on_the_screen_that_is_shown_and_nowhere_else() {
+    let mut model = fixture::stalled_model(4, 2);
+    act(&mut model, Action::Show(Screen::Incidents));
+    act(&mut model, Action::Move(2));
+    act(&mut model, Action::Show(Screen::Blame));
+    act(&mut model, Action::Move(3));
+    act(&mut model, Action::SortBy(1));
+    let place = |model: &Model| model.blame.position(&model.blame.rows(&model.scene().unwrap()));
+    assert_eq!((model.selected_worker, incident(&model), place(&model), model.blame.order), (0, 5, 3, 1));
+    act(&mut model, Action::Show(Screen::Overview));
+    act(&mut model, Action::SortBy(1));
+    act(&mut model, Action::InvertSort);
+    act(&mut model, Action::Last);
+    assert_eq!((model.selected_worker, incident(&model), place(&model), model.blame.order), (4, 5, 3, 1));
+    assert!(!model.blame.is_inverted);
+}
+
+#[test]
+fn the_latest_incident_is_followed_until_another_is_chosen() {
+    let mut model = Model::new(STEP);
+    model.update(stalled(1, 3));
+    act(&mut model, Action::Show(Screen::Incidents));
+    assert_eq!(incident(&model), 3);
+    model.update(stalled(2, 4));
+    assert_eq!(incident(&model), 4);
+    act(&mut model, Action::Move(1));
+    assert_eq!(incident(&model), 3);
+    model.update(stalled(3, 6));
+    assert_eq!(incident(&model), 3, "it follows its number");
+    act(&mut model, Action::First);
+    model.update(stalled(4, 7));
+    assert_eq!(incident(&model), 7);
+}
+
+#[test]
+fn an_open_stack_stays_when_its_incident_is_gone_and_knows_when_that_is_over() {
+    let mut model = Model::new(STEP);
+    model.update(stalled(1, 4));
+    act(&mut model, Action::Show(Screen::Incidents));
+    act(&mut model, Action::ToggleDetail);
+    assert_eq!(model.incidents.open_call(), Some(2), "at the line to look at");
+    act(&mut model, Action::Move(-1));
+    model.update(stalled(2, 5));
+    let incidents = |model: &Model| model.scene().unwrap().snapshot.incidents.clone();
+    let open = model.incidents.selected(&incidents(&model)).unwrap().clone();
+    assert_eq!((open.id, open.is_over, model.incidents.open_call()), (4, true, Some(1)));
+    let mut process = fixture::stalled(fixture::process(2, 3), 90);
+    process.runtimes[0].incidents.latest.drain(..80);
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    assert_eq!(incident(&model), 4);
+    act(&mut model, Action::Last);
+    assert_eq!(model.incidents.open_call(), Some(18), "the last of its calls");
+    act(&mut model, Action::ToggleDetail);
+    assert_eq!((model.incidents.open_call(), incident(&model)), (None, 90), "the latest: the other is gone");
+}
+
+#[test]
+fn escape_closes_a_stack_then_its_screen_and_then_quits() {
+    let mut model = fixture::stalled_model(2, 2);
+    act(&mut model, Action::Show(Screen::Incidents));
+    act(&mut model, Action::ToggleDetail);
+    act(&mut model, Action::ToggleHelp);
+    let mut seen = Vec::new();
+    while act(&mut model, Action::Back).is_none() {
+        seen.push((model.is_help_open, model.incidents.open_call().is_some(), model.screen));
+    }
+    let wanted =
+        [(false, true, Screen::Incidents), (false, false, Screen::Incidents), (false, false, Screen::Overview)];
+    assert_eq!(seen, wanted);
+}
+
+#[test]
+fn another_program_or_runtime_has_incidents_of_its_own() {
+    let mut model = fixture::stalled_model(2, 2);
+    act(&mut model, Action::Show(Screen::Incidents));
+    act(&mut model, Action::Move(4));
+    act(&mut model, Action::ToggleDetail);
+    act(&mut model, Action::NextRuntime);
+    assert_eq!(model.incidents.selected(&model.scene().unwrap().snapshot.incidents), None);
+    act(&mut model, Action::PreviousRuntime);
+    act(&mut model, Action::ToggleDetail);
+    let process = Process { pid: 99, ..fixture::stalled(fixture::process(2, 3), 5) };
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    assert_eq!((model.incidents.open_call(), incident(&model)), (None, 5));
+}
+
+#[test]
+fn a_paused_picture_keeps_its_incidents() {
+    let mut model = fixture::stalled_model(2, 2);
+    act(&mut model, Action::Show(Screen::Incidents));
+    act(&mut model, Action::TogglePause);
+    model.update(stalled(3, 9));
+    assert_eq!(incident(&model), 7);
+    act(&mut model, Action::TogglePause);
+    assert_eq!(incident(&model), 9);
+}
+
+#[test]
+fn the_blame_table_keeps_its_choice_when_the_order_changes() {
+    let mut model = fixture::stalled_model(2, 2);
+    act(&mut model, Action::Show(Screen::Blame));
+    act(&mut model, Action::Move(2));
+    let chosen = |model: &Model| {
+        let rows = model.blame.rows(&model.scene().unwrap());
+        rows[model.blame.position(&rows)].blame.spawned_at.clone()
+    };
+    let before = chosen(&model);
+    act(&mut model, Action::InvertSort);
+    assert_eq!(chosen(&model), before);
+    act(&mut model, Action::SortBy(-1));
+    assert_eq!(chosen(&model), before);
+    assert_eq!(model.blame.order, crate::blame::ORDERS - 1, "round to the location");
+}

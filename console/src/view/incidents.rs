@@ -1,5 +1,5 @@
-//! The incidents screen: what held workers up, the latest first, and below the list the selected one with the head of its stack; or,
-//! when that is open, its stack alone.
+//! The incidents screen: what held workers up, the latest first, and below the list the selected one with the head of
+//! its stack; or, when that is open, its stack alone.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -7,13 +7,13 @@ use ratatui::text::{Line, Span};
 use volt_telemetry::incident::{Incident, Incidents};
 
 use crate::facts::{Scene, Tone, causes};
-use crate::figures::{ABSENT, COUNT_WIDTH, DURATION_WIDTH, count, duration, head, left, right, tail, width};
-use crate::incidents::{how_long, newest_first, short_line, task, when, where_to_look, worst};
+use crate::figures::{ABSENT, COUNT_WIDTH, DURATION_WIDTH, count, duration, left, right, tail, width};
+use crate::incidents::{how_long, line_within, newest_first, task, task_within, when, where_to_look, worst};
 use crate::model::Model;
 use crate::view::lines::TITLE_WIDTH;
 use crate::view::theme::Theme;
 use crate::view::workers::window;
-use crate::view::{fact_line, rows, stack};
+use crate::view::{detail, fact_line, rows, stack};
 
 /// Columns of the list: when, how long with its mark, worker, cause, remedy, and how many like it.
 const WHEN_WIDTH: usize = DURATION_WIDTH;
@@ -32,13 +32,16 @@ const LIST_MIN: u16 = 4;
 /// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
     let incidents = &scene.snapshot.incidents;
-    let [counts, healing, rest] = rows(area, [Constraint::Length(1), Constraint::Length(1), Constraint::Fill(1)]);
+    let [counts, healing, longest, rest] =
+        rows(area, [Constraint::Length(1), Constraint::Length(1), Constraint::Length(1), Constraint::Fill(1)]);
     let columns = usize::from(area.width) - 1;
     for (line, group) in [(counts, scene.incidents()), (healing, scene.sentinel())] {
         let mut facts = fact_line(&group, TITLE_WIDTH - 1, columns, theme);
         facts.spans.insert(0, Span::raw(" "));
         frame.render_widget(facts, line);
     }
+    // Of many like polls one is written down in a while: what goes on may not be in the list.
+    frame.render_widget(detail::longest_poll(scene, columns, theme), longest);
     let Some(selected) = model.incidents.selected(incidents) else {
         return draw_nothing(frame, rest, incidents, theme);
     };
@@ -92,7 +95,8 @@ fn heads(columns: usize, part: &str) -> String {
     format!("{}{part}", left(&text, columns.saturating_sub(width(part))))
 }
 
-/// How many columns the line of code gets of `columns`: what it needs at least, and a quarter of what is left over beyond that.
+/// How many columns the line of code gets of `columns`: what it needs at least, and a quarter of what is left over
+/// beyond that.
 fn line_width(columns: usize) -> usize {
     LINE_WIDTH + columns.saturating_sub(MORE_FROM) / 4
 }
@@ -102,8 +106,8 @@ fn line(incident: &Incident, at_ns: u64, is_selected: bool, columns: usize, them
     // Figures stand under each other, marks behind them.
     let how_long = format!("{}{:<2}", right(&duration(incident.for_ns), DURATION_WIDTH), tone.mark());
     let when_style = if incident.is_over { theme.label() } else { theme.tone(Tone::Alarm) };
-    let line = short_line(incident).unwrap_or_else(|| ABSENT.into());
     let line_width = line_width(columns);
+    let line = line_within(incident, line_width).unwrap_or_else(|| ABSENT.into());
     let mut spans = vec![
         Span::styled(if is_selected { "▸" } else { " " }, theme.strong()),
         Span::styled(format!("{} ", right(&when(incident, at_ns), WHEN_WIDTH)), when_style),
@@ -116,9 +120,15 @@ fn line(incident: &Incident, at_ns: u64, is_selected: bool, columns: usize, them
         let more = if incident.suppressed > 0 { format!("+{}", count(incident.suppressed)) } else { String::new() };
         spans.push(Span::styled(format!("{} ", right(&more, MORE_WIDTH)), theme.label()));
     }
-    spans.push(Span::styled(format!("{} ", left(&tail(&line, line_width), line_width)), theme.strong()));
+    spans.push(Span::styled(format!("{} ", left(&line, line_width)), theme.strong()));
     let used: usize = spans.iter().map(Span::width).sum();
-    spans.push(Span::raw(head(&task(incident), columns.saturating_sub(used))));
+    let room = columns.saturating_sub(used);
+    let task = task_within(incident, room);
+    let from = room.saturating_sub(width(&task) + width("  from "));
+    spans.push(Span::raw(task));
+    if from >= LINE_WIDTH {
+        spans.push(Span::styled(format!("  from {}", tail(&incident.spawned_at, from)), theme.label()));
+    }
     let line = Line::from(spans);
     if is_selected { line.style(theme.strong()) } else { line }
 }
@@ -142,14 +152,17 @@ pub fn summary(scene: &Scene<'_>, columns: usize, theme: Theme) -> Option<Line<'
     let by_cause = format!(" ({})", causes(incidents));
     let by_cause = if room >= width(&by_cause) + width(&task(worst)) { by_cause } else { String::new() };
     let room = room.saturating_sub(width(&by_cause));
+    // The line above may name the task; a scrap of it helps nobody.
+    let has_room = room > worst.task_id.to_string().len();
+    let by = if has_room { (" by ", task_within(worst, room)) } else { ("", String::new()) };
     Some(Line::from(vec![
         Span::styled(format!(" {:<1$}", "stalls", TITLE_WIDTH - 1), theme.title()),
         Span::styled(total, theme.strong()),
         Span::raw(format!("{by_cause}  {who}")),
         Span::styled(how_long, theme.tone(tone)),
         Span::raw(cause),
-        Span::styled(" by ", theme.label()),
-        Span::raw(head(&task(worst), room)),
+        Span::styled(by.0, theme.label()),
+        Span::raw(by.1),
         Span::styled(place, theme.strong()),
         Span::styled(ago, theme.label()),
     ]))

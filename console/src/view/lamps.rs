@@ -1,8 +1,8 @@
 //! The parked bitmap as lamps: `●B●B○P○D`, one for each worker, in groups of eight.
 //!
-//! Shape: the lamp is the worker's bit (○ set: parked and claimed by nobody, ● clear), the letter its phase. The two disagree for
-//! the moment between a claim and the worker's waking up, and that is worth seeing. Spares stand behind the others, as ◇ and ◆,
-//! while they are needed.
+//! Shape: the lamp is the worker's bit (○ set: parked and claimed by nobody, ● clear), the letter its phase. The two
+//! disagree for the moment between a claim and the worker's waking up, and that is worth seeing. Spares stand behind
+//! the others, as ◇ and ◆, while they are needed.
 
 use ratatui::text::{Line, Span};
 use volt_telemetry::snapshot::Duty;

@@ -1,6 +1,7 @@
 //! The screens, drawn from `&Model`; changes nothing.
 //!
-//! Shape, from top to bottom: who is looked at and how fresh that is (two lines); one of the [screens](crate::model::Screen); the keys.
+//! Shape, from top to bottom: who is looked at and how fresh that is (two lines); one of the
+//! [screens](crate::model::Screen); the keys.
 
 pub mod blame;
 pub mod detail;

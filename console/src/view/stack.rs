@@ -1,4 +1,5 @@
-//! One incident: what happened, and the calls that led there. The application's own calls are marked, libraries are dim.
+//! One incident: what happened, and the calls that led there. The application's own calls are marked, libraries are
+//! dim.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -17,12 +18,14 @@ const HEAD_HEIGHT: u16 = 4;
 /// Lines below an open stack: the call that is pointed at, in full.
 const FULL_HEIGHT: u16 = 4;
 /// Columns before a call: the pointer, its number, its mark.
-const NUMBER_WIDTH: usize = 6;
+const NUMBER_WIDTH: usize = 7;
+/// Columns between a call and its place.
+const GAP_WIDTH: usize = 2;
 /// Columns of the functions at most, of each hundred that functions and places have.
 const FUNCTION_SHARE: usize = 60;
 
-/// Draws `incident`; `pointed_at` is the call that is pointed at in an open stack. One that is not open shows what fits, the line to
-/// look at in any case.
+/// Draws `incident`; `pointed_at` is the call that is pointed at in an open stack. One that is not open shows what
+/// fits, the line to look at in any case.
 pub fn draw(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -37,7 +40,8 @@ pub fn draw(
     let [top, middle, bottom] =
         rows(area, [Constraint::Length(HEAD_HEIGHT.min(area.height)), Constraint::Fill(1), Constraint::Length(full)]);
     let guilty = calls.iter().position(|call| call.whose == Whose::Guilty).unwrap_or(0);
-    // The call in whose sight the others stand: of one that is not open the innermost, if the line to look at is in sight with it.
+    // The call in whose sight the others stand: of one that is not open the innermost, if the line to look at is in
+    // sight with it.
     let in_sight = pointed_at.unwrap_or(if guilty < usize::from(middle.height) { 0 } else { guilty });
     let shown = window(calls.len(), in_sight, usize::from(middle.height));
     let part = format!("calls {}-{} of {} ", shown.start + 1, shown.end, calls.len());
@@ -49,7 +53,7 @@ pub fn draw(
         return draw_lines(frame, middle, [Line::styled(text, theme.label())]);
     }
     let widest = calls.iter().map(|call| width(&call.function)).max().unwrap_or(0);
-    let room = columns.saturating_sub(NUMBER_WIDTH + 2);
+    let room = columns.saturating_sub(NUMBER_WIDTH + GAP_WIDTH);
     // Places stand right behind the functions, in a column of their own.
     let function_width = widest.min(room * FUNCTION_SHARE / 100);
     let numbered = calls.iter().enumerate().skip(shown.start).take(shown.len());
@@ -109,7 +113,7 @@ fn call_line(number: usize, call: &Call, is_pointed_at: bool, widths: [usize; 2]
     let line = Line::from(vec![
         Span::styled(if is_pointed_at { "▸" } else { " " }, theme.strong()),
         Span::styled(format!("{number:>3} "), theme.label()),
-        Span::styled(format!("{} {function}  ", call.whose.mark()), style),
+        Span::styled(format!("{} {function}{:GAP_WIDTH$}", call.whose.mark(), ""), style),
         Span::styled(tail(&call.place, widths[1]), style),
     ]);
     if is_pointed_at { line.style(theme.strong()) } else { line }

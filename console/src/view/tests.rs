@@ -217,6 +217,37 @@ fn before_the_first_snapshot_and_without_runtimes_it_says_so() {
     assert!(screen(&model, (80, 24)).contains("no runtime at the moment"));
 }
 
+#[test]
+fn the_overview_names_the_line_of_a_stall_whole_and_the_task_whole_or_by_its_number() {
+    let mut process = fixture::stalled(fixture::process(2, 3), 1);
+    for (is_over, id) in [(false, 7), (true, 7), (true, 123_456_789_012)] {
+        let incident = &mut process.runtimes[0].incidents.latest[0];
+        (incident.is_over, incident.task_id) = (is_over, id);
+        let mut model = fixture::model(2, 2);
+        model.update(Message::Snapshot { process: Box::new(process.clone()), lost: 0 });
+        for columns in 80..130 {
+            let screen = screen(&model, (columns, 24));
+            let line = screen.lines().find(|line| line.starts_with(" stalls")).unwrap();
+            assert!(line.contains(" at handlers.rs:61"), "{columns}: {line}");
+            assert_eq!(line.contains(" by "), line.contains(&format!("#{id} at")), "{columns}: {line}");
+            assert_eq!(line.ends_with(" ago"), is_over, "{columns}: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_line_to_look_at_is_never_cut() {
+    let mut model = fixture::stalled_model(4, 3);
+    show(&mut model, Screen::Incidents);
+    for columns in 80..240 {
+        let screen = screen(&model, (columns, 24));
+        let guilty = screen.lines().find(|line| line.contains('→')).unwrap();
+        assert!(guilty.ends_with("handlers.rs:61"), "{columns}: {guilty}");
+        let selected = screen.lines().find(|line| line.starts_with('▸')).unwrap();
+        assert!(selected.contains("handlers.rs:61 ") && selected.contains(" #48212"), "{columns}: {selected}");
+    }
+}
+
 /// The overview, the list of incidents, an open stack, and the blame table.
 fn every_screen() -> Vec<Model> {
     let mut open = fixture::stalled_model(9, 5);

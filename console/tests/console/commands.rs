@@ -115,6 +115,36 @@ fn top_ends_with_an_error_when_the_program_does() {
 }
 
 #[test]
+fn stacks_prints_what_is_stuck_and_with_all_what_was() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
+    let text = stdout(&run(&mut folder.console(&["stacks"])));
+    assert!(text.contains("incident 2: worker 1 has been held for 240ms so far"), "{text}");
+    assert!(text.contains("→ shop::price  src/shop.rs:61"), "{text}");
+    assert!(!text.contains("incident 1"), "{text}");
+    assert!(stdout(&run(&mut folder.console(&["stacks", "--all", "shop"]))).contains("incident 1: worker 1 was held"));
+    let json: Value = serde_json::from_slice(&run(&mut folder.console(&["stacks", "--json"])).stdout).unwrap();
+    assert_eq!(json["incidents"].as_array().unwrap().len(), 1);
+    assert_eq!(json["incidents"][0]["guilty"]["function"], "shop::price");
+    let json: Value = serde_json::from_slice(&run(&mut folder.console(&["stacks", "--json", "--all"])).stdout).unwrap();
+    assert_eq!(json["incidents"][1]["is_over"], true);
+}
+
+#[test]
+fn top_tells_of_what_was_stuck_too() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
+    let text = stdout(&run(&mut folder.console(&["top", "--once", "--interval", "20ms"])));
+    assert!(text.contains("incidents   2!  (sleep 2)  suppressed 0"), "{text}");
+    let json = run(&mut folder.console(&["top", "--once", "--json", "--interval", "20ms"])).stdout;
+    let json: Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["incidents"]["latest"][1]["stack"][0]["line"], 61);
+    assert_eq!((&json["incidents_total"], &json["on_duty_count"]), (&2.into(), &3.into()));
+    assert_eq!(json["blame"][0]["spawned_at"], "src/shop.rs:7:5");
+    assert_eq!(json["rates"]["locations"][0]["stalls_per_second"], 0.0);
+}
+
+#[test]
 fn a_missing_target_is_named_with_a_remedy() {
     let folder = Folder::new();
     assert_refused(&mut folder.console(&["top", "/tmp/none.sock"]), &["there is no socket /tmp/none.sock", "list"]);
@@ -203,8 +233,16 @@ fn arguments_that_make_no_sense_exit_with_2() {
 #[test]
 fn names_with_escape_sequences_are_printed_without() {
     let folder = Folder::new();
-    let _program = Program::start(&folder.socket(0), "sh\u{1b}[2Jop\u{9b}3J", VOLT);
-    for arguments in [&["list"][..], &["list", "--json"], &["top", "--once"], &["top", "--once", "--json"]] {
+    let _program = Program::start(&folder.socket(0), "sh\u{1b}[2Jop\u{9b}3J", Speech::Stalled);
+    let printed: [&[&str]; 6] = [
+        &["list"],
+        &["list", "--json"],
+        &["top", "--once"],
+        &["top", "--once", "--json"],
+        &["stacks"],
+        &["stacks", "--all", "--json"],
+    ];
+    for arguments in printed {
         let output = run(&mut folder.console(arguments));
         let text = stdout(&output);
         assert!(text.contains("sh[2Jop3J"), "{text}");

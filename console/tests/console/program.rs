@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use volt_telemetry::incident::{Cause, Incident, Incidents};
+use volt_telemetry::incident::{Blame, Cause, Frame, Incident, Incidents};
 use volt_telemetry::snapshot::{Phase, Process, Snapshot, Tasks, Worker};
 use volt_telemetry::socket::{file_name, own_start_time};
 use volt_telemetry::wire::{
@@ -59,6 +59,8 @@ pub enum Speech {
     Stuck,
     /// What a program says whose worker 1 was stuck for a moment, before anybody looked.
     WasStuck,
+    /// What a program says of which two polls were stuck, with stacks and blame; one goes on.
+    Stalled,
     /// Bytes of something else.
     Garbage,
     /// A frame of the protocol, cut in the middle of a snapshot.
@@ -120,7 +122,7 @@ impl Drop for Program {
 fn serve(mut stream: &UnixStream, name: &str, speech: Speech) -> io::Result<()> {
     let version = match speech {
         Speech::Volt(version) => version,
-        Speech::Stuck | Speech::WasStuck | Speech::CutOff => VERSION,
+        Speech::Stuck | Speech::WasStuck | Speech::Stalled | Speech::CutOff => VERSION,
         Speech::Garbage => return stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
     };
     let runtimes = vec!["app".into(), "exporter".into()];
@@ -169,6 +171,35 @@ fn process(name: &str, age: Duration, speech: Speech) -> Process {
         incidents: if name == "app" { incidents.clone() } else { Incidents::default() },
         ..Snapshot::default()
     };
-    let runtimes = vec![runtime("app", 3), runtime("exporter", 1)];
+    let mut runtimes = vec![runtime("app", 3), runtime("exporter", 1)];
+    if speech == Speech::Stalled {
+        let latest = vec![incident(name, 1), incident(name, 2)];
+        runtimes[0].incidents = Incidents { by_cause: vec![0, 2], latest, ..Incidents::default() };
+        runtimes[0].blame = vec![Blame { spawned_at: "src/shop.rs:7:5".into(), stalls: 2, ..Blame::default() }];
+    }
     Process { pid: std::process::id(), program: name.into(), at_ns, runtimes }
+}
+
+/// The second of two goes on. Its task bears the program's name.
+fn incident(name: &str, id: u64) -> Incident {
+    let frame = Frame {
+        function: Some(format!("{name}::price")),
+        file: Some("src/shop.rs".into()),
+        line: Some(61),
+        is_user_code: true,
+        ..Frame::default()
+    };
+    Incident {
+        id,
+        began_at_ns: 1_000_000,
+        for_ns: 240_000_000,
+        is_over: id == 1,
+        worker: 1,
+        task_id: 42,
+        task_name: Some(name.into()),
+        spawned_at: "src/shop.rs:7:5".into(),
+        cause: Cause::Sleep,
+        stack: vec![frame],
+        ..Incident::default()
+    }
 }

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use crate::program::{Folder, Program, VOLT};
+use crate::program::{Folder, Program, Speech, VOLT};
 use crate::screen::{LEAVE, Screen, assert_given_back};
 use rustix::process::Signal;
 
@@ -110,6 +110,27 @@ fn keys_change_the_screen_and_a_new_size_redraws_it() {
     let mark = screen.mark();
     screen.press(b" ");
     screen.wait_for("PAUSED", mark);
+    screen.press(b"q");
+    assert_given_back(&screen.finish().1);
+}
+
+#[test]
+fn digits_change_the_screen_and_enter_opens_a_stack() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
+    let mut screen = attached(&folder);
+    for (key, wanted) in [
+        (&b"2"[..], "suppressed"),
+        (b"\r", "the line to look at"),
+        (b"3", "suffered:"),
+        (b"1", "injected/s"),
+        (b"3", "suffered:"),
+        (b"\x1b", "injected/s"),
+    ] {
+        let mark = screen.mark();
+        screen.press(key);
+        screen.wait_for(wanted, mark);
+    }
     screen.press(b"q");
     assert_given_back(&screen.finish().1);
 }

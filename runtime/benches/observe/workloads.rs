@@ -15,12 +15,12 @@ pub(crate) struct Workload {
 }
 
 pub(crate) const WORKLOADS: &[Workload] = &[
-    Workload { name: "yield_now", polls: 1.0, operations: CROWD * CROWD_TIMES, batches: 10 },
-    Workload { name: "wake_100x1000", polls: 1.0, operations: CROWD * CROWD_TIMES, batches: 10 },
-    Workload { name: "wake_1x100000", polls: 1.0, operations: ALONE_TIMES, batches: 10 },
+    Workload { name: "yield_now", polls: 1.0, operations: CROWD * CROWD_TIMES, batches: 8 },
+    Workload { name: "wake_100x1000", polls: 1.0, operations: CROWD * CROWD_TIMES, batches: 8 },
+    Workload { name: "wake_1x100000", polls: 1.0, operations: ALONE_TIMES, batches: 8 },
     // The new task's one poll, and that of the task which waited for it.
-    Workload { name: "spawn_join_local", polls: 2.0, operations: ONE_BY_ONE, batches: 100 },
+    Workload { name: "spawn_join_local", polls: 2.0, operations: ONE_BY_ONE, batches: 60 },
     // The first task's until it waits, the second's, and the first's again.
-    Workload { name: "ping_pong", polls: 3.0, operations: PINGS, batches: 100 },
-    Workload { name: "baton_1", polls: 1.0, operations: 2 * BATON_HOPS, batches: 50 },
+    Workload { name: "ping_pong", polls: 3.0, operations: PINGS, batches: 60 },
+    Workload { name: "baton_1", polls: 1.0, operations: 2 * BATON_HOPS, batches: 30 },
 ];

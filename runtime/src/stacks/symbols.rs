@@ -11,8 +11,8 @@
 //! Bounds: [`FILES_MAX`] mapped files, [`ADDRESSES_MAX`] addresses kept, [`FRAMES_MAX`] frames a stack. A library that
 //! was replaced on disk since it was loaded is described by what is there now.
 //!
-//! It allocates, and may have to wait for the allocator: a thread that is stuck while it holds a lock of that, in a handler
-//! which interrupted `malloc`, holds the reader of its stack too.
+//! It allocates, and may have to wait for the allocator: a thread that is stuck while it holds a lock of that, in a
+//! handler which interrupted `malloc`, holds the reader of its stack too.
 //!
 //! Rejected: the crate `backtrace`, whose cache is behind a lock that panicking threads of the application take too,
 //! and has no bound on what it keeps; `blazesym`, which does more than is needed (kernel, other processes) and
@@ -45,8 +45,8 @@ const FRAMES_MAX: usize = 128;
 /// Stacks that are taken until one is not lost. In a thread that panics all the time, one in twenty is.
 const TRIES: usize = 4;
 
-/// From one to the next.
-const BETWEEN_TRIES: Duration = Duration::from_millis(1);
+/// From one to the next: longer than the slice of processor time that others may take in between.
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
 /// A stack for people.
 #[derive(Clone, Debug, Default, PartialEq)]

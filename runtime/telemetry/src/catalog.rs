@@ -1,26 +1,29 @@
 //! The one table of metrics: what a number of a [`Snapshot`] is called outside, and how it is read from there.
 //!
-//! Shape: [`METRICS`] is a list of [`Metric`]s; [`Metric::samples`] reads one of them from one snapshot. How many samples that
-//! gives depends on the workers, on what the kernel tells of their threads, and on the spawn locations that have series of
-//! their own, which [`Locations`] remembers from one snapshot to the next.
+//! Shape: [`METRICS`] is a list of [`Metric`]s; [`Metric::samples`] reads one of them from one snapshot. How many
+//! samples that gives depends on the workers, on what the kernel tells of their threads, and on the spawn locations
+//! that have series of their own, which [`Locations`] remembers from one snapshot to the next. What the doctor finds
+//! is told of two snapshots, so a reader that keeps none sees only what is stuck at the moment.
 //!
-//! Who reads: the exporter (every line of `/metrics`), the table in `dashboards/README.md`, and the tests that hold dashboards
-//! and alert rules against it.
+//! Who reads: the exporter (every line of `/metrics`), the table in `dashboards/README.md`, and the tests that hold
+//! dashboards and alert rules against it.
 //!
-//! Names: prefix `volt_`; base units, named last (`_seconds`); counters end in `_total`, only grow, and start anew with their
-//! runtime. Labels: `runtime` on everything, then `worker`, then at most one of `state`, `reason`, `queue`, `cause` and `duty` (or
-//! what an info metric tells); `location` is one of at most [`LOCATIONS_MAX`] spawn locations, or `other`. Never a task's id, and
-//! no bit mask: the parked bitmap is a gauge of 0 or 1 for each worker.
+//! Names: prefix `volt_`; base units, named last (`_seconds`); counters end in `_total`, only grow, and start anew with
+//! their runtime. Labels: `runtime` on everything, then `worker`, then at most one of `state`, `reason`, `queue`,
+//! `cause`, `duty` and `rule` (or what an info metric tells); `location` is one of at most [`LOCATIONS_MAX`] spawn locations,
+//! or `other`. Never a task's id, and no bit mask: the parked bitmap is a gauge of 0 or 1 for each worker.
 //!
-//! A gauge of a duration that is absent in the snapshot (no poll in flight, an empty queue) is 0 here: nothing has waited. A counter
-//! that the kernel does not tell is not there.
+//! A gauge of a duration that is absent in the snapshot (no poll in flight, an empty queue) is 0 here: nothing has
+//! waited. A counter that the kernel does not tell is not there.
 //!
-//! Left out: thread ids and phases (identities, not numbers; time by state says more), when the next timer is due, and the incidents
-//! themselves, which are events: `volt-console` shows them, the application's log has them.
+//! Left out: thread ids and phases (identities, not numbers; time by state says more), when the next timer is due, and
+//! the incidents themselves, which are events: `volt-console` shows them, the application's log has them.
 
 mod locations;
 mod table;
 
+use crate::doctor::finding::Finding;
+use crate::doctor::rule::{RULES, count_of, examine};
 use crate::{Histogram, Snapshot, Worker};
 
 pub use locations::{LOCATIONS_MAX, Location, Locations, OTHER};
@@ -98,12 +101,13 @@ impl Metric {
     pub fn samples(&self, snapshot: &Snapshot) -> Vec<Sample> {
         let mut locations = Locations::default();
         locations.take(&snapshot.blame);
-        self.samples_with(snapshot, &locations)
+        self.samples_with(snapshot, &locations, &examine(snapshot, snapshot))
     }
 
-    /// [`samples`](Self::samples) with the spawn locations of a reader that has seen this runtime before, `snapshot` included.
-    pub fn samples_with(&self, snapshot: &Snapshot, locations: &Locations) -> Vec<Sample> {
-        let mut reading = Reading { snapshot, locations, samples: Vec::new() };
+    /// [`samples`](Self::samples) of a reader that has seen this runtime before, with the spawn locations that it knows,
+    /// `snapshot` included, and what the doctor has found since.
+    pub fn samples_with(&self, snapshot: &Snapshot, locations: &Locations, findings: &[Finding]) -> Vec<Sample> {
+        let mut reading = Reading { snapshot, locations, findings, samples: Vec::new() };
         (self.read)(&mut reading);
         reading.samples
     }
@@ -154,6 +158,7 @@ pub fn seconds(ns: u64) -> f64 {
 struct Reading<'a> {
     snapshot: &'a Snapshot,
     locations: &'a Locations,
+    findings: &'a [Finding],
     samples: Vec<Sample>,
 }
 
@@ -197,6 +202,14 @@ impl<'a> Reading<'a> {
     fn each_location<V: Into<Value>>(&mut self, read: impl Fn(&Location) -> V) {
         for location in self.locations.shown() {
             self.push(&[&location.spawned_at], read(location));
+        }
+    }
+
+    /// One for each rule of the doctor's.
+    fn each_rule(&mut self) {
+        for entry in &RULES {
+            let count = count_of(self.findings, entry.rule);
+            self.push(&[entry.name], count);
         }
     }
 

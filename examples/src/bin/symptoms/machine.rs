@@ -4,7 +4,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use volt::Builder;
+use volt::{Builder, Handle};
 
 use crate::scene::{Scene, compute, in_turns};
 
@@ -17,8 +17,8 @@ const CROWD: usize = 4;
 /// How long the process is stopped, and how long it then runs, seconds, as the shell wants them.
 const STOPPED_FOR: &str = "0.2";
 const RUNS_FOR: Duration = Duration::from_millis(200);
-/// Before the first time: an idle runtime has come to rest by then, and nothing of it waits for a clock.
-const RUNS_FIRST_FOR: Duration = Duration::from_millis(500);
+/// So long without a look of the sentinel's, and the runtime has come to rest: nothing of it waits for a clock.
+const RESTS_FOR: Duration = Duration::from_millis(100);
 
 /// Other threads want the processors, too.
 pub(crate) fn cpu_starved(scene: &mut Scene) {
@@ -28,7 +28,8 @@ pub(crate) fn cpu_starved(scene: &mut Scene) {
     busy_or_idle(scene, crate::WORKERS);
 }
 
-/// Workers of the look-alike do not even wake up to see whether they were forgotten: where processors are short, that takes long.
+/// Workers of the look-alike do not even wake up to see whether they were forgotten: where processors are short, that
+/// takes long.
 pub(crate) fn undisturbed(settings: Builder, is_ill: bool) -> Builder {
     if is_ill { settings } else { settings.park_timeout(None) }
 }
@@ -56,19 +57,30 @@ fn busy_or_idle(scene: &Scene, tasks: usize) {
 pub(crate) fn process_paused(scene: &mut Scene) {
     if scene.is_ill {
         scene.crowd(crate::WORKERS, TURN);
+    } else {
+        wait_for_rest(&scene.runtime);
     }
     let pid = std::process::id();
     let script = format!("kill -STOP {pid}; sleep {STOPPED_FOR}; kill -CONT {pid}");
-    let mut is_first = true;
     scene.outside(move |_runtime| {
-        if std::mem::take(&mut is_first) {
-            thread::sleep(RUNS_FIRST_FOR);
-        }
         if let Err(error) = Command::new("sh").args(["-c", &script]).status() {
             eprintln!("symptoms: no shell: {error}");
         }
         thread::sleep(RUNS_FOR);
     });
+}
+
+fn wait_for_rest(runtime: &Handle) {
+    let looks = || runtime.snapshot().sentinel.looks;
+    let mut before = looks();
+    loop {
+        thread::sleep(RESTS_FOR);
+        let now = looks();
+        if now == before {
+            return;
+        }
+        before = now;
+    }
 }
 
 fn processors() -> usize {

@@ -1,11 +1,11 @@
 //! A program for each thing that can be wrong with a runtime, and one beside it that only looks so.
 //!
-//!     cargo run --release --bin symptoms -- stalled-poll
-//!     cargo run --release --bin symptoms -- stalled-poll --look-alike
+//! cargo run --release --bin symptoms -- stalled-poll
+//! cargo run --release --bin symptoms -- stalled-poll --look-alike
 //!
-//! While it runs, `volt-console doctor symptoms` says what is wrong with the first and nothing of the kind about the second. The names are
-//! those of the doctor's rules. Missing are those that no program can bring about: a lost wake-up would be a fault of Volt's, and a quota is
-//! the control group's.
+//! While it runs, `volt-console doctor symptoms` says what is wrong with the first and nothing of the kind about the
+//! second. The names are those of the doctor's rules. Missing are those that no program can bring about: a lost wake-up
+//! would be a fault of Volt's, and a quota is the control group's.
 
 mod effort;
 mod machine;
@@ -47,7 +47,7 @@ struct Arguments {
 enum Symptom {
     /// A task sleeps in its thread; the other lets a thread for blocking work do so.
     StalledPoll,
-    /// Tasks compute for 4 ms a poll beside short ones; the others for 0.1 ms.
+    /// Tasks compute for 6 ms a poll beside short ones; the others for 0.1 ms.
     NoYield,
     /// Every worker is held and there is no spare; the other may call spares.
     DriverHeld,

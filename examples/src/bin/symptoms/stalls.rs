@@ -14,7 +14,7 @@ const RESTS_FOR: Duration = Duration::from_millis(20);
 /// Between two tasks that want little.
 const PING_INTERVAL: Duration = Duration::from_millis(1);
 /// A computation that is felt, and one that is not.
-const LONG_POLL: Duration = Duration::from_millis(4);
+const LONG_POLL: Duration = Duration::from_millis(6);
 const SHORT_POLL: Duration = Duration::from_micros(100);
 
 pub(crate) fn stalled_poll(scene: &Scene) {

@@ -44,6 +44,13 @@ pub static METRICS: &[Metric] = &[
         "Fields that could not be read for this scrape; their metrics show less than is true.",
         |r| r.one(|s| s.incomplete.len()),
     ),
+    gauge(
+        "volt_doctor_findings",
+        "findings",
+        &["runtime", "rule"],
+        "What the doctor finds wrong since the look before, warnings and worse, by its rule; `volt-console doctor` explains.",
+        |r| r.each_rule(),
+    ),
     histogram("volt_poll_duration_seconds", "How long polls of tasks took; a poll counts when it has ended.", |r| {
         r.one(Snapshot::poll_time);
     }),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::incident::{Blame, Cause};
+use crate::incident::{Blame, Cause, Incident};
 use crate::snapshot::Duty;
 
 /// A snapshot of `workers` workers in which every field that is read holds a value of its own.
@@ -41,6 +41,8 @@ fn filled(workers: u32) -> Snapshot {
     let mut snapshot: Snapshot = serde_json::from_value(json).unwrap();
     snapshot.parked_bitmap = vec![u64::MAX];
     snapshot.driver.owner = Some(0);
+    // For the doctor: one that goes on.
+    snapshot.incidents.latest.push(Incident { for_ns: 1_000_000_000, ..Incident::default() });
     // The numbers above are ns too: the runtime is older than nothing.
     snapshot.at_ns = snapshot.started_at_ns + 5_000_000_000;
     for (index, worker) in snapshot.workers.iter_mut().enumerate() {

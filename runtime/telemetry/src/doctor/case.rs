@@ -1,15 +1,16 @@
 //! What rules look at: a runtime now, and what has happened to it since a look before.
 //!
 //! Invariants. *Two looks of one runtime*: a [`Span`] exists only between two moments of the same runtime, at least
-//! [`INTERVAL_MIN_NS`] apart; rules that compare are not asked without one. *On duty at both*: what is said about a worker's share of
-//! the time is said only of workers that were on duty at both looks; a spare comes and goes.
+//! [`INTERVAL_MIN_NS`] apart; rules that compare are not asked without one. *On duty at both*: what is said about a
+//! worker's share of the time is said only of workers that were on duty at both looks; a spare comes and goes.
 
 use crate::rates::{Rates, WorkerRates};
 use crate::snapshot::{Duty, Snapshot, Worker};
 
 /// Two looks that are closer together than this, ns, are one look: of a shorter time rates are noise.
 pub const INTERVAL_MIN_NS: u64 = 100_000_000;
-/// What waits for longer than this has slipped through the runtime's own net: two looks of the sentinel at its default distance of 10 ms.
+/// What waits for longer than this has slipped through the runtime's own net: two looks of the sentinel at its default
+/// distance of 10 ms.
 pub(super) const LATE_NS: u64 = 20_000_000;
 
 /// A runtime, for all rules.
@@ -100,7 +101,8 @@ impl Pair<'_> {
         Some(of(self.now)?.saturating_sub(of(self.then)?))
     }
 
-    /// Tasks that waited in its queues at both looks, at least; its LIFO slot left out, from which others take only when it is stuck.
+    /// Tasks that waited in its queues at both looks, at least; its LIFO slot left out, from which others take only
+    /// when it is stuck.
     pub(super) fn queue_len(&self) -> u32 {
         queue_len(self.then).min(queue_len(self.now))
     }

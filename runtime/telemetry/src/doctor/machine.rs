@@ -6,11 +6,13 @@ use super::rule::Rule;
 use crate::incident::{Cause, Incident};
 use crate::snapshot::{Snapshot, Worker};
 
-/// A worker that waits for a processor for a quarter of the time, and longer than it runs, gets less than half of what it could use.
+/// A worker that waits for a processor for a quarter of the time, and longer than it runs, gets less than half of what
+/// it could use.
 pub(super) const STARVED_RATIO: f64 = 0.25;
 /// A worker that waits for half of the time.
 const STARVED_BADLY_RATIO: f64 = 0.5;
-/// Time for which the quota held the process up, summed over processors, as a share of the time: a request in twenty meets it.
+/// Time for which the quota held the process up, summed over processors, as a share of the time: a request in twenty
+/// meets it.
 const THROTTLED_RATIO: f64 = 0.05;
 /// A quarter of the time.
 const THROTTLED_BADLY_RATIO: f64 = 0.25;
@@ -29,7 +31,7 @@ fn incidents<'s>(span: &'s Span<'_>, cause: Cause) -> impl Iterator<Item = &'s I
     })
 }
 
-// ---- cpu-starved, oversubscribed --------------------------------------------------------------------------------------
+// ---- cpu-starved, oversubscribed -----------------------------------------------------------------------------------
 
 /// Workers that waited for a processor, with the share of the time.
 fn starved<'s>(span: &'s Span<'_>) -> impl Iterator<Item = (Pair<'s>, f64)> {
@@ -39,6 +41,13 @@ fn starved<'s>(span: &'s Span<'_>) -> impl Iterator<Item = (Pair<'s>, f64)> {
         let ratio = span.share(waited_ns).min(1.0);
         (ratio >= STARVED_RATIO && waited_ns > ran_ns).then_some((pair, ratio))
     })
+}
+
+/// Of the time in which workers wanted a processor, that in which they had one; 1 if nobody knows.
+pub(super) fn running_ratio(span: &Span<'_>) -> f64 {
+    let sum_ns = |of: fn(&Worker) -> Option<u64>| span.pairs().filter_map(|pair| pair.grown_if_known(of)).sum::<u64>();
+    let (ran_ns, waited_ns) = (sum_ns(|worker| worker.cpu_ns), sum_ns(|worker| worker.run_delay_ns));
+    if ran_ns == 0 { 1.0 } else { ran_ns as f64 / (ran_ns + waited_ns) as f64 }
 }
 
 /// How many workers were on duty at both looks and used a processor, or waited for one, for most of the time.
@@ -63,8 +72,8 @@ pub(super) fn is_run_delay_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn cpu_starved_threshold() -> String {
     format!(
-        "a worker waits for a processor for {} of the time, and for longer than it runs; {} from {} on; not if the workers themselves are \
-         more than the processors, nor if the quota is spent",
+        "a worker waits for a processor for {} of the time, and for longer than it runs; {} from {} on; not if the \
+         workers themselves are more than the processors, nor if the quota is spent",
         percent(STARVED_RATIO),
         Severity::Critical.name(),
         percent(STARVED_BADLY_RATIO)
@@ -75,8 +84,8 @@ pub(super) fn cpu_starved(span: &Span<'_>) -> Vec<Finding> {
     if oversubscription(span).is_some() || throttled(span).is_some() {
         return Vec::new();
     }
-    let advice = "Stop or move what else runs on this machine, give the process a higher priority or processors of its own, or give the machine \
-                  more of them. Within the process: fewer busy threads.";
+    let advice = "Stop or move what else runs on this machine, give the process a higher priority or processors of its \
+        own, or give the machine more of them. Within the process: fewer busy threads.";
     waiting_for_a_processor(span, Rule::CpuStarved, |worst| {
         format!("the kernel ran other threads for {} of the time in which a worker could have run", percent(worst))
     })
@@ -94,7 +103,8 @@ pub(super) fn are_processors_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn oversubscribed_threshold() -> String {
     format!(
-        "more workers want a processor for half of the time than there are processors, and one of them waits as for `cpu-starved` ({})",
+        "more workers want a processor for half of the time than there are processors, and one of them waits as for \
+         `cpu-starved` ({})",
         percent(STARVED_RATIO)
     )
 }
@@ -106,8 +116,8 @@ pub(super) fn oversubscribed(span: &Span<'_>) -> Vec<Finding> {
     }
     let wanting = wanting(span);
     let advice = format!(
-        "Set Builder::worker_threads to {processors} or to 0, which takes as many as there are processors; move computations that must run \
-         beside requests into another process."
+        "Set Builder::worker_threads to {processors} or to 0, which takes as many as there are processors; move \
+         computations that must run beside requests into another process."
     );
     waiting_for_a_processor(span, Rule::Oversubscribed, |worst| {
         let processors = counted(processors.into(), "processor");
@@ -144,7 +154,7 @@ fn waiting_for_a_processor(span: &Span<'_>, rule: Rule, title: impl FnOnce(f64) 
     Some(finding)
 }
 
-// ---- cgroup-throttled -------------------------------------------------------------------------------------------------
+// ---- cgroup-throttled ----------------------------------------------------------------------------------------------
 
 /// For how long the quota held the process up, and in how many periods; `None` if that was short, or nobody knows.
 fn throttled(span: &Span<'_>) -> Option<(u64, u64)> {
@@ -159,8 +169,8 @@ fn throttled(span: &Span<'_>) -> Option<(u64, u64)> {
 
 pub(super) fn cgroup_throttled_threshold() -> String {
     format!(
-        "the quota held the process up for {} of the time, summed over processors, {} from {} on; or a poll stood still for that reason, as its \
-         incident says",
+        "the quota held the process up for {} of the time, summed over processors, {} from {} on; or a poll stood \
+         still for that reason, as its incident says",
         percent(THROTTLED_RATIO),
         Severity::Critical.name(),
         percent(THROTTLED_BADLY_RATIO)
@@ -194,7 +204,10 @@ pub(super) fn cgroup_throttled(span: &Span<'_>) -> Vec<Finding> {
         .ns("throttled_ns", "time that the process was held up, summed over processors", held_ns)
         .count("throttles_count", "periods in which it was", periods)
         .count("stuck_count", "polls that stood still for that reason", stuck.len() as u64)
-        .advice("Raise the quota (cpu.max, or the container's CPU limit), or use fewer workers, so that they do not spend it at once.");
+        .advice(
+            "Raise the quota (cpu.max, or the container's CPU limit), or use fewer workers, so that they do not \
+            spend it at once.",
+        );
     for incident in stuck {
         finding = finding.worker(incident.worker);
     }
@@ -203,7 +216,7 @@ pub(super) fn cgroup_throttled(span: &Span<'_>) -> Vec<Finding> {
     vec![finding]
 }
 
-// ---- process-paused ---------------------------------------------------------------------------------------------------
+// ---- process-paused ------------------------------------------------------------------------------------------------
 
 fn pauses(span: &Span<'_>) -> u64 {
     span.grown(|snapshot| snapshot.sentinel.pauses)
@@ -222,10 +235,17 @@ pub(super) fn process_paused(span: &Span<'_>) -> Vec<Finding> {
     if pauses == 0 && stopped == 0 {
         return Vec::new();
     }
-    let finding =
-        Finding::new(Rule::ProcessPaused, Severity::Info, "the whole process stood still for a while: the machine, not the tasks")
-            .count("pauses_count", "looks of the sentinel that came late", pauses)
-            .count("stopped_count", "polls whose thread was stopped by a signal or a debugger", stopped)
-            .advice("Nothing in the program. Look for a debugger, SIGSTOP, a laptop that slept, or a machine that gives its time to others.");
+    let finding = Finding::new(
+        Rule::ProcessPaused,
+        Severity::Info,
+        "the whole process stood still for a while: the machine, not \
+            the tasks",
+    )
+    .count("pauses_count", "looks of the sentinel that came late", pauses)
+    .count("stopped_count", "polls whose thread was stopped by a signal or a debugger", stopped)
+    .advice(
+        "Nothing in the program. Look for a debugger, SIGSTOP, a laptop that slept, or a machine that \
+                gives its time to others.",
+    );
     vec![finding]
 }

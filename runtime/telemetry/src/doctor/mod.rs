@@ -1,7 +1,7 @@
 //! What is wrong with a running program, told from two looks at it: rules over snapshots, and what they find.
 //!
-//! Pure: a rule reads plain data and gives plain data. Text, JSON, the metric, the table in the documentation and the exit code of
-//! `volt-console doctor` come from one table, [`RULES`].
+//! Pure: a rule reads plain data and gives plain data. Text, JSON, the metric, the table in the documentation and the
+//! exit code of `volt-console doctor` come from one table, [`RULES`].
 
 pub mod finding;
 pub mod rule;

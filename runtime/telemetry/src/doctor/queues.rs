@@ -5,13 +5,18 @@ use super::finding::{Finding, Severity, duration, percent};
 use super::rule::Rule;
 use crate::snapshot::{Duty, Phase, Snapshot, Worker};
 
-/// Tasks wait in the global queue for the latency that the runtime aims at, by intent; so many times as long, and looks are missing.
+/// Tasks wait in the global queue for the latency that the runtime aims at, by intent; so many times as long, and looks
+/// are missing.
 const TARGETS_MISSED: u64 = 20;
 /// A second in the global queue: clients give up.
 const GLOBAL_OUTAGE_NS: u64 = 1_000_000_000;
 /// If most polls are of tasks from the global queue, it is served as well as can be, and there is too much work.
 const GLOBAL_SHARE: f64 = 0.5;
-/// Of a worker's polls, those from the LIFO slot. By default at most 3 polls of a tick of 128 are, so only another setting gets here.
+/// How long a poll lasts behind which a full LIFO slot is a held one: by default the sentinel has had ten looks to have
+/// it emptied, enough even where processors are short and it comes late itself.
+const LIFO_HELD_NS: u64 = 100_000_000;
+/// Of a worker's polls, those from the LIFO slot. By default at most 3 polls of a tick of 128 are, so only another
+/// setting gets here.
 const LIFO_SHARE: f64 = 0.75;
 /// Fewer polls than this are no monopoly.
 const LIFO_POLLS_MIN: u64 = 1_000;
@@ -19,19 +24,20 @@ const LIFO_POLLS_MIN: u64 = 1_000;
 const ASLEEP_RATIO: f64 = 0.95;
 /// A worker that polled for so much of the time has no time left.
 const BUSY_RATIO: f64 = 0.9;
-/// Tasks in a worker's queues, beside the one that it runs next, that are a backlog for a worker that sleeps: with fewer nobody is woken.
+/// Tasks in a worker's queues, beside the one that it runs next, that are a backlog for a worker that sleeps: with
+/// fewer nobody is woken.
 const BACKLOG_LEN: u32 = 2;
 /// How far the shares of the time that two workers are busy may lie apart.
 const IMBALANCE_RATIO: f64 = 0.5;
 /// Tasks in the busier one's queues, at both looks, that a thief would have halved in passing.
 const IMBALANCE_LEN: u32 = 16;
 
-// ---- lost-wakeup ------------------------------------------------------------------------------------------------------
+// ---- lost-wakeup ---------------------------------------------------------------------------------------------------
 
 pub(super) fn lost_wakeup_threshold() -> String {
     format!(
-        "a park time-out found work that nobody had woken a worker for; or, at both looks, all workers have slept for {} with tasks in their \
-         queues or in the global one. {} if it happened before the looks",
+        "a park time-out found work that nobody had woken a worker for; or, at both looks, all workers have slept for \
+         {} with tasks in their queues or in the global one. {} if it happened before the looks",
         duration(LATE_NS),
         Severity::Info.name()
     )
@@ -52,7 +58,10 @@ pub(super) fn lost_wakeup(case: &Case<'_>) -> Vec<Finding> {
         .count("parked_count", "workers asleep", case.now.parked_count().into())
         .count("rescues_count", "time-outs that found work between the looks", caught)
         .count("rescues_since_start_count", "time-outs that found work since start", since_start)
-        .advice("This is a fault in Volt: please report it with the output of `volt-console top --once --json`. Builder::park_timeout bounds the harm.");
+        .advice(
+            "This is a fault in Volt: please report it with the output of `volt-console top --once --json`. \
+            Builder::park_timeout bounds the harm.",
+        );
     vec![finding]
 }
 
@@ -67,7 +76,8 @@ fn is_asleep_over_work(snapshot: &Snapshot) -> bool {
     on_duty.peek().is_some() && on_duty.all(is_asleep) && snapshot.searching == 0 && waiting(snapshot) > 0
 }
 
-/// Tasks in all queues, those that came into the global one or an inbox a moment ago left out: somebody may be on the way.
+/// Tasks in all queues, those that came into the global one or an inbox a moment ago left out: somebody may be on the
+/// way.
 fn waiting(snapshot: &Snapshot) -> u64 {
     let is_old = snapshot.global_queue.oldest_age_ns.is_some_and(|ns| ns >= LATE_NS);
     let global = if is_old { snapshot.global_queue.len } else { 0 };
@@ -84,12 +94,13 @@ fn wait(tasks: u64) -> String {
     if tasks == 1 { "1 task waits".to_owned() } else { format!("{tasks} tasks wait") }
 }
 
-// ---- parked-while-backlog ---------------------------------------------------------------------------------------------
+// ---- parked-while-backlog ------------------------------------------------------------------------------------------
 
 pub(super) fn parked_while_backlog_threshold() -> String {
     format!(
-        "a worker slept for {} of the time while another, busy for {} of it, had {BACKLOG_LEN} tasks in its queues at both looks (1, if it is \
-         stuck in a poll); or somebody sleeps at both looks while the global queue's oldest task has waited for {}",
+        "a worker slept for {} of the time while another, busy for {} of it, had {BACKLOG_LEN} tasks in its queues at \
+         both looks (1, if it is stuck in a poll); or somebody sleeps at both looks while the global queue's oldest \
+         task has waited for {}",
         percent(ASLEEP_RATIO),
         percent(BUSY_RATIO),
         duration(LATE_NS)
@@ -147,13 +158,13 @@ fn backlogs<'s>(span: &'s Span<'_>) -> Vec<Pair<'s>> {
     span.pairs().filter(is_behind).collect()
 }
 
-// ---- global-starved ---------------------------------------------------------------------------------------------------
+// ---- global-starved ------------------------------------------------------------------------------------------------
 
 pub(super) fn global_starved_threshold() -> String {
     format!(
-        "at both looks the oldest task in the global queue has waited for {TARGETS_MISSED} times the latency that the runtime aims at, and for \
-         {} at least, nobody sleeps, polls take less than that, and less than {} of them were of tasks \
-         from there (else there is simply too much work); {} from {} on",
+        "at both looks the oldest task in the global queue has waited for {TARGETS_MISSED} times the latency that the \
+         runtime aims at, and for {} at least, nobody sleeps, polls take less than that, and less than {} of them were \
+         of tasks from there (else there is simply too much work); {} from {} on",
         duration(LATE_NS),
         percent(GLOBAL_SHARE),
         Severity::Critical.name(),
@@ -196,16 +207,19 @@ pub(super) fn global_starved(span: &Span<'_>) -> Vec<Finding> {
         .count("interval_polls_count", "polls between two looks there, at most", intervals.max().unwrap_or(0).into())
         .ns("poll_p99_ns", "99 % of the polls took no longer than", poll_p99_ns)
         .advice(
-            "Shorten the polls (see `no-yield`), or look at the global queue more often: Builder::target_global_queue_latency, \
-             global_queue_interval_bounds and global_queue_look_after.",
+            "Shorten the polls (see `no-yield`), or look at the global queue more often: \
+             Builder::target_global_queue_latency, global_queue_interval_bounds and global_queue_look_after.",
         );
     vec![finding]
 }
 
-// ---- lifo-held --------------------------------------------------------------------------------------------------------
+// ---- lifo-held -----------------------------------------------------------------------------------------------------
 
 pub(super) fn lifo_held_threshold() -> String {
-    format!("a worker's LIFO slot is filled, its poll has lasted for {}, and another worker sleeps", duration(LATE_NS))
+    format!(
+        "a worker's LIFO slot is filled, its poll has lasted for {}, and another worker sleeps",
+        duration(LIFO_HELD_NS)
+    )
 }
 
 pub(super) fn lifo_held(case: &Case<'_>) -> Vec<Finding> {
@@ -214,7 +228,7 @@ pub(super) fn lifo_held(case: &Case<'_>) -> Vec<Finding> {
     for worker in now.workers.iter().filter(|worker| worker.is_lifo_filled && worker.duty != Duty::Off) {
         let is_another_asleep = |other: &Worker| other.index != worker.index && now.is_parked(other.index as usize);
         let (for_ns, Some(poll)) = (poll_for_ns(worker), &worker.in_flight) else { continue };
-        if for_ns < LATE_NS || !now.workers.iter().any(is_another_asleep) {
+        if for_ns < LIFO_HELD_NS || !now.workers.iter().any(is_another_asleep) {
             continue;
         }
         let title = format!(
@@ -223,9 +237,11 @@ pub(super) fn lifo_held(case: &Case<'_>) -> Vec<Finding> {
             duration(for_ns)
         );
         let advice = if now.config.enable_stealing {
-            "Leave the sentinel on (Builder::sentinel_interval), which has such tasks taken; and see `stalled-poll` for the poll."
+            "Leave the sentinel on (Builder::sentinel_interval), which has such tasks taken; and see `stalled-poll` \
+             for the poll."
         } else {
-            "Turn stealing on (Builder::enable_stealing): nobody may take the task; or the slot off (max_lifo_polls_per_tick 0)."
+            "Turn stealing on (Builder::enable_stealing): nobody may take the task; or the slot off \
+             (max_lifo_polls_per_tick 0)."
         };
         findings.push(
             Finding::new(Rule::LifoHeld, Severity::Warning, title)
@@ -242,12 +258,12 @@ pub(super) fn lifo_held(case: &Case<'_>) -> Vec<Finding> {
     findings
 }
 
-// ---- lifo-monopoly ----------------------------------------------------------------------------------------------------
+// ---- lifo-monopoly -------------------------------------------------------------------------------------------------
 
 pub(super) fn lifo_monopoly_threshold() -> String {
     format!(
-        "{} of a worker's polls, and of {LIFO_POLLS_MIN} at least, come from its LIFO slot, while tasks wait in its other queues at both looks \
-         and one waited for longer than a task should in the global queue",
+        "{} of a worker's polls, and of {LIFO_POLLS_MIN} at least, come from its LIFO slot, while tasks wait in its \
+         other queues at both looks and one waited for longer than a task should in the global queue",
         percent(LIFO_SHARE)
     )
 }
@@ -288,12 +304,12 @@ pub(super) fn lifo_monopoly(span: &Span<'_>) -> Vec<Finding> {
     findings
 }
 
-// ---- imbalance --------------------------------------------------------------------------------------------------------
+// ---- imbalance -----------------------------------------------------------------------------------------------------
 
 pub(super) fn imbalance_threshold() -> String {
     format!(
-        "one worker is busy for {} of the time more than another, and has {IMBALANCE_LEN} tasks in its queues at both looks; not if \
-         `parked-while-backlog` says so already",
+        "one worker is busy for {} of the time more than another, and has {IMBALANCE_LEN} tasks in its queues at both \
+         looks; not if `parked-while-backlog` says so already",
         percent(IMBALANCE_RATIO)
     )
 }
@@ -329,7 +345,8 @@ pub(super) fn imbalance(span: &Span<'_>) -> Vec<Finding> {
         }
     }
     let advice = if span.now.config.enable_stealing {
-        "Spawn such tasks from several places, or from outside the workers (Handle::spawn), instead of all from one task."
+        "Spawn such tasks from several places, or from outside the workers (Handle::spawn), instead of all from one \
+         task."
     } else {
         "Turn stealing on (Builder::enable_stealing), so that workers with time take from those without."
     };

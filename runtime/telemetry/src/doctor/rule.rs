@@ -1,16 +1,17 @@
 //! The one table of rules, and the examination that asks them all.
 //!
-//! Shape: [`RULES`] has a row for each [`Rule`], in the order in which they stand in the enum and are asked; a row says what the rule
-//! means and from which number on it speaks, and holds the function that judges. The thresholds are constants beside those functions,
-//! each with its reason; the texts here are made from them, so that documentation cannot say another number than the code.
+//! Shape: [`RULES`] has a row for each [`Rule`], in the order in which they stand in the enum and are asked; a row says
+//! what the rule means and from which number on it speaks, and holds the function that judges. The thresholds are
+//! constants beside those functions, each with its reason; the texts here are made from them, so that documentation
+//! cannot say another number than the code.
 //!
-//! Invariants. *Healthy is silent*: an idle runtime, a busy one that serves everybody, and one that has more work than processors but
-//! is fair give no finding above [`Severity::Info`]. *Absent does not judge*: a rule that needs a number which the program does not
-//! tell says nothing. *One cause, one finding*: where one rule explains what another saw, the other is silent (late timers while the
-//! kernel runs other programs).
+//! Invariants. *Healthy is silent*: an idle runtime, a busy one that serves everybody, and one that has more work than
+//! processors but is fair give no finding above [`Severity::Info`]. *Absent does not judge*: a rule that needs a number
+//! which the program does not tell says nothing. *One cause, one finding*: where one rule explains what another saw,
+//! the other is silent (late timers while the kernel runs other programs).
 //!
-//! Rejected: thresholds that a user sets. Who knows what to set does not need the doctor, and a finding that depends on a setting
-//! cannot be compared between two machines.
+//! Rejected: thresholds that a user sets. Who knows what to set does not need the doctor, and a finding that depends on
+//! a setting cannot be compared between two machines.
 
 use serde::{Serialize, Serializer};
 
@@ -180,7 +181,8 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::SelfWakeLoop,
         name: "self-wake-loop",
-        meaning: "A task wakes itself in every poll and does next to nothing in it: it waits by asking again and again.",
+        meaning: "A task wakes itself in every poll and does next to nothing in it: it waits by asking again and \
+            again.",
         threshold: wakes::self_wake_loop_threshold,
         is_told: wakes::are_self_wakes_told,
         judge: Judge::Span(wakes::self_wake_loop),
@@ -288,7 +290,8 @@ impl Serialize for Rule {
 }
 
 impl RuleEntry {
-    /// Whether it can judge a program that tells this: some need numbers that not every version of Volt, and not every kernel, tells.
+    /// Whether it can judge a program that tells this: some need numbers that not every version of Volt, and not every
+    /// kernel, tells.
     pub fn can_judge(&self, snapshot: &Snapshot) -> bool {
         (self.is_told)(snapshot)
     }
@@ -305,8 +308,8 @@ fn always(_: &Snapshot) -> bool {
 
 /// Asks every rule about a runtime, from one look at it to a later one, and gives what they found, the worst first.
 ///
-/// With the same snapshot twice, with two of different runtimes, or with two less than 100 ms apart, only rules speak that can tell from one
-/// look: what is stuck at this moment.
+/// With the same snapshot twice, with two of different runtimes, or with two less than 100 ms apart, only rules speak
+/// that can tell from one look: what is stuck at this moment.
 ///
 /// ```
 /// use volt_telemetry::doctor::{Rule, examine};

@@ -1,7 +1,7 @@
 //! Rules about polls that take too long: for their worker, for those that wait behind them, for timers and sockets.
 //!
-//! What the runtime itself has written down about a poll, its [`Incident`], comes first: it was made while the poll was stuck, and knows the
-//! cause and the line. Polls of which nothing was written down are seen in flight only.
+//! What the runtime itself has written down about a poll, its [`Incident`], comes first: it was made while the poll was
+//! stuck, and knows the cause and the line. Polls of which nothing was written down are seen in flight only.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,18 +15,18 @@ use crate::snapshot::{Duty, InFlight, Phase, Snapshot, Worker};
 
 /// A poll of this length that still goes on is an outage of its worker: what people notice.
 const OUTAGE_NS: u64 = 100_000_000;
-/// Timers and sockets that nobody looked after for so long are late for everybody: five looks of the sentinel at its default distance, which
-/// wakes a worker for them at every one.
+/// Timers and sockets that nobody looked after for so long are late for everybody: five looks of the sentinel at its
+/// default distance, which wakes a worker for them at every one.
 const DRIVER_IDLE_NS: u64 = 50_000_000;
 /// So long, and most time-outs of clients have passed.
 const DRIVER_OUTAGE_NS: u64 = 1_000_000_000;
 /// A poll of this length on average is long: it is what the tuner lets a task wait in the global queue by default.
 const LONG_POLL_NS: u64 = 1_000_000;
-/// Waiting that tasks of one place cause to tasks of others, beyond what they suffer themselves, as a share of the time. Who computes in
-/// turns with others of its kind, suffers as much as it causes, and is fair.
+/// Waiting that tasks of one place cause to tasks of others, beyond what they suffer themselves, as a share of the
+/// time. Who computes in turns with others of its kind, suffers as much as it causes, and is fair.
 const NET_DELAY_RATIO: f64 = 0.1;
-/// What a poll was stuck for is taken to be what the next of its place is stuck for, for so long. Of many of one kind the runtime writes one a
-/// second down.
+/// What a poll was stuck for is taken to be what the next of its place is stuck for, for so long. Of many of one kind
+/// the runtime writes one a second down.
 const LIKE_NS: u64 = 10_000_000_000;
 /// The number of an incident that nobody has written down.
 const UNWRITTEN: u64 = 0;
@@ -38,13 +38,13 @@ fn is_of_the_task(cause: Cause) -> bool {
     !matches!(cause, Cause::NotScheduled | Cause::Throttled | Cause::Stopped)
 }
 
-// ---- stalled-poll -----------------------------------------------------------------------------------------------------
+// ---- stalled-poll --------------------------------------------------------------------------------------------------
 
 pub(super) fn stalled_poll_threshold() -> String {
     format!(
-        "the runtime has written an incident down (a poll above 10 ms, or above what is usual there): {} when it goes on for {} or nothing \
-         could be done, {} when it goes on or ended between the looks, {} when before; \
-         without an incident: a poll in flight for {}, or for {} if its place has had one lately",
+        "the runtime has written an incident down (a poll above 10 ms, or above what is usual there): {} when it goes \
+         on for {} or nothing could be done, {} when it goes on or ended between the looks, {} when before; without an \
+         incident: a poll in flight for {}, or for {} if its place has had one lately",
         Severity::Critical.name(),
         duration(OUTAGE_NS),
         Severity::Warning.name(),
@@ -75,7 +75,8 @@ pub(super) fn stalled_poll(case: &Case<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Polls that are long, and of which nothing was written down: one of their kind was a moment ago, or incidents are off.
+/// Polls that are long, and of which nothing was written down: one of their kind was a moment ago, or incidents are
+/// off.
 fn unwritten<'a>(case: &'a Case<'_>) -> impl Iterator<Item = (&'a Worker, &'a InFlight)> {
     let is_written_down = |worker: &Worker, poll: &InFlight| {
         let latest = &case.now.incidents.latest;
@@ -143,7 +144,8 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident]) -> Option<Finding> {
         like.all(|incident| ended_at_ns(incident) <= ended_at_ns(shown))
     };
     let is_recent = case.span.as_ref().is_some_and(|span| {
-        // Of many of one kind one a second is written down, the others are only counted, by cause: they are taken to be like the last.
+        // Of many of one kind one a second is written down, the others are only counted, by cause: they are taken to be
+        // like the last.
         let has_more = || span.grown(|snapshot| of_cause(snapshot, shown.cause)) > 0 && is_last();
         ended_at_ns(shown) >= span.then.at_ns || has_more()
     });
@@ -219,11 +221,12 @@ fn remedy(remedy: Remedy) -> &'static str {
 fn advice(cause: Cause) -> &'static str {
     match cause {
         Cause::Sleep => {
-            "Await volt::time::sleep instead of sleeping in the thread, or move the call into volt::task::spawn_blocking."
+            "Await volt::time::sleep instead of sleeping in the thread, or move the call into \
+             volt::task::spawn_blocking."
         }
         Cause::Lock => {
-            "Hold the lock for as short as possible and never across slow work, or wait for it in volt::task::spawn_blocking or with an \
-             asynchronous lock."
+            "Hold the lock for as short as possible and never across slow work, or wait for it in \
+             volt::task::spawn_blocking or with an asynchronous lock."
         }
         Cause::Io => "Use volt::net, or move the call that blocks into volt::task::spawn_blocking.",
         Cause::Cpu => {
@@ -234,12 +237,13 @@ fn advice(cause: Cause) -> &'static str {
             "Give the machine more memory, or touch files and mapped memory in volt::task::spawn_blocking."
         }
         _ => {
-            "Move what the poll does at that line into volt::task::spawn_blocking, or announce it with volt::task::block_in_place."
+            "Move what the poll does at that line into volt::task::spawn_blocking, or announce it with \
+             volt::task::block_in_place."
         }
     }
 }
 
-// ---- no-yield ---------------------------------------------------------------------------------------------------------
+// ---- no-yield ------------------------------------------------------------------------------------------------------
 
 /// Nobody blames in a runtime that has not polled.
 pub(super) fn is_blame_told(snapshot: &Snapshot) -> bool {
@@ -248,14 +252,16 @@ pub(super) fn is_blame_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn no_yield_threshold() -> String {
     format!(
-        "the polls of one spawn location take {} or more on average, are no incidents, and others wait behind them for {} of the time \
-         beyond what these wait themselves",
+        "the polls of one spawn location take {} or more on average, are no incidents, and others wait behind them for \
+         {} of the time beyond what these wait themselves",
         duration(LONG_POLL_NS),
         percent(NET_DELAY_RATIO)
     )
 }
 
 pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
+    // Where processors are short, a poll lasts for longer than it computes.
+    let running_ratio = machine::running_ratio(span);
     let mut findings = Vec::new();
     for now in &span.now.blame {
         let unseen = Blame::default();
@@ -264,7 +270,7 @@ pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
         let (polls, busy_ns) = (grown(|blame| blame.polls), grown(|blame| blame.busy_ns));
         let caused_ns = grown(|blame| blame.delay_caused_ns);
         let net_ns = caused_ns.saturating_sub(grown(|blame| blame.delay_suffered_ns));
-        let Some(mean_ns) = busy_ns.checked_div(polls) else { continue };
+        let Some(mean_ns) = busy_ns.checked_div(polls).map(|ns| (ns as f64 * running_ratio) as u64) else { continue };
         // Those are told by `stalled_poll`, with their cause.
         let is_told = like(span.now, &now.spawned_at, span.then.at_ns.saturating_sub(LIKE_NS)).is_some();
         if mean_ns < LONG_POLL_NS || span.share(net_ns) < NET_DELAY_RATIO || is_told {
@@ -278,7 +284,7 @@ pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
         );
         findings.push(
             Finding::new(Rule::NoYield, Severity::Warning, title)
-                .ns("mean_poll_ns", "their mean poll", mean_ns)
+                .ns("mean_poll_ns", "their mean poll, waiting for a processor left out", mean_ns)
                 .ns("longest_poll_ns", "their longest poll, since start", now.longest_poll_ns)
                 .ns("delay_caused_ns", "waiting that they caused, summed over those that waited", caused_ns)
                 .ns("net_delay_ns", "of it, beyond what they waited themselves", net_ns)
@@ -292,12 +298,12 @@ pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
     findings
 }
 
-// ---- driver-held ------------------------------------------------------------------------------------------------------
+// ---- driver-held ---------------------------------------------------------------------------------------------------
 
 pub(super) fn driver_held_threshold() -> String {
     format!(
-        "nobody has looked at timers and sockets for {}, or timers fired that late, while some worker was awake and the machine let it run; \
-         {} from {} on",
+        "nobody has looked at timers and sockets for {}, or timers fired that late, while some worker was awake and \
+         the machine let it run; {} from {} on",
         duration(DRIVER_IDLE_NS),
         Severity::Critical.name(),
         duration(DRIVER_OUTAGE_NS)
@@ -345,10 +351,13 @@ pub(super) fn driver_held(span: &Span<'_>) -> Vec<Finding> {
     }
     let held = counted(finding.workers.len() as u64, "worker");
     let advice = if now.sentinel.max_spares == 0 {
-        "Allow spare workers (Builder::max_spare_workers), so that one goes on duty while others are stuck; and see `stalled-poll`.".to_owned()
+        "Allow spare workers (Builder::max_spare_workers), so that one goes on duty while others are stuck; and see \
+         `stalled-poll`."
+            .to_owned()
     } else {
         format!(
-            "See `stalled-poll` for what {held} in a long poll did; raise Builder::max_spare_workers if more block at a time."
+            "See `stalled-poll` for what {held} in a long poll did; raise Builder::max_spare_workers if more block at \
+             a time."
         )
     };
     vec![finding.advice(advice)]

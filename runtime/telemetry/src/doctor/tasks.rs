@@ -4,6 +4,7 @@ use super::case::Span;
 use super::finding::{Finding, Severity, counted, duration, percent, spawned};
 use super::rule::Rule;
 use crate::incident::Blame;
+use crate::rates::local_queue_len;
 use crate::snapshot::Snapshot;
 
 /// Fewer tasks alive than this are a program's own business.
@@ -12,10 +13,12 @@ const LEAK_ALIVE_MIN: u64 = 1_000;
 const LEAK_SPAWNED_PER_SECOND: f64 = 100.0;
 /// Of what is spawned, what may end.
 const LEAK_ENDED_RATIO: f64 = 0.05;
+/// Over less time, tasks that wait for their turn look like tasks that stay.
+const LEAK_INTERVAL_NS: u64 = 1_000_000_000;
 /// Until then a program may still be starting, and what it starts may stay on purpose.
 const START_NS: u64 = 60_000_000_000;
 
-// ---- blocking-pool-saturated ------------------------------------------------------------------------------------------
+// ---- blocking-pool-saturated ---------------------------------------------------------------------------------------
 
 pub(super) fn blocking_pool_saturated_threshold() -> String {
     format!(
@@ -47,20 +50,21 @@ pub(super) fn blocking_pool_saturated(span: &Span<'_>) -> Vec<Finding> {
         finding = finding.ns("wait_ns", "a job that comes now waits for about", wait_ns);
     }
     let advice = if done == 0 {
-        "No job ended between the looks: they wait for something, perhaps for jobs behind them. Look at what they do; raise \
-         Builder::max_blocking_threads only if each does end."
+        "No job ended between the looks: they wait for something, perhaps for jobs behind them. Look at what they do; \
+         raise Builder::max_blocking_threads only if each does end."
     } else {
         "Raise Builder::max_blocking_threads if the jobs wait for something; if they compute, hand in fewer at a time."
     };
     vec![finding.advice(advice)]
 }
 
-// ---- task-leak --------------------------------------------------------------------------------------------------------
+// ---- task-leak -----------------------------------------------------------------------------------------------------
 
 pub(super) fn task_leak_threshold() -> String {
     format!(
-        "{LEAK_SPAWNED_PER_SECOND} tasks a second are spawned, less than {} as many end, and {LEAK_ALIVE_MIN} live; {} in the first {} of a \
-         runtime, when it may still be starting, {} after",
+        "over {} at least {LEAK_SPAWNED_PER_SECOND} tasks a second are spawned, less than {} as many end or wait in \
+         queues, and {LEAK_ALIVE_MIN} live; {} in the first {} of a runtime, when it may still be starting, {} after",
+        duration(LEAK_INTERVAL_NS),
         percent(LEAK_ENDED_RATIO),
         Severity::Info.name(),
         duration(START_NS),
@@ -72,9 +76,12 @@ pub(super) fn task_leak(span: &Span<'_>) -> Vec<Finding> {
     let now = span.now;
     let spawned = span.grown(|snapshot| snapshot.tasks.spawned);
     let alive_before = span.then.tasks.alive;
-    let grown = now.tasks.alive.saturating_sub(alive_before);
+    let queued = now.global_queue.len + local_queue_len(now);
+    let grown = now.tasks.alive.saturating_sub(alive_before).saturating_sub(queued);
     let ended = spawned.saturating_sub(grown);
-    let is_growing = span.per_second(spawned) >= LEAK_SPAWNED_PER_SECOND && now.tasks.alive >= LEAK_ALIVE_MIN;
+    let is_growing = span.interval_ns() >= LEAK_INTERVAL_NS
+        && span.per_second(spawned) >= LEAK_SPAWNED_PER_SECOND
+        && now.tasks.alive >= LEAK_ALIVE_MIN;
     let ratio = ended as f64 / spawned.max(1) as f64;
     if !is_growing || ratio >= LEAK_ENDED_RATIO {
         return Vec::new();
@@ -92,8 +99,9 @@ pub(super) fn task_leak(span: &Span<'_>) -> Vec<Finding> {
         .rate("ended_per_second", "ended", span.per_second(ended))
         .ns("age_ns", "the runtime was built before this look by", age_ns)
         .advice(
-            "Find where they are spawned and what they wait for: a channel whose other end is kept, a connection without a time-out, a loop \
-             without an end. Abort tasks that nobody needs, and bound how many there may be.",
+            "Find where they are spawned and what they wait for: a channel whose other end is kept, a connection \
+             without a time-out, a loop without an end. Abort tasks that nobody needs, and bound how many there may \
+             be.",
         );
     let growth = |now: &Blame| {
         let then = span.then.blame.iter().find(|then| then.spawned_at == now.spawned_at);
@@ -109,7 +117,7 @@ pub(super) fn task_leak(span: &Span<'_>) -> Vec<Finding> {
     vec![finding]
 }
 
-// ---- lost-waker -------------------------------------------------------------------------------------------------------
+// ---- lost-waker ----------------------------------------------------------------------------------------------------
 
 pub(super) fn are_stranded_told(snapshot: &Snapshot) -> bool {
     snapshot.tasks.spawned == 0 || snapshot.blame.iter().any(|blame| blame.stranded.is_some())
@@ -134,8 +142,9 @@ pub(super) fn lost_waker(span: &Span<'_>) -> Vec<Finding> {
             finding = finding.count("alive_count", "tasks of that place that live", alive);
         }
         findings.push(finding.spawned_at(&now.spawned_at).advice(
-            "A future returned Pending without keeping the waker, or what kept it was dropped (a channel's sender that was forgotten, a timer, \
-             a registration). Keep `cx.waker().clone()` before returning Pending; a task that waits for ever on purpose is better aborted.",
+            "A future returned Pending without keeping the waker, or what kept it was dropped (a channel's sender that \
+             was forgotten, a timer, a registration). Keep `cx.waker().clone()` before returning Pending; a task that \
+             waits for ever on purpose is better aborted.",
         ));
     }
     findings

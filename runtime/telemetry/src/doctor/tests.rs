@@ -1,11 +1,12 @@
-//! The rules as a whole: each fires on what it is for and not on what looks like it, and healthy programs are left in peace.
+//! The rules as a whole: each fires on what it is for and not on what looks like it, and healthy programs are left in
+//! peace.
 
 mod cases;
 mod programs;
 
 use std::collections::BTreeSet;
 
-use self::cases::CASES;
+use self::cases::all;
 use self::programs::{Pair, busy, idle, saturated};
 use super::{Finding, RULES, Rule, Severity, count_of, examine, markdown_table};
 use crate::incident::{Cause, Incident};
@@ -16,7 +17,7 @@ fn rules(findings: &[Finding]) -> BTreeSet<Rule> {
 
 #[test]
 fn each_rule_fires_on_its_case_alone_and_not_on_the_look_alike() {
-    for case in CASES {
+    for case in all() {
         let (before, after) = case.sick();
         let findings = examine(&before, &after);
         let mut expected: BTreeSet<_> = case.beside.iter().copied().collect();
@@ -32,7 +33,7 @@ fn each_rule_fires_on_its_case_alone_and_not_on_the_look_alike() {
 
 #[test]
 fn every_rule_has_a_case() {
-    let covered: BTreeSet<_> = CASES.iter().map(|case| case.rule).collect();
+    let covered: BTreeSet<_> = all().map(|case| case.rule).collect();
     for entry in &RULES {
         assert!(covered.contains(&entry.rule), "{}", entry.name);
     }
@@ -47,7 +48,7 @@ fn healthy_programs_are_left_in_peace() {
 
 #[test]
 fn every_finding_can_be_understood_alone() {
-    for case in CASES {
+    for case in all() {
         let (before, after) = case.sick();
         for finding in examine(&before, &after) {
             let what = case.what;
@@ -75,7 +76,7 @@ fn the_worst_comes_first() {
 
 #[test]
 fn one_look_tells_only_what_is_so_at_this_moment() {
-    for case in CASES {
+    for case in all() {
         let (_, after) = case.sick();
         for finding in examine(&after, &after) {
             let may = [Rule::StalledPoll, Rule::LifoHeld, Rule::LostWakeup].contains(&finding.rule);
@@ -86,7 +87,7 @@ fn one_look_tells_only_what_is_so_at_this_moment() {
 
 #[test]
 fn two_runtimes_of_one_name_are_not_compared() {
-    for case in CASES {
+    for case in all() {
         let (before, mut after) = case.sick();
         after.started_at_ns = before.at_ns + 1;
         let alone = examine(&after, &after);
@@ -108,7 +109,7 @@ fn what_is_only_worth_knowing_does_not_count() {
     after.sentinel.pauses += 1;
     let findings = examine(&before, &after);
     assert_eq!((findings.len(), count_of(&findings, Rule::ProcessPaused)), (1, 0));
-    let (before, after) = CASES.iter().find(|case| case.rule == Rule::DriverHeld).unwrap().sick();
+    let (before, after) = all().find(|case| case.rule == Rule::DriverHeld).unwrap().sick();
     assert_eq!(count_of(&examine(&before, &after), Rule::DriverHeld), 1);
 }
 
@@ -132,13 +133,16 @@ fn polls_that_were_only_counted_are_taken_to_be_like_the_last_one_of_their_cause
 
 #[test]
 fn a_poll_that_nobody_wrote_down_has_the_cause_and_the_line_of_the_one_before() {
-    let case = CASES.iter().find(|case| case.what == "a poll of a place that was stuck a moment ago").unwrap();
+    let case = all().find(|case| case.what == "a poll of a place that was stuck a moment ago").unwrap();
     let (before, after) = case.sick();
     let findings = examine(&before, &after);
     assert_eq!(findings.len(), 1, "one of the place, not one each: {findings:#?}");
     assert_eq!((findings[0].workers.clone(), findings[0].tasks[0].id), (vec![1], 9), "the one that goes on");
     assert!(
-        findings[0].title.contains("has held worker 1 for 40 ms: a poll that waits for I/O"),
+        findings[0].title.contains(
+            "has held worker 1 for 40 ms: a poll that waits for \
+        I/O"
+        ),
         "{}",
         findings[0].title
     );
@@ -148,7 +152,7 @@ fn a_poll_that_nobody_wrote_down_has_the_cause_and_the_line_of_the_one_before() 
 
 #[test]
 fn a_finding_is_an_object_with_its_numbers_by_name() {
-    let (before, after): Pair = CASES.iter().find(|case| case.rule == Rule::StalledPoll).unwrap().sick();
+    let (before, after): Pair = all().find(|case| case.rule == Rule::StalledPoll).unwrap().sick();
     let json = serde_json::to_value(&examine(&before, &after)[0]).unwrap();
     assert_eq!((&json["rule"], &json["severity"]), (&"stalled-poll".into(), &"critical".into()));
     let number =

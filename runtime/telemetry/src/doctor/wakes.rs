@@ -10,19 +10,20 @@ use crate::snapshot::{Snapshot, Worker};
 const RACES_PER_SECOND: f64 = 1_000.0;
 /// Of attempts that met tasks, those that lost them to somebody else: most.
 const RACES_RATIO: f64 = 0.5;
-/// What it costs to wake a worker that sleeps, both sides together, ns: two passages through the kernel and a switch of threads, as measured
-/// on a plain x86-64 machine.
+/// What it costs to wake a worker that sleeps, both sides together, ns: two passages through the kernel and a switch of
+/// threads, as measured on a plain x86-64 machine.
 const WAKE_COST_NS: u64 = 5_000;
 /// Wake-ups a second that cost a twentieth of a processor.
 const WAKES_PER_SECOND: f64 = 10_000.0;
-/// Polls a second that ended with their task woken by itself: a task that does something useful in between does not reach that.
+/// Polls a second that ended with their task woken by itself: a task that does something useful in between does not
+/// reach that.
 const SELF_WAKES_PER_SECOND: f64 = 10_000.0;
 /// Of a location's polls, those that ended so: all but a few.
 const SELF_WAKES_RATIO: f64 = 0.9;
 /// A poll shorter than this, on average, has only looked whether it can go on.
 const EMPTY_POLL_NS: u64 = 10_000;
 
-// ---- steal-contention -------------------------------------------------------------------------------------------------
+// ---- steal-contention ----------------------------------------------------------------------------------------------
 
 pub(super) fn steal_contention_threshold() -> String {
     format!(
@@ -45,19 +46,25 @@ pub(super) fn steal_contention(span: &Span<'_>) -> Vec<Finding> {
         .rate("races_lost_per_second", "attempts that lost a race", lost_per_second)
         .rate("steals_per_second", "attempts that brought tasks", span.per_second(won))
         .ratio("lost_ratio", "lost, of those that met tasks", ratio)
-        .ratio("searching_ratio", "share of the workers' time spent looking for work", span.rates.shares.searching_ratio)
+        .ratio(
+            "searching_ratio",
+            "share of the workers' time spent looking for \
+            work",
+            span.rates.shares.searching_ratio,
+        )
         .advice(
-            "Fewer workers, or larger tasks: many workers live on what few spawn. Spawning from outside the workers (Handle::spawn) spreads \
-             tasks through the global queue, in batches.",
+            "Fewer workers, or larger tasks: many workers live on what few spawn. Spawning from outside the workers \
+             (Handle::spawn) spreads tasks through the global queue, in batches.",
         );
     vec![finding]
 }
 
-// ---- wake-storm -------------------------------------------------------------------------------------------------------
+// ---- wake-storm ----------------------------------------------------------------------------------------------------
 
 pub(super) fn wake_storm_threshold() -> String {
     format!(
-        "workers are woken {WAKES_PER_SECOND} times a second by others, and at {} a wake-up that takes longer than all polls together",
+        "workers are woken {WAKES_PER_SECOND} times a second by others, and at {} a wake-up that takes longer than all \
+         polls together",
         duration(WAKE_COST_NS)
     )
 }
@@ -72,7 +79,8 @@ pub(super) fn wake_storm(span: &Span<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let title = format!(
-        "workers are woken {woken_per_second:.0} times a second for {:.1} polls each, which take less time than the waking",
+        "workers are woken {woken_per_second:.0} times a second for {:.1} polls each, which take less time than the \
+         waking",
         polls as f64 / woken as f64
     );
     let finding = Finding::new(Rule::WakeStorm, Severity::Warning, title)
@@ -82,13 +90,13 @@ pub(super) fn wake_storm(span: &Span<'_>) -> Vec<Finding> {
         .ns("polls_ns", "what the polls took", polled_ns)
         .rate("injected_per_second", "tasks that came from outside the workers", span.rates.injected_per_second)
         .advice(
-            "Hand work over in larger pieces: spawn one task that spawns the others, wake once for several messages, or let the producer be a \
-             task of the same runtime. Fewer workers help too.",
+            "Hand work over in larger pieces: spawn one task that spawns the others, wake once for several messages, \
+             or let the producer be a task of the same runtime. Fewer workers help too.",
         );
     vec![finding]
 }
 
-// ---- self-wake-loop ---------------------------------------------------------------------------------------------------
+// ---- self-wake-loop ------------------------------------------------------------------------------------------------
 
 pub(super) fn are_self_wakes_told(snapshot: &Snapshot) -> bool {
     snapshot.blame.iter().any(|blame| blame.self_wakes.is_some())
@@ -97,8 +105,8 @@ pub(super) fn are_self_wakes_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn self_wake_loop_threshold() -> String {
     format!(
-        "{SELF_WAKES_PER_SECOND} polls a second of one spawn location, {} of its polls, end with the task woken by itself, and take less than \
-         {} on average",
+        "{SELF_WAKES_PER_SECOND} polls a second of one spawn location, {} of its polls, end with the task woken by \
+         itself, and take less than {} on average",
         percent(SELF_WAKES_RATIO),
         duration(EMPTY_POLL_NS)
     )
@@ -154,8 +162,8 @@ impl Looped {
             .ratio("self_wakes_ratio", "of all of their polls", ratio)
             .ns("mean_poll_ns", "their mean poll", mean_ns)
             .advice(
-                "Wait for what the task waits for: keep its waker and wake it when the state changes, use a channel or a timer; do not call \
-                 wake_by_ref or yield_now in a loop that only checks a condition.",
+                "Wait for what the task waits for: keep its waker and wake it when the state changes, use a channel or \
+                 a timer; do not call wake_by_ref or yield_now in a loop that only checks a condition.",
             );
         Some(finding)
     }

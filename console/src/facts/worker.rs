@@ -1,0 +1,107 @@
+//! What is said of one worker, in groups.
+
+use volt_telemetry::rates::{Shares, WorkerRates};
+use volt_telemetry::snapshot::Worker;
+
+use super::{Fact, Group, Scene, Tone};
+use crate::figures::{ABSENT, count, duration, maybe_duration, percent, rate};
+
+/// A worker that could run and is not let for so much of its time is short of processor.
+const STARVED_RATIO: f64 = 0.2;
+
+impl Scene<'_> {
+    /// Everything about worker `index`, in groups, the most important first.
+    pub fn worker(&self, index: usize) -> Vec<Group> {
+        let Some(worker) = self.snapshot.workers.get(index) else { return Vec::new() };
+        let rates = self.worker_rates(index);
+        vec![
+            worker_polls(worker, rates),
+            self.worker_budget(worker),
+            worker_steals(worker),
+            worker_parks(worker),
+            worker_time(rates),
+        ]
+    }
+
+    fn worker_budget(&self, worker: &Worker) -> Group {
+        let lifo_max = self.snapshot.config.max_lifo_polls_per_tick;
+        let facts = vec![
+            Fact::new("spent", count(worker.budget_exhausted)),
+            Fact::new("yields", count(worker.coop_yields)),
+            Fact::new("lifo hits", count(worker.lifo_hits)),
+            Fact::new("evicted", count(worker.lifo_evictions)),
+            Fact::new("cap", count(worker.lifo_cap_flushes)),
+            Fact::new("lifo polls in tick", format!("{}/{lifo_max}", worker.lifo_polls_this_tick)),
+            Fact::new("ticks", count(worker.ticks)),
+        ];
+        Group { title: "budget", facts }
+    }
+}
+
+fn worker_time(rates: Option<&WorkerRates>) -> Group {
+    let share = |of: fn(&Shares) -> f64| rates.map_or(ABSENT.into(), |rates| percent(of(&rates.shares)));
+    let mut facts = vec![
+        Fact::new("busy", share(|shares| shares.busy_ratio)),
+        Fact::new("searching", share(|shares| shares.searching_ratio)),
+        Fact::new("parked", share(|shares| shares.parked_ratio)),
+        Fact::new("driver", share(|shares| shares.driver_ratio)),
+        Fact::new("maintenance", share(|shares| shares.maintenance_ratio)),
+    ];
+    if let Some(ratio) = rates.and_then(|rates| rates.cpu_ratio) {
+        facts.push(Fact::new("on a processor", percent(ratio)));
+    }
+    if let Some(ratio) = rates.and_then(|rates| rates.run_delay_ratio) {
+        let fact = Fact::new("run delay", percent(ratio));
+        facts.push(if ratio >= STARVED_RATIO { fact.toned(Tone::Warn) } else { fact });
+    }
+    Group { title: "time", facts }
+}
+
+fn worker_polls(worker: &Worker, rates: Option<&WorkerRates>) -> Group {
+    let per_second = rates.map_or(ABSENT.into(), |rates| format!("{}/s", rate(rates.polls_per_second)));
+    let poll = rates.map(|rates| rates.poll_time).unwrap_or_default();
+    let delay = rates.map(|rates| rates.schedule_delay).unwrap_or_default();
+    let facts = vec![
+        Fact::new("", per_second),
+        Fact::new("p50", maybe_duration(poll.p50_ns)),
+        Fact::time("p99", poll.p99_ns),
+        Fact::time("max", poll.max_ns),
+        Fact::time("delay p99", delay.p99_ns),
+        Fact::new("since start", count(worker.polls)),
+        Fact::new("ewma", duration(worker.avg_poll_ns)),
+        Fact::new("interval", worker.global_queue_interval.to_string()),
+    ];
+    Group { title: "polls", facts }
+}
+
+fn worker_steals(worker: &Worker) -> Group {
+    let facts = vec![
+        Fact::new("tries", count(worker.steal_attempts)),
+        Fact::new("ok", count(worker.steals)),
+        Fact::new("tasks", count(worker.tasks_stolen)),
+        Fact::new("races lost", count(worker.steal_races_lost)),
+        Fact::new("given", count(worker.tasks_given)),
+        Fact::new("ring overflows", count(worker.overflows)),
+        Fact::new("tasks overflowed", count(worker.tasks_overflowed)),
+        Fact::new("from global", count(worker.global_tasks)),
+        Fact::new("global looks", count(worker.global_looks)),
+    ];
+    Group { title: "steals", facts }
+}
+
+fn worker_parks(worker: &Worker) -> Group {
+    let mut facts = vec![Fact::new("", count(worker.parks))];
+    if worker.lost_wakeup_rescues > 0 {
+        facts.push(Fact::fault("lost wake-ups", worker.lost_wakeup_rescues, Tone::Alarm));
+    }
+    let unparks = &worker.unparks;
+    facts.extend([
+        Fact::new("notif", count(unparks.notified)),
+        Fact::new("io", count(unparks.io)),
+        Fact::new("timer", count(unparks.timer)),
+        Fact::new("t.out", count(unparks.timeout)),
+        Fact::new("spur", count(unparks.spurious)),
+        Fact::new("wakes sent", count(worker.wakes_sent)),
+    ]);
+    Group { title: "parks", facts }
+}
