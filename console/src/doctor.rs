@@ -75,11 +75,13 @@ struct Told {
 }
 
 impl Told {
-    /// Whether it is about the same as `other`, whatever the numbers are.
+    /// Whether it is about the same place and cause as `other`, or the same workers where no place is known, whatever
+    /// the numbers are.
     fn is_like(&self, other: &Told) -> bool {
         let (one, two) = (&self.finding, &other.finding);
         let is_same = self.runtime == other.runtime && one.rule == two.rule && one.locations == two.locations;
-        is_same && one.tasks == two.tasks && one.workers == two.workers
+        let cause = |finding: &Finding| finding.evidence.iter().find(|of| of.key == "cause").map(|of| of.text.clone());
+        is_same && cause(one) == cause(two) && (!one.locations.is_empty() || one.workers == two.workers)
     }
 }
 

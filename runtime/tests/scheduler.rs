@@ -274,7 +274,7 @@ fn the_numbers_of_a_known_program_are_exact() {
             let life_ns = runtime.handle().snapshot().at_ns - snapshot.started_at_ns;
             let told_ns =
                 worker.busy_ns + worker.searching_ns + worker.parked_ns + worker.driver_ns + worker.maintenance_ns;
-            if told_ns <= life_ns + 1_000_000 {
+            if told_ns <= life_ns {
                 return;
             }
             // A worker that was kept off its processor between reading the clock and telling what it does: what was told meanwhile is not

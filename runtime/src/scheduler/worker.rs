@@ -128,12 +128,14 @@ impl Worker {
     }
 
     fn start_cells(&self) {
-        let (cells, core) = (self.cells(), self.core.borrow());
+        let (cells, mut core) = (self.cells(), self.core.borrow_mut());
+        // The core was made before its thread was started: the time in between is not the worker's.
+        core.now_ns = clock::now_ns();
         cells.thread_id.set(thread_id());
         cells.avg_poll_ns.set(core.tuner.avg_ns());
         cells.global_queue_interval.set(u64::from(core.tuner.interval()));
         cells.budget_left.set(u64::from(self.shared.config.budget_per_tick));
-        cells.enter_phase(Phase::Maintenance, clock::now_ns());
+        cells.enter_phase(Phase::Maintenance, core.now_ns);
     }
 
     /// One turn of the loop.

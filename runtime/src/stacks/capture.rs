@@ -17,6 +17,9 @@
 //! * NEVER-HELD: the asker waits no longer than it is told, plus [`GRACE`], whatever the thread does: stopped, in a
 //!   system call that nothing interrupts, ended, or with the signal blocked.
 //!
+//! Cost: the copy takes less than 1 µs, 64 KiB of it included, and waking the asker up to 10 µs; with the way through
+//! kernel and back, 7 to 25 µs of the thread's time (x86-64, 2.6 GHz, in a virtual machine).
+//!
 //! Caveat for the application: a system call that waits, in a thread that is asked, is interrupted. The kernel restarts
 //! most (SA_RESTART: reads, writes, locks, `wait`), and Rust's `sleep` goes on by itself; but `epoll_wait`, `poll`,
 //! `select`, `nanosleep` called from C, socket calls with a time-out, `sigtimedwait` and `io_getevents` return EINTR,

@@ -160,6 +160,8 @@ fn first_place(location: *mut Location<'static>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     fn read(table: &BlameTable) -> Vec<Blame> {
@@ -172,7 +174,11 @@ mod tests {
     /// A location at an address of its own, though it reads like its siblings.
     #[track_caller]
     fn leaked() -> &'static Location<'static> {
-        Box::leak(Box::new(*Location::caller()))
+        /// Reachable, so that it is no leak to those who look for them.
+        static KEPT: Mutex<Vec<&'static Location<'static>>> = Mutex::new(Vec::new());
+        let location: &'static Location<'static> = Box::leak(Box::new(*Location::caller()));
+        KEPT.lock().unwrap().push(location);
+        location
     }
 
     #[test]

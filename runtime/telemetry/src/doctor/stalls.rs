@@ -116,7 +116,11 @@ fn going_on(case: &Case<'_>, worker: &Worker, poll: &InFlight, like: &Incident) 
         task_id: poll.task_id,
         task_name: poll.task_name.clone(),
         waiting: u64::from(queue_len(worker)) + u64::from(worker.is_lifo_filled),
-        remedy: if worker.duty == Duty::Away { Remedy::Replaced } else { Remedy::None },
+        remedy: match worker.duty {
+            Duty::Away if case.now.sentinel.spares_on_duty > 0 => Remedy::Replaced,
+            Duty::Away => Remedy::Capped,
+            _ => Remedy::None,
+        },
         suppressed: 0,
         ..like.clone()
     }

@@ -7,6 +7,7 @@ mod programs;
 use std::collections::BTreeSet;
 
 use self::cases::all;
+use self::cases::look_alikes::LOOK_ALIKES;
 use self::programs::{Pair, busy, idle, saturated};
 use super::{Finding, RULES, Rule, Severity, count_of, examine, markdown_table};
 use crate::incident::{Cause, Incident};
@@ -28,6 +29,15 @@ fn each_rule_fires_on_its_case_alone_and_not_on_the_look_alike() {
         let (before, after) = case.look_alike();
         let findings = examine(&before, &after);
         assert!(!rules(&findings).contains(&case.rule), "{}: {findings:#?}", case.but);
+    }
+}
+
+#[test]
+fn what_stays_below_a_threshold_is_left_in_peace() {
+    for (rule, what, program) in LOOK_ALIKES {
+        let (before, after) = program();
+        let findings = examine(&before, &after);
+        assert!(!rules(&findings).contains(rule), "{what}: {findings:#?}");
     }
 }
 
@@ -148,6 +158,23 @@ fn a_poll_that_nobody_wrote_down_has_the_cause_and_the_line_of_the_one_before() 
     );
     assert!(findings[0].title.ends_with("at src/pay.rs:40"), "{}", findings[0].title);
     assert!(findings[0].evidence.iter().any(|evidence| evidence.key == "known_from"));
+}
+
+#[test]
+fn an_incident_of_long_ago_says_nothing_about_a_poll_of_today() {
+    let case = all().find(|case| case.what == "a poll of a place that was stuck a moment ago").unwrap();
+    let (before, mut after) = case.sick();
+    after.incidents.latest[0].began_at_ns -= 30_000_000_000;
+    let findings = examine(&before, &after);
+    assert_eq!(findings.iter().map(|finding| finding.severity).collect::<Vec<_>>(), [Severity::Info], "{findings:#?}");
+}
+
+#[test]
+fn of_many_places_that_are_stuck_a_few_are_told() {
+    let (before, mut after) = busy();
+    let stuck = |line: u32| Incident { spawned_at: format!("src/main.rs:{line}:1"), for_ns: 1, ..Incident::default() };
+    after.incidents.latest = (0..64).map(stuck).collect();
+    assert_eq!(examine(&before, &after).len(), 16);
 }
 
 #[test]

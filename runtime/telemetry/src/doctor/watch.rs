@@ -3,7 +3,7 @@
 //! Shape: of each runtime that lives, the last look that was kept and the one before it.
 //!
 //! Invariants. *Bounded*: two snapshots a runtime, and none of a runtime that is gone. *Far enough apart*: what is
-//! compared with is [`APART_NS`] old at least, however often somebody looks, so that two scrapers do not blind each
+//! compared with is `APART_NS` old at least, however often somebody looks, so that two scrapers do not blind each
 //! other.
 
 use super::finding::Finding;

@@ -90,6 +90,15 @@ pub(super) const CASES: &[Case] = &[
         look_alike: || waiting_for_processors(700, 300, 2),
     },
     Case {
+        rule: Rule::CpuStarved,
+        severity: Severity::Warning,
+        what: "200 ms of processor, 300 ms of waiting for one",
+        sick: || waiting_for_processors(200, 300, 2),
+        beside: &[],
+        but: "20 ms of processor, 30 ms of waiting for one",
+        look_alike: || waiting_for_processors(20, 30, 2),
+    },
+    Case {
         rule: Rule::Oversubscribed,
         severity: Severity::Critical,
         what: "two busy workers on one processor",
@@ -155,7 +164,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// Workers that had `cpu_ms` of the second and waited for `waited_ms`, on so many processors.
-fn waiting_for_processors(cpu_ms: u64, waited_ms: u64, processors: u32) -> Pair {
+pub(super) fn waiting_for_processors(cpu_ms: u64, waited_ms: u64, processors: u32) -> Pair {
     let (mut before, mut after) = saturated();
     for (snapshot, seconds) in [(&mut before, 1), (&mut after, 2)] {
         snapshot.host.as_mut().unwrap().processors = processors;
@@ -183,7 +192,7 @@ fn full_pool(queue_len: u64, done: u64) -> Pair {
 }
 
 /// 4,000 spawned within the second, so many of them alive at its end.
-fn spawning(alive: u64) -> Pair {
+pub(super) fn spawning(alive: u64) -> Pair {
     let (mut before, mut after) = busy();
     for (snapshot, spawned, alive) in [(&mut before, 9_000, 5_000), (&mut after, 13_000, 5_000 + alive)] {
         snapshot.tasks.spawned = spawned;
@@ -195,7 +204,7 @@ fn spawning(alive: u64) -> Pair {
 }
 
 /// Empty polls at `src/feed.rs:8:9`, so many of which ended with the task woken by itself, and took so long each.
-fn polling(self_wakes: u64, poll_ns: u64) -> Pair {
+pub(super) fn polling(self_wakes: u64, poll_ns: u64) -> Pair {
     after(busy(), |now| {
         let place = &mut now.blame[1];
         place.polls += 900_000;

@@ -60,14 +60,21 @@ pub(super) const CASES: &[Case] = &[
         rule: Rule::GlobalStarved,
         severity: Severity::Warning,
         what: "200 ms in the global queue, beside local work",
-        sick: || {
-            both(old_global_queue(saturated(), 200), |snapshot| {
-                snapshot.workers[..2].iter_mut().for_each(|worker| worker.global_tasks = 3);
-            })
-        },
+        sick: || beside_local_work(200),
         beside: &[],
         but: "200 ms in the global queue, since there is more in it than can be done",
         look_alike: || old_global_queue(saturated(), 200),
+    },
+    Case {
+        rule: Rule::GlobalStarved,
+        severity: Severity::Critical,
+        what: "more than a second in the global queue, beside local work",
+        sick: || beside_local_work(1_500),
+        beside: &[],
+        but: "200 ms in the global queue, with a target of 20 ms",
+        look_alike: || {
+            both(beside_local_work(200), |snapshot| snapshot.config.target_global_queue_latency_ns = 20 * MS)
+        },
     },
     Case {
         rule: Rule::LifoHeld,
@@ -118,7 +125,7 @@ fn all_asleep(ring_len: u32) -> Pair {
 }
 
 /// Worker 0 busy all the time with `ring_len` tasks waiting, worker 1 for `busy_ns` of the second.
-fn uneven(ring_len: u32, busy_ns: u64) -> Pair {
+pub(super) fn uneven(ring_len: u32, busy_ns: u64) -> Pair {
     let (mut before, mut after) = busy();
     for (snapshot, seconds) in [(&mut before, 1), (&mut after, 2)] {
         snapshot.config.enable_stealing = false;
@@ -131,7 +138,7 @@ fn uneven(ring_len: u32, busy_ns: u64) -> Pair {
     (before, after)
 }
 
-fn old_global_queue(program: Pair, age_ms: u64) -> Pair {
+pub(super) fn old_global_queue(program: Pair, age_ms: u64) -> Pair {
     both(program, |snapshot| {
         snapshot.global_queue =
             GlobalQueue { len: 5, oldest_age_ns: Some(age_ms * MS), ..snapshot.global_queue.clone() };
@@ -140,7 +147,7 @@ fn old_global_queue(program: Pair, age_ms: u64) -> Pair {
 }
 
 /// Both workers with all polls but a few from the slot.
-fn lifo_only(ring_len: u32) -> Pair {
+pub(super) fn lifo_only(ring_len: u32) -> Pair {
     let (mut before, mut after) = saturated();
     for (snapshot, polls) in [(&mut before, 50_000), (&mut after, 100_000)] {
         snapshot.config.max_lifo_polls_per_tick = 128;
@@ -152,4 +159,11 @@ fn lifo_only(ring_len: u32) -> Pair {
     }
     after.workers[0].schedule_delay.record(30 * MS);
     (before, after)
+}
+
+/// So old is the global queue's oldest task, while nearly all polls are of the workers' own.
+fn beside_local_work(age_ms: u64) -> Pair {
+    both(old_global_queue(saturated(), age_ms), |snapshot| {
+        snapshot.workers[..2].iter_mut().for_each(|worker| worker.global_tasks = 3);
+    })
 }
