@@ -6,7 +6,10 @@ use super::{after, both};
 use crate::doctor::rule::Rule;
 use crate::doctor::tests::programs::{Pair, SECOND};
 
-pub(in super::super) const LOOK_ALIKES: &[(Rule, &str, fn() -> Pair)] = &[
+/// The rule that stays silent, what the case is, and the case.
+type LookAlike = (Rule, &'static str, fn() -> Pair);
+
+pub(in super::super) const LOOK_ALIKES: &[LookAlike] = &[
     (Rule::ParkedWhileBacklog, "one sleeps, the other has a few tasks and half of its time", || {
         let (mut before, mut after) = uneven(3, 10_000_000);
         (before.workers[0].busy_ns, after.workers[0].busy_ns) = (SECOND / 2, SECOND);
