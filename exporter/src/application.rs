@@ -8,10 +8,11 @@
 //!
 //! Histograms named `…_seconds` get the buckets of Volt's own, so that they add up over instances; others are summaries.
 
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics_process::Collector;
 use volt_telemetry::catalog::{self, BUCKETS_NS};
 
 /// The prefix of the catalog's names.
@@ -27,6 +28,19 @@ pub(crate) fn recorder() -> Option<PrometheusHandle> {
         *installed = metrics::set_global_recorder(application).ok().map(|()| handle);
     }
     installed.clone()
+}
+
+/// Brings `process_*` (processor time, memory, open files, threads) up to date in the process's recorder.
+///
+/// metrics-process, because it has the names and the units of Prometheus' own client libraries on every system.
+pub(crate) fn collect_process() {
+    static COLLECTOR: OnceLock<Collector> = OnceLock::new();
+    let collector = COLLECTOR.get_or_init(|| {
+        let collector = Collector::default();
+        collector.describe();
+        collector
+    });
+    collector.collect();
 }
 
 fn with_buckets() -> PrometheusBuilder {

@@ -18,6 +18,7 @@
 mod error;
 
 mod application;
+mod openmetrics;
 mod page;
 
 mod routes;

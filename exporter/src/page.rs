@@ -67,6 +67,10 @@ impl Page {
         Self { application: Some(application), ..self }
     }
 
+    pub(crate) fn has_application(&self) -> bool {
+        self.application.is_some()
+    }
+
     /// The text for `process`, whose runtimes have names that differ, in the format of [`CONTENT_TYPE`].
     pub fn render(&mut self, process: &Process) -> String {
         let mut page = Vec::new();

@@ -4,17 +4,27 @@
 //! page that makes its own name resolve to 127.0.0.1 could otherwise read the metrics through the visitor's browser.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE as CONTENT_TYPE_HEADER, HOST};
+use axum::http::header::{ACCEPT, CONTENT_TYPE as CONTENT_TYPE_HEADER, HOST, VARY};
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Json, Router};
+use volt_telemetry::snapshot::Process;
 
+use crate::application;
+use crate::openmetrics;
 use crate::page::{CONTENT_TYPE, Page};
+
+/// What `/` says.
+const PATHS: &str = "volt-exporter\n\n\
+    /metrics   for Prometheus, as text or, if asked for, as OpenMetrics\n\
+    /snapshot  everything once, as JSON\n\
+    /healthz   whether this answers\n\
+    /readyz    whether the runtimes that it is to show are there\n";
 
 /// What a page shows.
 pub(crate) struct Scope {
@@ -24,28 +34,73 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    fn render(&mut self) -> String {
+    fn process(&self) -> Process {
         let mut process = volt::observe::process();
         if let Some(names) = &self.runtimes {
             process.runtimes.retain(|runtime| names.contains(&runtime.runtime));
         }
-        self.page.render(&process)
+        process
+    }
+
+    fn render(&mut self) -> String {
+        if self.page.has_application() {
+            application::collect_process();
+        }
+        self.page.render(&self.process())
+    }
+
+    /// The runtimes that were asked for by name and are not there.
+    fn missing(&self) -> Vec<String> {
+        let process = self.process();
+        let is_there = |name: &str| process.runtimes.iter().any(|runtime| runtime.runtime == name);
+        match &self.runtimes {
+            Some(names) => names.iter().filter(|name| !is_there(name)).cloned().collect(),
+            None => Vec::new(),
+        }
     }
 }
+
+type Shared = State<Arc<Mutex<Scope>>>;
 
 /// The service of an exporter that listens at `local_addr`.
 pub(crate) fn router(scope: Scope, local_addr: SocketAddr) -> Router {
     let router = Router::new()
-        .route("/", get("volt-exporter\n\n/metrics  for Prometheus\n/healthz  whether this answers\n"))
+        .route("/", get(PATHS))
         .route("/healthz", get("ok\n"))
+        .route("/readyz", get(readiness))
         .route("/metrics", get(metrics))
+        .route("/snapshot", get(snapshot))
         .with_state(Arc::new(Mutex::new(scope)));
     if local_addr.ip().is_loopback() { router.layer(from_fn(refuse_foreign_hosts)) } else { router }
 }
 
-async fn metrics(State(scope): State<Arc<Mutex<Scope>>>) -> Response {
-    let text = scope.lock().unwrap_or_else(PoisonError::into_inner).render();
-    ([(CONTENT_TYPE_HEADER, CONTENT_TYPE)], text).into_response()
+fn lock(scope: &Mutex<Scope>) -> MutexGuard<'_, Scope> {
+    scope.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn metrics(State(scope): Shared, headers: HeaderMap) -> Response {
+    let text = lock(&scope).render();
+    let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let (content_type, text) = if openmetrics::is_preferred(accepts) {
+        (openmetrics::CONTENT_TYPE, openmetrics::from_text(&text))
+    } else {
+        (CONTENT_TYPE, text)
+    };
+    ([(CONTENT_TYPE_HEADER, content_type), (VARY, "accept")], text).into_response()
+}
+
+async fn snapshot(State(scope): Shared) -> Response {
+    let process = lock(&scope).process();
+    Json(process).into_response()
+}
+
+async fn readiness(State(scope): Shared) -> Response {
+    let missing = lock(&scope).missing();
+    if missing.is_empty() {
+        return "ready\n".into_response();
+    }
+    let text = format!("not there: {}\n", missing.join(", "));
+    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }
 
 async fn refuse_foreign_hosts(request: Request, next: Next) -> Response {

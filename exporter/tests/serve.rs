@@ -124,7 +124,60 @@ fn health_is_a_word_and_other_paths_are_not_found() {
     let (status, text) = get(exporter.local_addr(), "/healthz");
     assert!(status == 200 && text.ends_with("\r\n\r\nok\n"), "{text}");
     assert_eq!(get(exporter.local_addr(), "/").0, 200);
-    assert_eq!(get(exporter.local_addr(), "/snapshot").0, 404);
+    assert_eq!(get(exporter.local_addr(), "/nothing").0, 404);
+}
+
+#[test]
+fn a_scraper_that_asks_for_openmetrics_gets_it_whole() {
+    let _watchdog = watchdog();
+    let _runtime = volt::Builder::new_multi_thread().worker_threads(1).name("open").build().unwrap();
+    let exporter = exporter();
+    let accept = "Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.3,*/*;q=0.2";
+    let head = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{accept}\r\nConnection: close\r\n\r\n");
+    let (status, text) = request(exporter.local_addr(), &head);
+    assert_eq!(status, 200);
+    assert!(text.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"), "{text}");
+    assert!(text.contains("# TYPE volt_tasks_spawned counter\n") && text.ends_with("\n# EOF\n"), "{text}");
+    assert_eq!(value(&text, r#"volt_tasks_spawned_total{runtime="open"}"#), Some(0.0));
+}
+
+#[test]
+fn the_process_itself_is_on_the_page() {
+    let _watchdog = watchdog();
+    let exporter = exporter();
+    let text = metrics(&exporter);
+    let threads = value(&text, "process_threads").expect("metrics-process tells threads");
+    assert!(threads >= 2.0, "{threads}");
+    assert!(value(&text, "process_resident_memory_bytes").is_some_and(|bytes| bytes > 1e6), "{text}");
+    assert!(value(&text, "process_cpu_seconds_total").is_some(), "{text}");
+}
+
+#[test]
+fn the_snapshot_is_everything_as_json() {
+    let _watchdog = watchdog();
+    let _runtime = volt::Builder::new_multi_thread().worker_threads(2).name("json").build().unwrap();
+    let exporter = Exporter::builder().listen("127.0.0.1:0").runtimes(["json"]).serve().unwrap();
+    let (status, answer) = get(exporter.local_addr(), "/snapshot");
+    assert_eq!(status, 200);
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("content-type: application/json"), "{head}");
+    let process: volt_telemetry::Process = serde_json::from_str(body).unwrap();
+    assert_eq!(process.pid, std::process::id());
+    let names: Vec<_> = process.runtimes.iter().map(|runtime| (&*runtime.runtime, runtime.workers.len())).collect();
+    assert_eq!(names, [("json", 2)]);
+}
+
+#[test]
+fn it_is_ready_while_the_runtimes_asked_for_are_there() {
+    let _watchdog = watchdog();
+    let exporter = Exporter::builder().listen("127.0.0.1:0").runtimes(["late"]).serve().unwrap();
+    let ready = || get(exporter.local_addr(), "/readyz");
+    let (status, text) = ready();
+    assert!(status == 503 && text.ends_with("not there: late\n"), "{text}");
+    let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("late").build().unwrap();
+    assert_eq!(ready().0, 200);
+    drop(runtime);
+    assert_eq!(ready().0, 503);
 }
 
 #[test]

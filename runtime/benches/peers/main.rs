@@ -110,14 +110,27 @@ fn measure(workload: &Workload, arguments: &Arguments) -> Vec<Figures> {
             if !arguments.wants_runtime(peer) {
                 continue;
             }
-            eprint!("\r{:<24} round {:<3} {:<8}", workload.rows[0].name, round + 1, runtimes::NAMES[peer]);
+            tell_progress(&format!(
+                "{:<24} round {:<3} {:<8}",
+                workload.rows[0].name,
+                round + 1,
+                runtimes::NAMES[peer]
+            ));
             for (figures, value) in figures.iter_mut().zip(run(&meter)) {
                 figures.add(peer, value);
             }
         }
     }
-    eprint!("\r{:<48}\r", "");
+    tell_progress("");
     figures
+}
+
+/// On one line, rewritten; nothing where nobody watches.
+fn tell_progress(text: &str) {
+    use std::io::IsTerminal;
+    if std::io::stderr().is_terminal() {
+        eprint!("\r{text:<48}\r");
+    }
 }
 
 /// Both ends of 512 connections are in this process; many systems allow 1024 open files unless asked.
