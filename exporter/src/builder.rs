@@ -5,11 +5,14 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use volt_telemetry::socket::Environment;
+
 use crate::application;
+use crate::discovery::Discovery;
 use crate::error::ServeError;
 use crate::exporter::Exporter;
 use crate::page::Page;
-use crate::routes::Scope;
+use crate::routes::{Scope, Source};
 
 /// Where an exporter listens unless told otherwise: the port that OpenTelemetry's Prometheus exporters use.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9464";
@@ -38,6 +41,7 @@ pub struct Builder {
     listen: io::Result<Vec<SocketAddr>>,
     is_remote_allowed: bool,
     runtimes: Option<Vec<String>>,
+    discover: Option<Vec<Environment>>,
     application: Option<PrometheusHandle>,
     max_connections: usize,
 }
@@ -48,6 +52,7 @@ impl Builder {
             listen: resolve(DEFAULT_ADDRESS),
             is_remote_allowed: false,
             runtimes: None,
+            discover: None,
             application: None,
             max_connections: MAX_CONNECTIONS,
         }
@@ -69,6 +74,16 @@ impl Builder {
     /// Shows these runtimes only, by name; all of the process unless set. One that does not live (yet) is not on the page.
     pub fn runtimes<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.runtimes = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Shows the runtimes of every Volt process whose control socket is found where these say, instead of this process's: what the program
+    /// `volt-exporter` does, so that an application opens no port. Each series then has the labels `program` and `pid` besides, and
+    /// `volt_process_up` says which processes answered.
+    ///
+    /// A process that does not answer within a second is left out of that one page. At most 256 are asked.
+    pub fn discover(mut self, environments: impl IntoIterator<Item = Environment>) -> Self {
+        self.discover = Some(environments.into_iter().collect());
         self
     }
 
@@ -104,7 +119,8 @@ impl Builder {
             );
         }
         let page = application.clone().into_iter().fold(Page::new(), Page::with_application);
-        Exporter::start(listener, Scope { page, runtimes: self.runtimes }, application, self.max_connections)
+        let source = self.discover.map_or(Source::Own, |environments| Source::Found(Discovery::new(environments)));
+        Exporter::start(listener, Scope { page, source, runtimes: self.runtimes }, application, self.max_connections)
     }
 
     fn bind(&self) -> Result<TcpListener, ServeError> {

@@ -12,12 +12,16 @@
 //! `metrics::counter!`, `gauge!` and `histogram!`. It is served by axum on a runtime of the exporter's own with one worker, so
 //! that an application whose workers are all stuck still answers; that runtime is called `exporter` and is on the page too.
 //!
+//! The program `volt-exporter` of this package serves the same for other processes, by their control sockets
+//! ([`Builder::discover`]), so that those need not link this nor open a port.
+//!
 //! What the names mean: [`volt_telemetry::catalog`], and `dashboards/README.md`.
 #![forbid(unsafe_code)]
 
 mod error;
 
 mod application;
+mod discovery;
 mod openmetrics;
 mod page;
 

@@ -5,13 +5,14 @@
 //! histograms, which no recorder takes ready-made, are written with the same crate's `formatting`.
 //!
 //! Who writes: [`Page::render`], under `&mut`. Handles into the recorder and label sets are made once and kept, as long
-//! as the series are the same; and so are, for each runtime, which spawn locations have series ([`Locations`]) and the
-//! last looks for the doctor to compare with ([`Watch`]).
+//! as the series are the same; and so are, for each runtime, which spawn locations have series ([`Locations`]) and, for
+//! each process, the last looks for the doctor to compare with ([`Watch`]).
 //!
 //! Invariants. *No ghosts*: a recorder never forgets a series, so when a series comes or goes, or a runtime is built
 //! anew under an old name, the recorder and all handles are made afresh; a runtime that is gone leaves no last value
 //! behind that an alert would believe. *One name, one runtime*: Prometheus takes no series twice; `volt` gives no two
-//! runtimes of a process the same name. *One family, one place*: the application's recorder refuses the prefix `volt_`
+//! runtimes of a process the same name, and on a page of several processes each series has their labels
+//! ([`ORIGIN_LABELS`]) besides. *One family, one place*: the application's recorder refuses the prefix `volt_`
 //! (see [`application`](crate::application)).
 //!
 //! Rejected: one recorder for Volt and the application (ghosts could not be dropped without dropping the application's
@@ -24,9 +25,8 @@ use metrics::{Counter, Gauge, Key, KeyName, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
 use metrics_exporter_prometheus::{LabelSet, PrometheusBuilder, PrometheusHandle};
 use volt_telemetry::catalog::{self, BUCKETS_NS, Kind, Locations, METRICS, Metric, Sample, Value};
-use volt_telemetry::doctor::finding::Finding;
 use volt_telemetry::doctor::watch::Watch;
-use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::snapshot::Process;
 
 /// What `/metrics` says it is.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -48,8 +48,16 @@ pub struct Page {
     series: Series,
     /// Of every runtime of the last rendering.
     locations: HashMap<Life, Locations>,
-    watch: Watch,
+    /// Of every process of the last rendering.
+    watches: HashMap<Origin, Watch>,
 }
+
+/// What the series of one process are told apart by from those of others: values of [`ORIGIN_LABELS`], or nothing on the page of one
+/// process.
+pub(crate) type Origin = Vec<String>;
+
+/// The labels that a page of several processes adds.
+pub(crate) const ORIGIN_LABELS: [&str; 2] = ["program", "pid"];
 
 impl Page {
     /// A page of Volt's metrics alone.
@@ -58,7 +66,7 @@ impl Page {
             application: None,
             series: Series::new(Vec::new(), &[]),
             locations: HashMap::new(),
-            watch: Watch::default(),
+            watches: HashMap::new(),
         }
     }
 
@@ -84,8 +92,17 @@ impl Page {
     ///
     /// The first write that `output` refuses.
     pub fn render_to_write(&mut self, process: &Process, output: &mut impl io::Write) -> io::Result<()> {
-        let samples = self.read(&process.runtimes);
-        let lives: Vec<Life> = process.runtimes.iter().map(Life::of).collect();
+        self.render_all(&[(Origin::new(), process)], output)
+    }
+
+    /// The same for several processes, whose origins differ.
+    pub(crate) fn render_all(
+        &mut self,
+        processes: &[(Origin, &Process)],
+        output: &mut impl io::Write,
+    ) -> io::Result<()> {
+        let samples = self.read(processes);
+        let lives = processes.iter().flat_map(|(origin, process)| Life::all(origin, process)).collect::<Vec<_>>();
         if !self.series.fits(&lives, &samples) {
             self.series = Series::new(lives, &samples);
         }
@@ -96,24 +113,29 @@ impl Page {
         }
     }
 
-    /// For each metric of the catalog, its samples of all runtimes.
-    fn read(&mut self, runtimes: &[Snapshot]) -> Vec<Vec<Sample>> {
-        let mut former = std::mem::take(&mut self.locations);
-        let located = runtimes.iter().map(|runtime| {
-            let life = Life::of(runtime);
-            let mut locations = former.remove(&life).unwrap_or_default();
-            locations.take(&runtime.blame);
-            (life, locations)
-        });
-        self.locations = located.collect();
-        let found = self.watch.look(runtimes);
-        let of = |metric: &Metric| {
-            let samples = |(runtime, findings): (&Snapshot, &Vec<Finding>)| {
-                metric.samples_with(runtime, &self.locations[&Life::of(runtime)], findings)
-            };
-            runtimes.iter().zip(&found).flat_map(samples).collect()
-        };
-        METRICS.iter().map(of).collect()
+    /// For each metric of the catalog, its samples of all runtimes, with the values of its own labels and then of the origin's.
+    fn read(&mut self, processes: &[(Origin, &Process)]) -> Vec<Vec<Sample>> {
+        let mut former_locations = std::mem::take(&mut self.locations);
+        let mut former_watches = std::mem::take(&mut self.watches);
+        let mut read = vec![Vec::new(); METRICS.len()];
+        for (origin, process) in processes {
+            let mut watch = former_watches.remove(origin).unwrap_or_default();
+            let found = watch.look(&process.runtimes);
+            self.watches.insert(origin.clone(), watch);
+            for ((runtime, life), findings) in process.runtimes.iter().zip(Life::all(origin, process)).zip(&found) {
+                let mut locations = former_locations.remove(&life).unwrap_or_default();
+                locations.take(&runtime.blame);
+                for (metric, read) in METRICS.iter().zip(&mut read) {
+                    let samples = metric.samples_with(runtime, &locations, findings).into_iter().map(|mut sample| {
+                        sample.labels.extend_from_slice(origin);
+                        sample
+                    });
+                    read.extend(samples);
+                }
+                self.locations.insert(life, locations);
+            }
+        }
+        read
     }
 }
 
@@ -126,13 +148,19 @@ impl Default for Page {
 /// A runtime from its building to its end: another one of the same name counts from 0 again.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Life {
+    origin: Origin,
     name: String,
     started_at_ns: u64,
 }
 
 impl Life {
-    fn of(runtime: &Snapshot) -> Self {
-        Self { name: runtime.runtime.clone(), started_at_ns: runtime.started_at_ns }
+    /// Those of a process's runtimes, in their order.
+    fn all<'a>(origin: &'a Origin, process: &'a Process) -> impl Iterator<Item = Life> + 'a {
+        process.runtimes.iter().map(|runtime| Life {
+            origin: origin.clone(),
+            name: runtime.runtime.clone(),
+            started_at_ns: runtime.started_at_ns,
+        })
     }
 }
 
@@ -234,7 +262,7 @@ impl Series {
 }
 
 fn key(metric: &Metric, sample: &Sample) -> Key {
-    let labels = metric.labels.iter().zip(&sample.labels);
+    let labels = metric.labels.iter().chain(&ORIGIN_LABELS).zip(&sample.labels);
     let labels: Vec<_> = labels.map(|(name, value)| Label::new(*name, value.clone())).collect();
     Key::from_parts(metric.name, labels)
 }

@@ -4,7 +4,7 @@
 //! page that makes its own name resolve to 127.0.0.1 could otherwise read the metrics through the visitor's browser.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE as CONTENT_TYPE_HEADER, HOST, VARY};
@@ -16,8 +16,9 @@ use axum::{Json, Router};
 use volt_telemetry::snapshot::Process;
 
 use crate::application;
+use crate::discovery::{self, Discovery, Seen};
 use crate::openmetrics;
-use crate::page::{CONTENT_TYPE, Page};
+use crate::page::{CONTENT_TYPE, Origin, Page};
 
 /// What `/` says.
 const PATHS: &str = "volt-exporter\n\n\
@@ -29,35 +30,71 @@ const PATHS: &str = "volt-exporter\n\n\
 /// What a page shows.
 pub(crate) struct Scope {
     pub(crate) page: Page,
+    pub(crate) source: Source,
     /// Names of the runtimes; `None` = all.
     pub(crate) runtimes: Option<Vec<String>>,
 }
 
+/// Whose runtimes.
+pub(crate) enum Source {
+    /// This process's.
+    Own,
+    /// Those of other processes, which have to be asked.
+    Found(Discovery),
+}
+
 impl Scope {
-    fn process(&self) -> Process {
-        let mut process = volt::observe::process();
+    /// The runtimes to be shown, of every process. May wait for other processes.
+    fn look(&mut self) -> Vec<Seen> {
+        let mut seen = match &mut self.source {
+            Source::Own => vec![Seen { origin: Origin::new(), process: Some(volt::observe::process()) }],
+            Source::Found(discovery) => discovery.look(),
+        };
         if let Some(names) = &self.runtimes {
-            process.runtimes.retain(|runtime| names.contains(&runtime.runtime));
+            for process in seen.iter_mut().filter_map(|seen| seen.process.as_mut()) {
+                process.runtimes.retain(|runtime| names.contains(&runtime.runtime));
+            }
         }
-        process
+        seen
     }
 
     fn render(&mut self) -> String {
         if self.page.has_application() {
             application::collect_process();
         }
-        self.page.render(&self.process())
+        let seen = self.look();
+        let mut page = Vec::new();
+        if let Source::Found(_) = self.source {
+            discovery::write_up(&seen, &mut page);
+        }
+        let answered = seen.iter().filter_map(|seen| Some((seen.origin.clone(), seen.process.as_ref()?)));
+        self.page.render_all(&answered.collect::<Vec<_>>(), &mut page).expect("a Vec takes every write");
+        String::from_utf8(page).expect("the format is UTF-8 throughout")
     }
 
-    /// The runtimes that were asked for by name and are not there.
-    fn missing(&self) -> Vec<String> {
-        let process = self.process();
-        let is_there = |name: &str| process.runtimes.iter().any(|runtime| runtime.runtime == name);
-        match &self.runtimes {
-            Some(names) => names.iter().filter(|name| !is_there(name)).cloned().collect(),
-            None => Vec::new(),
+    /// One process as an object, or several as an array.
+    fn json(&mut self) -> Response {
+        let mut processes: Vec<Process> = self.look().into_iter().filter_map(|seen| seen.process).collect();
+        match self.source {
+            Source::Own => Json(processes.pop()).into_response(),
+            Source::Found(_) => Json(processes).into_response(),
         }
     }
+
+    /// The runtimes that were asked for by name and are nowhere.
+    fn missing(&mut self) -> Vec<String> {
+        let seen = self.look();
+        let is_there = |name: &String| {
+            let runtimes = seen.iter().filter_map(|seen| seen.process.as_ref()).flat_map(|process| &process.runtimes);
+            runtimes.into_iter().any(|runtime| runtime.runtime == *name)
+        };
+        self.runtimes.iter().flatten().filter(|name| !is_there(name)).cloned().collect()
+    }
+}
+
+/// Does `work` with the scope. Other processes may take a second to answer, so the worker is handed on for that time.
+fn with<T>(scope: &Mutex<Scope>, work: impl FnOnce(&mut Scope) -> T) -> T {
+    volt::task::block_in_place(|| work(&mut scope.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
 type Shared = State<Arc<Mutex<Scope>>>;
@@ -74,12 +111,8 @@ pub(crate) fn router(scope: Scope, local_addr: SocketAddr) -> Router {
     if local_addr.ip().is_loopback() { router.layer(from_fn(refuse_foreign_hosts)) } else { router }
 }
 
-fn lock(scope: &Mutex<Scope>) -> MutexGuard<'_, Scope> {
-    scope.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 async fn metrics(State(scope): Shared, headers: HeaderMap) -> Response {
-    let text = lock(&scope).render();
+    let text = with(&scope, Scope::render);
     let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let (content_type, text) = if openmetrics::is_preferred(accepts) {
         (openmetrics::CONTENT_TYPE, openmetrics::from_text(&text))
@@ -90,12 +123,11 @@ async fn metrics(State(scope): Shared, headers: HeaderMap) -> Response {
 }
 
 async fn snapshot(State(scope): Shared) -> Response {
-    let process = lock(&scope).process();
-    Json(process).into_response()
+    with(&scope, Scope::json)
 }
 
 async fn readiness(State(scope): Shared) -> Response {
-    let missing = lock(&scope).missing();
+    let missing = with(&scope, Scope::missing);
     if missing.is_empty() {
         return "ready\n".into_response();
     }

@@ -1,0 +1,234 @@
+//! Other processes: finds their control sockets, keeps a connection to each, and asks them all at once.
+//!
+//! Shape: a thread for each process, which owns the connection and waits for the wish for a snapshot; whoever renders a page sends the
+//! wishes, and gathers the answers until [`PATIENCE`] has passed.
+//!
+//! Who writes: [`Discovery::look`], under `&mut`, keeps the list; each thread has its connection to itself.
+//!
+//! Protocol of one process. (1) A new socket gets a thread, which connects and says hello's name. (2) A look asks those that owe no answer.
+//! (3) An answer to an earlier look is too old: it is thrown away, and the process asked again. (4) A connection that fails ends its
+//! thread, which is seen by its channel; the next look connects anew if the socket is still there.
+//!
+//! Invariants. *Nobody is waited for long*: a process that is stopped costs a page [`PATIENCE`] at most, however many are. *Bounded*:
+//! [`PROCESSES_MAX`] threads, each with one wish and [`ANSWERS_MAX`] answers under way.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use metrics_exporter_prometheus::LabelSet;
+use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
+use volt_telemetry::client::{Client, ConnectError};
+use volt_telemetry::snapshot::Process;
+use volt_telemetry::socket::{self, Environment};
+
+use crate::page::{ORIGIN_LABELS, Origin};
+
+/// How long a page waits for processes.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// What a process's thread may say before somebody listens: hello, and one answer.
+const ANSWERS_MAX: usize = 2;
+/// Processes on one page.
+const PROCESSES_MAX: usize = 256;
+/// Whether a process answered: of the page itself, so it is no metric of the catalog.
+const UP: &str = "volt_process_up";
+
+/// One process at one look.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) origin: Origin,
+    /// `None` when it did not answer in time.
+    pub(crate) process: Option<Process>,
+}
+
+/// See the header of this file.
+#[derive(Debug)]
+pub(crate) struct Discovery {
+    environments: Vec<Environment>,
+    attached: HashMap<PathBuf, Attached>,
+    /// Counts looks, so that an answer to an earlier one is known.
+    looks: u64,
+    /// The paths that were told to be in trouble, so that each is told once.
+    told: Vec<PathBuf>,
+}
+
+/// A process that has a thread.
+#[derive(Debug)]
+struct Attached {
+    pid: u32,
+    /// Its program's name, once it said hello.
+    program: Option<String>,
+    wishes: SyncSender<()>,
+    answers: Receiver<Answer>,
+    /// The look whose wish has not been answered.
+    asked_at: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Answer {
+    Hello(String),
+    Snapshot(Box<Process>),
+    /// It could not take this one.
+    Nothing,
+    /// The connection has ended, and why.
+    Failed(ConnectError),
+}
+
+impl Discovery {
+    pub(crate) fn new(environments: Vec<Environment>) -> Self {
+        Self { environments, attached: HashMap::new(), looks: 0, told: Vec::new() }
+    }
+
+    /// Every process that is there, by pid.
+    pub(crate) fn look(&mut self) -> Vec<Seen> {
+        self.looks += 1;
+        self.attach();
+        for attached in self.attached.values_mut() {
+            attached.ask(self.looks);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        let (mut seen, mut gone) = (Vec::new(), Vec::new());
+        for (path, attached) in &mut self.attached {
+            match attached.answer(self.looks, deadline) {
+                Ok(process) => seen.extend(attached.origin().map(|origin| (attached.pid, Seen { origin, process }))),
+                Err(why) => gone.push((path.clone(), why)),
+            }
+        }
+        for (path, why) in gone {
+            self.attached.remove(&path);
+            match why {
+                // It has ended, or is about to.
+                Some(error) if error.is_closed() || error.is_stale() || error.is_missing() => {}
+                Some(error) => self.tell(path, &error.to_string()),
+                None => {}
+            }
+        }
+        seen.sort_by_key(|(pid, _)| *pid);
+        seen.into_iter().map(|(_, seen)| seen).collect()
+    }
+
+    /// A thread for each socket that has none, and none for sockets that are gone.
+    fn attach(&mut self) {
+        let listings: Vec<_> = self.environments.iter().map(socket::list).collect();
+        for refused in listings.iter().flat_map(|listing| &listing.refused) {
+            tracing::debug!(%refused, "not looked at");
+        }
+        let alive = listings.into_iter().flat_map(|listing| listing.sockets).filter(|socket| socket.is_alive);
+        let alive: HashMap<PathBuf, u32> = alive.map(|socket| (socket.path, socket.pid)).collect();
+        self.attached.retain(|path, _| alive.contains_key(path));
+        self.told.retain(|path| alive.contains_key(path));
+        for (path, pid) in alive {
+            if self.attached.contains_key(&path) {
+                continue;
+            }
+            let is_full = self.attached.len() >= PROCESSES_MAX;
+            let attached =
+                if is_full { Err(format!("there are {PROCESSES_MAX} already")) } else { Attached::start(&path, pid) };
+            match attached {
+                Ok(attached) => {
+                    self.attached.insert(path, attached);
+                }
+                Err(why) => self.tell(path, &why),
+            }
+        }
+    }
+
+    fn tell(&mut self, path: PathBuf, why: &str) {
+        if !self.told.contains(&path) {
+            tracing::warn!(socket = %path.display(), why, "not on the page");
+            self.told.push(path);
+        }
+    }
+}
+
+impl Attached {
+    fn start(path: &Path, pid: u32) -> Result<Self, String> {
+        let (wishes, wished) = sync_channel(1);
+        let (to_page, answers) = sync_channel(ANSWERS_MAX);
+        let path = path.to_path_buf();
+        let run = move || {
+            if let Err(error) = serve(&path, &wished, &to_page) {
+                // Nobody listens when the page has ended.
+                let _ = to_page.send(Answer::Failed(error));
+            }
+        };
+        let thread = std::thread::Builder::new().name(format!("volt-export-{pid}"));
+        thread.spawn(run).map_err(|error| format!("no thread for it: {error}"))?;
+        Ok(Self { pid, program: None, wishes, answers, asked_at: None })
+    }
+
+    fn ask(&mut self, look: u64) {
+        // A full channel is a wish under way; a closed one is found when its answer is waited for.
+        if self.asked_at.is_none() && self.wishes.try_send(()).is_ok() {
+            self.asked_at = Some(look);
+        }
+    }
+
+    /// Its snapshot for this look; `None` if it does not come in time. An error says that its connection has ended, and why if it is known.
+    fn answer(&mut self, look: u64, deadline: Instant) -> Result<Option<Process>, Option<ConnectError>> {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let answer = match self.answers.recv_timeout(left) {
+                Ok(answer) => answer,
+                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Disconnected) => return Err(None),
+            };
+            match answer {
+                Answer::Hello(program) => {
+                    self.program = Some(program);
+                }
+                Answer::Failed(error) => return Err(Some(error)),
+                Answer::Snapshot(process) if self.asked_at == Some(look) => {
+                    self.asked_at = None;
+                    return Ok(Some(*process));
+                }
+                Answer::Nothing if self.asked_at == Some(look) => {
+                    self.asked_at = None;
+                    return Ok(None);
+                }
+                Answer::Snapshot(_) | Answer::Nothing => {
+                    self.asked_at = None;
+                    self.ask(look);
+                }
+            }
+        }
+    }
+
+    /// Unknown until it said hello.
+    fn origin(&self) -> Option<Origin> {
+        Some(vec![self.program.clone()?, self.pid.to_string()])
+    }
+}
+
+/// The thread of one process, until its connection or its page ends.
+fn serve(path: &Path, wished: &Receiver<()>, to_page: &SyncSender<Answer>) -> Result<(), ConnectError> {
+    let mut client = Client::connect(path)?;
+    let mut is_wanted = to_page.send(Answer::Hello(client.hello().program.clone())).is_ok();
+    while is_wanted && wished.recv().is_ok() {
+        let answer = match client.snapshot() {
+            Ok(process) => Answer::Snapshot(Box::new(process)),
+            Err(error) if error.is_answer() => Answer::Nothing,
+            Err(error) => return Err(error),
+        };
+        is_wanted = to_page.send(answer).is_ok();
+    }
+    Ok(())
+}
+
+/// Writes which of `seen` answered.
+pub(crate) fn write_up(seen: &[Seen], page: &mut Vec<u8>) {
+    let mut text = String::new();
+    if !seen.is_empty() {
+        write_help_line(&mut text, UP, None, None, "1 if the process answered for this page, 0 if it was too slow.");
+        write_type_line(&mut text, UP, None, None, "gauge");
+    }
+    for Seen { origin, process } in seen {
+        let labels = ORIGIN_LABELS.iter().zip(origin).map(|(name, value)| metrics::Label::new(*name, value.clone()));
+        let key = metrics::Key::from_parts(UP, labels.collect::<Vec<_>>());
+        let labels = LabelSet::from_key_and_global(&key, &Default::default());
+        let is_up = u8::from(process.is_some());
+        write_metric_line::<&str, _>(&mut text, UP, None, &labels, None, is_up, None);
+    }
+    page.extend_from_slice(text.as_bytes());
+}
