@@ -11,6 +11,8 @@ use crate::snapshot::{Snapshot, Worker};
 pub(super) const STARVED_RATIO: f64 = 0.25;
 /// A worker that waits for half of the time.
 const STARVED_BADLY_RATIO: f64 = 0.5;
+/// Who runs, or waits to run, for half of the time wants a processor of its own.
+const WANTING_RATIO: f64 = 0.5;
 /// Time for which the quota held the process up, summed over processors, as a share of the time: a request in twenty
 /// meets it.
 const THROTTLED_RATIO: f64 = 0.05;
@@ -55,7 +57,7 @@ fn wanting(span: &Span<'_>) -> u32 {
     let wants = |pair: &Pair<'_>| {
         let waited_ns = pair.grown_if_known(|worker| worker.run_delay_ns).unwrap_or(0);
         let ran_ns = pair.grown_if_known(|worker| worker.cpu_ns).unwrap_or(0);
-        span.share(waited_ns.saturating_add(ran_ns)) >= 0.5
+        span.share(waited_ns.saturating_add(ran_ns)) >= WANTING_RATIO
     };
     span.pairs().filter(wants).count() as u32
 }
@@ -103,8 +105,9 @@ pub(super) fn are_processors_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn oversubscribed_threshold() -> String {
     format!(
-        "more workers want a processor for half of the time than there are processors, and one of them waits as for \
+        "more workers want a processor for {} of the time than there are processors, and one of them waits as for \
          `cpu-starved` ({})",
+        percent(WANTING_RATIO),
         percent(STARVED_RATIO)
     )
 }

@@ -7,7 +7,7 @@ mod programs;
 use std::collections::BTreeSet;
 
 use self::cases::all;
-use self::cases::look_alikes::LOOK_ALIKES;
+use self::cases::edges::EDGES;
 use self::programs::{Pair, busy, idle, saturated};
 use super::{Finding, RULES, Rule, Severity, count_of, examine, markdown_table};
 use crate::incident::{Cause, Incident};
@@ -33,11 +33,14 @@ fn each_rule_fires_on_its_case_alone_and_not_on_the_look_alike() {
 }
 
 #[test]
-fn what_stays_below_a_threshold_is_left_in_peace() {
-    for (rule, what, program) in LOOK_ALIKES {
-        let (before, after) = program();
-        let findings = examine(&before, &after);
-        assert!(!rules(&findings).contains(rule), "{what}: {findings:#?}");
+fn each_threshold_is_where_it_is_said_to_be() {
+    for edge in EDGES {
+        let worst = |(before, after): Pair| {
+            let findings = examine(&before, &after);
+            findings.iter().filter(|finding| finding.rule == edge.rule).map(|finding| finding.severity).max()
+        };
+        let (over, under) = (worst((edge.over.1)()), worst((edge.under.1)()));
+        assert_eq!((over, under), (Some(edge.over.0), edge.under.0), "{}: {}", edge.rule, edge.what);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What each rule is for, and what looks like it: a healthy program, changed.
 
-pub(super) mod look_alikes;
+pub(super) mod edges;
 mod others;
 mod queues;
 mod stalls;

@@ -12,15 +12,24 @@ pub(super) const CASES: &[Case] = &[
         rule: Rule::StealContention,
         severity: Severity::Warning,
         what: "more races lost than won",
-        sick: || after(busy(), |now| now.workers[1].steal_races_lost += 9_000),
+        sick: || after(busy(), |now| now.workers[1].steal_races_lost += 900_000),
         beside: &[],
         but: "races lost among many more that were won",
         look_alike: || {
             after(busy(), |now| {
-                now.workers[1].steal_races_lost += 9_000;
-                now.workers[1].steals += 90_000;
+                now.workers[1].steal_races_lost += 900_000;
+                now.workers[1].steals += 9_000_000;
             })
         },
+    },
+    Case {
+        rule: Rule::StealContention,
+        severity: Severity::Warning,
+        what: "more races lost than won, and time for it",
+        sick: || after(busy(), |now| now.workers[1].steal_races_lost += 200_000),
+        beside: &[],
+        but: "as many, since thieves are interrupted",
+        look_alike: || after(waiting_for_processors(300, 700, 2), |now| now.workers[1].steal_races_lost += 200_000),
     },
     Case {
         rule: Rule::WakeStorm,
@@ -175,7 +184,7 @@ pub(super) fn waiting_for_processors(cpu_ms: u64, waited_ms: u64, processors: u3
     (before, after)
 }
 
-fn throttled_for(ms: u64) -> Pair {
+pub(super) fn throttled_for(ms: u64) -> Pair {
     after(busy(), |now| {
         let host = now.host.as_mut().unwrap();
         (host.throttles, host.throttled_ns) = (Some(8), Some(ms * MS));
@@ -192,7 +201,7 @@ fn full_pool(queue_len: u64, done: u64) -> Pair {
 }
 
 /// 4,000 spawned within the second, so many of them alive at its end.
-pub(super) fn spawning(alive: u64) -> Pair {
+fn spawning(alive: u64) -> Pair {
     let (mut before, mut after) = busy();
     for (snapshot, spawned, alive) in [(&mut before, 9_000, 5_000), (&mut after, 13_000, 5_000 + alive)] {
         snapshot.tasks.spawned = spawned;
@@ -203,8 +212,29 @@ pub(super) fn spawning(alive: u64) -> Pair {
     (before, after)
 }
 
+/// So many spawned within the second and none ended, so many of them alive at its end.
+pub(super) fn growing(spawned: u64, alive: u64) -> Pair {
+    let (mut before, mut after) = busy();
+    (before.tasks.spawned, before.tasks.alive) = (20_000, alive - spawned);
+    (after.tasks.spawned, after.tasks.alive) = (20_000 + spawned, alive);
+    // What waits in queues does not stay.
+    after.workers[0].ring_len = 0;
+    after.workers[0].is_lifo_filled = false;
+    after.global_queue.len = 0;
+    (before, after)
+}
+
+/// So many polls at `src/feed.rs:8:9`, so many of which ended with the task woken by itself, and took so long each.
+pub(super) fn looping(polls: u64, self_wakes: u64, poll_ns: u64) -> Pair {
+    let (before, mut after) = busy();
+    let (then, now) = (&before.blame[1], &mut after.blame[1]);
+    (now.polls, now.busy_ns) = (then.polls + polls, then.busy_ns + polls * poll_ns);
+    now.self_wakes = then.self_wakes.map(|wakes| wakes + self_wakes);
+    (before, after)
+}
+
 /// Empty polls at `src/feed.rs:8:9`, so many of which ended with the task woken by itself, and took so long each.
-pub(super) fn polling(self_wakes: u64, poll_ns: u64) -> Pair {
+fn polling(self_wakes: u64, poll_ns: u64) -> Pair {
     after(busy(), |now| {
         let place = &mut now.blame[1];
         place.polls += 900_000;
@@ -213,7 +243,7 @@ pub(super) fn polling(self_wakes: u64, poll_ns: u64) -> Pair {
     })
 }
 
-fn woken(times: u64, poll_ns: u64) -> Pair {
+pub(super) fn woken(times: u64, poll_ns: u64) -> Pair {
     after(busy(), |now| {
         let worker = &mut now.workers[1];
         worker.unparks.notified += times;

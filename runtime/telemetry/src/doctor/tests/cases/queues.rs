@@ -120,7 +120,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// All asleep for 100 ms, with `ring_len` tasks in a ring.
-fn all_asleep(ring_len: u32) -> Pair {
+pub(super) fn all_asleep(ring_len: u32) -> Pair {
     both(idle(), |snapshot| snapshot.workers[1].ring_len = ring_len)
 }
 
@@ -162,7 +162,7 @@ pub(super) fn lifo_only(ring_len: u32) -> Pair {
 }
 
 /// So old is the global queue's oldest task, while nearly all polls are of the workers' own.
-fn beside_local_work(age_ms: u64) -> Pair {
+pub(super) fn beside_local_work(age_ms: u64) -> Pair {
     both(old_global_queue(saturated(), age_ms), |snapshot| {
         snapshot.workers[..2].iter_mut().for_each(|worker| worker.global_tasks = 3);
     })

@@ -150,11 +150,21 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-fn in_flight(snapshot: &mut Snapshot, for_ms: u64) {
+pub(super) fn in_flight(snapshot: &mut Snapshot, for_ms: u64) {
     let poll = InFlight { task_id: 9, spawned_at: "src/feed.rs:8:9".into(), for_ns: for_ms * MS, task_name: None };
     snapshot.workers[1].in_flight = Some(poll);
     snapshot.workers[1].phase = Phase::Busy;
     snapshot.parked_bitmap = vec![0];
+}
+
+/// 100 polls of so long each at `src/main.rs:12:5`, which caused so much waiting beyond what they suffered themselves, and
+/// a little more.
+pub(super) fn computing(each_us: u64, caused_ms: u64) -> Pair {
+    after(busy(), |now| {
+        let place = &mut now.blame[0];
+        (place.polls, place.busy_ns) = (place.polls - 20_000 + 100, place.busy_ns - 400 * MS + 100 * each_us * 1_000);
+        place.delay_caused_ns += caused_ms * MS;
+    })
 }
 
 /// Polls of 8 ms at `src/main.rs:12:5`, and workers that waited for a processor for so much longer.
