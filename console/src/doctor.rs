@@ -92,7 +92,7 @@ impl Told {
 pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Result<bool, Error> {
     let mut print = |text: &str| out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output);
     let first = clean::process(client.snapshot()?);
-    let stuck = findings(&first, &first);
+    let stuck = at_once(&first);
     if !options.as_json {
         print(&head(&first, options.wait))?;
         print(&text(&stuck, options.paper))?;
@@ -111,6 +111,13 @@ pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Resul
         print(&summary(&first, &second, &all, options.paper))?;
     }
     Ok(all.iter().any(|told| told.finding.severity >= options.fail_on))
+}
+
+/// What is stuck at this moment. What is over can wait until it is known whether there was more of it.
+fn at_once(first: &Process) -> Vec<Told> {
+    let mut stuck = findings(first, first);
+    stuck.retain(|told| told.finding.severity >= Severity::Warning);
+    stuck
 }
 
 /// What is wrong with each runtime of `later`, the worst first.
@@ -384,6 +391,23 @@ mod tests {
         assert_eq!(all[0].finding.severity, Severity::Critical);
         let (all, news) = join(stuck(300), Vec::new());
         assert_eq!((all.len(), news.len()), (1, 0), "a stall that is over was one");
+    }
+
+    #[test]
+    fn what_is_over_is_told_once_when_it_is_known_whether_there_was_more() {
+        let over = |at_ms, count| {
+            let mut process = process(at_ms, 300);
+            let incidents = &mut process.runtimes[0].incidents;
+            (incidents.latest[0].began_at_ns, incidents.latest[0].is_over) = (1_000_000, true);
+            incidents.by_cause = Cause::ALL.map(|cause| if cause == Cause::Sleep { count } else { 0 }).to_vec();
+            process
+        };
+        let first = over(900, 1);
+        assert_eq!(at_once(&first), [], "nobody is in a hurry");
+        for (count, severity) in [(1, Severity::Info), (2, Severity::Warning)] {
+            let (all, news) = join(at_once(&first), findings(&first, &over(1_900, count)));
+            assert_eq!((all.len(), news.len(), all[0].finding.severity), (1, 1, severity));
+        }
     }
 
     #[test]
