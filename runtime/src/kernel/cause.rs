@@ -1,6 +1,8 @@
 //! Why a thread does not get on, from two looks at it: pure functions of the samples.
 //!
-//! Shape: the time between the looks is divided into three shares, the largest of which is the answer.
+//! Shape: the time between the looks is divided into three shares, the largest of which is the answer; but a thread that was blocked
+//! for less than a quarter of the time and ran for a quarter at least burns what it gets, and is told as one that does: on a machine with more
+//! such threads than processors, of which spare workers are some, each of them mostly waits.
 //!
 //! | share   | is                                                                    | means                                |
 //! |---------|-----------------------------------------------------------------------|--------------------------------------|
@@ -54,7 +56,7 @@ use crate::kernel::waits::Wait;
 
 /// How late a watcher has to be for its lateness to be told, beyond twice its time: a busy machine's usual hiccups stay below.
 const LATE_MIN_NS: u64 = 5_000_000;
-/// Throttled for this part of the time waited, or used this part of a processor: see the header.
+/// Ran for this part of the time, was throttled for this part of the time waited, or used this part of a processor: see the header.
 const QUARTER: u64 = 4;
 /// Ticks after which what ran is sure to be counted.
 const SETTLED_TICKS: u64 = 2;
@@ -71,7 +73,9 @@ pub(crate) fn classify(
     elapsed_ns: u64,
 ) -> Cause {
     let shares = Shares::between(before, after, elapsed_ns);
-    if shares.ran_ns > 0 && shares.ran_ns >= shares.ready_ns.max(shares.blocked_ns) {
+    let is_largest = shares.ran_ns >= shares.ready_ns.max(shares.blocked_ns);
+    let burns_its_part = shares.ran_ns >= elapsed_ns / QUARTER && shares.blocked_ns < elapsed_ns / QUARTER;
+    if shares.ran_ns > 0 && (is_largest || burns_its_part) {
         Cause::Cpu
     } else if shares.ready_ns > 0 && shares.ready_ns >= shares.blocked_ns {
         not_run(cgroup_before, cgroup_after, shares.ready_ns, elapsed_ns)

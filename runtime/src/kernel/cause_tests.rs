@@ -73,6 +73,8 @@ fn the_largest_share_is_the_cause() {
         // Ran all the time; ran and was pushed aside; ran, and slept at both looks.
         (Cause::Cpu, running(), later(running(), WINDOW_NS, 0, 0)),
         (Cause::Cpu, running(), later(waiting(), 6 * MS, 0, 0)),
+        (Cause::Cpu, running(), later(waiting(), WINDOW_NS / 4, 0, 0)),
+        (Cause::NotScheduled, running(), later(waiting(), WINDOW_NS / 4 - 1, 0, 0)),
         (Cause::Cpu, sleeping, later(sleeping, 7 * MS, 0, 5)),
         // Ran least of the time, whatever it did at the looks.
         (Cause::Sleep, running(), later(sleeping, 2 * MS, 0, 5)),
