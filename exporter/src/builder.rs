@@ -11,6 +11,7 @@ use crate::application;
 use crate::discovery::Discovery;
 use crate::error::ServeError;
 use crate::exporter::Exporter;
+use crate::live::Live;
 use crate::page::Page;
 use crate::routes::{Scope, Source};
 
@@ -120,7 +121,12 @@ impl Builder {
         }
         let page = application.clone().into_iter().fold(Page::new(), Page::with_application);
         let source = self.discover.map_or(Source::Own, |environments| Source::Found(Discovery::new(environments)));
-        Exporter::start(listener, Scope { page, source, runtimes: self.runtimes }, application, self.max_connections)
+        Exporter::start(
+            listener,
+            Scope { page, live: Live::default(), source, runtimes: self.runtimes },
+            application,
+            self.max_connections,
+        )
     }
 
     fn bind(&self) -> Result<TcpListener, ServeError> {

@@ -22,6 +22,7 @@ mod error;
 
 mod application;
 mod discovery;
+mod live;
 mod openmetrics;
 mod page;
 

@@ -17,19 +17,14 @@ use volt_telemetry::snapshot::Process;
 
 use crate::application;
 use crate::discovery::{self, Discovery, Seen};
+use crate::live::{self, Live};
 use crate::openmetrics;
 use crate::page::{CONTENT_TYPE, Origin, Page};
-
-/// What `/` says.
-const PATHS: &str = "volt-exporter\n\n\
-    /metrics   for Prometheus, as text or, if asked for, as OpenMetrics\n\
-    /snapshot  everything once, as JSON\n\
-    /healthz   whether this answers\n\
-    /readyz    whether the runtimes that it is to show are there\n";
 
 /// What a page shows.
 pub(crate) struct Scope {
     pub(crate) page: Page,
+    pub(crate) live: Live,
     pub(crate) source: Source,
     /// Names of the runtimes; `None` = all.
     pub(crate) runtimes: Option<Vec<String>>,
@@ -72,6 +67,17 @@ impl Scope {
         String::from_utf8(page).expect("the format is UTF-8 throughout")
     }
 
+    /// What the page for people is drawn from.
+    fn live(&mut self) -> String {
+        match self.live.fresh() {
+            Some(answer) => answer,
+            None => {
+                let seen = self.look();
+                self.live.look(seen)
+            }
+        }
+    }
+
     /// One process as an object, or several as an array.
     fn json(&mut self) -> Response {
         let mut processes: Vec<Process> = self.look().into_iter().filter_map(|seen| seen.process).collect();
@@ -101,8 +107,9 @@ type Shared = State<Arc<Mutex<Scope>>>;
 
 /// The service of an exporter that listens at `local_addr`.
 pub(crate) fn router(scope: Scope, local_addr: SocketAddr) -> Router {
-    let router = Router::new()
-        .route("/", get(PATHS))
+    let files = live::paths().fold(Router::new(), |router, path| router.route(path, get(async || live::file(path))));
+    let router = files
+        .route("/live.json", get(live_json))
         .route("/healthz", get("ok\n"))
         .route("/readyz", get(readiness))
         .route("/metrics", get(metrics))
@@ -120,6 +127,11 @@ async fn metrics(State(scope): Shared, headers: HeaderMap) -> Response {
         (CONTENT_TYPE, text)
     };
     ([(CONTENT_TYPE_HEADER, content_type), (VARY, "accept")], text).into_response()
+}
+
+async fn live_json(State(scope): Shared) -> Response {
+    let text = with(&scope, Scope::live);
+    ([(CONTENT_TYPE_HEADER, "application/json")], text).into_response()
 }
 
 async fn snapshot(State(scope): Shared) -> Response {

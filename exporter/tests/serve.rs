@@ -168,6 +168,55 @@ fn the_snapshot_is_everything_as_json() {
 }
 
 #[test]
+fn the_page_for_people_is_whole_and_asks_nobody_else() {
+    let _watchdog = watchdog();
+    let exporter = exporter();
+    let (status, page) = get(exporter.local_addr(), "/");
+    assert!(status == 200 && page.contains("content-type: text/html; charset=utf-8\r\n"), "{page}");
+    assert!(page.contains("content-security-policy: default-src 'none'; script-src 'self'"), "{page}");
+    let named = page.split(['"', '\'']).filter(|part| part.starts_with('/') && part.len() > 1);
+    let parts: Vec<_> = named.collect();
+    assert!(parts.len() >= 8, "{parts:?}");
+    for part in parts {
+        let (status, text) = get(exporter.local_addr(), part);
+        assert_eq!(status, 200, "{part}");
+        let is_of_page = part.starts_with("/live/");
+        assert!(!is_of_page || !text.split("\r\n\r\n").next().unwrap().contains("text/plain"), "{part}: {text:.200}");
+    }
+    assert!(!page.contains("://"), "nothing comes from elsewhere");
+}
+
+#[test]
+fn what_the_page_for_people_draws_has_rates_from_the_second_look_on_and_is_given_again_while_fresh() {
+    let _watchdog = watchdog();
+    let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("drawn").build().unwrap();
+    let exporter = Exporter::builder().listen("127.0.0.1:0").runtimes(["drawn"]).serve().unwrap();
+    let look = || {
+        let (status, answer) = get(exporter.local_addr(), "/live.json");
+        assert_eq!(status, 200);
+        let json: serde_json::Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        assert_eq!(
+            (&json[0]["pid"], &json[0]["runtimes"][0]["runtime"]),
+            (&std::process::id().into(), &"drawn".into())
+        );
+        json[0].clone()
+    };
+    let first = look();
+    assert!(first["runtimes"][0]["rates"].is_null() && first["runtimes"][0]["findings"].is_array(), "{first}");
+    runtime.block_on(async { volt::spawn(async {}).await.unwrap() });
+    let began = Instant::now();
+    let second = loop {
+        let next = look();
+        if next["at_ns"] != first["at_ns"] {
+            break next;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "the first answer is given for ever");
+        std::thread::yield_now();
+    };
+    assert!(second["runtimes"][0]["rates"]["polls_per_second"].as_f64().unwrap() > 0.0, "{second}");
+}
+
+#[test]
 fn it_is_ready_while_the_runtimes_asked_for_are_there() {
     let _watchdog = watchdog();
     let exporter = Exporter::builder().listen("127.0.0.1:0").runtimes(["late"]).serve().unwrap();

@@ -1,0 +1,127 @@
+//! The page for people who have no Grafana: what there is to see now, and a few minutes of it.
+//!
+//! Shape: `/` is a page with its script, style and plot library, all of them in this program, so that it works where there is no internet.
+//! The script asks `/live.json` once a second, and keeps what it draws; nothing is kept here but the last look. What follows from two looks
+//! (rates, ratios, findings) is computed here, by `volt_telemetry`, as for everybody else.
+//!
+//! Invariants. *Looks are far apart*: those who ask within [`FRESH`] get the same answer, so that two viewers do not halve the time over
+//! which rates are taken, and a viewer costs no more than a scraper. *Nothing is asked of others*: the page loads and sends nothing beyond
+//! its own address, and its policy (`Content-Security-Policy`) forbids it to.
+//!
+//! Rejected: server-sent events (a connection held open for each viewer, out of a bounded number); Chart.js (four times as large).
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use volt_telemetry::doctor::finding::Finding;
+use volt_telemetry::doctor::watch::Watch;
+use volt_telemetry::rates::Rates;
+use volt_telemetry::snapshot::{Process, Snapshot};
+
+use crate::discovery::Seen;
+use crate::page::Origin;
+
+/// How old an answer may be to be given again.
+const FRESH: Duration = Duration::from_millis(900);
+/// A look that is older is nothing to compare with: nobody watched in between.
+const STALE_NS: u64 = 10_000_000_000;
+/// Scripts and styles of this program, and questions to it: nothing else.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'";
+
+/// What the page is made of: paths, types, contents.
+const FILES: [(&str, &str, &str); 5] = [
+    ("/", "text/html; charset=utf-8", include_str!("live/index.html")),
+    ("/live/live.js", "text/javascript; charset=utf-8", include_str!("live/live.js")),
+    ("/live/live.css", "text/css; charset=utf-8", include_str!("live/live.css")),
+    ("/live/uplot.js", "text/javascript; charset=utf-8", include_str!("live/uplot/uPlot.iife.min.js")),
+    ("/live/uplot.css", "text/css; charset=utf-8", include_str!("live/uplot/uPlot.min.css")),
+];
+
+/// The paths of the page and its parts.
+pub(crate) fn paths() -> impl Iterator<Item = &'static str> {
+    FILES.iter().map(|(path, ..)| *path)
+}
+
+/// The part at `path`, which is one of [`paths`].
+pub(crate) fn file(path: &str) -> Response {
+    let (_, kind, text) = FILES.iter().find(|(of, ..)| *of == path).expect("a path of `paths`");
+    let headers = [
+        (CONTENT_TYPE, *kind),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        // Another version of the program has another page.
+        (CACHE_CONTROL, "no-cache"),
+    ];
+    (headers, *text).into_response()
+}
+
+/// What the last look was.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    last: HashMap<Origin, Process>,
+    watches: HashMap<Origin, Watch>,
+    answer: Option<(Instant, String)>,
+}
+
+/// One process, for the script.
+#[derive(Serialize)]
+struct Shown<'a> {
+    program: &'a str,
+    pid: u32,
+    at_ns: u64,
+    runtimes: Vec<ShownRuntime<'a>>,
+}
+
+#[derive(Serialize)]
+struct ShownRuntime<'a> {
+    #[serde(flatten)]
+    snapshot: &'a Snapshot,
+    /// Since the look before, if there was one.
+    rates: Option<Rates>,
+    findings: Vec<Finding>,
+}
+
+impl Live {
+    /// The last answer, if it is still fresh.
+    pub(crate) fn fresh(&self) -> Option<String> {
+        self.answer.as_ref().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, answer)| answer.clone())
+    }
+
+    /// The answer to a new look.
+    pub(crate) fn look(&mut self, seen: Vec<Seen>) -> String {
+        let mut former = std::mem::take(&mut self.watches);
+        let last = std::mem::take(&mut self.last);
+        let answered = seen.into_iter().filter_map(|seen| Some((seen.origin, seen.process?)));
+        self.last = answered.collect();
+        let mut shown = Vec::new();
+        for (origin, process) in &self.last {
+            let mut watch = former.remove(origin).unwrap_or_default();
+            let findings = watch.look(&process.runtimes);
+            self.watches.insert(origin.clone(), watch);
+            shown.push(show(last.get(origin), process, findings));
+        }
+        shown.sort_by_key(|process| process.pid);
+        let answer = serde_json::to_string(&shown).expect("plain data has a JSON form");
+        self.answer = Some((Instant::now(), answer.clone()));
+        answer
+    }
+}
+
+fn show<'a>(before: Option<&Process>, now: &'a Process, findings: Vec<Vec<Finding>>) -> Shown<'a> {
+    let before = before.filter(|before| now.at_ns.saturating_sub(before.at_ns) < STALE_NS);
+    let rates = match before {
+        Some(before) => Rates::between_processes(before, now),
+        None => now.runtimes.iter().map(|_| None).collect(),
+    };
+    let runtimes = now.runtimes.iter().zip(rates).zip(findings);
+    Shown {
+        program: &now.program,
+        pid: now.pid,
+        at_ns: now.at_ns,
+        runtimes: runtimes.map(|((snapshot, rates), findings)| ShownRuntime { snapshot, rates, findings }).collect(),
+    }
+}

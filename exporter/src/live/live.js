@@ -1,0 +1,330 @@
+// Asks /live.json once a second, shows what is now, and draws what was. Everything that is shown comes as text, never as markup: names of
+// tasks are the program's, not ours.
+"use strict";
+
+const INTERVAL_MS = 1000;
+const POINTS_MAX = 600; // ten minutes
+const SLOW_NS = 10e6; // a poll in flight for longer is worth a colour
+
+const $ = (id) => document.getElementById(id);
+
+function element(name, className, text) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+// ---- figures --------------------------------------------------------------------------------------------------------------
+
+function duration(ns) {
+  if (ns === null || ns === undefined) return "-";
+  for (const [unit, size] of [["s", 1e9], ["ms", 1e6], ["µs", 1e3]]) {
+    if (ns >= size) return (ns / size).toPrecision(3) + " " + unit;
+  }
+  return Math.round(ns) + " ns";
+}
+
+function count(n) {
+  if (n === null || n === undefined) return "-";
+  if (n >= 1e9) return (n / 1e9).toPrecision(3) + "G";
+  if (n >= 1e6) return (n / 1e6).toPrecision(3) + "M";
+  if (n >= 1e4) return (n / 1e3).toPrecision(3) + "k";
+  return n >= 100 || Number.isInteger(n) ? String(Math.round(n)) : n.toPrecision(2);
+}
+
+const percent = (ratio) => (ratio === null || ratio === undefined ? "-" : Math.round(ratio * 100) + "%");
+
+// ---- what a runtime comes to -----------------------------------------------------------------------------------------------
+
+const sum = (list, of) => list.reduce((total, item) => total + of(item), 0);
+const longest = (runtime) => Math.max(0, ...runtime.workers.map((worker) => (worker.in_flight ? worker.in_flight.for_ns : 0)));
+const local = (runtime) =>
+  sum(runtime.workers, (worker) => worker.ring_len + worker.batch_len + worker.inbox_len + (worker.is_lifo_filled ? 1 : 0));
+const isParked = (runtime, index) => Math.floor((runtime.parked_bitmap[Math.floor(index / 64)] || 0) / 2 ** (index % 64)) % 2 === 1;
+const ms = (ns) => (ns === null || ns === undefined ? null : ns / 1e6);
+
+// Name, unit, and the curves: label, colour, value.
+const CHARTS = [
+  ["Polls", "/s", [["polls", "--calm", (r) => r.rates && r.rates.polls_per_second]]],
+  ["Where the workers' time goes", "%", [
+    ["busy", "--good", (r) => r.rates && r.rates.busy_ratio * 100],
+    ["searching", "--warn", (r) => r.rates && r.rates.searching_ratio * 100],
+    ["asleep", "--dim", (r) => r.rates && (r.rates.parked_ratio + r.rates.driver_ratio) * 100],
+  ]],
+  ["From woken to polled", "ms", [
+    ["p50", "--calm", (r) => r.rates && ms(r.rates.schedule_delay.p50_ns)],
+    ["p99", "--bad", (r) => r.rates && ms(r.rates.schedule_delay.p99_ns)],
+  ]],
+  ["Poll time", "ms", [
+    ["p50", "--calm", (r) => r.rates && ms(r.rates.poll_time.p50_ns)],
+    ["p99", "--bad", (r) => r.rates && ms(r.rates.poll_time.p99_ns)],
+    ["in flight", "--other", (r) => ms(longest(r))],
+  ]],
+  ["Tasks that wait", "", [
+    ["global queue", "--bad", (r) => r.global_queue.len],
+    ["workers' own", "--calm", local],
+  ]],
+  ["Steals and parks", "/s", [
+    ["tasks stolen", "--calm", (r) => r.rates && r.rates.tasks_stolen_per_second],
+    ["parks", "--dim", (r) => r.rates && r.rates.parks_per_second],
+  ]],
+];
+
+// ---- history --------------------------------------------------------------------------------------------------------------
+
+const histories = new Map(); // runtime key -> [times, values of each curve…], in the order of CHARTS
+let chosen = null; // the key of the runtime that is shown
+let plots = [];
+
+const curves = CHARTS.flatMap(([, , curves]) => curves);
+
+function remember(key, runtime, now) {
+  let history = histories.get(key);
+  if (!history) histories.set(key, (history = [[], ...curves.map(() => [])]));
+  history[0].push(now);
+  curves.forEach(([, , value], i) => history[i + 1].push(value(runtime) ?? null));
+  if (history[0].length > POINTS_MAX) history.forEach((list) => list.shift());
+}
+
+function color(name) {
+  // `light-dark` is resolved by a real element only.
+  const probe = element("span");
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const resolved = getComputedStyle(probe).color;
+  probe.remove();
+  return resolved;
+}
+
+function makePlots() {
+  $("charts").replaceChildren();
+  const [text, line] = [color("--dim"), color("--line")];
+  plots = CHARTS.map(([name, unit, curves]) => {
+    const figure = element("figure");
+    figure.append(element("figcaption", "", unit ? `${name} (${unit.replace(/^\//, "per ").replace("per s", "per second")})` : name));
+    $("charts").append(figure);
+    const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+    const value = (_, value) => (value === null ? "-" : count(value) + " " + unit);
+    const options = {
+      width: figure.clientWidth || 430,
+      height: 190,
+      cursor: { sync: { key: "volt" } },
+      scales: { y: { range: (_, low, high) => [0, Math.max(high || 0, 1e-3) * 1.05] } },
+      axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map(count) }],
+      series: [{}, ...curves.map(([label, name]) => ({ label, stroke: color(name), width: 1.5, value, spanGaps: false }))],
+    };
+    return new uPlot(options, [[], ...curves.map(() => [])], figure);
+  });
+}
+
+function drawPlots() {
+  const history = histories.get(chosen);
+  if (!history) return;
+  let at = 1;
+  plots.forEach((plot, i) => {
+    const many = CHARTS[i][2].length;
+    plot.setData([history[0], ...history.slice(at, at + many)]);
+    at += many;
+  });
+}
+
+// ---- what is now ----------------------------------------------------------------------------------------------------------
+
+function showFindings(runtime) {
+  const box = $("findings");
+  const rank = { critical: 0, warning: 1, info: 2 };
+  const found = [...runtime.findings].sort((a, b) => rank[a.severity] - rank[b.severity]);
+  box.className = found.length ? found[0].severity : "";
+  if (!found.length) {
+    box.replaceChildren(element("b", "", "Nothing found: no poll is stuck, nothing waits for long."));
+    return;
+  }
+  box.replaceChildren(
+    ...found.map((finding) => {
+      const shown = element("div", "finding " + finding.severity);
+      const title = element("b");
+      title.append(element("span", "severity", finding.severity), `${finding.rule}: ${finding.title}`);
+      shown.append(title);
+      for (const place of finding.locations) {
+        const where = element("p", "", place.kind === "guilty" ? "at " : "spawned at ");
+        where.append(element("code", "", place.at + (place.function ? " in " + place.function : "")));
+        shown.append(where);
+      }
+      shown.append(element("p", "", finding.evidence.map((evidence) => evidence.text).join(" · ")));
+      if (finding.advice) shown.append(element("p", "", finding.advice));
+      return shown;
+    }),
+  );
+}
+
+const LETTERS = { busy: "B", parked: "●", driver: "●", searching: "S", maintenance: "M" };
+
+function doing(runtime, worker) {
+  return isParked(runtime, worker.index) ? "parked" : worker.phase;
+}
+
+function fact(name, value) {
+  const shown = element("span", "", name + " ");
+  shown.append(value instanceof Node ? value : element("b", "", value));
+  return shown;
+}
+
+function lamps(runtime) {
+  const shown = element("span", "lamps");
+  shown.title = "● parked, B busy, S searching, M maintenance";
+  for (const worker of runtime.workers.filter((worker) => worker.duty !== "off")) {
+    const what = doing(runtime, worker);
+    shown.append(element("span", what, LETTERS[what] || "?"));
+  }
+  return shown;
+}
+
+function showFacts(runtime) {
+  const on = runtime.workers.filter((worker) => worker.duty !== "off");
+  const parked = on.filter((worker) => isParked(runtime, worker.index)).length;
+  const rates = runtime.rates;
+  $("facts").replaceChildren(
+    fact("workers", lamps(runtime)),
+    fact("parked", `${parked}/${on.length}`),
+    fact("searching", String(runtime.searching)),
+    fact("busy", percent(rates && rates.busy_ratio)),
+    fact("global queue", count(runtime.global_queue.len)),
+    fact("oldest", duration(runtime.global_queue.oldest_age_ns)),
+    fact("tasks alive", count(runtime.tasks.alive)),
+    fact("spawned/s", count(rates && rates.spawned_per_second)),
+    fact("delay p99", duration(rates && rates.schedule_delay.p99_ns)),
+    fact("poll p99", duration(rates && rates.poll_time.p99_ns)),
+    fact("spares", `${runtime.sentinel.spares_on_duty}/${runtime.sentinel.max_spares}`),
+    fact("blocking", `${runtime.blocking.threads - runtime.blocking.idle_threads}/${runtime.blocking.max_threads}`),
+    fact("up", duration(runtime.at_ns - runtime.started_at_ns)),
+  );
+}
+
+function gauge(value, max) {
+  const shown = element("meter");
+  shown.max = max;
+  shown.value = value;
+  shown.title = `${value} of ${max}`;
+  return shown;
+}
+
+function showWorkers(runtime) {
+  const rows = runtime.workers.map((worker, i) => {
+    const rates = (runtime.rates && runtime.rates.workers[i]) || null;
+    const row = element("tr", worker.duty);
+    const cell = (text, className) => row.append(element("td", className, text));
+    const what = worker.duty === "off" || worker.duty === "away" || worker.duty === "blocking" ? worker.duty : doing(runtime, worker);
+    cell(worker.index + (worker.is_spare ? " spare" : ""));
+    cell(what, "text " + what);
+    cell(percent(rates && rates.busy_ratio));
+    cell(worker.is_lifo_filled ? "1" : "0");
+    cell(worker.batch_len);
+    const ring = element("td");
+    ring.append(worker.ring_len + " ", gauge(worker.ring_len, runtime.config.local_queue_capacity));
+    row.append(ring);
+    cell(worker.inbox_len);
+    const budget = element("td");
+    budget.append(worker.budget_left + " ", gauge(worker.budget_left, runtime.config.budget_per_tick));
+    row.append(budget);
+    cell(duration(worker.avg_poll_ns));
+    cell(worker.global_queue_interval);
+    cell(count(rates && rates.polls_per_second));
+    cell(count(rates && rates.steals_per_second));
+    const flight = worker.in_flight;
+    const text = flight ? `${duration(flight.for_ns)} ${flight.task_name || "#" + flight.task_id} from ${flight.spawned_at}` : "-";
+    cell(text, "text" + (flight && flight.for_ns > SLOW_NS ? " slow" : ""));
+    return row;
+  });
+  $("workers").tBodies[0].replaceChildren(...rows);
+}
+
+function showBlame(runtime) {
+  const rates = runtime.rates ? [...runtime.rates.locations] : [];
+  rates.sort((a, b) => b.delayed_by_it - a.delayed_by_it || b.busy_workers - a.busy_workers);
+  const rows = rates.slice(0, 10).map((location) => {
+    const row = element("tr");
+    row.append(element("td", "text", location.spawned_at));
+    for (const key of ["polls_per_second", "busy_workers", "stalls_per_second", "delayed_by_it", "delayed"]) {
+      row.append(element("td", "", count(location[key])));
+    }
+    return row;
+  });
+  $("blame").tBodies[0].replaceChildren(...rows);
+}
+
+// ---- the loop -------------------------------------------------------------------------------------------------------------
+
+function choose(key) {
+  chosen = key;
+  makePlots();
+  drawPlots();
+}
+
+function showChoice(runtimes) {
+  if (!runtimes.some(({ key }) => key === chosen)) {
+    // The exporter's own is the last that anybody wants to see.
+    const first = runtimes.find(({ runtime }) => runtime.runtime !== "exporter") || runtimes[0];
+    choose(first.key);
+  }
+  $("runtimes").replaceChildren(
+    ...runtimes.map(({ key, name, runtime }) => {
+      const button = element("button", "", runtime.findings.length ? `${name} (${runtime.findings.length}!)` : name);
+      button.setAttribute("aria-pressed", String(key === chosen));
+      button.addEventListener("click", () => {
+        choose(key);
+        show(runtimes);
+      });
+      return button;
+    }),
+  );
+}
+
+function show(runtimes) {
+  showChoice(runtimes);
+  const { process, runtime } = runtimes.find(({ key }) => key === chosen);
+  document.title = (runtime.findings.length ? `(${runtime.findings.length}!) ` : "") + `${process.program}: ${runtime.runtime} - Volt`;
+  $("title").textContent = `${process.program} · pid ${process.pid}`;
+  showFindings(runtime);
+  showFacts(runtime);
+  showWorkers(runtime);
+  showBlame(runtime);
+  drawPlots();
+}
+
+let answeredAt = null;
+
+function link(text, isLost) {
+  $("link").textContent = text;
+  $("link").className = isLost ? "lost" : "";
+}
+
+async function look() {
+  try {
+    const answer = await fetch("/live.json", { cache: "no-store", signal: AbortSignal.timeout(5000) });
+    if (!answer.ok) throw new Error(`the exporter says ${answer.status}`);
+    const processes = await answer.json();
+    const now = Date.now() / 1000;
+    const runtimes = processes.flatMap((process) =>
+      process.runtimes.map((runtime) => ({
+        key: `${process.pid} ${runtime.runtime} ${runtime.started_at_ns}`,
+        name: processes.length > 1 ? `${process.program} ${process.pid} ${runtime.runtime}` : runtime.runtime,
+        process,
+        runtime,
+      })),
+    );
+    for (const key of histories.keys()) if (!runtimes.some((shown) => shown.key === key)) histories.delete(key);
+    for (const { key, runtime } of runtimes) remember(key, runtime, now);
+    answeredAt = now;
+    link(runtimes.length ? "● live" : "no Volt runtime is there", !runtimes.length);
+    if (runtimes.length) show(runtimes);
+  } catch (error) {
+    const since = answeredAt === null ? "" : ` for ${Math.round(Date.now() / 1000 - answeredAt)} s`;
+    link(`no answer${since}: ${error.message}`, true);
+  }
+  setTimeout(look, INTERVAL_MS);
+}
+
+addEventListener("resize", () => plots.forEach((plot) => plot.setSize({ width: plot.root.parentElement.clientWidth, height: 190 })));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => chosen !== null && choose(chosen));
+look();
