@@ -119,8 +119,7 @@ impl Idle {
         !self.is_nobody_parked()
     }
 
-    /// As [`claim_for_submit`](Self::claim_for_submit), whether or not somebody searches: for the second and later of a batch, for the chain,
-    /// for shutdown, once a worker until there is none.
+    /// As [`claim_for_submit`](Self::claim_for_submit), whether or not somebody searches: for the second and later of a batch, and for the chain.
     #[must_use = "a claimed worker waits for its token"]
     pub(crate) fn claim_any(&self, keep_last: Option<usize>) -> Option<usize> {
         // Submit (2)
@@ -130,7 +129,7 @@ impl Idle {
         self.claim(keep_last)
     }
 
-    /// As [`claim_any`](Self::claim_any), for this worker only: after something was published that only it looks at.
+    /// As [`claim_any`](Self::claim_any), for this worker only: after something was published that only it looks at, or that all are to see.
     #[must_use = "a claimed worker waits for its token"]
     pub(crate) fn claim_worker(&self, worker: usize) -> bool {
         // Submit (2)

@@ -406,8 +406,10 @@ impl Shared {
         self.unpark(is_mine.then_some(worker))
     }
 
+    /// Wakes everybody who sleeps, each once: who lies down from now on sees for itself what this is about. To go on until nobody sleeps would
+    /// be to go on for as long as the first lie down again before the last are woken.
     fn wake_all(&self) {
-        while self.wake_one() {}
+        (0..self.remotes.len()).for_each(|worker| _ = self.wake_worker(worker));
         self.wake_spares();
     }
 
@@ -694,7 +696,15 @@ fn extra(id: Id, name: Option<&str>, location: &'static Location<'static>) -> Op
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::time::Duration;
+    use std::{io, thread};
+
+    use super::Shared;
+    use crate::blocking::pool::{Pool, Settings};
+    use crate::builder::Builder;
+    use crate::driver::Driver;
 
     #[test]
     fn a_batch_wakes_a_worker_for_each_task_and_no_more() {
@@ -706,6 +716,49 @@ mod tests {
             }
             assert_eq!(shared.wake_for_batch(tasks), tasks);
         }
+    }
+
+    /// Many workers, whose threads are this test's.
+    fn without_threads(workers: usize) -> Shared {
+        let config = Builder::new_multi_thread().worker_threads(workers).config().clone();
+        let driver = Driver::new(None, 16).unwrap();
+        let (keep_alive, thread_name) = (Duration::from_secs(1), "none".to_owned());
+        let blocking = Pool::new(Settings { max_threads: 1, keep_alive, thread_name, stack_size: None });
+        let start_thread = |_: &Arc<Shared>, _| Err(io::ErrorKind::Unsupported.into());
+        Shared::new("without threads".to_owned(), config, driver, blocking, None, 1, start_thread).0
+    }
+
+    #[test]
+    fn a_shutdown_wakes_each_worker_once_though_they_lie_down_again_at_once() {
+        const WORKERS: usize = 256;
+        let shared = without_threads(WORKERS);
+        (0..WORKERS).for_each(|worker| shared.idle.begin_park(worker, false));
+        let (wakes, is_ready, is_over) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        let count_wakes = |worker: usize| {
+            let is_woken = shared.remotes[worker].parker.take_token();
+            wakes.fetch_add(usize::from(is_woken), Ordering::SeqCst);
+            is_woken
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                is_ready.store(true, Ordering::SeqCst);
+                // Up to a limit, so that the shutdown that is not content with once ends too.
+                while !is_over.load(Ordering::SeqCst) && wakes.load(Ordering::SeqCst) < 20 * WORKERS {
+                    for worker in 0..WORKERS {
+                        if count_wakes(worker) {
+                            shared.idle.begin_park(worker, true);
+                        }
+                    }
+                }
+            });
+            while !is_ready.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            shared.wake_all();
+            is_over.store(true, Ordering::SeqCst);
+        });
+        (0..WORKERS).for_each(|worker| _ = count_wakes(worker));
+        assert_eq!(wakes.load(Ordering::SeqCst), WORKERS);
     }
 
     #[test]
