@@ -696,6 +696,7 @@ fn extra(id: Id, name: Option<&str>, location: &'static Location<'static>) -> Op
 
 #[cfg(test)]
 mod tests {
+    use std::panic::Location;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::time::Duration;
@@ -704,7 +705,10 @@ mod tests {
     use super::Shared;
     use crate::blocking::pool::{Pool, Settings};
     use crate::builder::Builder;
+    use crate::config::Placement;
     use crate::driver::Driver;
+    use crate::task::cell::new_task;
+    use crate::task::id::Id;
 
     #[test]
     fn a_batch_wakes_a_worker_for_each_task_and_no_more() {
@@ -759,6 +763,35 @@ mod tests {
         });
         (0..WORKERS).for_each(|worker| _ = count_wakes(worker));
         assert_eq!(wakes.load(Ordering::SeqCst), WORKERS);
+    }
+
+    #[test]
+    fn a_task_nobody_was_woken_for_is_caught_by_the_net_and_counted() {
+        for placement in [Placement::Global, Placement::LeastLoaded] {
+            let timeout = Duration::from_millis(20);
+            let runtime = Builder::new_multi_thread()
+                .worker_threads(1)
+                .placement(placement)
+                .sentinel_interval(None)
+                .park_timeout(Some(timeout))
+                .max_park_timeout(timeout)
+                .control_socket(false)
+                .build()
+                .unwrap();
+            let shared = runtime.handle().shared();
+            while shared.idle.parked_count() == 0 {
+                thread::yield_now();
+            }
+            let (task, join) = new_task(async {}, shared.clone(), Id::next(), Location::caller(), None);
+            let chosen = shared.placer.choose(&shared.remotes[..1]);
+            assert_eq!(chosen.is_some(), placement != Placement::Global);
+            let arrivals = &shared.arrivals[chosen.map_or(0, |worker| worker + 1)];
+            let queue = chosen.map_or(&shared.injector, |worker| &shared.remotes[worker].inbox);
+            // Submit (1), and no more; long ago.
+            assert!(queue.push_new(task, 0, || arrivals.add_one()).is_ok());
+            runtime.block_on(join).unwrap();
+            assert_eq!(shared.remotes[0].cells.lost_wakeup_rescues.get(), 1, "{placement:?}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::Worker;
 use crate::clock;
 use crate::driver::parker::Slept;
 use crate::driver::{Polled, Turn, Wait};
+use crate::queue::injector::Injector;
 use crate::scheduler::core::Core;
 use crate::stats::cells::WakeReason;
 use crate::stats::counting;
@@ -130,7 +131,9 @@ impl Worker {
         let slept = core.park_timeout.unwrap_or_default();
         core.park_timeout = core.park_timeout.map(|timeout| (timeout * 2).min(config.max_park_timeout));
         // Waiting for as long as I slept, and nobody on the way to it: a wake-up was lost.
-        let waited_ns = self.shared.injector.oldest_at_ns().map_or(0, |at_ns| core.now_ns.saturating_sub(at_ns));
+        let queues = [&self.shared.injector, &self.remote().inbox];
+        let oldest_at_ns = queues.into_iter().filter_map(Injector::oldest_at_ns).min();
+        let waited_ns = oldest_at_ns.map_or(0, |at_ns| core.now_ns.saturating_sub(at_ns));
         if waited_ns >= clock::saturating_ns(slept) && self.shared.idle.searching() == 0 {
             self.cells().lost_wakeup_rescues.add(1);
         }
