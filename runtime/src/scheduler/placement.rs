@@ -100,10 +100,25 @@ fn mix(counter: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::Location;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::{Arc, Condvar, Mutex};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
     use super::*;
     use crate::Builder;
+    use crate::runtime::Runtime;
     use crate::scheduler::core::Core;
     use crate::scheduler::shared::slot;
+    use crate::task::cell::{Nowhere, new_task};
+    use crate::task::header::Notified;
+    use crate::task::id::Id;
+    use crate::task::{block_in_place, yield_now};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+    /// Long after which what has not happened never will.
+    const HANGS: Duration = Duration::from_secs(60);
 
     fn remotes(count: usize) -> (Vec<Remote>, Vec<Core>) {
         let builder = Builder::new_multi_thread();
@@ -136,5 +151,181 @@ mod tests {
     fn global_chooses_nobody() {
         let (remotes, _cores) = remotes(2);
         assert_eq!(Placer::new(Placement::Global, 1).choose(&remotes), None);
+    }
+
+    fn task() -> Notified {
+        new_task(async {}, Nowhere, Id::next(), Location::caller(), None).0
+    }
+
+    /// All choices of a hundred.
+    fn choices(placer: &Placer, remotes: &[Remote]) -> Vec<Option<usize>> {
+        let mut choices: Vec<_> = (0..100).map(|_| placer.choose(remotes)).collect();
+        choices.sort_unstable();
+        choices.dedup();
+        choices
+    }
+
+    #[test]
+    fn the_less_loaded_is_chosen() {
+        let hour_ns = clock::saturating_ns(HOUR);
+        for placement in [Placement::TwoChoices, Placement::LeastLoaded] {
+            let placer = Placer::new(placement, hour_ns);
+            // Wherever a worker holds a task.
+            for place in 0..5 {
+                let (remotes, mut cores) = remotes(2);
+                match place {
+                    0 => cores[0].ring.push(task()).unwrap(),
+                    1 => cores[0].batch.push(task()).unwrap(),
+                    2 => remotes[0].inbox.push(task(), 0).unwrap(),
+                    3 => assert!(remotes[0].lifo.put(task()).is_none()),
+                    _ => remotes[0].cells.begin_poll(task().header(), clock::now_ns()),
+                }
+                assert_eq!(choices(&placer, &remotes), [Some(1)], "{placement:?}, {place}");
+                // And of two that hold some, the one that holds fewer.
+                (0..2).for_each(|_| cores[1].ring.push(task()).unwrap());
+                assert_eq!(choices(&placer, &remotes), [Some(0)], "{placement:?}, {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_is_stuck_is_passed_over_and_if_all_are_nobody_is_chosen() {
+        let task = task();
+        for placement in [Placement::TwoChoices, Placement::LeastLoaded] {
+            // Every poll is a long one.
+            let placer = Placer::new(placement, 0);
+            let (remotes, mut cores) = remotes(2);
+            (0..5).for_each(|_| cores[1].ring.push(self::task()).unwrap());
+            assert_eq!(choices(&placer, &remotes), [Some(0)]);
+            remotes[0].cells.begin_poll(task.header(), clock::now_ns());
+            assert_eq!(choices(&placer, &remotes), [Some(1)], "{placement:?}: however much it holds");
+            remotes[1].cells.begin_poll(task.header(), clock::now_ns());
+            assert_eq!(choices(&placer, &remotes), [None], "{placement:?}");
+        }
+    }
+
+    /// Holds up whoever passes while it is closed.
+    #[derive(Default)]
+    struct Gate {
+        is_closed: AtomicBool,
+        held: Mutex<usize>,
+        changed: Condvar,
+    }
+
+    impl Gate {
+        fn pass(&self) {
+            if self.is_closed.load(Ordering::SeqCst) {
+                let mut held = self.held.lock().unwrap();
+                *held += 1;
+                self.changed.notify_all();
+                while self.is_closed.load(Ordering::SeqCst) {
+                    held = self.changed.wait(held).unwrap();
+                }
+                *held -= 1;
+            }
+        }
+
+        /// Until so many are held up.
+        fn close(&self, count: usize) {
+            self.is_closed.store(true, Ordering::SeqCst);
+            let held = self.held.lock().unwrap();
+            let (held, _) = self.changed.wait_timeout_while(held, HANGS, |held| *held < count).unwrap();
+            assert_eq!(*held, count, "so many are held up after {HANGS:?}");
+        }
+
+        fn open(&self) {
+            let _held = self.held.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            self.is_closed.store(false, Ordering::SeqCst);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Lets everybody go, also when the test has failed.
+    struct Ends<'a>(&'a Gate, &'a AtomicBool);
+
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.1.store(true, Ordering::SeqCst);
+            self.0.open();
+        }
+    }
+
+    fn sum_of_loads(runtime: &Runtime) -> u64 {
+        let shared = runtime.handle().shared();
+        (shared.remotes_in_use().iter().map(load).sum::<usize>() + shared.injector.len()) as u64
+    }
+
+    /// Tasks never wait for anything here: what is alive is queued or running, and while everybody is held up in a poll nothing moves.
+    #[test]
+    fn the_loads_are_what_is_queued_or_running_whenever_everybody_stands_still() {
+        const WORKERS: usize = 3;
+        const ROUNDS: u64 = if cfg!(miri) { 2 } else { 40 };
+        for placement in [Placement::Global, Placement::TwoChoices, Placement::LeastLoaded] {
+            let runtime = Builder::new_multi_thread()
+                .worker_threads(WORKERS)
+                .placement(placement)
+                .local_queue_capacity(4)
+                .global_queue_batch_size(2)
+                .lifo_steal_after(HOUR)
+                .sentinel_interval(None)
+                .max_spare_workers(0)
+                .park_timeout(None)
+                .control_socket(false)
+                .build()
+                .unwrap();
+            let (gate, stop) = (Arc::new(Gate::default()), Arc::new(AtomicBool::new(false)));
+            for n in 0..24 {
+                let (gate, stop) = (gate.clone(), stop.clone());
+                runtime.spawn(async move {
+                    while !stop.load(Ordering::SeqCst) {
+                        let passed = gate.clone();
+                        if n % 3 == 0 {
+                            block_in_place(|| passed.pass());
+                        } else {
+                            passed.pass();
+                        }
+                        crate::spawn(async move {
+                            yield_now().await;
+                            passed.pass();
+                        });
+                        yield_now().await;
+                    }
+                });
+            }
+            let polls = || runtime.handle().snapshot().workers.iter().map(|worker| worker.polls).sum::<u64>();
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::SeqCst) {
+                        let passed = gate.clone();
+                        runtime.spawn(async move { passed.pass() });
+                        gate.pass();
+                        thread::yield_now();
+                    }
+                });
+                let _ends = Ends(&gate, &stop);
+                for round in 0..ROUNDS {
+                    let (until, began) = (polls() + 200, Instant::now());
+                    while polls() < until {
+                        assert!(began.elapsed() < HANGS, "{placement:?}, round {round}");
+                        thread::yield_now();
+                    }
+                    // Every worker, and the thread outside.
+                    gate.close(WORKERS + 1);
+                    (0..round % 7).for_each(|_| drop(runtime.spawn(async {})));
+                    let alive = runtime.handle().snapshot().tasks.alive;
+                    assert_eq!(sum_of_loads(&runtime), alive, "{placement:?}, round {round}");
+                    gate.open();
+                }
+            });
+            let began = Instant::now();
+            while runtime.handle().snapshot().tasks.alive > 0 {
+                assert!(began.elapsed() < HANGS, "{placement:?}");
+                thread::yield_now();
+            }
+            let workers = runtime.handle().snapshot().workers;
+            assert_eq!(sum_of_loads(&runtime), 0, "{placement:?}");
+            let sum = |count: fn(&volt_telemetry::Worker) -> u64| workers.iter().map(count).sum::<u64>();
+            assert!(sum(|worker| worker.tasks_stolen) > 0 && sum(|worker| worker.overflows) > 0, "{placement:?}");
+        }
     }
 }
