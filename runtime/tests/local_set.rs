@@ -4,9 +4,10 @@ mod watchdog;
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending, poll_fn};
+use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::mpsc;
-use std::task::Poll;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -237,6 +238,46 @@ fn a_local_task_has_an_id_and_task_locals_of_its_own() {
     });
 }
 
+/// A waker that holds on to another: what it holds the last reference to may wake somebody when it goes.
+struct WakesWhenDropped(Waker);
+
+impl Wake for WakesWhenDropped {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for WakesWhenDropped {
+    fn drop(&mut self) {
+        self.0.wake_by_ref();
+    }
+}
+
+#[test]
+fn what_a_waker_of_the_set_does_when_it_is_dropped_may_wake_a_task_of_the_set() {
+    watched(|| {
+        for is_replaced in [true, false] {
+            let mut set = LocalSet::new();
+            let (give, given) = mpsc::channel();
+            let polls = Rc::new(Cell::new(0));
+            let polls_of_task = polls.clone();
+            set.spawn_local(poll_fn(move |cx| {
+                polls_of_task.set(polls_of_task.get() + 1);
+                give.send(cx.waker().clone()).unwrap();
+                Poll::<()>::Pending
+            }));
+            let mut poll = |waker: &Waker| Pin::new(&mut set).poll(&mut Context::from_waker(waker));
+            assert!(poll(Waker::noop()).is_pending());
+            let waker = Waker::from(Arc::new(WakesWhenDropped(given.recv().unwrap())));
+            assert!(poll(&waker).is_pending());
+            drop(waker);
+            if is_replaced {
+                assert!(poll(Waker::noop()).is_pending());
+                assert_eq!(polls.get(), 2, "it was woken");
+            }
+            drop(set);
+        }
+    });
+}
+
 #[test]
 fn a_set_that_is_woken_by_many_threads_at_once_runs_every_wake() {
     with_workers(|runtime| {
@@ -244,7 +285,7 @@ fn a_set_that_is_woken_by_many_threads_at_once_runs_every_wake() {
         let sum = set.block_on(runtime.handle(), async {
             let (tasks, senders): (Vec<_>, Vec<_>) = (0..4)
                 .map(|_| {
-                    let (sender, receiver) = mpsc::channel::<(u32, std::task::Waker)>();
+                    let (sender, receiver) = mpsc::channel::<(u32, Waker)>();
                     let task = spawn_local(async move {
                         let mut sum = 0;
                         for n in 0..500 {

@@ -7,6 +7,7 @@
 //! * *Same thread*: a future is polled and dropped only by the thread that the set is on: the set is not Send, runs tasks only in its
 //!   own `poll`, and ends them all before it goes. What other threads hold of a task, wakers, frees memory at most.
 //! * *Closed for good*: once the set is dropped, a waker finds the queue closed and drops what it brought.
+//! * *Unlocked wakers*: no waker is called, cloned or dropped under the lock, since what it holds may wake a task of the set, or start one.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -147,7 +148,10 @@ impl LocalSet {
     /// Runs what is woken, a tick's budget of polls at most. Ready when no task is alive.
     fn poll_tasks(&self, cx: &mut Context<'_>) -> Poll<()> {
         let shared = &self.shared;
-        shared.state.lock().waker = Some(cx.waker().clone());
+        // *Unlocked wakers*.
+        let waker = cx.waker().clone();
+        let former = shared.state.lock().waker.replace(waker);
+        drop(former);
         for _poll in 0..BUDGET_PER_TICK {
             let Some(task) = shared.pop() else {
                 return if shared.state.lock().alive.is_empty() { Poll::Ready(()) } else { Poll::Pending };
@@ -184,6 +188,9 @@ impl Default for LocalSet {
 impl Drop for LocalSet {
     fn drop(&mut self) {
         let _current = CurrentSet::enter(&self.shared);
+        let waker = self.shared.state.lock().waker.take();
+        // *Unlocked wakers*.
+        drop(waker);
         // Until nobody is left, since a destructor may start another task here. Shields do not hold: the only thread that may poll
         // these tasks goes.
         loop {
@@ -197,9 +204,7 @@ impl Drop for LocalSet {
                 task.cancel_now();
             }
         }
-        let mut state = self.shared.state.lock();
-        state.is_closed = true;
-        state.waker = None;
+        self.shared.state.lock().is_closed = true;
     }
 }
 
