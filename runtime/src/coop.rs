@@ -75,14 +75,25 @@ fn is_to_yield() -> bool {
 /// Runs `f` without a limit, in the middle of a poll.
 #[cfg(not(loom))]
 pub(crate) fn unlimited<R>(f: impl FnOnce() -> R) -> R {
+    run_within(None, f)
+}
+
+/// Runs `f`, a poll in the middle of another one, with a budget of its own.
+#[cfg(not(loom))]
+pub(crate) fn limited<R>(operations: u32, f: impl FnOnce() -> R) -> R {
+    run_within(Some(operations), f)
+}
+
+/// The budget before is as it was afterwards.
+#[cfg(not(loom))]
+fn run_within<R>(left: Option<u32>, f: impl FnOnce() -> R) -> R {
     struct Reset(Budget);
     impl Drop for Reset {
         fn drop(&mut self) {
             BUDGET.set(self.0);
         }
     }
-    let budget = BUDGET.get();
-    let _reset = Reset(BUDGET.replace(Budget { left: None, ..budget }));
+    let _reset = Reset(BUDGET.replace(Budget { left, was_exhausted: false }));
     f()
 }
 

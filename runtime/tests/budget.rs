@@ -3,15 +3,16 @@
 mod watchdog;
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use volt::Runtime;
 use volt::io::{AsyncReadExt, AsyncWriteExt};
 use volt::net::{TcpListener, TcpStream};
-use volt::task::{JoinHandle, JoinSet, consume_budget};
+use volt::task::{JoinHandle, JoinSet, LocalSet, consume_budget, spawn_local};
 use volt::time::{MissedTickBehavior, interval_at, sleep_until};
 use watchdog::{builder, watched};
 
@@ -144,5 +145,30 @@ fn a_poll_that_spent_its_budget_is_counted_and_one_that_waited_is_not() {
         });
         runtime.block_on(task).unwrap();
         assert_eq!(yields(&runtime), 9);
+    });
+}
+
+#[test]
+fn a_local_task_has_the_budget_of_the_runtime_and_a_set_inside_it_takes_none_of_it() {
+    watched(|| {
+        let runtime = builder(1).coop_budget(7).build().unwrap();
+        let done = LocalSet::new().block_on(runtime.handle(), async {
+            let task = spawn_local(async {
+                let mut inner = LocalSet::new();
+                inner.spawn_local(async {
+                    for _ in 0..5 {
+                        consume_budget().await;
+                    }
+                });
+                poll_fn(|cx| {
+                    assert!(Pin::new(&mut inner).poll(cx).is_ready());
+                    let proceeds = |_: &usize| pin!(consume_budget()).poll(cx).is_ready();
+                    Poll::Ready((0..OPERATIONS).take_while(proceeds).count())
+                })
+                .await
+            });
+            task.await.unwrap()
+        });
+        assert_eq!(done, 7);
     });
 }

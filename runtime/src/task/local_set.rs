@@ -24,6 +24,7 @@ use super::header::{Header, Notified, Ran, Task};
 use super::id::Id;
 use super::join::JoinHandle;
 use crate::config::{BUDGET_PER_TICK, COOP_BUDGET};
+use crate::context;
 use crate::coop;
 use crate::handle::Handle;
 use crate::shim::Mutex;
@@ -152,13 +153,12 @@ impl LocalSet {
         let waker = cx.waker().clone();
         let former = shared.state.lock().waker.replace(waker);
         drop(former);
-        for _poll in 0..BUDGET_PER_TICK {
+        let (polls, operations) = budgets();
+        for _poll in 0..polls {
             let Some(task) = shared.pop() else {
                 return if shared.state.lock().alive.is_empty() { Poll::Ready(()) } else { Poll::Pending };
             };
-            coop::begin_poll(COOP_BUDGET);
-            let ran = task.run();
-            coop::end_poll();
+            let ran = coop::limited(operations, || task.run());
             if let Ran::Woken(task) = ran {
                 shared.state.lock().woken.push_back(task);
             }
@@ -251,6 +251,14 @@ where
     shared.state.lock().alive.insert(id.as_u64(), notified.task().clone());
     shared.schedule(notified);
     join
+}
+
+/// Polls a turn, and operations a poll: those of the runtime that this thread is in.
+fn budgets() -> (u32, u32) {
+    context::try_handle().map_or((BUDGET_PER_TICK, COOP_BUDGET), |handle| {
+        let config = &handle.shared().config;
+        (config.budget_per_tick, config.coop_budget)
+    })
 }
 
 /// Makes a set current while it is polled.
