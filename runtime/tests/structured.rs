@@ -2,15 +2,16 @@
 
 mod watchdog;
 
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use volt::task::{self, JoinSet, LocalSet, ScopeError, Shield, yield_now};
-use watchdog::{runtime, watched, with_workers};
+use watchdog::{runtime, watched, with_one_worker, with_workers};
 
 #[test]
 fn a_shielded_stretch_is_finished_and_then_the_task_is_gone() {
@@ -395,6 +396,24 @@ fn local_tasks_use_timers_and_join_tasks_of_the_workers() {
 
 volt::task_local! {
     static NAME: String;
+}
+
+#[test]
+fn a_scope_of_a_task_local_that_is_being_looked_at_is_refused_and_takes_nothing_down() {
+    with_one_worker(|runtime| {
+        let shadows = runtime.spawn(NAME.scope("outer".into(), async {
+            NAME.with(|_| NAME.sync_scope("inner".into(), || ()));
+        }));
+        let error = runtime.block_on(shadows).unwrap_err();
+        assert!(error.to_string().contains("while its value is being looked at"), "{error}");
+        let drops = runtime.spawn(NAME.scope("outer".into(), async {
+            let mut inner = Box::pin(NAME.scope("inner".into(), pending::<()>()));
+            poll_fn(|cx| Poll::Ready(assert!(inner.as_mut().poll(cx).is_pending()))).await;
+            NAME.with(|_| drop(inner));
+            NAME.get()
+        }));
+        assert_eq!(runtime.block_on(drops).unwrap(), "outer");
+    });
 }
 
 #[test]

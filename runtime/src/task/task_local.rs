@@ -40,6 +40,9 @@ macro_rules! task_local {
     };
 }
 
+/// Why a scope cannot be entered, for people.
+const IN_USE: &str = "a scope of a task-local cannot be entered while its value is being looked at: leave `with` first";
+
 /// A key whose value belongs to the future that [`scope`](Self::scope) wraps, on whichever worker it is polled.
 ///
 /// A task that is spawned inside does not inherit it.
@@ -53,7 +56,7 @@ impl<T: 'static> LocalKey<T> {
         Self { slot }
     }
 
-    /// Runs `future` with `value` under this key.
+    /// Runs `future` with `value` under this key. Polling it inside a [`with`](Self::with) of this key panics.
     ///
     /// # Cancel safety
     /// As the future's; dropping it drops the value, which the future's destructor still sees.
@@ -62,9 +65,16 @@ impl<T: 'static> LocalKey<T> {
     }
 
     /// Calls `f` with `value` under this key.
+    ///
+    /// # Panics
+    /// Inside a [`with`](Self::with) of this key.
+    #[track_caller]
     pub fn sync_scope<R>(&'static self, value: T, f: impl FnOnce() -> R) -> R {
         let mut value = Some(value);
-        self.swapped(&mut value, f)
+        match self.swapped(&mut value, f) {
+            Some(result) => result,
+            None => panic!("{IN_USE}"),
+        }
     }
 
     /// Calls `f` with a reference to the value.
@@ -100,25 +110,29 @@ impl<T: 'static> LocalKey<T> {
         self.with(T::clone)
     }
 
-    /// Calls `f` with `value` in the thread's slot, and puts things back, whatever `f` does.
-    fn swapped<R>(&'static self, value: &mut Option<T>, f: impl FnOnce() -> R) -> R {
-        struct Swap<'a, T: 'static> {
+    /// Calls `f` with `value` in the thread's slot, and puts things back, whatever `f` does. `None`, and `f` is not called: the slot is not to be
+    /// had, since a [`with`](Self::with) further up looks at it, or the thread ends.
+    fn swapped<R>(&'static self, value: &mut Option<T>, f: impl FnOnce() -> R) -> Option<R> {
+        struct Restore<'a, T: 'static> {
             key: &'static LocalKey<T>,
             value: &'a mut Option<T>,
         }
-        impl<T> Swap<'_, T> {
-            fn swap(&mut self) {
-                self.key.slot.with(|slot| std::mem::swap(&mut *slot.borrow_mut(), self.value));
-            }
-        }
-        impl<T> Drop for Swap<'_, T> {
+        impl<T> Drop for Restore<'_, T> {
             fn drop(&mut self) {
-                self.swap();
+                let _is_restored = self.key.swap(self.value);
             }
         }
-        let mut swap = Swap { key: self, value };
-        swap.swap();
-        f()
+        if !self.swap(value) {
+            return None;
+        }
+        let _restore = Restore { key: self, value };
+        Some(f())
+    }
+
+    /// Whether the slot was to be had.
+    fn swap(&'static self, value: &mut Option<T>) -> bool {
+        let swap = |slot: &RefCell<Option<T>>| slot.try_borrow_mut().map(|mut held| std::mem::swap(&mut *held, value));
+        self.slot.try_with(swap).is_ok_and(|swapped| swapped.is_ok())
     }
 }
 
@@ -143,7 +157,10 @@ pin_project! {
             // The future's destructor sees the value.
             let mut this = this.project();
             let key = *this.key;
-            key.swapped(this.value, || this.future.set(None));
+            // If the slot is not to be had, it goes without; a destructor must not panic.
+            if key.swapped(this.value, || this.future.set(None)).is_none() {
+                this.future.set(None);
+            }
         }
     }
 }
@@ -155,7 +172,10 @@ impl<T: 'static, F: Future> Future for Scoped<T, F> {
         let this = self.project();
         let key = *this.key;
         let Some(future) = this.future.as_pin_mut() else { panic!("polled after its end") };
-        key.swapped(this.value, || future.poll(cx))
+        match key.swapped(this.value, || future.poll(cx)) {
+            Some(polled) => polled,
+            None => panic!("{IN_USE}"),
+        }
     }
 }
 
