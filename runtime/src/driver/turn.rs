@@ -11,6 +11,11 @@
 //!
 //! Locks, in order: turn < registrations < a socket's waiters; turn < timers. Neither of the last three is held in a system call.
 //!
+//! Protocol of the hand-off, by a worker that is about to sleep: (1) it may be claimed, its bit is set; (2) try to get the turn: sleep in here, or, if
+//! somebody else has it, on the futex. Whoever gives the turn back, after a sleep or after a look between two polls, runs on, and comes to (1) and
+//! (2) again before it sleeps. So *Attended*: while all workers sleep, one sleeps in here: the last of them to try either got the turn, or saw somebody
+//! have it who was asleep, or had yet to try.
+//!
 //! Protocol of a sleep: (1) the limit is agreed with the armers of timers, see `timers`; (2) sleep in the kernel; (3) take the
 //! limit back; (4) collect what became ready, then what is due. `unpark` is sticky: one before (2) ends (2) at once.
 

@@ -1,0 +1,134 @@
+//! loom model of the hand-off of the driver turn, as the header of `turn` says it: while every worker sleeps, one sleeps in the driver, so that
+//! an event is attended to. The poller is a flag behind a lock and a condition; the turn, the idle set and the park words are the real ones.
+
+use loom::thread;
+
+use crate::driver::parker::Parker;
+use crate::scheduler::idle::Idle;
+use crate::shim::explore::{breaks, holds};
+use crate::shim::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
+
+const WORKERS: usize = 2;
+
+/// What the kernel has for whoever is in the driver; stays until it is taken.
+#[derive(Default)]
+struct Ready {
+    event: bool,
+    is_woken: bool,
+}
+
+struct World {
+    idle: Idle,
+    parkers: Vec<Parker>,
+    turn: Mutex<()>,
+    ready: Mutex<Ready>,
+    becomes_ready: Condvar,
+    is_over: AtomicBool,
+}
+
+/// The step that a fault can replace.
+type TryTurn = fn(&World, has_just_looked: bool) -> Option<MutexGuard<'_, ()>>;
+
+/// Hand-off (2).
+fn try_turn(world: &World, _has_just_looked: bool) -> Option<MutexGuard<'_, ()>> {
+    world.turn.try_lock()
+}
+
+/// Takes it that somebody else is in the driver by now.
+fn try_turn_unless_it_has_just_looked(world: &World, has_just_looked: bool) -> Option<MutexGuard<'_, ()>> {
+    if has_just_looked { None } else { world.turn.try_lock() }
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            idle: Idle::new(WORKERS, 0),
+            parkers: (0..WORKERS).map(|_| Parker::new()).collect(),
+            turn: Mutex::new(()),
+            ready: Mutex::new(Ready::default()),
+            becomes_ready: Condvar::new(),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    fn make_ready(&self, make: impl FnOnce(&mut Ready)) {
+        make(&mut self.ready.lock());
+        self.becomes_ready.notify_one();
+    }
+
+    /// In the turn: takes what is ready, waiting for it if `waits`. Whether it was the event.
+    fn attend(&self, waits: bool) -> bool {
+        let mut ready = self.ready.lock();
+        while waits && !ready.event && !ready.is_woken {
+            ready = self.becomes_ready.wait(ready).unwrap();
+        }
+        std::mem::take(&mut *ready).event
+    }
+
+    /// The event was attended to: everybody ends.
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        while let Some(worker) = self.idle.claim_any(None) {
+            if self.parkers[worker].unpark() == crate::driver::parker::Unparked::InDriver {
+                self.make_ready(|ready| ready.is_woken = true);
+            }
+        }
+    }
+
+    /// A worker that parks until the event was attended to; before that it looks at the driver between two polls, if `looks`.
+    fn worker(&self, worker: usize, looks: bool, try_turn: TryTurn) {
+        if looks && self.turn.try_lock().is_some_and(|_turn| self.attend(false)) {
+            self.end();
+            return;
+        }
+        let mut has_just_looked = looks;
+        let mut is_searching = false;
+        while !self.is_over.load(Ordering::Acquire) {
+            self.idle.begin_park(worker, is_searching);
+            let mut has_event = false;
+            if !self.is_over.load(Ordering::Acquire) {
+                // Hand-off (2)
+                match try_turn(self, has_just_looked) {
+                    Some(_turn) => has_event = self.parkers[worker].begin_driver() && self.attend(true),
+                    None => _ = self.parkers[worker].sleep(None),
+                }
+            }
+            has_just_looked = false;
+            is_searching = !self.idle.retract(worker);
+            if is_searching {
+                self.parkers[worker].wait_token();
+            } else {
+                let _ = self.parkers[worker].take_token();
+            }
+            if has_event {
+                self.end();
+            }
+        }
+        if is_searching {
+            let _ = self.idle.stop_searching();
+        }
+    }
+}
+
+/// One worker looks and parks, the other parks, and an event comes.
+fn model(try_turn: TryTurn) {
+    let world = Arc::new(World::new());
+    let mut threads: Vec<_> = (0..WORKERS)
+        .map(|worker| {
+            let world = world.clone();
+            thread::spawn(move || world.worker(worker, worker == 0, try_turn))
+        })
+        .collect();
+    threads.push(thread::spawn(move || world.make_ready(|ready| ready.event = true)));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn an_event_is_attended_to_whoever_has_just_looked() {
+    holds(None, || model(try_turn));
+}
+
+#[test]
+fn a_worker_that_does_not_try_again_after_a_look_is_found() {
+    breaks("deadlock", None, || model(try_turn_unless_it_has_just_looked));
+}
