@@ -1,4 +1,5 @@
-//! Settings of a runtime: every constant of the design has its option here, and `build` says what is wrong with them.
+//! Settings of a runtime: every constant of the design has its option here, but for the sentinel's times beside its interval, and `build` says
+//! what is wrong with them.
 
 use std::io;
 use std::sync::Arc;
@@ -160,7 +161,8 @@ impl Builder {
         self
     }
 
-    /// How long a task may wait in the global queue while all workers are busy: what the tuner aims at; more than 0. Default 1 ms.
+    /// How long a task may wait in the global queue while all workers are busy: what the tuner aims at; more than 0. Default 1 ms. Timers and I/O
+    /// wait no longer either: they are looked at between two polls if nobody did for this long.
     pub fn target_global_queue_latency(mut self, latency: Duration) -> Self {
         self.config.target_global_queue_latency_ns = clock::saturating_ns(latency);
         self
