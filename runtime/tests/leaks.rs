@@ -20,7 +20,7 @@ use volt::time::{interval, sleep, timeout};
 use watchdog::{builder, watched};
 
 /// Runtimes that come and go.
-const RUNTIMES: usize = 4_000;
+const RUNTIMES: usize = 10_000;
 /// Allocations that may be left. One in 21 runtimes leaves everything behind, so what each of those leaks is found ten times over.
 const SLACK: isize = RUNTIMES as isize / 21 / 10;
 /// Some buffers are made when they are first needed and kept, and what lists runtimes is as long as there were at the same time.
