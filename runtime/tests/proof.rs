@@ -1,0 +1,24 @@
+//! `PROOF.md` names nothing that does not exist.
+
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn everything_that_the_page_of_proofs_names_exists() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(folder.join("PROOF.md")).unwrap();
+    let mut tests = 0;
+    for named in page.split('`').skip(1).step_by(2) {
+        let (file, test) = named.split_once("::").map_or((named, None), |(file, test)| (file, Some(test)));
+        if !file.ends_with(".rs") {
+            // A command, or a word.
+            continue;
+        }
+        let text = fs::read_to_string(folder.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        if let Some(test) = test {
+            assert!(text.contains(&format!("\nfn {test}()")) || text.contains(&format!("    fn {test}()")), "{named}");
+            tests += 1;
+        }
+    }
+    assert!(tests > 40, "only {tests} tests are named");
+}
