@@ -4,7 +4,7 @@
 
 mod watchdog;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -12,6 +12,8 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use volt::Runtime;
+use volt::io::{AsyncReadExt, AsyncWriteExt};
+use volt::net::TcpStream;
 use volt::task::{LocalSet, block_in_place};
 use volt::telemetry::{Duty, Phase, Snapshot};
 use watchdog::{builder, watched};
@@ -93,6 +95,41 @@ fn timers_fire_while_every_worker_is_blocked() {
             open.send(()).unwrap();
             runtime.block_on(blocker).unwrap();
         }
+    });
+}
+
+#[test]
+fn a_spare_that_goes_off_duty_leaves_timers_and_sockets_attended() {
+    watched(|| {
+        let runtime = runtime(1);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        let echo = runtime.spawn(async move {
+            let (mut socket, mut byte) = (TcpStream::from_std(socket).unwrap(), [0]);
+            while socket.read_exact(&mut byte).await.is_ok() {
+                socket.write_all(&byte).await.unwrap();
+            }
+        });
+        let mut round_trip = || {
+            peer.write_all(b"x").unwrap();
+            peer.read_exact(&mut [0]).unwrap();
+        };
+        round_trip();
+        // The spare that comes for this sits in the driver when the worker is back, and goes off duty out of it.
+        let blockers = block_all(&runtime, 1);
+        round_trip();
+        for (open, blocker) in blockers {
+            open.send(()).unwrap();
+            runtime.block_on(blocker).unwrap();
+        }
+        let rescues = runtime.handle().snapshot().sentinel.rescues;
+        wait_until(&runtime, is_at_rest);
+        round_trip();
+        runtime.block_on(async { volt::time::sleep(Duration::from_millis(5)).await });
+        assert_eq!(runtime.handle().snapshot().sentinel.rescues, rescues, "the spare has seen to it, not the sentinel");
+        drop(peer);
+        runtime.block_on(echo).unwrap();
     });
 }
 

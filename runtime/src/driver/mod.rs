@@ -2,6 +2,9 @@
 
 pub(crate) mod parker;
 
+#[cfg(all(test, loom))]
+#[path = "turn_loom.rs"]
+mod loom_of_turn;
 #[cfg(not(loom))]
 pub(crate) mod poller;
 pub(crate) mod readiness;
@@ -11,9 +14,6 @@ pub(crate) mod registration;
 pub(crate) mod timers;
 #[cfg(not(loom))]
 mod turn;
-#[cfg(all(test, loom))]
-#[path = "turn_loom.rs"]
-mod loom_of_turn;
 #[cfg(not(loom))]
 pub(crate) mod wheel;
 

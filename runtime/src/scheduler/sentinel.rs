@@ -132,10 +132,10 @@ impl Sentinel {
     }
 }
 
-/// Whether all who are on duty are parked, and no spare is left over.
+/// Whether all who are on duty are parked, one of them in the driver, and no spare is left over.
 fn is_at_rest(shared: &Shared) -> bool {
     let on_duty = shared.staff.on_duty();
-    on_duty == shared.config.workers && shared.idle.parked_count() == on_duty
+    on_duty == shared.config.workers && shared.idle.parked_count() == on_duty && shared.driver.owner().is_some()
 }
 
 /// What the sentinel's thread knows from one look to the next.
@@ -247,9 +247,8 @@ impl<'a> Rounds<'a> {
     fn attend_driver(&self, now_ns: u64) -> bool {
         let shared = self.shared;
         let interval_ns = clock::saturating_ns(self.interval);
-        let is_unattended = shared.driver.owner().is_none()
-            && now_ns.saturating_sub(shared.driver.last_turn_ns()) >= interval_ns
-            && shared.idle.parked_count() < shared.staff.on_duty();
+        let is_unattended =
+            shared.driver.owner().is_none() && now_ns.saturating_sub(shared.driver.last_turn_ns()) >= interval_ns;
         let has_woken = is_unattended && shared.wake_one();
         shared.sentinel.rescues.add(u64::from(has_woken));
         has_woken

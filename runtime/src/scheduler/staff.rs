@@ -33,7 +33,7 @@
 //! Return, by a worker at the end of a poll, of a block, or before it lies down: AWAY or BLOCKING → PRESENT, and if that was so, `able += 1`.
 //!
 //! Leave, by a spare between two polls: (1) PRESENT → LEAVING, which keeps the sentinel away; (2) `able -= 1` unless it would fall below
-//! `keep`: then → PRESENT, and stay; (3) empty the own queues; (4) LEAVING → OFF; (5) sleep until a token comes. Slept for long: OFF → GONE, and the
+//! `keep`: then → PRESENT, and stay; (3) empty the own queues, and if nobody attends timers and I/O, wake somebody who will; (4) LEAVING → OFF; (5) sleep until a token comes. Slept for long: OFF → GONE, and the
 //! thread ends; if that fails, somebody has called, and the token comes.
 //!
 //! # Invariants
@@ -41,6 +41,9 @@
 //! * COUNTED: `able` is the number of slots that are PRESENT, when nobody is between two of these steps.
 //! * ENOUGH: no spare leaves so that fewer than `keep` are able.
 //! * ONE-TOKEN: a spare that is called gets exactly one token, or one thread.
+//! * ATTENDED: who is dismissed sits in the I/O driver as often as not, and the others sleep on futexes. Whoever gives up the driver's turn
+//!   lies down again or leaves; who leaves sees, after it gave up the turn and a fence, whether somebody else has it, and who lies down
+//!   publishes that and fences before it tries for the turn. So one of them sees the other.
 //!
 //! A worker may miss that it was declared AWAY at the very end of a poll: it finds out at the end of its next one. Until then one spare too
 //! many is on duty.

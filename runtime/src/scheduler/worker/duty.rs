@@ -69,6 +69,10 @@ impl Worker {
         tasks.extend(remote.lifo.take());
         tasks.extend(std::iter::from_fn(|| core.ring.pop()));
         shared.hand_over(tasks, clock::now_ns());
+        // If it came out of the driver, those that are parked sleep on without one: the one that is woken lies down in it.
+        if shared.driver.owner().is_none() {
+            shared.wake_one();
+        }
         true
     }
 }
