@@ -2,23 +2,26 @@
 //! console would.
 //!
 //! Left out are rules that no program here can bring about: `lost-wakeup` would be a fault of Volt's,
-//! `steal-contention` needs more processors than a test may count on, `cgroup-throttled` a group with a quota. Their
-//! cases are in `volt_telemetry::doctor`.
+//! `steal-contention` needs more processors than a test may count on. Their cases are in `volt_telemetry::doctor`. The
+//! test of `cgroup-throttled` is skipped where no control group can be made, unless `VOLT_REQUIRE_CGROUP` is set.
 //!
 //! What the machine does to a program besides is true and no fault of the program's, so its rules may speak at any time
 //! ([`MACHINE`]).
 
+mod group;
+
 use std::fs::DirBuilder;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use group::{Group, REQUIRED};
 use volt_telemetry::client::{Client, resolve};
-use volt_telemetry::doctor::finding::{Finding, Place, Severity};
+use volt_telemetry::doctor::finding::{Figure, Finding, Place, Severity};
 use volt_telemetry::doctor::rule::{Rule, examine};
 use volt_telemetry::snapshot::Process;
 use volt_telemetry::socket::Environment;
@@ -47,9 +50,10 @@ struct Patient {
 }
 
 impl Patient {
-    fn with_symptom(rule: Rule, look_alike: bool) -> Self {
+    fn with_symptom(rule: Rule, look_alike: bool, groups: &[PathBuf]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_symptoms"));
         command.args([rule.name(), "--seconds", "60"]).args(look_alike.then_some("--look-alike"));
+        command.args(groups.iter().flat_map(|folder| [Path::new("--group"), folder]));
         let mut patient = Self::start(command);
         if rule == Rule::TaskLeak {
             patient.apart = FAR_APART;
@@ -104,19 +108,19 @@ impl Drop for Patient {
 /// The doctor finds `rule` in its symptom, nothing else but what is in `beside`, and does not find it in the
 /// look-alike. Returns what it found.
 fn check(rule: Rule, beside: &[Rule]) -> Vec<Finding> {
-    check_until(rule, beside, |finding| finding.rule == rule)
+    check_until(rule, beside, &[], |finding| finding.rule == rule)
 }
 
-/// As [`check`], with more demanded of what is found.
-fn check_until(rule: Rule, beside: &[Rule], is_it: impl Fn(&Finding) -> bool) -> Vec<Finding> {
+/// As [`check`], in control groups, with more demanded of what is found.
+fn check_until(rule: Rule, beside: &[Rule], groups: &[PathBuf], is_it: impl Fn(&Finding) -> bool) -> Vec<Finding> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = find(rule, is_it);
+    let found = find(rule, groups, is_it);
     for finding in &found {
         let is_expected = finding.rule == rule || beside.contains(&finding.rule) || is_of_the_machine(finding, &found);
         assert!(is_expected, "{rule} comes with {finding:#?}");
     }
     let least = found.iter().filter(|finding| finding.rule == rule).map(|finding| finding.severity).max();
-    let mut patient = Patient::with_symptom(rule, true);
+    let mut patient = Patient::with_symptom(rule, true, groups);
     let mut before = patient.look();
     // Its start is not what it is about: threads begin, pages come in.
     patient.examine_from(&mut before);
@@ -135,8 +139,8 @@ fn is_of_the_machine(finding: &Finding, beside: &[Finding]) -> bool {
 }
 
 /// Looks at the symptom until `rule` speaks, and says what is wanted.
-fn find(rule: Rule, is_it: impl Fn(&Finding) -> bool) -> Vec<Finding> {
-    let mut patient = Patient::with_symptom(rule, false);
+fn find(rule: Rule, groups: &[PathBuf], is_it: impl Fn(&Finding) -> bool) -> Vec<Finding> {
+    let mut patient = Patient::with_symptom(rule, false, groups);
     let (mut before, began) = (patient.look(), Instant::now());
     loop {
         let found = patient.examine_from(&mut before);
@@ -151,7 +155,7 @@ fn find(rule: Rule, is_it: impl Fn(&Finding) -> bool) -> Vec<Finding> {
 fn a_task_that_sleeps_in_its_thread_is_named_with_its_line_and_the_cause() {
     // To read the first stack takes a while, in which the finding is there without the line.
     let is_guilty = |finding: &Finding| matches!(finding.locations.first(), Some(Place::Guilty { .. }));
-    let found = check_until(Rule::StalledPoll, &[], is_guilty);
+    let found = check_until(Rule::StalledPoll, &[], &[], is_guilty);
     let stall = found.iter().find(|finding| is_guilty(finding)).expect("it was waited for");
     assert_eq!(stall.tasks[0].name.as_deref(), Some("sleeper"), "{stall:#?}");
     let word = |key| stall.evidence.iter().find(|evidence| evidence.key == key).map(|evidence| evidence.text.as_str());
@@ -215,6 +219,36 @@ fn workers_that_others_keep_from_the_processors() {
     check(Rule::CpuStarved, &[]);
 }
 
+/// A worker that waits for its processor long enough holds up what is behind it.
+#[test]
+fn more_busy_workers_than_processors() {
+    check(Rule::Oversubscribed, &[Rule::StalledPoll]);
+}
+
+#[test]
+fn workers_whose_quota_is_spent() {
+    // Goes last, when nobody is in it any more.
+    let group = match Group::make() {
+        Ok(group) => group,
+        Err(reasons) => {
+            assert!(std::env::var_os(REQUIRED).is_none(), "no control group with a quota: {reasons:?}");
+            eprintln!("SKIPPED: no control group with a quota can be made here: {reasons:?}");
+            return;
+        }
+    };
+    let counts = |finding: &Finding| finding.rule == Rule::CgroupThrottled && finding.severity == Severity::Critical;
+    check_until(Rule::CgroupThrottled, &[], group.folders(), counts);
+}
+
+/// What waits behind a future that has lost its waker is the other end of a channel as a rule; here nothing is.
+#[test]
+fn tasks_that_nothing_can_wake() {
+    let found = check(Rule::LostWaker, &[]);
+    let lost = found.iter().find(|finding| finding.rule == Rule::LostWaker).expect("it was waited for");
+    assert!(lost.locations[0].at().contains("symptoms/piles.rs"), "{lost:#?}");
+    assert_eq!(lost.evidence[0].value, Figure::Count(3), "{lost:#?}");
+}
+
 #[test]
 fn a_pool_for_blocking_work_that_is_full() {
     check(Rule::BlockingPoolSaturated, &[]);
@@ -222,7 +256,9 @@ fn a_pool_for_blocking_work_that_is_full() {
 
 #[test]
 fn tasks_that_never_end() {
-    check(Rule::TaskLeak, &[]);
+    let found = check(Rule::TaskLeak, &[]);
+    let leak = found.iter().find(|finding| finding.rule == Rule::TaskLeak).expect("it was waited for");
+    assert!(leak.locations[0].at().contains("symptoms/piles.rs"), "the place is known: {leak:#?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What the kernel knows of a thread that another one watches: whether it ran, waited for a processor or was blocked, and in what.
 //!
 //! Shape, bottom to top: `thread` (one thread's numbers, read from outside it), `cgroup` (how often the quota of the process's control
-//! group held it up), `waits` (which system calls and kernel functions mean sleep, lock, I/O or memory), `cause` (two samples become a
+//! group held it up), `host` (what there is for the process), `waits` (which system calls and kernel functions mean sleep, lock, I/O or memory), `cause` (two samples become a
 //! [`Cause`](volt_telemetry::incident::Cause)).
 //!
 //! Knows nothing of tasks, workers or runtimes. Only Linux says these things; elsewhere there are no samples, and every cause is unknown.
@@ -12,6 +12,7 @@
 
 pub(crate) mod cause;
 pub(crate) mod cgroup;
+pub(crate) mod host;
 pub(crate) mod thread;
 mod waits;
 

@@ -5,6 +5,8 @@ pub(crate) mod idle;
 pub(crate) mod staff;
 
 #[cfg(not(loom))]
+mod census;
+#[cfg(not(loom))]
 pub(crate) mod core;
 #[cfg(not(loom))]
 pub(crate) mod current;

@@ -41,6 +41,7 @@ use std::time::{Duration, Instant};
 
 use volt_telemetry::{InFlight, Snapshot};
 
+use super::census::Census;
 use super::core::Core;
 use super::current;
 use super::idle::Idle;
@@ -58,6 +59,7 @@ use crate::config::{Config, MAX_NAME_BYTES, Placement};
 use crate::driver::Driver;
 use crate::driver::parker::{Parker, Unparked};
 use crate::fork::Home;
+use crate::kernel::host::host;
 use crate::kernel::thread::ThreadTimes;
 use crate::queue::injector::Injector;
 use crate::queue::lifo::LifoSlot;
@@ -103,6 +105,7 @@ pub(crate) struct Shared {
     injected: CachePadded<AtomicU64>,
     /// Calls of `try_spawn` that have found room and not used it yet.
     arriving: CachePadded<AtomicUsize>,
+    census: Census,
     /// What snapshots have told about time so far, one a worker: see `WorkerCells::read`.
     time_floors: Mutex<Vec<[u64; PHASES.len()]>>,
     /// Workers whose threads run, and where `shutdown` waits for them.
@@ -209,6 +212,7 @@ impl Shared {
             arrivals: (0..=remotes.len()).map(|_| Arrivals::default()).collect(),
             injected: CachePadded(AtomicU64::new(0)),
             arriving: CachePadded(AtomicUsize::new(0)),
+            census: Census::default(),
             time_floors: Mutex::new(vec![[0; PHASES.len()]; remotes.len()]),
             running: Mutex::new(0),
             stopped: Condvar::new(),
@@ -561,13 +565,15 @@ impl Shared {
         *running
     }
 
-    /// What all workers and the sentinel know of each spawn location, those that kept others waiting longest first.
-    fn blame(&self) -> Vec<volt_telemetry::Blame> {
+    /// What all workers and the sentinel know of each spawn location, those that kept others waiting longest first; and what of it is not known.
+    fn blame(&self) -> (Vec<volt_telemetry::Blame>, Vec<String>) {
         let mut blame = Vec::new();
         self.remotes_in_use().iter().for_each(|remote| remote.cells.blame.read(&mut blame));
         self.sentinel.blame.read(&mut blame);
+        let is_counted = self.census.tell(&self.registry, &mut blame);
         blame.sort_by_key(|blame| Reverse((blame.delay_caused_ns, blame.busy_ns)));
-        blame
+        let unknown: &[&str] = if is_counted { &[] } else { &["blame.alive", "blame.stranded"] };
+        (blame, unknown.iter().map(|field| (*field).to_owned()).collect())
     }
 
     /// Lifts everything that is counted into plain data.
@@ -607,11 +613,12 @@ impl Shared {
             .collect();
         drop(floors);
         let (driver, timers) = self.driver.telemetry(now_ns);
+        let (blame, incomplete) = self.blame();
         Snapshot {
             runtime: self.name.clone(),
             at_ns: now_ns,
             started_at_ns: self.started_at_ns,
-            incomplete: Vec::new(),
+            incomplete,
             config: self.config.telemetry(self.driver.backend_name()),
             parked_bitmap: self.idle.parked_words(self.staff.in_use()),
             searching: self.idle.searching() as u32,
@@ -634,9 +641,9 @@ impl Shared {
             driver,
             sentinel: self.sentinel.telemetry(self),
             incidents: self.incidents.telemetry(),
-            blame: self.blame(),
+            blame,
             workers,
-            host: None,
+            host: Some(host()),
         }
     }
 }

@@ -415,6 +415,14 @@ impl State {
         }
     }
 
+    /// Whether the task waits and nobody is left who could wake it: there is the caller's reference, and at most the JoinHandle's. True of one
+    /// moment only.
+    pub(crate) fn is_stranded(&self) -> bool {
+        // ORDERING: Relaxed; a number for a report, by which nothing is done.
+        let now = Word(self.0.load(Ordering::Relaxed));
+        now.lifecycle() == IDLE && now.references() == 1 + u64::from(now.has(JOIN_INTEREST))
+    }
+
     /// Whether the caller's reference is the only one, so that it may free the task without giving it up.
     #[inline]
     pub(crate) fn is_only_reference(&self) -> bool {

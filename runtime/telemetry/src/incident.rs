@@ -215,7 +215,7 @@ pub struct Blame {
     pub delay_suffered_ns: u64,
     /// Polls at whose end the task was ready again, woken by itself; `None` if nobody counts them.
     pub self_wakes: Option<u64>,
-    /// Tasks that live now; `None` if nobody counts them.
+    /// Tasks that live now and have waited at least once, or have a name; `None` if nobody counts them, or there are too many.
     pub alive: Option<u64>,
     /// Of these, tasks that wait, and of which no waker is left, so that only a cancellation ends them; `None` if nobody looks.
     pub stranded: Option<u64>,

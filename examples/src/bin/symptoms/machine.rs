@@ -1,5 +1,8 @@
 //! Processors that are not there, and time that is not either.
 
+use std::fs;
+use std::io;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -19,6 +22,30 @@ const STOPPED_FOR: &str = "0.2";
 const RUNS_FOR: Duration = Duration::from_millis(200);
 /// So long without a look of the sentinel's, and the runtime has come to rest: nothing of it waits for a clock.
 const RESTS_FOR: Duration = Duration::from_millis(100);
+
+/// Has the kernel count this process with the control group.
+pub(crate) fn go_into(folder: &Path) -> io::Result<()> {
+    let file = folder.join("cgroup.procs");
+    let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
+    fs::write(&file, std::process::id().to_string()).map_err(told)
+}
+
+/// Workers that want all the time that there is, or a hundredth.
+pub(crate) fn cgroup_throttled(scene: &Scene) {
+    for _ in 0..crate::WORKERS {
+        let (end, is_ill) = (scene.end_flag(), scene.is_ill);
+        drop(scene.runtime.spawn(async move {
+            while !end.has_come() {
+                compute(TURN);
+                if is_ill {
+                    volt::task::yield_now().await;
+                } else {
+                    volt::time::sleep(RESTS_FOR).await;
+                }
+            }
+        }));
+    }
+}
 
 /// Other threads want the processors, too.
 pub(crate) fn cpu_starved(scene: &mut Scene) {

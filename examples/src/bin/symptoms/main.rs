@@ -4,8 +4,13 @@
 //! cargo run --release --bin symptoms -- stalled-poll --look-alike
 //!
 //! While it runs, `volt-console doctor symptoms` says what is wrong with the first and nothing of the kind about the
-//! second. The names are those of the doctor's rules. Missing are those that no program can bring about: a lost wake-up
-//! would be a fault of Volt's, and a quota is the control group's.
+//! second. The names are those of the doctor's rules. Missing are two: a lost wake-up would be a fault of Volt's, and
+//! thieves that get into each other's way need more processors than a plain machine has.
+//!
+//! For `cgroup-throttled`, give it a control group with a fifth of a processor to go into:
+//!
+//! mkdir /sys/fs/cgroup/small && echo "20000 100000" >/sys/fs/cgroup/small/cpu.max
+//! cargo run --release --bin symptoms -- cgroup-throttled --group /sys/fs/cgroup/small
 
 mod effort;
 mod machine;
@@ -14,6 +19,8 @@ mod queues;
 mod scene;
 mod stalls;
 
+use std::error::Error;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
@@ -37,6 +44,9 @@ struct Arguments {
     /// The program beside it, that looks like it and is well.
     #[arg(long)]
     look_alike: bool,
+    /// The folder of a control group to go into at the start; one for each hierarchy, if there are several.
+    #[arg(long, value_name = "FOLDER")]
+    group: Vec<PathBuf>,
     /// How long it runs.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
@@ -65,6 +75,8 @@ enum Symptom {
     WakeStorm,
     /// A task asks again and again whether it can go on; the other computes in between.
     SelfWakeLoop,
+    /// The workers want more than the quota of `--group`; the other's want less.
+    CgroupThrottled,
     /// Threads of others use up the processors; the other's workers need none.
     CpuStarved,
     /// Four busy workers for each processor; the other's are idle.
@@ -90,8 +102,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> Result<(), volt::BuildError> {
+fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let is_ill = !arguments.look_alike;
+    // Before the runtime starts, which asks once which group it is in.
+    arguments.group.iter().try_for_each(|folder| machine::go_into(folder))?;
     let settings = volt::Builder::new_multi_thread().name("symptoms").worker_threads(WORKERS);
     let settings = match arguments.symptom {
         Symptom::DriverHeld => stalls::without_spares(settings, is_ill),
@@ -118,6 +132,7 @@ fn run(arguments: &Arguments) -> Result<(), volt::BuildError> {
         Symptom::Imbalance => queues::imbalance(&mut scene),
         Symptom::WakeStorm => effort::wake_storm(&mut scene),
         Symptom::SelfWakeLoop => effort::self_wake_loop(&scene),
+        Symptom::CgroupThrottled => machine::cgroup_throttled(&scene),
         Symptom::CpuStarved => machine::cpu_starved(&mut scene),
         Symptom::Oversubscribed => machine::oversubscribed(&scene),
         Symptom::ProcessPaused => machine::process_paused(&mut scene),

@@ -33,6 +33,7 @@ const IMBALANCE_RATIO: f64 = 0.5;
 const IMBALANCE_LEN: u32 = 16;
 
 // ---- lost-wakeup ---------------------------------------------------------------------------------------------------
+// No program provokes it: that would need a fault in the wake-up protocol; the loom models have twins with such faults.
 
 pub(super) fn lost_wakeup_threshold() -> String {
     format!(
