@@ -70,6 +70,7 @@ impl Builder {
             incident_after_ns: Some(clock::saturating_ns(config::INCIDENT_AFTER)),
             incident_stacks: true,
             stack_signal: None,
+            doctor_events: true,
             enable_stealing: true,
             placement: Placement::default(),
             backend_type: None,
@@ -249,6 +250,14 @@ impl Builder {
     /// The signal for [`incident_stacks`](Self::incident_stacks), for a program that uses the default itself. `None` = the default.
     pub fn stack_signal(mut self, signal: Option<i32>) -> Self {
         self.config.stack_signal = signal;
+        self
+    }
+
+    /// Whether what `volt-console doctor` would find is told in the log too, while the runtime is not idle: a `tracing` event of the target
+    /// `volt::doctor` when a finding begins (WARN, with its rule, severity, location, evidence and advice) and one when it is over (INFO). Each is
+    /// told once, and not again within a minute. Nothing is done for it while nobody subscribes. Default true.
+    pub fn doctor_events(mut self, enable: bool) -> Self {
+        self.config.doctor_events = enable;
         self
     }
 

@@ -57,6 +57,8 @@ pub(crate) const SPARE_KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// A poll that has lasted for so long is an incident, unless that is usual for the program: what a person notices, and no poll of a program that
 /// behaves takes.
 pub(crate) const INCIDENT_AFTER: Duration = Duration::from_millis(10);
+/// How often the doctor looks, for the log: often enough that who reads it still finds what it tells of; a look takes less than a millisecond.
+pub(crate) const DOCTOR_INTERVAL: Duration = Duration::from_secs(1);
 /// Spare workers there may be: as many as there are workers, but at least so many, since with few workers a single kind of task can hold all;
 pub(crate) const MIN_SPARE_WORKERS: usize = 4;
 /// and at most so many, since each has queues and cells of its own.
@@ -137,6 +139,7 @@ pub(crate) struct Config {
     pub(crate) incident_after_ns: Option<u64>,
     pub(crate) incident_stacks: bool,
     pub(crate) stack_signal: Option<i32>,
+    pub(crate) doctor_events: bool,
     pub(crate) enable_stealing: bool,
     pub(crate) placement: Placement,
     pub(crate) backend_type: Option<Backend>,

@@ -2,7 +2,7 @@
 //!
 //! Shape: the sentinel sees that a poll lasts, asks the kernel for the cause and the thread for a copy of its stack, and opens an incident here.
 //! A thread of its own, started with the first incident, makes the copy readable, which takes long the first time, and tells the
-//! application's log. When the sentinel sees that the poll is over, it closes the incident.
+//! application's log. When the sentinel sees that the poll is over, it closes the incident. The same thread tells what the doctor finds.
 //!
 //! Who writes: the sentinel and that thread, under one lock that no worker takes. Who reads: snapshots.
 //!
@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use volt_telemetry::doctor::course::Course;
 use volt_telemetry::incident::{Cause, Incident, Incidents, Remedy};
 
 use super::shared::Shared;
@@ -128,21 +129,32 @@ pub(super) struct Job {
     pub(super) span: Option<tracing::Span>,
 }
 
-/// The thread that makes stacks readable; ends when it is dropped. Owned by the sentinel.
+/// What the thread is for that reads stacks.
+pub(super) enum Work {
+    Read(Job),
+    /// To be told what the doctor finds.
+    Examine,
+}
+
+/// The thread that makes stacks readable, and tells of findings; ends when it is dropped. Owned by the sentinel.
 pub(crate) struct Reader {
-    jobs: Option<SyncSender<Job>>,
+    jobs: Option<SyncSender<Work>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Reader {
     /// For the incidents in `log`, which the thread reaches as long as the runtime is there.
     pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
-        let (jobs, waiting) = sync_channel::<Job>(STACKS_WAITING_MAX);
+        let (jobs, waiting) = sync_channel::<Work>(STACKS_WAITING_MAX);
         let shared = shared.clone();
         let name = format!("{}-incidents", shared.config.thread_name);
         let thread = thread::Builder::new().name(name).spawn(move || {
-            let mut resolver = Resolver::new();
-            for job in waiting {
+            let (mut resolver, mut course) = (Resolver::new(), Course::default());
+            for work in waiting {
+                let Work::Read(job) = work else {
+                    shared.sentinel.doctor.examine(&shared, &mut course);
+                    continue;
+                };
                 let resolved = read(&mut resolver, &shared, &job);
                 let told = shared.incidents.change(job.id, |incident| fill_in(incident, resolved));
                 if let Some(incident) = told {
@@ -153,10 +165,10 @@ impl Reader {
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Hands over a stack, or says why not.
-    pub(super) fn read(&self, job: Job) -> Result<(), &'static str> {
+    /// Hands over what is to be done, or says why not.
+    pub(super) fn take(&self, work: Work) -> Result<(), &'static str> {
         let Some(jobs) = &self.jobs else { return Err("the thread that reads stacks has ended") };
-        jobs.try_send(job).map_err(|error| match error {
+        jobs.try_send(work).map_err(|error| match error {
             TrySendError::Full(_) => "too many stacks at once",
             TrySendError::Disconnected(_) => "the thread that reads stacks has ended",
         })

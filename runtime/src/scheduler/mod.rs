@@ -11,6 +11,8 @@ pub(crate) mod core;
 #[cfg(not(loom))]
 pub(crate) mod current;
 #[cfg(not(loom))]
+mod doctor;
+#[cfg(not(loom))]
 pub(crate) mod incidents;
 #[cfg(not(loom))]
 mod placement;

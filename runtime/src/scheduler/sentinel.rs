@@ -14,7 +14,7 @@
 //!
 //! A spare stays for `SPARE_LINGER` after the last stall, since who blocks once blocks again. Then as many leave as are too many.
 //!
-//! Each poll that is stuck is also looked into, and written down if it lasts: see `witness`.
+//! Each poll that is stuck is also looked into, and written down if it lasts: see `witness`. Now and then the doctor is asked: see `doctor`.
 //!
 //! Looks follow each other at `sentinel_interval`; while spares linger, at `SUSPICIOUS_INTERVAL`, and while a poll is long too, which doubles if
 //! nothing has to be done.
@@ -29,12 +29,13 @@ use std::time::Duration;
 
 use volt_telemetry::incident::Remedy;
 
+use super::doctor::Doctor;
 use super::doze::Doze;
 use super::shared::Shared;
 use super::staff::Duty;
 use super::witness::{Doing, Witness};
 use crate::clock;
-use crate::config::{BURN_AFTER, PAUSE, SPARE_LINGER, SUSPICIOUS_INTERVAL, WAIT_AFTER};
+use crate::config::{BURN_AFTER, DOCTOR_INTERVAL, PAUSE, SPARE_LINGER, SUSPICIOUS_INTERVAL, WAIT_AFTER};
 use crate::queue::ring::{Producer, Steal, ring};
 use crate::stats::blame::BlameTable;
 use crate::stats::cells::Counter;
@@ -60,6 +61,7 @@ pub(crate) struct Sentinel {
     capped: Counter,
     pauses: Counter,
     blocks: AtomicU64,
+    pub(super) doctor: Doctor,
     /// Delays that it has seen, and stalls.
     pub(super) blame: BlameTable,
 }
@@ -77,6 +79,7 @@ impl Sentinel {
             capped: Counter::default(),
             pauses: Counter::default(),
             blocks: AtomicU64::new(0),
+            doctor: Doctor::default(),
             blame: BlameTable::default(),
         }
     }
@@ -150,6 +153,8 @@ struct Rounds<'a> {
     idle_looks: u32,
     /// Looks in a row that found all at rest.
     quiet_looks: u32,
+    /// When the doctor was last asked, or the sentinel began.
+    examined_at_ns: u64,
     /// Where a thief needs a ring of its own.
     basket: Producer<Notified>,
     witness: Witness<'a>,
@@ -183,6 +188,7 @@ impl<'a> Rounds<'a> {
             stalled_at_ns: None,
             idle_looks: 0,
             quiet_looks: 0,
+            examined_at_ns: clock::now_ns(),
             basket: ring(shared.config.local_queue_capacity).0,
             witness: Witness::new(shared),
         }
@@ -207,7 +213,20 @@ impl<'a> Rounds<'a> {
         let has_acted = self.relieve(&stuck, moving, now_ns) || has_woken;
         self.dismiss(now_ns);
         self.quiet_looks = if is_at_rest(shared) { self.quiet_looks.saturating_add(1) } else { 0 };
+        self.consult(now_ns);
         self.pause(is_suspicious || !stuck.is_empty(), has_acted)
+    }
+
+    /// Asks the doctor now and then, and before there is nobody left to ask.
+    fn consult(&mut self, now_ns: u64) {
+        let shared = self.shared;
+        let is_due = now_ns.saturating_sub(self.examined_at_ns) >= clock::saturating_ns(DOCTOR_INTERVAL);
+        let is_leaving = self.quiet_looks == QUIET_LOOKS;
+        let is_asked = is_due || is_leaving && (self.witness.has_news() || shared.sentinel.doctor.is_unwell());
+        if is_asked && Doctor::is_wanted(shared) {
+            self.examined_at_ns = now_ns;
+            self.witness.have_examined();
+        }
     }
 
     /// Who is stuck, how many others there are, and whether any poll is long.

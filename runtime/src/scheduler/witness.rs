@@ -7,13 +7,14 @@
 //! Who writes: the sentinel's thread.
 
 use std::cell::OnceCell;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use volt_telemetry::Histogram;
 use volt_telemetry::incident::{Cause, Incident, Remedy};
 
-use super::incidents::{Job, Reader, STACK_PATIENCE, tell, worse};
+use super::incidents::{Job, Reader, STACK_PATIENCE, Work, tell, worse};
 use super::shared::Shared;
 use crate::clock;
 use crate::kernel::cause::classify;
@@ -50,6 +51,7 @@ pub(super) struct Witness<'a> {
     /// The runtime's p99, times [`P99_MULTIPLE`], and when it was read.
     usual: Option<(u64, u64)>,
     reader: Option<Reader>,
+    has_news: bool,
 }
 
 /// One worker.
@@ -88,6 +90,7 @@ impl<'a> Witness<'a> {
             cgroup: OnceCell::new(),
             usual: None,
             reader: None,
+            has_news: false,
         }
     }
 
@@ -183,6 +186,7 @@ impl<'a> Witness<'a> {
             ..Incident::default()
         };
         let began_at_ns = incident.began_at_ns;
+        self.has_news = true;
         let id = shared.incidents.open(incident, now_ns);
         self.watched[slot].open = Some(Open { id, began_at_ns, asked_again_after_ns: 2 * for_ns });
         let Some(id) = id else { return };
@@ -222,12 +226,32 @@ impl<'a> Witness<'a> {
         };
         // The one that reads it asks again, and has more time.
         let stack = sampler.capture(&thread, STACK_PATIENCE).ok();
-        if self.reader.is_none() {
-            let reader = Reader::start(self.shared);
-            self.reader = Some(reader.map_err(|error| format!("no thread could be started to read it: {error}"))?);
+        let poll_seq = self.watched[slot].poll_seq;
+        let reader = self.reader().map_err(|error| format!("no thread could be started to read it: {error}"))?;
+        reader.take(Work::Read(Job { id, stack, slot, poll_seq, span })).map_err(str::to_owned)
+    }
+
+    /// The thread that reads stacks, started if it is not there yet.
+    fn reader(&mut self) -> io::Result<&Reader> {
+        let reader = match self.reader.take() {
+            Some(reader) => reader,
+            None => Reader::start(self.shared)?,
+        };
+        Ok(self.reader.insert(reader))
+    }
+
+    /// Has the doctor look at the runtime.
+    pub(super) fn have_examined(&mut self) {
+        self.has_news = false;
+        if let Ok(reader) = self.reader() {
+            // Who has too much to do leaves this one out: the next is soon.
+            let _is_taken = reader.take(Work::Examine);
         }
-        let Some(reader) = &self.reader else { return Err("nobody reads it".to_owned()) };
-        reader.read(Job { id, stack, slot, poll_seq: self.watched[slot].poll_seq, span }).map_err(str::to_owned)
+    }
+
+    /// Whether there was an incident since the doctor was last had to look.
+    pub(super) fn has_news(&self) -> bool {
+        self.has_news
     }
 
     /// Something was done about the poll.

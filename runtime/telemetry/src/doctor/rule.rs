@@ -296,6 +296,11 @@ impl RuleEntry {
         (self.is_told)(snapshot)
     }
 
+    /// Whether a single look may be enough for it: it tells of what is so at a moment, and not of rates.
+    pub fn can_judge_one_look(&self) -> bool {
+        matches!(self.judge, Judge::Case(_))
+    }
+
     /// From which number on it speaks, and why that one.
     pub fn threshold(&self) -> String {
         (self.threshold)()
