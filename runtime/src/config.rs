@@ -39,6 +39,9 @@ pub(crate) const DRIVER_INTERVAL: Duration = Duration::from_micros(50);
 pub(crate) const PARK_TIMEOUT: Duration = Duration::from_millis(10);
 /// Where the doubling ends; from here on only the worker in the I/O driver keeps a time-out.
 pub(crate) const MAX_PARK_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a thread that waits stays awake before it sleeps, if short waits are what it is used to: as long as a thread whose processor has gone to
+/// rest takes to hand something over, so that two threads that wake each other come to do without.
+pub(crate) const PARK_SPIN: Duration = Duration::from_micros(40);
 /// How often the sentinel looks after the workers while any of them is awake: often enough that nobody is stranded for longer than people
 /// notice, seldom enough to cost nothing.
 pub(crate) const SENTINEL_INTERVAL: Duration = Duration::from_millis(10);
@@ -134,6 +137,7 @@ pub(crate) struct Config {
     pub(crate) driver_interval_ns: u64,
     pub(crate) park_timeout: Option<Duration>,
     pub(crate) max_park_timeout: Duration,
+    pub(crate) park_spin_ns: u64,
     pub(crate) sentinel_interval: Option<Duration>,
     pub(crate) max_spare_workers: usize,
     pub(crate) incident_after_ns: Option<u64>,

@@ -5,6 +5,7 @@
 //! running ones waited for; (5) sockets and timers that outlive the runtime get errors. All within one time limit; what is left then is
 //! reported by a `tracing` event and goes on without an owner.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
@@ -13,8 +14,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::JoinHandle as JoinThread;
 use std::time::{Duration, Instant};
 
+use crate::clock;
 use crate::context;
 use crate::driver::parker::{Parker, Unparked};
+use crate::driver::spin::Habit;
 use crate::error::BuildError;
 use crate::handle::Handle;
 use crate::observe::{Observed, Registration};
@@ -249,7 +252,29 @@ pub(crate) fn block_on<F: Future>(handle: &Handle, future: F) -> F::Output {
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
                 return output;
             }
-            thread.0.wait_token();
+            wait_for(&thread.0, handle.shared().config.park_spin_ns);
         }
     })
+}
+
+thread_local! {
+    /// Whether this thread spins before it sleeps in `block_on`. Kept from one to the next: they are often short.
+    static SPIN: RefCell<Habit> = const { RefCell::new(Habit::new()) };
+}
+
+/// Takes the token that is on its way: stays awake for it for `spin_ns` at most, if that is worth while, then sleeps.
+fn wait_for(parker: &Parker, spin_ns: u64) {
+    if parker.take_token() {
+        return;
+    }
+    SPIN.with_borrow_mut(|habit| {
+        if habit.is_worth(spin_ns) && habit.spin(spin_ns, || parker.has_token()) {
+            let had_token = parker.take_token();
+            debug_assert!(had_token, "TOKEN-STAYS");
+            return;
+        }
+        let began_ns = clock::now_ns();
+        parker.wait_token();
+        habit.note_sleep(clock::now_ns().saturating_sub(began_ns), true);
+    });
 }

@@ -397,6 +397,26 @@ fn every_wake_up_is_counted_with_its_reason() {
 }
 
 #[test]
+fn what_comes_before_during_and_after_a_spin_is_not_lost() {
+    watched(|| {
+        let limit = Duration::from_micros(20);
+        let runtime = builder(2).park_spin(limit).build().unwrap();
+        // In a row, so that all get used to short waits; then pauses that end when a spin does, about, or later.
+        for round in 0..6_000u32 {
+            let answer = runtime.block_on(async {
+                let task = volt::spawn(async move { volt::task::spawn_blocking(move || round).await.unwrap() });
+                task.await.unwrap()
+            });
+            assert_eq!(answer, round);
+            runtime.block_on(runtime.spawn(async {})).unwrap();
+            if round % 20 >= 15 {
+                spin(limit / 4 * (round % 8));
+            }
+        }
+    });
+}
+
+#[test]
 fn the_park_time_out_catches_nothing() {
     watched(|| {
         // Longer than a busy machine keeps a thread off its processors between publishing work and waking somebody for it, which

@@ -1,11 +1,15 @@
 //! A pool of threads for work that blocks: grows with the queue up to a limit, shrinks when idle.
 //!
-//! Shape: one lock around a queue of jobs and the counts; threads sleep on a condition variable. A job is a task whose future runs
+//! Shape: one lock around a queue of jobs and the counts; threads sleep on a condition variable, after a spin if that is worth while (`driver/spin`). A job is a task whose future runs
 //! the closure in its one poll, so that handles, ids, panics and aborts are those of all tasks.
 //!
-//! Protocol. Submit: (1) under the lock, push the job; (2) an idle thread is promised to it (`idle -= 1`) or a thread is started if
-//! there may be one more; (3) notify. A thread: takes jobs while there are any; then (a) `idle += 1`, (b) waits; (c) woken by promise:
+//! Protocol. Submit: (1) under the lock, push the job; (2) the thread that spins is called, or an idle thread is promised to it (`idle -= 1`), or
+//! a thread is started if there may be one more; (3) notify the promised one. A thread: takes jobs while there are any; then (a) `idle += 1`, (b) waits; (c) woken by promise:
 //! goes on; by time-out with no promise: `idle -= 1` and ends. The promise under the lock is what keeps a time-out from racing a job.
+//!
+//! Spin, of one thread at a time, before (a): (1) under the lock, say so, with a number that is its own; (2) without the lock, look whether that number was called;
+//! (3) under the lock again: called, if the number is not there any more, whatever (2) saw: goes on; else take it back, and on with (a). A call is as
+//! good as a promise, and costs the caller no system call.
 //!
 //! Shutdown: under the lock, take the queue and say so; cancel what was in the queue; wait for the threads to end. A thread whose own job
 //! shuts the pool down is not waited for, since the job ends only after the shutdown; it ends by itself then, as all of them do.
@@ -15,10 +19,14 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::clock;
+use crate::driver::spin::Habit;
+use crate::shim::CachePadded;
 use crate::task::cell::Schedule;
 use crate::task::header::{Header, Notified, Task};
 
@@ -37,6 +45,8 @@ struct Inner {
     work: Condvar,
     /// `shutdown` waits here for threads to end.
     ended: Condvar,
+    /// The last spin that was called: what the thread that spins looks at. Written under the lock.
+    called: CachePadded<AtomicU64>,
     settings: Settings,
 }
 
@@ -46,6 +56,8 @@ pub(crate) struct Settings {
     pub(crate) keep_alive: Duration,
     pub(crate) thread_name: String,
     pub(crate) stack_size: Option<usize>,
+    /// How long an idle thread stays awake, ns; see `driver/spin`.
+    pub(crate) spin_ns: u64,
 }
 
 #[derive(Default)]
@@ -53,6 +65,9 @@ struct State {
     queue: VecDeque<Notified>,
     threads: usize,
     idle: usize,
+    /// The spin that goes on and was not called, by number. Its thread is not counted as idle.
+    spin: Option<u64>,
+    spins: u64,
     /// Idle threads that were promised to a job and have not woken up yet.
     promised: usize,
     is_shut_down: bool,
@@ -67,6 +82,7 @@ impl Pool {
             state: Mutex::new(State::default()),
             work: Condvar::new(),
             ended: Condvar::new(),
+            called: CachePadded(AtomicU64::new(0)),
             settings,
         }))
     }
@@ -81,7 +97,9 @@ impl Pool {
         }
         state.queue.push_back(job);
         state.submitted += 1;
-        if state.idle > 0 {
+        if self.0.call_spinner(&mut state) {
+            // Awake, and on its way.
+        } else if state.idle > 0 {
             state.idle -= 1;
             state.promised += 1;
             self.0.work.notify_one();
@@ -121,6 +139,7 @@ impl Pool {
         let mut state = self.0.lock();
         state.is_shut_down = true;
         let jobs = std::mem::take(&mut state.queue);
+        self.0.call_spinner(&mut state);
         self.0.work.notify_all();
         drop(state);
         jobs.into_iter().for_each(Notified::cancel_now);
@@ -156,8 +175,19 @@ impl Inner {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Spin, by whoever has something for a thread: whether one spun, and comes.
+    fn call_spinner(&self, state: &mut State) -> bool {
+        let spin = state.spin.take();
+        if let Some(spin) = spin {
+            // ORDERING: Relaxed; a hint: what there is stands under the lock.
+            self.called.store(spin, Ordering::Relaxed);
+        }
+        spin.is_some()
+    }
+
     fn run(&self) {
         POOL.set(self);
+        let mut habit = Habit::new();
         let mut state = self.lock();
         loop {
             while let Some(job) = state.queue.pop_front() {
@@ -170,8 +200,25 @@ impl Inner {
             if state.is_shut_down {
                 break;
             }
+            if state.spin.is_none() && habit.is_worth(self.settings.spin_ns) {
+                // Spin (1)
+                state.spins += 1;
+                let own = state.spins;
+                state.spin = Some(own);
+                drop(state);
+                // Spin (2)
+                // ORDERING: Relaxed; as in `call_spinner`. It only rises: who was called before another began sees that too.
+                habit.spin(self.settings.spin_ns, || self.called.load(Ordering::Relaxed) >= own);
+                // Spin (3)
+                state = self.lock();
+                if state.spin != Some(own) {
+                    continue;
+                }
+                state.spin = None;
+            }
             state.idle += 1;
-            let mut deadline = Instant::now().checked_add(self.settings.keep_alive);
+            let idle_at = Instant::now();
+            let mut deadline = idle_at.checked_add(self.settings.keep_alive);
             let is_promised = loop {
                 if state.promised > 0 {
                     state.promised -= 1;
@@ -187,6 +234,7 @@ impl Inner {
                 deadline = deadline.or_else(|| Instant::now().checked_add(self.settings.keep_alive));
                 state = self.work.wait_timeout(state, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
             };
+            habit.note_sleep(clock::saturating_ns(idle_at.elapsed()), is_promised);
             if !is_promised && state.queue.is_empty() {
                 break;
             }

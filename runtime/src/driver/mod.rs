@@ -11,6 +11,8 @@ pub(crate) mod readiness;
 #[cfg(not(loom))]
 pub(crate) mod registration;
 #[cfg(not(loom))]
+pub(crate) mod spin;
+#[cfg(not(loom))]
 pub(crate) mod timers;
 #[cfg(not(loom))]
 mod turn;

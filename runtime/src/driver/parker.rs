@@ -23,6 +23,8 @@
 //!
 //! * Sleep: (1) UNPARKED → PARKED, or return: a token is there; (2) wait while the word is PARKED. A token, a time-out or
 //!   nothing at all ends it. The word is left as it is.
+//! * Spin, before a sleep: look whether the word is NOTIFIED, as often as the owner likes. The word stays UNPARKED, so an unpark has nobody to wake.
+//!   The token is left for Take.
 //! * Take: swap in UNPARKED; it was NOTIFIED: the token is taken.
 //! * Unpark: (1) swap in NOTIFIED, always; (2) wake whoever slept: the futex, or, by the caller, the driver.
 //!
@@ -88,6 +90,14 @@ impl Parker {
     #[must_use = "with a token there, the owner must not sleep"]
     pub(crate) fn begin_driver(&self) -> bool {
         self.leave_unparked(PARKED_DRIVER)
+    }
+
+    /// Spin: whether a token is there. Does not take it.
+    #[inline]
+    #[must_use = "a token that is there is to be taken"]
+    pub(crate) fn has_token(&self) -> bool {
+        // ORDERING: Relaxed; a hint: `take_token` acquires what the token announces.
+        self.word.value.load(Ordering::Relaxed) == NOTIFIED
     }
 
     /// Sleeps until a token comes, or `timeout` has passed, or for no reason. Does not take the token.

@@ -41,6 +41,15 @@ impl Steps for AsBuilt {
     }
 }
 
+/// Spin, for one look: a second one later is a spin that began later.
+struct SpinsFirst;
+
+impl Steps for SpinsFirst {
+    fn sleep(parker: &Parker, timeout: Option<Duration>) -> Slept {
+        if parker.has_token() { Slept::Woken } else { parker.sleep(timeout) }
+    }
+}
+
 /// A token, and what was written before it, reach an owner that goes to sleep meanwhile, with a time-out first if `times_out`.
 fn unpark_against_sleep<S: Steps>(times_out: bool) {
     let shared = Arc::new((Parker::new(), UnsafeCell::new(0)));
@@ -119,6 +128,12 @@ fn a_token_that_comes_with_the_time_out_is_not_lost() {
 #[test]
 fn what_two_unparks_announce_is_seen() {
     holds(None, two_unparks::<AsBuilt>);
+}
+
+#[test]
+fn a_token_reaches_an_owner_that_spins_and_then_falls_asleep() {
+    holds(None, || unpark_against_sleep::<SpinsFirst>(false));
+    holds(None, two_unparks::<SpinsFirst>);
 }
 
 #[test]
@@ -270,4 +285,20 @@ impl Steps for ForgetsTheDriver {
 #[test]
 fn an_unpark_that_forgets_the_driver_is_found() {
     breaks("deadlock", None, unpark_against_driver::<ForgetsTheDriver>);
+}
+
+/// Goes on from a spin that saw the token, without taking it.
+struct GoesOnFromTheSpin;
+
+impl Steps for GoesOnFromTheSpin {
+    fn wait_token(parker: &Parker) {
+        if !parker.has_token() {
+            parker.wait_token();
+        }
+    }
+}
+
+#[test]
+fn going_on_from_a_spin_without_taking_the_token_is_found() {
+    breaks("Causality violation", None, || unpark_against_sleep::<GoesOnFromTheSpin>(false));
 }

@@ -287,6 +287,13 @@ impl Driver {
         (owner != NOBODY).then_some(owner as usize)
     }
 
+    /// Whether timers and I/O are looked after until then, or nothing is to be expected: no socket, and no timer before `until_ns`.
+    pub(crate) fn can_wait_until(&self, until_ns: u64) -> bool {
+        // ORDERING: Relaxed; a hint, as all here: who registers a socket or arms a timer now waits as long as if it came a moment earlier.
+        let has_sockets = || self.counters.registrations.load(Ordering::Relaxed) > 0;
+        self.owner().is_some() || (!has_sockets() && self.timers.next_deadline_ns() > until_ns)
+    }
+
     /// The name of what waits for I/O.
     pub(crate) fn backend_name(&self) -> &'static str {
         NATIVE.1

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::tuner::Tuner;
 use crate::clock;
 use crate::config::Config;
+use crate::driver::spin::Habit;
 use crate::queue::ring::Producer;
 use crate::rng::FastRand;
 use crate::task::header::Notified;
@@ -38,6 +39,8 @@ pub(crate) struct Core {
     pub(crate) has_slept: bool,
     /// How long the next park may last at most; `None` = until woken.
     pub(crate) park_timeout: Option<Duration>,
+    /// Whether it spins before it sleeps.
+    pub(crate) spin: Habit,
     /// Collected by the driver, woken after it; kept for its capacity.
     pub(crate) wakers: Vec<Waker>,
 }
@@ -74,6 +77,7 @@ impl Core {
             is_searching: false,
             has_slept: false,
             park_timeout: config.park_timeout,
+            spin: Habit::new(),
             wakers: Vec::new(),
         }
     }

@@ -5,6 +5,7 @@
 //! ```text
 //! parked     one bit a worker, 64 a word, each word on a line of its own; set by its worker, cleared by whoever gets there first
 //! searching  how many look for work, or were woken to do so
+//! spinner    the one that is parked and not asleep yet, if any: a hint
 //! ```
 //! How many are parked is the bits' population; there is no counter beside it that could drift. This is the only place with
 //! `fence(SeqCst)`.
@@ -22,6 +23,14 @@
 //! 3. look into everything once more: inbox, every ring and batch, the global queue, shutdown; not timers, which are the business of
 //!    whoever has the driver turn. On a hit: retract, become a searcher ([`Idle::start_searching`]), search. Else sleep; on waking up, for
 //!    whatever cause, retract.
+//!
+//! Spin, by a worker that has parked and found nothing, before it sleeps:
+//! 1. if nobody else spins, say so in `spinner`;
+//! 2. look at the own park word for a while (`Parker::has_token`), and take nothing;
+//! 3. take back what (1) said. A token was there: as after a sleep. None: sleep.
+//!
+//! For everybody else it is parked: its bit is set, it is no searcher, and who claims it gives it a token as always. It is only cheaper to
+//! wake, and so the first to be claimed.
 //!
 //! Claim: clear a set bit with a read-modify-write; if it was clear already, take another; then `searching += 1`, for the one that was
 //! claimed; then its token, by `Parker::unpark`.
@@ -52,7 +61,7 @@
 //!
 //! # Which one
 //!
-//! The lowest bit, one count-trailing-zeros a word, so that the same few workers stay warm; but the one that sits in the I/O driver
+//! The one that spins: it is awake. Else the lowest bit, one count-trailing-zeros a word, so that the same few workers stay warm; but the one that sits in the I/O driver
 //! (`keep_last`) only if nobody else is parked: it is attending to sockets and timers, and the kernel wakes it beside its waker.
 //!
 //! # Rejected
@@ -62,6 +71,8 @@
 //! * A Release store and a SeqCst load in place of the fences: 1.2 % of wake-ups lost on hardware.
 //! * Ignoring what retract found: a worker that was claimed while it timed out is counted as a searcher for ever, and nobody is woken again.
 //! * Asking [`Idle::try_start_searching`] after a hit: a worker that is refused parks, hits and is refused again, in a circle.
+//! * Spinning as a searcher, without the bit: then nobody is woken while it spins, and it alone has to find whatever is submitted, by looking into
+//!   all queues again and again, instead of at one word of its own.
 //! * A summary word above the words: with 16 words at most the scan is as fast, and there is nothing to keep consistent.
 
 use crate::shim::{AtomicU64, AtomicUsize, CachePadded, Ordering, fence};
@@ -77,6 +88,8 @@ const WORD: usize = u64::BITS as usize;
 pub(crate) struct Idle {
     parked: Box<[CachePadded<AtomicU64>]>,
     searching: CachePadded<AtomicUsize>,
+    /// The worker that spins, one more than its index; 0 = nobody.
+    spinner: CachePadded<AtomicUsize>,
     workers: usize,
     slots: usize,
 }
@@ -88,6 +101,7 @@ impl Idle {
         Self {
             parked: (0..slots.div_ceil(WORD)).map(|_| CachePadded(AtomicU64::new(0))).collect(),
             searching: CachePadded(AtomicUsize::new(0)),
+            spinner: CachePadded(AtomicUsize::new(0)),
             workers,
             slots,
         }
@@ -161,6 +175,19 @@ impl Idle {
         let (word, bit) = self.place(worker);
         // ORDERING: AcqRel; pairs with the other changes of the word; exactly one of this and a claim finds the bit set.
         word.fetch_and(!bit, Ordering::AcqRel) & bit != 0
+    }
+
+    /// Spin (1): whether `worker`, which is parked and may be claimed, may spin; one at a time does.
+    #[must_use = "false means that somebody else spins"]
+    pub(crate) fn begin_spin(&self, worker: usize) -> bool {
+        // ORDERING: Relaxed, both: a hint to claims, which clear the bit all the same.
+        self.spinner.compare_exchange(0, worker + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Spin (3), by the one that spins.
+    pub(crate) fn end_spin(&self) {
+        // ORDERING: Relaxed: as `begin_spin`.
+        self.spinner.store(0, Ordering::Relaxed);
     }
 
     /// Becomes a searcher, unless half of the workers are already: a heuristic against stampedes.
@@ -237,6 +264,13 @@ impl Idle {
 
     /// Claims the lowest parked worker, `keep_last` only if there is no other.
     fn claim(&self, keep_last: Option<usize>) -> Option<usize> {
+        // ORDERING: Relaxed: a hint; whoever it names may be gone, or claimed, and the bit says so.
+        if let Some(spinner) = self.spinner.load(Ordering::Relaxed).checked_sub(1)
+            && self.is_parked(spinner)
+            && self.claim_bit(spinner).0
+        {
+            return Some(spinner);
+        }
         for (index, word) in self.words().enumerate() {
             let others = match keep_last {
                 Some(kept) if kept / WORD == index => !(1 << (kept % WORD)),

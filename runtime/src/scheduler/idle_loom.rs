@@ -31,6 +31,16 @@ trait Steps: 'static {
         world.look(worker)
     }
 
+    /// Spin, for one look: a second one later is a spin that began later. Whether a token was there.
+    fn spin(world: &World, worker: usize) -> bool {
+        if !world.idle.begin_spin(worker) {
+            return false;
+        }
+        let has_come = world.parkers[worker].has_token();
+        world.idle.end_spin();
+        has_come
+    }
+
     /// Retract, and what follows from it: whether the worker is a searcher.
     fn retract(world: &World, worker: usize, is_hit: bool) -> bool {
         if world.idle.retract(worker) {
@@ -66,6 +76,8 @@ struct Shape {
     submits: [usize; 2],
     /// Whether a worker becomes a searcher when it has nothing to do; if not, as with stealing off, only a claim makes it one.
     searches: bool,
+    /// Whether a worker spins before it sleeps.
+    spins: bool,
     /// Sleeps of each worker that end with a time-out.
     time_outs: usize,
     /// Whether a task waits, in its poll, until all others have begun: nobody may sleep while another is in there.
@@ -186,7 +198,7 @@ impl World {
                 break;
             }
             is_hit = S::park(self, worker, is_searching);
-            if !is_hit {
+            if !is_hit && !(self.shape.spins && S::spin(self, worker)) {
                 let timeout = (time_outs > 0).then_some(Duration::ZERO);
                 time_outs = time_outs.saturating_sub(1);
                 self.sleep(worker, timeout);
@@ -228,14 +240,24 @@ fn model<S: Steps>(shape: Shape) {
     assert_eq!((world.idle.searching(), world.idle.parked_words(1)), (0, vec![0]), "somebody was left behind");
 }
 
-const ONE: Shape =
-    Shape { workers: 1, submits: [2, 0], searches: true, time_outs: 0, meets: false, keep_last: None, inbox_of: None };
+const ONE: Shape = Shape {
+    workers: 1,
+    submits: [2, 0],
+    searches: true,
+    spins: false,
+    time_outs: 0,
+    meets: false,
+    keep_last: None,
+    inbox_of: None,
+};
 const ONE_WITH_STEALING_OFF: Shape = Shape { searches: false, ..ONE };
 const ONE_WITH_TIME_OUTS: Shape = Shape { time_outs: 1, ..ONE };
 const ONE_WITH_TWO_SUBMITTERS: Shape = Shape { submits: [1, 1], ..ONE };
 const ONE_IN_THE_DRIVER: Shape = Shape { keep_last: Some(0), ..ONE };
+const ONE_THAT_SPINS: Shape = Shape { spins: true, ..ONE_WITH_STEALING_OFF };
 const TWO_THAT_MEET: Shape = Shape { workers: 2, meets: true, ..ONE };
 const TWO_ONLY_WOKEN: Shape = Shape { searches: false, ..TWO_THAT_MEET };
+const TWO_THAT_SPIN: Shape = Shape { spins: true, ..TWO_ONLY_WOKEN };
 
 #[test]
 fn one_worker_loses_nothing() {
@@ -260,6 +282,19 @@ fn one_worker_in_the_driver_loses_nothing() {
 #[test]
 fn a_time_out_against_a_claim_leaves_nobody_behind() {
     holds(None, || model::<AsBuilt>(ONE_WITH_TIME_OUTS));
+}
+
+#[test]
+fn one_worker_that_spins_loses_nothing() {
+    holds(None, || model::<AsBuilt>(ONE_THAT_SPINS));
+    holds(Some(2), || model::<AsBuilt>(Shape { time_outs: 1, ..ONE_THAT_SPINS }));
+    holds(Some(2), || model::<AsBuilt>(Shape { spins: true, ..ONE_WITH_TWO_SUBMITTERS }));
+}
+
+#[test]
+fn two_tasks_that_meet_get_two_workers_of_which_one_spins() {
+    holds(Some(1), || model::<AsBuilt>(TWO_THAT_SPIN));
+    holds(Some(1), || model::<AsBuilt>(Shape { keep_last: Some(0), ..TWO_THAT_SPIN }));
 }
 
 #[test]
@@ -569,4 +604,40 @@ impl Steps for ForgetsTheDriver {
 #[test]
 fn a_claim_that_forgets_the_driver_is_found() {
     breaks("deadlock", None, || model::<ForgetsTheDriver>(ONE_IN_THE_DRIVER));
+}
+
+/// A claim goes by the hint alone, and leaves the spinner's bit as it is.
+struct ClaimsTheSpinnerByTheHint;
+
+impl Steps for ClaimsTheSpinnerByTheHint {
+    fn submitted(world: &World) {
+        fence(Ordering::SeqCst);
+        if world.idle.searching() > 0 {
+            return;
+        }
+        let spinner = world.idle.spinner.load(Ordering::Relaxed).checked_sub(1);
+        if spinner.is_some() {
+            world.idle.start_searching();
+        }
+        world.wake(spinner.or_else(|| world.idle.claim(None)));
+    }
+}
+
+#[test]
+fn a_spinner_that_is_claimed_by_the_hint_alone_is_found() {
+    breaks("somebody was left behind", None, || model::<ClaimsTheSpinnerByTheHint>(ONE_THAT_SPINS));
+}
+
+/// The spin takes the token that it sees, which retract then waits for.
+struct TakesTheTokenInTheSpin;
+
+impl Steps for TakesTheTokenInTheSpin {
+    fn spin(world: &World, worker: usize) -> bool {
+        AsBuilt::spin(world, worker) && world.parkers[worker].take_token()
+    }
+}
+
+#[test]
+fn a_spin_that_takes_the_token_is_found() {
+    breaks("deadlock", None, || model::<TakesTheTokenInTheSpin>(ONE_THAT_SPINS));
 }

@@ -211,6 +211,7 @@ fn build(config: Config, seed: u64) -> (Arc<Shared>, Vec<Worker>) {
         keep_alive: Duration::from_secs(1),
         thread_name: "sim".to_owned(),
         stack_size: None,
+        spin_ns: 0,
     };
     let (shared, cores) = Shared::new("sim".to_owned(), config, driver, Pool::new(settings), None, seed, |_, _| {
         Err(io::ErrorKind::Unsupported.into())

@@ -49,6 +49,7 @@ pub(super) fn draw(random: &Random, fault: Option<Fault>) -> (Config, Load) {
         .max_lifo_polls_per_tick(random.below(4) as u32)
         .enable_stealing(!random.one_in(5))
         .placement(random.pick(&[Placement::Global, Placement::TwoChoices, Placement::LeastLoaded]))
+        .park_spin(Duration::ZERO)
         .park_timeout(if random.one_in(2) { None } else { Some(Duration::from_millis(10)) })
         .config()
         .clone();

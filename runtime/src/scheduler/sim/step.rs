@@ -321,7 +321,8 @@ impl World<'_> {
                 slept => slept,
             },
             Bed::Futex { .. } if is_timed_out => SleptBy::Futex(Slept::TimedOut),
-            Bed::Futex { .. } | Bed::Token => SleptBy::Futex(Slept::Woken),
+            Bed::Futex { .. } => SleptBy::Futex(Slept::Woken),
+            Bed::Token => SleptBy::Token,
         };
         Step::Retract(Some(slept))
     }

@@ -62,7 +62,7 @@ impl Worker {
     pub(super) fn get_up(&self, slept: &SleptBy, is_claimed: bool) {
         let cells = self.cells();
         let mut core = self.core.borrow_mut();
-        core.now_ns = clock::now_ns();
+        let lay_down_ns = std::mem::replace(&mut core.now_ns, clock::now_ns());
         core.has_slept = true;
         let reason = if is_claimed {
             self.parker().wait_token();
@@ -74,6 +74,10 @@ impl Worker {
             debug_assert!(!had_token, "ONE-TOKEN: a token without a claim");
             slept.reason()
         };
+        if !matches!(slept, SleptBy::Token) {
+            let slept_ns = core.now_ns.saturating_sub(lay_down_ns);
+            core.spin.note_sleep(slept_ns, reason == WakeReason::Notified);
+        }
         cells.count_unpark(reason);
         cells.enter_phase(Phase::Searching, core.now_ns);
         self.back_off(&mut core, reason);
@@ -95,6 +99,9 @@ impl Worker {
     pub(super) fn lie_down(&self) -> Bed<'_> {
         let (shared, cells) = (&self.shared, self.cells());
         cells.parks.add(1);
+        if self.spin() {
+            return Bed::Token;
+        }
         let timeout = self.core.borrow().park_timeout;
         if let Some(turn) = shared.driver.try_turn(self.index) {
             cells.enter_phase(Phase::Driver, counting::now_ns());
@@ -105,12 +112,30 @@ impl Worker {
         Bed::Futex { timeout: timeout.filter(|timeout| *timeout < shared.config.max_park_timeout) }
     }
 
+    /// Spin: stays awake for a moment, if that is worth while. Returns whether a token came.
+    fn spin(&self) -> bool {
+        let (shared, core) = (&self.shared, &mut *self.core.borrow_mut());
+        let limit_ns = shared.config.park_spin_ns;
+        if !core.spin.is_worth(limit_ns) || !shared.driver.can_wait_until(core.now_ns.saturating_add(limit_ns)) {
+            return false;
+        }
+        // Spin (1)
+        if !shared.idle.begin_spin(self.index) {
+            return false;
+        }
+        // Spin (2)
+        let has_come = core.spin.spin(limit_ns, || self.parker().has_token());
+        // Spin (3)
+        shared.idle.end_spin();
+        has_come
+    }
+
     /// Wakes of sockets and timers are collected, not yet made.
     pub(super) fn sleep(&self, bed: Bed<'_>) -> SleptBy {
         match bed {
             Bed::Driver { turn, timeout } => self.turn_driver(turn, Wait::UntilTimer { at_most: timeout }),
             Bed::Futex { timeout } => SleptBy::Futex(self.parker().sleep(timeout)),
-            Bed::Token => SleptBy::Futex(Slept::Woken),
+            Bed::Token => SleptBy::Token,
         }
     }
 
@@ -158,6 +183,8 @@ pub(super) enum Bed<'a> {
 pub(super) enum SleptBy {
     Driver(Polled),
     Futex(Slept),
+    /// It did not sleep: a token was there.
+    Token,
 }
 
 impl SleptBy {
