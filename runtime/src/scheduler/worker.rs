@@ -25,6 +25,7 @@ use crate::driver::poller::be_punctual;
 use crate::driver::{Polled, Wait};
 use crate::stats::cells::WorkerCells;
 use crate::stats::counting;
+use crate::task::blocks;
 use crate::task::contain::contain;
 use crate::task::header::{Notified, Ran};
 
@@ -118,7 +119,7 @@ impl Worker {
         // A thread that cannot be registered is not asked for its stack.
         let registered = self.shared.sampler.as_ref().and_then(|sampler| sampler.register().ok());
         self.remote().set_thread(registered.as_ref().map(|registered| registered.thread().clone()));
-        current::run_as(self, || coop::run_as(self.cells(), f));
+        current::run_as(self, || coop::run_as(self.cells(), || blocks::keep(f)));
         self.remote().set_thread(None);
     }
 

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll, Waker};
 
+use super::blocks;
 use super::contain::contain;
 use super::current::{self, Current};
 use super::header::{Ended, Header, Notified, Ran, Task, Vtable};
@@ -84,14 +85,14 @@ where
     F::Output: 'static,
     S: Schedule,
 {
-    let cell = Box::new(Cell {
+    let cell = blocks::allocate(Cell {
         header: Header::new(id, location, extra, &Table::<F, S>::VTABLE),
         scheduler,
         join_waker: UnsafeCell::new(None),
         stage: UnsafeCell::new(Stage::Future(future)),
     });
     // Whole provenance: this pointer may reach the whole cell.
-    let raw = NonNull::from(Box::leak(cell)).cast::<Header>();
+    let raw = cell.cast::<Header>();
     // SAFETY: the word starts SCHEDULED, with the Notified's reference.
     let notified = unsafe { Notified::from_raw(raw) };
     // SAFETY: the word starts with the handle's reference and JOIN_INTEREST, and the output is `F::Output`.
@@ -319,10 +320,13 @@ unsafe fn schedule<F: Future, S: Schedule>(raw: NonNull<Header>) {
 }
 
 unsafe fn dealloc<F: Future, S: Schedule>(raw: NonNull<Header>) {
-    // SAFETY: Whole provenance; the last reference is gone, so the box is ours again.
-    let cell = unsafe { Box::from_raw(raw.cast::<Cell<F, S>>().as_ptr()) };
+    // Whole provenance; the last reference is gone, so the block is ours again.
+    let cell = raw.cast::<Cell<F, S>>();
     // An output that nobody took may panic when it is dropped; the thread that happens to be last has nothing to do with it.
-    contain(|| drop(cell));
+    // SAFETY: nobody else has it any more, and it is not used again.
+    contain(|| unsafe { cell.drop_in_place() });
+    // SAFETY: it came from `allocate`, for the same type, and was dropped.
+    unsafe { blocks::free(cell) }
 }
 
 unsafe fn poll_join<F: Future, S: Schedule>(raw: NonNull<Header>, into: *mut (), waker: &Waker) {

@@ -6,7 +6,7 @@
 //! Invariants:
 //! * *Live by reference*: every [`Task`], [`Notified`], waker and join handle holds one reference of the task word, so the
 //!   allocation outlives it. A pointer without a reference is never kept.
-//! * *Whole provenance*: the pointer comes from `Box::into_raw` of the whole cell and is only ever cast, never rebuilt.
+//! * *Whole provenance*: the pointer comes from `blocks::allocate` for the whole cell and is only ever cast, never rebuilt.
 
 use std::panic::Location;
 use std::ptr::NonNull;

@@ -36,6 +36,9 @@ pub(crate) mod spawn;
 mod block_in_place;
 
 #[cfg(not(loom))]
+pub(crate) mod blocks;
+
+#[cfg(not(loom))]
 mod yield_now;
 
 #[cfg(not(loom))]
