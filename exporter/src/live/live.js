@@ -100,10 +100,15 @@ function color(name) {
 function makePlots() {
   $("charts").replaceChildren();
   const [text, line] = [color("--dim"), color("--line")];
-  plots = CHARTS.map(([name, unit, curves]) => {
+  // All of them first: each is as wide as its neighbours leave it.
+  const figures = CHARTS.map(([name, unit]) => {
     const figure = element("figure");
-    figure.append(element("figcaption", "", unit ? `${name} (${unit.replace(/^\//, "per ").replace("per s", "per second")})` : name));
-    $("charts").append(figure);
+    figure.append(element("figcaption", "", unit ? `${name} (${unit === "/s" ? "per second" : unit})` : name));
+    return figure;
+  });
+  $("charts").append(...figures);
+  plots = CHARTS.map(([, unit, curves], i) => {
+    const figure = figures[i];
     const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
     const value = (_, value) => (value === null ? "-" : count(value) + " " + unit);
     const options = {
