@@ -734,7 +734,7 @@ mod tests {
         let config = Builder::new_multi_thread().worker_threads(workers).config().clone();
         let driver = Driver::new(None, 16).unwrap();
         let (keep_alive, thread_name) = (Duration::from_secs(1), "none".to_owned());
-        let blocking = Pool::new(Settings { max_threads: 1, keep_alive, thread_name, stack_size: None });
+        let blocking = Pool::new(Settings { max_threads: 1, keep_alive, thread_name, stack_size: None, spin_ns: 0 });
         let start_thread = |_: &Arc<Shared>, _| Err(io::ErrorKind::Unsupported.into());
         Shared::new("without threads".to_owned(), config, driver, blocking, None, 1, start_thread).0
     }
