@@ -408,7 +408,7 @@ fn a_scope_of_a_task_local_that_is_being_looked_at_is_refused_and_takes_nothing_
         assert!(error.to_string().contains("while its value is being looked at"), "{error}");
         let drops = runtime.spawn(NAME.scope("outer".into(), async {
             let mut inner = Box::pin(NAME.scope("inner".into(), pending::<()>()));
-            poll_fn(|cx| Poll::Ready(assert!(inner.as_mut().poll(cx).is_pending()))).await;
+            assert!(poll_fn(|cx| Poll::Ready(inner.as_mut().poll(cx).is_pending())).await);
             NAME.with(|_| drop(inner));
             NAME.get()
         }));
