@@ -13,8 +13,9 @@ use crate::handle::Handle;
 use crate::scheduler::current;
 
 thread_local! {
-    /// The current runtime. Counted on this thread, so that a look costs no read-modify-write, and may be held while code of the user's runs.
-    static HANDLE: RefCell<Option<Rc<Handle>>> = const { RefCell::new(None) };
+    /// Runtimes that were entered and not left; the last is the current one. Counted on this thread, so that a look costs no read-modify-write, and
+    /// may be held while code of the user's runs.
+    static ENTERED: RefCell<Vec<Rc<Handle>>> = const { RefCell::new(Vec::new()) };
     static IS_IN_BLOCK_ON: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -22,32 +23,38 @@ thread_local! {
 const NO_RUNTIME: &str = "this must be called inside a Volt runtime: in a task, in `Runtime::block_on`, or while the guard of \
                           `Handle::enter` is held";
 
-/// Keeps a runtime current on this thread; the one before is current again afterwards.
+/// Keeps a runtime current on this thread; the one before is current again afterwards. Guards may be dropped in any order: current is the
+/// runtime of the latest that lives.
 #[derive(Debug)]
 #[must_use = "the runtime is current only while the guard lives"]
 pub struct EnterGuard<'a> {
     /// Not Send: the thread it is dropped on must be the one that it was made on.
-    former: Option<Rc<Handle>>,
+    entered: Rc<Handle>,
     _handle: PhantomData<&'a Handle>,
 }
 
 impl Drop for EnterGuard<'_> {
     fn drop(&mut self) {
-        let former = self.former.take();
+        let leave = |entered: &RefCell<Vec<Rc<Handle>>>| {
+            let mut entered = entered.borrow_mut();
+            let place = entered.iter().rposition(|handle| Rc::ptr_eq(handle, &self.entered));
+            place.map(|place| entered.remove(place))
+        };
         // The thread may be ending; then nothing is current anyway.
-        let _ended = HANDLE.try_with(|current| current.replace(former));
+        let _left = ENTERED.try_with(leave);
     }
 }
 
 /// Makes `handle`'s runtime current until the guard is dropped.
 pub(crate) fn enter(handle: &Handle) -> EnterGuard<'_> {
-    let former = HANDLE.replace(Some(Rc::new(handle.clone())));
-    EnterGuard { former, _handle: PhantomData }
+    let entered = Rc::new(handle.clone());
+    ENTERED.with_borrow_mut(|all| all.push(entered.clone()));
+    EnterGuard { entered, _handle: PhantomData }
 }
 
 /// The current runtime.
 pub(crate) fn try_handle() -> Option<Rc<Handle>> {
-    HANDLE.try_with(|current| current.borrow().clone()).ok().flatten()
+    ENTERED.try_with(|entered| entered.borrow().last().cloned()).ok().flatten()
 }
 
 /// The current runtime.

@@ -278,6 +278,23 @@ fn a_task_wakes_another_runtimes_task() {
 }
 
 #[test]
+fn the_current_runtime_is_that_of_the_latest_guard_that_lives_in_whatever_order_guards_go() {
+    watched(|| {
+        let runtimes = [(); 3].map(|()| runtime(1));
+        let name_of = |runtime: &volt::Runtime| runtime.handle().snapshot().runtime;
+        let current = || volt::Handle::try_current().map(|handle| handle.snapshot().runtime);
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let mut guards: Vec<_> = runtimes.iter().map(|runtime| Some(runtime.enter())).collect();
+            for leaves in order {
+                guards[leaves] = None;
+                let latest = guards.iter().rposition(Option::is_some);
+                assert_eq!(current(), latest.map(|latest| name_of(&runtimes[latest])), "{order:?}, {leaves}");
+            }
+        }
+    });
+}
+
+#[test]
 fn wakes_go_to_the_tasks_own_runtime_whoever_makes_them_and_to_nobody_when_that_is_gone() {
     watched(|| {
         for _ in 0..50 {
