@@ -98,10 +98,12 @@ impl Core {
     }
 
     /// A tick ends: the LIFO slot has its polls again, unless the ring is still waiting for its turn. In short ticks that are filled by batches,
-    /// the slot's share would be all that is left for local tasks.
-    pub(crate) fn renew_lifo_polls(&mut self) {
-        if std::mem::take(&mut self.has_come_to_ring) {
+    /// the slot's share would be all that is left for local tasks. Returns whether it was renewed.
+    pub(crate) fn renew_lifo_polls(&mut self) -> bool {
+        let is_renewed = std::mem::take(&mut self.has_come_to_ring);
+        if is_renewed {
             self.lifo_polls = 0;
         }
+        is_renewed
     }
 }

@@ -12,6 +12,7 @@
 //! Source: seed 003, the least-loaded scan, with a scan that starts at a rotating index (else all ties go to worker 0) and ends at
 //! the first idle worker; Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 2001.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::shared::Remote;
@@ -33,7 +34,7 @@ impl Placer {
     }
 
     /// The worker whose inbox is to take the next task; `None` = the global queue.
-    pub(crate) fn choose(&self, remotes: &[Remote]) -> Option<usize> {
+    pub(crate) fn choose(&self, remotes: &[Arc<Remote>]) -> Option<usize> {
         match self.placement {
             Placement::Global => None,
             Placement::TwoChoices => self.two_choices(remotes),
@@ -46,7 +47,7 @@ impl Placer {
         self.turn.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn two_choices(&self, remotes: &[Remote]) -> Option<usize> {
+    fn two_choices(&self, remotes: &[Arc<Remote>]) -> Option<usize> {
         let count = remotes.len();
         let mixed = mix(self.next_turn() as u64);
         let one = reduce(mixed as u32, count);
@@ -57,7 +58,7 @@ impl Placer {
         open.min_by_key(|worker| load(&remotes[*worker]))
     }
 
-    fn least_loaded(&self, remotes: &[Remote]) -> Option<usize> {
+    fn least_loaded(&self, remotes: &[Arc<Remote>]) -> Option<usize> {
         let count = remotes.len();
         let start = self.next_turn() % count;
         let now_ns = clock::now_ns();
@@ -120,7 +121,7 @@ mod tests {
     /// Long after which what has not happened never will.
     const HANGS: Duration = Duration::from_secs(60);
 
-    fn remotes(count: usize) -> (Vec<Remote>, Vec<Core>) {
+    fn remotes(count: usize) -> (Vec<Arc<Remote>>, Vec<Core>) {
         let builder = Builder::new_multi_thread();
         (0..count).map(|index| slot(builder.config(), index, 1)).unzip()
     }

@@ -86,7 +86,7 @@ pub(crate) struct Shared {
     pub(crate) injector: Injector<Notified>,
     pub(crate) idle: Idle,
     placer: Placer,
-    pub(crate) remotes: Box<[Remote]>,
+    pub(crate) remotes: Box<[Arc<Remote>]>,
     pub(crate) registry: Registry,
     pub(crate) driver: Arc<Driver>,
     pub(crate) blocking: Pool,
@@ -147,7 +147,7 @@ pub(crate) struct Remote {
 }
 
 /// The two halves of a worker: what others may touch, and what it owns.
-pub(super) fn slot(config: &Config, index: usize, seed: u64) -> (Remote, Core) {
+pub(super) fn slot(config: &Config, index: usize, seed: u64) -> (Arc<Remote>, Core) {
     let (ring_end, ring_stealer) = ring(config.local_queue_capacity);
     let (batch_end, batch_stealer) = ring(config.global_queue_batch_size);
     let remote = Remote {
@@ -160,7 +160,7 @@ pub(super) fn slot(config: &Config, index: usize, seed: u64) -> (Remote, Core) {
         tasks_given: AtomicU64::new(0),
         thread: Mutex::new(None),
     };
-    (remote, Core::new(config, index, seed, ring_end, batch_end))
+    (Arc::new(remote), Core::new(config, index, seed, ring_end, batch_end))
 }
 
 impl Remote {
@@ -435,14 +435,14 @@ impl Shared {
 
     /// Whether any queue that `worker` may take from holds work; what is published before a fence is seen after it.
     pub(crate) fn has_work_for(&self, worker: usize) -> bool {
-        let queued = |remote: &Remote| remote.ring.len() > 0 || remote.batch.len() > 0 || remote.inbox.len() > 0;
+        let queued = |remote: &Arc<Remote>| remote.ring.len() > 0 || remote.batch.len() > 0 || remote.inbox.len() > 0;
         self.injector.len() > 0
             || self.remotes[worker].inbox.len() > 0
             || (self.config.enable_stealing && self.remotes_in_use().iter().any(queued))
     }
 
     /// Of the workers, and of the spares that were ever on duty.
-    pub(crate) fn remotes_in_use(&self) -> &[Remote] {
+    pub(crate) fn remotes_in_use(&self) -> &[Arc<Remote>] {
         &self.remotes[..self.staff.in_use()]
     }
 

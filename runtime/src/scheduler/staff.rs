@@ -45,8 +45,8 @@
 //!   lies down again or leaves; who leaves sees, after it gave up the turn and a fence, whether somebody else has it, and who lies down
 //!   publishes that and fences before it tries for the turn. So one of them sees the other.
 //!
-//! A worker may miss that it was declared AWAY at the very end of a poll: it finds out at the end of its next one. Until then one spare too
-//! many is on duty.
+//! A worker looks whether it was declared AWAY at the end of a poll that was long, and at the begin of each tick. So it may miss what came at the
+//! very end of a poll, and for a tick at most one spare too many is on duty.
 //!
 //! # Rejected
 //!
@@ -186,7 +186,7 @@ impl Staff {
     /// Whether `slot`, the caller's own, has to return. One load, of a line that is seldom written.
     #[inline]
     pub(crate) fn is_present(&self, slot: usize) -> bool {
-        // ORDERING: Relaxed; who misses it looks again after the next poll.
+        // ORDERING: Relaxed; who misses it looks again in the next tick.
         self.duties[slot].load(Ordering::Relaxed) == PRESENT
     }
 

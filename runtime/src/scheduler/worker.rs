@@ -10,6 +10,7 @@
 //! simulation (`sim`) takes the same steps of many workers one by one, in any order in which threads could.
 
 use std::cell::RefCell;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::coop;
 use crate::driver::parker::Parker;
 use crate::driver::poller::be_punctual;
 use crate::driver::{Polled, Wait};
+use crate::stats::blame::LONG_NS;
 use crate::stats::cells::WorkerCells;
 use crate::stats::counting;
 use crate::task::blocks;
@@ -44,12 +46,15 @@ const DRIVER_ERROR_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Worker {
     shared: Arc<Shared>,
     index: usize,
+    /// What others see of this worker.
+    remote: Arc<Remote>,
     core: RefCell<Core>,
 }
 
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, index: usize, core: Core) -> Self {
-        Self { shared, index, core: RefCell::new(core) }
+        let remote = shared.remotes[index].clone();
+        Self { shared, index, remote, core: RefCell::new(core) }
     }
 
     /// Whether this is a worker of that runtime.
@@ -64,18 +69,12 @@ impl Worker {
     }
 
     fn parker(&self) -> &Parker {
-        &self.shared.remotes[self.index].parker
-    }
-
-    /// What others see of this worker. To be asked for once in a function: to find it takes as long as to count something.
-    #[inline]
-    fn remote(&self) -> &Remote {
-        &self.shared.remotes[self.index]
+        &self.remote.parker
     }
 
     #[inline]
     pub(crate) fn cells(&self) -> &WorkerCells {
-        &self.remote().cells
+        &self.remote.cells
     }
 
     /// The thread of this worker, until the runtime is shut down and nothing is left.
@@ -118,9 +117,9 @@ impl Worker {
     fn on_duty(&self, f: impl FnOnce()) {
         // A thread that cannot be registered is not asked for its stack.
         let registered = self.shared.sampler.as_ref().and_then(|sampler| sampler.register().ok());
-        self.remote().set_thread(registered.as_ref().map(|registered| registered.thread().clone()));
+        self.remote.set_thread(registered.as_ref().map(|registered| registered.thread().clone()));
         current::run_as(self, || coop::run_as(self.cells(), || blocks::keep(f)));
-        self.remote().set_thread(None);
+        self.remote.set_thread(None);
     }
 
     /// What a spare is on duty with.
@@ -135,7 +134,7 @@ impl Worker {
         cells.thread_id.set(thread_id());
         cells.avg_poll_ns.set(core.tuner.avg_ns());
         cells.global_queue_interval.set(u64::from(core.tuner.interval()));
-        cells.budget_left.set(u64::from(self.shared.config.budget_per_tick));
+        cells.renew_budget(self.shared.config.budget_per_tick);
         cells.enter_phase(Phase::Maintenance, core.now_ns);
     }
 
@@ -157,6 +156,7 @@ impl Worker {
 
     fn begin_tick(&self) -> Tick {
         let config = &self.shared.config;
+        self.ensure_present();
         self.cells().ticks.add(1);
         if let Some(now_ns) = counting::now_ns_of_tick() {
             self.core.borrow_mut().now_ns = now_ns;
@@ -169,7 +169,6 @@ impl Worker {
     fn poll_in(&self, tick: &mut Tick, task: Notified) {
         let cells = self.cells();
         tick.budget_left -= 1;
-        cells.budget_left.set(u64::from(tick.budget_left));
         tick.busy_ns += self.poll(cells, task);
         self.tend_driver(self.shared.config.target_global_queue_latency_ns);
     }
@@ -179,11 +178,12 @@ impl Worker {
         let (config, cells) = (&self.shared.config, self.cells());
         let mut core = self.core.borrow_mut();
         core.tuner.record(config.budget_per_tick - tick.budget_left, tick.busy_ns);
-        core.renew_lifo_polls();
+        if core.renew_lifo_polls() {
+            cells.renew_lifo_polls();
+        }
         cells.avg_poll_ns.set(core.tuner.avg_ns());
         cells.global_queue_interval.set(u64::from(core.tuner.interval()));
-        cells.lifo_polls_this_tick.set(u64::from(core.lifo_polls));
-        cells.budget_left.set(u64::from(config.budget_per_tick));
+        cells.renew_budget(config.budget_per_tick);
     }
 
     /// Polls `task` once, the only place that does. Returns how long it took, ns.
@@ -192,8 +192,7 @@ impl Worker {
     #[inline(never)]
     pub(super) fn poll(&self, cells: &WorkerCells, task: Notified) -> u64 {
         let began_at_ns = self.core.borrow().now_ns;
-        let location = task.header().location();
-        cells.begin_poll(task.header(), began_at_ns);
+        let location = cells.begin_poll(task.header(), began_at_ns);
         coop::begin_poll(self.shared.config.coop_budget);
         let ran = task.run();
         if coop::end_poll() {
@@ -201,20 +200,34 @@ impl Worker {
         }
         let now_ns = counting::now_ns_after(began_at_ns);
         let took_ns = now_ns.saturating_sub(began_at_ns);
-        cells.end_poll(took_ns, location);
-        self.core.borrow_mut().now_ns = now_ns;
-        self.ensure_present();
+        let place = cells.end_poll(took_ns, location);
+        if took_ns >= LONG_NS {
+            self.end_long_poll(cells, took_ns, location);
+        }
+        let mut core = self.core.borrow_mut();
+        core.now_ns = now_ns;
         match ran {
             Ran::Pending => {}
             // The yield road: behind what is there already.
             Ran::Woken(task) => {
-                cells.blame.count_self_wake(location);
+                if let Some(place) = place {
+                    place.count_self_wake();
+                }
                 task.header().stamp_submission(now_ns);
-                self.push_to_ring(task);
+                self.push_back(&mut core, task);
+                self.wake_for_surplus(&core, 1);
             }
             Ran::Ended(ended) => cells.count_end(ended),
         }
         took_ns
+    }
+
+    /// Others may have waited for the poll that has ended, and the sentinel may have declared this worker away. It declares nobody away for
+    /// less; where it was late, `begin_tick` finds out.
+    #[cold]
+    fn end_long_poll(&self, cells: &WorkerCells, took_ns: u64, location: &'static Location<'static>) {
+        cells.note_long(location, took_ns);
+        self.ensure_present();
     }
 
     // ---- taking work in -----------------------------------------------------------------------------------------------
@@ -231,10 +244,9 @@ impl Worker {
         let evicted = match core.road {
             // At the cap too: in the ring it would have to be told to a helper, since this poll may go on for long.
             Road::Lifo if self.shared.config.max_lifo_polls_per_tick > 0 => {
-                let remote = self.remote();
-                let evicted = remote.lifo.put(task);
+                let evicted = self.remote.lifo.put(task);
                 if evicted.is_some() {
-                    remote.cells.lifo_evictions.add(1);
+                    self.cells().lifo_evictions.add(1);
                 }
                 evicted
             }
@@ -248,12 +260,6 @@ impl Worker {
             }
         }
         None
-    }
-
-    fn push_to_ring(&self, task: Notified) {
-        let mut core = self.core.borrow_mut();
-        self.push_back(&mut core, task);
-        self.wake_for_surplus(&core, 1);
     }
 
     /// To the ring's tail.
@@ -294,7 +300,7 @@ impl Worker {
     /// Wakes parked workers if there is work here that this worker will not run next: one for each of the `pushed` tasks, at most.
     #[inline]
     fn wake_for_surplus(&self, core: &Core, pushed: usize) {
-        let queued = core.ring.len() + usize::from(self.remote().lifo.is_filled());
+        let queued = core.ring.len() + usize::from(self.remote.lifo.is_filled());
         if queued > 1 && self.shared.config.enable_stealing && self.shared.idle.is_anybody_parked() {
             self.wake_helpers(pushed.min(queued - 1));
         }

@@ -1,7 +1,7 @@
 //! Who keeps whom waiting: what the tasks of each spawn location do, and what is done to them.
 //!
 //! Shape: a table of `PLACES` spawn locations a writer, found by the location's address with open addressing, in at most `PROBES` steps; those that
-//! find no place share the first, *other*. A place that is taken stays taken, so that every number only grows.
+//! find no place share one more, *other*. A place that is taken stays taken, so that every number only grows.
 //!
 //! Who writes: one thread a table: a worker, or the sentinel. Who reads: snapshots, from any thread, which merge the tables.
 //!
@@ -17,14 +17,13 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use volt_telemetry::incident::Blame;
 
 use super::cells::{Counter, Gauge};
-use super::counting;
 
 /// Spawn locations a table, a power of two; more than programs have that matter at the same time.
 const PLACES: usize = 128;
 /// Places that are tried for one.
 const PROBES: usize = 8;
 /// Where the locations go that find none.
-const OTHER: usize = 0;
+const OTHER: usize = PLACES;
 /// A poll that lasts so long is one that others can be said to wait for.
 pub(crate) const LONG_NS: u64 = 1_000_000;
 
@@ -32,10 +31,11 @@ const _: () = assert!(PLACES.is_power_of_two() && PROBES < PLACES);
 
 /// See the header of this file.
 #[derive(Debug)]
-pub(crate) struct BlameTable(Box<[Place; PLACES]>);
+pub(crate) struct BlameTable(Box<[Place; PLACES + 1]>);
 
+/// What is known of one spawn location.
 #[derive(Debug, Default)]
-struct Place {
+pub(crate) struct Place {
     location: AtomicPtr<Location<'static>>,
     polls: Counter,
     busy_ns: Counter,
@@ -55,22 +55,14 @@ impl Default for BlameTable {
 impl BlameTable {
     /// A poll has ended. For the writer, as are all that follow.
     #[inline]
-    pub(crate) fn count_poll(&self, location: &'static Location<'static>, took_ns: u64) {
+    pub(crate) fn count_poll(&self, location: &'static Location<'static>, took_ns: u64) -> &Place {
         let place = self.place(location);
         place.polls.add(1);
         place.busy_ns.add(took_ns);
         if took_ns > place.longest_poll_ns.get() {
             place.longest_poll_ns.set(took_ns);
         }
-    }
-
-    /// A poll has woken its own task.
-    #[inline]
-    pub(crate) fn count_self_wake(&self, location: &'static Location<'static>) {
-        if !counting::IS_ON {
-            return;
-        }
-        self.place(location).self_wakes.add(1);
+        place
     }
 
     /// A poll has become an incident.
@@ -98,8 +90,7 @@ impl BlameTable {
     #[cold]
     fn seek(&self, wanted: *mut Location<'static>, first: usize) -> &Place {
         for step in 0..PROBES {
-            // Never `OTHER`.
-            let place = &self.0[1 + (first - 1 + step) % (PLACES - 1)];
+            let place = &self.0[(first + step) % PLACES];
             // ORDERING: Relaxed; single-writer cell.
             let found = place.location.load(Ordering::Relaxed);
             if found == wanted {
@@ -146,16 +137,22 @@ impl BlameTable {
 }
 
 impl Place {
+    /// The poll that was counted last has woken its own task.
+    #[inline]
+    pub(crate) fn count_self_wake(&self) {
+        self.self_wakes.add(1);
+    }
+
     fn has_counted(&self) -> bool {
         self.polls.get() + self.stalls.get() + self.caused_ns.get() + self.suffered_ns.get() > 0
     }
 }
 
-/// In `1..PLACES`. Locations lie close to each other, 24 bytes apart as a rule: Fibonacci hashing spreads them (Knuth, 6.4).
+/// In `0..PLACES`. Locations lie close to each other, 24 bytes apart as a rule: Fibonacci hashing spreads them (Knuth, 6.4), by its highest bits.
 #[inline]
 fn first_place(location: *mut Location<'static>) -> usize {
-    let hash = (location.addr() as u64 >> 3).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    1 + (hash >> 32) as usize % (PLACES - 1)
+    let hash = (location.addr() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (hash >> (u64::BITS - PLACES.ilog2())) as usize
 }
 
 #[cfg(test)]
@@ -186,8 +183,7 @@ mod tests {
         let (table, culprit, victim) = (BlameTable::default(), leaked(), Location::caller());
         table.count_poll(culprit, 5_000);
         table.count_poll(culprit, 3_000);
-        table.count_poll(victim, 10);
-        table.count_self_wake(victim);
+        table.count_poll(victim, 10).count_self_wake();
         table.charge(culprit, victim, 4_000);
         table.count_stall(culprit);
         let blame = read(&table);
@@ -216,7 +212,9 @@ mod tests {
         let table = BlameTable::default();
         let locations: Vec<_> = (0..4 * PLACES).map(|_| leaked()).collect();
         for _ in 0..3 {
-            locations.iter().for_each(|location| table.count_poll(location, 1));
+            for location in &locations {
+                table.count_poll(location, 1);
+            }
         }
         assert_eq!(table.0.iter().map(|place| place.polls.get()).sum::<u64>(), 12 * PLACES as u64);
         assert!(table.0[OTHER].polls.get() > 0);

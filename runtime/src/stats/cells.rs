@@ -19,10 +19,10 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
-use volt_telemetry::histogram::{BUCKETS, bucket_of};
+use volt_telemetry::histogram::unbounded_bucket_of;
 use volt_telemetry::{Histogram, InFlight, Phase, Unparks, Worker};
 
-use crate::stats::blame::{BlameTable, LONG_NS};
+use crate::stats::blame::{BlameTable, Place};
 use crate::stats::counting;
 use crate::task::header::{Ended, Header};
 
@@ -86,16 +86,21 @@ impl Gauge {
     }
 }
 
-/// Counts by the buckets of `volt_telemetry::histogram`.
+/// Counts by the buckets of `volt_telemetry::histogram`, and for what lies above the last one by those that would follow: a reader adds these
+/// up, so that the writer need not look where the last one is.
 #[derive(Debug)]
 pub(crate) struct HistogramCells {
-    counts: Box<[Counter]>,
+    counts: Box<[Counter; CELLS]>,
     sum_ns: Counter,
 }
 
+/// A power of two above every bucket there could be.
+const CELLS: usize = 1024;
+const _: () = assert!(unbounded_bucket_of(u64::MAX) < CELLS);
+
 impl Default for HistogramCells {
     fn default() -> Self {
-        Self { counts: (0..BUCKETS).map(|_| Counter::default()).collect(), sum_ns: Counter::default() }
+        Self { counts: Box::new(std::array::from_fn(|_| Counter::default())), sum_ns: Counter::default() }
     }
 }
 
@@ -105,7 +110,8 @@ impl HistogramCells {
         if !counting::IS_ON {
             return;
         }
-        self.counts[bucket_of(ns)].add(1);
+        // More cells than buckets, and the mask says so to the compiler.
+        self.counts[unbounded_bucket_of(ns) % CELLS].add(1);
         self.sum_ns.add(ns);
     }
 
@@ -149,7 +155,7 @@ pub(crate) struct WorkerCells {
     /// The poll that is to yield at its next operation, by `poll_seq`. Written by the sentinel.
     yields_seq: AtomicU64,
     task_id: Gauge,
-    /// The task's place in the registry.
+    /// The task's place in the registry, if it has a name or a span to be found there.
     place: Gauge,
     location: AtomicPtr<Location<'static>>,
     poll_began_at_ns: Gauge,
@@ -162,11 +168,14 @@ pub(crate) struct WorkerCells {
     pub(crate) thread_id: Gauge,
 
     pub(crate) ticks: Counter,
-    pub(crate) budget_left: Gauge,
+    /// Polls that a tick may do, and those that had been done when the present one began: what is left follows.
+    budget: Gauge,
+    polls_before_tick: Gauge,
     pub(crate) budget_exhausted: Counter,
     pub(crate) coop_yields: Counter,
 
-    pub(crate) lifo_polls_this_tick: Gauge,
+    /// `lifo_hits` when the count of LIFO polls was begun anew: how many there were since follows.
+    lifo_hits_before: Gauge,
     pub(crate) lifo_hits: Counter,
     pub(crate) lifo_evictions: Counter,
     pub(crate) lifo_cap_flushes: Counter,
@@ -211,17 +220,21 @@ impl WorkerCells {
         cells
     }
 
-    /// A poll of `task` begins.
+    /// A poll of `task` begins. Returns where the task was spawned, for the end of the poll.
     #[inline]
-    pub(crate) fn begin_poll(&self, task: &Header, now_ns: u64) {
+    pub(crate) fn begin_poll(&self, task: &Header, now_ns: u64) -> &'static Location<'static> {
+        let (location, is_plain) = task.told_location();
         if !counting::IS_ON {
-            return;
+            return location;
         }
         // In-flight is a sequence lock, begin (1).
         self.task_id.set(task.id.as_u64());
-        self.place.set(task.place());
+        // The place of another task, from before, does no harm: whoever looks there compares the ids.
+        if !is_plain {
+            self.place.set(task.place());
+        }
         // ORDERING: Relaxed; published by the Release below.
-        self.location.store(ptr::from_ref(task.location()).cast_mut(), Ordering::Relaxed);
+        self.location.store(ptr::from_ref(location).cast_mut(), Ordering::Relaxed);
         self.poll_began_at_ns.set(now_ns);
         // Begin (2).
         // ORDERING: the load is a single-writer cell; Release pairs with the first Acquire in `in_flight`, which publishes the fields.
@@ -229,8 +242,9 @@ impl WorkerCells {
         let submitted_at_ns = task.submitted_at_ns();
         self.schedule_delay.record(now_ns.saturating_sub(submitted_at_ns));
         if submitted_at_ns < self.long_ended_at_ns.get() {
-            self.charge(task.location(), submitted_at_ns);
+            self.charge(location, submitted_at_ns);
         }
+        location
     }
 
     /// A task of `victim` was submitted before the last long poll had ended.
@@ -244,9 +258,8 @@ impl WorkerCells {
         self.blame.charge(culprit, victim, self.long_ended_at_ns.get().saturating_sub(both_since_ns));
     }
 
-    /// A poll has ended that others may have waited for.
-    #[cold]
-    fn note_long(&self, location: &'static Location<'static>, took_ns: u64) {
+    /// A poll has ended that others may have waited for: one of `LONG_NS` or more.
+    pub(crate) fn note_long(&self, location: &'static Location<'static>, took_ns: u64) {
         let began_at_ns = self.poll_began_at_ns.get();
         // ORDERING: Relaxed; single-writer cell.
         self.long_location.store(ptr::from_ref(location).cast_mut(), Ordering::Relaxed);
@@ -254,16 +267,13 @@ impl WorkerCells {
         self.long_ended_at_ns.set(began_at_ns + took_ns);
     }
 
-    /// The poll that began last ends; it took `took_ns`.
+    /// The poll that began last ends; it took `took_ns`. Returns what is known of its location, if anything is recorded.
     #[inline]
-    pub(crate) fn end_poll(&self, took_ns: u64, location: &'static Location<'static>) {
+    pub(crate) fn end_poll(&self, took_ns: u64, location: &'static Location<'static>) -> Option<&Place> {
         if !counting::IS_ON {
-            return;
+            return None;
         }
-        self.blame.count_poll(location, took_ns);
-        if took_ns >= LONG_NS {
-            self.note_long(location, took_ns);
-        }
+        let place = self.blame.count_poll(location, took_ns);
         // End (1).
         // ORDERING: Relaxed; single-writer cell, kept before the fields of the next poll by the fence.
         self.poll_seq.store(self.poll_seq.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -271,6 +281,23 @@ impl WorkerCells {
         // ORDERING: Release; pairs with the Acquire fence in `in_flight`: who reads a field of the next poll finds the number changed.
         fence(Ordering::Release);
         self.poll_time.record(took_ns);
+        Some(place)
+    }
+
+    /// A tick of at most `budget` polls begins, or is about to.
+    pub(crate) fn renew_budget(&self, budget: u32) {
+        self.budget.set(u64::from(budget));
+        self.polls_before_tick.set(self.polls());
+    }
+
+    /// The count of LIFO polls begins anew.
+    pub(crate) fn renew_lifo_polls(&self) {
+        self.lifo_hits_before.set(self.lifo_hits.get());
+    }
+
+    /// Polls begun.
+    fn polls(&self) -> u64 {
+        self.poll_seq().div_ceil(2)
     }
 
     /// The worker goes from one phase to another at `now_ns`.
@@ -439,8 +466,9 @@ impl WorkerCells {
         let [busy_ns, searching_ns, parked_ns, driver_ns, maintenance_ns] = *floor_ns;
         let [notified, timeout, io, timer, spurious] = std::array::from_fn(|reason| self.unparks[reason].get());
         let thread_id = u32::try_from(self.thread_id.get()).ok().filter(|id| *id != 0);
-        // ORDERING: Relaxed; single-writer cell.
-        let polls = self.poll_seq.load(Ordering::Relaxed).div_ceil(2);
+        // Before the polls, of which there may be more by then, so that there is never too much left.
+        let (budget, polls_before) = (self.budget.get(), self.polls_before_tick.get());
+        let polls = self.polls();
         Worker {
             index: index as u32,
             thread_id,
@@ -454,10 +482,10 @@ impl WorkerCells {
             parked_ns,
             driver_ns,
             maintenance_ns,
-            budget_left: self.budget_left.get() as u32,
+            budget_left: budget.saturating_sub(polls.saturating_sub(polls_before)) as u32,
             budget_exhausted: self.budget_exhausted.get(),
             coop_yields: self.coop_yields.get(),
-            lifo_polls_this_tick: self.lifo_polls_this_tick.get() as u32,
+            lifo_polls_this_tick: self.lifo_hits.get().saturating_sub(self.lifo_hits_before.get()) as u32,
             lifo_hits: self.lifo_hits.get(),
             lifo_evictions: self.lifo_evictions.get(),
             lifo_cap_flushes: self.lifo_cap_flushes.get(),
@@ -492,6 +520,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
     use std::thread;
+    use volt_telemetry::histogram::BUCKETS;
 
     const ROUNDS: u64 = if cfg!(miri) { 50 } else { 50_000 };
 
@@ -522,6 +551,35 @@ mod tests {
             assert_eq!((after.polls, after.poll_time.count(), after.in_flight), (1, 1, None));
             assert_eq!(after.poll_time.sum_ns(), 1_000);
         });
+    }
+
+    #[test]
+    fn what_is_left_of_a_budget_and_the_lifo_polls_of_a_tick_follow_from_counts() {
+        with_header(|task| {
+            let (cells, mut floor_ns) = (WorkerCells::new(), [0; PHASES.len()]);
+            let mut told = |cells| {
+                let worker = read(cells, &mut floor_ns);
+                (worker.budget_left, worker.lifo_polls_this_tick)
+            };
+            cells.renew_budget(128);
+            assert_eq!(told(&cells), (128, 0));
+            let location = cells.begin_poll(task, 0);
+            cells.lifo_hits.add(1);
+            assert_eq!(told(&cells), (127, 1), "a poll is spent when it begins");
+            cells.end_poll(1, location);
+            assert_eq!(told(&cells), (127, 1));
+            cells.renew_budget(128);
+            cells.renew_lifo_polls();
+            assert_eq!(told(&cells), (128, 0));
+        });
+    }
+
+    #[test]
+    fn what_lies_above_the_last_bucket_is_counted_in_it() {
+        let cells = HistogramCells::default();
+        [1 << 39, 1 << 50, u64::MAX >> 1].into_iter().for_each(|ns| cells.record(ns));
+        let histogram = cells.read();
+        assert_eq!((histogram.count(), histogram.counts()[BUCKETS - 1]), (3, 2));
     }
 
     #[test]

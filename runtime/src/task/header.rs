@@ -95,6 +95,15 @@ impl Header {
         self.origin.location()
     }
 
+    /// Its location, and whether that is all that is known of where it comes from: no name and no span.
+    #[inline]
+    pub(crate) fn told_location(&self) -> (&'static Location<'static>, bool) {
+        match self.extra() {
+            None => (self.origin.location(), true),
+            Some(extra) => (extra.location, false),
+        }
+    }
+
     /// A name or a span, if it has one.
     #[inline]
     pub(crate) fn extra(&self) -> Option<&Extra> {

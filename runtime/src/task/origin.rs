@@ -41,8 +41,10 @@ impl Origin {
     #[inline]
     fn boxed(&self) -> Option<NonNull<Extra>> {
         let addr = self.pointer.addr().get();
-        let untagged = std::num::NonZero::new(addr & !IS_EXTRA)?;
-        (addr & IS_EXTRA != 0).then(|| self.pointer.with_addr(untagged).cast())
+        if addr & IS_EXTRA == 0 {
+            return None;
+        }
+        std::num::NonZero::new(addr & !IS_EXTRA).map(|untagged| self.pointer.with_addr(untagged).cast())
     }
 
     #[inline]

@@ -30,15 +30,18 @@ const _: () = assert!(bucket_of(15) == 15 && bucket_of(16) == 16);
 /// ```
 #[inline]
 pub const fn bucket_of(ns: u64) -> usize {
-    if ns < SUB as u64 {
-        return ns as usize;
-    }
-    let octave = 63 - ns.leading_zeros();
-    if octave >= MAX_BITS {
-        return BUCKETS - 1;
-    }
-    let within = (ns >> (octave - SUB_BITS)) as usize & (SUB - 1);
-    SUB + (octave - SUB_BITS) as usize * SUB + within
+    let bucket = unbounded_bucket_of(ns);
+    if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
+}
+
+/// As [`bucket_of`], but that what lies above the last bucket has buckets of its own, up to the 975th: for who counts in cells of his own, and
+/// gives them to [`Histogram::from_counts`].
+#[inline]
+pub const fn unbounded_bucket_of(ns: u64) -> usize {
+    // Without a branch, since it is on the road of every poll: below 16 the shift is 0, and the value is its own bucket; above, what is left
+    // after the shift begins at 16 in every octave.
+    let shift = 63 - (ns | SUB as u64).leading_zeros() - SUB_BITS;
+    shift as usize * SUB + (ns >> shift) as usize
 }
 
 /// The values that `bucket` counts, in ns: from the first (inclusive) to the second (exclusive).

@@ -156,7 +156,7 @@ impl Worker {
         let slept = core.park_timeout.unwrap_or_default();
         core.park_timeout = core.park_timeout.map(|timeout| (timeout * 2).min(config.max_park_timeout));
         // Waiting for as long as I slept, and nobody on the way to it: a wake-up was lost.
-        let queues = [&self.shared.injector, &self.remote().inbox];
+        let queues = [&self.shared.injector, &self.remote.inbox];
         let oldest_at_ns = queues.into_iter().filter_map(Injector::oldest_at_ns).min();
         let waited_ns = oldest_at_ns.map_or(0, |at_ns| core.now_ns.saturating_sub(at_ns));
         if waited_ns >= clock::saturating_ns(slept) && self.shared.idle.searching() == 0 {

@@ -40,19 +40,27 @@ impl Worker {
             }
         };
         if task.is_some() {
-            self.leave_search(core);
-            if std::mem::take(&mut core.has_slept) {
-                // Rouse (1) was the retract.
-                self.shared.sentinel.rouse(&self.shared);
+            if core.is_searching || core.has_slept {
+                self.begin_work(core);
             }
             self.cells().ensure_phase(Phase::Busy, core.now_ns);
         }
         task
     }
 
+    /// The first task after a search or a sleep is there.
+    #[cold]
+    fn begin_work(&self, core: &mut Core) {
+        self.leave_search(core);
+        if std::mem::take(&mut core.has_slept) {
+            // Rouse (1) was the retract.
+            self.shared.sentinel.rouse(&self.shared);
+        }
+    }
+
     /// 1 to 4.
     fn local_task(&self, core: &mut Core) -> Option<Notified> {
-        let (config, remote) = (&self.shared.config, self.remote());
+        let (config, remote) = (&self.shared.config, &*self.remote);
         // 1. batch buffer
         if let Some(task) = core.batch.pop() {
             return Some(task);
@@ -75,7 +83,6 @@ impl Worker {
             if !is_capped {
                 core.lifo_polls += 1;
                 remote.cells.lifo_hits.add(1);
-                remote.cells.lifo_polls_this_tick.set(u64::from(core.lifo_polls));
                 return Some(task);
             }
             remote.cells.lifo_cap_flushes.add(1);
