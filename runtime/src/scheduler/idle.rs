@@ -59,6 +59,17 @@
 //! the order in which that word changes, and the last one to leave does so followed by a fence and a look; since the load before
 //! saw the word as it was before that, S comes before that fence, and the look sees the work.
 //!
+//! # Surplus
+//!
+//! A worker comes to its own ring before it parks, so NOBODY-WAITS asks nothing of what it pushes there. But nobody is to sleep while a worker
+//! holds surplus: more than the one task that it runs next, in ring and LIFO slot together. The push that makes surplus is a Submit. As long as
+//! there is some, those that follow look at the bits without the fence, [`Idle::is_anybody_parked_for_surplus`].
+//!
+//! Let S be the fence of the push that made it, and P that of a park. P before S: that submit saw the bit. P after S: the look sees the ring as it
+//! was at S, or newer, and until there is no surplus any more it is never empty: the owner leaves one when it takes one of two, and a thief
+//! takes half, rounded up, of two or more. The look sees as much by TAIL-NOT-OLDER of `ring`. Only a thief that does not see yet what was pushed
+//! last takes what is to it the last one; it is awake, and comes back after a poll. The push that follows sees any bit that was missed so.
+//!
 //! # Which one
 //!
 //! The one that spins: it is awake. Else the lowest bit, one count-trailing-zeros a word, so that the same few workers stay warm; but the one that sits in the I/O driver
@@ -131,6 +142,13 @@ impl Idle {
         fence(Ordering::SeqCst);
         // Submit (3)
         !self.is_nobody_parked()
+    }
+
+    /// Whether somebody is parked who is to be claimed for surplus, which has come into being with this push (`is_new`), or was there: see
+    /// "Surplus".
+    #[inline]
+    pub(crate) fn is_anybody_parked_for_surplus(&self, is_new: bool) -> bool {
+        if is_new { self.is_anybody_parked() } else { !self.is_nobody_parked() }
     }
 
     /// As [`claim_for_submit`](Self::claim_for_submit), whether or not somebody searches: for the second and later of a batch, and for the chain.

@@ -11,6 +11,7 @@ use loom::thread;
 
 use super::*;
 use crate::driver::parker::{Parker, Unparked};
+use crate::queue::ring::{Producer, ring};
 use crate::shim::explore::{breaks, holds};
 use crate::shim::{Arc, AtomicBool, Condvar, Mutex};
 
@@ -640,4 +641,41 @@ impl Steps for TakesTheTokenInTheSpin {
 #[test]
 fn a_spin_that_takes_the_token_is_found() {
     breaks("deadlock", None, || model::<TakesTheTokenInTheSpin>(ONE_THAT_SPINS));
+}
+
+/// The owner of a ring pushes and pops, and holds surplus from its second push on; a worker parks beside it. It was claimed, or has seen the ring
+/// filled. `asks` says, after a push, whether somebody is to be claimed, and is told whether that push made the surplus.
+fn surplus_model(asks: fn(&Idle, bool) -> bool) {
+    let idle = Arc::new(Idle::new(2, 0));
+    let (mut ring, seen) = ring::<u32>(4);
+    let parker = loom::thread::spawn({
+        let idle = idle.clone();
+        move || {
+            idle.begin_park(1, false);
+            seen.len() > 0
+        }
+    });
+    let mut is_claimed = false;
+    let mut push = |ring: &mut Producer<u32>| {
+        ring.push(0).expect("there is room");
+        let queued = ring.len();
+        if queued > 1 && asks(&idle, queued == 2) {
+            is_claimed |= idle.claim_for_submit(None).is_some();
+        }
+    };
+    (0..3).for_each(|_| push(&mut ring));
+    assert!(ring.pop().is_some());
+    push(&mut ring);
+    let has_seen = parker.join().unwrap();
+    assert!(is_claimed || has_seen, "somebody sleeps beside surplus");
+}
+
+#[test]
+fn nobody_sleeps_beside_surplus() {
+    holds(None, || surplus_model(Idle::is_anybody_parked_for_surplus));
+}
+
+#[test]
+fn surplus_that_is_made_without_a_fence_is_found() {
+    breaks("sleeps beside surplus", None, || surplus_model(|idle, _is_new| idle.is_anybody_parked_for_surplus(false)));
 }

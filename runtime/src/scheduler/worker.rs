@@ -297,11 +297,16 @@ impl Worker {
         self.count_wakes(usize::from(self.shared.wake_for_submit()));
     }
 
-    /// Wakes parked workers if there is work here that this worker will not run next: one for each of the `pushed` tasks, at most.
+    /// Wakes parked workers if there is work here that this worker will not run next, surplus: one for each of the `pushed` tasks, at most.
+    ///
+    /// Surplus that grows needs no fence: see "Surplus" in `idle`.
     #[inline]
     fn wake_for_surplus(&self, core: &Core, pushed: usize) {
         let queued = core.ring.len() + usize::from(self.remote.lifo.is_filled());
-        if queued > 1 && self.shared.config.enable_stealing && self.shared.idle.is_anybody_parked() {
+        if queued <= 1 || !self.shared.config.enable_stealing {
+            return;
+        }
+        if self.shared.idle.is_anybody_parked_for_surplus(queued <= pushed + 1) {
             self.wake_helpers(pushed.min(queued - 1));
         }
     }
