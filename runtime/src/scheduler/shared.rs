@@ -660,13 +660,19 @@ impl Drop for Room<'_> {
 
 impl Schedule for Arc<Shared> {
     fn schedule(&self, task: Notified) {
-        let refused = current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
-            Some(worker) => worker.push_woken(task),
-            None => Some(task),
+        current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
+            Some(worker) => worker.take_woken(task),
+            None => self.inject(task),
         });
-        if let Some(task) = refused {
-            self.inject(task);
-        }
+    }
+
+    #[inline]
+    fn is_here(&self) -> bool {
+        current::with_worker(|worker| worker.is_some_and(|worker| worker.is_of(self)))
+    }
+
+    fn schedule_here(task: Notified) {
+        current::with_worker(|worker| worker.expect("`is_here` said so").take_woken(task));
     }
 
     #[inline]

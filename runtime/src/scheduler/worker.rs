@@ -232,6 +232,14 @@ impl Worker {
 
     // ---- taking work in -----------------------------------------------------------------------------------------------
 
+    /// Takes a task that was woken on this thread, or lets others have it.
+    #[inline]
+    pub(crate) fn take_woken(&self, task: Notified) {
+        if let Some(task) = self.push_woken(task) {
+            self.shared.inject(task);
+        }
+    }
+
     /// Takes a task that was woken on this thread, or hands it back if the worker is in the middle of its own queues.
     ///
     /// One that is declared away hands it back too: others are to run what a stuck poll wakes.

@@ -17,13 +17,23 @@ use super::header::{Ended, Header, Notified, Ran, Task, Vtable};
 use super::id::Id;
 use super::join::{JoinError, JoinHandle, Panic};
 use super::origin::Extra;
-use super::state::{Complete, DropJoin, Pause, Start, Wake};
+use super::state::{Complete, DropJoin, Pause, Start, Wake, WakeOwned};
 use super::waker::WakerRef;
+use crate::stats::counting;
 
 /// What a task needs from whoever runs it.
 pub(crate) trait Schedule: Send + Sync + 'static {
     /// The task was woken: enqueue it.
     fn schedule(&self, task: Notified);
+    /// Whether the calling thread is one of the scheduler's own, which keep it alive: then [`schedule_here`](Self::schedule_here) may be called.
+    fn is_here(&self) -> bool {
+        false
+    }
+    /// As [`schedule`](Self::schedule), of a thread of the scheduler's own. Not a method: what `self` would refer to may go as soon as others see
+    /// the task.
+    fn schedule_here(_task: Notified) {
+        unreachable!("no thread is this scheduler's own");
+    }
     /// Whether tasks are cancelled instead of polled, since the scheduler shuts down.
     fn is_closing(&self) -> bool;
     /// The task, which the caller runs, is about to wait: hold a reference to it from now on, unless one is held already, so that it is not
@@ -121,6 +131,7 @@ impl<F: Future, S: Schedule> Table<F, S> {
     const VTABLE: Vtable = Vtable {
         run: run::<F, S>,
         schedule: schedule::<F, S>,
+        wake: wake::<F, S>,
         dealloc: dealloc::<F, S>,
         poll_join: poll_join::<F, S>,
         drop_join: drop_join::<F, S>,
@@ -317,6 +328,29 @@ unsafe fn schedule<F: Future, S: Schedule>(raw: NonNull<Header>) {
     // reference that the caller holds for the time of this call.
     let cell = unsafe { cell_of::<F, S>(raw) };
     cell.scheduler.schedule(notified);
+}
+
+unsafe fn wake<F: Future, S: Schedule>(raw: NonNull<Header>) {
+    // SAFETY: the vtable is that of F and S, and the waker's reference is the caller's. Not used once the task may be run by others.
+    let cell = unsafe { cell_of::<F, S>(raw) };
+    let is_here = cell.scheduler.is_here();
+    match cell.header.state.wake_owned(!is_here) {
+        WakeOwned::Submit => {
+            cell.header.stamp_submission(counting::now_ns());
+            // SAFETY: the transition made the task SCHEDULED; the reference is the waker's, or was added.
+            let notified = unsafe { Notified::from_raw(raw) };
+            if is_here {
+                S::schedule_here(notified);
+            } else {
+                // SAFETY: the transition added the Notified's reference, so the waker's is still there to keep the scheduler.
+                let _task = unsafe { Task::from_raw(raw) };
+                cell.scheduler.schedule(notified);
+            }
+        }
+        WakeOwned::Nothing { was_last_reference: false } => {}
+        // SAFETY: Live by reference: that was the last one.
+        WakeOwned::Nothing { was_last_reference: true } => unsafe { dealloc::<F, S>(raw) },
+    }
 }
 
 unsafe fn dealloc<F: Future, S: Schedule>(raw: NonNull<Header>) {

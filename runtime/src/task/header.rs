@@ -42,6 +42,8 @@ pub(crate) struct Vtable {
     pub(crate) run: unsafe fn(NonNull<Header>) -> Ran,
     /// Enqueues the task. Takes over a reference, which becomes the `Notified`'s; the caller holds another for the time of the call.
     pub(crate) schedule: unsafe fn(NonNull<Header>),
+    /// Wakes the task. Takes over a reference, the waker's.
+    pub(crate) wake: unsafe fn(NonNull<Header>),
     /// Frees the allocation; the last reference is gone.
     pub(crate) dealloc: unsafe fn(NonNull<Header>),
     /// Moves the output to `*mut Poll<Result<T, JoinError>>` if there is one, else remembers the waker.
@@ -177,6 +179,16 @@ impl Task {
     /// Wakes the task.
     pub(crate) fn wake(&self) {
         self.submit_if(self.header().state.wake());
+    }
+
+    /// As [`wake`](Self::wake), by a waker that goes with that: its reference becomes that of the `Notified`.
+    #[inline]
+    pub(crate) fn wake_owned(self) {
+        let raw = self.into_raw();
+        // SAFETY: Live by reference: that of the waker is here until it is handed over.
+        let wake = unsafe { raw.as_ref() }.vtable.wake;
+        // SAFETY: the waker's reference is handed over.
+        unsafe { wake(raw) }
     }
 
     /// Cancels the task: a worker will drop its future.

@@ -142,6 +142,19 @@ pub(crate) enum Wake {
     Nothing,
 }
 
+/// What follows from a wake-up by a waker that goes with it.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a task that is to be submitted and is not is lost"]
+pub(crate) enum WakeOwned {
+    /// The task became SCHEDULED; the caller must enqueue its `Notified`. The waker's reference became that one's, or was kept.
+    Submit,
+    /// Somebody else has it in hand, or it is complete; the waker's reference is released.
+    Nothing {
+        /// It was the last one: free the task.
+        was_last_reference: bool,
+    },
+}
+
 /// What the runner is to do.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the runner owns the future now"]
@@ -228,6 +241,27 @@ impl State {
             IDLE => (Word(now.0 + ONE_REFERENCE).with_lifecycle(SCHEDULED), Wake::Submit),
             SCHEDULED => (Word(now.0 | NOTIFIED), Wake::Nothing),
             _ => (now, Wake::Nothing),
+        })
+    }
+
+    /// Wakes the task by a waker that goes with that, in one read-modify-write instead of two. `keeps_reference`: if there is something to be
+    /// submitted, the waker's reference is still the caller's afterwards, and one was added for the `Notified`.
+    #[inline]
+    pub(crate) fn wake_owned(&self, keeps_reference: bool) -> WakeOwned {
+        self.transition(|now| {
+            let less = |now: Word| Word(now.0 - ONE_REFERENCE);
+            let nothing = WakeOwned::Nothing { was_last_reference: now.references() == 1 };
+            match now.lifecycle() {
+                IDLE => {
+                    let added = if keeps_reference { ONE_REFERENCE } else { 0 };
+                    (Word(now.0 + added).with_lifecycle(SCHEDULED), WakeOwned::Submit)
+                }
+                SCHEDULED => {
+                    debug_assert!(now.references() > 1, "One Notified: it holds a reference");
+                    (less(Word(now.0 | NOTIFIED)), nothing)
+                }
+                _ => (less(now), nothing),
+            }
         })
     }
 
@@ -467,6 +501,33 @@ mod tests {
         assert_eq!(word(&state).references(), 2);
         assert_eq!(state.start(), Start::Poll);
         assert_eq!(state.pause(false), Pause::Idle, "woken twice in the queue is one poll");
+    }
+
+    #[test]
+    fn a_waker_that_goes_with_its_wake_up_leaves_its_reference_to_the_notified_or_releases_it() {
+        let nothing = WakeOwned::Nothing { was_last_reference: false };
+        for keeps_reference in [false, true] {
+            let state = idle();
+            state.add_reference();
+            assert_eq!(state.wake_owned(keeps_reference), WakeOwned::Submit);
+            assert_eq!(word(&state).references(), 2 + u64::from(keeps_reference), "the handle's, the Notified's");
+            state.add_reference();
+            assert_eq!(state.wake_owned(keeps_reference), nothing, "it is scheduled already");
+            assert_eq!(word(&state).references(), 2 + u64::from(keeps_reference));
+            assert_eq!(state.start(), Start::Poll);
+        }
+
+        let state = State::new();
+        state.add_reference();
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.wake_owned(false), nothing);
+        assert_eq!(state.pause(false), Pause::Reschedule);
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.drop_join_interest(), DropJoin::Nothing { was_last_reference: false });
+        state.add_reference();
+        assert_eq!(state.complete(1), Complete::DropOutput);
+        assert!(!state.drop_references(1));
+        assert_eq!(state.wake_owned(false), WakeOwned::Nothing { was_last_reference: true }, "it is complete");
     }
 
     #[test]

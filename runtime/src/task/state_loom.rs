@@ -84,6 +84,62 @@ fn loom_twin_an_early_return_on_a_plain_load_loses_a_wake_up() {
     assert!(fails(|| wake_model(wake_with_early_return)));
 }
 
+/// A waker that goes with its wake-up, its reference handed to the `Notified` if it submits the task.
+fn wake_owned(state: &State) -> Wake {
+    match state.wake_owned(false) {
+        WakeOwned::Submit => Wake::Submit,
+        WakeOwned::Nothing { was_last_reference } => {
+            assert!(!was_last_reference, "there is a handle");
+            Wake::Nothing
+        }
+    }
+}
+
+/// As `wake_model`, by wakers that hold references; afterwards the handle's is the only one that is left.
+fn wake_owned_model(wake: fn(&State) -> Wake) {
+    let state = Arc::new(State::new());
+    assert_eq!(state.start(), Start::Poll);
+    (0..2).for_each(|_| state.add_reference());
+    let wakers = [0, 1].map(|_| {
+        let state = state.clone();
+        thread::spawn(move || wake(&state) == Wake::Submit)
+    });
+    let runner = thread::spawn({
+        let state = state.clone();
+        move || {
+            while state.pause(false) == Pause::Reschedule {
+                assert_eq!(state.start(), Start::Poll);
+            }
+        }
+    });
+    runner.join().unwrap();
+    if wakers.map(|waker| waker.join().unwrap()).contains(&true) {
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.pause(false), Pause::Idle);
+    }
+    assert_eq!(
+        Word(state.0.load(Ordering::Relaxed)).references(),
+        1,
+        "each waker's reference was handed on or released"
+    );
+}
+
+#[test]
+fn loom_wakers_that_go_with_their_wake_up_lose_no_wake_up_and_no_reference() {
+    explore(|| {
+        wake_model(|state| {
+            state.add_reference();
+            wake_owned(state)
+        })
+    });
+    explore(|| wake_owned_model(wake_owned));
+}
+
+#[test]
+fn loom_twin_a_waker_that_goes_with_its_wake_up_and_does_not_say_so_leaks_the_task() {
+    assert!(fails(|| wake_owned_model(State::wake)));
+}
+
 /// Pause by a load and a store instead of one transition.
 fn pause_in_two_steps(state: &State) -> Pause {
     let now = Word(state.0.load(Ordering::Acquire));

@@ -58,17 +58,14 @@ unsafe fn clone(data: *const ()) -> RawWaker {
 unsafe fn wake(data: *const ()) {
     // SAFETY: `data` is a live waker's, as Waker guarantees.
     let task = ManuallyDrop::into_inner(unsafe { borrow(data) });
-    wake_task(&task);
+    if !has_noted_own_wake(task.as_raw()) {
+        task.wake_owned();
+    }
 }
 
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: `data` is a live waker's, as Waker guarantees.
     let task = unsafe { borrow(data) };
-    wake_task(&task);
-}
-
-#[inline]
-fn wake_task(task: &Task) {
     if !has_noted_own_wake(task.as_raw()) {
         task.wake();
     }
