@@ -159,7 +159,7 @@ mod tests {
     }
 
     /// All choices of a hundred.
-    fn choices(placer: &Placer, remotes: &[Remote]) -> Vec<Option<usize>> {
+    fn choices(placer: &Placer, remotes: &[Arc<Remote>]) -> Vec<Option<usize>> {
         let mut choices: Vec<_> = (0..100).map(|_| placer.choose(remotes)).collect();
         choices.sort_unstable();
         choices.dedup();
@@ -179,7 +179,7 @@ mod tests {
                     1 => cores[0].batch.push(task()).unwrap(),
                     2 => remotes[0].inbox.push(task(), 0).unwrap(),
                     3 => assert!(remotes[0].lifo.put(task()).is_none()),
-                    _ => remotes[0].cells.begin_poll(task().header(), clock::now_ns()),
+                    _ => _ = remotes[0].cells.begin_poll(task().header(), clock::now_ns()),
                 }
                 assert_eq!(choices(&placer, &remotes), [Some(1)], "{placement:?}, {place}");
                 // And of two that hold some, the one that holds fewer.
@@ -253,7 +253,7 @@ mod tests {
 
     fn sum_of_loads(runtime: &Runtime) -> u64 {
         let shared = runtime.handle().shared();
-        (shared.remotes_in_use().iter().map(load).sum::<usize>() + shared.injector.len()) as u64
+        (shared.remotes_in_use().iter().map(|remote| load(remote)).sum::<usize>() + shared.injector.len()) as u64
     }
 
     /// Tasks never wait for anything here: what is alive is queued or running, and while everybody is held up in a poll nothing moves.
