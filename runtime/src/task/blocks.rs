@@ -221,11 +221,10 @@ mod tests {
             assert!(!freed.contains(&other.cast()));
             let same = allocate([0_u8; 97]);
             assert_eq!(same.cast(), freed[2]);
-            // SAFETY: from `allocate`, of these types.
-            unsafe {
-                free(other);
-                free(same);
-            }
+            // SAFETY: from `allocate`, of this type.
+            unsafe { free(other) };
+            // SAFETY: likewise.
+            unsafe { free(same) };
             assert_eq!(held(), 3 * 104 + 120);
         });
         assert_eq!(held(), 0, "all are given back");
