@@ -71,6 +71,8 @@ pub mod io;
 #[cfg(not(loom))]
 pub mod net;
 #[cfg(not(loom))]
+pub mod sync;
+#[cfg(not(loom))]
 pub mod time;
 
 #[cfg(not(loom))]
@@ -94,6 +96,10 @@ pub use {
 
 #[cfg(all(feature = "macros", not(loom)))]
 pub use volt_macros::{main, test};
+
+/// Waiting for several futures in one task: Tokio's macros, which need nothing of its runtime.
+#[cfg(all(feature = "macros", not(loom)))]
+pub use tokio::{join, pin, select, try_join};
 
 /// What the numbers mean: the types of [`Handle::snapshot`] and [`observe::process`].
 pub use volt_telemetry as telemetry;

@@ -1,0 +1,296 @@
+//! A queue with many senders and one receiver: [`channel`], which makes senders wait when it is full, and [`unbounded_channel`].
+//!
+//! ```
+//! # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+//! # runtime.block_on(async {
+//! let (sender, mut receiver) = volt::sync::mpsc::channel(16);
+//! for name in ["one", "two"] {
+//!     let sender = sender.clone();
+//!     volt::spawn(async move { sender.send(name).await });
+//! }
+//! drop(sender);
+//! let mut received = Vec::new();
+//! while let Some(name) = receiver.recv().await {
+//!     received.push(name);
+//! }
+//! received.sort();
+//! assert_eq!(received, ["one", "two"]);
+//! # });
+//! # Ok::<(), volt::BuildError>(())
+//! ```
+
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use super::spend;
+use crate::coop;
+use crate::time::timeout;
+
+#[doc(no_inline)]
+pub use tokio::sync::mpsc::{OwnedPermit, Permit, PermitIterator, error};
+
+/// A queue for `capacity` values. Who sends waits while it is full.
+///
+/// # Panics
+/// `capacity` is 0, or above [`Semaphore::MAX_PERMITS`](super::Semaphore::MAX_PERMITS).
+pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    let (sender, receiver) = tokio::sync::mpsc::channel(capacity);
+    (Sender(sender), Receiver(receiver))
+}
+
+/// A queue without a bound: memory is the bound, so something else has to see to it that the receiver keeps up.
+pub fn unbounded_channel<T>() -> (UnboundedSender<T>, UnboundedReceiver<T>) {
+    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+    (UnboundedSender(sender), UnboundedReceiver(receiver))
+}
+
+/// Sends into a [`channel`].
+#[derive(Debug)]
+pub struct Sender<T>(tokio::sync::mpsc::Sender<T>);
+
+/// Receives from a [`channel`].
+#[derive(Debug)]
+pub struct Receiver<T>(tokio::sync::mpsc::Receiver<T>);
+
+/// Sends into an [`unbounded_channel`].
+#[derive(Debug)]
+pub struct UnboundedSender<T>(tokio::sync::mpsc::UnboundedSender<T>);
+
+/// Receives from an [`unbounded_channel`].
+#[derive(Debug)]
+pub struct UnboundedReceiver<T>(tokio::sync::mpsc::UnboundedReceiver<T>);
+
+/// A [`Sender`] that does not keep its channel open.
+#[derive(Debug)]
+pub struct WeakSender<T>(tokio::sync::mpsc::WeakSender<T>);
+
+impl<T> Sender<T> {
+    /// Waits for room, and sends `value`.
+    ///
+    /// # Errors
+    /// The receiver is gone, or has closed: the value comes back.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is done, it has not sent, and the value is dropped with it; [`reserve`](Self::reserve) keeps the value outside.
+    pub async fn send(&self, value: T) -> Result<(), error::SendError<T>> {
+        spend(self.0.send(value)).await
+    }
+
+    /// As [`send`](Self::send), for at most `limit`.
+    ///
+    /// # Errors
+    /// There was no room in that time, or the receiver is gone: the value comes back.
+    ///
+    /// # Cancel safety
+    /// As [`send`](Self::send).
+    pub async fn send_timeout(&self, value: T, limit: Duration) -> Result<(), error::SendTimeoutError<T>> {
+        match timeout(limit, self.reserve()).await {
+            Ok(Ok(permit)) => {
+                permit.send(value);
+                Ok(())
+            }
+            Ok(Err(_)) => Err(error::SendTimeoutError::Closed(value)),
+            Err(_) => Err(error::SendTimeoutError::Timeout(value)),
+        }
+    }
+
+    /// Sends `value` if there is room now.
+    ///
+    /// # Errors
+    /// It is full, or the receiver is gone: the value comes back.
+    pub fn try_send(&self, value: T) -> Result<(), error::TrySendError<T>> {
+        self.0.try_send(value)
+    }
+
+    /// Sends from a thread that is no worker, which waits for room.
+    ///
+    /// # Errors
+    /// The receiver is gone: the value comes back.
+    pub fn blocking_send(&self, value: T) -> Result<(), error::SendError<T>> {
+        self.0.blocking_send(value)
+    }
+
+    /// Waits for room, and keeps it for one value.
+    ///
+    /// # Errors
+    /// The receiver is gone.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is done, it gives up its place in the line.
+    pub async fn reserve(&self) -> Result<Permit<'_, T>, error::SendError<()>> {
+        spend(self.0.reserve()).await
+    }
+
+    /// Waits for room for `n` values at once, and keeps it.
+    ///
+    /// # Errors
+    /// The receiver is gone, or `n` is above the capacity.
+    ///
+    /// # Cancel safety
+    /// As [`reserve`](Self::reserve).
+    pub async fn reserve_many(&self, n: usize) -> Result<PermitIterator<'_, T>, error::SendError<()>> {
+        spend(self.0.reserve_many(n)).await
+    }
+
+    /// Keeps room for one value if there is any now.
+    ///
+    /// # Errors
+    /// It is full, or the receiver is gone.
+    pub fn try_reserve(&self) -> Result<Permit<'_, T>, error::TrySendError<()>> {
+        self.0.try_reserve()
+    }
+
+    /// Waits until the receiver is gone.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping it.
+    pub async fn closed(&self) {
+        spend(self.0.closed()).await;
+    }
+
+    /// Whether the receiver is gone, or has closed.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// Room that there is now.
+    pub fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// Room that there is when it is empty.
+    pub fn max_capacity(&self) -> usize {
+        self.0.max_capacity()
+    }
+
+    /// Whether both send into the same channel.
+    pub fn same_channel(&self, other: &Self) -> bool {
+        self.0.same_channel(&other.0)
+    }
+
+    /// One that does not keep the channel open.
+    pub fn downgrade(&self) -> WeakSender<T> {
+        WeakSender(self.0.downgrade())
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> WeakSender<T> {
+    /// A sender, if there is one left.
+    pub fn upgrade(&self) -> Option<Sender<T>> {
+        self.0.upgrade().map(Sender)
+    }
+}
+
+impl<T> Clone for WeakSender<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> UnboundedSender<T> {
+    /// Sends `value`, at once.
+    ///
+    /// # Errors
+    /// The receiver is gone, or has closed: the value comes back.
+    pub fn send(&self, value: T) -> Result<(), error::SendError<T>> {
+        self.0.send(value)
+    }
+
+    /// Waits until the receiver is gone.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping it.
+    pub async fn closed(&self) {
+        spend(self.0.closed()).await;
+    }
+
+    /// Whether the receiver is gone, or has closed.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// Whether both send into the same channel.
+    pub fn same_channel(&self, other: &Self) -> bool {
+        self.0.same_channel(&other.0)
+    }
+}
+
+impl<T> Clone for UnboundedSender<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// The methods that both receivers have.
+macro_rules! receive {
+    ($name:ident) => {
+        impl<T> $name<T> {
+            /// Waits for the next value; `None` when there is none and no sender is left, or it was closed.
+            ///
+            /// # Cancel safety
+            /// Dropped before it is done, it has taken nothing.
+            pub async fn recv(&mut self) -> Option<T> {
+                spend(self.0.recv()).await
+            }
+
+            /// Waits for values, and appends as many as there are to `buffer`, at most `limit`; says how many. 0 as `None` in
+            /// [`recv`](Self::recv), and if `limit` is 0.
+            ///
+            /// # Cancel safety
+            /// Dropped before it is done, it has taken nothing.
+            pub async fn recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
+                spend(self.0.recv_many(buffer, limit)).await
+            }
+
+            /// The next value, if there is one.
+            ///
+            /// # Errors
+            /// There is none yet, or there never will be.
+            pub fn try_recv(&mut self) -> Result<T, error::TryRecvError> {
+                self.0.try_recv()
+            }
+
+            /// As [`recv`](Self::recv), on this thread: for threads that are no workers.
+            pub fn blocking_recv(&mut self) -> Option<T> {
+                self.0.blocking_recv()
+            }
+
+            /// As [`recv`](Self::recv), for futures that are written by hand.
+            pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
+                let unit = ready!(coop::poll_proceed(cx));
+                let value = ready!(self.0.poll_recv(cx));
+                unit.made_progress();
+                Poll::Ready(value)
+            }
+
+            /// Lets nobody send any more; what was sent before still comes.
+            pub fn close(&mut self) {
+                self.0.close();
+            }
+
+            /// Whether no sender is left, or it was closed.
+            pub fn is_closed(&self) -> bool {
+                self.0.is_closed()
+            }
+
+            /// Whether there is nothing in it.
+            pub fn is_empty(&self) -> bool {
+                self.0.is_empty()
+            }
+
+            /// How many values are in it.
+            pub fn len(&self) -> usize {
+                self.0.len()
+            }
+        }
+    };
+}
+
+receive!(Receiver);
+receive!(UnboundedReceiver);
