@@ -98,7 +98,6 @@ pub(crate) fn classify(
 /// | nothing of these                     | `Stopped`: SIGSTOP and SIGCONT, a debugger, a freezer, a machine that stood still |
 ///
 /// What a watcher sees of others over such a time is the machine's doing as well: it should write down this cause instead, and heal nothing.
-#[cfg_attr(not(test), expect(dead_code, reason = "the sentinel still tells a pause by the clock alone"))]
 pub(crate) fn held_up(
     expected_ns: u64,
     elapsed_ns: u64,

@@ -79,7 +79,7 @@ impl ThreadProbe {
     /// A probe of the thread with this id (`gettid`) in this process. To be made while it runs, best by itself: then no id is asked for
     /// after the thread has ended.
     ///
-    /// Never fails: what cannot be read is missing in the samples; see [`blind_spots`](Self::blind_spots).
+    /// Never fails: what cannot be read is missing in the samples.
     pub(crate) fn new(tid: u32) -> Self {
         let probe = Self { tid, files: Default::default() };
         for source in [Source::Schedstat, Source::Stat] {
@@ -87,14 +87,6 @@ impl ThreadProbe {
             let _is_opened = probe.file(source);
         }
         probe
-    }
-
-    /// What cannot be read of this thread, and why: `("syscall", permission denied)`. Empty where the kernel tells all.
-    #[cfg_attr(not(test), expect(dead_code, reason = "nobody shows it yet"))]
-    pub(crate) fn blind_spots(&self) -> Vec<(&'static str, io::Error)> {
-        let mut buffer = [0; FILE_MAX_BYTES];
-        let unread = |source: Source| Some((source.name(), self.read(source, &mut buffer).err()?));
-        Source::ALL.into_iter().filter_map(unread).collect()
     }
 
     /// Time on a processor and time waited for one, for the numbers that are always on: under 1 µs. `None` if the thread is gone, or
@@ -175,6 +167,14 @@ fn thread_clock_ns(tid: u32) -> Option<u64> {
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
 fn thread_clock_ns(_tid: u32) -> Option<u64> {
+    None
+}
+
+/// The id of the thread that asks; `None` where the kernel does not say more of it anyway.
+pub(crate) fn own_id() -> Option<u32> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    return u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).ok();
+    #[cfg(not(all(target_os = "linux", not(miri))))]
     None
 }
 

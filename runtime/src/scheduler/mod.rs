@@ -15,6 +15,8 @@ mod doctor;
 #[cfg(not(loom))]
 pub(crate) mod incidents;
 #[cfg(not(loom))]
+mod lateness;
+#[cfg(not(loom))]
 mod placement;
 #[cfg(not(loom))]
 pub(crate) mod sentinel;

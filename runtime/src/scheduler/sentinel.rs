@@ -18,24 +18,26 @@
 //!
 //! Looks follow each other at `sentinel_interval`; while spares linger, at `SUSPICIOUS_INTERVAL`, and while a poll is long too, which doubles if
 //! nothing has to be done.
-//! A look that comes late by `PAUSE` says that the machine stood still, not the tasks: then all that was seen before is forgotten.
+//! A look that comes late by `PAUSE` says that the machine stood still, not the tasks (`lateness`): then all that was seen before is
+//! forgotten, and polls that were going on are not charged with that time, as long as they last.
 //!
 //! Who writes: its own thread. It owns nothing of the workers': it takes from their queues as thieves do, and calls spares by `staff`.
 //! How it sleeps stands in `doze`.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use volt_telemetry::incident::Remedy;
+use volt_telemetry::incident::{Cause, Remedy};
 
 use super::doctor::Doctor;
 use super::doze::Doze;
+use super::lateness::{Lateness, Pause};
 use super::shared::Shared;
 use super::staff::Duty;
 use super::witness::{Doing, Witness};
 use crate::clock;
-use crate::config::{BURN_AFTER, DOCTOR_INTERVAL, PAUSE, SPARE_LINGER, SUSPICIOUS_INTERVAL, WAIT_AFTER};
+use crate::config::{BURN_AFTER, DOCTOR_INTERVAL, SPARE_LINGER, SUSPICIOUS_INTERVAL, WAIT_AFTER};
 use crate::queue::ring::{Producer, Steal, ring};
 use crate::stats::blame::BlameTable;
 use crate::stats::cells::Counter;
@@ -60,6 +62,8 @@ pub(crate) struct Sentinel {
     replacements: Counter,
     capped: Counter,
     pauses: Counter,
+    /// What held it up, the last time.
+    last_pause: Mutex<Option<Cause>>,
     blocks: AtomicU64,
     pub(super) doctor: Doctor,
     /// Delays that it has seen, and stalls.
@@ -78,6 +82,7 @@ impl Sentinel {
             replacements: Counter::default(),
             capped: Counter::default(),
             pauses: Counter::default(),
+            last_pause: Mutex::default(),
             blocks: AtomicU64::new(0),
             doctor: Doctor::default(),
             blame: BlameTable::default(),
@@ -125,6 +130,7 @@ impl Sentinel {
             replacements: self.replacements.get(),
             capped: self.capped.get(),
             pauses: self.pauses.get(),
+            last_pause: *self.last_pause.lock().unwrap_or_else(PoisonError::into_inner),
             // ORDERING: Relaxed; only counted.
             blocks: self.blocks.load(Ordering::Relaxed),
             spare_calls,
@@ -158,6 +164,7 @@ struct Rounds<'a> {
     /// Where a thief needs a ring of its own.
     basket: Producer<Notified>,
     witness: Witness<'a>,
+    lateness: Lateness,
 }
 
 /// A worker at the last look.
@@ -165,6 +172,8 @@ struct Rounds<'a> {
 struct Seen {
     /// Odd: in a poll.
     poll_seq: u64,
+    /// For how long the machine stood still in this poll.
+    excused_ns: u64,
     /// The poll for which it was declared away.
     away_seq: u64,
     is_burning: bool,
@@ -191,6 +200,7 @@ impl<'a> Rounds<'a> {
             examined_at_ns: clock::now_ns(),
             basket: ring(shared.config.local_queue_capacity).0,
             witness: Witness::new(shared),
+            lateness: Lateness::new(),
         }
     }
 
@@ -200,10 +210,13 @@ impl<'a> Rounds<'a> {
         shared.sentinel.looks.add(1);
         let since_ns = now_ns.saturating_sub(self.looked_at_ns);
         self.looked_at_ns = now_ns;
-        let was_paused =
-            slept.is_some_and(|slept| since_ns >= clock::saturating_ns(slept) + clock::saturating_ns(PAUSE));
-        shared.sentinel.pauses.add(u64::from(was_paused));
-        let (stuck, moving, is_suspicious) = self.compare(now_ns, was_paused);
+        let pause = slept.and_then(|slept| self.lateness.pause(slept, since_ns));
+        if let Some(Pause { cause, .. }) = pause {
+            *shared.sentinel.last_pause.lock().unwrap_or_else(PoisonError::into_inner) = Some(cause);
+            shared.sentinel.pauses.add(1);
+        }
+        let was_paused = pause.is_some();
+        let (stuck, moving, is_suspicious) = self.compare(now_ns, pause.map_or(0, |pause| pause.late_ns));
         // A block that was announced is none to be wondered at.
         for stuck in stuck.iter().filter(|stuck| stuck.duty != Duty::Blocking && !was_paused) {
             self.witness.see(stuck.slot, stuck.for_ns, now_ns);
@@ -230,7 +243,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// Who is stuck, how many others there are, and whether any poll is long.
-    fn compare(&mut self, now_ns: u64, was_paused: bool) -> (Vec<Stuck>, usize, bool) {
+    fn compare(&mut self, now_ns: u64, paused_ns: u64) -> (Vec<Stuck>, usize, bool) {
         let shared = self.shared;
         let (mut stuck, mut moving, mut is_suspicious) = (Vec::new(), 0, false);
         for (slot, remote) in shared.remotes_in_use().iter().enumerate() {
@@ -244,13 +257,17 @@ impl<'a> Rounds<'a> {
                 shared.staff.take_back(slot);
                 duty = shared.staff.duty(slot);
             }
-            let for_ns = remote.cells.poll_for_ns(now_ns).unwrap_or(0);
-            let is_long = for_ns >= shared.config.lifo_steal_after_ns;
             let is_same = std::mem::replace(&mut seen.poll_seq, poll_seq) == poll_seq;
+            let excused_ns = if is_same { seen.excused_ns } else { 0 };
+            let for_ns = remote.cells.poll_for_ns(now_ns).unwrap_or(0).saturating_sub(excused_ns);
+            let excused_now_ns = paused_ns.min(for_ns);
+            seen.excused_ns = excused_ns + excused_now_ns;
+            let for_ns = for_ns - excused_now_ns;
+            let is_long = for_ns >= shared.config.lifo_steal_after_ns;
             match duty {
                 Duty::Off => {}
                 Duty::Blocking | Duty::Away => stuck.push(Stuck { slot, poll_seq, for_ns, duty }),
-                Duty::Present if is_long && is_same && !was_paused => {
+                Duty::Present if is_long && is_same && paused_ns == 0 => {
                     stuck.push(Stuck { slot, poll_seq, for_ns, duty })
                 }
                 Duty::Present => {
@@ -414,5 +431,54 @@ impl<'a> Rounds<'a> {
         }
         let doublings = self.idle_looks.saturating_sub(PATIENCE).min(16);
         (SUSPICIOUS_INTERVAL * (1 << doublings)).min(self.interval)
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(miri)))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
+
+    use super::Rounds;
+    use crate::Builder;
+    use crate::kernel::thread::{ThreadTimes, own_id};
+
+    /// Prints what a look takes, the wake-up before it left out:
+    /// `cargo test --release -p volt-runtime --lib a_look_takes -- --nocapture`.
+    #[test]
+    fn a_look_takes_microseconds() {
+        const LOOKS: u32 = 2_000;
+        let interval = Duration::from_millis(10);
+        let runtime = Builder::new_multi_thread().worker_threads(2).sentinel_interval(None).build().unwrap();
+        let (open, is_open) = mpsc::channel::<()>();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let yields = is_over.clone();
+        let busy = runtime.spawn(async move {
+            // ORDERING: Relaxed; the flag alone is the message.
+            while !yields.load(Ordering::Relaxed) {
+                crate::task::yield_now().await;
+            }
+        });
+        let mut rounds = Rounds::new(runtime.handle().shared(), interval);
+        let mut look_us = |looks: u32| {
+            let ran_ns = || ThreadTimes::now_of(own_id().unwrap()).unwrap().run_ns;
+            let before_ns = ran_ns();
+            for _ in 0..looks {
+                rounds.look(None);
+            }
+            (ran_ns() - before_ns) as f64 / 1e3 / f64::from(looks)
+        };
+        let at_ease = look_us(LOOKS);
+        let stuck = runtime.spawn(async move { assert!(is_open.recv().is_err(), "nobody sends") });
+        std::thread::sleep(2 * interval);
+        let while_stuck = look_us(LOOKS);
+        println!("a look takes {at_ease:.1} µs while polls are short, {while_stuck:.1} µs while one is stuck");
+        // ORDERING: Relaxed; the flag alone is the message.
+        is_over.store(true, Ordering::Relaxed);
+        drop(open);
+        runtime.block_on(async { (busy.await.unwrap(), stuck.await.unwrap()) });
+        // Some ten times what it is in a release build.
+        assert!(at_ease < 50.0 && while_stuck < 500.0, "{at_ease} {while_stuck}");
     }
 }

@@ -6,7 +6,6 @@
 //!
 //! Who writes: the sentinel's thread.
 
-use std::cell::OnceCell;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +18,7 @@ use super::shared::Shared;
 use crate::clock;
 use crate::kernel::cause::classify;
 use crate::kernel::cgroup::{Cgroup, CgroupSample};
+use crate::kernel::host;
 use crate::kernel::thread::{ThreadProbe, ThreadSample};
 
 /// A poll that lasts no longer than so many times the 99th percentile is this program's way, and no incident;
@@ -46,8 +46,6 @@ pub(super) enum Doing {
 pub(super) struct Witness<'a> {
     shared: &'a Arc<Shared>,
     watched: Vec<Watched>,
-    /// Read when it is first asked for.
-    cgroup: OnceCell<Option<Cgroup>>,
     /// The runtime's p99, times [`P99_MULTIPLE`], and when it was read.
     usual: Option<(u64, u64)>,
     reader: Option<Reader>,
@@ -70,7 +68,16 @@ struct Watched {
 struct Look {
     at_ns: u64,
     thread: ThreadSample,
+    /// Of a thread that can run and does not; of others it would say nothing, and takes 20 µs a level.
     cgroup: Option<CgroupSample>,
+}
+
+impl Look {
+    fn at(thread: ThreadSample, at_ns: u64) -> Self {
+        let may_be_throttled = !thread.is_on_cpu && !thread.is_blocked();
+        let cgroup = if may_be_throttled { host::cgroup().map(Cgroup::sample) } else { None };
+        Self { at_ns, thread, cgroup }
+    }
 }
 
 /// An incident that is not over.
@@ -87,7 +94,6 @@ impl<'a> Witness<'a> {
         Self {
             shared,
             watched: shared.remotes.iter().map(|_| Watched::default()).collect(),
-            cgroup: OnceCell::new(),
             usual: None,
             reader: None,
             has_news: false,
@@ -128,7 +134,6 @@ impl<'a> Witness<'a> {
     /// Why the thread does not get on: `None` at the first look.
     fn cause(&mut self, slot: usize, now_ns: u64) -> Option<Cause> {
         let id = self.shared.remotes[slot].cells.thread_id.get();
-        let cgroup = self.cgroup.get_or_init(Cgroup::of_this_process).as_ref().map(Cgroup::sample);
         let watched = &mut self.watched[slot];
         if watched.thread.as_ref().is_none_or(|(of, _)| *of != id) {
             let tid = u32::try_from(id).ok()?;
@@ -136,7 +141,7 @@ impl<'a> Witness<'a> {
             watched.last = None;
         }
         let (_, probe) = watched.thread.as_ref()?;
-        let look = Look { at_ns: now_ns, thread: probe.sample()?, cgroup };
+        let look = Look::at(probe.sample()?, now_ns);
         let Some(last) = &watched.last else {
             watched.last = Some(look);
             return None;
@@ -146,11 +151,16 @@ impl<'a> Witness<'a> {
             return None;
         }
         let cause = classify(&last.thread, &look.thread, last.cgroup.as_ref(), look.cgroup.as_ref(), apart_ns);
-        watched.newest = Some(look);
+        if cause == Cause::NotScheduled && last.cgroup.is_none() && look.cgroup.is_some() {
+            // Whether it was the quota, two looks at the group tell: this is the first.
+            watched.last = Some(look);
+        } else {
+            watched.newest = Some(look);
+        }
         Some(cause)
     }
 
-    /// A poll is stuck, for `for_ns` so far: an incident, if that is long for this runtime.
+    /// A poll is stuck, for `for_ns` so far, that left out for which the machine stood still: an incident, if that is long for this runtime.
     pub(super) fn see(&mut self, slot: usize, for_ns: u64, now_ns: u64) {
         let shared = self.shared;
         let Some(after_ns) = shared.config.incident_after_ns else { return };
@@ -174,8 +184,8 @@ impl<'a> Witness<'a> {
         let (task_name, span) = shared.registry.name_and_span_of(poll.task_id, place);
         let wait_channel = self.watched[slot].newest.as_ref().and_then(|look| look.thread.wait_channel);
         let incident = Incident {
-            began_at_ns: now_ns.saturating_sub(poll.for_ns),
-            for_ns: poll.for_ns,
+            began_at_ns: now_ns.saturating_sub(for_ns),
+            for_ns,
             worker: slot as u32,
             task_id: poll.task_id,
             task_name,

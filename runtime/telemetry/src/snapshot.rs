@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
-use crate::incident::{Blame, Incidents};
+use crate::incident::{Blame, Cause, Incidents};
 
 /// One program: every runtime in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -205,6 +205,8 @@ pub struct Sentinel {
     pub capped: u64,
     /// Looks that came so late that the whole process must have stood still.
     pub pauses: u64,
+    /// What held it up, the last time; `None` if that never happened, and [`Cause::Unknown`] if the kernel does not say.
+    pub last_pause: Option<Cause>,
     /// Calls of `block_in_place`.
     pub blocks: u64,
     /// Times that a spare worker went on duty.

@@ -238,6 +238,8 @@ pub(super) fn process_paused(span: &Span<'_>) -> Vec<Finding> {
     if pauses == 0 && stopped == 0 {
         return Vec::new();
     }
+    // As of any thread; there is none where the sentinel was in time.
+    let held_by = span.now.sentinel.last_pause.map_or("nothing".to_owned(), |cause| format!("it {}", cause.explain()));
     let finding = Finding::new(
         Rule::ProcessPaused,
         Severity::Info,
@@ -246,6 +248,7 @@ pub(super) fn process_paused(span: &Span<'_>) -> Vec<Finding> {
     )
     .count("pauses_count", "looks of the sentinel that came late", pauses)
     .count("stopped_count", "polls whose thread was stopped by a signal or a debugger", stopped)
+    .word("held_by", "what held the sentinel up, the last time", held_by)
     .advice(
         "Nothing in the program. Look for a debugger, SIGSTOP, a laptop that slept, or a machine that \
                 gives its time to others.",
