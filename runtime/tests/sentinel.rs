@@ -144,3 +144,80 @@ fn a_runtime_whose_worker_is_stuck_for_good_ends_at_the_limit_and_its_sentinel_w
         }
     });
 }
+
+/// Time on a processor, and how often it went to sleep, of this process's thread of that name.
+#[cfg(target_os = "linux")]
+fn thread_times(name: &str) -> (Duration, u64) {
+    let of = |folder: std::path::PathBuf| {
+        let read = |file: &str| std::fs::read_to_string(folder.join(file)).ok();
+        if read("comm")?.trim_end() != name {
+            return None;
+        }
+        let ran_ns = read("schedstat")?.split(' ').next()?.parse().ok()?;
+        let status = read("status")?;
+        let sleeps = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        Some((Duration::from_nanos(ran_ns), sleeps.trim().parse().ok()?))
+    };
+    loop {
+        let mut threads = std::fs::read_dir("/proc/self/task").unwrap();
+        // It has its name when it has begun.
+        if let Some(found) = threads.find_map(|thread| of(thread.ok()?.path())) {
+            return found;
+        }
+    }
+}
+
+/// Prints what it costs: `cargo test --release -p volt-runtime --test sentinel costs -- --nocapture`.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_sentinel_costs_little_while_workers_are_busy_and_nothing_while_they_rest() {
+    const BUSY_FOR: Duration = Duration::from_secs(3);
+    const RESTS_FOR: Duration = Duration::from_secs(2);
+    const INTERVAL: Duration = Duration::from_millis(10);
+    // A look itself takes a microsecond; the rest is what a machine takes to put a thread to sleep and to wake it up, which differs widely, and
+    // caches that others have used meanwhile.
+    const MAX_NAPS: f64 = 10.0;
+    watched(|| {
+        let builder = builder(2).thread_name("cost").sentinel_interval(Some(INTERVAL));
+        let runtime = builder.build().unwrap();
+        let bare = std::thread::Builder::new().name("bare".into()).spawn(move || {
+            let (began, mut naps) = (Instant::now(), 0_u32);
+            while began.elapsed() < BUSY_FOR {
+                std::thread::sleep(INTERVAL);
+                naps += 1;
+            }
+            thread_times("bare").0 / naps
+        });
+        let of_sentinel = || thread_times("cost-sentinel");
+        let (began, (before, _)) = (Instant::now(), of_sentinel());
+        let busy: Vec<_> = (0..4)
+            .map(|_| {
+                runtime.spawn(async move {
+                    while began.elapsed() < BUSY_FOR {
+                        volt::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        busy.into_iter().for_each(|task| runtime.block_on(task).unwrap());
+        let (after, _) = of_sentinel();
+        let ratio = (after - before).as_secs_f64() / began.elapsed().as_secs_f64();
+        let looks = runtime.handle().snapshot().sentinel.looks;
+        let each = (after - before) / u32::try_from(looks).unwrap();
+        let nap = bare.unwrap().join().unwrap();
+        println!("the sentinel took {:.3} % of a core, in {looks} looks of {each:?} each;", ratio * 100.0);
+        println!("a thread that sleeps as long and does nothing took {nap:?} each time");
+        assert!(each.as_secs_f64() < MAX_NAPS * nap.as_secs_f64(), "{each:?} {nap:?}");
+
+        let state = || (of_sentinel(), runtime.handle().snapshot().sentinel.looks);
+        let (mut settled, mut since) = (state(), Instant::now());
+        while since.elapsed() < RESTS_FOR {
+            std::thread::sleep(Duration::from_millis(100));
+            let now = state();
+            if now != settled {
+                (settled, since) = (now, Instant::now());
+            }
+        }
+        println!("and woke up 0 times in {RESTS_FOR:?} at rest");
+    });
+}

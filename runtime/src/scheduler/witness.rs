@@ -30,6 +30,9 @@ const P99_AGE_MAX: Duration = Duration::from_secs(1);
 /// Two looks at a thread that are closer than this say nothing.
 const LOOKS_APART_NS: u64 = 1_000_000;
 
+/// See [`Groups`].
+const GROUPS_GOOD_FOR_NS: u64 = 10_000_000;
+
 /// What a stuck thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
@@ -46,6 +49,7 @@ pub(super) enum Doing {
 pub(super) struct Witness<'a> {
     shared: &'a Arc<Shared>,
     watched: Vec<Watched>,
+    groups: Groups,
     /// The runtime's p99, times [`P99_MULTIPLE`], and when it was read.
     usual: Option<(u64, u64)>,
     reader: Option<Reader>,
@@ -73,10 +77,27 @@ struct Look {
 }
 
 impl Look {
-    fn at(thread: ThreadSample, at_ns: u64) -> Self {
+    fn at(thread: ThreadSample, at_ns: u64, groups: &mut Groups) -> Self {
         let may_be_throttled = !thread.is_on_cpu && !thread.is_blocked();
-        let cgroup = if may_be_throttled { host::cgroup().map(Cgroup::sample) } else { None };
-        Self { at_ns, thread, cgroup }
+        Self { at_ns, thread, cgroup: if may_be_throttled { groups.sample(at_ns) } else { None } }
+    }
+}
+
+/// The last look at the control groups, and when it was. It is good for a while: the kernel counts with its ticks, 4 ms apart as a rule, and on
+/// a machine that is busy there is a thread that waits at nearly every look.
+#[derive(Default)]
+struct Groups(Option<(u64, Option<CgroupSample>)>);
+
+impl Groups {
+    fn sample(&mut self, now_ns: u64) -> Option<CgroupSample> {
+        match self.0 {
+            Some((at_ns, sample)) if now_ns.saturating_sub(at_ns) < GROUPS_GOOD_FOR_NS => sample,
+            _ => {
+                let sample = host::cgroup().map(Cgroup::sample);
+                self.0 = Some((now_ns, sample));
+                sample
+            }
+        }
     }
 }
 
@@ -94,6 +115,7 @@ impl<'a> Witness<'a> {
         Self {
             shared,
             watched: shared.remotes.iter().map(|_| Watched::default()).collect(),
+            groups: Groups::default(),
             usual: None,
             reader: None,
             has_news: false,
@@ -141,7 +163,7 @@ impl<'a> Witness<'a> {
             watched.last = None;
         }
         let (_, probe) = watched.thread.as_ref()?;
-        let look = Look::at(probe.sample()?, now_ns);
+        let look = Look::at(probe.sample()?, now_ns, &mut self.groups);
         let Some(last) = &watched.last else {
             watched.last = Some(look);
             return None;
