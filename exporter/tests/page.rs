@@ -210,8 +210,11 @@ fn what_the_doctor_finds_stands_there_by_rule_until_the_next_look_is_well() {
         process(vec![main])
     };
     let found = |text: &str, rule: &str| {
-        let series = format!(r#"volt_doctor_findings{{runtime="main",rule="{rule}"}}"#);
-        value(text, &series)
+        let value = |severity: &str| {
+            value(text, &format!(r#"volt_doctor_findings{{runtime="main",rule="{rule}",severity="{severity}"}}"#))
+        };
+        assert_eq!(value("warning"), Some(0.0));
+        value("critical")
     };
     assert_eq!(found(&page.render(&at(1, 0)), "lost-wakeup"), Some(0.0));
     let sick = page.render(&at(16, 3));

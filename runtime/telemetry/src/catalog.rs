@@ -22,7 +22,7 @@
 mod locations;
 mod table;
 
-use crate::doctor::finding::Finding;
+use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::rule::{RULES, count_of, examine};
 use crate::{Histogram, Snapshot, Worker};
 
@@ -205,11 +205,13 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// One for each rule of the doctor's.
+    /// Two for each rule of the doctor's.
     fn each_rule(&mut self) {
         for entry in &RULES {
-            let count = count_of(self.findings, entry.rule);
-            self.push(&[entry.name], count);
+            for severity in [Severity::Warning, Severity::Critical] {
+                let count = count_of(self.findings, entry.rule, severity);
+                self.push(&[entry.name, severity.name()], count);
+            }
         }
     }
 

@@ -47,8 +47,8 @@ pub static METRICS: &[Metric] = &[
     gauge(
         "volt_doctor_findings",
         "findings",
-        &["runtime", "rule"],
-        "What the doctor finds wrong since the look before, warnings and worse, by its rule; `volt-console doctor` explains.",
+        &["runtime", "rule", "severity"],
+        "What the doctor finds wrong since the look before, by its rule and how bad it is: warning or critical; `volt-console doctor` explains.",
         |r| r.each_rule(),
     ),
     histogram("volt_poll_duration_seconds", "How long polls of tasks took; a poll counts when it has ended.", |r| {

@@ -341,9 +341,9 @@ pub fn examine(before: &Snapshot, after: &Snapshot) -> Vec<Finding> {
     findings
 }
 
-/// How many of `findings` are of `rule` and at least a [warning](Severity::Warning): what the metric shows.
-pub fn count_of(findings: &[Finding], rule: Rule) -> u64 {
-    findings.iter().filter(|finding| finding.rule == rule && finding.severity >= Severity::Warning).count() as u64
+/// How many of `findings` are of `rule` and so bad: what the metric shows, of a [warning](Severity::Warning) and worse.
+pub fn count_of(findings: &[Finding], rule: Rule, severity: Severity) -> u64 {
+    findings.iter().filter(|finding| finding.rule == rule && finding.severity == severity).count() as u64
 }
 
 /// The table as Markdown, for documentation.

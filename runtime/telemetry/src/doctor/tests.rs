@@ -117,13 +117,15 @@ fn looks_that_are_too_close_together_are_one_look() {
 }
 
 #[test]
-fn what_is_only_worth_knowing_does_not_count() {
+fn what_counts_counts_by_how_bad_it_is() {
     let (before, mut after) = busy();
     after.sentinel.pauses += 1;
     let findings = examine(&before, &after);
-    assert_eq!((findings.len(), count_of(&findings, Rule::ProcessPaused)), (1, 0));
+    let count = |severity| count_of(&findings, Rule::ProcessPaused, severity);
+    assert_eq!((findings.len(), Severity::ALL.map(count)), (1, [1, 0, 0]));
     let (before, after) = all().find(|case| case.rule == Rule::DriverHeld).unwrap().sick();
-    assert_eq!(count_of(&examine(&before, &after), Rule::DriverHeld), 1);
+    let findings = examine(&before, &after);
+    assert_eq!(Severity::ALL.map(|severity| count_of(&findings, Rule::DriverHeld, severity)), [0, 1, 0]);
 }
 
 #[test]
