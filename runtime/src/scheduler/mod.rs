@@ -2,6 +2,7 @@
 
 pub(crate) mod doze;
 pub(crate) mod idle;
+pub(crate) mod leases;
 pub(crate) mod staff;
 
 #[cfg(not(loom))]

@@ -46,6 +46,7 @@ use super::core::Core;
 use super::current;
 use super::idle::Idle;
 use super::incidents;
+use super::leases::{Lease, Leases};
 use super::placement::Placer;
 use super::sentinel::Sentinel;
 use super::spares::{Spares, StartThread};
@@ -96,6 +97,8 @@ pub(crate) struct Shared {
     pub(crate) incidents: incidents::Log,
     /// Takes the stacks of stuck polls, if that is wanted and can be done.
     pub(crate) sampler: Option<Sampler>,
+    /// What tasks keep it alive by.
+    pub(super) leases: CachePadded<Leases>,
     started_at_ns: u64,
     /// From now on no task is taken in, and workers end when none is left.
     is_closed: AtomicBool,
@@ -207,6 +210,7 @@ impl Shared {
             driver: Arc::new(driver),
             blocking,
             sentinel: Sentinel::new(),
+            leases: CachePadded(Leases::new()),
             started_at_ns: clock::now_ns(),
             is_closed: AtomicBool::new(false),
             arrivals: (0..=remotes.len()).map(|_| Arrivals::default()).collect(),
@@ -235,7 +239,7 @@ impl Shared {
     {
         let id = Id::next();
         let extra = extra(id, name, location);
-        let (task, join) = new_task(future, self.clone(), id, location, extra);
+        let (task, join) = new_task(future, Lease::of(self), id, location, extra);
         if let Err(task) = self.start(task) {
             // The runtime shuts down.
             task.cancel_now();
@@ -263,12 +267,12 @@ impl Shared {
         };
         let id = Id::next();
         let extra = extra(id, name, location);
-        let (task, join) = new_task(future, self.clone(), id, location, extra);
+        let (task, join) = new_task(future, Lease::of(self), id, location, extra);
         match self.start(task) {
             Ok(()) => Ok(join),
             Err(task) => {
                 // SAFETY: it was made above, of F, and nobody has taken it in.
-                let future = unsafe { into_future::<F, Arc<Self>>(task, join) };
+                let future = unsafe { into_future::<F, Lease>(task, join) };
                 Err(TrySpawnError::shut_down(future))
             }
         }
@@ -658,7 +662,7 @@ impl Drop for Room<'_> {
     }
 }
 
-impl Schedule for Arc<Shared> {
+impl Schedule for Lease {
     fn schedule(&self, task: Notified) {
         current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
             Some(worker) => worker.take_woken(task),
@@ -720,6 +724,7 @@ mod tests {
     use crate::builder::Builder;
     use crate::config::Placement;
     use crate::driver::Driver;
+    use crate::scheduler::leases::Lease;
     use crate::task::cell::new_task;
     use crate::task::id::Id;
 
@@ -795,7 +800,7 @@ mod tests {
             while shared.idle.parked_count() == 0 {
                 thread::yield_now();
             }
-            let (task, join) = new_task(async {}, shared.clone(), Id::next(), Location::caller(), None);
+            let (task, join) = new_task(async {}, Lease::of(shared), Id::next(), Location::caller(), None);
             let chosen = shared.placer.choose(&shared.remotes[..1]);
             assert_eq!(chosen.is_some(), placement != Placement::Global);
             let arrivals = &shared.arrivals[chosen.map_or(0, |worker| worker + 1)];

@@ -11,6 +11,7 @@
 
 use std::cell::RefCell;
 use std::panic::Location;
+use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use volt_telemetry::Phase;
 
 use super::core::{Core, Road};
 use super::current;
+use super::leases::Stock;
 use super::shared::{Remote, Shared};
 use crate::clock;
 use crate::coop;
@@ -49,18 +51,24 @@ pub(crate) struct Worker {
     /// What others see of this worker.
     remote: Arc<Remote>,
     core: RefCell<Core>,
+    leases: Stock,
 }
 
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, index: usize, core: Core) -> Self {
-        let remote = shared.remotes[index].clone();
-        Self { shared, index, remote, core: RefCell::new(core) }
+        let (remote, leases) = (shared.remotes[index].clone(), Stock::new(shared.clone()));
+        Self { shared, index, remote, core: RefCell::new(core), leases }
     }
 
     /// Whether this is a worker of that runtime.
     #[inline]
-    pub(crate) fn is_of(&self, shared: &Arc<Shared>) -> bool {
-        Arc::ptr_eq(&self.shared, shared)
+    pub(crate) fn is_of(&self, shared: &Shared) -> bool {
+        ptr::eq(&*self.shared, shared)
+    }
+
+    #[inline]
+    pub(super) fn leases(&self) -> &Stock {
+        &self.leases
     }
 
     #[inline]
