@@ -5,6 +5,7 @@
 //!
 //! Who writes: the worker's own thread.
 
+use std::hint::spin_loop;
 use std::time::Duration;
 
 use volt_telemetry::Phase;
@@ -17,6 +18,9 @@ use crate::queue::injector::Injector;
 use crate::scheduler::core::Core;
 use crate::stats::cells::WakeReason;
 use crate::stats::counting;
+
+/// How long a worker that was claimed in its spin waits for more: ten tasks or so, and a tenth of what it takes to wake one that sleeps.
+const LINGER_NS: u64 = 1_000;
 
 impl Worker {
     /// 7. Sleeps until woken, unless something came up meanwhile.
@@ -127,6 +131,9 @@ impl Worker {
         let has_come = core.spin.spin(limit_ns, || self.parker().has_token());
         // Spin (3)
         shared.idle.end_spin();
+        if has_come {
+            linger();
+        }
         has_come
     }
 
@@ -162,6 +169,15 @@ impl Worker {
         if waited_ns >= clock::saturating_ns(slept) && self.shared.idle.searching() == 0 {
             self.cells().lost_wakeup_rescues.add(1);
         }
+    }
+}
+
+/// For whoever came at once: it is often the first of many, from a thread that needs longer to hand each in than a worker to run it. Those who hand in
+/// more meanwhile see that somebody searches, and wake nobody; without this each of them would find the worker about to sleep again.
+fn linger() {
+    let began_ns = clock::now_ns();
+    while clock::now_ns().saturating_sub(began_ns) < LINGER_NS {
+        spin_loop();
     }
 }
 
