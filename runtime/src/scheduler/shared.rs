@@ -359,7 +359,8 @@ impl Shared {
         }
         let chosen = self.placer.choose(&self.remotes[..self.config.workers]);
         let queue = chosen.map_or(&self.injector, |worker| &self.remotes[worker].inbox);
-        let now_ns = clock::now_ns();
+        // Stamped a moment ago, by whoever woke it.
+        let now_ns = task.header().submitted_at_ns();
         // Submit (1)
         // A shutdown closes the inboxes first, since their workers may end before the others.
         let pushed = queue.push(task, now_ns).or_else(|task| self.injector.push(task, now_ns));
