@@ -35,11 +35,9 @@ mod error;
 mod fork;
 #[cfg(not(loom))]
 mod kernel;
+mod recorder;
 #[cfg(not(loom))]
 mod rng;
-// The workers do not note down anything yet.
-#[cfg_attr(not(test), expect(dead_code))]
-mod recorder;
 #[cfg(any(loom, all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
 mod stacks;
 #[cfg(not(any(loom, all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))))]

@@ -21,7 +21,10 @@ use crate::driver::spin::Habit;
 use crate::error::BuildError;
 use crate::handle::Handle;
 use crate::observe::{Observed, Registration};
+use crate::recorder::drain::Names;
+use crate::recorder::lanes::Recorder;
 use crate::scheduler::shared::Shared;
+use crate::stats::locations::of_number;
 use crate::task::join::JoinHandle;
 use crate::task::spawn::TrySpawnError;
 
@@ -218,6 +221,31 @@ impl fmt::Debug for Runtime {
 impl Observed for Shared {
     fn snapshot(&self) -> volt_telemetry::Snapshot {
         Shared::snapshot(self)
+    }
+
+    fn recorder(&self) -> Option<&Arc<Recorder>> {
+        Some(&self.recorder)
+    }
+
+    fn names(&self) -> Option<&dyn Names> {
+        Some(self)
+    }
+}
+
+impl Names for Shared {
+    fn location(&self, number: u16) -> Option<String> {
+        of_number(number).map(ToString::to_string)
+    }
+
+    fn task(&self, id: u64) -> Option<String> {
+        self.registry.name_by_id(id)
+    }
+
+    fn incident(&self, number: u64) -> Option<String> {
+        self.incidents.change(number, |_| {}).map(|incident| {
+            let name = incident.task_name.unwrap_or_else(|| format!("task {}", incident.task_id));
+            format!("{}: {name}, spawned at {}", incident.cause.name(), incident.spawned_at)
+        })
     }
 }
 

@@ -24,10 +24,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use volt_telemetry::recording::event::Waker as By;
+
 use crate::clock;
 use crate::driver::spin::Habit;
 use crate::shim::CachePadded;
 use crate::task::cell::Schedule;
+use crate::task::current::wake_as;
 use crate::task::header::{Header, Notified, Task};
 
 thread_local! {
@@ -188,6 +191,7 @@ impl Inner {
     fn run(&self) {
         POOL.set(self);
         let mut habit = Habit::new();
+        wake_as(By::Blocking);
         let mut state = self.lock();
         loop {
             while let Some(job) = state.queue.pop_front() {

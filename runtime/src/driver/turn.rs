@@ -113,6 +113,8 @@ pub(crate) enum Wait {
 pub(crate) struct Polled {
     /// Sockets that something was told about.
     pub(crate) events: usize,
+    /// Wakers that the list holds because of them; behind these come the timers'.
+    pub(crate) io_wakers: usize,
     /// Timers that were due.
     pub(crate) timers_fired: usize,
     /// Somebody called [`Driver::unpark`].
@@ -353,6 +355,7 @@ impl Turn<'_> {
             }
         }
         self.collect(&mut polled, into);
+        polled.io_wakers = into.len();
         let now_ns = clock::now_ns();
         clock::tend(now_ns);
         polled.timers_fired = timers.fire(now_ns, into);

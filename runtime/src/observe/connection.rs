@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 
 use mio::net::UnixStream;
 use volt_telemetry::socket;
-use volt_telemetry::wire::{self, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, MIN_INTERVAL_MS, Request};
+use volt_telemetry::wire::{self, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, MIN_INTERVAL_MS, Reply, Request};
+
+use super::recording::Recording;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 4096;
@@ -80,6 +82,8 @@ pub(super) struct Connection {
     /// It asked for a snapshot.
     is_owed: bool,
     subscription: Option<Subscription>,
+    /// What it records.
+    pub(super) recording: Option<Recording>,
     /// When a request must be whole.
     request_by: Option<Instant>,
     /// When the outbox must have moved on.
@@ -88,11 +92,13 @@ pub(super) struct Connection {
 }
 
 /// What came out of [`Connection::read`].
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Asked {
     Nothing,
     /// Something that is answered by the next snapshot.
     Snapshot,
+    /// Something that is answered at once.
+    Other(Request),
     /// Something that this version does not know.
     Unknown,
 }
@@ -108,6 +114,7 @@ impl Connection {
             is_readable: true,
             is_owed: false,
             subscription: None,
+            recording: None,
             request_by: Some(now + limits.request),
             read_by: None,
             lost: 0,
@@ -179,6 +186,7 @@ impl Connection {
                 let interval = Duration::from_millis(interval_ms.max(MIN_INTERVAL_MS));
                 self.subscription = Some(Subscription { interval, next_at: now });
             }
+            request @ (Request::Record { .. } | Request::Recorder { .. }) => return Asked::Other(request),
             _ => return Asked::Unknown,
         }
         Asked::Snapshot
@@ -194,6 +202,26 @@ impl Connection {
                 subscription.next_at = now + subscription.interval;
             }
         }
+    }
+
+    /// Puts the next frames of its recording into the outbox, as long as the kernel takes them.
+    pub(super) fn send_recording(&mut self, now: Instant, limits: &Limits) -> Result<(), Gone> {
+        while self.outbox.is_empty()
+            && let Some(recording) = &mut self.recording
+        {
+            match recording.next_frame(now, limits.reply_bytes) {
+                Ok(None) => break,
+                Ok(Some(frame)) => _ = self.push(frame, limits),
+                Err(message) => {
+                    self.recording = None;
+                    if let Ok(frame) = wire::encode(&Reply::Error { message }, limits.reply_bytes) {
+                        self.push(frame, limits);
+                    }
+                }
+            }
+            self.flush(now, limits)?;
+        }
+        Ok(())
     }
 
     /// Sends what it is owed; `false` if that is skipped because it reads too slowly.
@@ -252,7 +280,9 @@ impl Connection {
     /// When it is to be looked at again if nothing comes from it.
     pub(super) fn due_at(&self) -> Option<Instant> {
         let tick = self.subscription.as_ref().map(|subscription| subscription.next_at);
-        [tick, self.request_by, self.read_by].into_iter().flatten().min()
+        // One that does not read is not collected for.
+        let recording = self.recording.as_ref().filter(|_| self.outbox.is_empty()).map(Recording::due_at);
+        [tick, recording, self.request_by, self.read_by].into_iter().flatten().min()
     }
 }
 

@@ -36,6 +36,8 @@ use super::server::{self, Server};
 use crate::clock;
 use crate::config::MAX_NAME_BYTES;
 use crate::fork::Home;
+use crate::recorder::drain::Names;
+use crate::recorder::lanes::Recorder;
 
 /// Name of the observer's thread.
 const THREAD_NAME: &str = "volt-observer";
@@ -46,6 +48,16 @@ pub(super) const END_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) trait Observed: Send + Sync {
     /// Its numbers now, under the name that its [`Registration`] gave it. Waits for no worker.
     fn snapshot(&self) -> Snapshot;
+
+    /// Its flight recorder, if it has one.
+    fn recorder(&self) -> Option<&Arc<Recorder>> {
+        None
+    }
+
+    /// What numbers in the recorder's records stand for. Waits for no worker.
+    fn names(&self) -> Option<&dyn Names> {
+        None
+    }
 }
 
 /// Takes a place in the list of this process for a runtime that is being built, under the name `wanted` or, if another one has it,
@@ -276,6 +288,22 @@ impl Registry {
         self.lock().entries.iter().filter_map(Entry::upgrade).collect()
     }
 
+    /// The runtime of that name, or the only one; else what is wrong and what to do.
+    pub(super) fn find(&self, name: Option<&str>) -> Result<(String, Weak<dyn Observed>), String> {
+        let state = self.lock();
+        let shown = state.entries.iter().filter_map(|entry| Some((&entry.name, entry.runtime.as_ref()?)));
+        let found: Vec<_> = shown.filter(|(its, _)| name.is_none_or(|name| *its == name)).collect();
+        match (&found[..], name) {
+            ([(name, runtime)], _) => Ok(((*name).clone(), (*runtime).clone())),
+            ([], Some(name)) => Err(format!("no runtime is called {name:?}")),
+            ([], None) => Err("there is no runtime at the moment".to_owned()),
+            (several, _) => {
+                let names: Vec<_> = several.iter().map(|(name, _)| name.as_str()).collect();
+                Err(format!("there are several runtimes, name one of them: {}", names.join(", ")))
+            }
+        }
+    }
+
     fn names(&self) -> Vec<String> {
         let shown = |entry: &&Entry| entry.runtime.is_some();
         self.lock().entries.iter().filter(shown).map(|entry| entry.name.clone()).collect()
@@ -380,7 +408,7 @@ impl Drop for Registration {
 }
 
 /// `argv[0]` without its folder.
-fn program_name() -> String {
+pub(super) fn program_name() -> String {
     let program = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
     program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

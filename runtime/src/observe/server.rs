@@ -1,7 +1,8 @@
 //! The observer's loop: one thread, one poll, every client.
 //!
 //! Protocol of a turn: (1) sleep until an event, a tick of a subscription or the end of a wait, without end if there is none;
-//! (2) accept; (3) send what was left over, then read one request of each client; (4) mark the subscriptions that are due; (5) if
+//! (2) accept; (3) send what was left over, then read one request of each client; (4) mark the subscriptions that are due, and send
+//! recordings what is new; (5) if
 //! anybody is owed a snapshot, take one for all, after all of them have asked; (6) drop who made us wait too long.
 //!
 //! Invariants: *one snapshot a turn*, whatever clients ask; *a client cannot hold the others up*, since each gets one request and
@@ -16,10 +17,11 @@ use mio::{Events, Interest, Poll, Token};
 use volt_telemetry::histogram::Histogram;
 use volt_telemetry::snapshot::Snapshot;
 use volt_telemetry::socket;
-use volt_telemetry::wire::{self, MAX_REPLY_BYTES, Reply};
+use volt_telemetry::wire::{self, MAX_REPLY_BYTES, Reply, Request};
 
 use super::connection::{Asked, Connection, Gone, Limits};
 use super::listener::Listener;
+use super::recording::Recording;
 use super::registry::Registry;
 
 /// Of the waker that ends a turn early. Clients have their index as token.
@@ -164,14 +166,20 @@ impl Server {
     fn serve(&mut self, registry: &Registry, now: Instant) {
         for index in 0..self.clients.len() {
             let Some(client) = &mut self.clients[index] else { continue };
-            if let Err(gone) = serve_one(client, &self.limits, now) {
+            if let Err(gone) = serve_one(client, registry, &self.limits, now) {
                 self.remove(index, gone, registry);
             }
         }
     }
 
     fn answer(&mut self, registry: &Registry, now: Instant) {
-        self.clients.iter_mut().flatten().for_each(|client| client.tick(now));
+        for index in 0..self.clients.len() {
+            let Some(client) = &mut self.clients[index] else { continue };
+            client.tick(now);
+            if let Err(gone) = client.send_recording(now, &self.limits) {
+                self.remove(index, gone, registry);
+            }
+        }
         if !self.clients.iter().flatten().any(Connection::is_owed) {
             return;
         }
@@ -209,10 +217,17 @@ impl Server {
     }
 }
 
-fn serve_one(client: &mut Connection, limits: &Limits, now: Instant) -> Result<(), Gone> {
+fn serve_one(client: &mut Connection, registry: &Registry, limits: &Limits, now: Instant) -> Result<(), Gone> {
     client.flush(now, limits)?;
     match client.read(now, limits)? {
         Asked::Nothing | Asked::Snapshot => Ok(()),
+        Asked::Other(request) => {
+            let reply = reply_to(request, client, registry, now).unwrap_or_else(|message| Reply::Error { message });
+            if let Ok(frame) = wire::encode(&reply, limits.reply_bytes) {
+                client.push(frame, limits);
+            }
+            client.flush(now, limits)
+        }
         Asked::Unknown => {
             let message = format!("this program speaks version {} and does not know the request", wire::VERSION);
             if let Ok(frame) = wire::encode(&Reply::Error { message }, limits.reply_bytes) {
@@ -220,6 +235,31 @@ fn serve_one(client: &mut Connection, limits: &Limits, now: Instant) -> Result<(
             }
             client.flush(now, limits)
         }
+    }
+}
+
+/// What is answered at once; the error says what is wrong and what to do.
+fn reply_to(request: Request, client: &mut Connection, registry: &Registry, now: Instant) -> Result<Reply, String> {
+    let gone = || "the runtime has ended".to_owned();
+    match request {
+        Request::Record { runtime, look_back_ms } => {
+            let (name, runtime) = registry.find(runtime.as_deref())?;
+            let look_back = Duration::from_millis(look_back_ms);
+            let (recording, head) = Recording::begin(&name, runtime, look_back, now).ok_or_else(gone)?;
+            client.recording = Some(recording);
+            Ok(Reply::Recording { head: Box::new(head) })
+        }
+        Request::Recorder { runtime, is_on } => {
+            let (name, runtime) = registry.find(runtime.as_deref())?;
+            let runtime = runtime.upgrade().ok_or_else(gone)?;
+            let recorder = runtime.recorder().ok_or_else(gone)?;
+            if let Some(is_on) = is_on {
+                recorder.switch(is_on);
+            }
+            let (is_on, capacity) = (recorder.is_on(), recorder.capacity() as u64);
+            Ok(Reply::Recorder(wire::Recorder { runtime: name, is_on, capacity }))
+        }
+        _ => Err("this is no request that is answered at once".to_owned()),
     }
 }
 

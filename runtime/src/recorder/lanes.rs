@@ -6,11 +6,12 @@
 //!
 //! Who writes: each lane, its thread; the lane of the others, whoever gets its lock at once. Who reads: `drain`.
 //!
-//! Invariants: *Off costs a load*: every note first looks at one flag of the runtime's. *Nobody waits*: a thread
-//! outside that finds the lock taken counts what it did not note, and goes on. *Its own clock*: times are those of the
-//! caller, which has read the clock anyway.
+//! Invariants: *Off costs a load*: every note first looks at one flag of the runtime's, and a ring that nobody has
+//! noted anything down in takes no memory. *Nobody waits*: a thread outside that finds the lock taken counts what it did
+//! not note, and goes on. *Its own clock*: times are those of the caller, which has read the clock anyway. *On while
+//! anybody wants it*: because it was switched on, or because a recording holds it on.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::sync::OnceLock;
 
 use volt_telemetry::recording::event::{Bed, Event, Outcome, Reason};
@@ -20,20 +21,41 @@ use volt_telemetry::recording::record::{Record, saturating_u32};
 use super::ring::{Ring, RingWriter};
 use crate::shim::{Arc, AtomicBool, AtomicU64, CachePadded, Mutex, Ordering};
 
-/// Records a lane holds before anybody said otherwise: 192 KiB, at three records a poll 2.7 ms of a worker that polls a
-/// million tasks a second, a quarter of a second of one that polls ten thousand. Larger looks back further, and pushes
-/// more of the application out of the second-level cache.
-pub(crate) const DEFAULT_CAPACITY: usize = 8192;
+/// Whether a runtime notes anything down. What everybody looks at first.
+#[derive(Clone)]
+pub(crate) struct Flag(Arc<CachePadded<AtomicBool>>);
 
-const _: () = assert!(DEFAULT_CAPACITY.is_power_of_two());
+impl Flag {
+    #[inline(always)]
+    pub(crate) fn is_on(&self) -> bool {
+        // ORDERING: Relaxed; a switch, which publishes nothing.
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// See the header of this file.
 pub(crate) struct Recorder {
-    is_on: Arc<CachePadded<AtomicBool>>,
+    flag: Flag,
     lanes: Box<[Lane]>,
     capacity: usize,
     outside: Mutex<Option<LaneWriter>>,
     outside_missed: AtomicU64,
+    wanted: Mutex<Wanted>,
+}
+
+/// Who wants that things are noted down.
+struct Wanted {
+    is_switched_on: bool,
+    holds: u32,
+}
+
+/// Keeps a recorder on while it lives.
+pub(crate) struct Hold(Arc<Recorder>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.want(|wanted| wanted.holds -= 1);
+    }
 }
 
 /// One thread's records.
@@ -51,32 +73,60 @@ impl Recorder {
         let tracks = tracks.chain((0..spares).map(|at| Track::Spare { index: index(at) }));
         let tracks = tracks.chain([Track::Outside, Track::Sentinel]);
         Arc::new(Self {
-            is_on: Arc::new(CachePadded(AtomicBool::new(is_on))),
+            flag: Flag(Arc::new(CachePadded(AtomicBool::new(is_on)))),
             lanes: tracks.map(|track| Lane { track, ring: OnceLock::new() }).collect(),
             capacity,
             outside: Mutex::new(None),
             outside_missed: AtomicU64::new(0),
+            wanted: Mutex::new(Wanted { is_switched_on: is_on, holds: 0 }),
         })
+    }
+
+    /// The pen of one thread.
+    pub(crate) fn pen(self: &Arc<Self>, track: Track) -> Pen {
+        Pen { flag: self.flag(), recorder: self.clone(), track, writer: OnceCell::new() }
+    }
+
+    /// Records that each lane holds.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// Whether anything is noted down.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        // ORDERING: Relaxed; a switch, which publishes nothing.
-        self.is_on.load(Ordering::Relaxed)
+        self.flag.is_on()
     }
 
-    /// Switches all lanes on or off, at any time; each thread sees it soon.
+    /// The same, for who asks often.
+    pub(crate) fn flag(&self) -> Flag {
+        self.flag.clone()
+    }
+
+    /// Switches all lanes on or off, at any time; each thread sees it soon. While a recording holds them on they stay
+    /// on.
     pub(crate) fn switch(&self, is_on: bool) {
-        // ORDERING: Relaxed; as above.
-        self.is_on.store(is_on, Ordering::Relaxed);
+        self.want(|wanted| wanted.is_switched_on = is_on);
+    }
+
+    /// On, until the hold is dropped and nobody else wants it.
+    pub(crate) fn hold(self: &Arc<Self>) -> Hold {
+        self.want(|wanted| wanted.holds += 1);
+        Hold(self.clone())
+    }
+
+    fn want(&self, change: impl FnOnce(&mut Wanted)) {
+        let mut wanted = self.wanted.lock();
+        change(&mut wanted);
+        // ORDERING: Relaxed; a switch. Under the lock, so that the last change is the one that stays.
+        self.flag.0.store(wanted.is_switched_on || wanted.holds > 0, Ordering::Relaxed);
     }
 
     /// The writer of a lane, for the thread that it is of; `None` if there is no such lane, or its writer is in use.
     pub(crate) fn claim(&self, track: Track) -> Option<LaneWriter> {
         let lane = self.lanes.iter().find(|lane| lane.track == track)?;
         let writer = Ring::claim(lane.ring.get_or_init(|| Ring::new(self.capacity)))?;
-        Some(LaneWriter { is_on: self.is_on.clone(), writer, parked_at_ns: Cell::new(0) })
+        Some(LaneWriter { flag: self.flag(), writer, parked_at_ns: Cell::new(0) })
     }
 
     /// For threads that have no lane. Never waits: what comes while another thread notes something down is counted
@@ -127,25 +177,18 @@ impl Recorder {
 
 /// What a thread notes down its events with.
 pub(crate) struct LaneWriter {
-    is_on: Arc<CachePadded<AtomicBool>>,
+    flag: Flag,
     writer: RingWriter,
     /// When the sleep that is going on began.
     parked_at_ns: Cell<u64>,
 }
 
 impl LaneWriter {
-    /// Whether anything is noted down: for who would have to find out what to note.
-    #[inline(always)]
-    pub(crate) fn is_on(&self) -> bool {
-        // ORDERING: Relaxed; a switch, which publishes nothing.
-        self.is_on.load(Ordering::Relaxed)
-    }
-
     /// Notes down what happened at `at_ns`. Where the event's kind is known to the compiler, what is left is a load, a
     /// branch and four stores.
     #[inline(always)]
     pub(crate) fn note(&self, at_ns: u64, event: Event) {
-        if self.is_on() {
+        if self.flag.is_on() {
             self.writer.push(Record::new(at_ns, event));
         }
     }
@@ -174,8 +217,62 @@ impl LaneWriter {
 
     /// It is awake again.
     pub(crate) fn unpark(&self, now_ns: u64, reason: Reason) {
-        let slept_ns = saturating_u32(now_ns.saturating_sub(self.parked_at_ns.get()));
+        let slept_ns = match self.parked_at_ns.take() {
+            // It went to sleep before anything was noted down.
+            0 => 0,
+            parked_at_ns => saturating_u32(now_ns.saturating_sub(parked_at_ns)),
+        };
         self.note(now_ns, Event::Unpark { reason, slept_ns });
+    }
+}
+
+/// A thread's way into its lane, which is claimed when there is something to note down.
+pub(crate) struct Pen {
+    flag: Flag,
+    recorder: Arc<Recorder>,
+    track: Track,
+    writer: OnceCell<LaneWriter>,
+}
+
+impl Pen {
+    /// Whether anything is noted down.
+    #[inline(always)]
+    pub(crate) fn is_on(&self) -> bool {
+        self.flag.is_on()
+    }
+
+    /// The writer, while anything is noted down; `None` also if another thread has it.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Option<&LaneWriter> {
+        if self.is_on() { self.writer() } else { None }
+    }
+
+    #[inline]
+    fn writer(&self) -> Option<&LaneWriter> {
+        self.writer.get().or_else(|| self.claim())
+    }
+
+    #[cold]
+    fn claim(&self) -> Option<&LaneWriter> {
+        let writer = self.recorder.claim(self.track)?;
+        Some(self.writer.get_or_init(|| writer))
+    }
+
+    /// Notes down what happens now, if anything is noted down at all.
+    #[inline(always)]
+    pub(crate) fn note(&self, at_ns: impl FnOnce() -> u64, event: impl FnOnce() -> Event) {
+        if let Some(writer) = self.get() {
+            writer.note(at_ns(), event());
+        }
+    }
+
+    /// The thread goes to sleep.
+    pub(crate) fn park(&self, now_ns: impl FnOnce() -> u64, bed: Bed) {
+        match self.get() {
+            Some(writer) => writer.park(now_ns(), bed),
+            // It wakes up from a sleep whose begin nobody noted down.
+            None => _ = self.writer.get().map(|writer| writer.parked_at_ns.set(0)),
+        }
     }
 }
 
@@ -222,7 +319,7 @@ mod tests {
         writer.note(1, Event::SearchBegin);
         recorder.note_outside(1, Event::SearchBegin);
         recorder.switch(true);
-        assert!(recorder.is_on() && writer.is_on());
+        assert!(recorder.is_on());
         writer.note(2, Event::SearchBegin);
         recorder.switch(false);
         writer.note(3, Event::SearchBegin);
@@ -261,6 +358,38 @@ mod tests {
         writer.park(100, Bed::Futex);
         writer.unpark(350, Reason::Notified);
         assert_eq!(events(&recorder, FIRST)[1].1, Event::Unpark { reason: Reason::Notified, slept_ns: 250 });
+    }
+
+    #[test]
+    fn a_pen_claims_its_lane_with_the_first_note_and_a_sleep_that_was_not_noted_has_no_length() {
+        let recorder = Recorder::new(1, 0, 8, false);
+        let pen = recorder.pen(FIRST);
+        pen.park(|| 100, Bed::Futex);
+        pen.note(|| 100, || Event::SearchBegin);
+        assert!(recorder.rings().all(|(_, ring)| ring.is_none()), "no ring for nothing");
+        recorder.switch(true);
+        pen.park(|| 200, Bed::Futex);
+        recorder.switch(false);
+        pen.park(|| 300, Bed::Futex);
+        recorder.switch(true);
+        pen.writer().unwrap().unpark(400, Reason::Notified);
+        assert_eq!(events(&recorder, FIRST)[1].1, Event::Unpark { reason: Reason::Notified, slept_ns: 0 });
+        assert!(recorder.pen(FIRST).get().is_none(), "the lane has its writer");
+    }
+
+    #[test]
+    fn a_recorder_is_on_while_anybody_wants_it() {
+        let recorder = Recorder::new(1, 0, 8, false);
+        let (first, second) = (recorder.hold(), recorder.hold());
+        drop(first);
+        assert!(recorder.is_on());
+        recorder.switch(false);
+        assert!(recorder.is_on(), "a recording goes on");
+        recorder.switch(true);
+        drop(second);
+        assert!(recorder.is_on(), "it was switched on meanwhile");
+        recorder.switch(false);
+        assert!(!recorder.is_on());
     }
 
     #[test]

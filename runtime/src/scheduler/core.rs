@@ -43,6 +43,8 @@ pub(crate) struct Core {
     pub(crate) spin: Habit,
     /// Collected by the driver, woken after it; kept for its capacity.
     pub(crate) wakers: Vec<Waker>,
+    /// So many of them, the first, are of sockets, the rest of timers.
+    pub(crate) io_wakers: usize,
 }
 
 /// Where a task that is woken goes.
@@ -79,6 +81,7 @@ impl Core {
             park_timeout: config.park_timeout,
             spin: Habit::new(),
             wakers: Vec::new(),
+            io_wakers: 0,
         }
     }
 

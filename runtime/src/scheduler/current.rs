@@ -7,6 +7,8 @@
 use std::cell::Cell;
 use std::ptr;
 
+use volt_telemetry::recording::event::Waker as By;
+
 use super::worker::Worker;
 use crate::task::current::run_outside_tasks;
 
@@ -48,5 +50,6 @@ fn set(worker: *const Worker, f: impl FnOnce()) {
         }
     }
     let _reset = Reset(WORKER.replace(worker));
-    run_outside_tasks(f);
+    let by = if worker.is_null() { By::Outside } else { By::Worker };
+    run_outside_tasks(by, f);
 }

@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use volt_telemetry::incident::{Cause, Remedy};
+use volt_telemetry::recording::event::Event;
 
 use super::doctor::Doctor;
 use super::doze::Doze;
@@ -372,6 +373,7 @@ impl<'a> Rounds<'a> {
             return false;
         }
         self.seen[stuck.slot].away_seq = stuck.poll_seq;
+        self.witness.pen.note(clock::now_ns, || Event::Retire { worker: stuck.slot as u16 });
         shared.sentinel.replacements.add(1);
         true
     }

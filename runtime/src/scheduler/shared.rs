@@ -39,6 +39,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use volt_telemetry::recording::event::Event;
 use volt_telemetry::{InFlight, Snapshot};
 
 use super::census::Census;
@@ -52,6 +53,7 @@ use super::sentinel::Sentinel;
 use super::spares::{Spares, StartThread};
 use super::staff::{Duty, Staff};
 use super::worker::Worker;
+use super::worker::record::wake_of;
 #[cfg(test)]
 use super::worker::sim;
 use crate::blocking::pool::Pool;
@@ -65,10 +67,12 @@ use crate::kernel::thread::ThreadTimes;
 use crate::queue::injector::Injector;
 use crate::queue::lifo::LifoSlot;
 use crate::queue::ring::{Stealer, ring};
+use crate::recorder::lanes::{Flag, Recorder};
 use crate::shim::CachePadded;
 use crate::stacks::{self, Sampler};
 use crate::stats::cells::{PHASES, WorkerCells};
 use crate::stats::counting;
+use crate::stats::locations::number_of;
 use crate::task::cell::{Schedule, into_future, new_task};
 use crate::task::header::{Header, Notified, Task};
 use crate::task::id::Id;
@@ -99,6 +103,9 @@ pub(crate) struct Shared {
     pub(crate) sampler: Option<Sampler>,
     /// What tasks keep it alive by.
     pub(super) leases: CachePadded<Leases>,
+    pub(crate) recorder: Arc<Recorder>,
+    /// The recorder's, at hand for each wake-up.
+    is_recorded: Flag,
     started_at_ns: u64,
     /// From now on no task is taken in, and workers end when none is left.
     is_closed: AtomicBool,
@@ -196,8 +203,12 @@ impl Shared {
         let slots = config.workers + config.max_spare_workers;
         let (remotes, mut cores): (Vec<_>, Vec<_>) = (0..slots).map(|index| slot(&config, index, seed)).unzip();
         let spare_cores = cores.split_off(config.workers);
+        let recorder =
+            Recorder::new(config.workers, config.max_spare_workers, config.flight_records, config.flight_recorder);
         let shared = Self {
             name,
+            is_recorded: recorder.flag(),
+            recorder,
             home: Home::here(),
             injector: Injector::new(),
             idle: Idle::new(config.workers, config.max_spare_workers),
@@ -301,6 +312,10 @@ impl Shared {
         if task.header().extra().is_some() {
             self.keep_new(task.task());
         }
+        if self.is_recorded.is_on() {
+            let location = number_of(task.header().location());
+            self.note(task.header(), Event::Spawn { task: task.header().id.as_u64(), location });
+        }
         let refused = current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
             Some(_) if self.is_closed() => Err(task),
             Some(worker) => {
@@ -313,6 +328,16 @@ impl Shared {
             self.inject(task);
         }
         Ok(())
+    }
+
+    /// Notes down that a task is submitted, at the time that stands in its header.
+    #[cold]
+    fn note(self: &Arc<Self>, task: &Header, event: Event) {
+        let at_ns = task.submitted_at_ns();
+        current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
+            Some(worker) => worker.note(at_ns, event),
+            None => self.recorder.note_outside(at_ns, event),
+        });
     }
 
     /// Takes a task with a name into the registry, where the observer finds it.
@@ -667,7 +692,12 @@ impl Schedule for Lease {
     fn schedule(&self, task: Notified) {
         current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
             Some(worker) => worker.take_woken(task),
-            None => self.inject(task),
+            None => {
+                if self.is_recorded.is_on() {
+                    self.note(task.header(), wake_of(task.header()));
+                }
+                self.inject(task);
+            }
         });
     }
 

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use volt_telemetry::Histogram;
 use volt_telemetry::incident::{Cause, Incident, Remedy};
+use volt_telemetry::recording::event::Event;
+use volt_telemetry::recording::flush::Track;
 
 use super::incidents::{Job, Reader, STACK_PATIENCE, Work, tell, worse};
 use super::shared::Shared;
@@ -20,6 +22,7 @@ use crate::kernel::cause::classify;
 use crate::kernel::cgroup::{Cgroup, CgroupSample};
 use crate::kernel::host;
 use crate::kernel::thread::{ThreadProbe, ThreadSample};
+use crate::recorder::lanes::Pen;
 
 /// A poll that lasts no longer than so many times the 99th percentile is this program's way, and no incident;
 const P99_MULTIPLE: u64 = 4;
@@ -54,6 +57,8 @@ pub(super) struct Witness<'a> {
     usual: Option<(u64, u64)>,
     reader: Option<Reader>,
     has_news: bool,
+    /// The sentinel's lane of the flight recorder.
+    pub(super) pen: Pen,
 }
 
 /// One worker.
@@ -119,6 +124,7 @@ impl<'a> Witness<'a> {
             usual: None,
             reader: None,
             has_news: false,
+            pen: shared.recorder.pen(Track::Sentinel),
         }
     }
 
@@ -222,6 +228,7 @@ impl<'a> Witness<'a> {
         let id = shared.incidents.open(incident, now_ns);
         self.watched[slot].open = Some(Open { id, began_at_ns, asked_again_after_ns: 2 * for_ns });
         let Some(id) = id else { return };
+        self.pen.note(clock::now_ns, || Event::Stall { incident: id, worker: slot as u16 });
         if let Err(why) = self.take_stack(slot, id, span.clone()) {
             let told = shared.incidents.change(id, |incident| incident.stack_error = Some(why));
             // Without a stack there is nothing to wait for.

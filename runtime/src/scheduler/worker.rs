@@ -9,13 +9,14 @@
 //! A turn and a park are cut into steps, each a method. The thread takes them in the order in which `turn` and `park` call them; the
 //! simulation (`sim`) takes the same steps of many workers one by one, in any order in which threads could.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use volt_telemetry::Phase;
+use volt_telemetry::recording::event::{Event, Waker as By};
 
 use super::core::{Core, Road};
 use super::current;
@@ -26,16 +27,21 @@ use crate::coop;
 use crate::driver::parker::Parker;
 use crate::driver::poller::be_punctual;
 use crate::driver::{Polled, Wait};
+use crate::recorder::lanes::Pen;
 use crate::stats::blame::LONG_NS;
 use crate::stats::cells::WorkerCells;
 use crate::stats::counting;
 use crate::task::blocks;
 use crate::task::contain::contain;
+use crate::task::current::wake_as;
 use crate::task::header::{Notified, Ran};
 
 mod duty;
 mod park;
+pub(crate) mod record;
 mod search;
+
+use record::wake_of;
 
 #[cfg(test)]
 #[path = "sim.rs"]
@@ -52,12 +58,17 @@ pub(crate) struct Worker {
     remote: Arc<Remote>,
     core: RefCell<Core>,
     leases: Stock,
+    /// What it notes down of what it does.
+    pen: Pen,
+    /// Polls from the LIFO slot, when the last poll was noted down.
+    lifo_hits: Cell<u64>,
 }
 
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, index: usize, core: Core) -> Self {
+        let pen = shared.recorder.pen(record::track_of(index, shared.config.workers));
         let (remote, leases) = (shared.remotes[index].clone(), Stock::new(shared.clone()));
-        Self { shared, index, remote, core: RefCell::new(core), leases }
+        Self { shared, index, remote, core: RefCell::new(core), leases, pen, lifo_hits: Cell::new(0) }
     }
 
     /// Whether this is a worker of that runtime.
@@ -109,6 +120,7 @@ impl Worker {
     pub(crate) fn run_as_spare(&self) -> bool {
         be_punctual();
         self.start_cells();
+        self.note_replacement();
         // It was off duty, and the sentinel may doze.
         self.core.borrow_mut().has_slept = true;
         let mut goes_off = false;
@@ -151,6 +163,7 @@ impl Worker {
         let mut tick = self.begin_tick();
         let is_idle = loop {
             if !tick.has_budget(self.cells()) {
+                self.pen.note(|| self.core.borrow().now_ns, || Event::BudgetExhausted);
                 break false;
             }
             let Some(task) = self.next_task() else { break true };
@@ -201,13 +214,21 @@ impl Worker {
     pub(super) fn poll(&self, cells: &WorkerCells, task: Notified) -> u64 {
         let began_at_ns = self.core.borrow().now_ns;
         let location = cells.begin_poll(task.header(), began_at_ns);
+        let is_recorded = self.pen.is_on();
+        if is_recorded {
+            self.note_poll_begin(task.header(), began_at_ns);
+        }
         coop::begin_poll(self.shared.config.coop_budget);
         let ran = task.run();
-        if coop::end_poll() {
+        let has_yielded = coop::end_poll();
+        if has_yielded {
             cells.coop_yields.add(1);
         }
         let now_ns = counting::now_ns_after(began_at_ns);
         let took_ns = now_ns.saturating_sub(began_at_ns);
+        if is_recorded {
+            self.note_poll_end(location, &ran, has_yielded, now_ns, took_ns);
+        }
         let place = cells.end_poll(took_ns, location);
         if took_ns >= LONG_NS {
             self.end_long_poll(cells, took_ns, location);
@@ -221,7 +242,7 @@ impl Worker {
                 if let Some(place) = place {
                     place.count_self_wake();
                 }
-                task.header().stamp_submission(now_ns);
+                task.header().stamp_own_wake(now_ns);
                 self.push_back(&mut core, task);
                 self.wake_for_surplus(&core, 1);
             }
@@ -243,6 +264,9 @@ impl Worker {
     /// Takes a task that was woken on this thread, or lets others have it.
     #[inline]
     pub(crate) fn take_woken(&self, task: Notified) {
+        if self.pen.is_on() {
+            self.note(task.header().submitted_at_ns(), wake_of(task.header()));
+        }
         if let Some(task) = self.push_woken(task) {
             self.shared.inject(task);
         }
@@ -309,6 +333,7 @@ impl Worker {
             }
         };
         self.cells().tasks_overflowed.add(moved as u64);
+        self.pen.note(|| now_ns, || Event::Overflow { count: moved as u32 });
         // One for the batch: whoever comes takes a share of it, and wakes the next.
         self.count_wakes(usize::from(self.shared.wake_for_submit()));
     }
@@ -354,9 +379,12 @@ impl Worker {
         let mut core = self.core.borrow_mut();
         let Some(mut turn) = self.shared.driver.try_turn(self.index) else { return };
         self.cells().enter_phase(Phase::Maintenance, core.now_ns);
+        self.pen.note(|| core.now_ns, || Event::DriverIn);
         let polled = turn.poll(Wait::No, &mut core.wakers);
         drop(turn);
+        core.io_wakers = polled.as_ref().map_or(0, |polled| polled.io_wakers);
         core.now_ns = clock::now_ns();
+        self.pen.note(|| core.now_ns, || record::driver_out(&polled));
         self.cells().enter_phase(Phase::Busy, core.now_ns);
         drop(core);
         self.report(&polled);
@@ -373,19 +401,24 @@ impl Worker {
 
     /// Wakes what the driver has collected: to the ring, and then as many workers as there are tasks that this one does not run next.
     fn wake_collected(&self) {
-        let mut wakers = {
+        let (mut wakers, of_io) = {
             let mut core = self.core.borrow_mut();
             if core.wakers.is_empty() {
                 return;
             }
             core.road = Road::Ring;
-            std::mem::take(&mut core.wakers)
+            (std::mem::take(&mut core.wakers), core.io_wakers)
         };
         let collected = wakers.len();
-        for waker in wakers.drain(..) {
+        let former = wake_as(By::Io);
+        for (index, waker) in wakers.drain(..).enumerate() {
+            if index == of_io {
+                wake_as(By::Timer);
+            }
             // A foreign waker that panics must not take the worker along.
             contain(|| waker.wake());
         }
+        wake_as(former);
         let mut core = self.core.borrow_mut();
         // What waking a crowd took is nobody's poll, and nobody's wait.
         core.now_ns = clock::now_ns();

@@ -359,6 +359,11 @@ impl WorkerCells {
         !self.poll_seq.load(Ordering::Relaxed).is_multiple_of(2)
     }
 
+    /// The id of the task whose poll began last. For the worker itself.
+    pub(crate) fn last_task(&self) -> u64 {
+        self.task_id.get()
+    }
+
     /// Polls begun and ended: odd while one is going on.
     pub(crate) fn poll_seq(&self) -> u64 {
         // ORDERING: Relaxed; a hint, out of date as soon as it is read.

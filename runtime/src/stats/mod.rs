@@ -3,3 +3,4 @@
 pub(crate) mod blame;
 pub(crate) mod cells;
 pub(crate) mod counting;
+pub(crate) mod locations;

@@ -5,6 +5,7 @@
 
 use std::cell::UnsafeCell;
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -19,7 +20,6 @@ use super::join::{JoinError, JoinHandle, Panic};
 use super::origin::Extra;
 use super::state::{Complete, DropJoin, Pause, Start, Wake, WakeOwned};
 use super::waker::WakerRef;
-use crate::stats::counting;
 
 /// What a task needs from whoever runs it.
 pub(crate) trait Schedule: Send + Sync + 'static {
@@ -232,6 +232,10 @@ unsafe fn complete<F: Future, S: Schedule>(raw: NonNull<Header>) {
             Complete::WakeJoiner => {
                 // SAFETY: Join hand-over: JOIN_WAKER is set, so nobody writes the field.
                 if let Some(waker) = unsafe { &*cell.join_waker.get() } {
+                    // SAFETY: Live by reference: the runner's is not given up yet, and ManuallyDrop does not do so.
+                    let ended = ManuallyDrop::new(unsafe { Task::from_raw(raw) });
+                    // It is this task that wakes, though its poll is over.
+                    let _current = Current::enter(&ended);
                     // A foreign waker that panics must not take the worker along.
                     contain(|| waker.wake_by_ref());
                 }
@@ -336,7 +340,7 @@ unsafe fn wake<F: Future, S: Schedule>(raw: NonNull<Header>) {
     let is_here = cell.scheduler.is_here();
     match cell.header.state.wake_owned(!is_here) {
         WakeOwned::Submit => {
-            cell.header.stamp_submission(counting::now_ns());
+            cell.header.stamp_wake();
             // SAFETY: the transition made the task SCHEDULED; the reference is the waker's, or was added.
             let notified = unsafe { Notified::from_raw(raw) };
             if is_here {
@@ -545,10 +549,10 @@ mod tests {
 
     #[test]
     #[cfg(target_pointer_width = "64")]
-    fn a_task_takes_88_bytes_beside_what_its_future_and_output_need() {
+    fn a_task_takes_104_bytes_beside_what_its_future_and_output_need() {
         // With the allocator's word a multiple of 16. A future that the stage's tag fits into is as cheap as one of no size.
-        assert_eq!(size_of::<Cell<std::future::Ready<()>, Arc<()>>>(), 88);
-        assert_eq!(size_of::<Cell<std::future::Pending<u64>, Arc<()>>>(), 88);
+        assert_eq!(size_of::<Cell<std::future::Ready<()>, Arc<()>>>(), 104);
+        assert_eq!(size_of::<Cell<std::future::Pending<u64>, Arc<()>>>(), 104);
     }
 
     #[test]

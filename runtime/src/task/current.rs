@@ -1,6 +1,7 @@
-//! Which task this thread polls, and whether it has woken itself.
+//! Which task this thread polls, whether it has woken itself, and who it is that wakes others here.
 //!
-//! Who writes: `cell::run`, around each poll, and wakers, on the same thread. Who reads: ids, shields, and `cell::run` at the end of the poll.
+//! Who writes: `cell::run`, around each poll, and wakers, on the same thread; what kind of thread this is, the thread itself. Who reads: ids,
+//! shields, `cell::run` at the end of the poll, and whoever is woken here.
 //!
 //! Invariants:
 //! * *Alive while current*: the pointer is set only while the runner holds a reference.
@@ -10,6 +11,8 @@
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
+
+use volt_telemetry::recording::event::Waker as By;
 
 use super::header::{Header, Task};
 
@@ -24,6 +27,31 @@ const NOTHING: Running = Running { task: None, has_woken_itself: false };
 
 thread_local! {
     static CURRENT: Cell<Running> = const { Cell::new(NOTHING) };
+    /// What kind of thread this is, or what it does between two polls.
+    static BY: Cell<By> = const { Cell::new(By::Outside) };
+}
+
+/// Who wakes tasks on this thread at the moment.
+pub(super) struct WakesHere<'a> {
+    /// What this thread is, or does between two polls.
+    pub(super) by: By,
+    /// The task whose poll is going on, or has just ended.
+    pub(super) task: Option<&'a Header>,
+}
+
+/// Calls `f` with who wakes tasks on this thread at the moment.
+#[inline]
+pub(super) fn with_waker<R>(f: impl FnOnce(WakesHere<'_>) -> R) -> R {
+    let running = CURRENT.get();
+    // SAFETY: Alive while current.
+    let task = running.task.as_ref().map(|task| unsafe { task.as_ref() });
+    f(WakesHere { by: BY.get(), task })
+}
+
+/// From now on, tasks that are woken on this thread outside of polls are woken by `by`. Returns who it was before.
+#[inline]
+pub(crate) fn wake_as(by: By) -> By {
+    BY.replace(by)
 }
 
 /// Makes `task` current until it is dropped; the one before is current again afterwards.
@@ -48,15 +76,17 @@ impl Drop for Current<'_> {
     }
 }
 
-/// Makes no task current while `f` runs: for worker threads, which may be simulated inside another task's poll.
-pub(crate) fn run_outside_tasks(f: impl FnOnce()) {
-    struct Reset(Running);
+/// Makes no task current while `f` runs, and what is woken in it woken by `by`: for worker threads, which may be simulated inside another task's
+/// poll.
+pub(crate) fn run_outside_tasks(by: By, f: impl FnOnce()) {
+    struct Reset(Running, By);
     impl Drop for Reset {
         fn drop(&mut self) {
             CURRENT.set(self.0);
+            BY.set(self.1);
         }
     }
-    let _reset = Reset(CURRENT.replace(NOTHING));
+    let _reset = Reset(CURRENT.replace(NOTHING), BY.replace(by));
     f();
 }
 
@@ -114,11 +144,35 @@ mod tests {
             assert!(!has_woken_itself());
             assert!(has_noted_own_wake(inner.as_raw()));
             assert!(has_woken_itself());
-            run_outside_tasks(|| assert!(!has_noted_own_wake(inner.as_raw())));
+            run_outside_tasks(By::Worker, || assert!(!has_noted_own_wake(inner.as_raw())));
             assert!(has_woken_itself());
         }
         assert!(!has_woken_itself());
         assert!(has_noted_own_wake(outer.as_raw()));
         assert!(has_woken_itself());
+    }
+
+    #[test]
+    fn who_wakes_here_is_the_task_that_is_polled_or_what_the_thread_does_between_polls() {
+        let here = || with_waker(|waker| (waker.by, waker.task.map(|task| task.id)));
+        assert_eq!(here(), (By::Outside, None));
+        let polled = task();
+        let id = Some(polled.header().id);
+        {
+            let _polled = Current::enter(&polled);
+            assert_eq!(here(), (By::Outside, id));
+            run_outside_tasks(By::Worker, || {
+                assert_eq!(wake_as(By::Io), By::Worker);
+                assert_eq!(here(), (By::Io, None));
+            });
+            assert_eq!(here(), (By::Outside, id));
+        }
+        let former = wake_as(By::Blocking);
+        {
+            let _job = Current::enter(&polled);
+            assert_eq!(here(), (By::Blocking, id));
+        }
+        wake_as(former);
+        assert_eq!(here(), (By::Outside, None));
     }
 }

@@ -9,10 +9,13 @@
 //! * *Whole provenance*: the pointer comes from `blocks::allocate` for the whole cell and is only ever cast, never rebuilt.
 
 use std::panic::Location;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::task::Waker;
 
+use volt_telemetry::recording::event::Waker as By;
+
+use super::current::{self, WakesHere};
 use super::id::Id;
 use super::origin::{Extra, Origin};
 use super::state::{State, Wake};
@@ -32,6 +35,11 @@ pub(crate) struct Header {
     /// When the task was last submitted, on the process clock, ns. Written by whoever submits it, before it is enqueued; read by the
     /// worker that polls it.
     submitted_at_ns: AtomicU64,
+    /// Who submitted it then: `| task's id 56 | By 8 |`; id 0 is no task. Of a task's wake-up it says what thread that was polled
+    /// on. Written with the time.
+    woken_by: AtomicU64,
+    /// Where the task was spawned that did so; null is no task. Written with the time.
+    woken_from: AtomicPtr<Location<'static>>,
     /// Where it is in the registry. Written by its runner, or by its creator before anybody else knows of it.
     place: AtomicU64,
 }
@@ -79,12 +87,16 @@ impl Header {
         extra: Option<Box<Extra>>,
         vtable: &'static Vtable,
     ) -> Self {
+        let nobody = (By::Unknown as u64, ptr::null_mut());
+        let (woken_by, woken_from) = if counting::IS_ON { current::with_waker(words_of) } else { nobody };
         Self {
             state: State::new(),
             vtable,
             id,
             origin: Origin::new(location, extra),
             submitted_at_ns: AtomicU64::new(counting::now_ns()),
+            woken_by: AtomicU64::new(woken_by),
+            woken_from: AtomicPtr::new(woken_from),
             place: AtomicU64::new(NO_PLACE),
         }
     }
@@ -138,10 +150,71 @@ impl Header {
     }
 
     /// Says when the task was submitted; for whoever is about to enqueue it.
-    pub(crate) fn stamp_submission(&self, now_ns: u64) {
+    fn stamp_submission(&self, now_ns: u64) {
         // ORDERING: Relaxed; single-writer cell: see `submitted_at_ns`.
         self.submitted_at_ns.store(now_ns, Ordering::Relaxed);
     }
+
+    /// Says that the task is woken now, by whoever wakes on this thread; for whoever is about to enqueue it.
+    #[inline]
+    pub(super) fn stamp_wake(&self) {
+        self.stamp_submission(counting::now_ns());
+        if counting::IS_ON {
+            let (woken_by, woken_from) = current::with_waker(words_of);
+            // ORDERING: Relaxed, both; single-writer cells: see `submitted_at_ns`.
+            self.woken_by.store(woken_by, Ordering::Relaxed);
+            self.woken_from.store(woken_from, Ordering::Relaxed);
+        }
+    }
+
+    /// Says that the task has woken itself in its poll; for its runner, which is about to enqueue it.
+    #[inline]
+    pub(crate) fn stamp_own_wake(&self, now_ns: u64) {
+        self.stamp_submission(now_ns);
+        // ORDERING: Relaxed; single-writer cell: see `submitted_at_ns`.
+        self.woken_by.store(self.id.as_u64() << BY_BITS | By::Task as u64, Ordering::Relaxed);
+    }
+
+    /// Who submitted the task last. Read by others than its runner it may be of two submissions.
+    pub(crate) fn last_wake(&self) -> LastWake {
+        // ORDERING: Relaxed; single-writer cell: see `submitted_at_ns`.
+        let word = self.woken_by.load(Ordering::Relaxed);
+        let by = By::ALL.iter().copied().find(|by| *by as u64 == word & BY_MASK).unwrap_or(By::Unknown);
+        let id = word >> BY_BITS;
+        // In a poll it is the task that wakes, but for a job of the blocking pool's.
+        let by = if id > 0 && by != By::Blocking { By::Task } else { by };
+        // ORDERING: Relaxed; as above; what it points to is there since the program began.
+        let location = self.woken_from.load(Ordering::Relaxed);
+        // SAFETY: only `words_of` makes the pointer, from a `&'static Location`, or null.
+        let location = unsafe { location.as_ref() };
+        let location = if id == self.id.as_u64() { Some(self.location()) } else { location };
+        LastWake { by, task: (id > 0).then_some(id), location, at_ns: self.submitted_at_ns() }
+    }
+}
+
+/// Bits of `woken_by` that hold who it was.
+const BY_BITS: u32 = 8;
+const BY_MASK: u64 = (1 << BY_BITS) - 1;
+
+/// See `Header::woken_by` and `Header::woken_from`.
+#[inline]
+fn words_of(waker: WakesHere<'_>) -> (u64, *mut Location<'static>) {
+    match waker.task {
+        // Ids do not reach 2^56 in the life of a process.
+        Some(task) => (task.id.as_u64() << BY_BITS | waker.by as u64, ptr::from_ref(task.location()).cast_mut()),
+        None => (waker.by as u64, ptr::null_mut()),
+    }
+}
+
+/// Who has submitted a task last, be it by waking or by spawning it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastWake {
+    pub(crate) by: By,
+    /// The task that did so, in its poll or at its end.
+    pub(crate) task: Option<u64>,
+    /// Where that one was spawned.
+    pub(crate) location: Option<&'static Location<'static>>,
+    pub(crate) at_ns: u64,
 }
 
 /// One reference to a task. `repr(transparent)`: it is the pointer, as the registry keeps it.
@@ -208,7 +281,7 @@ impl Task {
 
     fn submit_if(&self, wake: Wake) {
         if wake == Wake::Submit {
-            self.header().stamp_submission(counting::now_ns());
+            self.header().stamp_wake();
             // SAFETY: the transition added the reference that `schedule` takes over, and `self` is another.
             unsafe { (self.header().vtable.schedule)(self.0) }
         }

@@ -17,6 +17,7 @@
 //!
 //! Rejected: every task from its spawn on, sharded by id. Two locks a task, a tenth of what a spawn costs, for tasks nobody ever looks for.
 
+use std::collections::HashMap;
 use std::ptr::{self, NonNull};
 
 use super::header::{Header, NO_PLACE, Task};
@@ -37,6 +38,8 @@ pub(crate) struct Registry {
 #[derive(Default)]
 struct Shard {
     slots: Slots,
+    /// Where the tasks are that have a name, by id.
+    named: HashMap<u64, usize>,
     is_closed: bool,
 }
 
@@ -61,6 +64,9 @@ impl Registry {
         let index = shard % self.shards.len();
         let mut shard = self.shards[index].lock();
         let slot = shard.slots.insert(task.clone());
+        if task.header().name().is_some() {
+            shard.named.insert(task.header().id.as_u64(), slot);
+        }
         task.header().set_place((slot as u64) << SHARD_BITS | index as u64);
         shard.is_closed
     }
@@ -74,7 +80,12 @@ impl Registry {
     #[cold]
     fn take(&self, task: &Header) -> Task {
         let place = task.place();
-        let found = self.shard(place).slots.remove((place >> SHARD_BITS) as usize);
+        let mut shard = self.shard(place);
+        let found = shard.slots.remove((place >> SHARD_BITS) as usize);
+        if task.name().is_some() {
+            shard.named.remove(&task.id.as_u64());
+        }
+        drop(shard);
         debug_assert_eq!(found.header().id, task.id);
         task.set_place(NO_PLACE);
         found
@@ -125,6 +136,13 @@ impl Registry {
     /// The name of task `id` that was seen at `place`, if it is still there and has one.
     pub(crate) fn name_of(&self, id: u64, place: u64) -> Option<String> {
         self.look_up(id, place, |task| task.name().map(str::to_owned)).flatten()
+    }
+
+    /// The name of task `id`, if it is in here and was kept by a caller that preferred the shard of that number.
+    pub(crate) fn name_by_id(&self, id: u64) -> Option<String> {
+        let shard = self.shards[id as usize % self.shards.len()].lock();
+        let task = shard.slots.get(*shard.named.get(&id)?)?;
+        task.header().name().map(str::to_owned)
     }
 
     /// As [`name_of`](Self::name_of), and the task's span.
@@ -287,6 +305,19 @@ mod tests {
             drop(registry.remove(task.header()));
         }
         assert_eq!(registry.len(), 0);
+    }
+
+    #[test]
+    fn a_task_that_has_a_name_is_found_by_its_id_until_it_goes() {
+        let registry = Registry::new(3);
+        let tasks = [task(Some("first")), task(None), task(Some("second"))];
+        let id_of = |(task, _): &(Notified, JoinHandle<()>)| task.header().id.as_u64();
+        tasks.iter().for_each(|task| assert!(!registry.keep(task.0.task(), id_of(task) as usize)));
+        let names = || tasks.each_ref().map(|task| registry.name_by_id(id_of(task)));
+        assert_eq!(names(), [Some("first".to_owned()), None, Some("second".to_owned())]);
+        drop(registry.remove(tasks[0].0.header()));
+        assert_eq!(names(), [None, None, Some("second".to_owned())]);
+        tasks[1..].iter().for_each(|(task, _)| drop(registry.remove(task.header())));
     }
 
     #[test]

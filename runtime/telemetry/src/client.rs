@@ -18,9 +18,10 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{self, Timeout};
 
+use crate::recording::flush::{Flush, Head};
 use crate::snapshot::Process;
 use crate::socket::{self, Candidate, Environment, SocketError};
-use crate::wire::{self, Hello, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request, VERSION};
+use crate::wire::{self, Hello, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Recorder, Reply, Request, VERSION};
 
 /// How long connecting may take; it takes long only while the server's queue of connections is full.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -133,15 +134,10 @@ impl Client {
     /// [`ConnectError::is_timeout`] after [`REPLY_TIMEOUT`]: connect anew, since the answer may still come.
     /// [`ConnectError::is_closed`]; [`ConnectError::is_answer`], after which the connection stays.
     pub fn snapshot(&mut self) -> Result<Process, ConnectError> {
-        self.send(&Request::Snapshot)?;
-        let wait = self.reply_wait;
-        match self.next(wait)? {
-            Some(update) => Ok(update.process),
-            None => Err(ConnectError::new(
-                Kind::TimedOut,
-                format!("{} did not answer within {wait:?}: its process is stopped or overloaded", self.path.display()),
-            )),
-        }
+        self.ask(&Request::Snapshot, |reply| match reply {
+            Reply::Snapshot { process, .. } => Some(*process),
+            _ => None,
+        })
     }
 
     /// Asks for a snapshot now and then every `interval`; [`Client::next`] gives them. A later call changes the interval.
@@ -159,15 +155,93 @@ impl Client {
     /// [`ConnectError::is_closed`] when the program ended. [`ConnectError::is_answer`] when the server could not take this one;
     /// the connection stays.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Update>, ConnectError> {
-        let deadline = Instant::now().checked_add(timeout);
+        // A newer server may send what this client does not know.
+        self.next_that(Instant::now().checked_add(timeout), |reply| match reply {
+            Reply::Snapshot { process, lost } => Some(Update { process: *process, lost }),
+            _ => None,
+        })
+    }
+
+    /// Begins to record what happens on the workers of `runtime`, the only one if it is not named: [`Client::next_flush`] gives it. The flight
+    /// recorder is on until this client is dropped. With `look_back`, what it still has of that time comes first.
+    ///
+    /// # Errors
+    /// [`ConnectError::is_wrong_version`] if the program is too old for that; [`ConnectError::is_answer`] if there is no such runtime, or several;
+    /// [`ConnectError::is_closed`], [`ConnectError::is_timeout`].
+    pub fn record(&mut self, runtime: Option<&str>, look_back: Duration) -> Result<Head, ConnectError> {
+        self.check_minor(1, "record")?;
+        let look_back_ms = u64::try_from(look_back.as_millis()).unwrap_or(u64::MAX);
+        self.ask(&Request::Record { runtime: runtime.map(str::to_owned), look_back_ms }, |reply| match reply {
+            Reply::Recording { head } => Some(*head),
+            _ => None,
+        })
+    }
+
+    /// The next flush of the recording, or piece of one; `None` when none came within `timeout`. Nothing is lost by a time-out.
+    ///
+    /// # Errors
+    /// [`ConnectError::is_closed`] when the program ended; [`ConnectError::is_answer`] when its runtime did.
+    pub fn next_flush(&mut self, timeout: Duration) -> Result<Option<Flush>, ConnectError> {
+        self.next_that(Instant::now().checked_add(timeout), |reply| match reply {
+            Reply::Flush { flush } => Some(*flush),
+            _ => None,
+        })
+    }
+
+    /// Whether the flight recorder of `runtime`, the only one if it is not named, is on; with `is_on`, switches it first.
+    ///
+    /// # Errors
+    /// As [`Client::record`].
+    pub fn recorder(&mut self, runtime: Option<&str>, is_on: Option<bool>) -> Result<Recorder, ConnectError> {
+        self.check_minor(1, "switch the flight recorder")?;
+        self.ask(&Request::Recorder { runtime: runtime.map(str::to_owned), is_on }, |reply| match reply {
+            Reply::Recorder(recorder) => Some(recorder),
+            _ => None,
+        })
+    }
+
+    /// A server that is older does not know the request.
+    fn check_minor(&self, minor: u32, what: &str) -> Result<(), ConnectError> {
+        let version = self.hello.version;
+        if version.minor >= minor {
+            return Ok(());
+        }
+        let (path, volt) = (self.path.display(), &self.hello.volt);
+        let message = format!(
+            "{path} speaks version {version} of the control protocol and cannot {what}, which takes {}.{minor}: \
+             build the program with a newer Volt than {volt}",
+            VERSION.major
+        );
+        Err(ConnectError::new(Kind::WrongVersion, message))
+    }
+
+    /// Asks, and waits for the reply of which `take` makes something.
+    fn ask<T>(&mut self, request: &Request, take: impl Fn(Reply) -> Option<T>) -> Result<T, ConnectError> {
+        self.send(request)?;
+        let wait = self.reply_wait;
+        self.next_that(Instant::now().checked_add(wait), take)?.ok_or_else(|| {
+            let path = self.path.display();
+            let message = format!("{path} did not answer within {wait:?}: its process is stopped or overloaded");
+            ConnectError::new(Kind::TimedOut, message)
+        })
+    }
+
+    /// The next reply of which `take` makes something; others are passed over.
+    fn next_that<T>(
+        &mut self,
+        deadline: Option<Instant>,
+        take: impl Fn(Reply) -> Option<T>,
+    ) -> Result<Option<T>, ConnectError> {
         loop {
             match self.receive(deadline)? {
-                Some(Reply::Snapshot { process, lost }) => return Ok(Some(Update { process: *process, lost })),
                 Some(Reply::Error { message }) => {
                     return Err(ConnectError::new(Kind::Answer, format!("{}: {message}", self.path.display())));
                 }
-                // A newer server may send what this client does not know.
-                Some(_) => {}
+                Some(reply) => {
+                    if let Some(taken) = take(reply) {
+                        return Ok(Some(taken));
+                    }
+                }
                 None => return Ok(None),
             }
         }

@@ -5,10 +5,12 @@
 //! [`Reply`] comes down. The server speaks first with [`Reply::Hello`].
 //!
 //! Invariants: *frames are bounded*, [`MAX_REQUEST_BYTES`] up and [`MAX_REPLY_BYTES`] down; *nothing is allocated by a
-//! declared length* beyond those bounds; *read-only*, no request changes scheduling.
+//! declared length* beyond those bounds; *read-only*, no request changes scheduling: what a client may change is whether the
+//! flight recorder notes down what the workers do.
 //!
 //! Versions: [`VERSION`] is {major, minor} in one number each. A different major is refused by the console with both numbers in
-//! the message; a different minor is read as far as both sides know the fields.
+//! the message; a different minor is read as far as both sides know the fields. Minor 1 added [`Request::Record`] and
+//! [`Request::Recorder`]; a client looks at the server's minor before it sends one of them.
 //!
 //! Rejected: postcard and bincode, smaller but not self-describing, so that one added field breaks every older console.
 
@@ -17,11 +19,12 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::Process;
+use crate::recording::flush::{Flush, Head};
 
 /// What tells a control socket of Volt's from any other.
 pub const MAGIC: &str = "volt-control";
 /// Protocol version: consoles of another major version are refused.
-pub const VERSION: Version = Version { major: 1, minor: 0 };
+pub const VERSION: Version = Version { major: 1, minor: 1 };
 /// Largest request that a server reads, bytes.
 pub const MAX_REQUEST_BYTES: usize = 64 * 1024;
 /// Largest reply that a server sends and a client reads, bytes.
@@ -65,6 +68,18 @@ pub struct Hello {
     pub volt: String,
 }
 
+/// How a flight recorder is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Recorder {
+    /// The runtime's name.
+    pub runtime: String,
+    /// Whether anything is noted down at the moment, because it is switched on or because somebody records.
+    pub is_on: bool,
+    /// Records that it keeps of each worker.
+    pub capacity: u64,
+}
+
 /// What a client asks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -76,6 +91,21 @@ pub enum Request {
     Subscribe {
         /// Milliseconds between two snapshots; at least [`MIN_INTERVAL_MS`].
         interval_ms: u64,
+    },
+    /// What happens on the workers of a runtime from now on: a [`Reply::Recording`], and then a [`Reply::Flush`] whenever there is something new,
+    /// until the connection ends. The flight recorder is on for so long. Minor 1.
+    Record {
+        /// The runtime's name; `None` = the only one.
+        runtime: Option<String>,
+        /// Milliseconds before now that are wanted too, as far as the recorder was on and still has them.
+        look_back_ms: u64,
+    },
+    /// Whether the flight recorder of a runtime is switched on: a [`Reply::Recorder`]. Minor 1.
+    Recorder {
+        /// The runtime's name; `None` = the only one.
+        runtime: Option<String>,
+        /// Switches it on or off first.
+        is_on: Option<bool>,
     },
     /// A request of a newer client.
     #[serde(other)]
@@ -96,6 +126,18 @@ pub enum Reply {
         /// Snapshots of this subscription that were skipped so far because the client read too slowly.
         lost: u64,
     },
+    /// A recording begins.
+    Recording {
+        /// What it is of.
+        head: Box<Head>,
+    },
+    /// What came since the last one.
+    Flush {
+        /// A flush, or a piece of one.
+        flush: Box<Flush>,
+    },
+    /// Of a flight recorder.
+    Recorder(Recorder),
     /// The request could not be served; the connection stays.
     Error {
         /// What is wrong and what to do.

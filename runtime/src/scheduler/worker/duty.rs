@@ -4,6 +4,8 @@
 //!
 //! Who writes: the worker's own thread.
 
+use volt_telemetry::recording::event::Event;
+
 use super::Worker;
 use crate::clock;
 use crate::coop;
@@ -15,6 +17,7 @@ impl Worker {
     pub(super) fn ensure_present(&self) {
         if !self.shared.staff.is_present(self.index) {
             self.shared.staff.come_back(self.index);
+            self.pen.note(clock::now_ns, || Event::Return);
         }
     }
 

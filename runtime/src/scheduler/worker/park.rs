@@ -9,8 +9,9 @@ use std::hint::spin_loop;
 use std::time::Duration;
 
 use volt_telemetry::Phase;
+use volt_telemetry::recording::event;
 
-use super::Worker;
+use super::{Worker, record};
 use crate::clock;
 use crate::driver::parker::Slept;
 use crate::driver::{Polled, Turn, Wait};
@@ -83,6 +84,9 @@ impl Worker {
             core.spin.note_sleep(slept_ns, reason == WakeReason::Notified);
         }
         cells.count_unpark(reason);
+        if let Some(pen) = self.pen.get() {
+            pen.unpark(core.now_ns, record::reason(reason));
+        }
         cells.enter_phase(Phase::Searching, core.now_ns);
         self.back_off(&mut core, reason);
         drop(core);
@@ -108,10 +112,14 @@ impl Worker {
         }
         let timeout = self.core.borrow().park_timeout;
         if let Some(turn) = shared.driver.try_turn(self.index) {
-            cells.enter_phase(Phase::Driver, counting::now_ns());
+            let now_ns = counting::now_ns();
+            cells.enter_phase(Phase::Driver, now_ns);
+            self.pen.park(|| now_ns, event::Bed::Driver);
             return if self.parker().begin_driver() { Bed::Driver { turn, timeout } } else { Bed::Token };
         }
-        cells.enter_phase(Phase::Parked, counting::now_ns());
+        let now_ns = counting::now_ns();
+        cells.enter_phase(Phase::Parked, now_ns);
+        self.pen.park(|| now_ns, event::Bed::Futex);
         // Only the worker in the driver keeps a time-out for good: one net is enough, and the others sleep undisturbed.
         Bed::Futex { timeout: timeout.filter(|timeout| *timeout < shared.config.max_park_timeout) }
     }
@@ -147,7 +155,10 @@ impl Worker {
     }
 
     pub(super) fn turn_driver(&self, mut turn: Turn<'_>, wait: Wait) -> SleptBy {
-        let polled = turn.poll(wait, &mut self.core.borrow_mut().wakers);
+        let mut core = self.core.borrow_mut();
+        let polled = turn.poll(wait, &mut core.wakers);
+        core.io_wakers = polled.as_ref().map_or(0, |polled| polled.io_wakers);
+        drop(core);
         drop(turn);
         self.report(&polled);
         SleptBy::Driver(polled.unwrap_or_default())

@@ -18,6 +18,7 @@
 use std::sync::atomic::Ordering;
 
 use volt_telemetry::Phase;
+use volt_telemetry::recording::event::Event;
 
 use super::Worker;
 use crate::clock;
@@ -36,6 +37,7 @@ impl Worker {
             None => {
                 let task = self.search(core);
                 core.now_ns = clock::now_ns();
+                self.pen.note(|| core.now_ns, || Event::SearchEnd { is_hit: task.is_some() });
                 task
             }
         };
@@ -86,6 +88,7 @@ impl Worker {
                 return Some(task);
             }
             remote.cells.lifo_cap_flushes.add(1);
+            self.pen.note(|| core.now_ns, || Event::LifoFlush { task: task.header().id.as_u64() });
             if core.ring.len() == 0 {
                 core.has_come_to_ring = true;
                 return Some(task);
@@ -122,6 +125,7 @@ impl Worker {
     fn search(&self, core: &mut Core) -> Option<Notified> {
         let (config, cells) = (&self.shared.config, self.cells());
         cells.ensure_phase(Phase::Searching, core.now_ns);
+        self.pen.note(|| core.now_ns, || Event::SearchBegin);
         // 5. steal
         if config.enable_stealing && self.shared.staff.in_use() > 1 {
             core.is_searching = core.is_searching || self.shared.idle.try_start_searching();
@@ -160,6 +164,9 @@ impl Worker {
         cells.global_looks.add(1);
         cells.global_batches.add(u64::from(taken > 0));
         cells.global_tasks.add(taken as u64);
+        if taken > 0 {
+            self.pen.note(|| core.now_ns, || Event::GlobalFetch { count: taken as u32 });
+        }
         if taken > 1 && !core.is_searching {
             // More than this worker runs next. A searcher wakes the next one when it leaves the searchers.
             self.count_wakes(shared.wake_for_batch(taken - 1));
@@ -202,6 +209,7 @@ impl Worker {
                 return Some(task);
             }
         }
+        self.pen.note(|| now_ns, || Event::StealMiss { victims: count as u32 - 1 });
         None
     }
 
@@ -229,6 +237,7 @@ impl Worker {
     fn count_steal(&self, victim: usize, tasks: usize) {
         self.cells().steals.add(1);
         self.cells().tasks_stolen.add(tasks as u64);
+        self.pen.note(clock::now_ns, || Event::Steal { victim: victim as u16, count: tasks as u32 });
         // ORDERING: Relaxed; only counted.
         self.shared.remotes[victim].tasks_given.fetch_add(tasks as u64, Ordering::Relaxed);
     }

@@ -103,6 +103,48 @@ fn what_is_no_living_control_socket_is_told_apart() {
 }
 
 #[test]
+fn an_older_server_is_not_asked_what_it_does_not_know() {
+    let scratch = Scratch::new();
+    let (path, server) = server(scratch.path(), "s", |stream| {
+        let version = Version { major: VERSION.major, minor: 0 };
+        let hello = Hello { magic: MAGIC.into(), version, volt: "0.0.9".into(), ..Hello::default() };
+        send_reply(&stream, &Reply::Hello(hello));
+        assert_eq!(requested(&stream), Some(Request::Snapshot), "nothing was asked before");
+        send_reply(&stream, &snapshot_at(1));
+    });
+    let mut client = Client::connect(&path).unwrap();
+    for error in [client.record(None, SHORT).unwrap_err(), client.recorder(None, Some(true)).unwrap_err()] {
+        assert!(error.is_wrong_version());
+        let text = error.to_string();
+        assert!(
+            text.contains("speaks version 1.0 of") && text.contains("takes 1.1") && text.contains("0.0.9"),
+            "{text}"
+        );
+    }
+    assert_eq!(client.snapshot().unwrap().at_ns, 1, "the connection stays");
+    server.join().unwrap();
+}
+
+#[test]
+fn flushes_come_as_they_are_sent_and_an_answer_ends_them() {
+    let scratch = Scratch::new();
+    let flush = |at_ns| Flush { at_ns, ..Flush::default() };
+    let (path, server) = server(scratch.path(), "s", move |stream| {
+        send_reply(&stream, &hello());
+        let asked = Request::Record { runtime: Some("main".into()), look_back_ms: 50 };
+        assert_eq!(requested(&stream), Some(asked));
+        send_reply(&stream, &Reply::Recording { head: Box::new(Head { pid: 7, ..Head::default() }) });
+        (1..3).for_each(|at_ns| send_reply(&stream, &Reply::Flush { flush: Box::new(flush(at_ns)) }));
+        send_reply(&stream, &Reply::Error { message: "the runtime has ended".into() });
+    });
+    let mut client = Client::connect(&path).unwrap();
+    assert_eq!(client.record(Some("main"), SHORT).unwrap().pid, 7);
+    assert_eq!([1, 2].map(|_| client.next_flush(LONG).unwrap().unwrap().at_ns), [1, 2]);
+    assert!(client.next_flush(LONG).unwrap_err().is_answer());
+    server.join().unwrap();
+}
+
+#[test]
 fn a_server_of_another_major_version_is_refused_with_both_numbers() {
     let scratch = Scratch::new();
     let (path, server) = server(scratch.path(), "s", |stream| {
@@ -113,7 +155,10 @@ fn a_server_of_another_major_version_is_refused_with_both_numbers() {
     let error = Client::connect(&path).unwrap_err();
     assert!(error.is_wrong_version());
     let text = error.to_string();
-    assert!(text.contains("version 9.4 ") && text.contains("speaks 1.0:") && text.contains("Volt 9.9.9"), "{text}");
+    assert!(
+        text.contains("version 9.4 ") && text.contains(&format!("speaks {VERSION}:")) && text.contains("Volt 9.9.9"),
+        "{text}"
+    );
     server.join().unwrap();
 }
 

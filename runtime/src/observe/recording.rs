@@ -1,0 +1,107 @@
+//! What a client gets that records a runtime: all that its rings hold and have not given to it, again and again, and a snapshot now and then.
+//!
+//! Shape: a flush is collected when it is due and the client has taken the one before; it waits here in pieces, each of which fits a frame. A
+//! client that reads too slowly is not waited for: the rings go round, and what it missed is counted in the next chunk.
+//!
+//! Who calls: the server's loop only, one thread. It holds the recorder on while it lives, and does not hold the runtime.
+//!
+//! Bound: what all rings hold, once.
+
+use std::collections::VecDeque;
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+use volt_telemetry::histogram::Histogram;
+use volt_telemetry::recording::flush::{Flush, Head};
+use volt_telemetry::wire::{self, Reply};
+
+use super::registry::{Observed, program_name};
+use crate::clock;
+use crate::recorder::drain::Drain;
+use crate::recorder::lanes::Hold;
+
+/// Records in a piece: with all the texts that a flush may have besides, it fits a frame.
+const MAX_PIECE_RECORDS: usize = 12_288;
+/// Between two snapshots.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// See the header of this file.
+pub(super) struct Recording {
+    runtime: Weak<dyn Observed>,
+    drain: Drain,
+    due_at: Instant,
+    snapshot_at: Instant,
+    pieces: VecDeque<Flush>,
+    _on: Hold,
+}
+
+impl Recording {
+    /// Begins with what the rings hold of the time since `look_back` before now, and what it is of; `None` if the runtime has ended.
+    pub(super) fn begin(
+        name: &str,
+        runtime: Weak<dyn Observed>,
+        look_back: Duration,
+        now: Instant,
+    ) -> Option<(Recording, Head)> {
+        let found = runtime.upgrade()?;
+        let recorder = found.recorder()?;
+        let from_ns = clock::now_ns().saturating_sub(clock::saturating_ns(look_back));
+        let drain = if look_back.is_zero() { Drain::from_now(recorder) } else { Drain::look_back(recorder, from_ns) };
+        let head = recorder.head(&program_name(), name);
+        let (pieces, on) = (VecDeque::new(), recorder.hold());
+        drop(found);
+        Some((Recording { runtime, drain, due_at: now, snapshot_at: now, pieces, _on: on }, head))
+    }
+
+    /// When the next flush is due, if everything was sent.
+    pub(super) fn due_at(&self) -> Instant {
+        if self.pieces.is_empty() { self.due_at } else { Instant::now() }
+    }
+
+    /// The next frame, for a client that has taken the last; `None` if nothing is due. The error is for the client, and the end.
+    pub(super) fn next_frame(&mut self, now: Instant, max_bytes: usize) -> Result<Option<Vec<u8>>, String> {
+        if self.pieces.is_empty() && self.due_at <= now {
+            self.collect(now)?;
+        }
+        let Some(mut piece) = self.pieces.pop_front() else { return Ok(None) };
+        for _attempt in 0..2 {
+            let mut reply = Reply::Flush { flush: Box::new(piece) };
+            if let Ok(frame) = wire::encode(&reply, max_bytes) {
+                return Ok(Some(frame));
+            }
+            let Reply::Flush { flush } = &mut reply else { break };
+            piece = std::mem::take(flush);
+            // Only a snapshot can be too large; without its histograms it seldom is.
+            for worker in piece.snapshot.iter_mut().flat_map(|snapshot| &mut snapshot.workers) {
+                (worker.poll_time, worker.schedule_delay) = (Histogram::default(), Histogram::default());
+            }
+            if let Some(snapshot) = &mut piece.snapshot {
+                snapshot.incomplete.extend(["poll_time", "schedule_delay"].map(str::to_owned));
+            }
+        }
+        // Nothing else of the recording is lost by it.
+        Ok(None)
+    }
+
+    fn collect(&mut self, now: Instant) -> Result<(), String> {
+        let gone = || "the runtime has ended".to_owned();
+        let runtime = self.runtime.upgrade().ok_or_else(gone)?;
+        let flush = self.drain.collect(runtime.names().ok_or_else(gone)?);
+        if self.snapshot_at <= now {
+            let snapshot = runtime.snapshot();
+            let (at_ns, snapshot) = (snapshot.at_ns, Some(Box::new(snapshot)));
+            self.pieces.push_back(Flush { at_ns: at_ns.min(flush.at_ns), snapshot, ..Flush::default() });
+            self.snapshot_at = now + SNAPSHOT_INTERVAL;
+        }
+        self.due_at = now + self.drain.next_in();
+        // Also one of nothing: it says until when the recording is complete.
+        self.pieces.extend(flush.into_pieces(MAX_PIECE_RECORDS));
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Recording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recording").field("pieces", &self.pieces.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,128 @@
+//! Numbers for spawn locations: what stands for them in records of the flight recorder, which have 16 bits for them.
+//!
+//! Shape: one table for the process, since locations are the program's; open addressing by the location's address, `PROBES` steps at most. A
+//! place that is taken stays taken, so a number means the same for as long as the process lives. The tables of `blame` have one writer each and so
+//! places of their own, which are no common number; and most wake-ups are noted down by threads that have no such table.
+//!
+//! Who writes: whoever notes something down about a location that has no number yet, by one exchange. Who reads: the same, and whoever drains the
+//! rings.
+//!
+//! Bound: `PLACES` locations; those that find no place have number 0, *unknown*.
+
+use std::panic::Location;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use volt_telemetry::recording::event::UNKNOWN_LOCATION;
+
+/// Locations that can have a number, a power of two: eight times what a table of `blame` holds.
+const PLACES: usize = 1024;
+/// Places that are tried for one.
+const PROBES: usize = 16;
+
+const _: () = assert!(PLACES.is_power_of_two() && PLACES < u16::MAX as usize && UNKNOWN_LOCATION == 0);
+
+static OF_PROCESS: Locations = Locations::new();
+
+/// The number of a location, from 1; [`UNKNOWN_LOCATION`] if there is none left.
+#[inline]
+pub(crate) fn number_of(location: &'static Location<'static>) -> u16 {
+    OF_PROCESS.number_of(location)
+}
+
+/// What a number stands for.
+pub(crate) fn of_number(number: u16) -> Option<&'static Location<'static>> {
+    OF_PROCESS.of_number(number)
+}
+
+struct Locations([AtomicPtr<Location<'static>>; PLACES]);
+
+impl Locations {
+    const fn new() -> Self {
+        Self([const { AtomicPtr::new(ptr::null_mut()) }; PLACES])
+    }
+
+    #[inline]
+    fn number_of(&self, location: &'static Location<'static>) -> u16 {
+        let wanted = ptr::from_ref(location).cast_mut();
+        let first = first_place(wanted);
+        // ORDERING: Relaxed; only compared with.
+        if self.0[first].load(Ordering::Relaxed) == wanted {
+            return first as u16 + 1;
+        }
+        self.seek(wanted, first)
+    }
+
+    #[cold]
+    fn seek(&self, wanted: *mut Location<'static>, first: usize) -> u16 {
+        for step in 0..PROBES {
+            let place = (first + step) % PLACES;
+            // ORDERING: Release for a place that is taken, though what it points to is there since the program began; pairs with the Acquire in
+            // `of_number`. Relaxed for one that is only compared with.
+            let found = self.0[place].compare_exchange(ptr::null_mut(), wanted, Ordering::Release, Ordering::Relaxed);
+            if found.map_or_else(|taken| taken == wanted, |_| true) {
+                return place as u16 + 1;
+            }
+        }
+        UNKNOWN_LOCATION
+    }
+
+    fn of_number(&self, number: u16) -> Option<&'static Location<'static>> {
+        let place = self.0.get(usize::from(number).checked_sub(1)?)?;
+        // ORDERING: Acquire; pairs with the Release in `seek`.
+        let location = place.load(Ordering::Acquire);
+        // SAFETY: only `seek` writes the pointer, from a `&'static Location`.
+        unsafe { location.as_ref() }
+    }
+}
+
+/// Locations lie close to each other, 24 bytes apart as a rule: Fibonacci hashing spreads them (Knuth, 6.4).
+#[inline]
+fn first_place(location: *mut Location<'static>) -> usize {
+    let hash = (location.addr() as u64 >> 3).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (hash >> (u64::BITS - PLACES.ilog2())) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// A location at an address of its own.
+    #[track_caller]
+    fn leaked() -> &'static Location<'static> {
+        /// Reachable, so that it is no leak to those who look for them.
+        static KEPT: Mutex<Vec<&'static Location<'static>>> = Mutex::new(Vec::new());
+        let location: &'static Location<'static> = Box::leak(Box::new(*Location::caller()));
+        KEPT.lock().unwrap().push(location);
+        location
+    }
+
+    #[test]
+    fn a_location_has_one_number_which_leads_back_to_it_whoever_asks_first() {
+        let locations = Locations::new();
+        let wanted: Vec<_> = (0..PLACES / 4).map(|_| leaked()).collect();
+        let numbers = || -> Vec<u16> { wanted.iter().map(|location| locations.number_of(location)).collect() };
+        let [first, second] = std::thread::scope(|scope| {
+            let threads = [scope.spawn(numbers), scope.spawn(numbers)];
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(first, second);
+        assert_eq!(first.iter().collect::<HashSet<_>>().len(), wanted.len());
+        for (number, location) in first.iter().zip(&wanted) {
+            assert!(ptr::eq(locations.of_number(*number).unwrap(), *location));
+        }
+        assert_eq!((locations.of_number(UNKNOWN_LOCATION), locations.of_number(u16::MAX)), (None, None));
+    }
+
+    #[test]
+    fn what_finds_no_place_is_unknown_and_no_number_is_given_twice() {
+        let locations = Locations::new();
+        let numbers: Vec<_> = (0..2 * PLACES).map(|_| locations.number_of(leaked())).collect();
+        let known: HashSet<_> = numbers.iter().filter(|number| **number != UNKNOWN_LOCATION).collect();
+        assert!(known.len() > PLACES / 2 && known.len() <= PLACES);
+        assert_eq!(numbers.iter().filter(|number| **number != UNKNOWN_LOCATION).count(), known.len());
+    }
+}
