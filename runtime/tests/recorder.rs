@@ -66,10 +66,10 @@ fn a_recording_tells_who_woke_whom_and_where_each_was_spawned() {
             }
         }
     });
+    let receive = async move { while pong.recv().await.is_some() {} };
+    let named = volt::task::Builder::new().name("woken");
     let line = line!() + 1;
-    let woken = volt::task::Builder::new()
-        .name("woken")
-        .spawn_on(async move { while pong.recv().await.is_some() {} }, runtime.handle());
+    let woken = named.spawn_on(receive, runtime.handle());
     let (sleeper, woken) = (sleeper.id().to_string().parse().unwrap(), woken.id().to_string().parse().unwrap());
     let wake = |task: u64, by| move |event| matches!(event, Event::Wake { task: t, by: b, .. } if t == task && b == by);
     let ended = |event| matches!(event, Event::PollEnd { outcome: Outcome::Pending, took_ns: 1.., .. });
