@@ -160,7 +160,7 @@ fn take_messages(connection: &Connection, model: &mut Model) -> Result<bool, Err
 ///
 /// What was registered with signal-hook keeps the system's own action away for good, so that action is imitated from then on
 /// whenever no console is there.
-struct Signals {
+pub(crate) struct Signals {
     received: Arc<AtomicUsize>,
     ids: Vec<SigId>,
 }
@@ -171,7 +171,7 @@ const ENDING: [i32; 3] = [SIGTERM, SIGHUP, SIGINT];
 static IS_UNATTENDED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 impl Signals {
-    fn take(is_wanted: bool) -> io::Result<Signals> {
+    pub(crate) fn take(is_wanted: bool) -> io::Result<Signals> {
         let mut signals = Signals { received: Arc::default(), ids: Vec::new() };
         if !is_wanted {
             return Ok(signals);
@@ -184,7 +184,7 @@ impl Signals {
         Ok(signals)
     }
 
-    fn received(&self) -> Option<i32> {
+    pub(crate) fn received(&self) -> Option<i32> {
         // ORDERING: Relaxed; the number alone is the message, nothing is published with it.
         let signal = self.received.load(Ordering::Relaxed);
         (signal != 0).then_some(signal as i32)

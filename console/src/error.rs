@@ -1,8 +1,10 @@
 //! Why the console could not do what it was asked.
 
 use std::io;
+use std::path::Path;
 
 use volt_telemetry::client::ConnectError;
+use volt_telemetry::recording::error::RecordingError;
 
 /// Why the console ended or did not begin; the text says what to do.
 #[derive(Debug)]
@@ -18,6 +20,7 @@ enum Kind {
     NoProgram,
     SeveralPrograms,
     OutputClosed,
+    Recording,
     Io,
 }
 
@@ -69,6 +72,38 @@ impl Error {
         Error::new(Kind::Io, "the thread of the connection ended unexpectedly".into())
     }
 
+    pub(crate) fn signals(error: io::Error) -> Error {
+        Error::new(Kind::Io, format!("signals cannot be handled: {error}"))
+    }
+
+    /// What the system said about a file that is to be written.
+    pub(crate) fn file(path: &Path, error: &io::Error) -> Error {
+        let remedy = match error.kind() {
+            io::ErrorKind::AlreadyExists => ": choose another name, or remove it",
+            io::ErrorKind::NotFound => ": its folder is not there",
+            io::ErrorKind::PermissionDenied => ": choose a folder that this user may write to",
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ": free some space",
+            _ => "",
+        };
+        Error::new(Kind::Recording, format!("{}: {error}{remedy}", path.display()))
+    }
+
+    /// A recording of which nothing can be shown.
+    pub(crate) fn broken(why: &str) -> Error {
+        Error::new(Kind::Recording, why.to_owned())
+    }
+
+    pub(crate) fn no_snapshot(path: &Path) -> Error {
+        let message =
+            format!("{} has no snapshot that could be shown: `volt-console export` shows its events", path.display());
+        Error::new(Kind::Recording, message)
+    }
+
+    /// A recording, or what is made of one, could not be read or written.
+    pub fn is_recording(&self) -> bool {
+        self.kind == Kind::Recording
+    }
+
     /// The program could not be reached: no such socket, stale, foreign, another version, something else than Volt's protocol.
     pub fn is_connect(&self) -> bool {
         self.kind == Kind::Connect
@@ -102,6 +137,13 @@ impl std::fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<RecordingError> for Error {
+    fn from(error: RecordingError) -> Error {
+        let kind = if error.is_broken_pipe() { Kind::OutputClosed } else { Kind::Recording };
+        Error::new(kind, error.to_string())
+    }
+}
 
 impl From<ConnectError> for Error {
     fn from(error: ConnectError) -> Error {

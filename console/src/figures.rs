@@ -2,6 +2,8 @@
 //!
 //! Invariant: *each kind of figure has a greatest width*, named here, so that a column never jumps and never cuts a number.
 
+use std::time::Duration;
+
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Greatest width of [`count`] and [`rate`].
@@ -151,6 +153,20 @@ fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> impl Iterator<I
         used += c.width().unwrap_or(0);
         used <= columns
     })
+}
+
+/// `250ms`, `2s`, `0.5s` as a time.
+///
+/// # Errors
+/// What to give instead.
+pub fn time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(number), _) => (number, 0.001),
+        (None, Some(number)) => (number, 1.0),
+        (None, None) => return Err("give a number with a unit, as 250ms or 2s".into()),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| "give a number with a unit, as 250ms or 2s")? * unit;
+    Duration::try_from_secs_f64(seconds).map_err(|_| "give a time above 0, as 250ms or 2s".into())
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 //! broken. The binary `volt-console` is a thin front; a program may also show itself with [`attach()`].
 //!
 //! Shape: [`connection`] (a thread that reads snapshots) and [`input`] (keys) send [`model::Message`]s; [`model`] takes them in;
-//! [`view`] draws the model. [`list`], [`top`] and [`stacks`] print the same as text and JSON, [`doctor`] what is wrong with it.
+//! [`view`] draws the model. [`record`] writes down what a program's workers do; [`replay`] shows that on the same screens, [`export`] makes a
+//! trace of it. [`list`], [`top`] and [`stacks`] print the same as text and JSON, [`doctor`] what is wrong with it.
 #![forbid(unsafe_code)]
 
 pub mod error;
@@ -27,7 +28,10 @@ pub mod terminal;
 
 pub mod attach;
 pub mod doctor;
+pub mod export;
 pub mod list;
+pub mod record;
+pub mod replay;
 pub mod stacks;
 pub mod top;
 

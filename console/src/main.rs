@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,8 +14,11 @@ use clap::{Args, Parser, Subcommand};
 use volt_console::attach::{self, Ended};
 use volt_console::doctor::{self, Paper};
 use volt_console::error::Error;
-use volt_console::{clean, list, model, stacks, target, top};
+use volt_console::record::{self, On};
+use volt_console::{clean, export, figures, list, model, replay, stacks, target, top};
 use volt_telemetry::doctor::finding::Severity;
+use volt_telemetry::recording::trigger::Reach;
+use volt_telemetry::recording::writer::{MAX_FILES, MIN_FILE_BYTES};
 use volt_telemetry::socket::Environment;
 
 /// Shortest interval that can be asked for.
@@ -74,6 +78,65 @@ enum Verb {
         /// One JSON object.
         #[arg(long)]
         json: bool,
+    },
+    /// Write down what a program's workers do: polls, wake-ups, steals, sleeps.
+    ///
+    /// Ctrl-C ends the recording in order. The program's flight recorder is on for as long.
+    Record {
+        #[command(flatten)]
+        target: Target,
+        /// The runtime, of a program that has several; the busiest if left out.
+        #[arg(long)]
+        runtime: Option<String>,
+        /// How long, as 10 or 0.5; until Ctrl-C if left out.
+        #[arg(long, value_name = "N", value_parser = seconds)]
+        seconds: Option<Duration>,
+        /// The file; PROGRAM-PID-TIME.voltrec in this folder if left out.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Bytes that a file may have, as 64M or 1G.
+        #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
+        max_size: u64,
+        /// Files there may be; the oldest goes when there is one more. With 1 a file that is full ends the recording.
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FILES)))]
+        files: u32,
+        /// Write only around this: stall, panic, delay=TIME, rule, or rule=NAME of the doctor's; may be given more than once.
+        #[arg(long, value_name = "WHAT")]
+        trigger: Vec<On>,
+        /// How long before it. Without a trigger: what the recorder has kept of so long ago comes first, if it was on.
+        #[arg(long, value_name = "TIME", value_parser = figures::time)]
+        look_back: Option<Duration>,
+        /// How long after it.
+        #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = figures::time)]
+        look_forward: Duration,
+        /// Switch the flight recorder on for good, and record nothing.
+        #[arg(long, conflicts_with_all = ["off", "seconds", "output", "trigger"])]
+        on: bool,
+        /// Switch it off.
+        #[arg(long, conflicts_with_all = ["seconds", "output", "trigger"])]
+        off: bool,
+    },
+    /// Show a recording on the screens of `attach`; the arrow keys go back and forth.
+    Replay {
+        /// The recording.
+        file: PathBuf,
+        /// Print one moment as text and end.
+        #[arg(long)]
+        once: bool,
+        /// Print one moment as a JSON object and end.
+        #[arg(long)]
+        json: bool,
+        /// The moment to begin with, from the first, as 2s; the last for --once and --json if left out.
+        #[arg(long, value_name = "TIME", value_parser = figures::time)]
+        at: Option<Duration>,
+    },
+    /// Turn a recording into a trace for ui.perfetto.dev.
+    Export {
+        /// The recording.
+        file: PathBuf,
+        /// The trace, - for standard output; the recording's name with .json if left out.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
     /// Say what is wrong with a program, why, and what to change.
     ///
@@ -166,6 +229,44 @@ fn run(arguments: Arguments) -> Result<Done, Error> {
             let options = stacks::Options { is_all: all, as_json: json };
             stacks::run(&mut found.client, options, &mut out).map(|()| Done::Shown)
         }
+        Some(Verb::Record { target, runtime, on, off, .. }) if on || off => {
+            let mut found = target::find(target.target.as_deref(), &environment)?;
+            record::switch(&mut found.client, runtime.as_deref(), on, &mut out).map(|()| Done::Shown)
+        }
+        Some(Verb::Record {
+            target,
+            runtime,
+            seconds,
+            output,
+            max_size,
+            files,
+            trigger,
+            look_back,
+            look_forward,
+            ..
+        }) => {
+            let found = target::find(target.target.as_deref(), &environment)?;
+            let default = if trigger.is_empty() { Duration::ZERO } else { Reach::default().look_back };
+            let reach = Reach { look_back: look_back.unwrap_or(default), look_forward, ..Reach::default() };
+            let options = record::Options {
+                runtime,
+                seconds,
+                path: output,
+                max_file_bytes: max_size,
+                max_files: files,
+                triggers: trigger,
+                reach,
+            };
+            record::run(found.client, &options, &mut out).map(|()| Done::Shown)
+        }
+        Some(Verb::Replay { file, once, json, at }) if once || json => {
+            replay::print(&file, json, at, &mut out).map(|()| Done::Shown)
+        }
+        Some(Verb::Replay { file, at, .. }) => {
+            drop(out);
+            replay::run(&file, at).map(Done::Left)
+        }
+        Some(Verb::Export { file, output }) => export::run(&file, output.as_deref(), &mut out).map(|()| Done::Shown),
         Some(Verb::Doctor { target, wait, json, fail_on }) => {
             let mut found = target::find(target.target.as_deref(), &environment)?;
             let options = doctor::Options { wait, as_json: json, fail_on, paper: Paper::of_stdout() };
@@ -182,23 +283,32 @@ fn complain(text: &str) {
 
 /// `250ms`, `2s`, `0.5s`, between the bounds of an interval.
 fn interval(text: &str) -> Result<Duration, String> {
-    time(text).and_then(|time| within(time, INTERVAL_MIN))
+    figures::time(text).and_then(|time| within(time, INTERVAL_MIN))
 }
 
 /// As [`interval`], but as long as it takes to see a difference; or no time at all.
 fn look_for(text: &str) -> Result<Duration, String> {
-    let time = time(text)?;
+    let time = figures::time(text)?;
     if time.is_zero() { Ok(time) } else { within(time, doctor::WAIT_MIN) }
 }
 
-fn time(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-        (Some(number), _) => (number, 0.001),
-        (None, Some(number)) => (number, 1.0),
-        (None, None) => return Err("give a number with a unit, as 250ms or 2s".into()),
+/// `10`, `0.5`, `2s`, `300ms`, above 0.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let time = match text.parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| "give a number above 0")?,
+        Err(_) => figures::time(text)?,
     };
-    let seconds = number.parse::<f64>().map_err(|_| "give a number with a unit, as 250ms or 2s")? * unit;
-    Duration::try_from_secs_f64(seconds).map_err(|_| "give a time above 0, as 250ms or 2s".into())
+    if time.is_zero() { Err("give a number above 0".into()) } else { Ok(time) }
+}
+
+/// `64M`, `1G`, `2000000`: bytes, not fewer than a file needs.
+fn size(text: &str) -> Result<u64, String> {
+    let units = [('K', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)];
+    let unit = units.into_iter().find_map(|(letter, unit)| Some((text.strip_suffix(letter)?, unit)));
+    let (number, unit) = unit.unwrap_or((text, 1));
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    let bytes = bytes.ok_or("give a whole number of bytes, as 64M or 1G")?;
+    if bytes >= MIN_FILE_BYTES { Ok(bytes) } else { Err(format!("it must be {MIN_FILE_BYTES} or more, as 1M")) }
 }
 
 fn within(time: Duration, min: Duration) -> Result<Duration, String> {
@@ -240,6 +350,29 @@ mod tests {
         for bad in ["1ms", "99ms", "2h", "-1s"] {
             assert!(look_for(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn sizes_and_seconds_have_bounds() {
+        assert_eq!([size("1M"), size("2G"), size("1048576")], [Ok(1 << 20), Ok(2 << 30), Ok(1 << 20)]);
+        for bad in ["0", "1K", "1T", "", "M", "-1M", "99999999999999999999", "99999999999G"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+        assert_eq!(
+            [seconds("2"), seconds("0.5"), seconds("300ms")].map(Result::unwrap).map(|time| time.as_millis()),
+            [2000, 500, 300]
+        );
+        for bad in ["0", "-1", "nan", "x", ""] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_waited_for_is_named() {
+        assert_eq!("delay=10ms".parse(), Ok(On::Delay(Duration::from_millis(10))));
+        assert!(["stall", "panic", "rule", "rule=stalled-poll"].iter().all(|on| on.parse::<On>().is_ok()));
+        assert_eq!("rule=none-such".parse::<On>(), Err("no rule of the doctor's is called \"none-such\"".into()));
+        assert!("delay".parse::<On>().is_err() && "delay=fast".parse::<On>().is_err());
     }
 
     #[test]

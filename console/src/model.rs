@@ -58,6 +58,19 @@ pub enum Link {
     },
 }
 
+/// Where in a recording the picture is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Played {
+    /// The time from its first snapshot.
+    pub at: Duration,
+    /// That of its last.
+    pub whole: Duration,
+    /// Whether it goes on by itself.
+    pub is_playing: bool,
+    /// Why it ends before its end.
+    pub broke: Option<String>,
+}
+
 /// One moment of the program, and what led to it.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
@@ -106,6 +119,8 @@ pub struct Model {
     pub is_detail_open: bool,
     /// Counters since start instead of a second.
     pub shows_totals: bool,
+    /// If it is a recording that is shown: where.
+    pub played: Option<Played>,
     selected_runtime: Option<String>,
     live: Picture,
     held: Option<Picture>,
@@ -128,6 +143,7 @@ impl Model {
             is_help_open: false,
             is_detail_open: true,
             shows_totals: false,
+            played: None,
             selected_runtime: None,
             live: Picture::default(),
             held: None,
@@ -150,6 +166,16 @@ impl Model {
             Message::Do(action) => return self.act(action),
         }
         None
+    }
+
+    /// Shows a moment of a recording; with `earlier`, the picture before it, what was shown is forgotten.
+    pub fn play(&mut self, played: Played, earlier: Option<Process>, process: Process) {
+        self.played = Some(played);
+        if let Some(earlier) = earlier {
+            self.live = Picture::default();
+            self.take(earlier, 0);
+        }
+        self.take(process, 0);
     }
 
     /// The picture to draw: the held one while paused.

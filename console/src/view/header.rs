@@ -9,7 +9,7 @@ use volt_telemetry::rates::worker_count;
 
 use crate::facts::Tone;
 use crate::figures::{age, count, head, width};
-use crate::model::{Link, Model, Screen};
+use crate::model::{Link, Model, Played, Screen};
 use crate::view::rows;
 use crate::view::theme::Theme;
 
@@ -27,8 +27,15 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
 
 /// Draws the line at the bottom: the screens, and the keys that fit, the more important ones first.
 pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
-    let pause = if model.is_paused() { "resume" } else { "pause" };
     let mut keys = vec![("?", "help"), ("q", "quit")];
+    let pause = match &model.played {
+        Some(played) => {
+            keys.push(("←→", "seek"));
+            if played.is_playing { "stop" } else { "play" }
+        }
+        None if model.is_paused() => "resume",
+        None => "pause",
+    };
     keys.extend_from_slice(keys_of(model));
     keys.push(("space", pause));
     if model.runtimes().len() > 1 {
@@ -94,6 +101,14 @@ fn identity(model: &Model, theme: Theme) -> Line<'static> {
 
 fn freshness(model: &Model, theme: Theme) -> Line<'static> {
     let mut spans = Vec::new();
+    if let Some(played) = &model.played {
+        let state = if played.is_playing { "▶ replay" } else { "■ replay" };
+        let [at, whole] = [played.at, played.whole].map(|time| format!("{:.2}s", time.as_secs_f64()));
+        spans.push(Span::styled(format!("{state} {at}"), theme.good()));
+        spans.push(Span::styled(" of ", theme.label()));
+        spans.push(Span::raw(format!("{whole} ")));
+        return Line::from(spans);
+    }
     if model.is_paused() {
         let held = model.now.saturating_sub(model.picture().received_at);
         let how_long = age(nanos(held));
@@ -162,6 +177,9 @@ fn tabs(model: &Model, theme: Theme, columns: usize) -> Line<'static> {
 fn losses(model: &Model, theme: Theme) -> Line<'static> {
     if let Link::Lost { reason, .. } = &model.link {
         return Line::styled(format!("{} ", head(reason, 60)), theme.tone(Tone::Warn));
+    }
+    if let Some(Played { broke: Some(broke), .. }) = &model.played {
+        return Line::styled(format!("! {} ", head(broke, 60)), theme.tone(Tone::Warn));
     }
     let mut spans = Vec::new();
     let incomplete = model.scene().map(|scene| scene.snapshot.incomplete.join(", ")).unwrap_or_default();

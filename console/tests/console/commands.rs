@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::program::{Folder, Program, Speech, VOLT};
 use serde_json::Value;
-use volt_telemetry::wire::Version;
+use volt_telemetry::wire::{VERSION, Version};
 
 fn run(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).output().expect("the console runs")
@@ -37,6 +37,35 @@ fn list_finds_a_program_and_says_who_it_is() {
     assert_eq!((&json[0]["pid"], &json[0]["program"]), (&std::process::id().into(), &"shop".into()));
     assert_eq!(json[0]["runtimes"], serde_json::json!(["app", "exporter"]));
     assert_eq!(json[0]["is_alive"], true);
+}
+
+#[test]
+fn a_program_that_is_too_old_to_be_recorded_says_so_and_makes_no_file() {
+    let folder = Folder::new();
+    let old = Version { minor: 0, ..VERSION };
+    let _program = Program::start(&folder.socket(0), "shop", Speech::Volt(old));
+    let file = folder.socket(9).with_extension("voltrec");
+    let path = file.to_str().unwrap();
+    let parts = ["speaks version 1.0", "cannot record", "build the program with a newer Volt than 0.9.9"];
+    assert_refused(&mut folder.console(&["record", "shop", "--seconds", "1", "-o", path]), &parts);
+    assert_refused(&mut folder.console(&["record", "shop", "--on"]), &["cannot switch the flight recorder"]);
+    assert!(!file.exists());
+}
+
+#[test]
+fn what_is_no_recording_is_neither_shown_nor_exported() {
+    let folder = Folder::new();
+    let file = folder.socket(9).with_extension("voltrec");
+    let path = file.to_str().unwrap();
+    for verb in [&["replay", "--once", path][..], &["export", path]] {
+        assert_refused(&mut folder.console(verb), &["there is no recording", path]);
+    }
+    std::fs::write(&file, "{}").unwrap();
+    for verb in [&["replay", "--json", path][..], &["export", path]] {
+        assert_refused(&mut folder.console(verb), &["is not a recording of Volt's"]);
+    }
+    assert!(!file.with_extension("json").exists(), "nothing was made");
+    assert_refused(&mut folder.console(&["replay", path]), &["must be a terminal"]);
 }
 
 #[test]
