@@ -34,6 +34,7 @@ pub mod record;
 pub mod replay;
 pub mod stacks;
 pub mod top;
+pub mod why;
 
 #[cfg(test)]
 mod fixture;

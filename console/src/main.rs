@@ -15,7 +15,7 @@ use volt_console::attach::{self, Ended};
 use volt_console::doctor::{self, Paper};
 use volt_console::error::Error;
 use volt_console::record::{self, On};
-use volt_console::{clean, export, figures, list, model, replay, stacks, target, top};
+use volt_console::{clean, export, figures, list, model, replay, stacks, target, top, why};
 use volt_telemetry::doctor::finding::Severity;
 use volt_telemetry::recording::trigger::Reach;
 use volt_telemetry::recording::writer::{MAX_FILES, MIN_FILE_BYTES};
@@ -115,6 +115,20 @@ enum Verb {
         /// Switch it off.
         #[arg(long, conflicts_with_all = ["seconds", "output", "trigger"])]
         off: bool,
+    },
+    /// Say why a task was polled last: who woke it, who woke that one, and so on.
+    Why {
+        /// The task's id or name.
+        #[arg(value_name = "TASK")]
+        task: String,
+        #[command(flatten)]
+        target: Target,
+        /// The runtime, of a program that has several; each is asked if left out.
+        #[arg(long)]
+        runtime: Option<String>,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
     },
     /// Show a recording on the screens of `attach`; the arrow keys go back and forth.
     Replay {
@@ -258,6 +272,10 @@ fn run(arguments: Arguments) -> Result<Done, Error> {
                 reach,
             };
             record::run(found.client, &options, &mut out).map(|()| Done::Shown)
+        }
+        Some(Verb::Why { task, target, runtime, json }) => {
+            let mut found = target::find(target.target.as_deref(), &environment)?;
+            why::run(&mut found.client, runtime.as_deref(), &task, json, &mut out).map(|()| Done::Shown)
         }
         Some(Verb::Replay { file, once, json, at }) if once || json => {
             replay::print(&file, json, at, &mut out).map(|()| Done::Shown)

@@ -227,6 +227,10 @@ impl Observed for Shared {
         Some(&self.recorder)
     }
 
+    fn why(&self, task: &str) -> Option<volt_telemetry::why::Why> {
+        Shared::why(self, task)
+    }
+
     fn names(&self) -> Option<&dyn Names> {
         Some(self)
     }

@@ -186,7 +186,9 @@ impl Connection {
                 let interval = Duration::from_millis(interval_ms.max(MIN_INTERVAL_MS));
                 self.subscription = Some(Subscription { interval, next_at: now });
             }
-            request @ (Request::Record { .. } | Request::Recorder { .. }) => return Asked::Other(request),
+            request @ (Request::Record { .. } | Request::Recorder { .. } | Request::Why { .. }) => {
+                return Asked::Other(request);
+            }
             _ => return Asked::Unknown,
         }
         Asked::Snapshot

@@ -27,6 +27,7 @@ use std::{io, ptr, thread};
 use mio::{Poll, Waker};
 use volt_telemetry::snapshot::{Process, Snapshot};
 use volt_telemetry::socket::{self, Environment};
+use volt_telemetry::why::Why;
 use volt_telemetry::wire::{self, Hello};
 
 use super::connection::Limits;
@@ -51,6 +52,11 @@ pub(crate) trait Observed: Send + Sync {
 
     /// Its flight recorder, if it has one.
     fn recorder(&self) -> Option<&Arc<Recorder>> {
+        None
+    }
+
+    /// Why the task of this id or name was polled last. Waits for no worker.
+    fn why(&self, _task: &str) -> Option<Why> {
         None
     }
 

@@ -259,6 +259,15 @@ fn reply_to(request: Request, client: &mut Connection, registry: &Registry, now:
             let (is_on, capacity) = (recorder.is_on(), recorder.capacity() as u64);
             Ok(Reply::Recorder(wire::Recorder { runtime: name, is_on, capacity }))
         }
+        Request::Why { runtime, task } => {
+            let (_, runtime) = registry.find(runtime.as_deref())?;
+            let why = runtime.upgrade().ok_or_else(gone)?.why(&task);
+            why.map(Reply::Why).ok_or_else(|| {
+                format!(
+                    "no task {task:?} is known: it has ended, or was never spawned, or it has no name and has not waited yet"
+                )
+            })
+        }
         _ => Err("this is no request that is answered at once".to_owned()),
     }
 }

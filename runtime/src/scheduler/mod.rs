@@ -28,6 +28,8 @@ pub(crate) mod spares;
 #[cfg(not(loom))]
 pub(crate) mod tuner;
 #[cfg(not(loom))]
+mod why;
+#[cfg(not(loom))]
 mod witness;
 #[cfg(not(loom))]
 pub(crate) mod worker;

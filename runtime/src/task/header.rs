@@ -35,7 +35,7 @@ pub(crate) struct Header {
     /// When the task was last submitted, on the process clock, ns. Written by whoever submits it, before it is enqueued; read by the
     /// worker that polls it.
     submitted_at_ns: AtomicU64,
-    /// Who submitted it then: `| task's id 56 | By 8 |`; id 0 is no task. Of a task's wake-up it says what thread that was polled
+    /// Who submitted it then: `| task's id 56 | is it the spawn 1 | By 7 |`; id 0 is no task. Of a task's wake-up it says what thread that was polled
     /// on. Written with the time.
     woken_by: AtomicU64,
     /// Where the task was spawned that did so; null is no task. Written with the time.
@@ -95,7 +95,7 @@ impl Header {
             id,
             origin: Origin::new(location, extra),
             submitted_at_ns: AtomicU64::new(counting::now_ns()),
-            woken_by: AtomicU64::new(woken_by),
+            woken_by: AtomicU64::new(woken_by | IS_SPAWN),
             woken_from: AtomicPtr::new(woken_from),
             place: AtomicU64::new(NO_PLACE),
         }
@@ -180,6 +180,7 @@ impl Header {
         // ORDERING: Relaxed; single-writer cell: see `submitted_at_ns`.
         let word = self.woken_by.load(Ordering::Relaxed);
         let by = By::ALL.iter().copied().find(|by| *by as u64 == word & BY_MASK).unwrap_or(By::Unknown);
+        let is_spawn = word & IS_SPAWN != 0;
         let id = word >> BY_BITS;
         // In a poll it is the task that wakes, but for a job of the blocking pool's.
         let by = if id > 0 && by != By::Blocking { By::Task } else { by };
@@ -188,13 +189,15 @@ impl Header {
         // SAFETY: only `words_of` makes the pointer, from a `&'static Location`, or null.
         let location = unsafe { location.as_ref() };
         let location = if id == self.id.as_u64() { Some(self.location()) } else { location };
-        LastWake { by, task: (id > 0).then_some(id), location, at_ns: self.submitted_at_ns() }
+        LastWake { by, is_spawn, task: (id > 0).then_some(id), location, at_ns: self.submitted_at_ns() }
     }
 }
 
 /// Bits of `woken_by` that hold who it was.
 const BY_BITS: u32 = 8;
-const BY_MASK: u64 = (1 << BY_BITS) - 1;
+/// In these: that it was the spawn.
+const IS_SPAWN: u64 = 1 << (BY_BITS - 1);
+const BY_MASK: u64 = IS_SPAWN - 1;
 
 /// See `Header::woken_by` and `Header::woken_from`.
 #[inline]
@@ -210,6 +213,7 @@ fn words_of(waker: WakesHere<'_>) -> (u64, *mut Location<'static>) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LastWake {
     pub(crate) by: By,
+    pub(crate) is_spawn: bool,
     /// The task that did so, in its poll or at its end.
     pub(crate) task: Option<u64>,
     /// Where that one was spawned.

@@ -140,9 +140,18 @@ impl Registry {
 
     /// The name of task `id`, if it is in here and was kept by a caller that preferred the shard of that number.
     pub(crate) fn name_by_id(&self, id: u64) -> Option<String> {
+        let mut name = None;
+        self.with_named(id, |task| name = task.name().map(str::to_owned));
+        name
+    }
+
+    /// Calls `f` with the task of that id, if it has a name; as [`name_by_id`](Self::name_by_id).
+    pub(crate) fn with_named(&self, id: u64, f: impl FnOnce(&Header)) {
         let shard = self.shards[id as usize % self.shards.len()].lock();
-        let task = shard.slots.get(*shard.named.get(&id)?)?;
-        task.header().name().map(str::to_owned)
+        let slot = shard.named.get(&id).copied();
+        if let Some(task) = slot.and_then(|slot| shard.slots.get(slot)) {
+            f(task.header());
+        }
     }
 
     /// As [`name_of`](Self::name_of), and the task's span.

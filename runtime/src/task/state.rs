@@ -427,6 +427,12 @@ impl State {
     }
 
     /// Whether the output is in place, and visible to the caller if so.
+    /// Whether it waits to be woken: for who only looks.
+    pub(crate) fn is_idle(&self) -> bool {
+        // ORDERING: Relaxed; a hint, out of date as soon as it is read.
+        Word(self.0.load(Ordering::Relaxed)).lifecycle() == IDLE
+    }
+
     pub(crate) fn is_complete(&self) -> bool {
         // ORDERING: Acquire; pairs with the Release in `complete`, which publishes the output.
         Word(self.0.load(Ordering::Acquire)).lifecycle() == COMPLETE

@@ -21,6 +21,7 @@ use rustix::net::sockopt::{self, Timeout};
 use crate::recording::flush::{Flush, Head};
 use crate::snapshot::Process;
 use crate::socket::{self, Candidate, Environment, SocketError};
+use crate::why::Why;
 use crate::wire::{self, Hello, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Recorder, Reply, Request, VERSION};
 
 /// How long connecting may take; it takes long only while the server's queue of connections is full.
@@ -196,6 +197,19 @@ impl Client {
         self.check_minor(1, "switch the flight recorder")?;
         self.ask(&Request::Recorder { runtime: runtime.map(str::to_owned), is_on }, |reply| match reply {
             Reply::Recorder(recorder) => Some(recorder),
+            _ => None,
+        })
+    }
+
+    /// Why the task of this id or name was polled last, in `runtime`, the only one if it is not named.
+    ///
+    /// # Errors
+    /// As [`Client::record`]; [`ConnectError::is_answer`] also if there is no such task.
+    pub fn why(&mut self, runtime: Option<&str>, task: &str) -> Result<Why, ConnectError> {
+        self.check_minor(1, "say why a task was polled")?;
+        let (runtime, task) = (runtime.map(str::to_owned), task.to_owned());
+        self.ask(&Request::Why { runtime, task }, |reply| match reply {
+            Reply::Why(why) => Some(why),
             _ => None,
         })
     }

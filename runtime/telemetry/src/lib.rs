@@ -14,6 +14,7 @@ pub mod rates;
 pub mod recording;
 pub mod snapshot;
 pub mod socket;
+pub mod why;
 pub mod wire;
 
 #[cfg(test)]

@@ -9,8 +9,8 @@
 //! flight recorder notes down what the workers do.
 //!
 //! Versions: [`VERSION`] is {major, minor} in one number each. A different major is refused by the console with both numbers in
-//! the message; a different minor is read as far as both sides know the fields. Minor 1 added [`Request::Record`] and
-//! [`Request::Recorder`]; a client looks at the server's minor before it sends one of them.
+//! the message; a different minor is read as far as both sides know the fields. Minor 1 added [`Request::Record`],
+//! [`Request::Recorder`] and [`Request::Why`]; a client looks at the server's minor before it sends one of them.
 //!
 //! Rejected: postcard and bincode, smaller but not self-describing, so that one added field breaks every older console.
 
@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::Process;
 use crate::recording::flush::{Flush, Head};
+use crate::why;
 
 /// What tells a control socket of Volt's from any other.
 pub const MAGIC: &str = "volt-control";
@@ -107,6 +108,13 @@ pub enum Request {
         /// Switches it on or off first.
         is_on: Option<bool>,
     },
+    /// Why a task was polled last: a [`Reply::Why`]. Minor 1.
+    Why {
+        /// The runtime's name; `None` = the only one.
+        runtime: Option<String>,
+        /// The task's id, or its name.
+        task: String,
+    },
     /// A request of a newer client.
     #[serde(other)]
     Unknown,
@@ -138,6 +146,8 @@ pub enum Reply {
     },
     /// Of a flight recorder.
     Recorder(Recorder),
+    /// Of a task.
+    Why(why::Why),
     /// The request could not be served; the connection stays.
     Error {
         /// What is wrong and what to do.
