@@ -189,7 +189,7 @@ fn who_gives_up_loses_nothing() {
             drop(held);
             assert!(mutex.try_lock().is_ok(), "nobody is in the line any more");
             let cell = OnceCell::new();
-            let never = cell.get_or_init(|| std::future::pending::<u32>());
+            let never = cell.get_or_init(std::future::pending::<u32>);
             assert!(volt::time::timeout(Duration::from_millis(5), never).await.is_err());
             assert_eq!(*cell.get_or_init(async || 3).await, 3);
         });

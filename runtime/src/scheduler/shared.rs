@@ -332,7 +332,7 @@ impl Shared {
 
     /// Notes down that a task is submitted, at the time that stands in its header.
     #[cold]
-    fn note(self: &Arc<Self>, task: &Header, event: Event) {
+    fn note(&self, task: &Header, event: Event) {
         let at_ns = task.submitted_at_ns();
         current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
             Some(worker) => worker.note(at_ns, event),
