@@ -252,6 +252,7 @@ impl<'a> Rounds<'a> {
             let mut duty = shared.staff.duty(slot);
             seen.is_burning &= duty == Duty::Away;
             let poll_seq = remote.cells.poll_seq();
+            self.witness.excuse(slot, paused_ns, now_ns);
             self.witness.goes_on(slot, poll_seq, now_ns);
             if duty == Duty::Away && poll_seq != seen.away_seq {
                 // It has come back, and has not noticed that it was away.

@@ -128,6 +128,19 @@ impl<'a> Witness<'a> {
         }
     }
 
+    /// The machine stood still until now, while an incident was open: that is not its poll's doing.
+    pub(super) fn excuse(&mut self, slot: usize, paused_ns: u64, now_ns: u64) {
+        if paused_ns == 0 {
+            return;
+        }
+        let Some(open) = &mut self.watched[slot].open else { return };
+        open.began_at_ns = (open.began_at_ns + paused_ns).min(now_ns);
+        let began_at_ns = open.began_at_ns;
+        if let Some(id) = open.id {
+            self.shared.incidents.change(id, |incident| incident.began_at_ns = began_at_ns);
+        }
+    }
+
     /// The worker is in the poll of this number now, if it is odd: an incident of another one is over.
     pub(super) fn goes_on(&mut self, slot: usize, poll_seq: u64, now_ns: u64) {
         let watched = &mut self.watched[slot];

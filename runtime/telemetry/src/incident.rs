@@ -132,7 +132,7 @@ impl Remedy {
 pub struct Incident {
     /// Its number, from 1, in the order in which they began to be seen.
     pub id: u64,
-    /// When the poll began: ns on the process's monotonic clock; later by as much as the whole process stood still in it before it was seen.
+    /// When the poll began: ns on the process's monotonic clock; later by as much as the whole process stood still in it.
     pub began_at_ns: u64,
     /// How long it lasted, or has lasted so far, ns.
     pub for_ns: u64,
