@@ -349,6 +349,30 @@ mod tests {
     }
 
     #[test]
+    fn a_walk_sees_each_task_once_in_whatever_pieces() {
+        let registry = Registry::new(2);
+        let count = if cfg!(miri) { VISITED_AT_ONCE + 3 } else { 3 * VISITED_AT_ONCE };
+        let tasks: Vec<_> = (0..count).map(|_| task(None)).collect();
+        // Most in one shard, and some in the other.
+        let shard_of = |index: usize| usize::from(index % 9 == 8);
+        for (index, (task, _)) in tasks.iter().enumerate() {
+            assert!(!registry.keep(task.task(), shard_of(index)));
+        }
+        let gone: Vec<_> = tasks.iter().step_by(7).map(|(task, _)| task.header().id.as_u64()).collect();
+        tasks.iter().step_by(7).for_each(|(task, _)| drop(registry.remove(task.header())));
+        let mut seen = Vec::new();
+        assert!(registry.visit(count, |task| seen.push(task.id.as_u64())));
+        seen.sort_unstable();
+        let ids = tasks.iter().map(|(task, _)| task.header().id.as_u64());
+        let mut wanted: Vec<_> = ids.filter(|id| !gone.contains(id)).collect();
+        wanted.sort_unstable();
+        assert_eq!(seen, wanted);
+        for (task, _) in &tasks {
+            drop(registry.remove(task.header()));
+        }
+    }
+
+    #[test]
     fn what_is_left_inside_is_let_go_of() {
         let registry = Registry::new(1);
         let (notified, join) = task(None);
