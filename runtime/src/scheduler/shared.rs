@@ -39,6 +39,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
 use volt_telemetry::recording::event::Event;
 use volt_telemetry::{InFlight, Snapshot};
 
@@ -729,10 +731,14 @@ impl Schedule for Lease {
 }
 
 /// What is kept of a name and, if somebody listens, a span. One relaxed load and no allocation if there is neither.
+#[inline]
 fn extra(id: Id, name: Option<&str>, location: &'static Location<'static>) -> Option<Box<Extra>> {
-    if !counting::IS_ON {
-        return None;
-    }
+    let is_heard = LevelFilter::current() >= Level::INFO;
+    if counting::IS_ON && (is_heard || name.is_some()) { make_extra(id, name, location) } else { None }
+}
+
+#[cold]
+fn make_extra(id: Id, name: Option<&str>, location: &'static Location<'static>) -> Option<Box<Extra>> {
     let name = name.map(|name| &name[..name.floor_char_boundary(MAX_NAME_BYTES)]);
     let span =
         tracing::info_span!(target: "volt", parent: None, "volt.task", id = id.as_u64(), name, spawn = %location);
