@@ -184,6 +184,10 @@ impl Kept {
 
 /// Has this thread keep blocks while `f` runs.
 pub(crate) fn keep<R>(f: impl FnOnce() -> R) -> R {
+    keep_at_most(if cfg!(miri) { 0 } else { MOST_BYTES }, f)
+}
+
+fn keep_at_most<R>(limit: usize, f: impl FnOnce() -> R) -> R {
     struct Reset {
         former: usize,
     }
@@ -197,7 +201,6 @@ pub(crate) fn keep<R>(f: impl FnOnce() -> R) -> R {
             });
         }
     }
-    let limit = if cfg!(miri) { 0 } else { MOST_BYTES };
     let _reset = Reset { former: KEPT.with(|kept| kept.limit.replace(limit)) };
     f()
 }
@@ -205,6 +208,9 @@ pub(crate) fn keep<R>(f: impl FnOnce() -> R) -> R {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Little enough for Miri, which is slow.
+    const LIMIT: usize = 32 * 1024;
 
     fn held() -> usize {
         KEPT.with(|kept| kept.bytes.get())
@@ -218,9 +224,8 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "nothing is kept")]
     fn what_was_freed_last_is_used_first_by_all_of_its_class_and_by_no_other() {
-        keep(|| {
+        keep_at_most(LIMIT, || {
             let freed = allocate_and_free([1_u64; 13], 3);
             assert_eq!(held(), 3 * 104);
             let other = allocate([0_u8; 105]);
@@ -237,13 +242,12 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "nothing is kept")]
     fn a_thread_keeps_so_much_and_what_is_used_now() {
-        keep(|| {
-            allocate_and_free([0_u8; 200], 2 * MOST_BYTES / 200);
-            assert!(held() <= MOST_BYTES && held() > MOST_BYTES - 200, "{}", held());
-            allocate_and_free([0_u8; 1000], 2 * MOST_BYTES / 1000);
-            assert!(held() <= MOST_BYTES && held() > MOST_BYTES - 1000, "{}", held());
+        keep_at_most(LIMIT, || {
+            allocate_and_free([0_u8; 200], 2 * LIMIT / 200);
+            assert!(held() <= LIMIT && held() > LIMIT - 200, "{}", held());
+            allocate_and_free([0_u8; 1000], 2 * LIMIT / 1000);
+            assert!(held() <= LIMIT && held() > LIMIT - 1000, "{}", held());
             assert_eq!(KEPT.with(|kept| kept.filled.get()), 1 << class_of::<[u8; 1000]>().unwrap());
         });
     }
@@ -253,7 +257,7 @@ mod tests {
         #[derive(Clone, Copy)]
         #[repr(align(64))]
         struct Aligned(#[expect(dead_code, reason = "room")] u8);
-        keep(|| {
+        keep_at_most(LIMIT, || {
             allocate_and_free([0_u8; LARGEST + 1], 1);
             allocate_and_free(Aligned(0), 1);
         });
