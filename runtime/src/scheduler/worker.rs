@@ -282,7 +282,11 @@ impl Worker {
         let Ok(mut core) = self.core.try_borrow_mut() else { return Some(task) };
         let core = &mut *core;
         let evicted = match core.road {
-            // At the cap too: in the ring it would have to be told to a helper, since this poll may go on for long.
+            Road::Lifo if self.has_come_to_cap(core) => {
+                self.cells().lifo_cap_flushes.add(1);
+                Some(task)
+            }
+            // At the cap too, with nothing in the ring: there it would have to be told to a helper, since this poll may go on for long.
             Road::Lifo if self.shared.config.max_lifo_polls_per_tick > 0 => {
                 let evicted = self.remote.lifo.put(task);
                 if evicted.is_some() {
@@ -300,6 +304,13 @@ impl Worker {
             }
         }
         None
+    }
+
+    /// Whether what is put into the LIFO slot now would be flushed to the ring's tail, behind others: it goes there at once.
+    #[inline]
+    fn has_come_to_cap(&self, core: &Core) -> bool {
+        let cap = self.shared.config.max_lifo_polls_per_tick;
+        (1..=core.lifo_polls).contains(&cap) && !self.remote.lifo.is_filled() && core.ring.len() > 0
     }
 
     /// To the ring's tail.

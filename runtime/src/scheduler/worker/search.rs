@@ -6,7 +6,7 @@
 //! 2. global queue, if due; not before one local poll, if the last look brought something: else local work would starve behind slow polls
 //!    and a global queue that is never empty;
 //! 3. LIFO slot, up to its cap; at the cap the slot is flushed to the ring's tail, where its turn comes and thieves see it: at once, if the ring
-//!    is empty. A new tick renews the count if the ring had its turn in the last one;
+//!    is empty. What is woken at the cap goes to the ring without coming to the slot. A new tick renews the count if the ring had its turn in the last one;
 //! 4. ring, first in, first out;
 //! 5. steal: from a random start, every victim once, half its ring, else half its batch, else half its inbox; LIFO slots only on a last pass, and
 //!    only from an owner whose present poll is long: always taking them costs throughput, never taking them strands a task behind a long poll;
