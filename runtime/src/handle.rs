@@ -14,6 +14,7 @@ use crate::task::cell::new_task;
 use crate::task::id::Id;
 use crate::task::join::JoinHandle;
 use crate::task::spawn::TrySpawnError;
+use crate::task::trace::{Kind, extra};
 
 /// A handle to a runtime; clones are cheap. It does not keep the runtime running.
 ///
@@ -135,7 +136,9 @@ impl Handle {
             let _entered = handle.enter();
             f()
         });
-        let (notified, join) = new_task(job, BlockingSchedule, Id::next(), location, None);
+        let id = Id::next();
+        let extra = extra(id, None, location, Kind::Blocking);
+        let (notified, join) = new_task(job, BlockingSchedule, id, location, extra);
         self.shared.blocking.submit(notified);
         join
     }

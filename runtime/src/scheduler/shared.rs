@@ -39,8 +39,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use tracing::Level;
-use tracing::level_filters::LevelFilter;
 use volt_telemetry::recording::event::Event;
 use volt_telemetry::{InFlight, Snapshot};
 
@@ -60,7 +58,7 @@ use super::worker::record::wake_of;
 use super::worker::sim;
 use crate::blocking::pool::Pool;
 use crate::clock;
-use crate::config::{Config, MAX_NAME_BYTES, Placement};
+use crate::config::{Config, Placement};
 use crate::driver::Driver;
 use crate::driver::parker::{Parker, Unparked};
 use crate::fork::Home;
@@ -73,16 +71,15 @@ use crate::recorder::lanes::{Flag, Recorder};
 use crate::shim::CachePadded;
 use crate::stacks::{self, Sampler};
 use crate::stats::cells::{PHASES, WorkerCells};
-use crate::stats::counting;
 use crate::stats::locations::number_of;
 use crate::task::cell::{Schedule, into_future, new_task};
 use crate::task::header::{Header, Notified, Task};
 use crate::task::id::Id;
 use crate::task::join::JoinHandle;
-use crate::task::origin::Extra;
 use crate::task::registry::Registry;
 use crate::task::spawn::TrySpawnError;
 use crate::task::state::Wake;
+use crate::task::trace::{Kind, extra};
 
 /// See the header of this file.
 pub(crate) struct Shared {
@@ -251,7 +248,7 @@ impl Shared {
         F::Output: Send + 'static,
     {
         let id = Id::next();
-        let extra = extra(id, name, location);
+        let extra = extra(id, name, location, Kind::Task);
         let (task, join) = new_task(future, Lease::of(self), id, location, extra);
         if let Err(task) = self.start(task) {
             // The runtime shuts down.
@@ -279,7 +276,7 @@ impl Shared {
             return Err(TrySpawnError::full(future, self.config.global_queue_capacity));
         };
         let id = Id::next();
-        let extra = extra(id, name, location);
+        let extra = extra(id, name, location, Kind::Task);
         let (task, join) = new_task(future, Lease::of(self), id, location, extra);
         match self.start(task) {
             Ok(()) => Ok(join),
@@ -729,24 +726,6 @@ impl Schedule for Lease {
     fn release(&self, task: &Header) -> Option<Task> {
         self.registry.remove(task)
     }
-}
-
-/// What is kept of a name and, if somebody listens, a span. One relaxed load and no allocation if there is neither.
-#[inline]
-fn extra(id: Id, name: Option<&str>, location: &'static Location<'static>) -> Option<Box<Extra>> {
-    let is_heard = LevelFilter::current() >= Level::INFO;
-    if counting::IS_ON && (is_heard || name.is_some()) { make_extra(id, name, location) } else { None }
-}
-
-#[cold]
-fn make_extra(id: Id, name: Option<&str>, location: &'static Location<'static>) -> Option<Box<Extra>> {
-    let name = name.map(|name| &name[..name.floor_char_boundary(MAX_NAME_BYTES)]);
-    let span =
-        tracing::info_span!(target: "volt", parent: None, "volt.task", id = id.as_u64(), name, spawn = %location);
-    if name.is_none() && span.is_disabled() {
-        return None;
-    }
-    Some(Box::new(Extra { location, name: name.map(Box::from), span }))
 }
 
 #[cfg(test)]

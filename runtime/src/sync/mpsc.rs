@@ -27,7 +27,53 @@ use crate::coop;
 use crate::time::timeout;
 
 #[doc(no_inline)]
-pub use tokio::sync::mpsc::{OwnedPermit, Permit, PermitIterator, error};
+pub use tokio::sync::mpsc::{OwnedPermit, Permit, PermitIterator};
+
+/// Why something could not be sent or received.
+pub mod error {
+    use std::fmt;
+
+    #[doc(no_inline)]
+    pub use tokio::sync::mpsc::error::{SendError, TryRecvError, TrySendError};
+
+    /// Why [`Sender::send_timeout`](super::Sender::send_timeout) did not send; the value comes back.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub enum SendTimeoutError<T> {
+        /// There was no room in that time.
+        Timeout(T),
+        /// The receiver is gone, or has closed.
+        Closed(T),
+    }
+
+    impl<T> SendTimeoutError<T> {
+        /// The value.
+        pub fn into_inner(self) -> T {
+            match self {
+                SendTimeoutError::Timeout(value) | SendTimeoutError::Closed(value) => value,
+            }
+        }
+    }
+
+    impl<T> fmt::Debug for SendTimeoutError<T> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(match self {
+                SendTimeoutError::Timeout(_) => "Timeout(..)",
+                SendTimeoutError::Closed(_) => "Closed(..)",
+            })
+        }
+    }
+
+    impl<T> fmt::Display for SendTimeoutError<T> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(match self {
+                SendTimeoutError::Timeout(_) => "no room in the channel within the time",
+                SendTimeoutError::Closed(_) => "channel closed",
+            })
+        }
+    }
+
+    impl<T> std::error::Error for SendTimeoutError<T> {}
+}
 
 /// A queue for `capacity` values. Who sends waits while it is full.
 ///

@@ -177,7 +177,7 @@ impl<F: Future, S: Schedule> Cell<F, S> {
     fn enter<R>(&self, task: &Task, f: impl FnOnce() -> R) -> R {
         let _current = Current::enter(task);
         match self.header.extra() {
-            Some(extra) => extra.span.in_scope(f),
+            Some(extra) => extra.console.in_scope(|| extra.span.in_scope(f)),
             None => f(),
         }
     }

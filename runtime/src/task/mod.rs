@@ -12,6 +12,9 @@ pub(crate) mod origin;
 pub(crate) mod header;
 
 #[cfg(not(loom))]
+pub(crate) mod trace;
+
+#[cfg(not(loom))]
 pub(crate) mod waker;
 
 #[cfg(not(loom))]

@@ -9,11 +9,13 @@ use std::ptr::NonNull;
 const IS_EXTRA: usize = 1;
 const _: () = assert!(align_of::<Location<'static>>() > IS_EXTRA && align_of::<Extra>() > IS_EXTRA);
 
-/// A task's name and span.
+/// A task's name and spans.
 pub(crate) struct Extra {
     pub(crate) location: &'static Location<'static>,
     pub(crate) name: Option<Box<str>>,
     pub(crate) span: tracing::Span,
+    /// What tokio-console takes for the task.
+    pub(crate) console: tracing::Span,
 }
 
 /// See the header of this file.
@@ -83,7 +85,12 @@ mod tests {
         let plain = Origin::new(here, None);
         assert!(plain.extra().is_none());
         assert_eq!(plain.location(), here);
-        let extra = Extra { location: here, name: Some("n".into()), span: tracing::Span::none() };
+        let extra = Extra {
+            location: here,
+            name: Some("n".into()),
+            span: tracing::Span::none(),
+            console: tracing::Span::none(),
+        };
         let named = Origin::new(here, Some(Box::new(extra)));
         assert_eq!(named.extra().unwrap().name.as_deref(), Some("n"));
         assert_eq!(named.location(), here);

@@ -285,7 +285,9 @@ mod tests {
 
     fn task(name: Option<&str>) -> (Notified, JoinHandle<()>) {
         let location = Location::caller();
-        let extra = name.map(|name| Box::new(Extra { location, name: Some(name.into()), span: tracing::Span::none() }));
+        let none = tracing::Span::none;
+        let extra =
+            name.map(|name| Box::new(Extra { location, name: Some(name.into()), span: none(), console: none() }));
         new_task(async {}, Nowhere, Id::next(), location, extra)
     }
 

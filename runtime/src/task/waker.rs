@@ -9,6 +9,7 @@ use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use super::current::has_noted_own_wake;
 use super::header::{Header, Task};
+use super::trace;
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop);
 
@@ -52,12 +53,14 @@ unsafe fn borrow(data: *const ()) -> ManuallyDrop<Task> {
 unsafe fn clone(data: *const ()) -> RawWaker {
     // SAFETY: `data` is a live waker's, as Waker guarantees.
     let task = unsafe { borrow(data) };
+    trace::waker(&task, "waker.clone");
     raw(Task::clone(&task).into_raw())
 }
 
 unsafe fn wake(data: *const ()) {
     // SAFETY: `data` is a live waker's, as Waker guarantees.
     let task = ManuallyDrop::into_inner(unsafe { borrow(data) });
+    trace::waker(&task, "waker.wake");
     if !has_noted_own_wake(task.as_raw()) {
         task.wake_owned();
     }
@@ -66,6 +69,7 @@ unsafe fn wake(data: *const ()) {
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: `data` is a live waker's, as Waker guarantees.
     let task = unsafe { borrow(data) };
+    trace::waker(&task, "waker.wake_by_ref");
     if !has_noted_own_wake(task.as_raw()) {
         task.wake();
     }
@@ -73,5 +77,6 @@ unsafe fn wake_by_ref(data: *const ()) {
 
 unsafe fn drop(data: *const ()) {
     // SAFETY: `data` is a live waker's, as Waker guarantees, and this is its end.
-    std::mem::drop(ManuallyDrop::into_inner(unsafe { borrow(data) }));
+    let task = ManuallyDrop::into_inner(unsafe { borrow(data) });
+    trace::waker(&task, "waker.drop");
 }

@@ -13,6 +13,8 @@ pub(super) const STARVED_RATIO: f64 = 0.25;
 const STARVED_BADLY_RATIO: f64 = 0.5;
 /// Who runs, or waits to run, for half of the time wants a processor of its own.
 const WANTING_RATIO: f64 = 0.5;
+/// Workers that have less of the processors than this wait for others than each other.
+const HAVE_THEM_RATIO: f64 = 0.5;
 /// Time for which the quota held the process up, summed over processors, as a share of the time: a request in twenty
 /// meets it.
 const THROTTLED_RATIO: f64 = 0.05;
@@ -62,10 +64,12 @@ fn wanting(span: &Span<'_>) -> u32 {
     span.pairs().filter(wants).count() as u32
 }
 
-/// The processors, if more workers want one than there are.
+/// The processors, if more workers want one than there are, and it is they who have them.
 fn oversubscription(span: &Span<'_>) -> Option<u32> {
     let processors = span.now.host.as_ref()?.processors;
-    (wanting(span) > processors).then_some(processors)
+    let ran_ns = span.pairs().filter_map(|pair| pair.grown_if_known(|worker| worker.cpu_ns)).sum::<u64>();
+    let have_them = span.share(ran_ns) >= HAVE_THEM_RATIO * f64::from(processors);
+    (have_them && wanting(span) > processors).then_some(processors)
 }
 
 pub(super) fn is_run_delay_told(snapshot: &Snapshot) -> bool {
@@ -105,9 +109,10 @@ pub(super) fn are_processors_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn oversubscribed_threshold() -> String {
     format!(
-        "more workers want a processor for {} of the time than there are processors, and one of them waits as for \
-         `cpu-starved` ({})",
+        "more workers want a processor for {} of the time than there are processors, together they have {} of them, and \
+         one of them waits as for `cpu-starved` ({})",
         percent(WANTING_RATIO),
+        percent(HAVE_THEM_RATIO),
         percent(STARVED_RATIO)
     )
 }

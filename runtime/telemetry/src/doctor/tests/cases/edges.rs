@@ -199,6 +199,13 @@ pub(in super::super) const EDGES: &[Edge] = &[
         || waiting_for_processors(290, 310, 1),
         || waiting_for_processors(150, 270, 1),
     ),
+    edge(
+        Rule::Oversubscribed,
+        "who has the processors",
+        Critical,
+        || waiting_for_processors(260, 700, 1),
+        || waiting_for_processors(240, 700, 1),
+    ),
     edge(Rule::CgroupThrottled, "the time held up", Warning, || throttled_for(80), || throttled_for(30)),
     step(
         Rule::CgroupThrottled,
