@@ -328,7 +328,7 @@ impl Builder {
     }
 
     /// Whether the flight recorder is on from the start: what each worker did last is then always at hand, so that a recording can look back.
-    /// Default false: a poll costs about a tenth more while it is on. `volt-console record` switches it on for as long as it records, and `record
+    /// Default false: a poll costs some 10 ns more while it is on. `volt-console record` switches it on for as long as it records, and `record
     /// --on` for good.
     pub fn flight_recorder(mut self, is_on: bool) -> Self {
         self.config.flight_recorder = is_on;
