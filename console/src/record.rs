@@ -6,7 +6,7 @@
 //! the recording.
 //!
 //! Invariants. *What was recorded is kept*: a signal, a full disk, the end of the program end the file in order.
-//! *Bounded*: so many bytes a file, so many files, [`HELD_RECORDS_MAX`] in memory.
+//! *Bounded*: so many bytes a file, so many files, `HELD_RECORDS_MAX` in memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IsTerminal, Write};

@@ -150,3 +150,30 @@ fn a_runtime_that_is_not_there_is_an_answer_and_the_connection_stays() {
     assert!(error.is_answer() && error.to_string().contains("no runtime is called \"another\""), "{error}");
     assert!(client.record(Some("only-this"), Duration::ZERO).is_ok());
 }
+
+#[test]
+fn a_client_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed() {
+    let (runtime, mut client) = runtime("unread", |builder| builder.flight_records(1024));
+    client.record(Some("unread"), Duration::ZERO).unwrap();
+    // Far more than the ring and the socket hold; the program's end does not wait for the client.
+    let busy = runtime.spawn(async {
+        for _ in 0..200_000 {
+            volt::task::yield_now().await;
+        }
+    });
+    runtime.block_on(busy).unwrap();
+    let (mut lost, mut records, began) = (0, 0, Instant::now());
+    while lost == 0 {
+        assert!(began.elapsed() < LONG, "{records} records and none lost");
+        let flush = client.next_flush(LONG).unwrap().expect("there is more");
+        (lost, records) = (lost + flush.lost(), records + flush.records());
+    }
+    let last = runtime.spawn(async {});
+    let id: u64 = last.id().to_string().parse().unwrap();
+    let is_last = |event| matches!(event, Event::PollEnd { task, .. } if task == id);
+    let has_last =
+        |flush: Flush| flush.chunks.iter().flat_map(|chunk| &chunk.records).any(|record| is_last(record.event()));
+    while !has_last(client.next_flush(LONG).unwrap().expect("it goes on")) {
+        assert!(began.elapsed() < LONG, "what comes after the gap is not there");
+    }
+}
