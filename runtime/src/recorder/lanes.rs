@@ -20,6 +20,7 @@ use volt_telemetry::recording::record::{Record, saturating_u32};
 
 use super::ring::{Ring, RingWriter};
 use crate::shim::{Arc, AtomicBool, AtomicU64, CachePadded, Mutex, Ordering};
+use crate::stats::counting;
 
 /// Whether a runtime notes anything down. What everybody looks at first.
 #[derive(Clone)]
@@ -29,7 +30,7 @@ impl Flag {
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         // ORDERING: Relaxed; a switch, which publishes nothing.
-        self.0.load(Ordering::Relaxed)
+        counting::IS_ON && self.0.load(Ordering::Relaxed)
     }
 }
 

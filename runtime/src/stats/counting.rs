@@ -1,6 +1,6 @@
 //! Whether anything is recorded: always, but in the programs that the bench `observe` builds to see what recording costs.
 //!
-//! Who sets it: `--cfg volt_unobserved` in `RUSTFLAGS` takes out all that is written into cells, the names and spans of tasks, and each
+//! Who sets it: `--cfg volt_unobserved` in `RUSTFLAGS` takes out all that is written into cells, the flight recorder, who woke a task, the names and spans of tasks, and each
 //! reading of the clock whose value is wanted for them alone, or would otherwise be taken once a tick, as by a scheduler that counts
 //! nothing. With `--cfg volt_unobserved="clock_kept"` besides, the clock is read as ever, and only the writing is out.
 //!
