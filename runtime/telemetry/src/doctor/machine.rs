@@ -13,8 +13,9 @@ pub(super) const STARVED_RATIO: f64 = 0.25;
 const STARVED_BADLY_RATIO: f64 = 0.5;
 /// Who runs, or waits to run, for half of the time wants a processor of its own.
 const WANTING_RATIO: f64 = 0.5;
-/// Workers that have less of the processors than this wait for others than each other.
-const HAVE_THEM_RATIO: f64 = 0.5;
+/// Of the processors' time, what the workers together have to get for their number to be the reason that it is short: with
+/// less, others take it. Not more than that, since beside others they may be too many as well.
+const OWN_RATIO: f64 = 0.25;
 /// Time for which the quota held the process up, summed over processors, as a share of the time: a request in twenty
 /// meets it.
 const THROTTLED_RATIO: f64 = 0.05;
@@ -54,22 +55,23 @@ pub(super) fn running_ratio(span: &Span<'_>) -> f64 {
     if ran_ns == 0 { 1.0 } else { ran_ns as f64 / (ran_ns + waited_ns) as f64 }
 }
 
-/// How many workers were on duty at both looks and used a processor, or waited for one, for most of the time.
+/// How many workers were on duty at both looks and used a processor, or waited for one, for most of the time; spares left
+/// out, which are there for a while, and since a worker is stuck.
 fn wanting(span: &Span<'_>) -> u32 {
     let wants = |pair: &Pair<'_>| {
         let waited_ns = pair.grown_if_known(|worker| worker.run_delay_ns).unwrap_or(0);
         let ran_ns = pair.grown_if_known(|worker| worker.cpu_ns).unwrap_or(0);
-        span.share(waited_ns.saturating_add(ran_ns)) >= WANTING_RATIO
+        !pair.now.is_spare && span.share(waited_ns.saturating_add(ran_ns)) >= WANTING_RATIO
     };
     span.pairs().filter(wants).count() as u32
 }
 
-/// The processors, if more workers want one than there are, and it is they who have them.
+/// The processors, if more workers want one than there are, and have a part of them worth speaking of.
 fn oversubscription(span: &Span<'_>) -> Option<u32> {
     let processors = span.now.host.as_ref()?.processors;
-    let ran_ns = span.pairs().filter_map(|pair| pair.grown_if_known(|worker| worker.cpu_ns)).sum::<u64>();
-    let have_them = span.share(ran_ns) >= HAVE_THEM_RATIO * f64::from(processors);
-    (have_them && wanting(span) > processors).then_some(processors)
+    let ran_ns: u64 = span.pairs().filter_map(|pair| pair.grown_if_known(|worker| worker.cpu_ns)).sum();
+    let own_ratio = span.share(ran_ns) / f64::from(processors.max(1));
+    (wanting(span) > processors && own_ratio >= OWN_RATIO).then_some(processors)
 }
 
 pub(super) fn is_run_delay_told(snapshot: &Snapshot) -> bool {
@@ -109,10 +111,10 @@ pub(super) fn are_processors_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn oversubscribed_threshold() -> String {
     format!(
-        "more workers want a processor for {} of the time than there are processors, together they have {} of them, and \
-         one of them waits as for `cpu-starved` ({})",
+        "more workers, spares left out, want a processor for {} of the time than there are processors, all get {} of \
+         the processors' time at least (else others take it), and one of them waits as for `cpu-starved` ({})",
         percent(WANTING_RATIO),
-        percent(HAVE_THEM_RATIO),
+        percent(OWN_RATIO),
         percent(STARVED_RATIO)
     )
 }

@@ -201,10 +201,10 @@ pub(in super::super) const EDGES: &[Edge] = &[
     ),
     edge(
         Rule::Oversubscribed,
-        "who has the processors",
-        Critical,
-        || waiting_for_processors(260, 700, 1),
-        || waiting_for_processors(240, 700, 1),
+        "what the workers get themselves",
+        Warning,
+        || waiting_for_processors(160, 440, 1),
+        || waiting_for_processors(80, 460, 1),
     ),
     edge(Rule::CgroupThrottled, "the time held up", Warning, || throttled_for(80), || throttled_for(30)),
     step(

@@ -5,7 +5,7 @@ use crate::doctor::finding::Severity;
 use crate::doctor::rule::Rule;
 use crate::doctor::tests::programs::{MS, Pair, SECOND, busy, saturated};
 use crate::incident::{Cause, Incident};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, Worker};
 
 pub(super) const CASES: &[Case] = &[
     Case {
@@ -115,6 +115,20 @@ pub(super) const CASES: &[Case] = &[
         beside: &[],
         but: "two workers on one processor that seldom want it",
         look_alike: || waiting_for_processors(100, 200, 1),
+    },
+    Case {
+        rule: Rule::Oversubscribed,
+        severity: Severity::Warning,
+        what: "two busy workers on one processor, which others want too",
+        sick: || waiting_for_processors(180, 420, 1),
+        beside: &[],
+        but: "two workers on two processors, which others take, and a spare since one was stuck",
+        look_alike: || {
+            both(waiting_for_processors(200, 400, 2), |snapshot| {
+                let busy = snapshot.workers[0].clone();
+                snapshot.workers[2] = Worker { index: 2, is_spare: true, ..busy };
+            })
+        },
     },
     Case {
         rule: Rule::ProcessPaused,
