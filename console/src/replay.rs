@@ -169,7 +169,8 @@ impl Player {
         let head = film.head().clone();
         let hello = Hello { pid: head.pid, program: head.program, volt: head.volt, ..Hello::default() };
         model.update(Message::Connected(hello));
-        let index = at.map_or(0, |at| film.index_at(at));
+        // Of the first nothing is known that needs two.
+        let index = at.map_or(film.last().min(1), |at| film.index_at(at));
         Player { model, index, last: film.last(), playing_since: None }
     }
 
@@ -219,5 +220,101 @@ impl Player {
             Some(action) => Ok(self.model.update(Message::Do(action))),
             None => Ok(None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossterm::event::{KeyEvent, KeyModifiers};
+    use volt_telemetry::recording::flush::Flush;
+    use volt_telemetry::recording::writer::{MIN_FILE_BYTES, Settings, Writer};
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A recording of five snapshots, a quarter of a second apart, in so many files; gone with the test.
+    struct Recorded(PathBuf);
+
+    impl Recorded {
+        fn new(name: &str, files: u32) -> Recorded {
+            let path = std::env::temp_dir().join(format!("volt-film-{}-{name}.voltrec", std::process::id()));
+            let settings = Settings { path: path.clone(), max_file_bytes: MIN_FILE_BYTES, max_files: files };
+            let head = Head { pid: 7, program: "shop".into(), ..Head::default() };
+            let mut writer = Writer::create(settings, head).unwrap();
+            for number in 0..5 {
+                let at_ns = number * 250 * MS;
+                let snapshot = Snapshot { runtime: "main".into(), at_ns, ..Snapshot::default() };
+                writer.write(&Flush { at_ns, snapshot: Some(Box::new(snapshot)), ..Flush::default() }).unwrap();
+                if files > 1 {
+                    writer.end_file().unwrap();
+                }
+            }
+            writer.finish().unwrap();
+            Recorded(path)
+        }
+    }
+
+    impl Drop for Recorded {
+        fn drop(&mut self) {
+            parts_of(&self.0).into_iter().for_each(|part| _ = std::fs::remove_file(part));
+        }
+    }
+
+    fn press(player: &mut Player, film: &mut Film, code: KeyCode) -> u128 {
+        let key = Event::Key(KeyEvent::new(code, KeyModifiers::NONE));
+        assert_eq!(player.take(&key, film).unwrap(), None);
+        let shown = player.model.runtimes()[0].at_ns / MS;
+        let at = player.model.played.as_ref().unwrap().at.as_millis();
+        assert_eq!(u128::from(shown), at, "the picture is of the time that is shown");
+        at
+    }
+
+    #[test]
+    fn the_arrows_go_back_and_forth_and_stop_at_the_ends() {
+        for files in [1, 9] {
+            let recorded = Recorded::new(&format!("arrows-{files}"), files);
+            let mut film = Film::open(&recorded.0).unwrap();
+            let mut player = Player::new(&film, Some(Duration::from_millis(600)));
+            player.go_to(&mut film, player.index).unwrap();
+            let mut at = |code| press(&mut player, &mut film, code);
+            let right = [at(KeyCode::Right), at(KeyCode::Right), at(KeyCode::Right)];
+            let left = [0; 6].map(|_| at(KeyCode::Left));
+            assert_eq!((right, left), ([750, 1000, 1000], [750, 500, 250, 0, 0, 0]), "{files} files");
+            assert_eq!(player.model.hello.program, "shop");
+        }
+    }
+
+    #[test]
+    fn space_plays_to_the_end_and_once_more_from_the_begin() {
+        let recorded = Recorded::new("plays", 1);
+        let mut film = Film::open(&recorded.0).unwrap();
+        let mut player = Player::new(&film, None);
+        player.go_to(&mut film, player.index).unwrap();
+        let is_playing = |player: &Player| player.model.played.as_ref().unwrap().is_playing;
+        assert!(!player.is_due() && !is_playing(&player));
+        player.model.interval = Duration::ZERO;
+        assert_eq!(press(&mut player, &mut film, KeyCode::Char(' ')), 250);
+        while player.is_due() {
+            assert!(is_playing(&player));
+            player.go_to(&mut film, player.index + 1).unwrap();
+        }
+        assert_eq!((player.index, is_playing(&player)), (4, false));
+        assert_eq!(press(&mut player, &mut film, KeyCode::Char(' ')), 0);
+        assert!(is_playing(&player));
+        assert_eq!(press(&mut player, &mut film, KeyCode::Char(' ')), 0);
+        assert!(!is_playing(&player) && !player.is_due());
+    }
+
+    #[test]
+    fn what_is_whole_of_a_recording_that_breaks_off_is_shown_and_that_is_said() {
+        let recorded = Recorded::new("cut", 1);
+        let bytes = std::fs::read(&recorded.0).unwrap();
+        std::fs::write(&recorded.0, &bytes[..bytes.len() * 3 / 4]).unwrap();
+        let film = Film::open(&recorded.0).unwrap();
+        assert!((2..5).contains(&film.places.len()), "{}", film.places.len());
+        assert!(film.broke.as_ref().is_some_and(|broke| broke.contains("breaks off")));
+        std::fs::write(&recorded.0, &bytes[..bytes.len() / 20]).unwrap();
+        assert!(Film::open(&recorded.0).is_err_and(|error| error.is_recording()));
     }
 }
