@@ -26,10 +26,10 @@ use crate::clock;
 use crate::coop;
 use crate::driver::parker::Parker;
 use crate::driver::poller::be_punctual;
-use crate::driver::{Polled, Wait};
+use crate::driver::{self, Wait};
 use crate::recorder::lanes::Pen;
 use crate::stats::blame::LONG_NS;
-use crate::stats::cells::WorkerCells;
+use crate::stats::cells::{Polled, WorkerCells};
 use crate::stats::counting;
 use crate::task::blocks;
 use crate::task::contain::contain;
@@ -169,7 +169,7 @@ impl Worker {
             let Some(task) = self.next_task() else { break true };
             self.poll_in(&mut tick, task);
         };
-        self.end_tick(&tick);
+        self.end_tick(&mut tick);
         if is_idle {
             self.park();
         }
@@ -183,20 +183,22 @@ impl Worker {
             self.core.borrow_mut().now_ns = now_ns;
         }
         self.tend_driver(config.driver_interval_ns);
-        Tick { budget_left: config.budget_per_tick, busy_ns: 0 }
+        Tick { budget_left: config.budget_per_tick, busy_ns: 0, last: None }
     }
 
     /// One poll out of the tick's budget, and a look at the driver if it is time.
     fn poll_in(&self, tick: &mut Tick, task: Notified) {
         let cells = self.cells();
         tick.budget_left -= 1;
-        tick.busy_ns += self.poll(cells, task);
+        tick.count_last(cells);
+        self.poll(cells, task, tick);
         self.tend_driver(self.shared.config.target_global_queue_latency_ns);
     }
 
     /// Feeds the tuner, and begins to count anew.
-    fn end_tick(&self, tick: &Tick) {
+    fn end_tick(&self, tick: &mut Tick) {
         let (config, cells) = (&self.shared.config, self.cells());
+        tick.count_last(cells);
         let mut core = self.core.borrow_mut();
         core.tuner.record(config.budget_per_tick - tick.budget_left, tick.busy_ns);
         if core.renew_lifo_polls() {
@@ -207,11 +209,11 @@ impl Worker {
         cells.renew_budget(config.budget_per_tick);
     }
 
-    /// Polls `task` once, the only place that does. Returns how long it took, ns.
+    /// Polls `task` once, the only place that does.
     ///
     /// Not inlined, so that the stack of a stuck poll can be cut here.
     #[inline(never)]
-    pub(super) fn poll(&self, cells: &WorkerCells, task: Notified) -> u64 {
+    pub(super) fn poll(&self, cells: &WorkerCells, task: Notified, tick: &mut Tick) {
         let began_at_ns = self.core.borrow().now_ns;
         let location = cells.begin_poll(task.header(), began_at_ns);
         let is_recorded = self.pen.is_on();
@@ -229,8 +231,11 @@ impl Worker {
         if is_recorded {
             self.note_poll_end(location, &ran, has_yielded, now_ns, took_ns);
         }
-        let place = cells.end_poll(took_ns, location);
+        cells.end_poll();
+        tick.busy_ns += took_ns;
+        tick.last = Some(Polled { location, took_ns, has_woken_itself: matches!(ran, Ran::Woken(_)) });
         if took_ns >= LONG_NS {
+            tick.count_last(cells);
             self.end_long_poll(cells, took_ns, location);
         }
         let mut core = self.core.borrow_mut();
@@ -239,16 +244,12 @@ impl Worker {
             Ran::Pending => {}
             // The yield road: behind what is there already.
             Ran::Woken(task) => {
-                if let Some(place) = place {
-                    place.count_self_wake();
-                }
                 task.header().stamp_own_wake(now_ns);
                 self.push_back(&mut core, task);
                 self.wake_for_surplus(&core, 1);
             }
             Ran::Ended(ended) => cells.count_end(ended),
         }
-        took_ns
     }
 
     /// Others may have waited for the poll that has ended, and the sentinel may have declared this worker away. It declares nobody away for
@@ -403,7 +404,7 @@ impl Worker {
     }
 
     /// An I/O backend that fails is told and paced, so that it is not spun on.
-    fn report(&self, polled: &std::io::Result<Polled>) {
+    fn report(&self, polled: &std::io::Result<driver::Polled>) {
         if let Err(error) = polled {
             tracing::error!(runtime = %self.shared.name, %error, "the I/O driver failed to wait for events");
             std::thread::sleep(DRIVER_ERROR_PAUSE);
@@ -440,14 +441,24 @@ impl Worker {
 }
 
 /// One tick of a worker: what it may still do, and what it has done.
-struct Tick {
+pub(super) struct Tick {
     /// Polls.
     budget_left: u32,
     /// Time spent in polls.
     busy_ns: u64,
+    /// The last poll, if it is not counted yet. It is counted before the next one begins: by then the clock's reading, which all of that hangs on,
+    /// has come, and the locked instruction that takes the next task out of its queue has not waited for it.
+    last: Option<Polled>,
 }
 
 impl Tick {
+    #[inline]
+    fn count_last(&mut self, cells: &WorkerCells) {
+        if let Some(polled) = self.last.take() {
+            cells.count_poll(polled);
+        }
+    }
+
     /// Whether one poll more may be done; if not, it is counted.
     #[inline]
     fn has_budget(&self, cells: &WorkerCells) -> bool {

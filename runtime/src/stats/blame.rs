@@ -33,9 +33,8 @@ const _: () = assert!(PLACES.is_power_of_two() && PROBES < PLACES);
 #[derive(Debug)]
 pub(crate) struct BlameTable(Box<[Place; PLACES + 1]>);
 
-/// What is known of one spawn location.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+struct Place {
     location: AtomicPtr<Location<'static>>,
     polls: Counter,
     busy_ns: Counter,
@@ -55,14 +54,14 @@ impl Default for BlameTable {
 impl BlameTable {
     /// A poll has ended. For the writer, as are all that follow.
     #[inline]
-    pub(crate) fn count_poll(&self, location: &'static Location<'static>, took_ns: u64) -> &Place {
+    pub(crate) fn count_poll(&self, location: &'static Location<'static>, took_ns: u64, has_woken_itself: bool) {
         let place = self.place(location);
         place.polls.add(1);
         place.busy_ns.add(took_ns);
+        place.self_wakes.add(u64::from(has_woken_itself));
         if took_ns > place.longest_poll_ns.get() {
             place.longest_poll_ns.set(took_ns);
         }
-        place
     }
 
     /// A poll has become an incident.
@@ -137,12 +136,6 @@ impl BlameTable {
 }
 
 impl Place {
-    /// The poll that was counted last has woken its own task.
-    #[inline]
-    pub(crate) fn count_self_wake(&self) {
-        self.self_wakes.add(1);
-    }
-
     fn has_counted(&self) -> bool {
         self.polls.get() + self.stalls.get() + self.caused_ns.get() + self.suffered_ns.get() > 0
     }
@@ -181,9 +174,9 @@ mod tests {
     #[test]
     fn polls_and_delays_go_to_their_locations() {
         let (table, culprit, victim) = (BlameTable::default(), leaked(), Location::caller());
-        table.count_poll(culprit, 5_000);
-        table.count_poll(culprit, 3_000);
-        table.count_poll(victim, 10).count_self_wake();
+        table.count_poll(culprit, 5_000, false);
+        table.count_poll(culprit, 3_000, false);
+        table.count_poll(victim, 10, true);
         table.charge(culprit, victim, 4_000);
         table.count_stall(culprit);
         let blame = read(&table);
@@ -198,8 +191,8 @@ mod tests {
     #[test]
     fn tables_of_several_writers_are_added_up() {
         let (one, other, location) = (BlameTable::default(), BlameTable::default(), Location::caller());
-        one.count_poll(location, 7);
-        other.count_poll(location, 9);
+        one.count_poll(location, 7, false);
+        other.count_poll(location, 9, false);
         let mut blame = Vec::new();
         one.read(&mut blame);
         other.read(&mut blame);
@@ -213,7 +206,7 @@ mod tests {
         let locations: Vec<_> = (0..4 * PLACES).map(|_| leaked()).collect();
         for _ in 0..3 {
             for location in &locations {
-                table.count_poll(location, 1);
+                table.count_poll(location, 1, false);
             }
         }
         assert_eq!(table.0.iter().map(|place| place.polls.get()).sum::<u64>(), 12 * PLACES as u64);

@@ -8,6 +8,8 @@
 //!
 //! Invariants:
 //! * *Odd inside a poll*: `poll_seq` goes up by one when a poll begins and by one when it ends.
+//! * *Counted by the next*: how long a poll took is counted when the next one begins, or the tick ends; a long one at once. So poll times, and what
+//!   is known of locations, may be one poll behind `poll_seq`, for as long as a worker looks for its next task.
 //! * *In-flight is a sequence lock*: begin: (1) write task, location, begin; (2) make `poll_seq` odd, Release. End: (1) make it even;
 //!   (2) fence Release. A reader takes `poll_seq` (Acquire), the fields, fence Acquire, `poll_seq` again: same and odd = the fields
 //!   belong together.
@@ -22,7 +24,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 use volt_telemetry::histogram::unbounded_bucket_of;
 use volt_telemetry::{Histogram, InFlight, Phase, Unparks, Worker};
 
-use crate::stats::blame::{BlameTable, Place};
+use crate::stats::blame::BlameTable;
 use crate::stats::counting;
 use crate::task::header::{Ended, Header};
 
@@ -146,6 +148,14 @@ pub(crate) enum WakeReason {
     Spurious,
 }
 
+/// A poll that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Polled {
+    pub(crate) location: &'static Location<'static>,
+    pub(crate) took_ns: u64,
+    pub(crate) has_woken_itself: bool,
+}
+
 /// See the header of this file.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
@@ -267,21 +277,28 @@ impl WorkerCells {
         self.long_ended_at_ns.set(began_at_ns + took_ns);
     }
 
-    /// The poll that began last ends; it took `took_ns`. Returns what is known of its location, if anything is recorded.
+    /// The poll that began last ends.
     #[inline]
-    pub(crate) fn end_poll(&self, took_ns: u64, location: &'static Location<'static>) -> Option<&Place> {
+    pub(crate) fn end_poll(&self) {
         if !counting::IS_ON {
-            return None;
+            return;
         }
-        let place = self.blame.count_poll(location, took_ns);
         // End (1).
         // ORDERING: Relaxed; single-writer cell, kept before the fields of the next poll by the fence.
         self.poll_seq.store(self.poll_seq.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         // End (2).
         // ORDERING: Release; pairs with the Acquire fence in `in_flight`: who reads a field of the next poll finds the number changed.
         fence(Ordering::Release);
-        self.poll_time.record(took_ns);
-        Some(place)
+    }
+
+    /// A poll has ended: how long it took.
+    #[inline]
+    pub(crate) fn count_poll(&self, polled: Polled) {
+        if !counting::IS_ON {
+            return;
+        }
+        self.blame.count_poll(polled.location, polled.took_ns, polled.has_woken_itself);
+        self.poll_time.record(polled.took_ns);
     }
 
     /// A tick of at most `budget` polls begins, or is about to.
@@ -551,7 +568,8 @@ mod tests {
             let poll = during.in_flight.expect("it has begun");
             assert_eq!(poll.task_id, task.id.as_u64());
             assert!(poll.spawned_at.contains("cells.rs"), "{}", poll.spawned_at);
-            cells.end_poll(1_000, Location::caller());
+            cells.end_poll();
+            cells.count_poll(Polled { location: Location::caller(), took_ns: 1_000, has_woken_itself: false });
             let after = read(&cells, &mut floor_ns);
             assert_eq!((after.polls, after.poll_time.count(), after.in_flight), (1, 1, None));
             assert_eq!(after.poll_time.sum_ns(), 1_000);
@@ -571,7 +589,8 @@ mod tests {
             let location = cells.begin_poll(task, 0);
             cells.lifo_hits.add(1);
             assert_eq!(told(&cells), (127, 1), "a poll is spent when it begins");
-            cells.end_poll(1, location);
+            cells.end_poll();
+            cells.count_poll(Polled { location, took_ns: 1, has_woken_itself: true });
             assert_eq!(told(&cells), (127, 1));
             cells.renew_budget(128);
             cells.renew_lifo_polls();
@@ -625,7 +644,8 @@ mod tests {
             });
             for round in 0..ROUNDS {
                 cells.begin_poll(task, crate::clock::now_ns());
-                cells.end_poll(round, Location::caller());
+                cells.end_poll();
+                cells.count_poll(Polled { location: Location::caller(), took_ns: round, has_woken_itself: false });
                 cells.enter_phase(PHASES[round as usize % PHASES.len()], crate::clock::now_ns());
             }
             is_over.store(true, Ordering::Relaxed);

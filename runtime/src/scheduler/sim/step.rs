@@ -199,8 +199,8 @@ impl World<'_> {
                     worker.poll_in(&mut tick, task);
                     Step::Seek(tick)
                 }
-                Step::EndTick(tick, is_idle) => {
-                    worker.end_tick(&tick);
+                Step::EndTick(mut tick, is_idle) => {
+                    worker.end_tick(&mut tick);
                     if self.fault == Some(Fault::LifoRenewed) {
                         worker.core.borrow_mut().lifo_polls = 0;
                     }
