@@ -1,7 +1,7 @@
 //! Whether tokio-console works with Volt: its subscriber listens to a program on Volt, and a client of its protocol, as the console is one, looks
 //! until it has seen a task with its name, its line, its polls, wake-ups and wakers, and a blocking job.
 //!
-//! `cargo run --release` in this folder. Exit code 0 if all was seen within [`PATIENCE`]; else what was seen is printed.
+//! `cargo run` in this folder, whose `.cargo/config.toml` tells the subscriber that another runtime than Tokio is meant. Exit code 0 if all was seen within [`PATIENCE`]; else what was seen is printed.
 
 use std::collections::HashMap;
 use std::net::TcpListener;
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
 
     let client = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the client's runtime");
     let mut seen = Seen::default();
-    let watched = client.block_on(tokio::time::timeout(PATIENCE, watch(port, &mut seen)));
+    let watched = client.block_on(async { tokio::time::timeout(PATIENCE, watch(port, &mut seen)).await });
     feed.abort();
     if watched.is_ok() {
         println!("tokio-console sees {} tasks of Volt's", seen.tasks.len());
