@@ -28,9 +28,10 @@ impl Worker {
     pub(super) fn note_poll_begin(&self, task: &Header, now_ns: u64) {
         let Some(pen) = self.pen.get() else { return };
         let id = task.id.as_u64();
-        // Whether the task was taken from the slot is found out here, so that it costs nothing there.
+        // Whether the task was taken from the slot is found out here, so that it costs nothing there: since the poll before there was one hit or
+        // none. More are those of the time in which nothing was noted down.
         let lifo_hits = self.cells().lifo_hits.get();
-        if self.lifo_hits.replace(lifo_hits) != lifo_hits {
+        if self.lifo_hits.replace(lifo_hits) + 1 == lifo_hits {
             pen.note(now_ns, Event::LifoHit { task: id });
         }
         pen.poll_begin(now_ns, id, number_of(task.location()), task.submitted_at_ns());
