@@ -31,14 +31,18 @@ impl Meter {
     }
 
     /// Runs batches of `operations` for the round's time. A batch says how long it took; returns the median cost of an operation, ns.
-    pub(crate) fn cost_ns(&self, operations: usize, mut batch: impl FnMut() -> Duration) -> Vec<f64> {
-        let measured = || {
-            let before = self.is_cpu.then(cpu_time);
-            let took = batch();
-            before.map_or(took, |before| cpu_time() - before)
-        };
-        let mut costs = self.each(measured, |took| took.as_nanos() as f64 / operations as f64);
-        vec![quantile(&mut costs, 0.5)]
+    ///
+    /// Of processor time the mean: the kernel counts that of a thread which goes on running, on another processor, at its next tick, so that a
+    /// single batch may be told nothing, and the one after the tick too much.
+    pub(crate) fn cost_ns(&self, operations: usize, batch: impl FnMut() -> Duration) -> Vec<f64> {
+        let cost = |took: Duration| took.as_nanos() as f64 / operations as f64;
+        if !self.is_cpu {
+            return vec![quantile(&mut self.each(batch, cost), 0.5)];
+        }
+        let until = |_| cpu_time();
+        let ends = self.each(batch, until);
+        let [first, .., last] = ends[..] else { unreachable!("a round has {MIN_BATCHES} batches") };
+        vec![cost(last - first) / (ends.len() - 1) as f64]
     }
 
     /// Repeats `batch` for the round's time, and gives what is made of each result once it is warm.
