@@ -1,14 +1,16 @@
-//! loom model of the hand-off of the driver turn, as the header of `turn` says it: while every worker sleeps, one sleeps in the driver, so that
-//! an event is attended to. The poller is a flag behind a lock and a condition; the turn, the idle set and the park words are the real ones.
+//! loom models of the hand-off of the driver turn, as the header of `turn` says it: while every worker sleeps, one sleeps in the driver, so that
+//! an event is attended to; and of a spare that goes off duty out of the driver (ATTENDED in `scheduler/staff`). The poller is a flag behind a lock and a condition; the turn, the idle set and the park words are the real ones.
 
 use loom::thread;
 
-use crate::driver::parker::Parker;
+use crate::driver::parker::{Parker, Unparked};
 use crate::scheduler::idle::Idle;
 use crate::shim::explore::{breaks, holds};
-use crate::shim::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
+use crate::shim::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
 
 const WORKERS: usize = 2;
+/// In `owner`.
+const NOBODY: usize = usize::MAX;
 
 /// What the kernel has for whoever is in the driver; stays until it is taken.
 #[derive(Default)]
@@ -21,6 +23,8 @@ struct World {
     idle: Idle,
     parkers: Vec<Parker>,
     turn: Mutex<()>,
+    /// Who has the turn: a hint, as in `turn`.
+    owner: AtomicUsize,
     ready: Mutex<Ready>,
     becomes_ready: Condvar,
     is_over: AtomicBool,
@@ -45,6 +49,7 @@ impl World {
             idle: Idle::new(WORKERS, 0),
             parkers: (0..WORKERS).map(|_| Parker::new()).collect(),
             turn: Mutex::new(()),
+            owner: AtomicUsize::new(NOBODY),
             ready: Mutex::new(Ready::default()),
             becomes_ready: Condvar::new(),
             is_over: AtomicBool::new(false),
@@ -68,11 +73,16 @@ impl World {
     /// The event was attended to: everybody ends.
     fn end(&self) {
         self.is_over.store(true, Ordering::Release);
-        while let Some(worker) = self.idle.claim_any(None) {
-            if self.parkers[worker].unpark() == crate::driver::parker::Unparked::InDriver {
-                self.make_ready(|ready| ready.is_woken = true);
-            }
+        while self.wake_one() {}
+    }
+
+    /// Whether somebody was parked.
+    fn wake_one(&self) -> bool {
+        let claimed = self.idle.claim_any(None);
+        if claimed.is_some_and(|worker| self.parkers[worker].unpark() == Unparked::InDriver) {
+            self.make_ready(|ready| ready.is_woken = true);
         }
+        claimed.is_some()
     }
 
     /// A worker that parks until the event was attended to; before that it looks at the driver between two polls, if `looks`.
@@ -89,7 +99,11 @@ impl World {
             if !self.is_over.load(Ordering::Acquire) {
                 // Hand-off (2)
                 match try_turn(self, has_just_looked) {
-                    Some(_turn) => has_event = self.parkers[worker].begin_driver() && self.attend(true),
+                    Some(_turn) => {
+                        self.owner.store(worker, Ordering::Relaxed);
+                        has_event = self.parkers[worker].begin_driver() && self.attend(true);
+                        self.owner.store(NOBODY, Ordering::Relaxed);
+                    }
                     None => _ = self.parkers[worker].sleep(None),
                 }
             }
@@ -131,4 +145,67 @@ fn an_event_is_attended_to_whoever_has_just_looked() {
 #[test]
 fn a_worker_that_does_not_try_again_after_a_look_is_found() {
     breaks("deadlock", None, || model(try_turn_unless_it_has_just_looked));
+}
+
+// ---- a spare that goes off duty out of the driver -------------------------------------------------------------------------
+
+/// What a spare does that has the turn and is to leave.
+type Leave = fn(&World, MutexGuard<'_, ()>);
+
+/// Leave (3), after the turn was given up.
+fn leave(world: &World, turn: MutexGuard<'_, ()>) {
+    world.owner.store(NOBODY, Ordering::Relaxed);
+    drop(turn);
+    if world.owner.load(Ordering::Relaxed) == NOBODY {
+        world.wake_one();
+    }
+}
+
+/// Leaves the driver to nobody.
+fn leave_without_a_look(world: &World, turn: MutexGuard<'_, ()>) {
+    world.owner.store(NOBODY, Ordering::Relaxed);
+    drop(turn);
+}
+
+/// Wakes somebody who finds the turn still taken.
+fn leave_before_the_turn_is_given_up(world: &World, turn: MutexGuard<'_, ()>) {
+    world.wake_one();
+    world.owner.store(NOBODY, Ordering::Relaxed);
+    drop(turn);
+}
+
+/// A worker parks while a spare leaves, and an event is there.
+fn model_of_leaving(leave: Leave) {
+    let world = Arc::new(World::new());
+    world.make_ready(|ready| ready.event = true);
+    let worker = thread::spawn({
+        let world = world.clone();
+        move || world.worker(0, false, try_turn)
+    });
+    let spare = thread::spawn({
+        let world = world.clone();
+        move || {
+            if let Some(turn) = world.turn.try_lock() {
+                world.owner.store(1, Ordering::Relaxed);
+                leave(&world, turn);
+            }
+        }
+    });
+    worker.join().unwrap();
+    spare.join().unwrap();
+}
+
+#[test]
+fn a_spare_that_leaves_the_driver_leaves_it_attended() {
+    holds(None, || model_of_leaving(leave));
+}
+
+#[test]
+fn a_spare_that_leaves_without_a_look_is_found() {
+    breaks("deadlock", None, || model_of_leaving(leave_without_a_look));
+}
+
+#[test]
+fn a_spare_that_wakes_before_it_gives_up_the_turn_is_found() {
+    breaks("deadlock", None, || model_of_leaving(leave_before_the_turn_is_given_up));
 }
