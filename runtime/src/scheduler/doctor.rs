@@ -10,6 +10,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::Level;
+use tracing::level_filters::LevelFilter;
 use volt_telemetry::doctor::course::{Course, Turn};
 use volt_telemetry::doctor::finding::Finding;
 
@@ -23,9 +24,9 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    /// Whether anybody listens. One relaxed load, if nobody does.
+    /// Whether anybody may listen. One relaxed load, and nothing of a subscriber's.
     pub(super) fn is_wanted(shared: &Shared) -> bool {
-        shared.config.doctor_events && tracing::event_enabled!(target: "volt::doctor", Level::WARN)
+        shared.config.doctor_events && LevelFilter::current() >= LevelFilter::WARN
     }
 
     /// Whether something is open.
@@ -36,9 +37,12 @@ impl Doctor {
 
     /// Compares the runtime with what `course` has seen of it, and tells.
     pub(super) fn examine(&self, shared: &Shared, course: &mut Course) {
+        if !tracing::event_enabled!(target: "volt::doctor", Level::WARN) {
+            return;
+        }
         let now = shared.snapshot();
         for turn in course.look(&now) {
-            // A subscriber that panics must not take this thread along.
+            // A subscriber that panics at one must still be told the next.
             contain(|| tell(&shared.name, &turn));
         }
         // ORDERING: Relaxed; the flag alone is the message.

@@ -11,10 +11,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use volt_telemetry::doctor::course::Course;
 use volt_telemetry::incident::{Cause, Incident, Incidents, Remedy};
@@ -23,6 +24,7 @@ use super::shared::Shared;
 use super::worker::Worker;
 use crate::clock;
 use crate::stacks::{Marker, RawStack, Resolved, Resolver};
+use crate::task::contain::contain;
 
 /// Incidents that are kept.
 const LATEST_MAX: usize = 64;
@@ -34,6 +36,9 @@ const STACKS_WAITING_MAX: usize = 16;
 pub(super) const STACK_PATIENCE: Duration = Duration::from_millis(2);
 /// and how long the thread that reads stacks does: where many threads want the same processor, it takes a slice of each.
 const STACK_LONG_PATIENCE: Duration = Duration::from_millis(200);
+/// How long the end of a runtime waits for the thread that reads stacks, and how often it looks meanwhile.
+const END_PATIENCE: Duration = Duration::from_millis(100);
+const END_PAUSE: Duration = Duration::from_micros(100);
 /// Between two incidents of the same spawn location and cause that are written down.
 const QUIET_TIME: Duration = Duration::from_secs(1);
 /// Spawn locations and causes that this is known of.
@@ -118,76 +123,126 @@ impl Log {
     }
 }
 
-/// A stack to be made readable, and where it belongs.
+/// An incident to be told, with its stack made readable first, and where it belongs.
 pub(super) struct Job {
     pub(super) id: u64,
-    /// `None` = its thread did not answer in time.
-    pub(super) stack: Option<RawStack>,
+    pub(super) stack: Stack,
     /// Whose it is: the poll of this number, on this worker.
     pub(super) slot: usize,
     pub(super) poll_seq: u64,
     pub(super) span: Option<tracing::Span>,
 }
 
-/// What the thread is for that reads stacks.
-pub(super) enum Work {
-    Read(Job),
-    /// To be told what the doctor finds.
-    Examine,
+/// What there is of a stack.
+pub(super) enum Stack {
+    Copied(RawStack),
+    /// Its thread did not answer in time.
+    Missed,
+    /// There is none to be had, and why.
+    None(String),
 }
 
-/// The thread that makes stacks readable, and tells of findings; ends when it is dropped. Owned by the sentinel.
+/// What the thread is for that reads stacks.
+enum Work {
+    Read(Job),
+    /// Somebody wants an examination: see `Wishes`.
+    Look,
+}
+
+/// What the thread looks at besides its queue.
+#[derive(Default)]
+struct Wishes {
+    /// The doctor is to look; asked for again before that, it looks once.
+    examination: AtomicBool,
+    /// The runtime has ended: what still waits is not wanted any more.
+    is_over: AtomicBool,
+}
+
+/// The thread that makes stacks readable, and tells of incidents and findings. Owned by the sentinel, which never tells anything itself: who
+/// listens may block, for as long as it likes.
 pub(crate) struct Reader {
-    jobs: Option<SyncSender<Work>>,
-    thread: Option<JoinHandle<()>>,
+    jobs: SyncSender<Work>,
+    wishes: Arc<Wishes>,
+    thread: JoinHandle<()>,
 }
 
 impl Reader {
     /// For the incidents in `log`, which the thread reaches as long as the runtime is there.
     pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
         let (jobs, waiting) = sync_channel::<Work>(STACKS_WAITING_MAX);
-        let shared = shared.clone();
+        let (shared, wishes) = (shared.clone(), Arc::new(Wishes::default()));
         let name = format!("{}-incidents", shared.config.thread_name);
+        let seen = wishes.clone();
         let thread = thread::Builder::new().name(name).spawn(move || {
             let (mut resolver, mut course) = (Resolver::new(), Course::default());
             for work in waiting {
-                let Work::Read(job) = work else {
-                    shared.sentinel.doctor.examine(&shared, &mut course);
-                    continue;
-                };
-                let resolved = read(&mut resolver, &shared, &job);
-                let told = shared.incidents.change(job.id, |incident| fill_in(incident, resolved));
-                if let Some(incident) = told {
-                    tell(&shared.name, &incident, job.span.as_ref());
+                // ORDERING: Relaxed, both; flags that are the whole message. What was set after this look is seen at the next piece of work.
+                if seen.is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                // A subscriber that panics must not take this thread along.
+                contain(|| {
+                    if let Work::Read(job) = work {
+                        tell_of(&mut resolver, &shared, job);
+                    }
+                });
+                if seen.examination.swap(false, Ordering::Relaxed) {
+                    contain(|| shared.sentinel.doctor.examine(&shared, &mut course));
                 }
             }
         })?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self { jobs, wishes, thread })
     }
 
-    /// Hands over what is to be done, or says why not.
-    pub(super) fn take(&self, work: Work) -> Result<(), &'static str> {
-        let Some(jobs) = &self.jobs else { return Err("the thread that reads stacks has ended") };
-        jobs.try_send(work).map_err(|error| match error {
+    /// Hands over an incident, or says why not.
+    pub(super) fn take(&self, job: Job) -> Result<(), &'static str> {
+        self.jobs.try_send(Work::Read(job)).map_err(|error| match error {
             TrySendError::Full(_) => "too many stacks at once",
             TrySendError::Disconnected(_) => "the thread that reads stacks has ended",
         })
+    }
+
+    /// Has the doctor look, after what is being done.
+    pub(super) fn examine(&self) {
+        // ORDERING: Relaxed; the flag is the whole message.
+        if !self.wishes.examination.swap(true, Ordering::Relaxed) {
+            // A full queue has work after which it looks.
+            let _is_sent = self.jobs.try_send(Work::Look);
+        }
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        drop(self.jobs.take());
-        // It never panics: what may is contained in the resolver. And if it did, its panic was printed.
-        self.thread.take().into_iter().for_each(|thread| _ = thread.join());
+        // ORDERING: Relaxed; the flag is the whole message, and comes before the end of the queue or after it.
+        self.wishes.is_over.store(true, Ordering::Relaxed);
+        // Wakes it, if it waits for work.
+        let _is_sent = self.jobs.try_send(Work::Look);
+        let until = Instant::now() + END_PATIENCE;
+        while !self.thread.is_finished() && Instant::now() < until {
+            thread::sleep(END_PAUSE);
+        }
+        // One that waits for its subscriber ends when that lets it go.
+    }
+}
+
+fn tell_of(resolver: &mut Resolver, shared: &Shared, job: Job) {
+    let resolved = match &job.stack {
+        Stack::None(why) => without_stack(why),
+        Stack::Copied(stack) => read(resolver, shared, &job, Some(stack)),
+        Stack::Missed => read(resolver, shared, &job, None),
+    };
+    let told = shared.incidents.change(job.id, |incident| fill_in(incident, resolved));
+    if let Some(incident) = told {
+        tell(&shared.name, &incident, job.span.as_ref());
     }
 }
 
 /// Makes a stack readable. One that did not come in time, or was taken at a bad moment, is taken again, as long as the poll goes on.
-fn read(resolver: &mut Resolver, shared: &Shared, job: &Job) -> Resolved {
+fn read(resolver: &mut Resolver, shared: &Shared, job: &Job, stack: Option<&RawStack>) -> Resolved {
     // Where the stack of a poll ends.
     let marker = Some(Marker::function(Worker::poll as *const ()));
-    let first = job.stack.as_ref().map(|stack| resolver.resolve(stack, marker));
+    let first = stack.map(|stack| resolver.resolve(stack, marker));
     let first = match first {
         Some(resolved) if !resolved.is_lost => return resolved,
         Some(resolved) => Ok(resolved),
@@ -217,7 +272,7 @@ fn fill_in(incident: &mut Incident, resolved: Resolved) {
 }
 
 /// One event in the application's log, in the span of the task.
-pub(crate) fn tell(runtime: &str, incident: &Incident, span: Option<&tracing::Span>) {
+fn tell(runtime: &str, incident: &Incident, span: Option<&tracing::Span>) {
     let guilty = incident.guilty();
     let function = guilty.and_then(|frame| frame.function.as_deref());
     let line = guilty.and_then(|frame| Some(format!("{}:{}", frame.file.as_deref()?, frame.line?)));

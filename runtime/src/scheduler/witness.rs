@@ -15,7 +15,7 @@ use volt_telemetry::incident::{Cause, Incident, Remedy};
 use volt_telemetry::recording::event::Event;
 use volt_telemetry::recording::flush::Track;
 
-use super::incidents::{Job, Reader, STACK_PATIENCE, Work, tell, worse};
+use super::incidents::{Job, Reader, STACK_PATIENCE, Stack, worse};
 use super::shared::Shared;
 use crate::clock;
 use crate::kernel::cause::classify;
@@ -242,12 +242,14 @@ impl<'a> Witness<'a> {
         self.watched[slot].open = Some(Open { id, began_at_ns, asked_again_after_ns: 2 * for_ns });
         let Some(id) = id else { return };
         self.pen.note(clock::now_ns, || Event::Stall { incident: id, worker: slot as u16 });
-        if let Err(why) = self.take_stack(slot, id, span.clone()) {
-            let told = shared.incidents.change(id, |incident| incident.stack_error = Some(why));
-            // Without a stack there is nothing to wait for.
-            if let Some(incident) = told {
-                tell(&shared.name, &incident, span.as_ref());
-            }
+        let job = Job { id, stack: self.take_stack(slot), slot, poll_seq: self.watched[slot].poll_seq, span };
+        let is_taken = match self.reader() {
+            Ok(reader) => reader.take(job).map_err(str::to_owned),
+            Err(error) => Err(format!("no thread could be started to read it: {error}")),
+        };
+        if let Err(why) = is_taken {
+            // Not told, since whoever listens may block; it is shown all the same.
+            shared.incidents.change(id, |incident| incident.stack_error = Some(why));
         }
     }
 
@@ -270,17 +272,14 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// Has the stack of the poll read, by the thread that is there for it.
-    fn take_stack(&mut self, slot: usize, id: u64, span: Option<tracing::Span>) -> Result<(), String> {
-        let Some(sampler) = &self.shared.sampler else { return Err("stacks are off".to_owned()) };
+    /// A copy of the poll's stack, if its thread gives one at once.
+    fn take_stack(&self, slot: usize) -> Stack {
+        let Some(sampler) = &self.shared.sampler else { return Stack::None("stacks are off".to_owned()) };
         let Some(thread) = self.shared.remotes[slot].stack_of() else {
-            return Err("the worker's thread could not be registered".to_owned());
+            return Stack::None("the worker's thread could not be registered".to_owned());
         };
         // The one that reads it asks again, and has more time.
-        let stack = sampler.capture(&thread, STACK_PATIENCE).ok();
-        let poll_seq = self.watched[slot].poll_seq;
-        let reader = self.reader().map_err(|error| format!("no thread could be started to read it: {error}"))?;
-        reader.take(Work::Read(Job { id, stack, slot, poll_seq, span })).map_err(str::to_owned)
+        sampler.capture(&thread, STACK_PATIENCE).map_or(Stack::Missed, Stack::Copied)
     }
 
     /// The thread that reads stacks, started if it is not there yet.
@@ -296,8 +295,7 @@ impl<'a> Witness<'a> {
     pub(super) fn have_examined(&mut self) {
         self.has_news = false;
         if let Ok(reader) = self.reader() {
-            // Who has too much to do leaves this one out: the next is soon.
-            let _is_taken = reader.take(Work::Examine);
+            reader.examine();
         }
     }
 
