@@ -500,3 +500,36 @@ fn a_timer_that_is_due_makes_nobody_spin() {
         assert!(ticks <= 2 * (polls + parks), "{ticks} turns for {polls} polls and {parks} parks");
     });
 }
+
+#[test]
+fn a_wake_up_by_another_during_a_poll_is_not_counted_as_the_tasks_own() {
+    watched(|| {
+        let runtime = builder(2).build().unwrap();
+        let (to_other, has_waker) = mpsc::channel::<Waker>();
+        let (done, is_done) = mpsc::channel();
+        let mut polls = 0;
+        let woken = runtime.spawn(poll_fn(move |cx| {
+            polls += 1;
+            if polls == 2 {
+                return Poll::Ready(());
+            }
+            to_other.send(cx.waker().clone()).unwrap();
+            // The other worker wakes this task while it is being polled.
+            is_done.recv().unwrap();
+            Poll::Pending
+        }));
+        let other = runtime.spawn(async move {
+            has_waker.recv().unwrap().wake();
+            done.send(()).unwrap();
+        });
+        runtime.block_on(woken).unwrap();
+        runtime.block_on(other).unwrap();
+        // A poll is counted when its worker has looked for the next.
+        at_rest(&runtime);
+        let self_wakes = || runtime.handle().snapshot().blame.iter().filter_map(|blame| blame.self_wakes).sum::<u64>();
+        assert_eq!(self_wakes(), 0);
+        runtime.block_on(runtime.spawn(yield_now())).unwrap();
+        at_rest(&runtime);
+        assert_eq!(self_wakes(), 1, "and its own is");
+    });
+}

@@ -62,8 +62,9 @@
 //! # Surplus
 //!
 //! A worker comes to its own ring before it parks, so NOBODY-WAITS asks nothing of what it pushes there. But nobody is to sleep while a worker
-//! holds surplus: more than the one task that it runs next, in ring and LIFO slot together. The push to the ring that makes surplus is a Submit. As
-//! long as there is some, those that follow look at the bits without the fence, [`Idle::is_anybody_parked_for_surplus`].
+//! holds surplus: more than the one task that it runs next, in ring and LIFO slot together. The push to the ring that makes surplus is a Submit, and
+//! so is the one after it, since a put into the empty slot makes surplus of one in the ring and is none. As long as there is more, those that
+//! follow look at the bits without the fence, [`Idle::is_anybody_parked_for_surplus`].
 //!
 //! Let S be the fence of the push that made it, and P that of a park. P before S: that submit saw the bit. P after S: the look sees the ring as it
 //! was at S, or newer, and until there is no surplus any more it is never empty: the owner leaves one when it takes one of two, and a thief

@@ -233,7 +233,8 @@ impl Worker {
         }
         cells.end_poll();
         tick.busy_ns += took_ns;
-        tick.last = Some(Polled { location, took_ns, has_woken_itself: matches!(ran, Ran::Woken(_)) });
+        tick.last =
+            Some(Polled { location, took_ns, has_woken_itself: matches!(ran, Ran::Woken { by_itself: true, .. }) });
         if took_ns >= LONG_NS {
             tick.count_last(cells);
             self.end_long_poll(cells, took_ns, location);
@@ -243,8 +244,12 @@ impl Worker {
         match ran {
             Ran::Pending => {}
             // The yield road: behind what is there already.
-            Ran::Woken(task) => {
-                task.header().stamp_own_wake(now_ns);
+            Ran::Woken { task, by_itself } => {
+                if by_itself {
+                    task.header().stamp_own_wake(now_ns);
+                } else {
+                    task.header().stamp_wake_in_poll(now_ns);
+                }
                 self.push_back(&mut core, task);
                 self.wake_for_surplus(&core, 1);
             }
@@ -359,7 +364,7 @@ impl Worker {
         if queued <= 1 || !self.shared.config.enable_stealing {
             return;
         }
-        if self.shared.idle.is_anybody_parked_for_surplus(queued <= pushed + 1) {
+        if self.shared.idle.is_anybody_parked_for_surplus(queued <= pushed + 2) {
             self.wake_helpers(pushed.min(queued - 1));
         }
     }

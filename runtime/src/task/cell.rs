@@ -287,7 +287,8 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>) -> Ran {
                         }
                         Pause::Reschedule => {
                             // SAFETY: the task is SCHEDULED, and the reference of the Notified that was run lives on in this one.
-                            return Ran::Woken(unsafe { Notified::from_raw(task.into_raw()) });
+                            let task = unsafe { Notified::from_raw(task.into_raw()) };
+                            return Ran::Woken { task, by_itself: has_woken_itself };
                         }
                         Pause::Cancel => None,
                     }
@@ -496,7 +497,7 @@ mod tests {
             while let Some(task) = self.pop() {
                 ran.push(match task.run() {
                     Ran::Pending => "pending",
-                    Ran::Woken(task) => {
+                    Ran::Woken { task, .. } => {
                         self.schedule(task);
                         "woken"
                     }

@@ -66,8 +66,8 @@ pub(crate) struct Vtable {
 pub(crate) enum Ran {
     /// It waits to be woken.
     Pending,
-    /// It was woken during the poll: enqueue it behind the others.
-    Woken(Notified),
+    /// It was woken during the poll, by itself or by others: enqueue it behind the others.
+    Woken { task: Notified, by_itself: bool },
     /// It is complete, and how.
     Ended(Ended),
 }
@@ -173,6 +173,15 @@ impl Header {
         self.stamp_submission(now_ns);
         // ORDERING: Relaxed; single-writer cell: see `submitted_at_ns`.
         self.woken_by.store(self.id.as_u64() << BY_BITS | By::Task as u64, Ordering::Relaxed);
+    }
+
+    /// Says that the task was woken during its poll by somebody else, who has not said who that was.
+    #[inline]
+    pub(crate) fn stamp_wake_in_poll(&self, now_ns: u64) {
+        self.stamp_submission(now_ns);
+        // ORDERING: Relaxed, both; single-writer cells: see `submitted_at_ns`.
+        self.woken_by.store(By::Unknown as u64, Ordering::Relaxed);
+        self.woken_from.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
     /// Who submitted the task last. Read by others than its runner it may be of two submissions.

@@ -159,7 +159,7 @@ impl LocalSet {
                 return if shared.state.lock().alive.is_empty() { Poll::Ready(()) } else { Poll::Pending };
             };
             let ran = coop::limited(operations, || task.run());
-            if let Ran::Woken(task) = ran {
+            if let Ran::Woken { task, .. } = ran {
                 shared.state.lock().woken.push_back(task);
             }
         }
