@@ -126,7 +126,7 @@ impl Builder {
         self
     }
 
-    /// Operations on sockets, timers and handles that a task may do in one poll before it is made to yield; at least 1. Default 128.
+    /// Operations on sockets, timers, locks, channels and handles that a task may do in one poll before it is made to yield; at least 1. Default 128.
     pub fn coop_budget(mut self, operations: u32) -> Self {
         self.config.coop_budget = operations;
         self
@@ -241,7 +241,8 @@ impl Builder {
     }
 
     /// How long a poll lasts before it is an incident: written down with its cause and its stack, shown in the console and told in a `tracing`
-    /// event of the target `volt::incident`. `None` = there are none. Default 10 ms, more if four times this runtime's 99th percentile is more.
+    /// event of the target `volt::incident`. `None` = there are none. Default 10 ms; more if four times this
+    /// runtime's 99th percentile is more, but ten times as much at most.
     pub fn incident_after(mut self, time: Option<Duration>) -> Self {
         self.config.incident_after_ns = time.map(clock::saturating_ns);
         self

@@ -1,6 +1,6 @@
 //! The cooperative budget: how many operations a task may do in one poll before its leaves make it yield.
 //!
-//! Every leaf of ours (net, time, task joins) spends one unit an operation; with none left it wakes its task by the yield road
+//! Every leaf of ours (net, time, sync, task joins) spends one unit an operation; with none left it wakes its task by the yield road
 //! and returns Pending. Without this a task that loops over things that are always ready keeps its worker for ever.
 //!
 //! A third reason to yield, beside this and the tick's: the sentinel has seen that the poll lasts while others wait, and asks for it.

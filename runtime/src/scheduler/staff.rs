@@ -42,8 +42,8 @@
 //! * ENOUGH: no spare leaves so that fewer than `keep` are able.
 //! * ONE-TOKEN: a spare that is called gets exactly one token, or one thread.
 //! * ATTENDED: who is dismissed sits in the I/O driver as often as not, and the others sleep on futexes. Whoever gives up the driver's turn
-//!   lies down again or leaves; who leaves sees, after it gave up the turn and a fence, whether somebody else has it, and who lies down
-//!   publishes that and fences before it tries for the turn. So one of them sees the other.
+//!   lies down again or leaves; who leaves gives up the turn, fences, and looks for somebody who is parked; who lies down
+//!   says so, fences, and tries for the turn. So one of them sees the other; the look at who has the turn only saves a wake-up.
 //!
 //! A worker looks whether it was declared AWAY at the end of a poll that was long, and at the begin of each tick. So it may miss what came at the
 //! very end of a poll, and for a tick at most one spare too many is on duty.
