@@ -261,7 +261,12 @@ fn reply_to(request: Request, client: &mut Connection, registry: &Registry, now:
         }
         Request::Why { runtime, task } => {
             let (_, runtime) = registry.find(runtime.as_deref())?;
-            let why = runtime.upgrade().ok_or_else(gone)?.why(&task);
+            let runtime = runtime.upgrade().ok_or_else(gone)?;
+            // As for snapshots: a fault in there is one answer's, not the socket's.
+            let why = catch_unwind(AssertUnwindSafe(|| runtime.why(&task)));
+            let why = why.map_err(|_| {
+                "it cannot be told: a fault in Volt, whose panic stands in the program's stderr".to_owned()
+            })?;
             why.map(Reply::Why).ok_or_else(|| {
                 format!(
                     "no task {task:?} is known: it has ended, or was never spawned, or it has no name and has not waited yet"
