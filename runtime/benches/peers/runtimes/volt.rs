@@ -7,6 +7,14 @@ use super::peer::Peer;
 
 pub(crate) struct Volt(volt::Runtime);
 
+/// A wake-up that was lost, and caught by the park time-out, would make the figures worthless.
+impl Drop for Volt {
+    fn drop(&mut self) {
+        let rescues: u64 = self.0.handle().snapshot().workers.iter().map(|worker| worker.lost_wakeup_rescues).sum();
+        assert_eq!(rescues, 0, "a wake-up was lost, or came later than the park time-out");
+    }
+}
+
 impl Peer for Volt {
     const NAME: &'static str = "volt";
     type Join<T: Send + 'static> = volt::task::JoinHandle<T>;
