@@ -8,7 +8,7 @@
 //! task: the count may be too small, and is never too large but for an instant.
 //!
 //! Who reads: snapshots. Bounds: of more than `TASKS_MAX` tasks nothing is told; a walk is told again for `REST` times as long as it took, so
-//! that readers, however many, use a fiftieth of a processor for it at most.
+//! that readers, however many, use a five-hundredth of a processor for it at most.
 //!
 //! Rejected: counts by location that workers keep: two writes to shared memory a task, for numbers that are seldom looked at.
 
@@ -25,7 +25,7 @@ use crate::task::registry::Registry;
 /// Tasks that are walked through: half a second, if each is in nobody's cache.
 const TASKS_MAX: usize = 4_000_000;
 /// See the header of this file.
-const REST: u64 = 50;
+const REST: u64 = 500;
 /// What the table of blame calls all locations that it has no room for.
 const OTHER: &str = "other";
 
