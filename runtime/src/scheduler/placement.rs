@@ -215,6 +215,7 @@ mod tests {
 
     impl Gate {
         fn pass(&self) {
+            // ORDERING: SeqCst, here and below; a test's own switches and counts, which prove nothing about order.
             if self.is_closed.load(Ordering::SeqCst) {
                 let mut held = self.held.lock().unwrap();
                 *held += 1;

@@ -32,15 +32,14 @@
 //!
 //! Rejected: a registry of all tasks, whose emptiness tells: two locks a task.
 
-use std::cmp::Reverse;
 use std::future::Future;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use volt_telemetry::InFlight;
 use volt_telemetry::recording::event::Event;
-use volt_telemetry::{InFlight, Snapshot};
 
 use super::census::Census;
 use super::core::Core;
@@ -51,7 +50,7 @@ use super::leases::{Lease, Leases};
 use super::placement::Placer;
 use super::sentinel::Sentinel;
 use super::spares::{Spares, StartThread};
-use super::staff::{Duty, Staff};
+use super::staff::Staff;
 use super::worker::Worker;
 use super::worker::record::wake_of;
 #[cfg(test)]
@@ -62,8 +61,6 @@ use crate::config::{Config, Placement};
 use crate::driver::Driver;
 use crate::driver::parker::{Parker, Unparked};
 use crate::fork::Home;
-use crate::kernel::host::host;
-use crate::kernel::thread::ThreadTimes;
 use crate::queue::injector::Injector;
 use crate::queue::lifo::LifoSlot;
 use crate::queue::ring::{Stealer, ring};
@@ -80,6 +77,8 @@ use crate::task::registry::Registry;
 use crate::task::spawn::TrySpawnError;
 use crate::task::state::Wake;
 use crate::task::trace::{Kind, extra};
+
+mod snapshot;
 
 /// See the header of this file.
 pub(crate) struct Shared {
@@ -593,88 +592,6 @@ impl Shared {
         }
         *running
     }
-
-    /// What all workers and the sentinel know of each spawn location, those that kept others waiting longest first; and what of it is not known.
-    fn blame(&self) -> (Vec<volt_telemetry::Blame>, Vec<String>) {
-        let mut blame = Vec::new();
-        self.remotes_in_use().iter().for_each(|remote| remote.cells.blame.read(&mut blame));
-        self.sentinel.blame.read(&mut blame);
-        let is_counted = self.census.tell(&self.registry, &mut blame);
-        blame.sort_by_key(|blame| Reverse((blame.delay_caused_ns, blame.busy_ns)));
-        let unknown: &[&str] = if is_counted { &[] } else { &["blame.alive", "blame.stranded"] };
-        (blame, unknown.iter().map(|field| (*field).to_owned()).collect())
-    }
-
-    /// Lifts everything that is counted into plain data.
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        let now_ns = clock::now_ns();
-        let ([completed, cancelled, panicked], [inside, outside]) = self.count_tasks();
-        let spawned = inside + outside;
-        let mut floors = self.time_floors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let workers: Vec<_> = self
-            .remotes_in_use()
-            .iter()
-            .zip(&mut *floors)
-            .enumerate()
-            .map(|(index, (remote, floor_ns))| {
-                let tid = u32::try_from(remote.cells.thread_id.get()).ok().filter(|tid| *tid != 0);
-                let times = tid.and_then(ThreadTimes::now_of);
-                let name_of = |id, key| self.registry.name_of(id, key);
-                volt_telemetry::Worker {
-                    cpu_ns: times.map(|times| times.run_ns),
-                    run_delay_ns: times.and_then(|times| times.run_delay_ns),
-                    is_spare: self.staff.is_spare(index),
-                    duty: match self.staff.duty(index) {
-                        Duty::Off => volt_telemetry::Duty::Off,
-                        Duty::Present => volt_telemetry::Duty::Present,
-                        Duty::Away => volt_telemetry::Duty::Away,
-                        Duty::Blocking => volt_telemetry::Duty::Blocking,
-                    },
-                    ring_len: remote.ring.len() as u32,
-                    batch_len: remote.batch.len() as u32,
-                    inbox_len: remote.inbox.len() as u32,
-                    is_lifo_filled: remote.lifo.is_filled(),
-                    // ORDERING: Relaxed; only counted.
-                    tasks_given: remote.tasks_given.load(Ordering::Relaxed),
-                    ..remote.cells.read(index, now_ns, floor_ns, name_of)
-                }
-            })
-            .collect();
-        drop(floors);
-        let (driver, timers) = self.driver.telemetry(now_ns);
-        let (blame, incomplete) = self.blame();
-        Snapshot {
-            runtime: self.name.clone(),
-            at_ns: now_ns,
-            started_at_ns: self.started_at_ns,
-            incomplete,
-            config: self.config.telemetry(self.driver.backend_name()),
-            parked_bitmap: self.idle.parked_words(self.staff.in_use()),
-            searching: self.idle.searching() as u32,
-            global_queue: volt_telemetry::GlobalQueue {
-                len: self.injector.len() as u64,
-                oldest_age_ns: self.injector.oldest_at_ns().map(|at_ns| now_ns.saturating_sub(at_ns)),
-                // ORDERING: Relaxed; only counted.
-                injected: outside + self.injected.load(Ordering::Relaxed),
-                overflowed: workers.iter().map(|worker| worker.tasks_overflowed).sum(),
-            },
-            tasks: volt_telemetry::Tasks {
-                spawned,
-                completed,
-                cancelled,
-                panicked,
-                alive: spawned.saturating_sub(completed + cancelled + panicked),
-            },
-            blocking: self.blocking.telemetry(),
-            timers,
-            driver,
-            sentinel: self.sentinel.telemetry(self),
-            incidents: self.incidents.telemetry(),
-            blame,
-            workers,
-            host: Some(host()),
-        }
-    }
 }
 
 /// See `Shared::find_room`.
@@ -775,6 +692,7 @@ mod tests {
         let (wakes, is_ready, is_over) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
         let count_wakes = |worker: usize| {
             let is_woken = shared.remotes[worker].parker.take_token();
+            // ORDERING: SeqCst, here and below; a test's own switches and counts, which prove nothing about order.
             wakes.fetch_add(usize::from(is_woken), Ordering::SeqCst);
             is_woken
         };
