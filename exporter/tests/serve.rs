@@ -201,7 +201,11 @@ fn what_the_page_for_people_draws_has_rates_from_the_second_look_on_and_is_given
         );
         json[0].clone()
     };
+    let began = Instant::now();
     let first = look();
+    let again = look();
+    // On a machine that takes longer for two looks it may have grown old.
+    assert!(again["at_ns"] == first["at_ns"] || began.elapsed() > Duration::from_millis(900), "it is given again");
     assert!(first["runtimes"][0]["rates"].is_null() && first["runtimes"][0]["findings"].is_array(), "{first}");
     runtime.block_on(async { volt::spawn(async {}).await.unwrap() });
     let began = Instant::now();
