@@ -145,10 +145,12 @@ impl Idle {
         !self.is_nobody_parked()
     }
 
-    /// Whether somebody is parked who is to be claimed for surplus, which has come into being with this push (`is_new`), or was there: see
-    /// "Surplus".
+    /// Whether somebody is parked who is to be claimed for surplus, after `pushed` tasks were pushed to a ring, and `queued` are in it and in the
+    /// LIFO slot: see "Surplus".
     #[inline]
-    pub(crate) fn is_anybody_parked_for_surplus(&self, is_new: bool) -> bool {
+    pub(crate) fn is_anybody_parked_for_surplus(&self, queued: usize, pushed: usize) -> bool {
+        // Two that were there already may be one in the ring and one that was put into the slot, which is no Submit.
+        let is_new = queued <= pushed + 2;
         if is_new { self.is_anybody_parked() } else { !self.is_nobody_parked() }
     }
 

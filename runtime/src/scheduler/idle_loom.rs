@@ -11,7 +11,7 @@ use loom::thread;
 
 use super::*;
 use crate::driver::parker::{Parker, Unparked};
-use crate::queue::ring::{Producer, ring};
+use crate::queue::ring::ring;
 use crate::shim::explore::{breaks, holds};
 use crate::shim::{Arc, AtomicBool, Condvar, Mutex};
 
@@ -643,9 +643,9 @@ fn a_spin_that_takes_the_token_is_found() {
     breaks("deadlock", None, || model::<TakesTheTokenInTheSpin>(ONE_THAT_SPINS));
 }
 
-/// The owner of a ring pushes and pops, and holds surplus from its second push on; a worker parks beside it. It was claimed, or has seen the ring
-/// filled. `asks` says, after a push, whether somebody is to be claimed, and is told whether that push made the surplus.
-fn surplus_model(asks: fn(&Idle, bool) -> bool) {
+/// The owner of a ring pushes, pops, and puts into its slot, which is no Submit; from some push on it holds surplus. A worker parks beside it. It was
+/// claimed, or has seen the ring filled. `asks` says, after a push of one task, whether somebody is to be claimed, and is told how many are queued.
+fn surplus_model(asks: fn(&Idle, usize) -> bool, steps: &[Step]) {
     let idle = Arc::new(Idle::new(2, 0));
     let (mut ring, seen) = ring::<u32>(4);
     let parker = loom::thread::spawn({
@@ -655,27 +655,53 @@ fn surplus_model(asks: fn(&Idle, bool) -> bool) {
             seen.len() > 0
         }
     });
-    let mut is_claimed = false;
-    let mut push = |ring: &mut Producer<u32>| {
-        ring.push(0).expect("there is room");
-        let queued = ring.len();
-        if queued > 1 && asks(&idle, queued == 2) {
-            is_claimed |= idle.claim_for_submit(None).is_some();
+    let (mut is_claimed, mut in_slot) = (false, 0);
+    for step in steps {
+        match step {
+            // The model's slot orders nothing, as a plain store would not.
+            Step::Put => in_slot = 1,
+            Step::Pop => assert!(ring.pop().is_some()),
+            Step::Push => {
+                ring.push(0).expect("there is room");
+                let queued = ring.len() + in_slot;
+                if queued > 1 && asks(&idle, queued) {
+                    is_claimed |= idle.claim_for_submit(None).is_some();
+                }
+            }
         }
-    };
-    (0..3).for_each(|_| push(&mut ring));
-    assert!(ring.pop().is_some());
-    push(&mut ring);
+    }
     let has_seen = parker.join().unwrap();
     assert!(is_claimed || has_seen, "somebody sleeps beside surplus");
 }
 
+#[derive(Clone, Copy)]
+enum Step {
+    Push,
+    Pop,
+    Put,
+}
+
+const RING_ALONE: &[Step] = &[Step::Push, Step::Push, Step::Push, Step::Pop, Step::Push];
+const RING_AND_SLOT: &[Step] = &[Step::Push, Step::Put, Step::Push, Step::Push];
+
+fn as_built(idle: &Idle, queued: usize) -> bool {
+    idle.is_anybody_parked_for_surplus(queued, 1)
+}
+
 #[test]
 fn nobody_sleeps_beside_surplus() {
-    holds(None, || surplus_model(Idle::is_anybody_parked_for_surplus));
+    holds(None, || surplus_model(as_built, RING_ALONE));
+    holds(None, || surplus_model(as_built, RING_AND_SLOT));
 }
 
 #[test]
 fn surplus_that_is_made_without_a_fence_is_found() {
-    breaks("sleeps beside surplus", None, || surplus_model(|idle, _is_new| idle.is_anybody_parked_for_surplus(false)));
+    breaks("sleeps beside surplus", None, || surplus_model(|idle, _queued| !idle.is_nobody_parked(), RING_ALONE));
+}
+
+#[test]
+fn surplus_that_is_told_by_the_ring_alone_is_found() {
+    let only_the_second =
+        |idle: &Idle, queued| if queued == 2 { idle.is_anybody_parked() } else { !idle.is_nobody_parked() };
+    breaks("sleeps beside surplus", None, move || surplus_model(only_the_second, RING_AND_SLOT));
 }

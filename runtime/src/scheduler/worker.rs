@@ -364,7 +364,7 @@ impl Worker {
         if queued <= 1 || !self.shared.config.enable_stealing {
             return;
         }
-        if self.shared.idle.is_anybody_parked_for_surplus(queued <= pushed + 2) {
+        if self.shared.idle.is_anybody_parked_for_surplus(queued, pushed) {
             self.wake_helpers(pushed.min(queued - 1));
         }
     }
