@@ -330,7 +330,7 @@ mod tests {
         };
         let mut runtime = Snapshot { runtime: "app".into(), at_ns: at_ms * 1_000_000, ..Snapshot::default() };
         runtime.incidents.latest.push(incident);
-        Process { pid: 7, program: "shop".into(), at_ns: runtime.at_ns, runtimes: vec![runtime] }
+        Process { pid: 7, program: "shop".into(), at_ns: runtime.at_ns, observer: None, runtimes: vec![runtime] }
     }
 
     #[test]

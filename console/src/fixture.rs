@@ -20,6 +20,7 @@ pub(crate) fn process(workers: u32, step: u64) -> Process {
     let exporter =
         Snapshot { tasks: Tasks { spawned: 12, alive: 2, ..Tasks::default() }, ..runtime("exporter", 1, at_ns, 0) };
     Process {
+        observer: None,
         pid: 48_213,
         program: "demo".into(),
         at_ns,

@@ -82,7 +82,7 @@ impl Film {
         let head = reader.head();
         let (pid, program) = (head.pid, head.program.clone());
         let snapshot: Snapshot = reader.snapshot_at(at_ns)?.ok_or_else(|| Error::no_snapshot(&self.path))?;
-        Ok(clean::process(Process { pid, program, at_ns: snapshot.at_ns, runtimes: vec![snapshot] }))
+        Ok(clean::process(Process { pid, program, at_ns: snapshot.at_ns, observer: None, runtimes: vec![snapshot] }))
     }
 
     /// The time from the first snapshot to the one of that index.

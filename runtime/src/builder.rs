@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use crate::blocking::pool::{Pool, Settings};
 use crate::clock;
-use crate::config::{self, Backend, Config, Placement};
+use crate::compat::Compat;
+use crate::config::{self, Backend, Config, LocalOrder, ParkSpin, Placement};
 use crate::context;
 use crate::driver::Driver;
+use crate::driver::test_clock::TestClock;
 use crate::error::BuildError;
 use crate::handle::Handle;
 use crate::observe;
@@ -18,6 +20,7 @@ use crate::runtime::Runtime;
 use crate::scheduler::shared::Shared;
 use crate::scheduler::worker::Worker;
 use crate::stacks::Sampler;
+use crate::troubles::Troubles;
 
 /// What a runtime is called that was given no name.
 const DEFAULT_NAME: &str = "volt";
@@ -39,6 +42,8 @@ pub struct Builder {
     name: Option<String>,
     /// `None` = by the number of workers.
     spare_workers: Option<usize>,
+    /// Whether it has a test clock, and whether that is paused.
+    test_clock: Option<bool>,
     config: Config,
 }
 
@@ -65,7 +70,7 @@ impl Builder {
             driver_interval_ns: clock::saturating_ns(config::DRIVER_INTERVAL),
             park_timeout: Some(config::PARK_TIMEOUT),
             max_park_timeout: config::MAX_PARK_TIMEOUT,
-            park_spin_ns: clock::saturating_ns(config::PARK_SPIN),
+            park_spin: ParkSpin::default(),
             sentinel_interval: Some(config::SENTINEL_INTERVAL),
             max_spare_workers: 0,
             incident_after_ns: Some(clock::saturating_ns(config::INCIDENT_AFTER)),
@@ -73,8 +78,10 @@ impl Builder {
             stack_signal: None,
             doctor_events: true,
             enable_stealing: true,
+            local_order: LocalOrder::default(),
             placement: Placement::default(),
             backend_type: None,
+            eager_driver_handoff: false,
             max_io_completions: config::MAX_IO_COMPLETIONS,
             max_blocking_threads: config::MAX_BLOCKING_THREADS,
             blocking_keep_alive: config::BLOCKING_KEEP_ALIVE,
@@ -82,10 +89,11 @@ impl Builder {
             thread_name: "volt".to_owned(),
             thread_stack_size: None,
             control_socket: true,
+            tokio_compat: false,
             flight_recorder: false,
             flight_records: config::FLIGHT_RECORDS,
         };
-        Self { name: None, spare_workers: None, config }
+        Self { name: None, spare_workers: None, test_clock: None, config }
     }
 
     #[cfg(test)]
@@ -132,13 +140,13 @@ impl Builder {
         self
     }
 
-    /// Polls from the LIFO slot a tick; 0 switches the slot off. Default 3.
+    /// Polls from the LIFO slot a tick; 0 switches the slot off. Default 3. With [`LocalOrder::Lifo`] only whether it is 0 counts.
     pub fn max_lifo_polls_per_tick(mut self, polls: u32) -> Self {
         self.config.max_lifo_polls_per_tick = polls;
         self
     }
 
-    /// Slots of a worker's ring; a power of two, 2 to 32,768. Default 256.
+    /// Slots of a worker's ring, and of its stack if it has one; a power of two, 2 to 32,768. Default 256.
     pub fn local_queue_capacity(mut self, slots: usize) -> Self {
         self.config.local_queue_capacity = slots;
         self
@@ -225,10 +233,22 @@ impl Builder {
         self
     }
 
-    /// How long a thread that waits (a parked worker, one in `block_on`, an idle blocking thread) stays awake before it sleeps, if its last waits
-    /// were about that short; 0 = not at all. Default 40 µs. Never on a machine with one processor, and not for long if it does not help.
-    pub fn park_spin(mut self, time: Duration) -> Self {
-        self.config.park_spin_ns = clock::saturating_ns(time);
+    /// Whether a thread that waits (a parked worker, one in `block_on`, an idle blocking thread) stays awake for a moment before it sleeps. Default
+    /// [`ParkSpin::Adaptive`], 40 µs at most: only a thread whose last waits were about that short does, never on a machine with one processor, and
+    /// not for long if it does not help.
+    ///
+    /// [`ParkSpin::Stepped`] is the spinning of other schedulers, a fixed number of looks before every sleep. It is for machines that are the program's own,
+    /// where threads hand work to each other all the time: answers that come soon took 0.4 to 0.9 of the time. Where others want the processors too, a thread that leaves
+    /// its own to them waits behind them, and a wake-up took milliseconds instead of microseconds (`benches/options/RESULTS.md`).
+    /// `volt_worker_spins_total` counts either kind.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).park_spin(volt::ParkSpin::Stepped).build()?;
+    /// assert_eq!(runtime.block_on(runtime.spawn(async { 1 + 1 })).unwrap(), 2);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn park_spin(mut self, spin: ParkSpin) -> Self {
+        self.config.park_spin = spin;
         self
     }
 
@@ -286,6 +306,43 @@ impl Builder {
         self
     }
 
+    /// In which order a worker polls what its own tasks wake or spawn. Default [`LocalOrder::Fifo`].
+    ///
+    /// With [`LocalOrder::Lifo`] the newest is polled first, while its data is warm, and each worker has a stack for what is to wait meanwhile, as long
+    /// as its ring. Nothing starves: when eight in a row were the newest, something older has its turn, the oldest in the stack and what waits in the ring
+    /// by turns; so what has n others before it, in the one or the other,
+    /// waits for 18 (n + 1) local polls at most. What yields, and what timers, sockets and other threads wake, waits in the
+    /// ring as ever, first come, first polled. Thieves, and the spares of a worker that is stuck, take from stack and ring alike, the oldest first.
+    ///
+    /// For tasks that split work on large data depth first, so that each finds in the cache what its parent has just written, and few are alive at a time.
+    /// Elsewhere it only costs: 4 to 20 % a spawn or wake-up where they come in crowds, nothing where one task starts one (`benches/options/RESULTS.md`).
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).local_order(volt::LocalOrder::Lifo).build()?;
+    /// let order = Arc::new(Mutex::new(Vec::new()));
+    /// let parent = runtime.spawn({
+    ///     let order = order.clone();
+    ///     async move {
+    ///         let children = [0, 1, 2].map(|child| {
+    ///             let order = order.clone();
+    ///             volt::spawn(async move { order.lock().unwrap().push(child) })
+    ///         });
+    ///         for child in children {
+    ///             child.await.unwrap();
+    ///         }
+    ///     }
+    /// });
+    /// runtime.block_on(parent).unwrap();
+    /// assert_eq!(*order.lock().unwrap(), [2, 1, 0]);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn local_order(mut self, order: LocalOrder) -> Self {
+        self.config.local_order = order;
+        self
+    }
+
     /// Where a task goes that is spawned or woken by a thread that is no worker. Default [`Placement::Global`].
     pub fn placement(mut self, placement: Placement) -> Self {
         self.config.placement = placement;
@@ -295,6 +352,14 @@ impl Builder {
     /// What waits for I/O; `None` = the best that the system has. Default `None`.
     pub fn backend_type(mut self, backend: Option<Backend>) -> Self {
         self.config.backend_type = backend;
+        self
+    }
+
+    /// Whether a worker that goes on to poll wakes another one that sleeps, if nobody waits in the I/O driver, so that somebody does meanwhile.
+    /// Default false: events that come meanwhile are seen when its poll has ended, or by the sentinel after 10 ms. With it a poll that lasts holds up
+    /// no others' I/O, and each event costs the wake-up of a second thread.
+    pub fn eager_driver_handoff(mut self, enable: bool) -> Self {
+        self.config.eager_driver_handoff = enable;
         self
     }
 
@@ -328,6 +393,34 @@ impl Builder {
         self
     }
 
+    /// Whether a Tokio runtime stands beside this one, with one thread, so that libraries that are bound to Tokio (reqwest, sqlx, tonic, redis) work in
+    /// tasks, in `block_on`, in blocking work and under the guard of [`enter`](crate::Handle::enter). Default false.
+    ///
+    /// What such a library awaits in a Volt task stays Volt's, and its wake-ups come from Tokio's thread: each costs what a wake-up from outside costs.
+    /// What it gives to `tokio::spawn` or `tokio::task::spawn_blocking` runs outside Volt, where no budget, no sentinel and no blame reaches it;
+    /// [`Handle::snapshot`](crate::Handle::snapshot) says under `tokio` how much that is. Tokio's own resources spend no budget in a Volt task: one that is
+    /// always ready can keep its task from yielding. Guards of `enter` must be dropped in the reverse order in which they were made, or Tokio panics.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).tokio_compat(true).build()?;
+    /// let answer = runtime.block_on(async {
+    ///     volt::spawn(async {
+    ///         tokio::time::sleep(Duration::from_millis(1)).await; // Tokio's timer, in a task of Volt's
+    ///         42
+    ///     })
+    ///     .await
+    /// });
+    /// assert_eq!(answer.unwrap(), 42);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    #[cfg(feature = "tokio-compat")]
+    pub fn tokio_compat(mut self, enable: bool) -> Self {
+        self.config.tokio_compat = enable;
+        self
+    }
+
     /// Whether the flight recorder is on from the start: what each worker did last is then always at hand, so that a recording can look back.
     /// Default false: a poll costs some 10 ns more while it is on. `volt-console record` switches it on for as long as it records, and `record
     /// --on` for good.
@@ -343,6 +436,19 @@ impl Builder {
         self
     }
 
+    /// Whether the runtime's timers have a clock of their own, which tests stop and move on: [`time::pause`](crate::time::pause),
+    /// [`advance`](crate::time::advance). Default false. With it each look at the clock takes a lock.
+    pub fn test_clock(mut self, enable: bool) -> Self {
+        self.test_clock = enable.then_some(self.test_clock.unwrap_or(false));
+        self
+    }
+
+    /// Whether it has such a clock, and that stands still from the start. Default false.
+    pub fn start_paused(mut self, start_paused: bool) -> Self {
+        self.test_clock = start_paused.then_some(true);
+        self
+    }
+
     /// Checks the settings and starts the runtime.
     ///
     /// # Errors
@@ -350,20 +456,22 @@ impl Builder {
     pub fn build(self) -> Result<Runtime, BuildError> {
         let name = self.checked_name()?;
         let config = self.checked_config()?;
-        let driver =
-            Driver::new(config.backend_type, config.max_io_completions).map_err(|error| match config.backend_type {
-                Some(backend) => BuildError::system(format_args!("backend_type {backend:?} cannot be used"), error),
-                None => BuildError::system("the I/O driver cannot be opened", error),
-            })?;
+        let registration = observe::register(name);
+        let troubles = Arc::new(Troubles::new(registration.name(), config.sentinel_interval.is_some()));
+        let driver = Driver::new(config.backend_type, config.max_io_completions, troubles);
+        let mut driver = driver.map_err(|error| match config.backend_type {
+            Some(backend) => BuildError::system(format_args!("backend_type {backend:?} cannot be used"), error),
+            None => BuildError::system("the I/O driver cannot be opened", error),
+        })?;
+        driver.test_clock = self.test_clock.map(TestClock::new);
         let blocking = Pool::new(Settings {
             max_threads: config.max_blocking_threads,
             keep_alive: config.blocking_keep_alive,
             thread_name: config.thread_name.clone(),
             stack_size: config.thread_stack_size,
-            spin_ns: config.park_spin_ns,
+            spin: config.park_spin,
         });
 
-        let registration = observe::register(name);
         // Without stacks too a runtime is worth having.
         let sampler = config.incident_stacks.then(|| Sampler::new(config.stack_signal));
         let sampler = sampler.and_then(|sampler| {
@@ -373,6 +481,12 @@ impl Builder {
         let (shared, cores) = Shared::new(name, config, driver, blocking, sampler, seed, start_spare);
         let shared = Arc::new(shared);
         let weak: std::sync::Weak<Shared> = Arc::downgrade(&shared);
+        if shared.config.tokio_compat {
+            let tokio = Compat::start(&Handle::new(shared.clone()));
+            shared.add_compat(
+                tokio.map_err(|error| BuildError::system("the Tokio runtime beside it cannot be started", error))?,
+            );
+        }
         registration.show(weak, shared.config.control_socket);
         let mut runtime = Runtime::of(Handle::new(shared.clone()), registration);
 
@@ -465,6 +579,12 @@ impl Builder {
             let remedy = format_args!("give at least park_timeout, {:?}", config.park_timeout.unwrap_or_default());
             return Err(BuildError::invalid("max_park_timeout", format_args!("{:?}", config.max_park_timeout), remedy));
         }
+        if let ParkSpin::Adaptive { at_most } = config.park_spin
+            && (at_most.is_zero() || at_most > config::MAX_PARK_SPIN)
+        {
+            let remedy = format_args!("give more than 0 and at most {:?}, or ParkSpin::Off", config::MAX_PARK_SPIN);
+            return Err(BuildError::invalid("park_spin", format_args!("{at_most:?}"), remedy));
+        }
         not_zero("incident_after", config.incident_after_ns == Some(0))?;
         not_zero("sentinel_interval", config.sentinel_interval == Some(Duration::ZERO))?;
         in_range("max_io_completions", config.max_io_completions as u64, 1, 65_536)?;
@@ -544,6 +664,14 @@ mod tests {
             (
                 base().max_park_timeout(Duration::from_millis(1)),
                 "max_park_timeout is 1ms: give at least park_timeout, 10ms",
+            ),
+            (
+                base().park_spin(ParkSpin::Adaptive { at_most: Duration::from_millis(2) }),
+                "park_spin is 2ms: give more than 0 and at most 1ms, or ParkSpin::Off",
+            ),
+            (
+                base().park_spin(ParkSpin::Adaptive { at_most: zero }),
+                "park_spin is 0ns: give more than 0 and at most 1ms, or ParkSpin::Off",
             ),
             (base().sentinel_interval(Some(zero)), "sentinel_interval is 0: give a duration longer than 0"),
             (base().max_io_completions(0), "max_io_completions is 0: give 1 to 65536"),

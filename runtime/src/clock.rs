@@ -51,6 +51,17 @@ impl Both {
         Self { now: Instant::now(), now_ns: now_ns() }
     }
 
+    /// What this clock said.
+    pub(crate) fn now_ns(self) -> u64 {
+        self.now_ns
+    }
+
+    /// So much later; an instant that there is not is the last that there is.
+    pub(crate) fn later(self, by: Duration) -> Self {
+        let now_ns = self.now_ns.saturating_add(saturating_ns(by));
+        self.now.checked_add(by).map_or(self, |now| Self { now, now_ns })
+    }
+
     /// `at` on this clock; 0 if it lies before the first reading, `u64::MAX` (584 years) if it lies too far ahead.
     pub(crate) fn ns_of(self, at: Instant) -> u64 {
         match at.checked_duration_since(self.now) {

@@ -10,6 +10,9 @@ pub(crate) const BUDGET_PER_TICK: u32 = 128;
 pub(crate) const COOP_BUDGET: u32 = 128;
 /// Polls from the LIFO slot a tick: enough for a request and its reply, too few for two tasks to keep a third waiting.
 pub(crate) const MAX_LIFO_POLLS_PER_TICK: u32 = 3;
+/// With [`LocalOrder::Lifo`], polls newest first in a row before something older has its turn: as few as the global queue waits for at least, so
+/// that nothing waits longer for standing in the wrong place, and enough that eight polls of nine find their data warm.
+pub(crate) const MAX_NEWEST_POLLS: u32 = 8;
 /// Slots of a worker's ring, a power of two.
 pub(crate) const LOCAL_QUEUE_CAPACITY: usize = 256;
 /// Slots of a worker's batch buffer, a power of two: no look at the global queue brings more.
@@ -42,6 +45,13 @@ pub(crate) const MAX_PARK_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a thread that waits stays awake before it sleeps, if short waits are what it is used to: as long as a thread whose processor has gone to
 /// rest takes to hand something over, so that two threads that wake each other come to do without.
 pub(crate) const PARK_SPIN: Duration = Duration::from_micros(40);
+/// Longest such time: a sleep costs both sides some 10 µs of processor time together, so longer spins never pay, and a thread that spins in vain holds
+/// a processor for all of it.
+pub(crate) const MAX_PARK_SPIN: Duration = Duration::from_millis(1);
+/// Looks that a thread takes before it sleeps with [`ParkSpin::Stepped`],
+pub(crate) const STEPPED_LOOKS: u32 = 16;
+/// and the first of them, which follow each other at once; after each of the others somebody else may have the processor. Both are the source's.
+pub(crate) const TIGHT_LOOKS: u32 = 4;
 /// How often the sentinel looks after the workers while any of them is awake: often enough that nobody is stranded for longer than people
 /// notice, seldom enough to cost nothing.
 pub(crate) const SENTINEL_INTERVAL: Duration = Duration::from_millis(10);
@@ -91,7 +101,10 @@ const _: () =
     assert!(MIN_GLOBAL_QUEUE_BATCH <= GLOBAL_QUEUE_BATCH_SIZE && MIN_GLOBAL_QUEUE_BATCH <= MAX_GLOBAL_QUEUE_BATCH);
 const _: () = assert!(MIN_GLOBAL_QUEUE_INTERVAL <= MAX_GLOBAL_QUEUE_INTERVAL);
 const _: () = assert!(MAX_LIFO_POLLS_PER_TICK < BUDGET_PER_TICK);
+const _: () = assert!(0 < MAX_NEWEST_POLLS && MAX_NEWEST_POLLS <= MIN_GLOBAL_QUEUE_INTERVAL);
 const _: () = assert!(FLIGHT_RECORDS.is_power_of_two() && FLIGHT_RECORDS <= MAX_FLIGHT_RECORDS);
+const _: () = assert!(TIGHT_LOOKS <= STEPPED_LOOKS);
+const _: () = assert!(!PARK_SPIN.is_zero() && PARK_SPIN.as_nanos() <= MAX_PARK_SPIN.as_nanos());
 const _: () = assert!(PARK_TIMEOUT.as_nanos() <= MAX_PARK_TIMEOUT.as_nanos());
 
 /// What waits for I/O.
@@ -121,6 +134,39 @@ pub enum Placement {
     LeastLoaded,
 }
 
+/// Whether a thread that waits stays awake for a moment before it sleeps; see [`Builder::park_spin`](crate::Builder::park_spin).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ParkSpin {
+    /// It sleeps at once.
+    Off,
+    /// For this long at most, more than 0 and no more than 1 ms, if its last waits were about that short.
+    Adaptive {
+        /// See the variant.
+        at_most: Duration,
+    },
+    /// Before every sleep, for 16 looks: four that follow each other at once, and twelve with the processor left to others after each
+    /// (`sched_yield`).
+    Stepped,
+}
+
+impl Default for ParkSpin {
+    fn default() -> Self {
+        Self::Adaptive { at_most: PARK_SPIN }
+    }
+}
+
+/// In which order a worker polls what its own tasks wake or spawn; see [`Builder::local_order`](crate::Builder::local_order).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LocalOrder {
+    /// As they came, but for the one that was woken last, up to the cap of the LIFO slot.
+    #[default]
+    Fifo,
+    /// The newest first, and after eight of them something older.
+    Lifo,
+}
+
 /// The settings of one runtime, checked by the Builder.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -143,7 +189,7 @@ pub(crate) struct Config {
     pub(crate) driver_interval_ns: u64,
     pub(crate) park_timeout: Option<Duration>,
     pub(crate) max_park_timeout: Duration,
-    pub(crate) park_spin_ns: u64,
+    pub(crate) park_spin: ParkSpin,
     pub(crate) sentinel_interval: Option<Duration>,
     pub(crate) max_spare_workers: usize,
     pub(crate) incident_after_ns: Option<u64>,
@@ -151,8 +197,10 @@ pub(crate) struct Config {
     pub(crate) stack_signal: Option<i32>,
     pub(crate) doctor_events: bool,
     pub(crate) enable_stealing: bool,
+    pub(crate) local_order: LocalOrder,
     pub(crate) placement: Placement,
     pub(crate) backend_type: Option<Backend>,
+    pub(crate) eager_driver_handoff: bool,
     pub(crate) max_io_completions: usize,
     pub(crate) max_blocking_threads: usize,
     pub(crate) blocking_keep_alive: Duration,
@@ -160,6 +208,7 @@ pub(crate) struct Config {
     pub(crate) thread_name: String,
     pub(crate) thread_stack_size: Option<usize>,
     pub(crate) control_socket: bool,
+    pub(crate) tokio_compat: bool,
     pub(crate) flight_recorder: bool,
     pub(crate) flight_records: usize,
 }

@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::compat::Entered;
 use crate::driver::Driver;
 use crate::handle::Handle;
 use crate::scheduler::current;
@@ -24,12 +25,14 @@ const NO_RUNTIME: &str = "this must be called inside a Volt runtime: in a task, 
                           `Handle::enter` is held";
 
 /// Keeps a runtime current on this thread; the one before is current again afterwards. Guards may be dropped in any order: current is the
-/// runtime of the latest that lives.
+/// runtime of the latest that lives. (With a Tokio runtime beside it, in the reverse order only: see `Builder::tokio_compat`.)
 #[derive(Debug)]
 #[must_use = "the runtime is current only while the guard lives"]
 pub struct EnterGuard<'a> {
     /// Not Send: the thread it is dropped on must be the one that it was made on.
     entered: Rc<Handle>,
+    /// The Tokio runtime beside it, if there is one.
+    _tokio: Option<Entered<'a>>,
     _handle: PhantomData<&'a Handle>,
 }
 
@@ -49,7 +52,13 @@ impl Drop for EnterGuard<'_> {
 pub(crate) fn enter(handle: &Handle) -> EnterGuard<'_> {
     let entered = Rc::new(handle.clone());
     ENTERED.with_borrow_mut(|all| all.push(entered.clone()));
-    EnterGuard { entered, _handle: PhantomData }
+    EnterGuard { entered, _tokio: handle.shared().compat().map(|tokio| tokio.enter()), _handle: PhantomData }
+}
+
+/// Makes `handle`'s runtime current on this thread for as long as the thread lives: on the threads of the Tokio runtime beside it.
+#[cfg(feature = "tokio-compat")]
+pub(crate) fn enter_for_good(handle: Handle) {
+    ENTERED.with_borrow_mut(|all| all.push(Rc::new(handle)));
 }
 
 /// The current runtime.

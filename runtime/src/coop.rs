@@ -140,6 +140,19 @@ pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<Unit> {
     }
 }
 
+/// Has the task polled again, behind those that are ready now.
+pub(crate) async fn yield_once() {
+    let mut has_yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// Spends one unit without doing anything else.
 pub(crate) async fn consume() {
     std::future::poll_fn(|cx| poll_proceed(cx).map(Unit::made_progress)).await;

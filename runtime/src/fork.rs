@@ -50,6 +50,14 @@ fn watch() {
     }
 }
 
+/// How often this process was forked, along its line of descent: another number than before = this is a child, and the threads of before stayed behind.
+/// Counted from the first [`Home`] on.
+#[inline]
+pub(crate) fn count() -> u32 {
+    // ORDERING: Relaxed; see `count_fork`.
+    FORKS.load(Ordering::Relaxed)
+}
+
 /// The process that something was made in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Home {
@@ -61,15 +69,13 @@ impl Home {
     /// This process.
     pub(crate) fn here() -> Self {
         watch();
-        // ORDERING: Relaxed; see `count_fork`.
-        Self { forks: FORKS.load(Ordering::Relaxed), pid: std::process::id() }
+        Self { forks: count(), pid: std::process::id() }
     }
 
     /// Whether this is still that process, and not one forked from it.
     #[inline]
     pub(crate) fn is_here(self) -> bool {
-        // ORDERING: Relaxed; see `count_fork`.
-        FORKS.load(Ordering::Relaxed) == self.forks
+        count() == self.forks
     }
 
     /// Refuses to go on in a forked child with a runtime that was made here.

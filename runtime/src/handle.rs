@@ -3,12 +3,14 @@
 use std::fmt;
 use std::future::Future;
 use std::panic::Location;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use volt_telemetry::Snapshot;
+use volt_telemetry::recording::event::Event;
 
 use crate::blocking::pool::{BlockingSchedule, Job};
 use crate::context::{self, EnterGuard};
+use crate::scheduler::processes::ProcessSource;
 use crate::scheduler::shared::Shared;
 use crate::task::cell::new_task;
 use crate::task::id::Id;
@@ -130,6 +132,25 @@ impl Handle {
         F: FnOnce() -> R + Send + 'static,
         R: Send + 'static,
     {
+        self.submit_blocking(f, location, false)
+    }
+
+    /// As [`spawn_blocking`](Self::spawn_blocking), of what is begun even if the runtime is shut down before.
+    #[track_caller]
+    pub(crate) fn spawn_mandatory_blocking<F, R>(&self, f: F) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        self.submit_blocking(f, Location::caller(), true)
+    }
+
+    #[track_caller]
+    fn submit_blocking<F, R>(&self, f: F, location: &'static Location<'static>, is_mandatory: bool) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
         self.shared.home.expect_here();
         let handle = self.clone();
         let job = Job::new(move || {
@@ -139,7 +160,7 @@ impl Handle {
         let id = Id::next();
         let extra = extra(id, None, location, Kind::Blocking);
         let (notified, join) = new_task(job, BlockingSchedule, id, location, extra);
-        self.shared.blocking.submit(notified);
+        self.shared.blocking.submit(notified, is_mandatory);
         join
     }
 
@@ -151,6 +172,18 @@ impl Handle {
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         crate::runtime::block_on(self, future)
+    }
+
+    /// Has `source` asked for its processes whenever somebody looks at the runtime, until it is dropped. A
+    /// [`System`](crate::process::System) does so by itself.
+    pub fn show_processes(&self, source: Weak<dyn ProcessSource>) {
+        self.shared.processes.add(source);
+    }
+
+    /// Notes down for the flight recorder what happens now on this thread; costs one load while nothing is recorded.
+    #[inline]
+    pub(crate) fn note(&self, event: impl FnOnce() -> Event) {
+        self.shared.note_now(event);
     }
 
     /// What the runtime looks like now. From any thread, at any time, whatever its workers do.

@@ -25,6 +25,8 @@ mod shim;
 #[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
+mod compat;
+#[cfg(not(loom))]
 mod config;
 mod coop;
 #[cfg(not(loom))]
@@ -45,6 +47,8 @@ mod stacks;
 mod stacks;
 #[cfg(not(loom))]
 mod stats;
+#[cfg(not(loom))]
+mod troubles;
 
 mod driver;
 mod queue;
@@ -65,6 +69,8 @@ pub mod observe;
 mod runtime;
 
 #[cfg(not(loom))]
+pub mod fs;
+#[cfg(not(loom))]
 pub mod io;
 #[cfg(not(loom))]
 pub mod net;
@@ -78,13 +84,15 @@ mod bridge;
 
 #[cfg(all(feature = "axum", not(loom)))]
 pub use bridge::axum;
+#[cfg(all(feature = "futures-io", not(loom)))]
+pub use bridge::futures_io;
 #[cfg(all(feature = "hyper", not(loom)))]
 pub use bridge::hyper;
 
 #[cfg(not(loom))]
 pub use {
     builder::Builder,
-    config::{Backend, Placement},
+    config::{Backend, LocalOrder, ParkSpin, Placement},
     context::EnterGuard,
     error::BuildError,
     handle::Handle,

@@ -3,7 +3,7 @@
 //! Shutdown, in this order: (1) nothing new is taken in, every later spawn is cancelled at once; (2) every task is cancelled, so that a
 //! worker drops its future and its joiner is told; (3) workers end when no task is left (the protocol stands in `scheduler/shared`); (4) blocking jobs that have not begun are cancelled,
 //! running ones waited for; (5) sockets and timers that outlive the runtime get errors. All within one time limit; what is left then is
-//! reported by a `tracing` event and goes on without an owner.
+//! reported by a `tracing` event and goes on without an owner. A Tokio runtime beside it (`compat`) ends after all of them.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -15,6 +15,7 @@ use std::thread::JoinHandle as JoinThread;
 use std::time::{Duration, Instant};
 
 use crate::clock;
+use crate::config::ParkSpin;
 use crate::context;
 use crate::driver::parker::{Parker, Unparked};
 use crate::driver::spin::Habit;
@@ -192,6 +193,9 @@ impl Runtime {
         }
         let blocking = shared.blocking.shutdown(deadline);
         shared.driver.shut_down();
+        if let Some(tokio) = shared.compat() {
+            tokio.shut_down(deadline);
+        }
         drop(registration);
         let has_waited = deadline.is_none_or(|deadline| deadline <= Instant::now());
         if workers + blocking > 0 && has_waited {
@@ -231,6 +235,14 @@ impl Observed for Shared {
         Shared::why(self, task)
     }
 
+    fn tasks(&self, query: &volt_telemetry::tasks::Query) -> volt_telemetry::tasks::TaskList {
+        Shared::list_tasks(self, query)
+    }
+
+    fn processes(&self, query: &volt_telemetry::processes::Query) -> volt_telemetry::processes::ProcessList {
+        Shared::list_processes(self, query)
+    }
+
     fn names(&self) -> Option<&dyn Names> {
         Some(self)
     }
@@ -245,8 +257,12 @@ impl Names for Shared {
         self.registry.name_by_id(id)
     }
 
+    fn process(&self, number: u64) -> Option<String> {
+        self.processes.describe(number)
+    }
+
     fn incident(&self, number: u64) -> Option<String> {
-        self.incidents.change(number, |_| {}).map(|incident| {
+        self.incidents.get(number).map(|incident| {
             let name = incident.task_name.unwrap_or_else(|| format!("task {}", incident.task_id));
             format!("{}: {name}, spawned at {}", incident.cause.name(), incident.spawned_at)
         })
@@ -254,7 +270,7 @@ impl Names for Shared {
 }
 
 /// Wakes the thread of a `block_on`.
-struct ThreadWaker(Parker);
+struct ThreadWaker(Arc<Parker>);
 
 impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
@@ -277,14 +293,17 @@ pub(crate) fn block_on<F: Future>(handle: &Handle, future: F) -> F::Output {
          call block_on in spawn_blocking"
     );
     context::in_block_on(handle, || {
-        let thread = Arc::new(ThreadWaker(Parker::new()));
+        let thread = Arc::new(ThreadWaker(Arc::new(Parker::new())));
+        if let Some(clock) = &handle.shared().driver.test_clock {
+            clock.add_outsider(&thread.0);
+        }
         let waker = Waker::from(thread.clone());
         let mut future = pin!(future);
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
                 return output;
             }
-            wait_for(&thread.0, handle.shared().config.park_spin_ns);
+            wait_for(&thread.0, handle.shared().config.park_spin);
         }
     })
 }
@@ -294,13 +313,13 @@ thread_local! {
     static SPIN: RefCell<Habit> = const { RefCell::new(Habit::new()) };
 }
 
-/// Takes the token that is on its way: stays awake for it for `spin_ns` at most, if that is worth while, then sleeps.
-fn wait_for(parker: &Parker, spin_ns: u64) {
+/// Takes the token that is on its way: stays awake for it for a moment, if that is worth while, then sleeps.
+fn wait_for(parker: &Parker, spin: ParkSpin) {
     if parker.take_token() {
         return;
     }
     SPIN.with_borrow_mut(|habit| {
-        if habit.is_worth(spin_ns) && habit.spin(spin_ns, || parker.has_token()) {
+        if habit.is_worth(spin) && habit.spin(spin, || parker.has_token()) == Some(true) {
             let had_token = parker.take_token();
             debug_assert!(had_token, "TOKEN-STAYS");
             return;

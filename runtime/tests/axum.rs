@@ -16,8 +16,8 @@ use axum::routing::{get, post};
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::rt::Executor;
-use volt::hyper::{VoltExecutor, VoltIo};
+use hyper::rt::{Executor, Timer};
+use volt::hyper::{VoltExecutor, VoltIo, VoltTimer};
 use volt::io::{AsyncReadExt, AsyncWriteExt};
 use volt::net::{TcpListener, TcpStream};
 use volt::task::JoinHandle;
@@ -177,6 +177,32 @@ fn a_head_that_does_not_come_in_time_ends_the_connection() {
 }
 
 #[test]
+fn the_time_that_a_head_has_is_measured_by_the_runtimes_clock() {
+    watchdog::watched(|| {
+        let runtime = watchdog::builder(1).start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            volt::time::advance(LONG).await;
+            assert_eq!(VoltTimer::new().now(), volt::time::now());
+            let address = serve(hello()).await;
+            let mut sender = connect(address).await;
+            assert_eq!(ask(&mut sender, "/", "").await.0, 200);
+        });
+    });
+}
+
+#[test]
+fn a_head_may_have_as_long_as_it_likes() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (listener, address) = listen().await;
+            volt::spawn(volt::axum::serve(listener, hello()).header_read_timeout(Duration::MAX).into_future());
+            let mut sender = connect(address).await;
+            assert_eq!(ask(&mut sender, "/", "").await.0, 200);
+        });
+    });
+}
+
+#[test]
 fn a_connection_above_the_limit_is_served_when_another_ends() {
     with_workers(|runtime| {
         runtime.block_on(async {
@@ -280,6 +306,125 @@ fn dropping_a_server_closes_its_listener() {
             server.abort();
             assert!(server.await.unwrap_err().is_cancelled());
             assert_eq!(TcpStream::connect(address).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        });
+    });
+}
+
+/// Speaks, after its answer, another protocol on the same connection: what comes, twice.
+async fn upgrade(mut request: axum::extract::Request) -> axum::response::Response {
+    let upgrade = hyper::upgrade::on(&mut request);
+    volt::spawn(async move {
+        let mut stream = VoltIo::new(upgrade.await.unwrap());
+        let mut word = [0; 4];
+        stream.read_exact(&mut word).await.unwrap();
+        stream.write_all(&word).await.unwrap();
+        stream.write_all(&word).await.unwrap();
+    });
+    let answer =
+        axum::response::Response::builder().status(101).header("upgrade", "twice").header("connection", "upgrade");
+    answer.body(axum::body::Body::empty()).unwrap()
+}
+
+#[test]
+fn a_connection_may_be_upgraded_to_another_protocol() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let address = serve(Router::new().route("/", get(upgrade))).await;
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream
+                .write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nupgrade: twice\r\nconnection: upgrade\r\n\r\nword")
+                .await
+                .unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await.unwrap();
+            let answer = String::from_utf8(answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 101") && answer.ends_with("\r\n\r\nwordword"), "{answer}");
+        });
+    });
+}
+
+/// Makes a router for each connection, which knows who asks.
+#[derive(Clone)]
+struct ForPeer;
+
+impl tower_service::Service<SocketAddr> for ForPeer {
+    type Response = Router;
+    type Error = std::convert::Infallible;
+    type Future = std::future::Ready<Result<Router, std::convert::Infallible>>;
+
+    fn poll_ready(&mut self, _cx: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, peer: SocketAddr) -> Self::Future {
+        std::future::ready(Ok(Router::new().route("/", get(move || async move { peer.to_string() }))))
+    }
+}
+
+#[test]
+fn a_service_may_be_made_for_each_connection_by_who_connects() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (listener, address) = listen().await;
+            volt::spawn(async move { volt::axum::serve(listener, ForPeer).await });
+            for _ in 0..3 {
+                let stream = TcpStream::connect(address).await.unwrap();
+                let here = stream.local_addr().unwrap().to_string();
+                let (mut sender, connection) = handshake(VoltIo::new(stream)).await.unwrap();
+                VoltExecutor::new().execute(connection);
+                assert_eq!(ask(&mut sender, "/", "").await, (200, Bytes::from(here)));
+            }
+        });
+    });
+}
+
+#[test]
+fn http2_is_told_by_the_first_bytes_and_ends_gracefully_too() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (listener, address) = listen().await;
+            let (end, ended) = volt::sync::oneshot::channel();
+            let ended = async move { drop(ended.await) };
+            let server = volt::axum::serve(listener, hello()).header_read_timeout(LONG).with_graceful_shutdown(ended);
+            let server = volt::spawn(async move { server.await });
+            let stream = TcpStream::connect(address).await.unwrap();
+            let (mut sender, connection) =
+                hyper::client::conn::http2::handshake(VoltExecutor::new(), VoltIo::new(stream)).await.unwrap();
+            let connection = volt::spawn(connection);
+            // At the same time, on one connection.
+            let ask = |sender: &mut hyper::client::conn::http2::SendRequest<Full<Bytes>>| {
+                let request = Request::get("http://localhost/").body(Full::default()).unwrap();
+                sender.send_request(request)
+            };
+            let (one, other) = volt::join!(ask(&mut sender.clone()), ask(&mut sender));
+            for answer in [one.unwrap(), other.unwrap()] {
+                assert_eq!((answer.version(), answer.status().as_u16()), (hyper::Version::HTTP_2, 200));
+                assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "hello");
+            }
+            assert_eq!(self::ask(&mut connect(address).await, "/", "").await.0, 200, "HTTP/1 beside it");
+            end.send(()).unwrap();
+            server.await.unwrap().unwrap();
+            connection.await.unwrap().unwrap();
+        });
+    });
+}
+
+#[test]
+fn what_begins_like_http2_and_goes_on_otherwise_is_served_or_ended_in_time() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (listener, address) = listen().await;
+            let server = volt::axum::serve(listener, hello()).header_read_timeout(Duration::from_millis(50));
+            volt::spawn(async move { server.await });
+            let mut half = TcpStream::connect(address).await.unwrap();
+            half.write_all(b"PRI * HTTP/2.0\r\n\r\nSM").await.unwrap();
+            assert_eq!(volt::time::timeout(LONG / 60, read_to_close(&mut half)).await.expect("in time"), 0);
+            let mut other = TcpStream::connect(address).await.unwrap();
+            other.write_all(b"P").await.unwrap();
+            other.write_all(b"OST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            let mut status = [0; 12];
+            other.read_exact(&mut status).await.unwrap();
+            assert_eq!(&status, b"HTTP/1.1 405");
         });
     });
 }

@@ -160,3 +160,35 @@ fn the_same_task_that_stalls_again_and_again_is_counted_and_not_told_again_and_a
         assert!(incidents.suppressed > 0 && (incidents.latest.len() as u64) < incidents.total(), "{incidents:?}");
     });
 }
+
+#[test]
+fn a_block_that_is_announced_ends_the_incident_before_it_and_is_none_itself() {
+    const AFTER: Duration = Duration::from_secs(1);
+    watched(|| {
+        let runtime = with_sentinel(2).incident_after(Some(AFTER)).incident_stacks(false).build().unwrap();
+        let (open, is_open) = mpsc::channel();
+        let (end, is_over) = mpsc::channel::<()>();
+        let handle = runtime.handle().clone();
+        let task = runtime.spawn(async move {
+            sleep_until_open(&is_open);
+            volt::task::block_in_place(|| is_over.recv().unwrap());
+            // Long enough to be seen, and no stall by far.
+            let looks = handle.snapshot().sentinel.looks;
+            while handle.snapshot().sentinel.looks < looks + 5 {
+                std::thread::sleep(Duration::from_micros(500));
+            }
+        });
+        let before = incident(&runtime, |_| true);
+        assert!(!before.is_over, "{before:?}");
+        open.send(()).unwrap();
+        // While it blocks.
+        let over = incident(&runtime, |incident| incident.is_over);
+        // Not a synchronisation: a block that would be an incident if it were a stall.
+        std::thread::sleep(AFTER * 3 / 2);
+        end.send(()).unwrap();
+        runtime.block_on(task).unwrap();
+        let incidents = runtime.handle().snapshot().incidents;
+        assert_eq!(incidents.total(), 1, "{incidents:#?}");
+        assert_eq!(incidents.latest[0].for_ns, over.for_ns, "it does not go on after it");
+    });
+}

@@ -157,3 +157,29 @@ fn a_handle_of_one_task_aborts_that_task_only() {
         });
     });
 }
+
+#[test]
+fn what_has_ended_is_taken_without_waiting_also_by_a_task_whose_budget_is_spent() {
+    const TASKS: usize = 300;
+    with_workers(|runtime| {
+        let tried = runtime.spawn(async {
+            let mut tasks = JoinSet::new();
+            assert!(tasks.try_join_next().is_none());
+            for n in 0..TASKS {
+                tasks.spawn(async move { n });
+            }
+            tasks.spawn(pending());
+            let mut outputs = Vec::new();
+            while outputs.len() < TASKS {
+                match tasks.try_join_next() {
+                    Some(output) => outputs.push(output.unwrap()),
+                    None => yield_now().await,
+                }
+            }
+            assert!(tasks.try_join_next().is_none());
+            outputs.sort_unstable();
+            assert_eq!(outputs, (0..TASKS).collect::<Vec<_>>());
+        });
+        runtime.block_on(tried).unwrap();
+    });
+}

@@ -91,9 +91,10 @@ impl Held {
     }
 }
 
-/// With all the threads that a runtime has, the sentinel's among them.
-fn runtime(workers: usize) -> Runtime {
-    builder(workers).sentinel_interval(Some(Duration::from_millis(1))).build().unwrap()
+/// With all the threads that a runtime has, the sentinel's among them, and now and then with Tokio's beside it.
+fn runtime(round: usize) -> Runtime {
+    let builder = builder(1 + round % 3).sentinel_interval(Some(Duration::from_millis(1)));
+    builder.tokio_compat(round.is_multiple_of(4)).build().unwrap()
 }
 
 /// Tasks in every state in which a shutdown may find them, with timers, sockets and wakers in every place that keeps them. What is returned
@@ -157,7 +158,7 @@ fn leave_everything_behind(runtime: &Runtime) -> impl Sized + use<> {
 
 /// One runtime's life. It is ended from outside, from a task or from a job of its own.
 fn live(round: usize) {
-    let runtime = runtime(1 + round % 3);
+    let runtime = runtime(round);
     let _outlives_it = round.is_multiple_of(21).then(|| leave_everything_behind(&runtime));
     let task = runtime.spawn(async {
         yield_now().await;

@@ -11,7 +11,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use volt::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use volt::net::{TcpListener, TcpStream};
+use volt::io::{Interest, ReadBuf, Ready};
+use volt::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use volt::time::timeout;
 use watchdog::{watched, with_workers};
 
@@ -162,7 +163,7 @@ fn a_reset_ends_a_read_and_a_write_that_wait() {
             let write = volt::spawn(async move { writer.write_all(&[7; 1 << 20]).await });
             volt::time::sleep(SOON).await;
             assert!(!read.is_finished() && !write.is_finished());
-            client.set_reset_on_close(true).unwrap();
+            client.set_zero_linger().unwrap();
             drop(client);
             // One of them gets the reset itself, the other may see its consequence.
             let errors = [read.await.unwrap().map(drop), write.await.unwrap()];
@@ -330,6 +331,108 @@ fn sockets_come_from_the_standard_library_and_go_back() {
             assert_eq!(server.peer_addr().unwrap(), client.local_addr().unwrap());
             let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             assert_eq!(listener.accept().await.unwrap().1, client.local_addr().unwrap());
+        });
+    });
+}
+
+#[test]
+fn ready_tells_the_directions_apart_and_the_end_of_the_stream() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (client, server) = pair().await;
+            fill(&client).await;
+            let both = Interest::READABLE | Interest::WRITABLE;
+            assert!(timeout(SOON, client.ready(both)).await.is_err(), "nothing to read, and no room to write");
+            server.try_write(b"x").unwrap();
+            let ready = client.ready(both).await.unwrap();
+            assert!(ready.is_readable() && !ready.is_writable(), "{ready:?}");
+            let err = || Err::<(), _>(ErrorKind::WouldBlock.into());
+            assert_eq!(client.try_io(Interest::READABLE, err).unwrap_err().kind(), ErrorKind::WouldBlock);
+            assert!(timeout(SOON, client.readable()).await.is_err(), "an attempt that would have blocked is believed");
+            drop(server);
+            let ready = client.ready(Interest::READABLE).await.unwrap();
+            assert!((ready & Ready::READ_CLOSED).is_read_closed(), "{ready:?}");
+        });
+    });
+}
+
+#[test]
+fn what_is_tried_fills_several_buffers_and_peeks_take_nothing() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (client, server) = pair().await;
+            let (mut reader, writer) = server.into_split();
+            let slices = [IoSlice::new(b"ab"), IoSlice::new(b"cdef")];
+            assert_eq!(client.try_write_vectored(&slices).unwrap(), 6);
+            let mut seen = [0; 16];
+            assert_eq!(reader.peek(&mut seen).await.unwrap(), 6);
+            let mut seen = ReadBuf::new(&mut seen);
+            assert_eq!(poll_fn(|cx| reader.poll_peek(cx, &mut seen)).await.unwrap(), 6);
+            assert_eq!(seen.filled(), b"abcdef");
+            let (mut one, mut other) = ([0; 1], [0; 2]);
+            let mut slices = [&mut one[..], &mut other[..]].map(std::io::IoSliceMut::new);
+            assert_eq!(reader.try_read_vectored(&mut slices).unwrap(), 3);
+            assert_eq!((&one, &other), (b"a", b"bc"));
+            let mut rest = Vec::with_capacity(16);
+            assert_eq!(reader.try_read_buf(&mut rest).unwrap(), 3);
+            assert_eq!(rest, b"def");
+            let read = reader.as_ref().async_io(Interest::READABLE, || reader.try_read(&mut [0; 1]));
+            let (read, written) = volt::join!(read, async { client.try_write(b"g") });
+            assert_eq!((read.unwrap(), written.unwrap()), (1, 1));
+            assert_eq!(writer.local_addr().unwrap(), client.peer_addr().unwrap());
+        });
+    });
+}
+
+#[test]
+fn a_socket_keeps_the_options_that_were_set_before_it_was_bound() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let bound = |addr: SocketAddr| {
+                let socket = TcpSocket::new_v4().unwrap();
+                socket.set_reuseaddr(true).unwrap();
+                socket.set_reuseport(true).unwrap();
+                socket.bind(addr).map(|()| socket)
+            };
+            let first = bound((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+            let addr = first.local_addr().unwrap();
+            let (first, second) = (first.listen(16).unwrap(), bound(addr).unwrap().listen(16).unwrap());
+            assert_eq!(
+                TcpListener::bind(addr).await.unwrap_err().kind(),
+                ErrorKind::AddrInUse,
+                "it did not ask to share"
+            );
+
+            let client = TcpSocket::new_v4().unwrap();
+            client.set_nodelay(true).unwrap();
+            client.set_keepalive(true).unwrap();
+            client.set_zero_linger().unwrap();
+            client.set_send_buffer_size(32 * 1024).unwrap();
+            client.set_recv_buffer_size(32 * 1024).unwrap();
+            assert!(client.keepalive().unwrap() && client.send_buffer_size().unwrap() >= 32 * 1024);
+            client.bind((Ipv4Addr::new(127, 0, 0, 2), 0).into()).unwrap();
+            let here = client.local_addr().unwrap();
+            let client = client.connect(addr).await.unwrap();
+            assert!(client.nodelay().unwrap());
+            assert_eq!(client.linger().unwrap(), Some(Duration::ZERO));
+            assert_eq!(client.local_addr().unwrap(), here);
+            let (_stream, peer) = volt::select! {
+                accepted = first.accept() => accepted.unwrap(),
+                accepted = second.accept() => accepted.unwrap(),
+            };
+            assert_eq!(peer, here);
+        });
+    });
+}
+
+#[test]
+fn a_name_that_nobody_has_is_an_error_and_others_are_looked_up_meanwhile() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let nobody = volt::spawn(async { lookup_host("nobody.invalid:80").await.map(drop) });
+            let known = lookup_host(("localhost", 80)).await.unwrap().collect::<Vec<_>>();
+            assert!(!known.is_empty() && known.iter().all(|addr| addr.ip().is_loopback() && addr.port() == 80));
+            nobody.await.unwrap().unwrap_err();
         });
     });
 }

@@ -1,4 +1,4 @@
-//! `PROOF.md` names nothing that does not exist.
+//! `PROOF.md` and the page on what differs from Tokio name nothing that does not exist.
 
 use std::fs;
 use std::path::Path;
@@ -21,4 +21,13 @@ fn everything_that_the_page_of_proofs_names_exists() {
         }
     }
     assert!(tests > 40, "only {tests} tests are named");
+}
+
+#[test]
+fn every_test_that_the_page_on_tokio_names_exists() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(folder.join("../docs/tokio.md")).unwrap();
+    let named = page.split('`').skip(1).step_by(2).filter(|named| named.starts_with("tests/"));
+    let named = named.inspect(|named| assert!(folder.join(named).is_file(), "{named}"));
+    assert!(named.count() > 20);
 }

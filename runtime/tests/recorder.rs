@@ -121,6 +121,39 @@ fn a_recording_tells_who_woke_whom_and_where_each_was_spawned() {
 }
 
 #[test]
+fn what_overflows_between_two_polls_is_not_noted_down_after_what_follows() {
+    let (runtime, mut client) = runtime("overflowing", |builder| builder.worker_threads(1).local_queue_capacity(2));
+    // Two that wake each other use the LIFO slot up to its cap; it is flushed into a ring that others keep full.
+    let notices = std::sync::Arc::new([(); 2].map(|()| volt::sync::Notify::new()));
+    for me in 0..2 {
+        let notices = notices.clone();
+        runtime.spawn(async move {
+            loop {
+                notices[1 - me].notify_one();
+                notices[me].notified().await;
+            }
+        });
+    }
+    for _ in 0..4 {
+        runtime.spawn(async {
+            loop {
+                volt::task::yield_now().await;
+            }
+        });
+    }
+    let overflowed = |event| matches!(event, Event::Overflow { .. });
+    let recorded = Recorded::until(&mut client, "overflowing", Duration::ZERO, |recorded| {
+        recorded.events().filter(|(.., event)| overflowed(*event)).count() > 20
+    });
+    let events: Vec<_> = recorded.events().collect();
+    for track in &recorded.tracks {
+        let mine: Vec<_> = events.iter().filter(|(of, ..)| of == track).collect();
+        let fall = mine.windows(2).find(|pair| pair[0].1 > pair[1].1);
+        assert_eq!(fall, None, "{track}");
+    }
+}
+
+#[test]
 fn a_recorder_that_was_on_looks_back_and_one_that_is_switched_off_stays_off() {
     let (runtime, mut client) = runtime("looking-back", |builder| builder.flight_recorder(true));
     let task = runtime.spawn(async {});
@@ -140,7 +173,9 @@ fn a_recorder_that_was_on_looks_back_and_one_that_is_switched_off_stays_off() {
     while client.recorder(Some("looking-back"), None).unwrap().is_on {
         assert!(began.elapsed() < LONG);
     }
+    assert!(!runtime.handle().snapshot().is_recorded);
     assert!(client.recorder(Some("looking-back"), Some(true)).unwrap().is_on);
+    assert!(runtime.handle().snapshot().is_recorded);
 }
 
 #[test]

@@ -9,10 +9,10 @@ use std::sync::mpsc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use volt::Runtime;
 use volt::net::TcpListener;
 use volt::task::yield_now;
 use volt::telemetry::{Phase, Snapshot, Worker};
+use volt::{ParkSpin, Runtime};
 use watchdog::{builder, runtime, watched, with_one_worker, with_workers};
 
 /// Computes for `time` without waiting.
@@ -400,17 +400,63 @@ fn every_wake_up_is_counted_with_its_reason() {
 fn what_comes_before_during_and_after_a_spin_is_not_lost() {
     watched(|| {
         let limit = Duration::from_micros(20);
-        let runtime = builder(2).park_spin(limit).build().unwrap();
-        // In a row, so that all get used to short waits; then pauses that end when a spin does, about, or later.
-        for round in 0..6_000u32 {
-            let answer = runtime.block_on(async {
-                let task = volt::spawn(async move { volt::task::spawn_blocking(move || round).await.unwrap() });
-                task.await.unwrap()
-            });
-            assert_eq!(answer, round);
-            runtime.block_on(runtime.spawn(async {})).unwrap();
-            if round % 20 >= 15 {
-                spin(limit / 4 * (round % 8));
+        for kind in [ParkSpin::Adaptive { at_most: limit }, ParkSpin::Stepped] {
+            let runtime = builder(2).park_spin(kind).build().unwrap();
+            // In a row, so that all get used to short waits; then pauses that end when a spin does, about, or later.
+            for round in 0..6_000u32 {
+                let answer = runtime.block_on(async {
+                    let task = volt::spawn(async move { volt::task::spawn_blocking(move || round).await.unwrap() });
+                    task.await.unwrap()
+                });
+                assert_eq!(answer, round);
+                runtime.block_on(runtime.spawn(async {})).unwrap();
+                if round % 20 >= 15 {
+                    spin(limit / 4 * (round % 8));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_worker_that_spins_before_it_sleeps_counts_that_and_one_that_may_not_does_not() {
+    watched(|| {
+        let spins = |runtime: &Runtime| -> u64 {
+            let workers = runtime.handle().snapshot().workers;
+            workers.iter().map(|worker| worker.spins_helped + worker.spins_in_vain).sum()
+        };
+        let round = |runtime: &Runtime| runtime.block_on(runtime.spawn(async {})).unwrap();
+        let never = builder(2).park_spin(ParkSpin::Off).build().unwrap();
+        (0..1_000).for_each(|_| round(&never));
+        assert_eq!(spins(&never), 0);
+        if std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
+            let runtime = builder(2).build().unwrap();
+            while spins(&runtime) == 0 {
+                (0..1_000).for_each(|_| round(&runtime));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_stepped_spin_comes_before_every_sleep_of_every_worker_and_is_counted() {
+    watched(|| {
+        for workers in [1, 3] {
+            let runtime = builder(workers).park_spin(ParkSpin::Stepped).build().unwrap();
+            for _ in 0..200 {
+                let tasks: Vec<_> = (0..workers).map(|_| runtime.spawn(async {})).collect();
+                tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
+                // Also where nothing was to be hoped for.
+                spin(Duration::from_micros(200));
+            }
+            // Asleep, not only parked: a spin is counted when it has ended.
+            let is_asleep = |worker: &Worker| matches!(worker.phase, Phase::Parked | Phase::Driver);
+            while !at_rest(&runtime).workers.iter().all(is_asleep) {
+                std::thread::yield_now();
+            }
+            for (index, worker) in at_rest(&runtime).workers.iter().enumerate() {
+                assert!(worker.parks > 0 && worker.spins_in_vain > 0, "worker {index} of {workers}");
+                assert_eq!(worker.spins_helped + worker.spins_in_vain, worker.parks, "worker {index} of {workers}");
             }
         }
     });

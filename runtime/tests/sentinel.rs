@@ -125,6 +125,26 @@ fn the_sentinel_sleeps_while_all_workers_do() {
 }
 
 #[test]
+fn a_block_that_is_announced_and_lasts_costs_no_more_looks_than_workers_that_work() {
+    watched(|| {
+        let runtime = runtime(2);
+        let (open, is_open) = mpsc::channel::<()>();
+        let blocker = runtime.spawn(async move { volt::task::block_in_place(|| assert!(is_open.recv().is_err())) });
+        let looks = || runtime.handle().snapshot().sentinel.looks;
+        // 30 looks; with one a millisecond 300, but for a moment in which the machine lets it wait.
+        let (rest, most) = (Duration::from_millis(300), 60);
+        let mut quiet = 0;
+        while quiet < 5 {
+            let before = looks();
+            std::thread::sleep(rest);
+            quiet = if looks() - before <= most { quiet + 1 } else { 0 };
+        }
+        drop(open);
+        runtime.block_on(blocker).unwrap();
+    });
+}
+
+#[test]
 fn a_runtime_whose_worker_is_stuck_for_good_ends_at_the_limit_and_its_sentinel_with_the_worker() {
     watched(|| {
         let runtime = runtime(2);

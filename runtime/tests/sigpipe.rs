@@ -5,7 +5,7 @@ mod watchdog;
 use std::io::{ErrorKind, IoSlice};
 
 use volt::io::AsyncWriteExt;
-use volt::net::{TcpListener, TcpStream};
+use volt::net::{TcpListener, TcpStream, UnixStream};
 use watchdog::with_workers;
 
 /// What Rust's start-up code changes to "ignore", and a host program in another language does not.
@@ -35,6 +35,12 @@ fn a_write_to_a_closed_connection_is_an_error_and_not_the_end_of_the_process() {
             let slices = [IoSlice::new(b"a"), IoSlice::new(b"b")];
             assert_eq!(client.write_vectored(&slices).await.unwrap_err().kind(), ErrorKind::BrokenPipe);
             assert_eq!(client.try_write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+
+            let (mut here, there) = UnixStream::pair().unwrap();
+            drop(there);
+            assert_eq!(here.write(b"x").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+            assert_eq!(here.write_vectored(&slices).await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+            assert_eq!(here.try_write_vectored(&slices).unwrap_err().kind(), ErrorKind::BrokenPipe);
         });
     });
 }

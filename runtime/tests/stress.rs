@@ -9,7 +9,7 @@ mod mix;
 use std::time::Duration;
 
 use mix::{Done, Mix};
-use volt::Placement;
+use volt::{LocalOrder, Placement};
 
 /// Polls of each runtime.
 const POLLS: u64 = 120_000;
@@ -22,6 +22,7 @@ fn a_million_polls_of_everything_lose_nothing_and_end_at_rest() {
             workers,
             outsiders: 1 + round as u64 % 2,
             placement: [Placement::Global, Placement::TwoChoices, Placement::LeastLoaded][round / 3],
+            local_order: [LocalOrder::Fifo, LocalOrder::Lifo][round / 2 % 2],
             park_timeout: (round % 4 == 0).then_some(Duration::from_millis(10)),
             local_queue_capacity: [256, 8][round % 2],
             polls: POLLS,

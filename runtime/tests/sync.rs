@@ -219,3 +219,64 @@ fn select_takes_the_first_and_join_takes_all() {
         });
     });
 }
+
+#[test]
+fn locks_permits_and_notices_stand_in_statics() {
+    static LOCK: Mutex<Vec<u32>> = Mutex::const_new(Vec::new());
+    static TABLE: RwLock<u32> = RwLock::const_new(7);
+    static PERMITS: Semaphore = Semaphore::const_new(1);
+    static NOTICE: Notify = Notify::const_new();
+    watched(|| {
+        builder(1).build().unwrap().block_on(async {
+            let waiter = volt::spawn(async { NOTICE.notified().await });
+            LOCK.lock().await.push(*TABLE.read().await);
+            drop(PERMITS.acquire().await.unwrap());
+            NOTICE.notify_one();
+            waiter.await.unwrap();
+            assert_eq!(*LOCK.lock().await, [7]);
+        });
+    });
+}
+
+#[test]
+fn an_owned_permit_gives_its_sender_back() {
+    watched(|| {
+        builder(1).build().unwrap().block_on(async {
+            let (sender, mut receiver) = mpsc::channel(1);
+            let permit = sender.reserve_owned().await.unwrap();
+            let sender = permit.send(1);
+            let full = sender.try_reserve_owned().unwrap_err();
+            let mpsc::error::TrySendError::Full(sender) = full else { panic!("{full:?}") };
+            assert_eq!(receiver.recv().await, Some(1));
+            let sender = sender.reserve_owned().await.unwrap().release();
+            assert_eq!((sender.capacity(), sender.strong_count()), (1, 1));
+        });
+    });
+}
+
+#[test]
+fn a_watch_that_is_marked_is_seen_as_changed() {
+    watched(|| {
+        builder(1).build().unwrap().block_on(async {
+            let sender = watch::Sender::new(1);
+            let mut receiver = sender.subscribe();
+            receiver.mark_changed();
+            receiver.changed().await.unwrap();
+            sender.send(2).unwrap();
+            receiver.mark_unchanged();
+            assert!(!receiver.has_changed().unwrap());
+        });
+    });
+}
+
+#[test]
+fn a_weak_sender_of_a_broadcast_does_not_keep_it_open() {
+    let sender = broadcast::Sender::new(4);
+    let mut receiver = sender.subscribe();
+    let weak = sender.downgrade();
+    weak.upgrade().unwrap().send(1).unwrap();
+    drop(sender);
+    assert!(weak.upgrade().is_none());
+    assert_eq!(receiver.blocking_recv(), Ok(1));
+    assert_eq!(receiver.blocking_recv(), Err(broadcast::error::RecvError::Closed));
+}

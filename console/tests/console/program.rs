@@ -177,7 +177,7 @@ fn process(name: &str, age: Duration, speech: Speech) -> Process {
         runtimes[0].incidents = Incidents { by_cause: vec![0, 2], latest, ..Incidents::default() };
         runtimes[0].blame = vec![Blame { spawned_at: "src/shop.rs:7:5".into(), stalls: 2, ..Blame::default() }];
     }
-    Process { pid: std::process::id(), program: name.into(), at_ns, runtimes }
+    Process { pid: std::process::id(), program: name.into(), at_ns, observer: None, runtimes }
 }
 
 /// The second of two goes on. Its task bears the program's name.

@@ -123,13 +123,14 @@ fn plain_function(entry: Entry, options: &Options, function: &Function) -> Token
     let test = (entry == Entry::Test).then(|| quote!(#[::core::prelude::v1::test]));
     let workers = options.worker_threads.or(entry.default_workers()).map(|workers| quote!(.worker_threads(#workers)));
     let name = options.name.as_ref().map(|name| quote!(.name(#name)));
+    let start_paused = options.start_paused.map(|is_paused| quote!(.start_paused(#is_paused)));
     let failed = failure_text(ident);
     quote! {
         #test
         #(#attributes)*
         #visibility fn #ident() #output {
             #signature #body
-            match #volt::Builder::new_multi_thread() #workers #name .build() {
+            match #volt::Builder::new_multi_thread() #workers #name #start_paused .build() {
                 ::core::result::Result::Ok(runtime) => runtime.block_on(#ident()),
                 ::core::result::Result::Err(error) => ::core::panic!(#failed, error),
             }

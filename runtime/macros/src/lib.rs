@@ -15,6 +15,7 @@ use proc_macro::TokenStream;
 /// |---|---|---|
 /// | `worker_threads = N` | one worker for each processor that the program may use | how many threads run tasks |
 /// | `name = "…"` | the Builder's | what console, metrics and logs call this runtime |
+/// | `start_paused = true` | `false` | the clock of tests, standing still: `Builder::start_paused` |
 /// | `crate = path` | `::volt` | where Volt is, for a crate that re-exports it |
 ///
 /// The function itself runs on the calling thread, inside `block_on`; what it spawns runs on the workers. It takes no
@@ -70,6 +71,11 @@ pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
 /// #[volt::test]
 /// async fn a_task_gives_its_result() {
 ///     assert_eq!(volt::spawn(async { 42 }).await.unwrap(), 42);
+/// }
+///
+/// #[volt::test(start_paused = true)]
+/// async fn an_hour_passes_at_once_where_nothing_else_is_to_be_done() {
+///     volt::time::sleep(std::time::Duration::from_secs(3600)).await;
 /// }
 ///
 /// #[volt::test(worker_threads = 1)]

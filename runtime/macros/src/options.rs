@@ -6,19 +6,20 @@
 use proc_macro2::TokenStream;
 use syn::meta::ParseNestedMeta;
 use syn::parse::Parser;
-use syn::{Error, LitInt, LitStr, Path, Result};
+use syn::{Error, LitBool, LitInt, LitStr, Path, Result};
 
 /// Options as they were written; `None` where nothing was.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) worker_threads: Option<usize>,
     pub(crate) name: Option<String>,
+    pub(crate) start_paused: Option<bool>,
     /// Where Volt is, from `crate = path`.
     pub(crate) volt: Option<Path>,
 }
 
 /// What the message about an unknown option lists.
-const KNOWN: &str = "`worker_threads = N`, `name = \"…\"` and `crate = path`";
+const KNOWN: &str = "`worker_threads = N`, `name = \"…\"`, `start_paused = true` and `crate = path`";
 
 impl Options {
     /// Reads the tokens between the parentheses; none at all are the defaults.
@@ -33,6 +34,8 @@ impl Options {
             set_once(&mut self.worker_threads, meta, worker_threads)
         } else if meta.path.is_ident("name") {
             set_once(&mut self.name, meta, name)
+        } else if meta.path.is_ident("start_paused") {
+            set_once(&mut self.start_paused, meta, start_paused)
         } else if meta.path.is_ident("crate") {
             set_once(&mut self.volt, meta, |meta| meta.value()?.parse())
         } else {
@@ -79,6 +82,13 @@ fn name(meta: &ParseNestedMeta<'_>) -> Result<String> {
     }
 }
 
+fn start_paused(meta: &ParseNestedMeta<'_>) -> Result<bool> {
+    let value = meta.value()?;
+    let is_paused: LitBool =
+        value.parse().map_err(|error| Error::new(error.span(), "`start_paused` takes `true` or `false`"))?;
+    Ok(is_paused.value)
+}
+
 fn written(path: &Path) -> String {
     path.segments.iter().map(|segment| segment.ident.to_string()).collect::<Vec<_>>().join("::")
 }
@@ -95,15 +105,22 @@ mod tests {
     #[test]
     fn nothing_written_means_nothing_set() {
         let options = Options::parse(quote!()).unwrap();
-        assert!(options.worker_threads.is_none() && options.name.is_none() && options.volt.is_none());
+        assert!(options.worker_threads.is_none() && options.name.is_none());
+        assert!(options.start_paused.is_none() && options.volt.is_none());
     }
 
     #[test]
     fn every_option_is_read_in_any_order_and_with_a_trailing_comma() {
-        let options =
-            Options::parse(quote!(crate = crate::inner::volt, name = "service", worker_threads = 1_6,)).unwrap();
+        let options = Options::parse(quote!(
+            crate = crate::inner::volt,
+            name = "service",
+            start_paused = true,
+            worker_threads = 1_6,
+        ))
+        .unwrap();
         assert_eq!(options.worker_threads, Some(16));
         assert_eq!(options.name.as_deref(), Some("service"));
+        assert_eq!(options.start_paused, Some(true));
         assert_eq!(options.volt.to_token_stream().to_string(), "crate :: inner :: volt");
     }
 
@@ -112,7 +129,7 @@ mod tests {
         let error = error_of(quote!(flavor = "multi_thread"));
         assert_eq!(
             error,
-            "unknown option `flavor`: the options are `worker_threads = N`, `name = \"…\"` and `crate = path`"
+            "unknown option `flavor`: the options are `worker_threads = N`, `name = \"…\"`, `start_paused = true` and `crate = path`"
         );
     }
 
@@ -128,6 +145,7 @@ mod tests {
         assert!(error_of(quote!(worker_threads = -1)).contains("such as `worker_threads = 4`"));
         assert!(error_of(quote!(name = 4)).contains("such as `name = \"service\"`"));
         assert!(error_of(quote!(name = "")).contains("`name` is empty"));
+        assert_eq!(error_of(quote!(start_paused = 1)), "`start_paused` takes `true` or `false`");
     }
 
     #[test]

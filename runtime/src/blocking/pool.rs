@@ -11,7 +11,8 @@
 //! (3) under the lock again: called, if the number is not there any more, whatever (2) saw: goes on; else take it back, and on with (a). A call is as
 //! good as a promise, and costs the caller no system call.
 //!
-//! Shutdown: under the lock, take the queue and say so; cancel what was in the queue; wait for the threads to end. A thread whose own job
+//! Shutdown: under the lock, take the queue and say so; cancel what was in the queue, but leave the *mandatory* jobs there, for which a thread is on its
+//! way or awake, since a submit saw to it: what a file was given to write is not to be lost; wait for the threads to end. A thread whose own job
 //! shuts the pool down is not waited for, since the job ends only after the shutdown; it ends by itself then, as all of them do.
 //!
 //! Bounds: `max_blocking_threads` threads; the queue is as long as callers make it, and its length is published.
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 use volt_telemetry::recording::event::Waker as By;
 
 use crate::clock;
+use crate::config::ParkSpin;
 use crate::driver::spin::Habit;
 use crate::shim::CachePadded;
 use crate::task::cell::Schedule;
@@ -59,13 +61,13 @@ pub(crate) struct Settings {
     pub(crate) keep_alive: Duration,
     pub(crate) thread_name: String,
     pub(crate) stack_size: Option<usize>,
-    /// How long an idle thread stays awake, ns; see `driver/spin`.
-    pub(crate) spin_ns: u64,
+    /// Whether an idle thread stays awake for a moment; see `driver/spin`.
+    pub(crate) spin: ParkSpin,
 }
 
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Notified>,
+    queue: VecDeque<Queued>,
     threads: usize,
     idle: usize,
     /// The spin that goes on and was not called, by number. Its thread is not counted as idle.
@@ -79,6 +81,12 @@ struct State {
     started: u64,
 }
 
+struct Queued {
+    job: Notified,
+    /// To be begun even if the runtime is shut down before.
+    is_mandatory: bool,
+}
+
 impl Pool {
     pub(crate) fn new(settings: Settings) -> Self {
         Self(Arc::new(Inner {
@@ -90,15 +98,16 @@ impl Pool {
         }))
     }
 
-    /// Queues a job and sees to it that a thread comes for it. After shutdown the job is cancelled.
-    pub(crate) fn submit(&self, job: Notified) {
+    /// Queues a job and sees to it that a thread comes for it. After shutdown the job is cancelled; one that waits then is cancelled too, unless it
+    /// is mandatory.
+    pub(crate) fn submit(&self, job: Notified, is_mandatory: bool) {
         let mut state = self.0.lock();
         if state.is_shut_down {
             drop(state);
             job.cancel_now();
             return;
         }
-        state.queue.push_back(job);
+        state.queue.push_back(Queued { job, is_mandatory });
         state.submitted += 1;
         if self.0.call_spinner(&mut state) {
             // Awake, and on its way.
@@ -133,7 +142,7 @@ impl Pool {
             let jobs = std::mem::take(&mut state.queue);
             drop(state);
             tracing::error!(%error, jobs = jobs.len(), "could not start any thread for blocking work: jobs cancelled");
-            jobs.into_iter().for_each(Notified::cancel_now);
+            jobs.into_iter().for_each(|queued| queued.job.cancel_now());
         }
     }
 
@@ -142,10 +151,13 @@ impl Pool {
         let mut state = self.0.lock();
         state.is_shut_down = true;
         let jobs = std::mem::take(&mut state.queue);
+        let (mandatory, others): (VecDeque<_>, VecDeque<_>) =
+            jobs.into_iter().partition(|queued: &Queued| queued.is_mandatory);
+        state.queue = mandatory;
         self.0.call_spinner(&mut state);
         self.0.work.notify_all();
         drop(state);
-        jobs.into_iter().for_each(Notified::cancel_now);
+        others.into_iter().for_each(|queued| queued.job.cancel_now());
 
         let own = usize::from(ptr::eq(POOL.get(), Arc::as_ptr(&self.0)));
         let mut state = self.0.lock();
@@ -158,6 +170,12 @@ impl Pool {
             };
         }
         state.threads - own
+    }
+
+    /// Whether no job is under way, or waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.0.lock();
+        state.submitted == state.completed
     }
 
     pub(crate) fn telemetry(&self) -> volt_telemetry::Blocking {
@@ -194,17 +212,17 @@ impl Inner {
         wake_as(By::Blocking);
         let mut state = self.lock();
         loop {
-            while let Some(job) = state.queue.pop_front() {
+            while let Some(Queued { job, .. }) = state.queue.pop_front() {
                 drop(state);
                 // A panic of the job's is in its output by now; what it ended with is the handle's business.
-                let _ended = job.run();
+                let _ended = job.run(0);
                 state = self.lock();
                 state.completed += 1;
             }
             if state.is_shut_down {
                 break;
             }
-            if state.spin.is_none() && habit.is_worth(self.settings.spin_ns) {
+            if state.spin.is_none() && habit.is_worth(self.settings.spin) {
                 // Spin (1)
                 state.spins += 1;
                 let own = state.spins;
@@ -212,7 +230,7 @@ impl Inner {
                 drop(state);
                 // Spin (2)
                 // ORDERING: Relaxed; as in `call_spinner`. It only rises: who was called before another began sees that too.
-                habit.spin(self.settings.spin_ns, || self.called.load(Ordering::Relaxed) >= own);
+                let _spun = habit.spin(self.settings.spin, || self.called.load(Ordering::Relaxed) >= own);
                 // Spin (3)
                 state = self.lock();
                 if state.spin != Some(own) {
@@ -254,6 +272,8 @@ impl Inner {
 pub(crate) struct BlockingSchedule;
 
 impl Schedule for BlockingSchedule {
+    const IS_COUNTED: bool = false;
+
     fn schedule(&self, _task: Notified) {
         unreachable!("a blocking job ends in its first poll, so nothing can wake it");
     }

@@ -1,4 +1,5 @@
-//! Serves axum routers (or any tower service) over HTTP/1 on Volt: what `axum::serve`, which is bound to Tokio, is there.
+//! Serves axum routers (or any tower service) over HTTP/1, and with the feature `http2` over HTTP/2 without TLS (h2c), on Volt: what `axum::serve`, which
+//! is bound to Tokio, is there.
 //!
 //! Shape: one task accepts; each connection is a task named `http PEER` and located where [`serve`] was called,
 //! so that the console says whose it is.
@@ -6,19 +7,22 @@
 //! Bounds. Connections: [`Serve::max_connections`]; at the limit the server stops accepting, and the rest waits in the kernel's
 //! backlog. A head: [`Serve::max_header_bytes`], answered with 431. Time for a head, and between two requests on a connection:
 //! [`Serve::header_read_timeout`], after which the connection is closed; so half-open connections go away. Bodies and the time
-//! that a handler takes are the service's own business (axum's `DefaultBodyLimit`, tower's `timeout`).
+//! that a handler takes are the service's own business (axum's `DefaultBodyLimit`, tower's `timeout`). HTTP/2: a client's first 24 bytes have the same time;
+//! afterwards one that does not answer a ping in 20 s is gone. A connection that was upgraded (WebSocket) is its handler's, and no longer counted.
 //!
-//! Not served: HTTP/2 and upgrades (WebSocket).
+//! How it ends: connections hold the receiving end of a channel. (1) The signal is told through it; (2) each connection closes when it has answered what it
+//! is in; (3) the server is done when no receiver is left. The same if the server's future is dropped, with nobody to wait for (3).
 //!
 //! Out of file descriptors: [`TcpListener::accept`] backs off and counts; nothing ends.
 //!
-//! Rejected: hyper-util's `auto` builder (it reads the first bytes to tell HTTP/2, without a time limit on them); answering 503
-//! at the connection limit (it costs the descriptor that the limit is there to save).
+//! Rejected: hyper-util's `auto` builder (it reads the first bytes to tell HTTP/2, without a time limit on them); its `GracefulShutdown`, which does not take
+//! connections that may be upgraded; answering 503 at the connection limit (it costs the descriptor that the limit is there to save).
 
 use std::convert::Infallible;
 use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};
 use std::io;
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::panic::Location;
 use std::pin::{Pin, pin};
@@ -31,21 +35,76 @@ use ::axum::extract::Request;
 use ::axum::response::Response;
 use ::hyper::body::Incoming;
 use ::hyper::server::conn::http1;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service;
 
 use super::hyper::{VoltIo, VoltTimer};
+#[cfg(feature = "http2")]
+use super::preface;
 use crate::net::{TcpListener, TcpStream};
+use crate::sync::watch;
+
+/// Why a connection ended.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Connections served at once, unless told otherwise. Below the usual limit of 1,024 file descriptors a process.
 const MAX_CONNECTIONS: usize = 900;
 /// Time for the head of a request, unless told otherwise: hyper's own default.
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// As good as none, and an instant to which hyper adds it is no further than an `Instant` can say.
+const MAX_HEADER_READ_TIMEOUT: Duration = Duration::from_secs(365 * 86_400);
 /// Largest head of a request, unless told otherwise; larger than what browsers send, cookies included.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 
+/// What [`serve`] takes: a service for all connections, or one that makes a service for each.
+///
+/// `Kind` tells the two apart and is always inferred.
+pub trait MakeConnectionService<Kind>: Send + 'static {
+    /// What serves one connection.
+    type Service: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static;
+
+    /// The service for a connection from `peer`.
+    fn make(&mut self, peer: SocketAddr) -> impl Future<Output = Self::Service> + Send;
+}
+
+/// [`MakeConnectionService`] by a service that serves all connections, such as a `Router`.
+#[derive(Debug)]
+pub enum ForAll {}
+
+/// [`MakeConnectionService`] by a service that makes one for each peer's address, such as `Router::into_make_service_with_connect_info`.
+#[derive(Debug)]
+pub enum ForEach {}
+
+impl<S> MakeConnectionService<ForAll> for S
+where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static,
+{
+    type Service = S;
+
+    async fn make(&mut self, _peer: SocketAddr) -> S {
+        self.clone()
+    }
+}
+
+impl<M, S> MakeConnectionService<ForEach> for M
+where
+    M: Service<SocketAddr, Response = S, Error = Infallible, Future: Send> + Send + 'static,
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static,
+{
+    type Service = S;
+
+    async fn make(&mut self, peer: SocketAddr) -> S {
+        let Ok(()) = poll_fn(|cx| self.poll_ready(cx)).await;
+        let Ok(service) = self.call(peer).await;
+        service
+    }
+}
+
 /// Serves `service`, an axum `Router` as a rule, to everybody who connects to `listener`.
+///
+/// Instead of a service it takes one that makes a service for each connection: give
+/// `router.into_make_service_with_connect_info::<SocketAddr>()` (axum's feature `tokio`) and handlers can extract `ConnectInfo<SocketAddr>`.
 ///
 /// Awaiting it serves until the listener fails (or, with [`Serve::with_graceful_shutdown`], until the signal).
 ///
@@ -68,26 +127,26 @@ const MAX_HEADER_BYTES: usize = 64 * 1024;
 /// # }
 /// ```
 #[track_caller]
-pub fn serve<S>(listener: TcpListener, service: S) -> Serve<S>
+pub fn serve<M, Kind>(listener: TcpListener, service: M) -> Serve<M, Kind>
 where
-    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send,
+    M: MakeConnectionService<Kind>,
 {
     let settings = Settings {
         max_connections: MAX_CONNECTIONS,
         header_read_timeout: HEADER_READ_TIMEOUT,
         max_header_bytes: MAX_HEADER_BYTES,
     };
-    Serve { listener, service, settings, location: Location::caller() }
+    Serve { listener, service, settings, location: Location::caller(), _kind: PhantomData }
 }
 
 /// A server that is ready to be awaited; see [`serve`].
 #[must_use = "a server does nothing until it is awaited"]
-pub struct Serve<S> {
+pub struct Serve<M, Kind> {
     listener: TcpListener,
-    service: S,
+    service: M,
     settings: Settings,
     location: &'static Location<'static>,
+    _kind: PhantomData<fn() -> Kind>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +156,7 @@ struct Settings {
     max_header_bytes: usize,
 }
 
-impl<S> Serve<S> {
+impl<M, Kind> Serve<M, Kind> {
     /// Connections served at once; more wait in the kernel's backlog. At least 1; 900 unless set.
     pub fn max_connections(mut self, max: usize) -> Self {
         self.settings.max_connections = max;
@@ -105,9 +164,9 @@ impl<S> Serve<S> {
     }
 
     /// Time for the head of a request, counted from the connection's start or the end of the request before. Above 0; 30 s
-    /// unless set.
+    /// unless set. More than a year is a year.
     pub fn header_read_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.header_read_timeout = timeout;
+        self.settings.header_read_timeout = timeout.min(MAX_HEADER_READ_TIMEOUT);
         self
     }
 
@@ -130,7 +189,7 @@ impl<S> Serve<S> {
     /// has been answered.
     ///
     /// Nothing bounds that last wait here: put [`volt::time::timeout`](crate::time::timeout) around it if something must.
-    pub fn with_graceful_shutdown<F>(self, signal: F) -> WithGracefulShutdown<S, F>
+    pub fn with_graceful_shutdown<F>(self, signal: F) -> WithGracefulShutdown<M, Kind, F>
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -138,7 +197,7 @@ impl<S> Serve<S> {
     }
 }
 
-impl<S> fmt::Debug for Serve<S> {
+impl<M, Kind> fmt::Debug for Serve<M, Kind> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Serve")
             .field("listener", &self.listener)
@@ -147,10 +206,10 @@ impl<S> fmt::Debug for Serve<S> {
     }
 }
 
-impl<S> IntoFuture for Serve<S>
+impl<M, Kind> IntoFuture for Serve<M, Kind>
 where
-    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send,
+    M: MakeConnectionService<Kind>,
+    Kind: 'static,
 {
     type Output = io::Result<()>;
     type IntoFuture = ServeFuture;
@@ -162,12 +221,12 @@ where
 
 /// A server that ends gracefully; see [`Serve::with_graceful_shutdown`].
 #[must_use = "a server does nothing until it is awaited"]
-pub struct WithGracefulShutdown<S, F> {
-    serve: Serve<S>,
+pub struct WithGracefulShutdown<M, Kind, F> {
+    serve: Serve<M, Kind>,
     signal: F,
 }
 
-impl<S, F> WithGracefulShutdown<S, F> {
+impl<M, Kind, F> WithGracefulShutdown<M, Kind, F> {
     /// Where it listens.
     ///
     /// # Errors
@@ -178,16 +237,16 @@ impl<S, F> WithGracefulShutdown<S, F> {
     }
 }
 
-impl<S, F> fmt::Debug for WithGracefulShutdown<S, F> {
+impl<M, Kind, F> fmt::Debug for WithGracefulShutdown<M, Kind, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WithGracefulShutdown").field("serve", &self.serve).finish_non_exhaustive()
     }
 }
 
-impl<S, F> IntoFuture for WithGracefulShutdown<S, F>
+impl<M, Kind, F> IntoFuture for WithGracefulShutdown<M, Kind, F>
 where
-    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send,
+    M: MakeConnectionService<Kind>,
+    Kind: 'static,
     F: Future<Output = ()> + Send + 'static,
 {
     type Output = io::Result<()>;
@@ -215,59 +274,151 @@ impl fmt::Debug for ServeFuture {
     }
 }
 
-async fn run<S>(serve: Serve<S>, signal: impl Future<Output = ()>) -> io::Result<()>
+async fn run<M, Kind>(serve: Serve<M, Kind>, signal: impl Future<Output = ()>) -> io::Result<()>
 where
-    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send,
+    M: MakeConnectionService<Kind>,
 {
-    let Serve { listener, service, settings, location } = serve;
+    let Serve { listener, mut service, settings, location, .. } = serve;
     settings.check()?;
     let mut signal = pin!(signal);
     let limit = Limit::new(settings.max_connections);
-    let graceful = GracefulShutdown::new();
+    let (end, ending) = watch::channel(());
     loop {
         let next = async {
             let permit = limit.acquire().await;
-            (permit, listener.accept().await)
+            let (stream, peer) = listener.accept().await?;
+            io::Result::Ok((permit, stream, service.make(peer).await, peer))
         };
-        let Some((permit, accepted)) = unless(signal.as_mut(), pin!(next)).await else { break };
-        let (stream, peer) = accepted?;
-        let connection = serve_connection(stream, service.clone(), settings, graceful.watcher(), permit);
+        let Some(next) = unless(signal.as_mut(), pin!(next)).await else { break };
+        let (permit, stream, service, peer) = next?;
+        let connection = serve_connection(stream, service, settings, ending.clone(), permit);
         crate::task::Builder::new().name(&format!("http {peer}")).location(location).spawn(connection);
     }
-    drop(listener);
-    graceful.shutdown().await;
+    drop((listener, ending));
+    // End (1); there may be nobody to be told.
+    let _told = end.send(());
+    // End (3)
+    end.closed().await;
     Ok(())
 }
 
 /// `next`'s output, or `None` if `signal` comes first.
-async fn unless<T>(
-    mut signal: Pin<&mut impl Future<Output = ()>>,
+async fn unless<E, T>(
+    mut signal: Pin<&mut impl Future<Output = E>>,
     mut next: Pin<&mut impl Future<Output = T>>,
 ) -> Option<T> {
     poll_fn(|cx| match signal.as_mut().poll(cx) {
-        Poll::Ready(()) => Poll::Ready(None),
+        Poll::Ready(_) => Poll::Ready(None),
         Poll::Pending => next.as_mut().poll(cx).map(Some),
     })
     .await
 }
 
-async fn serve_connection<S>(stream: TcpStream, service: S, settings: Settings, watcher: Watcher, permit: Permit)
-where
-    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send,
+async fn serve_connection<S>(
+    stream: TcpStream,
+    service: S,
+    settings: Settings,
+    ending: watch::Receiver<()>,
+    permit: Permit,
+) where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static,
 {
     // Answers are written whole; waiting for more to send with them would only delay them. Refused = a connection that is gone.
     let _is_set = stream.set_nodelay(true);
+    let service = TowerToHyperService::new(WithBody(service));
+    if let Err(error) = serve_stream(stream, service, settings, ending).await {
+        tracing::debug!(target: "volt::http", %error, "connection ended");
+    }
+    drop(permit);
+}
+
+#[cfg(not(feature = "http2"))]
+async fn serve_stream<S>(
+    stream: TcpStream,
+    service: S,
+    settings: Settings,
+    ending: watch::Receiver<()>,
+) -> Result<(), BoxError>
+where
+    S: HyperService,
+{
+    serve_http1(stream, service, settings, ending).await
+}
+
+#[cfg(feature = "http2")]
+async fn serve_stream<S>(
+    stream: TcpStream,
+    service: S,
+    settings: Settings,
+    mut ending: watch::Receiver<()>,
+) -> Result<(), BoxError>
+where
+    S: HyperService,
+{
+    let told = crate::time::timeout(settings.header_read_timeout, preface::tell(stream));
+    let Some(told) = unless(pin!(ending.changed()), pin!(told)).await else { return Ok(()) };
+    let (is_http2, stream) = told??;
+    if !is_http2 {
+        return serve_http1(stream, service, settings, ending).await;
+    }
+    let connection = ::hyper::server::conn::http2::Builder::new(super::hyper::VoltExecutor::new())
+        .timer(VoltTimer::new())
+        .max_header_list_size(u32::try_from(settings.max_header_bytes).unwrap_or(u32::MAX))
+        // Whoever is gone without a word is found out.
+        .keep_alive_interval(settings.header_read_timeout)
+        .serve_connection(VoltIo::new(stream), service);
+    drive(connection, |connection| connection.graceful_shutdown(), ending).await
+}
+
+async fn serve_http1<I, S>(
+    stream: I,
+    service: S,
+    settings: Settings,
+    ending: watch::Receiver<()>,
+) -> Result<(), BoxError>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: HyperService,
+{
     let connection = http1::Builder::new()
         .timer(VoltTimer::new())
         .header_read_timeout(settings.header_read_timeout)
         .max_header_size(settings.max_header_bytes)
-        .serve_connection(VoltIo::new(stream), TowerToHyperService::new(WithBody(service)));
-    if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(target: "volt::http", %error, "connection ended");
-    }
-    drop(permit);
+        .serve_connection(VoltIo::new(stream), service)
+        .with_upgrades();
+    drive(connection, |connection| connection.graceful_shutdown(), ending).await
+}
+
+/// Serves `connection` to its end; from when the server ends, to the answer that it is in.
+async fn drive<C>(connection: C, end: fn(Pin<&mut C>), mut ending: watch::Receiver<()>) -> Result<(), BoxError>
+where
+    C: Future<Output = ::hyper::Result<()>>,
+{
+    let mut connection = pin!(connection);
+    let ended = unless(pin!(ending.changed()), connection.as_mut()).await;
+    Ok(match ended {
+        Some(ended) => ended,
+        // End (2)
+        None => {
+            end(connection.as_mut());
+            connection.await
+        }
+    }?)
+}
+
+/// What hyper serves.
+trait HyperService:
+    ::hyper::service::Service<::hyper::Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
+    + Send
+    + 'static
+{
+}
+
+impl<S> HyperService for S where
+    S: ::hyper::service::Service<::hyper::Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
+        + Send
+        + 'static
+{
 }
 
 impl Settings {

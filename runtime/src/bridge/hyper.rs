@@ -3,7 +3,7 @@
 //! [`VoltExecutor`], [`VoltTimer`] and [`VoltIo`] stand where hyper-util's `TokioExecutor`, `TokioTimer` and `TokioIo` would; a
 //! whole server for axum is [`volt::axum`](crate::axum).
 //!
-//! Invariants. *Cursor first*: bytes count as read only after the reader has filled them from the start of the cursor's own
+//! Invariants. *Filled is initialised*: both kinds of buffer count as filled only what is. *Cursor first*: bytes count as read only after the reader has filled them from the start of the cursor's own
 //! memory, which is checked, since a reader could hand back another buffer.
 //!
 //! ```
@@ -65,7 +65,7 @@ where
 
 /// Gives hyper the timers of the current runtime, for its time-outs.
 ///
-/// Its methods panic outside a runtime, as [`volt::time::sleep`](crate::time::sleep) does.
+/// Its sleeps panic outside a runtime, as [`volt::time::sleep`](crate::time::sleep) does.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct VoltTimer {}
@@ -84,6 +84,11 @@ impl Timer for VoltTimer {
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
         Box::pin(VoltSleep { inner: crate::time::sleep_until(deadline) })
+    }
+
+    /// By the clock that the sleeps go by; outside a runtime, where a client's pool may ask when it drops a connection, by the process's.
+    fn now(&self) -> Instant {
+        crate::Handle::try_current().map_or_else(Instant::now, |_| crate::time::now())
     }
 
     fn reset(&self, sleep: &mut Pin<Box<dyn Sleep>>, deadline: Instant) {
@@ -110,7 +115,8 @@ impl Future for VoltSleep {
 impl Sleep for VoltSleep {}
 
 pin_project! {
-    /// A stream of Volt's (or any `AsyncRead + AsyncWrite`) under hyper's [`Read`] and [`Write`].
+    /// A stream of Volt's (or any `AsyncRead + AsyncWrite`) under hyper's [`Read`] and [`Write`]; and the other way round, so that what hyper gives away
+    /// (`hyper::upgrade::Upgraded`) can be used as a stream.
     #[derive(Debug)]
     pub struct VoltIo<T> {
         #[pin]
@@ -157,6 +163,47 @@ impl<T: AsyncRead> Read for VoltIo<T> {
 }
 
 impl<T: AsyncWrite> Write for VoltIo<T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.project().inner.poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.project().inner.poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.project().inner.poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.project().inner.poll_write_vectored(cx, slices)
+    }
+}
+
+impl<T: Read> AsyncRead for VoltIo<T> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // SAFETY: Filled is initialised: the memory goes into a buffer of hyper's, which lets nobody make initialised bytes uninitialised again.
+        let memory = unsafe { buffer.unfilled_mut() };
+        let mut within = ::hyper::rt::ReadBuf::uninit(memory);
+        ready!(self.project().inner.poll_read(cx, within.unfilled()))?;
+        let read = within.filled().len();
+        // SAFETY: Filled is initialised: they are the first of the unfilled ones, since nobody can put another buffer in `within`'s place, of which
+        // the reader had a cursor only.
+        unsafe { buffer.assume_init(read) };
+        buffer.advance(read);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: Write> AsyncWrite for VoltIo<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.project().inner.poll_write(cx, bytes)
     }

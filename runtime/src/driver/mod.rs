@@ -13,6 +13,8 @@ pub(crate) mod registration;
 #[cfg(not(loom))]
 pub(crate) mod spin;
 #[cfg(not(loom))]
+pub(crate) mod test_clock;
+#[cfg(not(loom))]
 pub(crate) mod timers;
 #[cfg(not(loom))]
 mod turn;

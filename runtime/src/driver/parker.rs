@@ -100,6 +100,13 @@ impl Parker {
         self.word.value.load(Ordering::Relaxed) == NOTIFIED
     }
 
+    /// Whether its owner sleeps on the futex, and nobody has woken it.
+    #[cfg(not(loom))]
+    pub(crate) fn is_parked(&self) -> bool {
+        // ORDERING: Acquire; pairs with the RMW by which the owner lies down: what it did before is done.
+        self.word.value.load(Ordering::Acquire) == PARKED
+    }
+
     /// Sleeps until a token comes, or `timeout` has passed, or for no reason. Does not take the token.
     pub(crate) fn sleep(&self, timeout: Option<Duration>) -> Slept {
         // Sleep (1)

@@ -69,7 +69,14 @@ pub(crate) fn be_punctual() {
 
 /// The flags that the kernel's report stands for. An error makes both directions worth a try, which then returns it; it is no
 /// flag of its own, since whoever saw it first would take it from the other.
-fn flags(is_readable: bool, is_writable: bool, is_error: bool, is_read_closed: bool, is_write_closed: bool) -> Flags {
+fn flags(
+    is_readable: bool,
+    is_writable: bool,
+    is_error: bool,
+    is_read_closed: bool,
+    is_write_closed: bool,
+    is_priority: bool,
+) -> Flags {
     let mut flags = Flags::NONE;
     if is_readable || is_error {
         flags = flags.and(Flags::READABLE);
@@ -83,6 +90,9 @@ fn flags(is_readable: bool, is_writable: bool, is_error: bool, is_read_closed: b
     if is_write_closed {
         flags = flags.and(Flags::WRITE_CLOSED);
     }
+    if is_priority {
+        flags = flags.and(Flags::PRIORITY);
+    }
     flags
 }
 
@@ -94,6 +104,7 @@ fn from_mio(event: &mio::event::Event) -> (Token, Flags) {
         event.is_error(),
         event.is_read_closed(),
         event.is_write_closed(),
+        event.is_priority(),
     );
     (event.token(), flags)
 }
@@ -161,11 +172,12 @@ mod imp {
         let has = |flag| said.contains(flag);
         let is_hung_up = has(EventFlags::HUP);
         let flags = flags(
-            has(EventFlags::IN) || has(EventFlags::PRI),
+            has(EventFlags::IN),
             has(EventFlags::OUT),
             has(EventFlags::ERR),
             is_hung_up || has(EventFlags::RDHUP),
             is_hung_up,
+            has(EventFlags::PRI),
         );
         (Token(data.u64() as usize), flags)
     }
@@ -212,8 +224,8 @@ mod tests {
 
     #[test]
     fn an_error_makes_both_directions_worth_a_try_and_closes_neither() {
-        assert_eq!(flags(false, false, true, false, false), Flags::READABLE.and(Flags::WRITABLE));
-        assert_eq!(flags(true, false, false, true, false), Flags::READABLE.and(Flags::READ_CLOSED));
+        assert_eq!(flags(false, false, true, false, false, false), Flags::READABLE.and(Flags::WRITABLE));
+        assert_eq!(flags(true, false, false, true, false, false), Flags::READABLE.and(Flags::READ_CLOSED));
     }
 
     fn waits_and_is_woken(poller: &mut Poller) {

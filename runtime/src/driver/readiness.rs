@@ -5,7 +5,8 @@
 //! | flag | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | `READABLE` `WRITABLE` | an attempt may succeed | the driver | whoever tried and would have blocked |
-//! | `READ_CLOSED` `WRITE_CLOSED` | no attempt will block again | the driver | nobody |
+//! | `PRIORITY` | as these, for what is out of the ordinary (`EPOLLPRI`), if it was asked for | the driver | whoever tried |
+//! | `READ_CLOSED` `WRITE_CLOSED` | no attempt will block again | the driver | whoever tried in that direction and would have blocked all the same, since a named pipe has a writer again, a terminal is open again |
 //! | `SHUT_DOWN` | the runtime is gone, no event will come | `shut_down` | nobody |
 //!
 //! Who writes: the thread in the driver turn (`set`), tasks (`clear`). Who reads: tasks.
@@ -13,6 +14,8 @@
 //! Invariants. *Edge*: the kernel tells of a change once, so a flag is never cleared on the strength of an attempt that began
 //! before the last telling. The tick counts tellings; it has 56 bits, and a narrow one that comes round between a look and its
 //! clear would lose an event for ever (tokio #6133, #8331). *Unlocked wakers*: no waker is called or dropped under the lock.
+//!
+//! *No spin*: what ends a wait is taken back by the attempt that it did not help, or the next wait would end at once, for ever, within one poll.
 //!
 //! Protocol. Waiter: (1) lock; (2) look at the word; (3) not ready: leave a waker; (4) unlock. Teller: (1) set the flags and
 //! count the tick, in one step; (2) lock; (3) take the wakers; (4) unlock, and wake later. If the teller gets the lock first,
@@ -51,12 +54,23 @@ impl Flags {
     pub(crate) const READ_CLOSED: Flags = Flags(1 << 2);
     pub(crate) const WRITE_CLOSED: Flags = Flags(1 << 3);
     const SHUT_DOWN: Flags = Flags(1 << 4);
+    pub(crate) const PRIORITY: Flags = Flags(1 << 5);
+    /// What an attempt that would have blocked takes back.
+    const CLEARED: Flags = Self::READABLE.and(Self::WRITABLE).and(Self::PRIORITY);
 
     pub(crate) const fn and(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 
-    const fn intersects(self, other: Flags) -> bool {
+    pub(crate) const fn within(self, other: Flags) -> Flags {
+        Flags(self.0 & other.0)
+    }
+
+    pub(crate) const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
+    }
+
+    pub(crate) const fn intersects(self, other: Flags) -> bool {
         self.0 & other.0 != 0
     }
 }
@@ -73,28 +87,37 @@ pub(crate) enum Direction {
 impl Direction {
     /// The flags that end a wait.
     const fn awaited(self) -> Flags {
-        let flags = match self {
+        match self {
             Direction::Read => Flags::READABLE.and(Flags::READ_CLOSED),
             Direction::Write => Flags::WRITABLE.and(Flags::WRITE_CLOSED),
-        };
-        flags.and(Flags::SHUT_DOWN)
-    }
-
-    /// The flag that an attempt which would have blocked takes back.
-    const fn cleared(self) -> Flags {
-        match self {
-            Direction::Read => Flags::READABLE,
-            Direction::Write => Flags::WRITABLE,
         }
     }
 }
 
-/// One look at the word that found a direction ready.
+impl From<Direction> for Flags {
+    fn from(direction: Direction) -> Flags {
+        direction.awaited()
+    }
+}
+
+/// One look at the word that found something ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an attempt that would have blocked must be reported by `clear`"]
 pub(crate) struct Seen {
     tick: u64,
-    direction: Direction,
+    found: Flags,
+}
+
+impl Seen {
+    /// What was found, of what was looked for.
+    pub(crate) fn found(self) -> Flags {
+        self.found
+    }
+
+    /// As if only these had been looked for.
+    pub(crate) fn only(self, flags: Flags) -> Seen {
+        Seen { found: self.found.within(flags), ..self }
+    }
 }
 
 /// One socket's state.
@@ -112,7 +135,7 @@ struct Waiters {
 
 #[derive(Debug)]
 struct Waiter {
-    direction: Direction,
+    awaited: Flags,
     /// `None` once woken.
     waker: Option<Waker>,
 }
@@ -130,14 +153,15 @@ impl Readiness {
         // Relaxed on failure: a retry value.
         let _ = self.word.fetch_update(Ordering::Release, Ordering::Relaxed, tell);
         let mut waiters = self.waiters.lock();
-        if flags.intersects(Direction::Read.awaited()) {
+        let ends = |awaited: Flags| flags.intersects(awaited.and(Flags::SHUT_DOWN));
+        if ends(Direction::Read.awaited()) {
             into.extend(waiters.reader.take());
         }
-        if flags.intersects(Direction::Write.awaited()) {
+        if ends(Direction::Write.awaited()) {
             into.extend(waiters.writer.take());
         }
         for (_, waiter) in &mut waiters.queue {
-            if flags.intersects(waiter.direction.awaited()) {
+            if ends(waiter.awaited) {
                 into.extend(waiter.waker.take());
             }
         }
@@ -148,24 +172,38 @@ impl Readiness {
         self.set(Flags::SHUT_DOWN, into);
     }
 
-    /// Whether an attempt may succeed.
+    /// Whether an attempt may succeed: which of the flags that it waits for are set.
     ///
     /// # Errors
     /// The runtime is shut down.
     #[inline]
-    pub(crate) fn look(&self, direction: Direction) -> io::Result<Option<Seen>> {
+    pub(crate) fn look(&self, awaited: impl Into<Flags>) -> io::Result<Option<Seen>> {
         // ORDERING: Acquire; pairs with the Release in `set`.
         let word = self.word.load(Ordering::Acquire);
         if Flags(word).intersects(Flags::SHUT_DOWN) {
             return Err(io::Error::other("the runtime that this socket belongs to is shut down"));
         }
-        let is_ready = Flags(word).intersects(direction.awaited());
-        Ok(is_ready.then_some(Seen { tick: word >> TICK_SHIFT, direction }))
+        let found = Flags(word).within(awaited.into());
+        Ok((found != Flags::NONE).then_some(Seen { tick: word >> TICK_SHIFT, found }))
     }
 
     /// The attempt after this look would have blocked, or left nothing for the next. See *Edge*.
     pub(crate) fn clear(&self, seen: Seen) {
-        let clear = |word: u64| (word >> TICK_SHIFT == seen.tick).then_some(word & !seen.direction.cleared().0);
+        self.take_back(seen, Flags::CLEARED);
+    }
+
+    /// The attempt after a look for `awaited` would have blocked. Whether what was found is all taken back: not what is closed if both directions were
+    /// looked for, since which of them the attempt was in is unknown. See *No spin*.
+    pub(crate) fn refute(&self, seen: Seen, awaited: Flags) -> bool {
+        let is_known = awaited == Direction::Read.awaited() || awaited == Direction::Write.awaited();
+        let refuted = if is_known { awaited } else { Flags::CLEARED };
+        self.take_back(seen, refuted);
+        seen.found.without(refuted) == Flags::NONE
+    }
+
+    /// Clears `flags`, of what was seen, unless something was told since.
+    fn take_back(&self, seen: Seen, flags: Flags) {
+        let clear = |word: u64| (word >> TICK_SHIFT == seen.tick).then_some(word & !seen.found.within(flags).0);
         // ORDERING: Relaxed: the word publishes nothing when a flag goes; the comparison of the tick is part of the same RMW,
         // so no telling can come in between.
         let _ = self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, clear);
@@ -192,9 +230,9 @@ impl Readiness {
         Poll::Pending
     }
 
-    /// Waits in the queue: any number of tasks may.
-    pub(crate) fn ready(&self, direction: Direction) -> Ready<'_> {
-        Ready { readiness: self, direction, queued: None }
+    /// Waits in the queue: any number of tasks may, each for flags of its own.
+    pub(crate) fn ready(&self, awaited: impl Into<Flags>) -> Ready<'_> {
+        Ready { readiness: self, awaited: awaited.into(), queued: None }
     }
 }
 
@@ -203,7 +241,7 @@ impl fmt::Debug for Readiness {
         // ORDERING: Relaxed; for people only.
         let word = self.word.load(Ordering::Relaxed);
         f.debug_struct("Readiness")
-            .field("flags", &format_args!("{:#07b}", word & ((1 << TICK_SHIFT) - 1)))
+            .field("flags", &format_args!("{:#08b}", word & ((1 << TICK_SHIFT) - 1)))
             .field("tick", &(word >> TICK_SHIFT))
             .finish_non_exhaustive()
     }
@@ -214,7 +252,7 @@ impl fmt::Debug for Readiness {
 #[must_use = "futures do nothing unless polled"]
 pub(crate) struct Ready<'a> {
     readiness: &'a Readiness,
-    direction: Direction,
+    awaited: Flags,
     /// Key of the place, once it was taken.
     queued: Option<usize>,
 }
@@ -224,19 +262,19 @@ impl Future for Ready<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let unit = ready!(coop::poll_proceed(cx));
-        let (readiness, direction) = (self.readiness, self.direction);
-        if let Some(seen) = readiness.look(direction)? {
+        let (readiness, awaited) = (self.readiness, self.awaited);
+        if let Some(seen) = readiness.look(awaited)? {
             return Poll::Ready(Ok((seen, unit)));
         }
         let waker = Some(cx.waker().clone());
         let mut waiters = readiness.waiters.lock();
-        if let Some(seen) = readiness.look(direction)? {
+        if let Some(seen) = readiness.look(awaited)? {
             return Poll::Ready(Ok((seen, unit)));
         }
         let former = match self.queued {
             Some(key) => std::mem::replace(&mut waiters.queue[key].waker, waker),
             None => {
-                self.queued = Some(waiters.queue.insert(Waiter { direction, waker }));
+                self.queued = Some(waiters.queue.insert(Waiter { awaited, waker }));
                 None
             }
         };
@@ -305,6 +343,22 @@ mod tests {
         tell(&readiness, Flags::READ_CLOSED);
         readiness.clear(readiness.look(Direction::Read).unwrap().unwrap());
         assert!(readiness.look(Direction::Read).unwrap().is_some());
+    }
+
+    #[test]
+    fn an_attempt_in_one_direction_that_would_have_blocked_refutes_its_end_and_one_in_either_does_not() {
+        let closed = Flags::READ_CLOSED.and(Flags::WRITE_CLOSED);
+        let readiness = Readiness::new(closed);
+        let both = Flags::from(Direction::Read).and(Direction::Write.into());
+        assert!(!readiness.refute(readiness.look(both).unwrap().unwrap(), both));
+        assert_eq!(readiness.look(both).unwrap().unwrap().found(), closed);
+        let read = Direction::Read.into();
+        let seen = readiness.look(read).unwrap().unwrap();
+        assert!(readiness.refute(seen, read));
+        assert_eq!(readiness.look(both).unwrap().unwrap().found(), Flags::WRITE_CLOSED);
+        tell(&readiness, Flags::READ_CLOSED);
+        readiness.refute(seen, read);
+        assert!(readiness.look(read).unwrap().is_some(), "it was told again since");
     }
 
     #[test]

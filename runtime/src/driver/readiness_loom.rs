@@ -160,7 +160,7 @@ struct ClearsAnyTick;
 
 impl Steps for ClearsAnyTick {
     fn clear(readiness: &Readiness, seen: Seen) {
-        readiness.word.fetch_and(!seen.direction.cleared().0, Ordering::AcqRel);
+        readiness.word.fetch_and(!seen.found.within(Flags::CLEARED).0, Ordering::AcqRel);
     }
 }
 

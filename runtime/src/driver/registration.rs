@@ -1,24 +1,29 @@
-//! A socket and its place in the driver: tries an operation when the socket may be ready, waits when it was not.
+//! What the driver watches, a socket as a rule: tries an operation when it may be ready, waits when it was not. All descriptors come
+//! through here, mio's, the standard library's and foreign ones alike: what counts is the number.
 //!
-//! Who uses it: `net`. Every operation spends one unit of the cooperative budget, and gives it back if it has to wait.
+//! Who uses it: `net`, `io`, `process`, `signal`. Every operation spends one unit of the cooperative budget, and gives it back if it has to wait.
 //!
 //! Invariants. *Deregistered first*: a socket leaves the kernel's list while its descriptor is open; afterwards the number may
 //! belong to another. *Optimistic*: a socket that is likely to be ready begins as if it were, which saves a turn of the driver.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use mio::Token;
-use mio::event::Source;
+use mio::unix::SourceFd;
+use mio::{Interest, Token};
 
 use crate::coop;
 use crate::driver::Driver;
 use crate::driver::readiness::{Direction, Flags, Readiness, Seen};
 
+/// What a socket is watched for.
+const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
+
 /// A registered socket.
 #[derive(Debug)]
-pub(crate) struct Registration<S: Source> {
+pub(crate) struct Registration<S: AsRawFd> {
     /// `None` only after `into_source`.
     source: Option<S>,
     token: Token,
@@ -26,19 +31,36 @@ pub(crate) struct Registration<S: Source> {
     driver: Arc<Driver>,
 }
 
-impl<S: Source> Registration<S> {
+impl<S: AsRawFd> Registration<S> {
     /// Registers `source`, in non-blocking mode, with `driver`; it begins with the given flags.
     ///
     /// # Errors
     /// As [`Driver::register`].
-    pub(crate) fn new(driver: Arc<Driver>, mut source: S, begin: Flags) -> io::Result<Self> {
-        let (token, readiness) = driver.register(&mut source, begin)?;
-        Ok(Self { source: Some(source), token, readiness, driver })
+    pub(crate) fn new(driver: Arc<Driver>, source: S, begin: Flags) -> io::Result<Self> {
+        Self::with_interest(driver, source, BOTH, begin).map_err(|(_, error)| error)
+    }
+
+    /// As [`new`](Self::new), for these events only; where it fails the source comes back.
+    pub(crate) fn with_interest(
+        driver: Arc<Driver>,
+        source: S,
+        interest: Interest,
+        begin: Flags,
+    ) -> Result<Self, (S, io::Error)> {
+        match driver.register(&mut SourceFd(&source.as_raw_fd()), interest, begin) {
+            Ok((token, readiness)) => Ok(Self { source: Some(source), token, readiness, driver }),
+            Err(error) => Err((source, error)),
+        }
     }
 
     /// The socket.
     pub(crate) fn source(&self) -> &S {
         self.source.as_ref().expect("a registration holds its socket until it is taken apart")
+    }
+
+    /// The socket.
+    pub(crate) fn source_mut(&mut self) -> &mut S {
+        self.source.as_mut().expect("a registration holds its socket until it is taken apart")
     }
 
     /// The driver it is registered with.
@@ -47,40 +69,67 @@ impl<S: Source> Registration<S> {
     }
 
     /// Deregisters the socket and hands it back.
-    pub(crate) fn into_source(mut self) -> io::Result<S> {
-        let mut source = self.source.take().expect("a registration holds its socket until it is taken apart");
-        self.driver.deregister(&mut source, self.token)?;
-        Ok(source)
+    pub(crate) fn into_source(self) -> io::Result<S> {
+        let (source, deregistered) = self.take_apart();
+        deregistered.map(|()| source)
     }
 
-    /// Tries `operation` until it does not block, waiting in the queue of `direction` in between.
+    /// The same, and it comes back in any case: an error means that the kernel's list does not hold it, which is what was wanted.
+    pub(crate) fn take_source(self) -> S {
+        self.take_apart().0
+    }
+
+    fn take_apart(mut self) -> (S, io::Result<()>) {
+        let source = self.source.take().expect("a registration holds its socket until it is taken apart");
+        let deregistered = self.driver.deregister(&mut SourceFd(&source.as_raw_fd()), self.token);
+        (source, deregistered)
+    }
+
+    /// What is ready now, of these.
+    ///
+    /// # Errors
+    /// The runtime is shut down.
+    pub(crate) fn look(&self, awaited: impl Into<Flags>) -> io::Result<Option<Seen>> {
+        self.readiness.look(awaited)
+    }
+
+    /// Tries `operation` until it does not block, waiting in the queue for one of these flags in between.
     pub(crate) async fn run<R>(
         &self,
-        direction: Direction,
+        awaited: impl Into<Flags>,
         mut operation: impl FnMut(&S) -> io::Result<R>,
     ) -> io::Result<R> {
+        let awaited = awaited.into();
         loop {
-            let (seen, unit) = self.readiness.ready(direction).await?;
-            if let Some(result) = self.attempt(seen, &mut operation) {
-                unit.made_progress();
-                return result;
+            let (seen, unit) = self.readiness.ready(awaited).await?;
+            match self.attempt(seen, awaited, &mut operation) {
+                Attempt::Done(result) => {
+                    unit.made_progress();
+                    return result;
+                }
+                Attempt::Blocked => {}
+                // The next wait ends at once: others first.
+                Attempt::BlockedAndClosed => {
+                    unit.made_progress();
+                    coop::yield_once().await;
+                }
             }
         }
     }
 
     /// Waits until an attempt may succeed, and makes none.
-    pub(crate) async fn ready(&self, direction: Direction) -> io::Result<()> {
-        let (_, unit) = self.readiness.ready(direction).await?;
+    pub(crate) async fn ready(&self, awaited: impl Into<Flags>) -> io::Result<Seen> {
+        let (seen, unit) = self.readiness.ready(awaited).await?;
         unit.made_progress();
-        Ok(())
+        Ok(seen)
     }
 
     /// Waits until an attempt may succeed, and makes none; for the `poll_` functions, see [`Readiness::poll_ready`].
-    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>, direction: Direction) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>, direction: Direction) -> Poll<io::Result<Seen>> {
         let unit = ready!(coop::poll_proceed(cx));
-        let _ = ready!(self.readiness.poll_ready(cx, direction))?;
+        let seen = ready!(self.readiness.poll_ready(cx, direction))?;
         unit.made_progress();
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(seen))
     }
 
     /// As [`run`](Self::run), but waits in the slot of `direction`.
@@ -93,7 +142,7 @@ impl<S: Source> Registration<S> {
         let unit = ready!(coop::poll_proceed(cx));
         loop {
             let seen = ready!(self.readiness.poll_ready(cx, direction))?;
-            if let Some(result) = self.attempt(seen, &mut operation) {
+            if let Attempt::Done(result) = self.attempt(seen, direction.into(), &mut operation) {
                 unit.made_progress();
                 return Poll::Ready(result);
             }
@@ -128,35 +177,51 @@ impl<S: Source> Registration<S> {
     /// `ErrorKind::WouldBlock` if it is not; else what the operation says.
     pub(crate) fn try_run<R>(
         &self,
-        direction: Direction,
-        mut operation: impl FnMut(&S) -> io::Result<R>,
+        awaited: impl Into<Flags>,
+        operation: impl FnOnce(&S) -> io::Result<R>,
     ) -> io::Result<R> {
-        let seen = self.readiness.look(direction)?;
-        let result = seen.and_then(|seen| self.attempt(seen, &mut operation));
-        result.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+        let Some(seen) = self.readiness.look(awaited)? else { return Err(io::ErrorKind::WouldBlock.into()) };
+        let result = operation(self.source());
+        if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            self.readiness.clear(seen);
+        }
+        result
     }
 
-    /// `None`: it would have blocked, and the readiness was taken back.
-    fn attempt<R>(&self, seen: Seen, operation: &mut impl FnMut(&S) -> io::Result<R>) -> Option<io::Result<R>> {
+    /// An attempt after `seen` would have blocked.
+    pub(crate) fn clear(&self, seen: Seen) {
+        self.readiness.clear(seen);
+    }
+
+    /// One attempt after a look for `awaited`. Where it would have blocked, the readiness was taken back.
+    fn attempt<R>(&self, seen: Seen, awaited: Flags, operation: &mut impl FnMut(&S) -> io::Result<R>) -> Attempt<R> {
         loop {
             match operation(self.source()) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.readiness.clear(seen);
-                    return None;
+                    let is_all = self.readiness.refute(seen, awaited);
+                    return if is_all { Attempt::Blocked } else { Attempt::BlockedAndClosed };
                 }
                 // A signal came before anything was done; rare, and no reason to wait.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return Some(result),
+                result => return Attempt::Done(result),
             }
         }
     }
 }
 
-impl<S: Source> Drop for Registration<S> {
+/// What became of an attempt.
+enum Attempt<R> {
+    Done(io::Result<R>),
+    Blocked,
+    /// It would have blocked, and one direction is closed all the same: perhaps the other than the one that it was in.
+    BlockedAndClosed,
+}
+
+impl<S: AsRawFd> Drop for Registration<S> {
     fn drop(&mut self) {
-        if let Some(mut source) = self.source.take() {
+        if let Some(source) = self.source.take() {
             // An error means that the kernel's list does not hold it: nothing is left to be done.
-            let _ = self.driver.deregister(&mut source, self.token);
+            let _ = self.driver.deregister(&mut SourceFd(&source.as_raw_fd()), self.token);
         }
     }
 }

@@ -14,17 +14,22 @@
 //! 3. No more threads of the process spin at a time than it has processors, and none if it has but one: who spins would keep the one from running that it
 //!    waits for. On a machine whose processors are all taken by others, spins fail, and (2) ends them.
 //!
+//! That is [`ParkSpin::Adaptive`]. [`ParkSpin::Stepped`] is the source's, which asks for no reason and learns nothing: before every sleep a number of
+//! looks, the first on end, after each of the others the processor is left to whoever wants it. So (3) has nothing to say of it.
+//!
 //! The wait itself, and why nothing is lost meanwhile, is the business of who spins: `Parker::spin`, `blocking::pool`.
 //!
-//! Rejected: spinning before every sleep (an idle runtime would burn processor time at each timer); a mean of the sleeps' lengths (one long sleep
+//! Rejected as the default: spinning before every sleep (an idle runtime would burn processor time at each timer). Rejected: a mean of the sleeps' lengths (one long sleep
 //! hides fifty short ones, or the other way round).
 
 use std::hint::spin_loop;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use crate::clock;
+use crate::config::{ParkSpin, STEPPED_LOOKS, TIGHT_LOOKS};
+use crate::fork;
 
 /// A sleep as short as this could have been a spin: the time that two threads need to wake each other, halted processors included, and some.
 const SHORT_NS: u64 = 100_000;
@@ -38,6 +43,20 @@ const MOST_NEEDED: u32 = 1024;
 const LOOKS: u32 = 16;
 /// The newest spin's part of the average, as a divisor.
 const SHARE: u64 = 4;
+
+/// What a stepped spin lasts, about, if nobody wants the processor that it leaves: a system call a look.
+const STEPPED_NS: u64 = 10_000;
+
+impl ParkSpin {
+    /// How long a spin lasts, ns, about.
+    pub(crate) fn lasts_ns(self) -> u64 {
+        match self {
+            Self::Off => 0,
+            Self::Adaptive { at_most } => clock::saturating_ns(at_most),
+            Self::Stepped => STEPPED_NS,
+        }
+    }
+}
 
 /// What one thread has seen of its waits.
 #[derive(Debug)]
@@ -57,13 +76,25 @@ impl Habit {
 
     /// Whether a spin is worth while.
     #[inline]
-    pub(crate) fn is_worth(&self, limit_ns: u64) -> bool {
-        limit_ns > 0 && self.streak >= self.needed
+    pub(crate) fn is_worth(&self, spin: ParkSpin) -> bool {
+        match spin {
+            ParkSpin::Off => false,
+            ParkSpin::Adaptive { .. } => self.streak >= self.needed,
+            ParkSpin::Stepped => true,
+        }
     }
 
-    /// Spins until `has_come`, `limit_ns` at most. Returns whether it has.
-    pub(crate) fn spin(&mut self, limit_ns: u64, has_come: impl Fn() -> bool) -> bool {
-        let Some(_permit) = Permit::take() else { return false };
+    /// Spins until `has_come`, or until it is enough. Returns whether it has; `None` = it is not to spin, or too many others do.
+    pub(crate) fn spin(&mut self, spin: ParkSpin, has_come: impl Fn() -> bool) -> Option<bool> {
+        match spin {
+            ParkSpin::Off => None,
+            ParkSpin::Adaptive { at_most } => self.spin_for(clock::saturating_ns(at_most), has_come),
+            ParkSpin::Stepped => Some(step(has_come)),
+        }
+    }
+
+    fn spin_for(&mut self, limit_ns: u64, has_come: impl Fn() -> bool) -> Option<bool> {
+        let _permit = SPINNING.permit(fork::count(), processors())?;
         let began_ns = clock::now_ns();
         let mut looks = 0;
         let has_come = loop {
@@ -77,7 +108,7 @@ impl Habit {
             }
         };
         self.note_spin(clock::now_ns().saturating_sub(began_ns), has_come);
-        has_come
+        Some(has_come)
     }
 
     fn note_spin(&mut self, took_ns: u64, has_come: bool) {
@@ -95,26 +126,48 @@ impl Habit {
     }
 }
 
-/// One of the threads that spin.
-struct Permit;
+/// Looks so many times, and once more at the end.
+fn step(has_come: impl Fn() -> bool) -> bool {
+    for look in 0..STEPPED_LOOKS {
+        if has_come() {
+            return true;
+        }
+        if look < TIGHT_LOOKS { spin_loop() } else { thread::yield_now() }
+    }
+    has_come()
+}
 
-/// Threads that spin, in this process.
-static SPINNING: AtomicUsize = AtomicUsize::new(0);
+/// `| forks 32 | threads that spin 32 |`: of the process with so many forks behind it. In a child of that the number is of threads that stayed behind,
+/// and means nothing.
+struct Spinning(AtomicU64);
 
-impl Permit {
-    fn take() -> Option<Permit> {
-        // ORDERING: Relaxed; only the number counts.
-        let spinning = SPINNING.fetch_add(1, Ordering::Relaxed);
-        let permit = Permit;
-        let processors = processors();
-        (processors > 1 && spinning < processors).then_some(permit)
+static SPINNING: Spinning = Spinning(AtomicU64::new(0));
+
+/// One of the threads that spin, in the process with so many forks behind it.
+struct Permit<'s> {
+    spinning: &'s Spinning,
+    forks: u32,
+}
+
+impl Spinning {
+    /// One more, of so many at most as there are processors.
+    fn permit(&self, forks: u32, processors: usize) -> Option<Permit<'_>> {
+        let one_more = |word: u64| {
+            let spinning = if (word >> 32) as u32 == forks { word as u32 } else { 0 };
+            let may = processors > 1 && (spinning as usize) < processors;
+            may.then_some(u64::from(forks) << 32 | u64::from(spinning + 1))
+        };
+        // ORDERING: Relaxed, both; only the number counts.
+        let word = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        word.ok().map(|_| Permit { spinning: self, forks })
     }
 }
 
-impl Drop for Permit {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        // ORDERING: Relaxed; only the number counts.
-        SPINNING.fetch_sub(1, Ordering::Relaxed);
+        let one_less = |word: u64| ((word >> 32) as u32 == self.forks).then(|| word - 1);
+        // ORDERING: Relaxed, both; only the number counts. In a child that has counted anew this one is not among them.
+        let _is_counted = self.spinning.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
     }
 }
 
@@ -126,9 +179,13 @@ fn processors() -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
     use super::*;
 
     const LIMIT_NS: u64 = 40_000;
+    const SPIN: ParkSpin = ParkSpin::Adaptive { at_most: Duration::from_nanos(LIMIT_NS) };
 
     /// After so many short sleeps.
     fn used_to(short_sleeps: u32) -> Habit {
@@ -139,14 +196,14 @@ mod tests {
 
     #[test]
     fn only_short_sleeps_in_a_row_make_a_thread_spin() {
-        assert!(!Habit::new().is_worth(LIMIT_NS));
-        assert!(!used_to(LEAST_NEEDED - 1).is_worth(LIMIT_NS));
-        assert!(used_to(LEAST_NEEDED).is_worth(LIMIT_NS));
-        assert!(!used_to(LEAST_NEEDED).is_worth(0), "it is switched off");
+        assert!(!Habit::new().is_worth(SPIN));
+        assert!(!used_to(LEAST_NEEDED - 1).is_worth(SPIN));
+        assert!(used_to(LEAST_NEEDED).is_worth(SPIN));
+        assert!(!used_to(LEAST_NEEDED).is_worth(ParkSpin::Off), "it is switched off");
         for (slept_ns, has_come) in [(SHORT_NS + 1, true), (0, false)] {
             let mut habit = used_to(MOST_NEEDED);
             habit.note_sleep(slept_ns, has_come);
-            assert!(!habit.is_worth(LIMIT_NS), "{slept_ns} {has_come}");
+            assert!(!habit.is_worth(SPIN), "{slept_ns} {has_come}");
         }
     }
 
@@ -156,7 +213,7 @@ mod tests {
         let mut spins = 0;
         for _ in 0..100_000 {
             habit.note_sleep(SHORT_NS, true);
-            if habit.is_worth(LIMIT_NS) {
+            if habit.is_worth(SPIN) {
                 habit.note_spin(LIMIT_NS, false);
                 spins += 1;
             }
@@ -167,7 +224,7 @@ mod tests {
             habit.note_sleep(SHORT_NS, true);
         }
         for _ in 0..MOST_NEEDED.ilog2() {
-            assert!(habit.is_worth(LIMIT_NS));
+            assert!(habit.is_worth(SPIN));
             habit.note_spin(1_000, true);
         }
         assert_eq!(habit.needed, LEAST_NEEDED);
@@ -177,7 +234,7 @@ mod tests {
     fn spins_that_help_but_last_as_long_as_sleeps_are_given_up() {
         let mut habit = used_to(LEAST_NEEDED);
         let mut spins = 0;
-        while habit.is_worth(LIMIT_NS) {
+        while habit.is_worth(SPIN) {
             habit.note_spin(2 * DEAR_NS, true);
             spins += 1;
             assert!(spins < 10, "never given up");
@@ -192,16 +249,41 @@ mod tests {
         }
         let mut habit = used_to(LEAST_NEEDED);
         // Others of this process may spin too.
-        while !habit.spin(u64::MAX, || true) {}
-        assert!(habit.is_worth(LIMIT_NS));
-        while habit.is_worth(LIMIT_NS) {
-            assert!(!habit.spin(1, || false));
+        while habit.spin(SPIN, || true).is_none() {}
+        assert!(habit.is_worth(SPIN));
+        while habit.is_worth(SPIN) {
+            assert_ne!(habit.spin(ParkSpin::Adaptive { at_most: Duration::from_nanos(1) }, || false), Some(true));
         }
     }
 
     #[test]
-    fn no_more_threads_spin_than_there_are_processors() {
-        let permits: Vec<_> = std::iter::from_fn(Permit::take).take(processors() + 1).collect();
-        assert!(permits.len() <= processors());
+    fn a_stepped_spin_asks_for_no_reason_and_ends_after_its_looks_or_with_what_comes() {
+        let mut habit = Habit::new();
+        for (comes_at, looks) in [(1, 1), (5, 5), (STEPPED_LOOKS, STEPPED_LOOKS), (u32::MAX, STEPPED_LOOKS + 1)] {
+            assert!(habit.is_worth(ParkSpin::Stepped));
+            let taken = Cell::new(0);
+            let has_come = || {
+                taken.set(taken.get() + 1);
+                taken.get() >= comes_at
+            };
+            assert_eq!(habit.spin(ParkSpin::Stepped, has_come), Some(comes_at != u32::MAX));
+            assert_eq!(taken.get(), looks);
+        }
+        assert!(!habit.is_worth(SPIN), "nothing was learnt");
+    }
+
+    #[test]
+    fn no_more_threads_spin_than_there_are_processors_and_those_of_another_process_do_not_count() {
+        let spinning = Spinning(AtomicU64::new(0));
+        let all_of = |forks| Vec::from_iter(std::iter::from_fn(|| spinning.permit(forks, 3)).take(9));
+        let parents = all_of(0);
+        assert_eq!(parents.len(), 3);
+        let childs = all_of(1);
+        assert_eq!(childs.len(), 3, "those of the parent stayed behind");
+        drop(parents);
+        assert!(spinning.permit(1, 3).is_none(), "they were not among the child's");
+        drop(childs);
+        assert!(spinning.permit(1, 3).is_some());
+        assert!(spinning.permit(1, 1).is_none(), "on one processor nobody spins");
     }
 }

@@ -16,6 +16,14 @@
 //! (2) again before it sleeps. So *Attended*: while all workers sleep, one sleeps in here: the last of them to try either got the turn, or saw somebody
 //! have it who was asleep, or had yet to try.
 //!
+//! If it is eager: (3) whoever goes on to poll, after a sleep, a search or a look, fences, and if nobody has the turn and nobody searches, claims one
+//! that is parked. That one finds other work and comes to (3), or none and comes to (2). So *Attended, eagerly*: while somebody sleeps, one is in here
+//! or on the way, however many are stuck in polls. For the turn given back is work that was submitted, and (2) is the look for it: let P be the fence of
+//! a park, and S that of the next (3) of the one who had the turn when (2) was refused. P before S: (3) sees the bit. S before P: (2) does not
+//! see that turn any more. If (3) sees a searcher instead, that one comes to (2) or (3) after it has left the searchers, with a fence of its own; and if
+//! it sees somebody in the turn who is gone already, that one's (3) is yet to come. Not only who brings events out of here has to do it: who was
+//! called away to other work, or has only looked, leaves nobody here as well, and who was woken to lie down here may find work first.
+//!
 //! Protocol of a sleep: (1) the limit is agreed with the armers of timers, see `timers`; (2) sleep in the kernel; (3) take the
 //! limit back; (4) collect what became ready, then what is due. `unpark` is sticky: one before (2) ends (2) at once.
 
@@ -28,15 +36,17 @@ use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use slab::Slab;
 
-use crate::clock;
+use crate::clock::{self, Both};
 use crate::config::Backend;
 use crate::driver::poller::{Poller, WAKER};
 use crate::driver::readiness::{Flags, Readiness};
+use crate::driver::test_clock::TestClock;
 use crate::driver::timers::{Armed, IsShutDown, Timers};
 use crate::driver::wheel::Key;
 use crate::fork::Home;
 use crate::shim::{AtomicU32, AtomicU64, CachePadded, Mutex, MutexGuard, Ordering};
 use crate::task::contain::contain;
+use crate::troubles::{Trouble, Troubles};
 
 /// "Nobody" in `Counters::owner`.
 const NOBODY: u32 = u32::MAX;
@@ -56,9 +66,12 @@ const NATIVE: (Backend, &str) = (Backend::Kqueue, "kqueue");
 #[derive(Debug)]
 pub(crate) struct Driver {
     pub(crate) timers: Timers,
+    /// Instead of the process's clock, in a runtime that was built for tests.
+    pub(crate) test_clock: Option<TestClock>,
     poller: Mutex<Poller>,
     registry: Registry,
     waker: mio::Waker,
+    troubles: Arc<Troubles>,
     registrations: Mutex<Registrations>,
     counters: CachePadded<Counters>,
     /// The process whose kernel list this is.
@@ -106,7 +119,15 @@ pub(crate) enum Wait {
         /// `None` = no limit but the timers'.
         at_most: Option<Duration>,
     },
+    /// A moment, since the clock is paused: it says nothing of when a timer will be due.
+    Paused {
+        /// When nothing is left to be done but to wait for a timer, that one's time: unless the kernel knows better, the clock moves on to it.
+        next_ns: Option<u64>,
+    },
 }
+
+/// How long a turn waits under a paused clock before it looks again: whoever comes to rest tells nobody.
+const PAUSED_TURN: Duration = Duration::from_millis(1);
 
 /// What a turn found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,7 +151,11 @@ impl Driver {
     ///
     /// # Errors
     /// `ErrorKind::Unsupported` if the backend is not in this build; else what the system says.
-    pub(crate) fn new(backend: Option<Backend>, max_io_completions: usize) -> io::Result<Self> {
+    pub(crate) fn new(
+        backend: Option<Backend>,
+        max_io_completions: usize,
+        troubles: Arc<Troubles>,
+    ) -> io::Result<Self> {
         if let Some(backend) = backend.filter(|&backend| backend != NATIVE.0) {
             let text = format!(
                 "backend_type {backend:?} is not in this build for {}: ask for {:?}, or for none",
@@ -153,13 +178,43 @@ impl Driver {
         };
         Ok(Self {
             timers: Timers::new(now_ns),
+            test_clock: None,
             poller: Mutex::new(poller),
             registry,
             waker,
+            troubles,
             registrations: Mutex::new(Registrations::default()),
             counters: CachePadded(counters),
             home: Home::here(),
         })
+    }
+
+    /// Now, for timers: ns on the process's clock, or on the test clock.
+    #[inline]
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.test_clock.as_ref().map_or_else(clock::now_ns, TestClock::now_ns)
+    }
+
+    /// The same, and as an instant.
+    #[inline]
+    pub(crate) fn now(&self) -> Both {
+        self.test_clock.as_ref().map_or_else(Both::read, TestClock::now)
+    }
+
+    /// Whether there is a test clock, and it stands still.
+    #[inline]
+    pub(crate) fn is_paused(&self) -> bool {
+        self.test_clock.as_ref().is_some_and(TestClock::is_paused)
+    }
+
+    /// Wakes whom a timer that is due by now belongs to.
+    pub(crate) fn fire_due(&self) {
+        let mut wakers = Vec::new();
+        self.timers.fire(self.now_ns(), &mut wakers);
+        for waker in wakers {
+            // A foreign waker that panics must not keep the others from being called.
+            contain(|| waker.wake());
+        }
     }
 
     /// The driver turn, if nobody has it; `worker` is shown as its owner until it is dropped.
@@ -170,11 +225,15 @@ impl Driver {
         Some(Turn { driver: self, poller })
     }
 
+    /// Where what cannot be done is noted down.
+    pub(crate) fn troubles(&self) -> &Arc<Troubles> {
+        &self.troubles
+    }
+
     /// Ends the sleep of whoever is in the turn, or the next one.
     pub(crate) fn unpark(&self) {
         if let Err(error) = self.waker.wake() {
-            // An eventfd takes a write as long as it exists; should it not, the next event or timer ends the sleep.
-            tracing::error!(%error, "the I/O driver cannot be woken");
+            self.troubles.note(Trouble::DriverNotWoken, &error);
         }
     }
 
@@ -197,14 +256,19 @@ impl Driver {
         }
     }
 
-    /// Registers a socket for both directions.
+    /// Registers a socket, for both directions as a rule.
     ///
     /// # Errors
     /// The runtime is shut down, there are too many sockets, or what the system says.
-    pub(crate) fn register(&self, source: &mut impl Source, begin: Flags) -> io::Result<(Token, Arc<Readiness>)> {
+    pub(crate) fn register(
+        &self,
+        source: &mut impl Source,
+        interest: Interest,
+        begin: Flags,
+    ) -> io::Result<(Token, Arc<Readiness>)> {
         let readiness = Arc::new(Readiness::new(begin));
         let token = self.enter(readiness.clone())?;
-        if let Err(error) = self.registry.register(source, token, Interest::READABLE | Interest::WRITABLE) {
+        if let Err(error) = self.registry.register(source, token, interest) {
             self.leave(token);
             return Err(error);
         }
@@ -317,7 +381,7 @@ impl Driver {
             accept_backoffs: counters.accept_backoffs.load(Ordering::Relaxed),
             idle_ns: if owner.is_some() { 0 } else { now_ns.saturating_sub(self.last_turn_ns()) },
         };
-        (driver, self.timers.telemetry(now_ns))
+        (driver, self.timers.telemetry(self.now_ns()))
     }
 }
 
@@ -344,9 +408,15 @@ impl Turn<'_> {
             Wait::No => {
                 self.poller.wait(Some(Duration::ZERO))?;
             }
+            Wait::Paused { next_ns } => {
+                // ORDERING: Relaxed; a hint: what is on its way between two sockets is given a moment to arrive.
+                let has_sockets = self.driver.counters.registrations.load(Ordering::Relaxed) > 0;
+                let is_waiting = has_sockets || next_ns.is_none();
+                self.poller.wait(Some(if is_waiting { PAUSED_TURN } else { Duration::ZERO }))?;
+            }
             Wait::UntilTimer { at_most } => {
                 let began_ns = clock::now_ns();
-                let timeout = timers.begin_sleep(began_ns, at_most);
+                let timeout = timers.begin_sleep(self.driver.now_ns(), at_most);
                 let result = self.poller.wait(timeout);
                 polled.was_rearmed = timers.end_sleep();
                 result?;
@@ -356,9 +426,20 @@ impl Turn<'_> {
         }
         self.collect(&mut polled, into);
         polled.io_wakers = into.len();
+        if let (Wait::Paused { next_ns: Some(next_ns) }, Some(clock)) = (wait, &self.driver.test_clock)
+            && polled.events == 0
+            && !polled.was_unparked
+        {
+            clock.advance_to(next_ns);
+        }
         let now_ns = clock::now_ns();
         clock::tend(now_ns);
-        polled.timers_fired = timers.fire(now_ns, into);
+        polled.timers_fired = timers.fire(self.driver.now_ns(), into);
+        if let Some(clock) = &self.driver.test_clock
+            && !into.is_empty()
+        {
+            clock.begin_wakes();
+        }
         polled.timed_out &= polled.events == 0 && polled.timers_fired == 0 && !polled.was_unparked;
         self.count(polled.events as u64, now_ns);
         Ok(polled)
@@ -416,6 +497,7 @@ mod tests {
     use std::task::{Context, Wake};
     use std::time::Instant;
 
+    const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
     const FOREVER: Wait = Wait::UntilTimer { at_most: None };
 
     #[derive(Default)]
@@ -427,8 +509,12 @@ mod tests {
         }
     }
 
+    fn troubles() -> Arc<Troubles> {
+        Arc::new(Troubles::new("none", true))
+    }
+
     fn driver() -> Driver {
-        Driver::new(None, 64).unwrap()
+        Driver::new(None, 64, troubles()).unwrap()
     }
 
     fn pair() -> (net::TcpStream, mio::net::TcpStream) {
@@ -441,10 +527,10 @@ mod tests {
 
     #[test]
     fn a_backend_that_is_not_there_is_an_error_that_names_one_that_is() {
-        let error = Driver::new(Some(Backend::IoUring), 64).unwrap_err();
+        let error = Driver::new(Some(Backend::IoUring), 64, troubles()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::Unsupported);
         assert!(error.to_string().contains("IoUring") && error.to_string().contains("ask for"), "{error}");
-        assert!(Driver::new(Some(NATIVE.0), 64).is_ok());
+        assert!(Driver::new(Some(NATIVE.0), 64, troubles()).is_ok());
     }
 
     #[test]
@@ -511,7 +597,7 @@ mod tests {
     fn data_wakes_the_reader_and_hang_up_ends_every_wait() {
         let driver = driver();
         let (mut there, mut here) = pair();
-        let (token, readiness) = driver.register(&mut here, Flags::NONE).unwrap();
+        let (token, readiness) = driver.register(&mut here, BOTH, Flags::NONE).unwrap();
         let count = Arc::new(Count::default());
         let waker = Waker::from(count.clone());
         let mut cx = Context::from_waker(&waker);
@@ -541,14 +627,14 @@ mod tests {
     fn an_event_for_a_socket_that_is_gone_does_not_reach_the_next_one_at_its_index() {
         let driver = driver();
         let (mut there, mut here) = pair();
-        let (token, _) = driver.register(&mut here, Flags::NONE).unwrap();
+        let (token, _) = driver.register(&mut here, BOTH, Flags::NONE).unwrap();
         there.write_all(b"x").unwrap();
         let mut turn = driver.try_turn(0).unwrap();
         // The event is in the buffer; before it is handed out the socket goes and another comes.
         turn.poller.wait(None).unwrap();
         driver.deregister(&mut here, token).unwrap();
         let (_there, mut other) = pair();
-        let (new_token, readiness) = driver.register(&mut other, Flags::NONE).unwrap();
+        let (new_token, readiness) = driver.register(&mut other, BOTH, Flags::NONE).unwrap();
         assert_eq!(index_of(token), index_of(new_token), "the index was not used again, the test tests nothing");
         let mut polled = Polled::default();
         turn.collect(&mut polled, &mut Vec::new());
@@ -560,7 +646,7 @@ mod tests {
     fn after_shut_down_nothing_waits_and_nothing_new_is_taken() {
         let driver = driver();
         let (_there, mut here) = pair();
-        let (token, readiness) = driver.register(&mut here, Flags::NONE).unwrap();
+        let (token, readiness) = driver.register(&mut here, BOTH, Flags::NONE).unwrap();
         let count = Arc::new(Count::default());
         let waker = Waker::from(count.clone());
         assert!(readiness.poll_ready(&mut Context::from_waker(&waker), Direction::Read).is_pending());
@@ -569,7 +655,7 @@ mod tests {
         assert_eq!(count.0.load(Ordering::Relaxed), 2);
         assert!(driver.arm_timer(0, waker).is_err());
         let (_there, mut late) = pair();
-        assert!(driver.register(&mut late, Flags::NONE).is_err());
+        assert!(driver.register(&mut late, BOTH, Flags::NONE).is_err());
         driver.deregister(&mut here, token).unwrap();
     }
 }

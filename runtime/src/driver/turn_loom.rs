@@ -1,5 +1,6 @@
 //! loom models of the hand-off of the driver turn, as the header of `turn` says it: while every worker sleeps, one sleeps in the driver, so that
-//! an event is attended to; and of a spare that goes off duty out of the driver (ATTENDED in `scheduler/staff`). The poller is a flag behind a lock and a condition; the turn, the idle set and the park words are the real ones.
+//! an event is attended to; of a spare that goes off duty out of the driver (ATTENDED in `scheduler/staff`); and of the eager hand-off, while the others
+//! are stuck in polls. The poller is a flag behind a lock and a condition; the turn, the idle set and the park words are the real ones.
 
 use loom::thread;
 
@@ -78,7 +79,10 @@ impl World {
 
     /// Whether somebody was parked.
     fn wake_one(&self) -> bool {
-        let claimed = self.idle.claim_any(None);
+        self.unpark(self.idle.claim_any(None))
+    }
+
+    fn unpark(&self, claimed: Option<usize>) -> bool {
         if claimed.is_some_and(|worker| self.parkers[worker].unpark() == Unparked::InDriver) {
             self.make_ready(|ready| ready.is_woken = true);
         }
@@ -208,4 +212,82 @@ fn a_spare_that_leaves_without_a_look_is_found() {
 #[test]
 fn a_spare_that_wakes_before_it_gives_up_the_turn_is_found() {
     breaks("deadlock", None, || model_of_leaving(leave_before_the_turn_is_given_up));
+}
+
+// ---- an eager hand-off ----------------------------------------------------------------------------------------------------
+
+/// What a worker does before a poll that lasts for ever.
+type GoOn = fn(&World);
+
+/// Hand-off (3).
+fn hand_on(world: &World) {
+    if world.idle.is_anybody_parked() && world.owner.load(Ordering::Relaxed) == NOBODY {
+        world.unpark(world.idle.claim_for_submit(None));
+    }
+}
+
+/// The same, by a searcher.
+fn leave_searchers_and_hand_on(world: &World) {
+    let _was_last = world.idle.stop_searching();
+    hand_on(world);
+}
+
+/// Polls at once.
+fn hand_on_nothing(_: &World) {}
+
+/// As if only who comes out of the driver had to.
+fn leave_searchers(world: &World) {
+    let _was_last = world.idle.stop_searching();
+}
+
+/// Finds somebody in the driver who relies on it by the time that it leaves the searchers.
+fn look_and_leave_searchers(world: &World) {
+    let is_attended = world.owner.load(Ordering::Relaxed) != NOBODY;
+    let _was_last = world.idle.stop_searching();
+    if !is_attended && world.idle.is_anybody_parked() {
+        world.unpark(world.idle.claim_for_submit(None));
+    }
+}
+
+/// A worker parks while another is in the driver, and then in a poll, and a third is a searcher, and then in a poll; and an event is there.
+fn model_of_eager_hand_off(after_turn: GoOn, after_search: GoOn) {
+    let world = Arc::new(World::new());
+    world.make_ready(|ready| ready.event = true);
+    world.idle.start_searching();
+    let sleeper = thread::spawn({
+        let world = world.clone();
+        move || world.worker(0, false, try_turn)
+    });
+    let searcher = thread::spawn({
+        let world = world.clone();
+        move || after_search(&world)
+    });
+    if let Some(turn) = world.turn.try_lock() {
+        world.owner.store(1, Ordering::Relaxed);
+        world.owner.store(NOBODY, Ordering::Relaxed);
+        drop(turn);
+        after_turn(&world);
+    }
+    sleeper.join().unwrap();
+    searcher.join().unwrap();
+}
+
+#[test]
+fn an_event_is_attended_to_while_all_but_one_are_stuck() {
+    holds(None, || model_of_eager_hand_off(hand_on, leave_searchers_and_hand_on));
+}
+
+#[test]
+fn a_worker_that_polls_and_hands_the_driver_to_nobody_is_found() {
+    breaks("deadlock", None, || model_of_eager_hand_off(hand_on_nothing, leave_searchers_and_hand_on));
+}
+
+#[test]
+fn a_searcher_that_polls_and_hands_the_driver_to_nobody_is_found() {
+    breaks("deadlock", None, || model_of_eager_hand_off(hand_on, leave_searchers));
+}
+
+#[test]
+fn a_searcher_that_looks_for_an_owner_too_early_is_found() {
+    breaks("deadlock", None, || model_of_eager_hand_off(hand_on, look_and_leave_searchers));
 }

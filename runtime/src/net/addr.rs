@@ -45,6 +45,30 @@ pub(super) mod sealed {
 
 use sealed::{Sealed, Target};
 
+/// Looks a host name up by the system's resolver, on a thread for blocking work; all the addresses that it has.
+///
+/// # Errors
+/// What the resolver says of a name that nobody has; `ErrorKind::InvalidInput` for a text that is no `host:port`.
+///
+/// # Panics
+/// Outside a runtime.
+///
+/// # Cancel safety
+/// Nothing is lost. A lookup that has begun goes on, on its thread, and its result is dropped.
+///
+/// ```
+/// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// # runtime.block_on(async {
+/// for addr in volt::net::lookup_host("localhost:80").await? {
+///     assert!(addr.ip().is_loopback() && addr.port() == 80);
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// # }).unwrap();
+/// ```
+pub async fn lookup_host(host: impl ToSocketAddrs) -> io::Result<impl Iterator<Item = SocketAddr>> {
+    Ok(resolve(host.target()).await?.into_iter())
+}
+
 /// The addresses that `target` stands for, one at least.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! TCP.
+//! TCP, UDP, and sockets within this machine.
 //!
 //! Sockets must be made inside a runtime, whose driver watches them; they may be used from anywhere, as long as that runtime
 //! runs. After its shutdown every operation on them ends in an error of kind `Other`.
@@ -27,12 +27,22 @@
 //! # }).unwrap();
 //! ```
 
+mod acceptor;
 mod addr;
+pub(crate) mod bytes;
+pub(crate) mod surface;
+pub mod tcp;
 mod tcp_listener;
-mod tcp_split;
+mod tcp_socket;
 mod tcp_stream;
+mod udp_socket;
+pub mod unix;
 
-pub use addr::ToSocketAddrs;
+pub use addr::{ToSocketAddrs, lookup_host};
 pub use tcp_listener::TcpListener;
-pub use tcp_split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
+pub use tcp_socket::TcpSocket;
 pub use tcp_stream::TcpStream;
+pub use udp_socket::UdpSocket;
+pub use unix::datagram::UnixDatagram;
+pub use unix::listener::UnixListener;
+pub use unix::stream::UnixStream;

@@ -20,6 +20,7 @@ use volt_telemetry::socket;
 use volt_telemetry::wire::{self, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, MIN_INTERVAL_MS, Reply, Request};
 
 use super::recording::Recording;
+use super::registry::Registry;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 4096;
@@ -37,6 +38,8 @@ pub(super) struct Limits {
     pub(super) outbox_bytes: usize,
     /// Bytes of a reply.
     pub(super) reply_bytes: usize,
+    /// How many times what a snapshot took of a processor subscriptions rest after it: 200 for 0.5 % of one, however often is wished for; what it takes to listen comes to that.
+    pub(super) rest: u32,
 }
 
 impl Limits {
@@ -46,6 +49,7 @@ impl Limits {
         unread: Duration::from_secs(30),
         outbox_bytes: 256 * 1024,
         reply_bytes: MAX_REPLY_BYTES,
+        rest: 200,
     };
 }
 
@@ -186,7 +190,11 @@ impl Connection {
                 let interval = Duration::from_millis(interval_ms.max(MIN_INTERVAL_MS));
                 self.subscription = Some(Subscription { interval, next_at: now });
             }
-            request @ (Request::Record { .. } | Request::Recorder { .. } | Request::Why { .. }) => {
+            request @ (Request::Record { .. }
+            | Request::Recorder { .. }
+            | Request::Why { .. }
+            | Request::Tasks { .. }
+            | Request::Processes { .. }) => {
                 return Asked::Other(request);
             }
             _ => return Asked::Unknown,
@@ -206,12 +214,19 @@ impl Connection {
         }
     }
 
+    /// The next snapshot of its subscription is not due before `until`.
+    pub(super) fn rest(&mut self, until: Instant) {
+        if let Some(subscription) = &mut self.subscription {
+            subscription.next_at = subscription.next_at.max(until);
+        }
+    }
+
     /// Puts the next frames of its recording into the outbox, as long as the kernel takes them.
-    pub(super) fn send_recording(&mut self, now: Instant, limits: &Limits) -> Result<(), Gone> {
+    pub(super) fn send_recording(&mut self, now: Instant, limits: &Limits, registry: &Registry) -> Result<(), Gone> {
         while self.outbox.is_empty()
             && let Some(recording) = &mut self.recording
         {
-            match recording.next_frame(now, limits.reply_bytes) {
+            match recording.next_frame(now, limits.reply_bytes, registry) {
                 Ok(None) => break,
                 Ok(Some(frame)) => _ = self.push(frame, limits),
                 Err(message) => {
@@ -332,6 +347,17 @@ mod tests {
         assert_eq!(connection.due_at(), Some(now + SECOND), "the beat is kept when a tick is a little late");
         connection.tick(now + 10 * SECOND);
         assert_eq!(connection.due_at(), Some(now + 11 * SECOND));
+    }
+
+    #[test]
+    fn a_rest_puts_the_next_tick_off_and_never_brings_it_forward() {
+        let (mut connection, client, now) = pair();
+        ask(&mut connection, &client, Request::Subscribe { interval_ms: 1000 }, now);
+        connection.tick(now);
+        connection.rest(now + SECOND / 2);
+        assert_eq!(connection.due_at(), Some(now + SECOND));
+        connection.rest(now + 3 * SECOND);
+        assert_eq!(connection.due_at(), Some(now + 3 * SECOND));
     }
 
     #[test]

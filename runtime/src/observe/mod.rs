@@ -1,6 +1,6 @@
 //! What shows this process to the outside: the list of its runtimes, and the control socket with a thread of its own.
 //!
-//! Shape, bottom to top: `health` (what the observer counts of itself), `listener` (the socket in its folder), `connection` (one
+//! Shape, bottom to top: `listener` (the socket in its folder), `connection` (one
 //! client: bytes in, bytes out), `recording` (what is owed to a client that records), `server` (the one loop), `registry` (who is alive; starts and ends the thread).
 //!
 //! Invariants. *Never a worker*: the thread `volt-observer` is a plain one, and the locks that it shares with workers (of the shard
@@ -11,7 +11,6 @@
 //! application*: without a socket the program runs on, with a warning.
 
 mod connection;
-mod health;
 mod listener;
 mod recording;
 mod registry;
@@ -19,6 +18,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use health::Health;
+pub use crate::scheduler::processes::ProcessSource;
 pub(crate) use registry::{Observed, Registration, register};
 pub use registry::{health, process, socket_path};
+pub use volt_telemetry::health::Health;

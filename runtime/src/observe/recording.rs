@@ -15,7 +15,7 @@ use volt_telemetry::histogram::Histogram;
 use volt_telemetry::recording::flush::{Flush, Head};
 use volt_telemetry::wire::{self, Reply};
 
-use super::registry::{Observed, program_name};
+use super::registry::{Observed, Registry, program_name};
 use crate::clock;
 use crate::recorder::drain::Drain;
 use crate::recorder::lanes::Hold;
@@ -59,15 +59,23 @@ impl Recording {
     }
 
     /// The next frame, for a client that has taken the last; `None` if nothing is due. The error is for the client, and the end.
-    pub(super) fn next_frame(&mut self, now: Instant, max_bytes: usize) -> Result<Option<Vec<u8>>, String> {
+    pub(super) fn next_frame(
+        &mut self,
+        now: Instant,
+        max_bytes: usize,
+        registry: &Registry,
+    ) -> Result<Option<Vec<u8>>, String> {
         if self.pieces.is_empty() && self.due_at <= now {
             self.collect(now)?;
         }
         let Some(mut piece) = self.pieces.pop_front() else { return Ok(None) };
-        for _attempt in 0..2 {
+        for attempt in 0..2 {
             let mut reply = Reply::Flush { flush: Box::new(piece) };
             if let Ok(frame) = wire::encode(&reply, max_bytes) {
                 return Ok(Some(frame));
+            }
+            if attempt == 0 {
+                registry.count(|health| health.snapshots_cut += 1);
             }
             let Reply::Flush { flush } = &mut reply else { break };
             piece = std::mem::take(flush);
@@ -103,5 +111,64 @@ impl Recording {
 impl std::fmt::Debug for Recording {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Recording").field("pieces", &self.pieces.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use volt_telemetry::snapshot::{Snapshot, Worker};
+
+    use super::*;
+    use crate::observe::connection::Limits;
+    use crate::recorder::drain::Names;
+    use crate::recorder::lanes::Recorder;
+
+    /// A runtime that has a recorder, and workers whose histograms are large.
+    struct Fake(Arc<Recorder>);
+
+    impl Observed for Fake {
+        fn snapshot(&self) -> Snapshot {
+            let poll_time = Histogram::from_counts(vec![u64::MAX / 1024; 500], 1);
+            let workers = (0..12).map(|index| Worker { index, poll_time: poll_time.clone(), ..Worker::default() });
+            Snapshot { workers: workers.collect(), ..Snapshot::default() }
+        }
+
+        fn recorder(&self) -> Option<&Arc<Recorder>> {
+            Some(&self.0)
+        }
+
+        fn names(&self) -> Option<&dyn Names> {
+            Some(self)
+        }
+    }
+
+    impl Names for Fake {
+        fn location(&self, _number: u16) -> Option<String> {
+            None
+        }
+
+        fn task(&self, _id: u64) -> Option<String> {
+            None
+        }
+
+        fn incident(&self, _number: u64) -> Option<String> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_snapshot_too_large_for_a_frame_is_cut_or_left_out_and_counted() {
+        let fake: Arc<dyn Observed> = Arc::new(Fake(Recorder::new(1, 0, 8, false)));
+        let now = Instant::now();
+        let mut cut = Vec::new();
+        for max_bytes in [wire::MAX_REPLY_BYTES, 24 * 1024, 512] {
+            let registry = Registry::new(|| unreachable!("nobody wants a socket"), Limits::DEFAULT);
+            let (mut recording, _) = Recording::begin("fake", Arc::downgrade(&fake), Duration::ZERO, now).unwrap();
+            let is_sent = recording.next_frame(now, max_bytes, &registry).unwrap().is_some();
+            cut.push((is_sent, registry.health().snapshots_cut));
+        }
+        assert_eq!(cut, [(true, 0), (true, 1), (false, 1)]);
     }
 }

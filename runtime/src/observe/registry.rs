@@ -25,13 +25,15 @@ use std::time::Duration;
 use std::{io, ptr, thread};
 
 use mio::{Poll, Waker};
+use volt_telemetry::health::Health;
+use volt_telemetry::processes::{self, ProcessList};
 use volt_telemetry::snapshot::{Process, Snapshot};
 use volt_telemetry::socket::{self, Environment};
+use volt_telemetry::tasks::{Query, TaskList};
 use volt_telemetry::why::Why;
 use volt_telemetry::wire::{self, Hello};
 
 use super::connection::Limits;
-use super::health::Health;
 use super::listener::Listener;
 use super::server::{self, Server};
 use crate::clock;
@@ -58,6 +60,16 @@ pub(crate) trait Observed: Send + Sync {
     /// Why the task of this id or name was polled last. Waits for no worker.
     fn why(&self, _task: &str) -> Option<Why> {
         None
+    }
+
+    /// The tasks that are asked for, one by one. Waits for no worker.
+    fn tasks(&self, _query: &Query) -> TaskList {
+        TaskList::default()
+    }
+
+    /// The processes that are asked for, one by one. Waits for no worker.
+    fn processes(&self, _query: &processes::Query) -> ProcessList {
+        ProcessList::default()
     }
 
     /// What numbers in the recorder's records stand for. Waits for no worker.
@@ -92,7 +104,7 @@ pub fn socket_path() -> Option<PathBuf> {
 
 /// How the observer itself is doing.
 pub fn health() -> Health {
-    *Registry::of_process().health.lock().unwrap_or_else(PoisonError::into_inner)
+    Registry::of_process().health()
 }
 
 /// One for the process; tests make their own.
@@ -274,6 +286,7 @@ impl Registry {
             pid: std::process::id(),
             program: program_name(),
             at_ns: clock::now_ns(),
+            observer: Some(self.health()),
             runtimes: runtimes.iter().map(|runtime| runtime.snapshot()).collect(),
         }
     }
@@ -323,7 +336,6 @@ impl Registry {
         change(&mut self.health.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    #[cfg(test)]
     pub(super) fn health(&self) -> Health {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }

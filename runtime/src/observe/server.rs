@@ -5,7 +5,8 @@
 //! recordings what is new; (5) if
 //! anybody is owed a snapshot, take one for all, after all of them have asked; (6) drop who made us wait too long.
 //!
-//! Invariants: *one snapshot a turn*, whatever clients ask; *a client cannot hold the others up*, since each gets one request and
+//! Invariants: *one snapshot a turn*, whatever clients ask; *watching is cheap*: a turn's snapshot is followed by a rest of the subscriptions in proportion to
+//! what it took, so that a snapshot that is dear (many workers, incidents with their stacks) comes less often than was asked; *a client cannot hold the others up*, since each gets one request and
 //! one attempt at sending a turn; *a panic in a snapshot is answered*, not passed on.
 
 use std::io;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
+use rustix::time::{ClockId, clock_gettime};
 use volt_telemetry::histogram::Histogram;
 use volt_telemetry::snapshot::Snapshot;
 use volt_telemetry::socket;
@@ -140,7 +142,15 @@ impl Server {
         }
         let mut client = Connection::new(socket, now, &self.limits);
         let Some(index) = self.clients.iter().position(Option::is_none) else {
-            let message = format!("{} clients are attached, which is the limit: end one of them", self.limits.clients);
+            let attached = self.clients.iter().flatten().filter_map(|client| socket::peer_process(&client.socket));
+            let mut pids: Vec<_> = attached.map(|pid| pid.to_string()).collect();
+            // One process may have several.
+            pids.dedup();
+            let message = format!(
+                "{} clients are attached, which is the limit: end one of the processes {}",
+                self.limits.clients,
+                pids.join(", ")
+            );
             if let Ok(frame) = wire::encode(&Reply::Error { message }, self.limits.reply_bytes) {
                 client.push(frame, &self.limits);
                 // It fits into the kernel's buffer or is not worth waiting for.
@@ -176,13 +186,14 @@ impl Server {
         for index in 0..self.clients.len() {
             let Some(client) = &mut self.clients[index] else { continue };
             client.tick(now);
-            if let Err(gone) = client.send_recording(now, &self.limits) {
+            if let Err(gone) = client.send_recording(now, &self.limits, registry) {
                 self.remove(index, gone, registry);
             }
         }
         if !self.clients.iter().flatten().any(Connection::is_owed) {
             return;
         }
+        let began = processor_time();
         let mut reply = take_snapshot(registry);
         for index in 0..self.clients.len() {
             let Some(client) = self.clients[index].as_mut().filter(|client| client.is_owed()) else { continue };
@@ -199,6 +210,8 @@ impl Server {
                 self.remove(index, gone, registry);
             }
         }
+        let until = now + processor_time().saturating_sub(began) * self.limits.rest;
+        self.clients.iter_mut().flatten().for_each(|client| client.rest(until));
     }
 
     fn remove(&mut self, index: usize, gone: Gone, registry: &Registry) {
@@ -222,8 +235,8 @@ fn serve_one(client: &mut Connection, registry: &Registry, limits: &Limits, now:
     match client.read(now, limits)? {
         Asked::Nothing | Asked::Snapshot => Ok(()),
         Asked::Other(request) => {
-            let reply = reply_to(request, client, registry, now).unwrap_or_else(|message| Reply::Error { message });
-            if let Ok(frame) = wire::encode(&reply, limits.reply_bytes) {
+            let mut reply = reply_to(request, client, registry, now).unwrap_or_else(|message| Reply::Error { message });
+            if let Some(frame) = encode_shortening(&mut reply, limits.reply_bytes) {
                 client.push(frame, limits);
             }
             client.flush(now, limits)
@@ -234,6 +247,21 @@ fn serve_one(client: &mut Connection, registry: &Registry, limits: &Limits, now:
                 client.push(frame, limits);
             }
             client.flush(now, limits)
+        }
+    }
+}
+
+/// What a client is told when its answer panicked.
+const FAULT: &str = "it cannot be told: a fault in Volt, whose panic stands in the program's stderr";
+
+/// The reply as a frame; a list loses rows until it fits.
+fn encode_shortening(reply: &mut Reply, max_bytes: usize) -> Option<Vec<u8>> {
+    loop {
+        match (wire::encode(reply, max_bytes), &mut *reply) {
+            (Ok(frame), _) => return Some(frame),
+            (Err(_), Reply::Tasks(list)) if !list.rows.is_empty() => list.rows.truncate(list.rows.len() / 2),
+            (Err(_), Reply::Processes(list)) if !list.rows.is_empty() => list.rows.truncate(list.rows.len() / 2),
+            (Err(_), _) => return None,
         }
     }
 }
@@ -264,14 +292,24 @@ fn reply_to(request: Request, client: &mut Connection, registry: &Registry, now:
             let runtime = runtime.upgrade().ok_or_else(gone)?;
             // As for snapshots: a fault in there is one answer's, not the socket's.
             let why = catch_unwind(AssertUnwindSafe(|| runtime.why(&task)));
-            let why = why.map_err(|_| {
-                "it cannot be told: a fault in Volt, whose panic stands in the program's stderr".to_owned()
-            })?;
+            let why = why.map_err(|_| FAULT.to_owned())?;
             why.map(Reply::Why).ok_or_else(|| {
                 format!(
                     "no task {task:?} is known: it has ended, or was never spawned, or it has no name and has not waited yet"
                 )
             })
+        }
+        Request::Tasks { runtime, query } => {
+            let (_, runtime) = registry.find(runtime.as_deref())?;
+            let runtime = runtime.upgrade().ok_or_else(gone)?;
+            let list = catch_unwind(AssertUnwindSafe(|| runtime.tasks(&query))).map_err(|_| FAULT.to_owned())?;
+            Ok(Reply::Tasks(Box::new(list)))
+        }
+        Request::Processes { runtime, query } => {
+            let (_, runtime) = registry.find(runtime.as_deref())?;
+            let runtime = runtime.upgrade().ok_or_else(gone)?;
+            let list = catch_unwind(AssertUnwindSafe(|| runtime.processes(&query))).map_err(|_| FAULT.to_owned())?;
+            Ok(Reply::Processes(Box::new(list)))
         }
         _ => Err("this is no request that is answered at once".to_owned()),
     }
@@ -281,6 +319,12 @@ fn reply_to(request: Request, client: &mut Connection, registry: &Registry, now:
 fn is_of_one_connection(code: i32) -> bool {
     use rustix::io::Errno;
     [Errno::CONNABORTED, Errno::INTR, Errno::PROTO].iter().any(|errno| errno.raw_os_error() == code)
+}
+
+/// What this thread has had of a processor.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn take_snapshot(registry: &Registry) -> Reply {

@@ -10,16 +10,17 @@ use std::time::{Duration, Instant};
 
 use mio::Poll;
 use volt_telemetry::client::Client;
+use volt_telemetry::health::Health;
 use volt_telemetry::histogram::Histogram;
 use volt_telemetry::snapshot::{Snapshot, Worker};
 use volt_telemetry::socket::Environment;
 use volt_telemetry::wire::{self, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request};
 
 use super::connection::Limits;
-use super::health::Health;
 use super::listener::Listener;
 use super::registry::{END_TIMEOUT, Observed, Registration, Registry};
 use super::server::Server;
+use crate::rng::FastRand;
 
 /// Long where the test expects something.
 const LONG: Duration = Duration::from_secs(20);
@@ -259,16 +260,55 @@ fn garbage_ends_its_own_connection_only() {
     let empty = 0u32.to_le_bytes().to_vec();
     // A string that claims 4 GiB, inside a frame that is small.
     let boastful = [&6u32.to_le_bytes()[..], &[0x81, 0xdb, 0xff, 0xff, 0xff, 0xff]].concat();
-    // Deeper than any message.
-    let nested = [&4096u32.to_le_bytes()[..], &[0x91; 4096]].concat();
+    // Deeper than any message, and than the observer's stack: maps of one field "x", each in the one before.
+    let nested = [&60_000u32.to_le_bytes()[..], &b"\x81\xa1x".repeat(20_000)].concat();
     let text = b"GET / HTTP/1.1\r\n\r\n".to_vec();
     for (number, bytes) in [oversized, undecodable, empty, boastful, nested, text].into_iter().enumerate() {
         let mut stream = scene.raw();
         stream.write_all(&bytes).unwrap();
-        assert!(is_closed(&stream), "{bytes:?}");
+        assert!(is_closed(&stream), "number {number}");
         scene.until("counted", |health| health.dropped_malformed == number as u64 + 1);
         witness.snapshot().unwrap();
     }
+}
+
+#[test]
+fn whatever_clients_send_the_others_are_served() {
+    const CLIENTS: u64 = 300;
+    let scene = Scene::new();
+    let mut witness = scene.client();
+    let asked = [
+        Request::Snapshot,
+        Request::Subscribe { interval_ms: 20 },
+        Request::Record { runtime: Some("main".into()), look_back_ms: u64::MAX },
+        Request::Recorder { runtime: None, is_on: Some(true) },
+        Request::Why { runtime: None, task: "\u{1b}[2J".into() },
+    ];
+    let frames = asked.map(|request| wire::encode(&request, MAX_REQUEST_BYTES).unwrap());
+    let mut rng = FastRand::new(7, 0);
+    let mut below = |bound: usize| rng.below(bound);
+    for client in 0..CLIENTS {
+        // Some frames, some of their bytes changed, the lengths as well, and the last cut.
+        let mut bytes: Vec<u8> = (0..1 + below(4)).flat_map(|_| frames[below(frames.len())].clone()).collect();
+        for _ in 0..below(6) {
+            let at = below(bytes.len());
+            bytes[at] = below(256) as u8;
+        }
+        bytes.truncate(1 + below(bytes.len()));
+        let mut stream = UnixStream::connect(scene.path()).unwrap();
+        // It may have been dropped for the first of them already; what is answered is read to the end.
+        let _ = stream.write_all(&bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+        if client.is_multiple_of(16) {
+            witness.snapshot().expect("the witness is served");
+        }
+    }
+    scene.until("all but the witness are gone", |health| health.clients == 1);
+    witness.snapshot().unwrap();
+    let health = scene.registry.health();
+    assert_eq!(health.accepted, CLIENTS + 1);
+    assert!(health.dropped_malformed > CLIENTS / 10 && health.snapshot_panics == 0, "{health:?}");
 }
 
 #[test]
@@ -316,8 +356,20 @@ fn a_client_that_has_asked_may_rest() {
 }
 
 #[test]
+fn however_often_is_wished_for_watching_takes_a_small_part_of_a_processor() {
+    // So dear that the shortest interval would take a part of a processor that is seen.
+    let scene = Scene::with(Limits { rest: 1000, ..Limits::DEFAULT }, Fake { workers: 24, ..Fake::default() });
+    let mut client = scene.client();
+    client.subscribe(TICK).unwrap();
+    let mut at_ns = || client.next(LONG).unwrap().expect("a snapshot").process.at_ns;
+    let first = at_ns();
+    // Without the rest it comes after 20 ms; a snapshot takes more than 50 µs.
+    assert!(at_ns() - first > 50_000_000);
+}
+
+#[test]
 fn a_client_that_does_not_read_loses_snapshots_and_then_its_place() {
-    let limits = Limits { unread: Duration::from_millis(500), ..Limits::DEFAULT };
+    let limits = Limits { unread: Duration::from_millis(500), rest: 0, ..Limits::DEFAULT };
     // Some 100 KiB a snapshot, so that the kernel's buffer and the outbox are soon full.
     let scene = Scene::with(limits, Fake { workers: 24, ..Fake::default() });
     let stuck = scene.raw();
@@ -368,6 +420,8 @@ fn one_client_too_many_is_told_so_and_a_place_that_is_freed_is_given() {
     let mut clients: Vec<_> = (0..Limits::DEFAULT.clients).map(|_| scene.client()).collect();
     let error = Client::connect(&scene.path()).unwrap_err();
     assert!(error.is_busy() && error.to_string().contains("8 clients are attached, which is the limit"), "{error}");
+    let own = std::process::id();
+    assert!(error.to_string().ends_with(&format!("end one of the processes {own}")), "and whose they are: {error}");
     clients.pop();
     scene.until("it has left", |health| health.clients == 7);
     scene.client().snapshot().unwrap();

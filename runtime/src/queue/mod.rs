@@ -3,3 +3,4 @@
 pub(crate) mod injector;
 pub(crate) mod lifo;
 pub(crate) mod ring;
+pub(crate) mod stack;

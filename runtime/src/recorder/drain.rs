@@ -23,11 +23,13 @@ use crate::clock;
 use crate::cycles;
 use crate::shim::Arc;
 
-/// Names of tasks asked for in one flush; those that are left are asked for when they are polled again.
+/// Names of tasks and processes asked for in one flush; those that are left are asked for when they are polled again.
 const MAX_TASKS_ASKED: usize = 256;
 /// Places for tasks whose names were asked for, a power of two. Of two tasks that share a place the name may be told
 /// more than once.
 const TASKS_TOLD: usize = 16_384;
+/// The same for processes.
+const PROCESSES_TOLD: usize = 1024;
 /// Words of a bit for each number of a location.
 const LOCATION_WORDS: usize = (u16::MAX as usize + 1) / 64;
 /// Shortest and longest wait between two flushes.
@@ -43,6 +45,10 @@ pub(crate) trait Names {
     fn task(&self, id: u64) -> Option<String>;
     /// An incident, in a line.
     fn incident(&self, number: u64) -> Option<String>;
+    /// A process's name and kind, if it lives.
+    fn process(&self, _number: u64) -> Option<String> {
+        None
+    }
 }
 
 /// One recording's place in all rings.
@@ -53,6 +59,8 @@ pub(crate) struct Drain {
     from_ns: u64,
     collected_at_ns: Option<u64>,
     wait: Duration,
+    /// What threads outside had not noted down when this drain looked last: it is counted in each recording of several.
+    outside_missed: u64,
     told: Told,
 }
 
@@ -68,23 +76,26 @@ struct Told {
     locations: Box<[u64]>,
     /// By the last bits of its id, the task that was asked for last; 0 is none.
     tasks: Box<[u64]>,
+    /// The same of processes, by the last bits of their index.
+    processes: Box<[Option<u64>]>,
 }
 
 impl Drain {
     /// Begins with what the rings hold of `from_ns` and later.
     pub(crate) fn look_back(recorder: &Arc<Recorder>, from_ns: u64) -> Self {
-        Self::new(recorder, from_ns, RingReader::from_oldest)
+        // When what was missed was to be noted down, nobody knows: all of it counts, since the recorder is on.
+        Self::new(recorder, from_ns, RingReader::from_oldest, 0)
     }
 
     /// Begins now.
     pub(crate) fn from_now(recorder: &Arc<Recorder>) -> Self {
-        Self::new(recorder, 0, RingReader::from_now)
+        Self::new(recorder, 0, RingReader::from_now, recorder.outside_missed())
     }
 
-    fn new(recorder: &Arc<Recorder>, from_ns: u64, reader: fn(&Arc<Ring>) -> RingReader) -> Self {
+    fn new(recorder: &Arc<Recorder>, from_ns: u64, reader: fn(&Arc<Ring>) -> RingReader, outside_missed: u64) -> Self {
         let lanes = recorder.rings().map(|(track, ring)| LaneDrain { track, reader: ring.map(reader) }).collect();
         let (told, recorder) = (Told::new(), recorder.clone());
-        Self { recorder, lanes, from_ns, collected_at_ns: None, wait: WAIT.0, told }
+        Self { recorder, lanes, from_ns, collected_at_ns: None, wait: WAIT.0, outside_missed, told }
     }
 
     /// What has come since the last time.
@@ -100,7 +111,8 @@ impl Drain {
             let mut records = Vec::new();
             let mut lost = reader.copy_into(&mut records).lost;
             if lane.track == Track::Outside {
-                lost += self.recorder.take_outside_missed();
+                let missed = self.recorder.outside_missed();
+                lost += missed.saturating_sub(std::mem::replace(&mut self.outside_missed, missed));
             }
             let old = records.iter().take_while(|record| record.at_ns() < self.from_ns).count();
             records.drain(..old);
@@ -141,7 +153,11 @@ impl Drain {
 
 impl Told {
     fn new() -> Self {
-        Self { locations: vec![0; LOCATION_WORDS].into(), tasks: vec![0; TASKS_TOLD].into() }
+        Self {
+            locations: vec![0; LOCATION_WORDS].into(),
+            tasks: vec![0; TASKS_TOLD].into(),
+            processes: vec![None; PROCESSES_TOLD].into(),
+        }
     }
 
     /// What stands for the numbers in these chunks that were not asked for before.
@@ -161,6 +177,17 @@ impl Told {
                         *place = task;
                         asked += 1;
                         texts.extend(names.task(task).map(|text| Text::new(Table::Task, task, text)));
+                    }
+                }
+                Event::ProcessStart { process, .. }
+                | Event::ProcessEnd { process, .. }
+                | Event::MessageLost { process, .. }
+                | Event::ProcessRestart { supervisor: process } => {
+                    let place = &mut self.processes[(process >> 32) as usize % PROCESSES_TOLD];
+                    if *place != Some(process) && asked < MAX_TASKS_ASKED {
+                        *place = Some(process);
+                        asked += 1;
+                        texts.extend(names.process(process).map(|text| Text::new(Table::Process, process, text)));
                     }
                 }
                 Event::Stall { incident, .. } => {

@@ -119,8 +119,13 @@ impl Recorder {
     fn want(&self, change: impl FnOnce(&mut Wanted)) {
         let mut wanted = self.wanted.lock();
         change(&mut wanted);
+        let is_on = wanted.is_switched_on || wanted.holds > 0;
+        if is_on && !self.is_on() {
+            // ORDERING: Relaxed; only counted. Nobody reads it meanwhile: a recording holds the recorder on.
+            self.outside_missed.store(0, Ordering::Relaxed);
+        }
         // ORDERING: Relaxed; a switch. Under the lock, so that the last change is the one that stays.
-        self.flag.0.store(wanted.is_switched_on || wanted.holds > 0, Ordering::Relaxed);
+        self.flag.0.store(is_on, Ordering::Relaxed);
     }
 
     /// The writer of a lane, for the thread that it is of; `None` if there is no such lane, or its writer is in use.
@@ -150,10 +155,10 @@ impl Recorder {
         }
     }
 
-    /// What threads outside did not note down since this was asked last.
-    pub(super) fn take_outside_missed(&self) -> u64 {
+    /// What threads outside did not note down, since the recorder is on.
+    pub(super) fn outside_missed(&self) -> u64 {
         // ORDERING: Relaxed; only counted.
-        self.outside_missed.swap(0, Ordering::Relaxed)
+        self.outside_missed.load(Ordering::Relaxed)
     }
 
     /// The rings by track, as far as there are any.
@@ -401,15 +406,20 @@ mod tests {
         let held = recorder.outside.lock();
         recorder.note_outside(6, wake(2));
         drop(held);
-        let flush = Drain::look_back(&recorder, 0).collect(&Nameless);
-        assert_eq!((flush.records(), flush.lost()), (1, 1));
+        let [mut first, mut second] = [(); 2].map(|()| Drain::look_back(&recorder, 0));
+        let mut late = Drain::from_now(&recorder);
+        for drain in [&mut first, &mut second] {
+            let flush = drain.collect(&Nameless);
+            assert_eq!((flush.records(), flush.lost()), (1, 1), "each recording is told");
+        }
+        assert_eq!([&mut first, &mut late].map(|drain| drain.collect(&Nameless).lost()), [0, 0]);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| (0..100).for_each(|n| recorder.note_outside(n, wake(n))));
             }
         });
         let noted = events(&recorder, Track::Outside).len() as u64;
-        assert_eq!(noted + recorder.take_outside_missed(), 401);
+        assert_eq!(noted + recorder.outside_missed(), 402);
     }
 
     #[test]

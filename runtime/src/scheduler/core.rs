@@ -12,12 +12,15 @@ use crate::clock;
 use crate::config::Config;
 use crate::driver::spin::Habit;
 use crate::queue::ring::Producer;
+use crate::queue::stack;
 use crate::rng::FastRand;
 use crate::task::header::Notified;
 
 /// See the header of this file.
 pub(crate) struct Core {
     pub(crate) ring: Producer<Notified>,
+    /// What the LIFO slot gives way to the newer, where the newest is to run first (`LocalOrder::Lifo`).
+    pub(crate) stack: Option<stack::Producer<Notified>>,
     /// Tasks fetched from the global queue and not yet run.
     pub(crate) batch: Producer<Notified>,
     pub(crate) rng: FastRand,
@@ -30,6 +33,10 @@ pub(crate) struct Core {
     pub(crate) lifo_polls: u32,
     /// Whether the ring had its turn since then.
     pub(crate) has_come_to_ring: bool,
+    /// Of those, or from the stack, in a row: with `LocalOrder::Lifo`, instead of the above.
+    pub(crate) newest_polls: u32,
+    /// Whether the stack's oldest is next when something older has its turn, or the ring's.
+    pub(crate) is_stacks_turn: bool,
     /// Polls since the last look at the global queue, the one that a task is sought for included, those from the batch not: local tasks
     /// get their interval in between.
     pub(crate) polls_since_look: u32,
@@ -62,11 +69,13 @@ impl Core {
         index: usize,
         seed: u64,
         ring: Producer<Notified>,
+        stack: Option<stack::Producer<Notified>>,
         batch: Producer<Notified>,
     ) -> Self {
         let now_ns = clock::now_ns();
         Self {
             ring,
+            stack,
             batch,
             rng: FastRand::new(seed, index as u64),
             tuner: Tuner::new(config),
@@ -74,6 +83,8 @@ impl Core {
             now_ns,
             lifo_polls: 0,
             has_come_to_ring: false,
+            newest_polls: 0,
+            is_stacks_turn: false,
             polls_since_look: 0,
             looked_at_ns: now_ns,
             is_searching: false,
@@ -83,6 +94,12 @@ impl Core {
             wakers: Vec::new(),
             io_wakers: 0,
         }
+    }
+
+    /// Tasks in the stack.
+    #[inline]
+    pub(crate) fn stack_len(&self) -> usize {
+        self.stack.as_ref().map_or(0, stack::Producer::len)
     }
 
     /// Whether the global queue is to be looked at before local work: by count, or by time, whichever is first.

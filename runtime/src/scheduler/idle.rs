@@ -25,9 +25,9 @@
 //!    whatever cause, retract.
 //!
 //! Spin, by a worker that has parked and found nothing, before it sleeps:
-//! 1. if nobody else spins, say so in `spinner`;
+//! 1. if nobody else spins, say so in `spinner`; else sleep, or spin untold;
 //! 2. look at the own park word for a while (`Parker::has_token`), and take nothing;
-//! 3. take back what (1) said. A token was there: as after a sleep. None: sleep.
+//! 3. take back what (1) said, if it did. A token was there: as after a sleep. None: sleep.
 //!
 //! For everybody else it is parked: its bit is set, it is no searcher, and who claims it gives it a token as always. It is only cheaper to
 //! wake, and so the first to be claimed.
@@ -70,6 +70,9 @@
 //! was at S, or newer, and until there is no surplus any more it is never empty: the owner leaves one when it takes one of two, and a thief
 //! takes half, rounded up, of two or more. The look sees as much by TAIL-NOT-OLDER of `ring`. Only a thief that does not see yet what was pushed
 //! last takes what is to it the last one; it is awake, and comes back after a poll. The push that follows sees any bit that was missed so.
+//!
+//! Where there is a stack beside the ring (`LocalOrder::Lifo`), all of this holds for each of the two with the slot: whether a push needs the fence is
+//! told by the queue that it is to. By both together it is not: the look reads one and then the other, and the one may be filled when the other is not any more.
 //!
 //! # Which one
 //!
@@ -145,8 +148,8 @@ impl Idle {
         !self.is_nobody_parked()
     }
 
-    /// Whether somebody is parked who is to be claimed for surplus, after `pushed` tasks were pushed to a ring, and `queued` are in it and in the
-    /// LIFO slot: see "Surplus".
+    /// Whether somebody is parked who is to be claimed for surplus, after `pushed` tasks were pushed to a ring or a stack, and `queued` are in it and
+    /// in the LIFO slot: see "Surplus".
     #[inline]
     pub(crate) fn is_anybody_parked_for_surplus(&self, queued: usize, pushed: usize) -> bool {
         // Two that were there already may be one in the ring and one that was put into the slot, which is no Submit.
@@ -198,14 +201,14 @@ impl Idle {
         word.fetch_and(!bit, Ordering::AcqRel) & bit != 0
     }
 
-    /// Spin (1): whether `worker`, which is parked and may be claimed, may spin; one at a time does.
-    #[must_use = "false means that somebody else spins"]
+    /// Spin (1): whether it is told that `worker`, which is parked and may be claimed, spins; it is of one at a time.
+    #[must_use = "false means that it is told of somebody else"]
     pub(crate) fn begin_spin(&self, worker: usize) -> bool {
         // ORDERING: Relaxed, both: a hint to claims, which clear the bit all the same.
         self.spinner.compare_exchange(0, worker + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Spin (3), by the one that spins.
+    /// Spin (3), by the one that it is told of.
     pub(crate) fn end_spin(&self) {
         // ORDERING: Relaxed: as `begin_spin`.
         self.spinner.store(0, Ordering::Relaxed);

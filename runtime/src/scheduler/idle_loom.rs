@@ -12,6 +12,7 @@ use loom::thread;
 use super::*;
 use crate::driver::parker::{Parker, Unparked};
 use crate::queue::ring::ring;
+use crate::queue::stack::stack;
 use crate::shim::explore::{breaks, holds};
 use crate::shim::{Arc, AtomicBool, Condvar, Mutex};
 
@@ -643,16 +644,18 @@ fn a_spin_that_takes_the_token_is_found() {
     breaks("deadlock", None, || model::<TakesTheTokenInTheSpin>(ONE_THAT_SPINS));
 }
 
-/// The owner of a ring pushes, pops, and puts into its slot, which is no Submit; from some push on it holds surplus. A worker parks beside it. It was
-/// claimed, or has seen the ring filled. `asks` says, after a push of one task, whether somebody is to be claimed, and is told how many are queued.
-fn surplus_model(asks: fn(&Idle, usize) -> bool, steps: &[Step]) {
+/// The owner of a ring and a stack pushes, pops, and puts into its slot, which is no Submit; from some push on it holds surplus. A worker parks beside
+/// it. It was claimed, or has seen one of the two filled. `asks` says, after a push of one task, whether somebody is to be claimed, and is told how many
+/// are queued where that was pushed, and how many in all, each with the slot.
+fn surplus_model(asks: fn(&Idle, usize, usize) -> bool, steps: &[Step]) {
     let idle = Arc::new(Idle::new(2, 0));
-    let (mut ring, seen) = ring::<u32>(4);
+    let (mut ring, in_ring) = ring::<u32>(4);
+    let (mut stack, in_stack) = stack::<u32>(4);
     let parker = loom::thread::spawn({
         let idle = idle.clone();
         move || {
             idle.begin_park(1, false);
-            seen.len() > 0
+            in_ring.len() > 0 || in_stack.len() > 0
         }
     });
     let (mut is_claimed, mut in_slot) = (false, 0);
@@ -661,10 +664,13 @@ fn surplus_model(asks: fn(&Idle, usize) -> bool, steps: &[Step]) {
             // The model's slot orders nothing, as a plain store would not.
             Step::Put => in_slot = 1,
             Step::Pop => assert!(ring.pop().is_some()),
-            Step::Push => {
-                ring.push(0).expect("there is room");
-                let queued = ring.len() + in_slot;
-                if queued > 1 && asks(&idle, queued) {
+            Step::PopStack => assert!(stack.pop_newest().is_some()),
+            Step::Push | Step::PushStack => {
+                let is_to_ring = matches!(step, Step::Push);
+                if is_to_ring { ring.push(0) } else { stack.push(0) }.expect("there is room");
+                let here = if is_to_ring { ring.len() } else { stack.len() } + in_slot;
+                let queued = ring.len() + stack.len() + in_slot;
+                if queued > 1 && asks(&idle, here, queued) {
                     is_claimed |= idle.claim_for_submit(None).is_some();
                 }
             }
@@ -677,31 +683,54 @@ fn surplus_model(asks: fn(&Idle, usize) -> bool, steps: &[Step]) {
 #[derive(Clone, Copy)]
 enum Step {
     Push,
+    PushStack,
     Pop,
+    PopStack,
     Put,
 }
 
 const RING_ALONE: &[Step] = &[Step::Push, Step::Push, Step::Push, Step::Pop, Step::Push];
 const RING_AND_SLOT: &[Step] = &[Step::Push, Step::Put, Step::Push, Step::Push];
 
-fn as_built(idle: &Idle, queued: usize) -> bool {
-    idle.is_anybody_parked_for_surplus(queued, 1)
+/// The stack's surplus goes while the ring's begins.
+const RING_AFTER_STACK: &[Step] = &[
+    Step::PushStack,
+    Step::PushStack,
+    Step::PushStack,
+    Step::Push,
+    Step::PopStack,
+    Step::PopStack,
+    Step::PopStack,
+    Step::Put,
+];
+
+fn as_built(idle: &Idle, here: usize, _queued: usize) -> bool {
+    idle.is_anybody_parked_for_surplus(here, 1)
 }
 
 #[test]
 fn nobody_sleeps_beside_surplus() {
     holds(None, || surplus_model(as_built, RING_ALONE));
     holds(None, || surplus_model(as_built, RING_AND_SLOT));
+    holds(None, || surplus_model(as_built, RING_AFTER_STACK));
 }
 
 #[test]
 fn surplus_that_is_made_without_a_fence_is_found() {
-    breaks("sleeps beside surplus", None, || surplus_model(|idle, _queued| !idle.is_nobody_parked(), RING_ALONE));
+    breaks("sleeps beside surplus", None, || {
+        surplus_model(|idle, _here, _queued| !idle.is_nobody_parked(), RING_ALONE)
+    });
 }
 
 #[test]
 fn surplus_that_is_told_by_the_ring_alone_is_found() {
     let only_the_second =
-        |idle: &Idle, queued| if queued == 2 { idle.is_anybody_parked() } else { !idle.is_nobody_parked() };
+        |idle: &Idle, here, _queued| if here == 2 { idle.is_anybody_parked() } else { !idle.is_nobody_parked() };
     breaks("sleeps beside surplus", None, move || surplus_model(only_the_second, RING_AND_SLOT));
+}
+
+#[test]
+fn surplus_that_is_told_by_ring_and_stack_together_is_found() {
+    let by_both = |idle: &Idle, _here, queued| idle.is_anybody_parked_for_surplus(queued, 1);
+    breaks("sleeps beside surplus", None, move || surplus_model(by_both, RING_AFTER_STACK));
 }

@@ -25,6 +25,7 @@ use super::worker::Worker;
 use crate::clock;
 use crate::stacks::{Marker, RawStack, Resolved, Resolver};
 use crate::task::contain::contain;
+use crate::task::header::{Place, Task};
 
 /// Incidents that are kept.
 const LATEST_MAX: usize = 64;
@@ -104,12 +105,17 @@ impl Log {
         Some(entries.written)
     }
 
-    /// Changes an incident, if it is still kept. Returns it as it is then.
-    pub(crate) fn change(&self, id: u64, change: impl FnOnce(&mut Incident)) -> Option<Incident> {
+    /// Changes an incident, if it is still kept. Asked for at each look, so it copies nothing.
+    pub(crate) fn change(&self, id: u64, change: impl FnOnce(&mut Incident)) {
         let mut entries = self.lock();
-        let incident = entries.latest.iter_mut().rev().find(|incident| incident.id == id)?;
-        change(incident);
-        Some(incident.clone())
+        if let Some(incident) = entries.latest.iter_mut().rev().find(|incident| incident.id == id) {
+            change(incident);
+        }
+    }
+
+    /// An incident as it is now, if it is still kept.
+    pub(crate) fn get(&self, id: u64) -> Option<Incident> {
+        self.lock().latest.iter().rev().find(|incident| incident.id == id).cloned()
     }
 
     pub(crate) fn telemetry(&self) -> Incidents {
@@ -130,7 +136,8 @@ pub(super) struct Job {
     /// Whose it is: the poll of this number, on this worker.
     pub(super) slot: usize,
     pub(super) poll_seq: u64,
-    pub(super) span: Option<tracing::Span>,
+    /// Where its task was seen in the registry.
+    pub(super) place: Place,
 }
 
 /// What there is of a stack.
@@ -145,7 +152,7 @@ pub(super) enum Stack {
 /// What the thread is for that reads stacks.
 enum Work {
     Read(Job),
-    /// Somebody wants an examination: see `Wishes`.
+    /// There is something to be told, or an examination is wanted: see `Wishes`.
     Look,
 }
 
@@ -154,11 +161,13 @@ enum Work {
 struct Wishes {
     /// The doctor is to look; asked for again before that, it looks once.
     examination: AtomicBool,
+    /// Work that says so is in the queue: one piece, however often it is asked for, so that incidents find room.
+    is_asked: AtomicBool,
     /// The runtime has ended: what still waits is not wanted any more.
     is_over: AtomicBool,
 }
 
-/// The thread that makes stacks readable, and tells of incidents and findings. Owned by the sentinel, which never tells anything itself: who
+/// The thread that makes stacks readable, and tells of incidents, of findings and of what the runtime cannot do (`troubles`). Owned by the sentinel, which never tells anything itself: who
 /// listens may block, for as long as it likes.
 pub(crate) struct Reader {
     jobs: SyncSender<Work>,
@@ -186,6 +195,9 @@ impl Reader {
                         tell_of(&mut resolver, &shared, job);
                     }
                 });
+                // ORDERING: Relaxed; what is asked for from now on gets a piece of work of its own.
+                seen.is_asked.store(false, Ordering::Relaxed);
+                contain(|| shared.troubles.tell(clock::now_ns()));
                 if seen.examination.swap(false, Ordering::Relaxed) {
                     contain(|| shared.sentinel.doctor.examine(&shared, &mut course));
                 }
@@ -205,7 +217,14 @@ impl Reader {
     /// Has the doctor look, after what is being done.
     pub(super) fn examine(&self) {
         // ORDERING: Relaxed; the flag is the whole message.
-        if !self.wishes.examination.swap(true, Ordering::Relaxed) {
+        self.wishes.examination.store(true, Ordering::Relaxed);
+        self.look();
+    }
+
+    /// Has the thread see what there is to be told, after what is being done.
+    pub(super) fn look(&self) {
+        // ORDERING: Relaxed; the flag is the whole message.
+        if !self.wishes.is_asked.swap(true, Ordering::Relaxed) {
             // A full queue has work after which it looks.
             let _is_sent = self.jobs.try_send(Work::Look);
         }
@@ -232,9 +251,10 @@ fn tell_of(resolver: &mut Resolver, shared: &Shared, job: Job) {
         Stack::Copied(stack) => read(resolver, shared, &job, Some(stack)),
         Stack::Missed => read(resolver, shared, &job, None),
     };
-    let told = shared.incidents.change(job.id, |incident| fill_in(incident, resolved));
-    if let Some(incident) = told {
-        tell(&shared.name, &incident, job.span.as_ref());
+    shared.incidents.change(job.id, |incident| fill_in(incident, resolved));
+    if let Some(incident) = shared.incidents.get(job.id) {
+        let task = shared.registry.get(incident.task_id, job.place);
+        tell(&shared.name, &incident, task.as_ref());
     }
 }
 
@@ -271,8 +291,8 @@ fn fill_in(incident: &mut Incident, resolved: Resolved) {
     incident.stack_error = resolved.error;
 }
 
-/// One event in the application's log, in the span of the task.
-fn tell(runtime: &str, incident: &Incident, span: Option<&tracing::Span>) {
+/// One event in the application's log, in the span of the task, if that is still there.
+fn tell(runtime: &str, incident: &Incident, task: Option<&Task>) {
     let guilty = incident.guilty();
     let function = guilty.and_then(|frame| frame.function.as_deref());
     let line = guilty.and_then(|frame| Some(format!("{}:{}", frame.file.as_deref()?, frame.line?)));
@@ -294,8 +314,8 @@ fn tell(runtime: &str, incident: &Incident, span: Option<&tracing::Span>) {
             "a poll holds its worker: it {}", incident.cause.explain()
         );
     };
-    match span {
-        Some(span) => span.in_scope(event),
+    match task.and_then(|task| task.header().extra()) {
+        Some(extra) => extra.span.in_scope(event),
         None => event(),
     }
 }
@@ -352,9 +372,11 @@ mod tests {
     fn an_incident_that_is_gone_is_not_changed() {
         let log = Log::default();
         let id = log.open(incident("a:1", Cause::Cpu), 1).unwrap();
-        let changed = log.change(id, |incident| incident.is_over = true).unwrap();
+        log.change(id, |incident| incident.is_over = true);
+        let changed = log.get(id).unwrap();
         assert!(changed.is_over && log.telemetry().latest[0].is_over);
-        assert!(log.change(id + 1, |_| unreachable!("there is none")).is_none());
+        log.change(id + 1, |_| unreachable!("there is none"));
+        assert!(log.get(id + 1).is_none());
     }
 
     #[test]

@@ -18,7 +18,11 @@ pub(crate) mod incidents;
 #[cfg(not(loom))]
 mod lateness;
 #[cfg(not(loom))]
+mod listing;
+#[cfg(not(loom))]
 mod placement;
+#[cfg(not(loom))]
+pub(crate) mod processes;
 #[cfg(not(loom))]
 pub(crate) mod sentinel;
 #[cfg(not(loom))]

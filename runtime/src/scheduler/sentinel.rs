@@ -17,7 +17,7 @@
 //! Each poll that is stuck is also looked into, and written down if it lasts: see `witness`. Now and then the doctor is asked: see `doctor`.
 //!
 //! Looks follow each other at `sentinel_interval`; while spares linger, at `SUSPICIOUS_INTERVAL`, and while a poll is long too, which doubles if
-//! nothing has to be done.
+//! nothing has to be done. A block that was announced may last for hours: as long as somebody is parked beside it, it is looked at as a long poll is.
 //! A look that comes late by `PAUSE` says that the machine stood still, not the tasks (`lateness`): then all that was seen before is
 //! forgotten, and polls that were going on are not charged with that time, as long as they last.
 //!
@@ -34,7 +34,7 @@ use volt_telemetry::recording::event::Event;
 use super::doctor::Doctor;
 use super::doze::Doze;
 use super::lateness::{Lateness, Pause};
-use super::shared::Shared;
+use super::shared::{Remote, Shared};
 use super::staff::Duty;
 use super::witness::{Doing, Witness};
 use crate::clock;
@@ -142,10 +142,13 @@ impl Sentinel {
     }
 }
 
-/// Whether all who are on duty are parked, one of them in the driver, and no spare is left over.
-fn is_at_rest(shared: &Shared) -> bool {
+/// Whether all who are on duty are parked, one of them in the driver, no spare is left over, and nothing is to be told.
+pub(super) fn is_at_rest(shared: &Shared) -> bool {
     let on_duty = shared.staff.on_duty();
-    on_duty == shared.config.workers && shared.idle.parked_count() == on_duty && shared.driver.owner().is_some()
+    on_duty == shared.config.workers
+        && shared.idle.parked_count() == on_duty
+        && shared.driver.owner().is_some()
+        && !shared.troubles.has_news()
 }
 
 /// What the sentinel's thread knows from one look to the next.
@@ -173,7 +176,7 @@ struct Rounds<'a> {
 struct Seen {
     /// Odd: in a poll.
     poll_seq: u64,
-    /// For how long the machine stood still in this poll.
+    /// For how long the machine stood still in this poll; all of it, up to the end of a block that was announced.
     excused_ns: u64,
     /// The poll for which it was declared away.
     away_seq: u64,
@@ -228,6 +231,9 @@ impl<'a> Rounds<'a> {
         self.dismiss(now_ns);
         self.quiet_looks = if is_at_rest(shared) { self.quiet_looks.saturating_add(1) } else { 0 };
         self.consult(now_ns);
+        if shared.troubles.is_due(now_ns) {
+            self.witness.have_troubles_told();
+        }
         self.pause(is_suspicious || !stuck.is_empty(), has_acted)
     }
 
@@ -262,7 +268,14 @@ impl<'a> Rounds<'a> {
             let is_same = std::mem::replace(&mut seen.poll_seq, poll_seq) == poll_seq;
             let excused_ns = if is_same { seen.excused_ns } else { 0 };
             let for_ns = remote.cells.poll_for_ns(now_ns).unwrap_or(0).saturating_sub(excused_ns);
-            let excused_now_ns = paused_ns.min(for_ns);
+            let excused_now_ns = match duty {
+                // Said beforehand, and others do its work: no stall. A stall before it ends here, and what comes after it is a new one.
+                Duty::Blocking => {
+                    self.witness.ends(slot, now_ns);
+                    for_ns
+                }
+                _ => paused_ns.min(for_ns),
+            };
             seen.excused_ns = excused_ns + excused_now_ns;
             let for_ns = for_ns - excused_now_ns;
             let is_long = for_ns >= shared.config.lifo_steal_after_ns;
@@ -321,7 +334,13 @@ impl<'a> Rounds<'a> {
             }
         }
         let mut remedy = Remedy::Replaced;
-        if has_acted || stuck.iter().any(|stuck| stuck.duty != Duty::Present) {
+        let is_to_be_watched = |stuck: &Stuck| match stuck.duty {
+            Duty::Away => true,
+            // What it wakes goes to others, and if one of them is parked nobody waits for a spare.
+            Duty::Blocking => shared.idle.is_nobody_parked(),
+            Duty::Present | Duty::Off => false,
+        };
+        if has_acted || stuck.iter().any(is_to_be_watched) {
             self.stalled_at_ns = Some(now_ns);
         }
         while shared.staff.able() < shared.config.workers
@@ -383,8 +402,8 @@ impl<'a> Rounds<'a> {
     fn empty(&mut self, slot: usize, now_ns: u64) -> bool {
         let remote = &self.shared.remotes[slot];
         let mut tasks: Vec<_> = remote.lifo.take().into_iter().collect();
-        for queue in [&remote.ring, &remote.batch] {
-            while let Steal::Taken { next, .. } = queue.steal_into(&mut self.basket) {
+        for steal in Remote::STEALS {
+            while let Steal::Taken { next, .. } = steal(remote, &mut self.basket) {
                 tasks.push(next);
                 tasks.extend(std::iter::from_fn(|| self.basket.pop()));
             }

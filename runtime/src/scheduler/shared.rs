@@ -33,9 +33,10 @@
 //! Rejected: a registry of all tasks, whose emptiness tells: two locks a task.
 
 use std::future::Future;
+use std::io;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use volt_telemetry::InFlight;
@@ -47,8 +48,10 @@ use super::current;
 use super::idle::Idle;
 use super::incidents;
 use super::leases::{Lease, Leases};
+use super::listing::Listing;
 use super::placement::Placer;
-use super::sentinel::Sentinel;
+use super::processes::Sources;
+use super::sentinel::{Sentinel, is_at_rest};
 use super::spares::{Spares, StartThread};
 use super::staff::Staff;
 use super::worker::Worker;
@@ -57,13 +60,16 @@ use super::worker::record::wake_of;
 use super::worker::sim;
 use crate::blocking::pool::Pool;
 use crate::clock;
-use crate::config::{Config, Placement};
+use crate::compat::Compat;
+use crate::config::{Config, LocalOrder, Placement};
 use crate::driver::Driver;
 use crate::driver::parker::{Parker, Unparked};
+use crate::driver::test_clock::TestClock;
 use crate::fork::Home;
 use crate::queue::injector::Injector;
 use crate::queue::lifo::LifoSlot;
-use crate::queue::ring::{Stealer, ring};
+use crate::queue::ring::{Producer, Steal, Stealer, ring};
+use crate::queue::stack::{self, stack};
 use crate::recorder::lanes::{Flag, Recorder};
 use crate::shim::CachePadded;
 use crate::stacks::{self, Sampler};
@@ -77,6 +83,7 @@ use crate::task::registry::Registry;
 use crate::task::spawn::TrySpawnError;
 use crate::task::state::Wake;
 use crate::task::trace::{Kind, extra};
+use crate::troubles::{Trouble, Troubles};
 
 mod snapshot;
 
@@ -96,7 +103,10 @@ pub(crate) struct Shared {
     pub(crate) sentinel: Sentinel,
     pub(crate) staff: Staff,
     pub(crate) spares: Spares,
+    /// The Tokio runtime beside this one. Set before the first worker starts.
+    compat: OnceLock<Compat>,
     pub(crate) incidents: incidents::Log,
+    pub(crate) troubles: Arc<Troubles>,
     /// Takes the stacks of stuck polls, if that is wanted and can be done.
     pub(crate) sampler: Option<Sampler>,
     /// What tasks keep it alive by.
@@ -114,6 +124,8 @@ pub(crate) struct Shared {
     /// Calls of `try_spawn` that have found room and not used it yet.
     arriving: CachePadded<AtomicUsize>,
     census: Census,
+    pub(super) listing: Listing,
+    pub(crate) processes: Sources,
     /// What snapshots have told about time so far, one a worker: see `WorkerCells::read`.
     time_floors: Mutex<Vec<[u64; PHASES.len()]>>,
     /// Workers whose threads run, and where `shutdown` waits for them.
@@ -141,6 +153,7 @@ impl Arrivals {
 /// The part of a worker that others may touch.
 pub(crate) struct Remote {
     pub(crate) ring: Stealer<Notified>,
+    pub(crate) stack: Option<stack::Stealer<Notified>>,
     pub(crate) batch: Stealer<Notified>,
     /// Tasks that were placed here from outside; the worker moves them to its ring, thieves take from it.
     pub(crate) inbox: Injector<Notified>,
@@ -158,8 +171,11 @@ pub(crate) struct Remote {
 pub(super) fn slot(config: &Config, index: usize, seed: u64) -> (Arc<Remote>, Core) {
     let (ring_end, ring_stealer) = ring(config.local_queue_capacity);
     let (batch_end, batch_stealer) = ring(config.global_queue_batch_size);
+    let stack = (config.local_order == LocalOrder::Lifo).then(|| stack(config.local_queue_capacity));
+    let (stack_end, stack_stealer) = stack.unzip();
     let remote = Remote {
         ring: ring_stealer,
+        stack: stack_stealer,
         batch: batch_stealer,
         inbox: Injector::new(),
         lifo: LifoSlot::new(),
@@ -168,10 +184,20 @@ pub(super) fn slot(config: &Config, index: usize, seed: u64) -> (Arc<Remote>, Co
         tasks_given: AtomicU64::new(0),
         thread: Mutex::new(None),
     };
-    (Arc::new(remote), Core::new(config, index, seed, ring_end, batch_end))
+    (Arc::new(remote), Core::new(config, index, seed, ring_end, stack_end, batch_end))
 }
 
+/// Takes half of one of a worker's queues, as the thief that owns the ring.
+type StealFrom = fn(&Remote, &mut Producer<Notified>) -> Steal<Notified>;
+
 impl Remote {
+    /// From which queues thieves take, in this order.
+    pub(crate) const STEALS: [StealFrom; 3] = [
+        |remote, into| remote.ring.steal_into(into),
+        |remote, into| remote.stack.as_ref().map_or(Steal::Empty, |stack| stack.steal_into(into)),
+        |remote, into| remote.batch.steal_into(into),
+    ];
+
     /// Its thread, if it can be asked for its stack.
     pub(crate) fn stack_of(&self) -> Option<Arc<stacks::Thread>> {
         self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
@@ -183,7 +209,17 @@ impl Remote {
 
     /// Tasks that wait here.
     pub(crate) fn queued(&self) -> usize {
-        self.ring.len() + self.batch.len() + self.inbox.len() + usize::from(self.lifo.is_filled())
+        self.stealable() + usize::from(self.lifo.is_filled())
+    }
+
+    /// Of those, the ones that any thief takes.
+    pub(crate) fn stealable(&self) -> usize {
+        self.local_len() + self.batch.len() + self.inbox.len()
+    }
+
+    /// Tasks in the ring, and in the stack where there is one: the worker's local queue.
+    pub(crate) fn local_len(&self) -> usize {
+        self.ring.len() + self.stack.as_ref().map_or(0, stack::Stealer::len)
     }
 }
 
@@ -213,11 +249,13 @@ impl Shared {
             staff: Staff::new(config.workers, config.max_spare_workers),
             spares: Spares::new(start_thread, spare_cores),
             incidents: incidents::Log::default(),
+            troubles: driver.troubles().clone(),
             sampler,
             placer: Placer::new(config.placement, config.lifo_steal_after_ns),
             registry: Registry::new(remotes.len()),
             driver: Arc::new(driver),
             blocking,
+            compat: OnceLock::new(),
             sentinel: Sentinel::new(),
             leases: CachePadded(Leases::new()),
             started_at_ns: clock::now_ns(),
@@ -226,6 +264,8 @@ impl Shared {
             injected: CachePadded(AtomicU64::new(0)),
             arriving: CachePadded(AtomicUsize::new(0)),
             census: Census::default(),
+            listing: Listing::default(),
+            processes: Sources::default(),
             time_floors: Mutex::new(vec![[0; PHASES.len()]; remotes.len()]),
             running: Mutex::new(0),
             stopped: Condvar::new(),
@@ -233,6 +273,16 @@ impl Shared {
             config,
         };
         (shared, cores)
+    }
+
+    /// Puts a Tokio runtime beside this one, once, before anything runs here.
+    pub(crate) fn add_compat(&self, compat: Compat) {
+        self.compat.set(compat).expect("one is enough");
+    }
+
+    /// The Tokio runtime beside this one.
+    pub(crate) fn compat(&self) -> Option<&Compat> {
+        self.compat.get()
     }
 
     /// Starts a task.
@@ -331,7 +381,19 @@ impl Shared {
     /// Notes down that a task is submitted, at the time that stands in its header.
     #[cold]
     fn note(&self, task: &Header, event: Event) {
-        let at_ns = task.submitted_at_ns();
+        self.note_at(task.submitted_at_ns(), event);
+    }
+
+    /// Notes down what happens now, if anything is noted down: for floors above. Costs one load if not.
+    #[inline]
+    pub(crate) fn note_now(&self, event: impl FnOnce() -> Event) {
+        if self.is_recorded.is_on() {
+            self.note_at(clock::now_ns(), event());
+        }
+    }
+
+    #[cold]
+    fn note_at(&self, at_ns: u64, event: Event) {
         current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
             Some(worker) => worker.note(at_ns, event),
             None => self.recorder.note_outside(at_ns, event),
@@ -426,6 +488,13 @@ impl Shared {
         first + (0..more).take_while(|_| self.wake_one()).count()
     }
 
+    /// Hand-off (3), see `driver::turn`: wakes somebody who will lie down in the driver, unless somebody is there or on the way. Returns whether
+    /// a worker was woken.
+    pub(crate) fn wake_for_driver(&self) -> bool {
+        // Submit (2) is in the first of these: the look at who has the turn has to come after it.
+        self.idle.is_anybody_parked() && self.driver.owner().is_none() && self.wake_for_submit()
+    }
+
     /// Wakes one worker more, whether or not somebody searches. Returns whether there was one.
     pub(crate) fn wake_one(&self) -> bool {
         let claimed = self.idle.claim_any(self.driver.owner());
@@ -461,12 +530,34 @@ impl Shared {
         }
     }
 
+    /// Something failed that is to be told, but not by this thread.
+    pub(super) fn note_trouble(&self, trouble: Trouble, error: &io::Error) {
+        self.troubles.note(trouble, error);
+        self.sentinel.rouse(self);
+    }
+
     /// Whether any queue that `worker` may take from holds work; what is published before a fence is seen after it.
     pub(crate) fn has_work_for(&self, worker: usize) -> bool {
-        let queued = |remote: &Arc<Remote>| remote.ring.len() > 0 || remote.batch.len() > 0 || remote.inbox.len() > 0;
+        let queued = |remote: &Arc<Remote>| remote.local_len() > 0 || remote.batch.len() > 0 || remote.inbox.len() > 0;
         self.injector.len() > 0
             || self.remotes[worker].inbox.len() > 0
             || (self.config.enable_stealing && self.remotes_in_use().iter().any(queued))
+    }
+
+    /// When the next timer is due, if nothing is left to be done but to wait for it or for the kernel, as `worker`, which is in the driver, finds:
+    /// see `driver/test_clock`. The timer is read first: whoever comes from outside after that finds the clock moved on to no timer of its own.
+    pub(crate) fn next_at_rest(&self, worker: usize) -> Option<u64> {
+        let next_ns = self.driver.timers.next_deadline_ns();
+        let is_quiet = || {
+            let are_others = self.driver.test_clock.as_ref().is_some_and(TestClock::are_outsiders_at_rest);
+            are_others && self.blocking.is_idle() && is_at_rest(self)
+        };
+        // Twice: what the first look found at rest can only be woken by what the second finds.
+        let is_at_rest = is_quiet() && {
+            self.idle.fence();
+            !self.has_work_for(worker) && self.injector.is_empty_locked() && is_quiet()
+        };
+        (is_at_rest && next_ns != u64::MAX).then_some(next_ns)
     }
 
     /// Of the workers, and of the spares that were ever on duty.
@@ -519,7 +610,7 @@ impl Shared {
     }
 
     /// Tasks that were completed, cancelled, panicked; that were spawned on workers, outside.
-    fn count_tasks(&self) -> ([u64; 3], [u64; 2]) {
+    pub(super) fn count_tasks(&self) -> ([u64; 3], [u64; 2]) {
         // Ends before spawns: whoever sees the end of a task sees its spawn.
         let ended = self
             .remotes
@@ -605,6 +696,8 @@ impl Drop for Room<'_> {
 }
 
 impl Schedule for Lease {
+    const IS_COUNTED: bool = true;
+
     fn schedule(&self, task: Notified) {
         current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
             Some(worker) => worker.take_woken(task),
@@ -650,17 +743,24 @@ mod tests {
     use std::panic::Location;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
     use std::{io, thread};
+
+    use volt_telemetry::Snapshot;
+    use volt_telemetry::doctor::finding::{Finding, Severity};
+    use volt_telemetry::doctor::rule::{Rule, examine};
 
     use super::Shared;
     use crate::blocking::pool::{Pool, Settings};
     use crate::builder::Builder;
-    use crate::config::Placement;
+    use crate::config::{ParkSpin, Placement};
     use crate::driver::Driver;
+    use crate::runtime::Runtime;
     use crate::scheduler::leases::Lease;
     use crate::task::cell::new_task;
     use crate::task::id::Id;
+    use crate::task::join::JoinHandle;
+    use crate::troubles::Troubles;
 
     #[test]
     fn a_batch_wakes_a_worker_for_each_task_and_no_more() {
@@ -677,9 +777,11 @@ mod tests {
     /// Many workers, whose threads are this test's.
     fn without_threads(workers: usize) -> Shared {
         let config = Builder::new_multi_thread().worker_threads(workers).config().clone();
-        let driver = Driver::new(None, 16).unwrap();
+        let troubles = Arc::new(Troubles::new("without threads", false));
+        let driver = Driver::new(None, 16, troubles).unwrap();
         let (keep_alive, thread_name) = (Duration::from_secs(1), "none".to_owned());
-        let blocking = Pool::new(Settings { max_threads: 1, keep_alive, thread_name, stack_size: None, spin_ns: 0 });
+        let blocking =
+            Pool::new(Settings { max_threads: 1, keep_alive, thread_name, stack_size: None, spin: ParkSpin::Off });
         let start_thread = |_: &Arc<Shared>, _| Err(io::ErrorKind::Unsupported.into());
         Shared::new("without threads".to_owned(), config, driver, blocking, None, 1, start_thread).0
     }
@@ -718,33 +820,73 @@ mod tests {
         assert_eq!(wakes.load(Ordering::SeqCst), WORKERS);
     }
 
+    /// Between two looks of the doctor's.
+    const LOOKS_APART: Duration = Duration::from_millis(200);
+
+    /// A runtime of one worker, which is parked.
+    fn parked(placement: Placement, park_timeout: Option<Duration>) -> Runtime {
+        let builder = Builder::new_multi_thread().worker_threads(1).placement(placement).sentinel_interval(None);
+        let builder = match park_timeout {
+            Some(timeout) => builder.park_timeout(Some(timeout)).max_park_timeout(timeout),
+            None => builder.park_timeout(None),
+        };
+        let runtime = builder.control_socket(false).build().unwrap();
+        while runtime.handle().shared().idle.parked_count() == 0 {
+            thread::yield_now();
+        }
+        runtime
+    }
+
+    /// Submits a task as a fault in the protocol would: Submit (1), and no more; long ago.
+    fn submit_and_wake_nobody(shared: &Arc<Shared>) -> JoinHandle<()> {
+        let (task, join) = new_task(async {}, Lease::of(shared), Id::next(), Location::caller(), None);
+        let chosen = shared.placer.choose(&shared.remotes[..1]);
+        assert_eq!(chosen.is_some(), shared.config.placement != Placement::Global);
+        let arrivals = &shared.arrivals[chosen.map_or(0, |worker| worker + 1)];
+        let queue = chosen.map_or(&shared.injector, |worker| &shared.remotes[worker].inbox);
+        assert!(queue.push_new(task, 0, || arrivals.add_one()).is_ok());
+        join
+    }
+
+    /// What the doctor says of it, `before` being the look before.
+    fn lost_wakeup(shared: &Shared, before: &Snapshot) -> Option<Finding> {
+        examine(before, &shared.snapshot()).into_iter().find(|finding| finding.rule == Rule::LostWakeup)
+    }
+
     #[test]
-    fn a_task_nobody_was_woken_for_is_caught_by_the_net_and_counted() {
+    fn a_task_nobody_was_woken_for_is_caught_by_the_net_and_counted_and_named() {
         for placement in [Placement::Global, Placement::LeastLoaded] {
-            let timeout = Duration::from_millis(20);
-            let runtime = Builder::new_multi_thread()
-                .worker_threads(1)
-                .placement(placement)
-                .sentinel_interval(None)
-                .park_timeout(Some(timeout))
-                .max_park_timeout(timeout)
-                .control_socket(false)
-                .build()
-                .unwrap();
+            let runtime = parked(placement, Some(Duration::from_millis(20)));
             let shared = runtime.handle().shared();
-            while shared.idle.parked_count() == 0 {
-                thread::yield_now();
-            }
-            let (task, join) = new_task(async {}, Lease::of(shared), Id::next(), Location::caller(), None);
-            let chosen = shared.placer.choose(&shared.remotes[..1]);
-            assert_eq!(chosen.is_some(), placement != Placement::Global);
-            let arrivals = &shared.arrivals[chosen.map_or(0, |worker| worker + 1)];
-            let queue = chosen.map_or(&shared.injector, |worker| &shared.remotes[worker].inbox);
-            // Submit (1), and no more; long ago.
-            assert!(queue.push_new(task, 0, || arrivals.add_one()).is_ok());
+            let before = shared.snapshot();
+            assert!(lost_wakeup(shared, &before).is_none());
+            let join = submit_and_wake_nobody(shared);
             runtime.block_on(join).unwrap();
             assert_eq!(shared.remotes[0].cells.lost_wakeup_rescues.get(), 1, "{placement:?}");
+            // Not a synchronisation: looks that are closer together say nothing of what came in between.
+            thread::sleep(LOOKS_APART);
+            let finding = lost_wakeup(shared, &before).expect("the doctor names it");
+            assert_eq!(finding.severity, Severity::Critical, "{finding:?}");
         }
+    }
+
+    #[test]
+    fn without_the_net_the_doctor_names_the_task_that_nobody_was_woken_for() {
+        let runtime = parked(Placement::Global, None);
+        let shared = runtime.handle().shared();
+        let join = submit_and_wake_nobody(shared);
+        let (mut before, began) = (shared.snapshot(), Instant::now());
+        let finding = loop {
+            thread::sleep(LOOKS_APART);
+            if let Some(finding) = lost_wakeup(shared, &before) {
+                break finding;
+            }
+            before = shared.snapshot();
+            assert!(began.elapsed() < Duration::from_secs(60), "nobody names it");
+        };
+        assert!(finding.severity == Severity::Critical && finding.title.contains("all workers sleep"), "{finding:?}");
+        assert!(shared.wake_one());
+        runtime.block_on(join).unwrap();
     }
 
     #[test]

@@ -19,6 +19,8 @@
 //! * *Nobody waits*: when every worker sleeps and none is claimed, nothing is queued. And while somebody sleeps and there is work that nobody is
 //!   about to run (anything in the global queue; with stealing on, more in one worker's queues than it runs next, or anything while it is in a
 //!   poll), somebody searches, or is in the middle of parking.
+//! * *Attended*: when every worker sleeps, one does in the driver; with an eager hand-off, also while any of them sleeps, and nobody searches or is in the
+//!   middle of parking.
 //! * *Counted*: `searching` is the workers that believe so and those that are claimed; a bit is set if and only if its worker is parked and
 //!   not claimed.
 //! * *Bounded*: see `check`.
@@ -52,11 +54,12 @@ use self::step::{Seat, Step};
 use super::Worker;
 use crate::blocking::pool::{Pool, Settings};
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Config, ParkSpin};
 use crate::driver::Driver;
 use crate::handle::Handle;
 use crate::scheduler::shared::Shared;
 use crate::task::id;
+use crate::troubles::Troubles;
 
 /// Steps printed after a failure.
 const TRACED: usize = 50;
@@ -106,6 +109,8 @@ enum Fault {
     NoLifoCap,
     /// The LIFO slot's polls are counted anew each tick, whether or not the ring had its turn.
     LifoRenewed,
+    /// Where the newest is first, nothing older ever has its turn.
+    NoOlders,
     /// The global queue is looked at only when there is nothing else.
     GlobalNeverDue,
     /// The global queue is looked at whenever the batch buffer is empty.
@@ -162,6 +167,7 @@ struct World<'a> {
     /// Of all workers.
     polls: Cell<u64>,
     lifo_slots_stolen: Cell<u64>,
+    polls_from_stacks: Cell<u64>,
     /// Looks of Park (3) that found something.
     parks_given_up: Cell<u64>,
     trace: RefCell<VecDeque<Event>>,
@@ -205,13 +211,14 @@ impl Random {
 
 /// A runtime without threads.
 fn build(config: Config, seed: u64) -> (Arc<Shared>, Vec<Worker>) {
-    let driver = Driver::new(None, 16).expect("the system has an I/O driver");
+    let troubles = Arc::new(Troubles::new("sim", false));
+    let driver = Driver::new(None, 16, troubles).expect("the system has an I/O driver");
     let settings = Settings {
         max_threads: 1,
         keep_alive: Duration::from_secs(1),
         thread_name: "sim".to_owned(),
         stack_size: None,
-        spin_ns: 0,
+        spin: ParkSpin::Off,
     };
     let (shared, cores) = Shared::new("sim".to_owned(), config, driver, Pool::new(settings), None, seed, |_, _| {
         Err(io::ErrorKind::Unsupported.into())
@@ -287,6 +294,7 @@ impl<'a> World<'a> {
             is_resting: Cell::new(false),
             polls: Cell::new(0),
             lifo_slots_stolen: Cell::new(0),
+            polls_from_stacks: Cell::new(0),
             parks_given_up: Cell::new(0),
             trace: RefCell::new(VecDeque::with_capacity(TRACED)),
             violation: RefCell::new(None),

@@ -19,6 +19,7 @@ use super::staff::Called;
 use super::worker::Worker;
 use crate::config::SPARE_KEEP_ALIVE;
 use crate::driver::parker::Slept;
+use crate::troubles::Trouble;
 
 /// Starts a thread with the runtime's settings that runs [`Shared::run_spare`] for this slot.
 pub(crate) type StartThread = fn(&Arc<Shared>, usize) -> io::Result<JoinThread<()>>;
@@ -88,14 +89,8 @@ impl Shared {
                 self.staff.call_failed(slot);
                 self.worker_ended();
                 // ORDERING: Relaxed; only counted.
-                let failures = self.spares.failures.fetch_add(1, Ordering::Relaxed) + 1;
-                // The sentinel tries again at each look: said at the 1st, 2nd, 4th, 8th.
-                if failures.is_power_of_two() {
-                    tracing::error!(
-                        target: "volt", runtime = %self.name, %error, failures,
-                        "a worker is stuck, and no thread could be started to take its place"
-                    );
-                }
+                self.spares.failures.fetch_add(1, Ordering::Relaxed);
+                self.note_trouble(Trouble::NoSpare, &error);
                 false
             }
         }

@@ -18,7 +18,7 @@
 //! | GONE | a spare without a thread | whoever calls it → PRESENT |
 //! | OFF | a spare that sleeps | whoever calls it → PRESENT; itself, after a long sleep → GONE |
 //! | PRESENT | on duty | the sentinel → AWAY; itself → BLOCKING, LEAVING |
-//! | AWAY | on duty, and stuck in a poll, as the sentinel says | itself → PRESENT; the sentinel, if it was wrong → PRESENT |
+//! | AWAY | on duty, and stuck in a poll, as the sentinel says | itself → PRESENT, BLOCKING; the sentinel, if it was wrong → PRESENT |
 //! | BLOCKING | on duty, and about to block, as it says itself | itself → PRESENT |
 //! | LEAVING | a spare that empties its queues | itself → OFF, or PRESENT if it is to stay |
 //!
@@ -29,6 +29,9 @@
 //!
 //! Call, by the sentinel, by a worker that is about to block, by a shutdown: (1) OFF → PRESENT, or GONE → PRESENT; (2) `able += 1`; (3) a
 //! token, or a thread, by whoever did (1), and by nobody else.
+//!
+//! Block, by a worker that is about to: PRESENT → BLOCKING, `able -= 1`; or AWAY → BLOCKING, which is counted already: the sentinel knows from
+//! now on that it is meant.
 //!
 //! Return, by a worker at the end of a poll, of a block, or before it lies down: AWAY or BLOCKING → PRESENT, and if that was so, `able += 1`.
 //!
@@ -199,13 +202,17 @@ impl Staff {
         }
     }
 
-    /// The caller's own slot is about to block. `false` = it was declared away meanwhile, and is counted.
-    pub(crate) fn begin_blocking(&self, slot: usize) -> bool {
-        let is_counted = self.change(slot, PRESENT, BLOCKING);
-        if is_counted {
-            self.lower_able();
+    /// Block, of the caller's own slot.
+    pub(crate) fn begin_blocking(&self, slot: usize) {
+        loop {
+            if self.change(slot, PRESENT, BLOCKING) {
+                return self.lower_able();
+            }
+            // It was declared away, and is counted. If not that either, the sentinel has changed its mind in between: once more.
+            if self.change(slot, AWAY, BLOCKING) {
+                return;
+            }
         }
-        is_counted
     }
 
     /// How many able ones are to stay from now on.
@@ -311,13 +318,19 @@ mod tests {
     #[test]
     fn who_says_that_it_blocks_is_counted_once_whoever_saw_it_first() {
         let staff = Staff::new(2, 0);
-        assert!(staff.begin_blocking(0));
+        staff.begin_blocking(0);
         assert!(!staff.declare_away(0));
         assert_eq!((staff.able(), staff.duty(0)), (1, Duty::Blocking));
         staff.come_back(0);
         assert!(staff.declare_away(0));
-        assert!(!staff.begin_blocking(0));
-        assert_eq!((staff.able(), staff.duty(0)), (1, Duty::Away));
+        staff.begin_blocking(0);
+        assert_eq!((staff.able(), staff.duty(0)), (1, Duty::Blocking));
+        staff.take_back(0);
+        assert_eq!(
+            (staff.able(), staff.duty(0)),
+            (1, Duty::Blocking),
+            "it is not the sentinel's to take back any more"
+        );
         staff.come_back(0);
         staff.come_back(0);
         assert_eq!((staff.able(), staff.duty(0)), (2, Duty::Present));

@@ -85,6 +85,42 @@ fn loom_twin_a_declaration_that_is_taken_back_by_a_store_is_found() {
     breaks("COUNTED", None, a_worker_that_comes_back(replace_counting_twice));
 }
 
+// ---- a worker that says that it will block while the sentinel declares it away -----------------------------------------
+
+/// Block of one that was declared away, counted once more.
+fn begin_blocking_counting_twice(staff: &Staff, slot: usize) {
+    while !staff.change(slot, PRESENT, BLOCKING) && !staff.change(slot, AWAY, BLOCKING) {}
+    staff.lower_able();
+}
+
+fn a_worker_that_blocks(begin_blocking: fn(&Staff, usize)) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let staff = Arc::new(Staff::new(2, 0));
+        // Replace (1), and (2) finds another poll.
+        let sentinel = spawn(&staff, |staff| {
+            if staff.declare_away(0) {
+                staff.take_back(0);
+            }
+        });
+        begin_blocking(&staff, 0);
+        sentinel.join().unwrap();
+        assert_eq!(staff.duty(0), Duty::Blocking);
+        assert_counted(&staff);
+        staff.come_back(0);
+        assert_counted(&staff);
+    }
+}
+
+#[test]
+fn loom_a_worker_that_says_that_it_blocks_while_it_is_declared_away_is_counted_once() {
+    holds(None, a_worker_that_blocks(Staff::begin_blocking));
+}
+
+#[test]
+fn loom_twin_a_block_that_is_counted_whoever_saw_it_first_is_found() {
+    breaks("COUNTED", None, a_worker_that_blocks(begin_blocking_counting_twice));
+}
+
 // ---- spares that leave at once ------------------------------------------------------------------------------------------
 
 type Leave = fn(&Staff, usize) -> bool;

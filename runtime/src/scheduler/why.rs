@@ -14,7 +14,7 @@ use super::shared::Shared;
 use crate::clock;
 use crate::task::header::{Header, LastWake};
 
-/// Tasks that are walked through for one link.
+/// Tasks that are walked through for one chain, some 80 ms. Of more, the rest is not looked at.
 const TASKS_MAX: usize = 1_000_000;
 
 /// What is known of a task.
@@ -27,14 +27,17 @@ impl Shared {
     /// The chain of wake-ups that led to the last poll of the task of this id, or else of this name; `None` = there is none that is alive and known.
     pub(crate) fn why(&self, task: &str) -> Option<Why> {
         let now_ns = clock::now_ns();
+        let mut left = TASKS_MAX;
         let mut seen = match task.strip_prefix('#').unwrap_or(task).parse() {
-            Ok(id) => self.see(id),
-            Err(_) => self.see_header(|header| header.name() == Some(task)),
+            Ok(id) => self.see(id, &mut left),
+            Err(_) => self.see_header(&mut left, |header| header.name() == Some(task)),
         };
         let mut why = Why { runtime: self.name.clone(), ..Why::default() };
         let mut led_at_ns = u64::MAX;
         why.end = loop {
-            let Some(Seen { mut link, wake }) = seen.take() else { break End::Ended };
+            let Some(Seen { mut link, wake }) = seen.take() else {
+                break if left == 0 { End::Unknown } else { End::Ended };
+            };
             let Some(wake) = wake else {
                 why.links.push(link);
                 break End::Unknown;
@@ -55,17 +58,17 @@ impl Shared {
                 Some(next) if next == id => break End::Itself,
                 Some(next) if why.links.iter().any(|link| link.task == next) => break End::Cycle { task: next },
                 // A blocking job is in no registry, and nobody wakes it.
-                Some(next) if wake.by != By::Blocking => seen = self.see(next),
+                Some(next) if wake.by != By::Blocking => seen = self.see(next, &mut left),
                 _ => break End::Source,
             }
         };
         (!why.links.is_empty()).then_some(why)
     }
 
-    fn see(&self, id: u64) -> Option<Seen> {
+    fn see(&self, id: u64, left: &mut usize) -> Option<Seen> {
         let mut found = None;
         self.registry.with_named(id, |header| found = Some(of(header)));
-        let mut seen = found.or_else(|| self.see_header(|header| header.id.as_u64() == id));
+        let mut seen = found.or_else(|| self.see_header(left, |header| header.id.as_u64() == id));
         let now_ns = clock::now_ns();
         let polls = self.remotes_in_use().iter().filter_map(|remote| remote.cells.in_flight(now_ns));
         if let Some((poll, _)) = polls.into_iter().find(|(poll, _)| poll.task_id == id) {
@@ -76,15 +79,15 @@ impl Shared {
         seen
     }
 
-    fn see_header(&self, is_it: impl Fn(&Header) -> bool) -> Option<Seen> {
-        let mut found = None;
-        // Of more tasks than that, the rest is not looked at.
-        let _is_complete = self.registry.visit(TASKS_MAX, |header| {
-            if found.is_none() && is_it(header) {
-                found = Some(of(header));
+    /// The first task that is it, of so many at most as are `left`.
+    fn see_header(&self, left: &mut usize, is_it: impl Fn(&Header) -> bool) -> Option<Seen> {
+        self.registry.find(|header| {
+            if *left == 0 {
+                return Some(None);
             }
-        });
-        found
+            *left -= 1;
+            is_it(header).then(|| Some(of(header)))
+        })?
     }
 }
 

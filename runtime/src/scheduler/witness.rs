@@ -28,6 +28,8 @@ use crate::recorder::lanes::Pen;
 const P99_MULTIPLE: u64 = 4;
 /// unless it lasts for so many times `incident_after`: where most polls block, none is usual.
 const USUAL_MAX_MULTIPLE: u64 = 10;
+/// Of fewer polls, one in a hundred is the longest that there was: the first stall of a program would make those after it usual.
+const USUAL_FROM_POLLS: u64 = 1_000;
 /// How long that percentile is taken for true.
 const P99_AGE_MAX: Duration = Duration::from_secs(1);
 /// Two looks at a thread that are closer than this say nothing.
@@ -148,6 +150,12 @@ impl<'a> Witness<'a> {
             return;
         }
         watched.poll_seq = poll_seq;
+        self.ends(slot, now_ns);
+    }
+
+    /// What was going on there is over, and what comes is looked at anew.
+    pub(super) fn ends(&mut self, slot: usize, now_ns: u64) {
+        let watched = &mut self.watched[slot];
         (watched.last, watched.newest) = (None, None);
         if let Some(Open { id: Some(id), began_at_ns, .. }) = watched.open.take() {
             self.shared.incidents.change(id, |incident| {
@@ -222,7 +230,7 @@ impl<'a> Witness<'a> {
         if let Some((culprit, _)) = remote.cells.culprit() {
             shared.sentinel.blame.count_stall(culprit);
         }
-        let (task_name, span) = shared.registry.name_and_span_of(poll.task_id, place);
+        let task_name = shared.registry.name_of(poll.task_id, place);
         let wait_channel = self.watched[slot].newest.as_ref().and_then(|look| look.thread.wait_channel);
         let incident = Incident {
             began_at_ns: now_ns.saturating_sub(for_ns),
@@ -242,7 +250,8 @@ impl<'a> Witness<'a> {
         self.watched[slot].open = Some(Open { id, began_at_ns, asked_again_after_ns: 2 * for_ns });
         let Some(id) = id else { return };
         self.pen.note(clock::now_ns, || Event::Stall { incident: id, worker: slot as u16 });
-        let job = Job { id, stack: self.take_stack(slot), slot, poll_seq: self.watched[slot].poll_seq, span };
+        let (stack, poll_seq) = (self.take_stack(slot), self.watched[slot].poll_seq);
+        let job = Job { id, stack, slot, poll_seq, place };
         let is_taken = match self.reader() {
             Ok(reader) => reader.take(job).map_err(str::to_owned),
             Err(error) => Err(format!("no thread could be started to read it: {error}")),
@@ -299,6 +308,13 @@ impl<'a> Witness<'a> {
         }
     }
 
+    /// Has told what the runtime cannot do. Where no thread can be had for that either, it is told when one can.
+    pub(super) fn have_troubles_told(&mut self) {
+        if let Ok(reader) = self.reader() {
+            reader.look();
+        }
+    }
+
     /// Whether there was an incident since the doctor was last had to look.
     pub(super) fn has_news(&self) -> bool {
         self.has_news
@@ -328,8 +344,31 @@ impl<'a> Witness<'a> {
         }
         let mut polls = Histogram::default();
         self.shared.remotes_in_use().iter().for_each(|remote| polls.merge(&remote.cells.poll_time.read()));
-        let ns = polls.quantile_ns(0.99).unwrap_or(0).saturating_mul(P99_MULTIPLE);
+        let ns = usual_ns(&polls);
         self.usual = Some((ns, now_ns));
         ns
+    }
+}
+
+/// What polls may last where these were.
+fn usual_ns(polls: &Histogram) -> u64 {
+    if polls.count() < USUAL_FROM_POLLS {
+        return 0;
+    }
+    polls.quantile_ns(0.99).unwrap_or(0).saturating_mul(P99_MULTIPLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_polls_say_nothing_of_what_is_usual() {
+        const STALL_NS: u64 = 40_000_000;
+        let mut polls = Histogram::default();
+        (1..USUAL_FROM_POLLS).for_each(|_| polls.record(STALL_NS));
+        assert_eq!(usual_ns(&polls), 0);
+        polls.record(STALL_NS);
+        assert!(usual_ns(&polls) > 3 * STALL_NS);
     }
 }

@@ -35,6 +35,7 @@ use crate::task::blocks;
 use crate::task::contain::contain;
 use crate::task::current::wake_as;
 use crate::task::header::{Notified, Ran};
+use crate::troubles::Trouble;
 
 mod duty;
 mod park;
@@ -221,12 +222,12 @@ impl Worker {
             self.note_poll_begin(task.header(), began_at_ns);
         }
         coop::begin_poll(self.shared.config.coop_budget);
-        let ran = task.run();
+        let ran = task.run(began_at_ns);
         let has_yielded = coop::end_poll();
         if has_yielded {
             cells.coop_yields.add(1);
         }
-        let now_ns = counting::now_ns_after(began_at_ns);
+        let now_ns = ran.at_ns().unwrap_or_else(|| counting::now_ns_after(began_at_ns));
         let took_ns = now_ns.saturating_sub(began_at_ns);
         if is_recorded {
             self.note_poll_end(location, &ran, has_yielded, now_ns, took_ns);
@@ -242,9 +243,9 @@ impl Worker {
         let mut core = self.core.borrow_mut();
         core.now_ns = now_ns;
         match ran {
-            Ran::Pending => {}
+            Ran::Pending { .. } => {}
             // The yield road: behind what is there already.
-            Ran::Woken { task, by_itself } => {
+            Ran::Woken { task, by_itself, .. } => {
                 if by_itself {
                     task.header().stamp_own_wake(now_ns);
                 } else {
@@ -304,9 +305,13 @@ impl Worker {
         };
         // A push into an empty LIFO slot wakes nobody: this worker runs it next.
         if let Some(task) = evicted {
-            self.push_back(core, task);
-            if core.road == Road::Lifo {
-                self.wake_for_surplus(core, 1);
+            match core.road {
+                Road::Lifo if core.stack.is_some() => self.push_newest(core, task),
+                Road::Lifo => {
+                    self.push_back(core, task);
+                    self.wake_for_surplus(core, 1);
+                }
+                Road::Ring => self.push_back(core, task),
             }
         }
         None
@@ -327,11 +332,33 @@ impl Worker {
         }
     }
 
+    /// To the top of the stack, where there is one; if that is full, its oldest makes room, and goes on to the ring's tail.
+    ///
+    /// Not inlined, as nothing of the stack's is, so that the default order does not pay for it.
+    #[inline(never)]
+    fn push_newest(&self, core: &mut Core, task: Notified) {
+        let Some(stack) = &mut core.stack else { return self.push_back(core, task) };
+        if let Err(task) = stack.push(task) {
+            if let Some(oldest) = stack.pop_oldest() {
+                self.push_back(core, oldest);
+            }
+            if let Some(task) = core.stack.as_mut().and_then(|stack| stack.push(task).err()) {
+                // A thief is moving tasks out, and has the room still.
+                self.push_back(core, task);
+            }
+            self.wake_for_surplus(core, 1);
+        }
+        let here = core.stack_len() + usize::from(self.remote.lifo.is_filled());
+        self.wake_beside_stack(here, core.ring.len(), 1);
+    }
+
     /// A full ring gives half of itself to the global queue, under one lock and with one wake-up.
     #[cold]
     fn overflow(&self, core: &mut Core, task: Notified) {
         self.cells().overflows.add(1);
         let now_ns = clock::now_ns();
+        // The poll that follows, if this is between two, begins after this.
+        core.now_ns = now_ns;
         let moved = match core.ring.take_half() {
             Some(half) => match self.shared.injector.push_batch(half, now_ns) {
                 Ok(moved) => moved,
@@ -355,13 +382,17 @@ impl Worker {
         self.count_wakes(usize::from(self.shared.wake_for_submit()));
     }
 
-    /// Wakes parked workers if there is work here that this worker will not run next, surplus: one for each of the `pushed` tasks, at most.
+    /// Wakes parked workers if there is work here that this worker will not run next, surplus: one for each of the tasks that were `pushed` to the
+    /// ring, at most.
     ///
     /// Surplus that grows needs no fence: see "Surplus" in `idle`.
     #[inline]
     fn wake_for_surplus(&self, core: &Core, pushed: usize) {
         let queued = core.ring.len() + usize::from(self.remote.lifo.is_filled());
-        if queued <= 1 || !self.shared.config.enable_stealing {
+        if queued <= 1 {
+            if core.stack.is_some() {
+                self.wake_beside_stack(queued, core.stack_len(), pushed);
+            }
             return;
         }
         if self.shared.idle.is_anybody_parked_for_surplus(queued, pushed) {
@@ -369,8 +400,21 @@ impl Worker {
         }
     }
 
+    /// The same where there is a stack, after a push to that or to the ring: `here` tasks are in the one and in the LIFO slot, `elsewhere` in the other.
+    #[inline(never)]
+    fn wake_beside_stack(&self, here: usize, elsewhere: usize, pushed: usize) {
+        let queued = here + elsewhere;
+        if queued > 1 && self.shared.idle.is_anybody_parked_for_surplus(here, pushed) {
+            self.wake_helpers(pushed.min(queued - 1));
+        }
+    }
+
     #[cold]
     fn wake_helpers(&self, tasks: usize) {
+        // Asked last: where workers steal, as by default, nobody is parked while there is much to push.
+        if !self.shared.config.enable_stealing {
+            return;
+        }
         self.count_wakes(self.shared.wake_for_batch(tasks));
     }
 
@@ -406,12 +450,20 @@ impl Worker {
         drop(core);
         self.report(&polled);
         self.wake_collected();
+        self.hand_driver_on();
     }
 
-    /// An I/O backend that fails is told and paced, so that it is not spun on.
+    /// Hand-off (3), if it is eager: this worker goes on to poll, and may have turned somebody away from the driver, or have been relied on.
+    pub(super) fn hand_driver_on(&self) {
+        if self.shared.config.eager_driver_handoff {
+            self.count_wakes(usize::from(self.shared.wake_for_driver()));
+        }
+    }
+
+    /// An I/O backend that fails is noted and paced, so that it is not spun on.
     fn report(&self, polled: &std::io::Result<driver::Polled>) {
         if let Err(error) = polled {
-            tracing::error!(runtime = %self.shared.name, %error, "the I/O driver failed to wait for events");
+            self.shared.note_trouble(Trouble::DriverFailed, error);
             std::thread::sleep(DRIVER_ERROR_PAUSE);
         }
     }
@@ -441,6 +493,9 @@ impl Worker {
         core.now_ns = clock::now_ns();
         core.road = Road::Lifo;
         core.wakers = wakers;
+        if let Some(clock) = &self.shared.driver.test_clock {
+            clock.end_wakes();
+        }
         self.wake_for_surplus(&core, collected);
     }
 }

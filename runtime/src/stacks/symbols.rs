@@ -1,12 +1,11 @@
 //! From a copied stack to lines of source: functions, files, lines, with the calls that the compiler inlined put back.
 //!
-//! Shape: a [`Resolver`] unwinds ([`unwind`](super::unwind)) and looks each call up in the debug information of the
-//! file it was loaded from, then in its symbol table. Files are mapped when the first address of theirs is asked for,
-//! and what was found out is kept.
+//! Shape: a [`Resolver`] unwinds ([`unwind`](super::unwind)) and looks up what it does not know yet of the calls, in the
+//! symbol table and the debug information of the files that they were loaded from ([`lines`](super::lines)). Files are
+//! mapped when the first address of theirs is asked for, and what was found out is kept.
 //!
-//! Who calls: a plain thread, which owns the resolver; nothing here is shared. The first stack costs what reading the
-//! line tables of the program costs, up to some hundred ms for a large one; a stack that was seen before, some tens of
-//! µs.
+//! Who calls: a plain thread, which owns the resolver; nothing here is shared. The first stack costs some ms; one that
+//! was seen before, some tens of µs.
 //!
 //! Bounds: [`FILES_MAX`] mapped files, [`ADDRESSES_MAX`] addresses kept, [`FRAMES_MAX`] frames a stack. A library that
 //! was replaced on disk since it was loaded is described by what is there now.
@@ -25,10 +24,10 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use addr2line::Loader;
 use volt_telemetry::Frame;
 
 use super::capture::{CaptureError, Sampler, Thread};
+use super::lines::{Found, Lines, Place};
 use super::modules::{self, Module};
 use super::names;
 use super::raw::RawStack;
@@ -118,10 +117,9 @@ impl Resolver {
             self.known.clear();
         }
         let Unwound { calls, end } = self.unwinding.unwind(stack, marker);
-        let mut frames = Vec::new();
-        for call in calls {
-            frames.extend_from_slice(self.frames(call));
-        }
+        self.learn(&calls);
+        let mut frames: Vec<_> =
+            calls.iter().filter_map(|call| self.known.get(&call.lookup)).flatten().cloned().collect();
         let home = self.unwinding.modules.list().iter().find(|module| module.is_home);
         let mut errors = Vec::from_iter(home.and_then(|home| lack(&home.name, self.files.error(home), &frames)));
         if end != End::Whole {
@@ -135,15 +133,23 @@ impl Resolver {
         Resolved { frames, error: (!errors.is_empty()).then(|| errors.join("; ")), is_lost }
     }
 
-    /// What is known of one call: the function that it is in, last, and those that were inlined there.
-    fn frames(&mut self, call: Call) -> &[Frame] {
-        // Not `call.address`, which another call may look up elsewhere: an instruction that was interrupted, and one
-        // that will be returned to.
+    /// Finds out what is to be known of these calls: of each the functions that were inlined there, and last the one
+    /// that it is in. Each file is asked once for all of them.
+    fn learn(&mut self, calls: &[Call]) {
         let Self { unwinding, files, known } = self;
-        known.entry(call.lookup).or_insert_with(|| match unwinding.modules.find(call.lookup) {
-            Some(module) => files.get(module).frames(module, call),
-            None => vec![Frame { address: call.address, ..Frame::default() }],
-        })
+        // Not by `call.address`, which another call may look up elsewhere: an instruction that was interrupted, and one
+        // that will be returned to.
+        let mut unknown: Vec<_> = calls.iter().copied().filter(|call| !known.contains_key(&call.lookup)).collect();
+        while let Some(first) = unknown.first() {
+            let Some(module) = unwinding.modules.find(first.lookup) else {
+                known.insert(first.lookup, vec![Frame { address: first.address, ..Frame::default() }]);
+                unknown.swap_remove(0);
+                continue;
+            };
+            let (of_module, others) = unknown.into_iter().partition(|call| module.range.contains(&call.lookup));
+            known.extend(files.get(module).frames(module, of_module));
+            unknown = others;
+        }
     }
 }
 
@@ -168,55 +174,52 @@ fn lack(name: &str, error: Option<&str>, frames: &[Frame]) -> Option<String> {
 /// A file that code was loaded from.
 struct File {
     path: PathBuf,
-    /// Its contents, mapped; or why it cannot be read.
-    loader: Result<Loader, String>,
+    /// Its contents; or why it cannot be read.
+    lines: Result<Lines, String>,
     /// The folder of this runtime's sources, as its debug information calls it, if it is the program.
     runtime_folder: Option<String>,
 }
 
 impl File {
     fn open(module: &Module) -> Self {
-        let loader = Loader::new(&module.file).map_err(|error| error.to_string());
-        let runtime_folder = loader.as_ref().ok().filter(|_| module.is_home).and_then(|loader| {
-            let own = loader.find_location(modules::own_code().wrapping_sub(module.bias)).ok()??;
-            Some(own.file?.strip_suffix(modules::OWN_FILE)?.to_owned())
+        let lines = Lines::open(&module.file);
+        let runtime_folder = lines.as_ref().ok().filter(|_| module.is_home).and_then(|lines| {
+            let own = lines.find(&[modules::own_code().wrapping_sub(module.bias)]).pop()?;
+            Some(own.places.first()?.file.as_deref()?.strip_suffix(modules::OWN_FILE)?.to_owned())
         });
-        Self { path: module.file.clone(), loader, runtime_folder }
+        Self { path: module.file.clone(), lines, runtime_folder }
     }
 
-    fn frames(&self, module: &Module, call: Call) -> Vec<Frame> {
-        let describe = |demangled: Option<&str>, holder: Option<&str>, file: Option<&str>, line: Option<u32>| Frame {
-            address: call.address.wrapping_sub(module.bias),
-            function: demangled.map(|demangled| names::readable(demangled, holder)),
-            file: file.map(str::to_owned),
-            line,
-            module: Some(module.name.clone()),
-            is_user_code: module.is_home && names::is_user_code(demangled, file, self.runtime_folder.as_deref()),
+    /// The frames of each of these calls, by what it is looked up by.
+    fn frames(&self, module: &Module, calls: Vec<Call>) -> Vec<(u64, Vec<Frame>)> {
+        let lookups: Vec<_> = calls.iter().map(|call| call.lookup.wrapping_sub(module.bias)).collect();
+        let found = match &self.lines {
+            Ok(lines) => lines.find(&lookups),
+            Err(_) => vec![Found::default(); calls.len()],
         };
-        let Ok(loader) = &self.loader else { return vec![describe(None, None, None, None)] };
-        let lookup = call.lookup.wrapping_sub(module.bias);
-        let symbol = loader.find_symbol(lookup).map(names::demangled);
+        calls.iter().zip(found).map(|(call, found)| (call.lookup, self.frames_of(module, *call, &found))).collect()
+    }
+
+    fn frames_of(&self, module: &Module, call: Call, found: &Found) -> Vec<Frame> {
+        let symbol = found.symbol.as_deref().map(names::demangled);
         let holder = symbol.as_deref().map(|symbol| names::readable(symbol, None));
-        let mut lines = loader.find_frames(lookup).ok();
-        let mut frames = Vec::new();
-        let mut next = || lines.as_mut().and_then(|lines| lines.next().ok().flatten());
-        let mut frame = next();
-        while let Some(addr2line::Frame { function, location, .. }) = frame {
-            frame = next();
-            let function = function.and_then(|function| Some(names::demangled(&function.raw_name().ok()?)));
-            // The last is the function itself, which has a symbol: that tells more than a bare name.
-            let function = match &symbol {
-                Some(symbol) if frame.is_none() && !function.as_deref().is_some_and(names::is_whole) => {
-                    Some(symbol.clone())
-                }
-                _ => function,
-            };
-            let (file, line) = location.map_or((None, None), |location| (location.file, location.line));
-            frames.push(describe(function.as_deref(), holder.as_deref(), file, line));
-        }
-        if frames.is_empty() {
-            frames.push(describe(symbol.as_deref(), None, None, None));
-        }
+        let describe = |demangled: Option<&str>, place: &Place| Frame {
+            address: call.address.wrapping_sub(module.bias),
+            function: demangled.map(|demangled| names::readable(demangled, holder.as_deref())),
+            file: place.file.clone(),
+            line: place.line,
+            module: Some(module.name.clone()),
+            is_user_code: module.is_home
+                && names::is_user_code(demangled, place.file.as_deref(), self.runtime_folder.as_deref()),
+        };
+        let Some((outermost, inlined)) = found.places.split_last() else {
+            return vec![describe(symbol.as_deref(), &Place::default())];
+        };
+        let function_of = |place: &Place| place.function.as_deref().map(names::demangled);
+        let mut frames = Vec::from_iter(inlined.iter().map(|place| describe(function_of(place).as_deref(), place)));
+        // The last is the function itself, which has a symbol: that tells more than a bare name.
+        let own = function_of(outermost).filter(|function| names::is_whole(function)).or_else(|| symbol.clone());
+        frames.push(describe(own.or_else(|| function_of(outermost)).as_deref(), outermost));
         frames
     }
 }
@@ -244,7 +247,7 @@ impl Files {
 
     /// Why the module's file cannot be read, if it was tried and cannot.
     fn error(&self, module: &Module) -> Option<&str> {
-        self.open.iter().find(|file| file.path == module.file)?.loader.as_ref().err().map(String::as_str)
+        self.open.iter().find(|file| file.path == module.file)?.lines.as_ref().err().map(String::as_str)
     }
 }
 

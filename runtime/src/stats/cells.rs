@@ -26,7 +26,7 @@ use volt_telemetry::{Histogram, InFlight, Phase, Unparks, Worker};
 
 use crate::stats::blame::BlameTable;
 use crate::stats::counting;
-use crate::task::header::{Ended, Header};
+use crate::task::header::{Ended, Header, Place};
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -206,6 +206,8 @@ pub(crate) struct WorkerCells {
     pub(crate) parks: Counter,
     unparks: [Counter; 5],
     pub(crate) wakes_sent: Counter,
+    pub(crate) spins_helped: Counter,
+    pub(crate) spins_in_vain: Counter,
     pub(crate) lost_wakeup_rescues: Counter,
 
     pub(crate) spawned: Tally,
@@ -241,7 +243,7 @@ impl WorkerCells {
         self.task_id.set(task.id.as_u64());
         // The place of another task, from before, does no harm: whoever looks there compares the ids.
         if !is_plain {
-            self.place.set(task.place());
+            self.place.set(task.place().as_u64());
         }
         // ORDERING: Relaxed; published by the Release below.
         self.location.store(ptr::from_ref(location).cast_mut(), Ordering::Relaxed);
@@ -250,7 +252,9 @@ impl WorkerCells {
         // ORDERING: the load is a single-writer cell; Release pairs with the first Acquire in `in_flight`, which publishes the fields.
         self.poll_seq.store(self.poll_seq.load(Ordering::Relaxed) + 1, Ordering::Release);
         let submitted_at_ns = task.submitted_at_ns();
-        self.schedule_delay.record(now_ns.saturating_sub(submitted_at_ns));
+        let delay_ns = now_ns.saturating_sub(submitted_at_ns);
+        self.schedule_delay.record(delay_ns);
+        task.account.begin(delay_ns, now_ns);
         if submitted_at_ns < self.long_ended_at_ns.get() {
             self.charge(location, submitted_at_ns);
         }
@@ -429,7 +433,7 @@ impl WorkerCells {
     }
 
     /// The poll that is going on, if one is, and its task's place in the registry.
-    pub(crate) fn in_flight(&self, now_ns: u64) -> Option<(InFlight, u64)> {
+    pub(crate) fn in_flight(&self, now_ns: u64) -> Option<(InFlight, Place)> {
         let (task_id, place, began_at_ns, location) = self.read_in_flight(|| {
             // ORDERING: Relaxed; guarded by the two readings of `poll_seq`.
             let location = self.location.load(Ordering::Relaxed);
@@ -438,7 +442,7 @@ impl WorkerCells {
         // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so, since `poll_seq` was odd.
         let location = unsafe { &*location };
         let for_ns = now_ns.saturating_sub(began_at_ns);
-        Some((InFlight { task_id, task_name: None, spawned_at: location.to_string(), for_ns }, place))
+        Some((InFlight { task_id, task_name: None, spawned_at: location.to_string(), for_ns }, Place::from_u64(place)))
     }
 
     /// The present phase, for how long, and the time spent in each, the present one included; `None` while it keeps changing.
@@ -475,7 +479,7 @@ impl WorkerCells {
         index: usize,
         now_ns: u64,
         floor_ns: &mut [u64; PHASES.len()],
-        name_of: impl Fn(u64, u64) -> Option<String>,
+        name_of: impl Fn(u64, Place) -> Option<String>,
     ) -> Worker {
         let in_flight = self.in_flight(now_ns).map(|(poll, place)| {
             let task_name = name_of(poll.task_id, place);
@@ -525,6 +529,8 @@ impl WorkerCells {
             parks: self.parks.get(),
             unparks: Unparks { notified, timeout, io, timer, spurious },
             wakes_sent: self.wakes_sent.get(),
+            spins_helped: self.spins_helped.get(),
+            spins_in_vain: self.spins_in_vain.get(),
             lost_wakeup_rescues: self.lost_wakeup_rescues.get(),
             poll_time: self.poll_time.read(),
             schedule_delay: self.schedule_delay.read(),

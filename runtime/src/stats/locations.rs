@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use volt_telemetry::recording::event::UNKNOWN_LOCATION;
 
 /// Locations that can have a number, a power of two: eight times what a table of `blame` holds.
-const PLACES: usize = 1024;
+pub(crate) const PLACES: usize = 1024;
 /// Places that are tried for one.
 const PROBES: usize = 16;
 

@@ -2,7 +2,7 @@
 
 use tokio::sync::BarrierWaitResult;
 
-use super::spend;
+use super::{Awaits, spend};
 
 /// Lets `n` tasks go on when all of them have arrived, again and again.
 ///
@@ -32,7 +32,8 @@ impl Barrier {
     ///
     /// # Cancel safety
     /// Not cancel safe: who has arrived stays counted.
-    pub async fn wait(&self) -> BarrierWaitResult {
-        spend(self.0.wait()).await
+    #[track_caller]
+    pub fn wait(&self) -> impl Future<Output = BarrierWaitResult> {
+        spend(Awaits::Others, self.0.wait())
     }
 }

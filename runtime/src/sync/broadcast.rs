@@ -1,6 +1,6 @@
 //! Each value to every receiver: [`channel`].
 
-use super::spend;
+use super::{Awaits, spend};
 
 #[doc(no_inline)]
 pub use tokio::sync::broadcast::error;
@@ -29,11 +29,23 @@ pub fn channel<T: Clone>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 #[derive(Debug)]
 pub struct Sender<T>(tokio::sync::broadcast::Sender<T>);
 
+/// A [`Sender`] that does not keep its channel open.
+#[derive(Debug)]
+pub struct WeakSender<T>(tokio::sync::broadcast::WeakSender<T>);
+
 /// Receives what is sent after it was made.
 #[derive(Debug)]
 pub struct Receiver<T>(tokio::sync::broadcast::Receiver<T>);
 
 impl<T> Sender<T> {
+    /// A channel without a receiver, so far, as by [`channel`]: [`subscribe`](Self::subscribe) makes them.
+    ///
+    /// # Panics
+    /// As [`channel`].
+    pub fn new(capacity: usize) -> Self {
+        Self(tokio::sync::broadcast::Sender::new(capacity))
+    }
+
     /// Sends `value`, at once; says to how many receivers. One that has fallen behind by more than the capacity loses its oldest.
     ///
     /// # Errors
@@ -62,12 +74,33 @@ impl<T> Sender<T> {
         self.0.receiver_count()
     }
 
+    /// Whether both send into the same channel.
+    pub fn same_channel(&self, other: &Self) -> bool {
+        self.0.same_channel(&other.0)
+    }
+
+    /// One that does not keep the channel open.
+    pub fn downgrade(&self) -> WeakSender<T> {
+        WeakSender(self.0.downgrade())
+    }
+
+    /// How many senders there are.
+    pub fn strong_count(&self) -> usize {
+        self.0.strong_count()
+    }
+
+    /// How many there are that do not keep it open.
+    pub fn weak_count(&self) -> usize {
+        self.0.weak_count()
+    }
+
     /// Waits until there is no receiver.
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping it.
-    pub async fn closed(&self) {
-        spend(self.0.closed()).await;
+    #[track_caller]
+    pub fn closed(&self) -> impl Future<Output = ()> {
+        spend(Awaits::Others, self.0.closed())
     }
 }
 
@@ -77,7 +110,28 @@ impl<T> Clone for Sender<T> {
     }
 }
 
+impl<T> WeakSender<T> {
+    /// A sender, if there is one left.
+    pub fn upgrade(&self) -> Option<Sender<T>> {
+        self.0.upgrade().map(Sender)
+    }
+}
+
+impl<T> Clone for WeakSender<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
 impl<T: Clone> Receiver<T> {
+    /// As [`recv`](Self::recv), on this thread: for threads that are no workers.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn blocking_recv(&mut self) -> Result<T, error::RecvError> {
+        self.0.blocking_recv()
+    }
+
     /// Waits for the next value.
     ///
     /// # Errors
@@ -85,8 +139,9 @@ impl<T: Clone> Receiver<T> {
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping it.
-    pub async fn recv(&mut self) -> Result<T, error::RecvError> {
-        spend(self.0.recv()).await
+    #[track_caller]
+    pub fn recv(&mut self) -> impl Future<Output = Result<T, error::RecvError>> {
+        spend(Awaits::Message, self.0.recv())
     }
 
     /// The next value, if there is one.
@@ -104,6 +159,16 @@ impl<T: Clone> Receiver<T> {
 }
 
 impl<T> Receiver<T> {
+    /// Whether no sender is left.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// Whether both receive from the same channel.
+    pub fn same_channel(&self, other: &Self) -> bool {
+        self.0.same_channel(&other.0)
+    }
+
     /// Values that it has not seen, lost ones included.
     pub fn len(&self) -> usize {
         self.0.len()

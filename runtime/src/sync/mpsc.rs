@@ -22,12 +22,12 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::spend;
+use super::{Awaits, spend};
 use crate::coop;
 use crate::time::timeout;
 
 #[doc(no_inline)]
-pub use tokio::sync::mpsc::{OwnedPermit, Permit, PermitIterator};
+pub use tokio::sync::mpsc::{Permit, PermitIterator};
 
 /// Why something could not be sent or received.
 pub mod error {
@@ -118,8 +118,9 @@ impl<T> Sender<T> {
     ///
     /// # Cancel safety
     /// Dropped before it is done, it has not sent, and the value is dropped with it; [`reserve`](Self::reserve) keeps the value outside.
-    pub async fn send(&self, value: T) -> Result<(), error::SendError<T>> {
-        spend(self.0.send(value)).await
+    #[track_caller]
+    pub fn send(&self, value: T) -> impl Future<Output = Result<(), error::SendError<T>>> {
+        spend(Awaits::Room, self.0.send(value))
     }
 
     /// As [`send`](Self::send), for at most `limit`.
@@ -163,8 +164,9 @@ impl<T> Sender<T> {
     ///
     /// # Cancel safety
     /// Dropped before it is done, it gives up its place in the line.
-    pub async fn reserve(&self) -> Result<Permit<'_, T>, error::SendError<()>> {
-        spend(self.0.reserve()).await
+    #[track_caller]
+    pub fn reserve(&self) -> impl Future<Output = Result<Permit<'_, T>, error::SendError<()>>> {
+        spend(Awaits::Room, self.0.reserve())
     }
 
     /// Waits for room for `n` values at once, and keeps it.
@@ -174,8 +176,9 @@ impl<T> Sender<T> {
     ///
     /// # Cancel safety
     /// As [`reserve`](Self::reserve).
-    pub async fn reserve_many(&self, n: usize) -> Result<PermitIterator<'_, T>, error::SendError<()>> {
-        spend(self.0.reserve_many(n)).await
+    #[track_caller]
+    pub fn reserve_many(&self, n: usize) -> impl Future<Output = Result<PermitIterator<'_, T>, error::SendError<()>>> {
+        spend(Awaits::Room, self.0.reserve_many(n))
     }
 
     /// Keeps room for one value if there is any now.
@@ -186,12 +189,45 @@ impl<T> Sender<T> {
         self.0.try_reserve()
     }
 
+    /// Keeps room for `n` values if there is so much now.
+    ///
+    /// # Errors
+    /// There is less, or the receiver is gone.
+    pub fn try_reserve_many(&self, n: usize) -> Result<PermitIterator<'_, T>, error::TrySendError<()>> {
+        self.0.try_reserve_many(n)
+    }
+
+    /// As [`reserve`](Self::reserve), with a permit that can be moved into a task and gives the sender back.
+    ///
+    /// # Errors
+    /// The receiver is gone.
+    ///
+    /// # Cancel safety
+    /// As [`reserve`](Self::reserve); the sender is dropped with it.
+    #[track_caller]
+    pub fn reserve_owned(self) -> impl Future<Output = Result<OwnedPermit<T>, error::SendError<()>>> {
+        let reserved = spend(Awaits::Room, self.0.reserve_owned());
+        async { reserved.await.map(OwnedPermit) }
+    }
+
+    /// As [`try_reserve`](Self::try_reserve), with a permit that can be moved into a task and gives the sender back.
+    ///
+    /// # Errors
+    /// It is full, or the receiver is gone: the sender comes back.
+    pub fn try_reserve_owned(self) -> Result<OwnedPermit<T>, error::TrySendError<Self>> {
+        self.0.try_reserve_owned().map(OwnedPermit).map_err(|refused| match refused {
+            error::TrySendError::Full(sender) => error::TrySendError::Full(Sender(sender)),
+            error::TrySendError::Closed(sender) => error::TrySendError::Closed(Sender(sender)),
+        })
+    }
+
     /// Waits until the receiver is gone.
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping it.
-    pub async fn closed(&self) {
-        spend(self.0.closed()).await;
+    #[track_caller]
+    pub fn closed(&self) -> impl Future<Output = ()> {
+        spend(Awaits::Others, self.0.closed())
     }
 
     /// Whether the receiver is gone, or has closed.
@@ -217,6 +253,32 @@ impl<T> Sender<T> {
     /// One that does not keep the channel open.
     pub fn downgrade(&self) -> WeakSender<T> {
         WeakSender(self.0.downgrade())
+    }
+
+    /// How many senders there are.
+    pub fn strong_count(&self) -> usize {
+        self.0.strong_count()
+    }
+
+    /// How many there are that do not keep it open.
+    pub fn weak_count(&self) -> usize {
+        self.0.weak_count()
+    }
+}
+
+/// Room for one value, kept by [`Sender::reserve_owned`]. Dropped, it gives the room back.
+#[derive(Debug)]
+pub struct OwnedPermit<T>(tokio::sync::mpsc::OwnedPermit<T>);
+
+impl<T> OwnedPermit<T> {
+    /// Sends `value` in the room that was kept; gives the sender back.
+    pub fn send(self, value: T) -> Sender<T> {
+        Sender(self.0.send(value))
+    }
+
+    /// Gives the room back, and the sender.
+    pub fn release(self) -> Sender<T> {
+        Sender(self.0.release())
     }
 }
 
@@ -252,8 +314,9 @@ impl<T> UnboundedSender<T> {
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping it.
-    pub async fn closed(&self) {
-        spend(self.0.closed()).await;
+    #[track_caller]
+    pub fn closed(&self) -> impl Future<Output = ()> {
+        spend(Awaits::Others, self.0.closed())
     }
 
     /// Whether the receiver is gone, or has closed.
@@ -281,8 +344,9 @@ macro_rules! receive {
             ///
             /// # Cancel safety
             /// Dropped before it is done, it has taken nothing.
-            pub async fn recv(&mut self) -> Option<T> {
-                spend(self.0.recv()).await
+            #[track_caller]
+            pub fn recv(&mut self) -> impl Future<Output = Option<T>> {
+                spend(Awaits::Message, self.0.recv())
             }
 
             /// Waits for values, and appends as many as there are to `buffer`, at most `limit`; says how many. 0 as `None` in
@@ -290,8 +354,9 @@ macro_rules! receive {
             ///
             /// # Cancel safety
             /// Dropped before it is done, it has taken nothing.
-            pub async fn recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
-                spend(self.0.recv_many(buffer, limit)).await
+            #[track_caller]
+            pub fn recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> impl Future<Output = usize> {
+                spend(Awaits::Message, self.0.recv_many(buffer, limit))
             }
 
             /// The next value, if there is one.
@@ -307,12 +372,30 @@ macro_rules! receive {
                 self.0.blocking_recv()
             }
 
+            /// As [`recv_many`](Self::recv_many), on this thread: for threads that are no workers.
+            pub fn blocking_recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
+                self.0.blocking_recv_many(buffer, limit)
+            }
+
             /// As [`recv`](Self::recv), for futures that are written by hand.
             pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
                 let unit = ready!(coop::poll_proceed(cx));
                 let value = ready!(self.0.poll_recv(cx));
                 unit.made_progress();
                 Poll::Ready(value)
+            }
+
+            /// As [`recv_many`](Self::recv_many), for futures that are written by hand.
+            pub fn poll_recv_many(&mut self, cx: &mut Context<'_>, buffer: &mut Vec<T>, limit: usize) -> Poll<usize> {
+                let unit = ready!(coop::poll_proceed(cx));
+                let count = ready!(self.0.poll_recv_many(cx, buffer, limit));
+                unit.made_progress();
+                Poll::Ready(count)
+            }
+
+            /// How many senders there are.
+            pub fn sender_strong_count(&self) -> usize {
+                self.0.sender_strong_count()
             }
 
             /// Lets nobody send any more; what was sent before still comes.

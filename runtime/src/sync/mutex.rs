@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{MutexGuard, OwnedMutexGuard, TryLockError};
 
-use super::spend;
+use super::{Awaits, spend};
 
 /// A lock that may be held across an `.await`. First come, first served.
 ///
@@ -29,6 +29,11 @@ impl<T> Mutex<T> {
         Self(tokio::sync::Mutex::new(value))
     }
 
+    /// An unlocked one, in a constant.
+    pub const fn const_new(value: T) -> Self {
+        Self(tokio::sync::Mutex::const_new(value))
+    }
+
     /// The value.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
@@ -40,16 +45,18 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// # Cancel safety
     /// Dropped before it is done, it gives up its place in the line and has locked nothing.
-    pub async fn lock(&self) -> MutexGuard<'_, T> {
-        spend(self.0.lock()).await
+    #[track_caller]
+    pub fn lock(&self) -> impl Future<Output = MutexGuard<'_, T>> {
+        spend(Awaits::Lock, self.0.lock())
     }
 
     /// As [`lock`](Self::lock), with a guard that can be moved into a task.
     ///
     /// # Cancel safety
     /// As [`lock`](Self::lock).
-    pub async fn lock_owned(self: Arc<Self>) -> OwnedMutexGuard<T> {
-        spend(inner(self).lock_owned()).await
+    #[track_caller]
+    pub fn lock_owned(self: Arc<Self>) -> impl Future<Output = OwnedMutexGuard<T>> {
+        spend(Awaits::Lock, inner(self).lock_owned())
     }
 
     /// Locks it if it is unlocked.
@@ -71,6 +78,11 @@ impl<T: ?Sized> Mutex<T> {
     /// Waits on this thread until it is unlocked, and locks it: for threads that are no workers.
     pub fn blocking_lock(&self) -> MutexGuard<'_, T> {
         self.0.blocking_lock()
+    }
+
+    /// As [`blocking_lock`](Self::blocking_lock), with a guard that can be moved.
+    pub fn blocking_lock_owned(self: Arc<Self>) -> OwnedMutexGuard<T> {
+        inner(self).blocking_lock_owned()
     }
 
     /// The value, which nobody else can have locked.

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use tokio::sync::SetError;
 
-use super::spend;
+use super::{Awaits, spend};
 
 /// Empty, and then for good what the first initialisation made that was not cancelled and did not fail.
 ///
@@ -58,12 +58,13 @@ impl<T> OnceCell<T> {
     ///
     /// # Cancel safety
     /// Dropped before it is done, it leaves the cell empty, and the next that waits makes the value.
-    pub async fn get_or_init<F, Fut>(&self, init: F) -> &T
+    #[track_caller]
+    pub fn get_or_init<F, Fut>(&self, init: F) -> impl Future<Output = &T>
     where
         F: FnOnce() -> Fut,
         Fut: Future<Output = T>,
     {
-        spend(self.0.get_or_init(init)).await
+        spend(Awaits::Value, self.0.get_or_init(init))
     }
 
     /// As [`get_or_init`](Self::get_or_init), for what may fail.
@@ -73,12 +74,13 @@ impl<T> OnceCell<T> {
     ///
     /// # Cancel safety
     /// As [`get_or_init`](Self::get_or_init).
-    pub async fn get_or_try_init<E, F, Fut>(&self, init: F) -> Result<&T, E>
+    #[track_caller]
+    pub fn get_or_try_init<E, F, Fut>(&self, init: F) -> impl Future<Output = Result<&T, E>>
     where
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        spend(self.0.get_or_try_init(init)).await
+        spend(Awaits::Value, self.0.get_or_try_init(init))
     }
 
     /// Its value, if it has it.

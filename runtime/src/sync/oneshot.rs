@@ -1,10 +1,11 @@
 //! One value, once: [`channel`].
 
 use std::future::Future;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use super::spend;
+use super::{Awaits, poll_spend, spend};
 use crate::coop;
 
 #[doc(no_inline)]
@@ -21,9 +22,10 @@ pub use tokio::sync::oneshot::error;
 /// # });
 /// # Ok::<(), volt::BuildError>(())
 /// ```
+#[track_caller]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = tokio::sync::oneshot::channel();
-    (Sender(sender), Receiver(receiver))
+    (Sender(sender), Receiver { value: receiver, made_at: Location::caller() })
 }
 
 /// Sends the value.
@@ -33,7 +35,11 @@ pub struct Sender<T>(tokio::sync::oneshot::Sender<T>);
 /// Is the value, when it has come.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
-pub struct Receiver<T>(tokio::sync::oneshot::Receiver<T>);
+pub struct Receiver<T> {
+    value: tokio::sync::oneshot::Receiver<T>,
+    /// Told as the place where a task waits: an `.await` has none.
+    made_at: &'static Location<'static>,
+}
 
 impl<T> Sender<T> {
     /// Sends `value`, at once.
@@ -48,8 +54,17 @@ impl<T> Sender<T> {
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping it.
-    pub async fn closed(&mut self) {
-        spend(self.0.closed()).await;
+    #[track_caller]
+    pub fn closed(&mut self) -> impl Future<Output = ()> {
+        spend(Awaits::Others, self.0.closed())
+    }
+
+    /// As [`closed`](Self::closed), for futures that are written by hand.
+    pub fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let unit = ready!(coop::poll_proceed(cx));
+        ready!(self.0.poll_closed(cx));
+        unit.made_progress();
+        Poll::Ready(())
     }
 
     /// Whether the receiver is gone.
@@ -61,7 +76,7 @@ impl<T> Sender<T> {
 impl<T> Receiver<T> {
     /// Has the sender know that nothing is wanted any more. A value that was sent before still comes.
     pub fn close(&mut self) {
-        self.0.close();
+        self.value.close();
     }
 
     /// The value, if it has come.
@@ -69,7 +84,7 @@ impl<T> Receiver<T> {
     /// # Errors
     /// It has not come yet, or the sender is gone.
     pub fn try_recv(&mut self) -> Result<T, error::TryRecvError> {
-        self.0.try_recv()
+        self.value.try_recv()
     }
 
     /// Waits for the value on this thread: for threads that are no workers.
@@ -77,7 +92,7 @@ impl<T> Receiver<T> {
     /// # Errors
     /// The sender is gone.
     pub fn blocking_recv(self) -> Result<T, error::RecvError> {
-        self.0.blocking_recv()
+        self.value.blocking_recv()
     }
 }
 
@@ -87,9 +102,7 @@ impl<T> Future for Receiver<T> {
     type Output = Result<T, error::RecvError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let unit = ready!(coop::poll_proceed(cx));
-        let value = ready!(Pin::new(&mut self.0).poll(cx));
-        unit.made_progress();
-        Poll::Ready(value)
+        let this = &mut *self;
+        poll_spend(Awaits::Value, this.made_at, Pin::new(&mut this.value), cx)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
-use super::spend;
+use super::{Awaits, spend};
 
 /// Held by many readers or one writer, across an `.await` if need be. First come, first served: readers that come after a writer wait for it.
 ///
@@ -30,6 +30,11 @@ impl<T> RwLock<T> {
         Self(tokio::sync::RwLock::new(value))
     }
 
+    /// An unlocked one, in a constant.
+    pub const fn const_new(value: T) -> Self {
+        Self(tokio::sync::RwLock::const_new(value))
+    }
+
     /// The value.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
@@ -41,32 +46,36 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Cancel safety
     /// Dropped before it is done, it gives up its place in the line and has locked nothing.
-    pub async fn read(&self) -> RwLockReadGuard<'_, T> {
-        spend(self.0.read()).await
+    #[track_caller]
+    pub fn read(&self) -> impl Future<Output = RwLockReadGuard<'_, T>> {
+        spend(Awaits::Lock, self.0.read())
     }
 
     /// Waits until nobody has it.
     ///
     /// # Cancel safety
     /// As [`read`](Self::read).
-    pub async fn write(&self) -> RwLockWriteGuard<'_, T> {
-        spend(self.0.write()).await
+    #[track_caller]
+    pub fn write(&self) -> impl Future<Output = RwLockWriteGuard<'_, T>> {
+        spend(Awaits::Lock, self.0.write())
     }
 
     /// As [`read`](Self::read), with a guard that can be moved into a task.
     ///
     /// # Cancel safety
     /// As [`read`](Self::read).
-    pub async fn read_owned(self: Arc<Self>) -> OwnedRwLockReadGuard<T> {
-        spend(inner(self).read_owned()).await
+    #[track_caller]
+    pub fn read_owned(self: Arc<Self>) -> impl Future<Output = OwnedRwLockReadGuard<T>> {
+        spend(Awaits::Lock, inner(self).read_owned())
     }
 
     /// As [`write`](Self::write), with a guard that can be moved into a task.
     ///
     /// # Cancel safety
     /// As [`read`](Self::read).
-    pub async fn write_owned(self: Arc<Self>) -> OwnedRwLockWriteGuard<T> {
-        spend(inner(self).write_owned()).await
+    #[track_caller]
+    pub fn write_owned(self: Arc<Self>) -> impl Future<Output = OwnedRwLockWriteGuard<T>> {
+        spend(Awaits::Lock, inner(self).write_owned())
     }
 
     /// A reader's guard, if there is one to be had now.
@@ -83,6 +92,22 @@ impl<T: ?Sized> RwLock<T> {
     /// Somebody has it.
     pub fn try_write(&self) -> Result<RwLockWriteGuard<'_, T>, TryLockError> {
         self.0.try_write()
+    }
+
+    /// As [`try_read`](Self::try_read), with a guard that can be moved into a task.
+    ///
+    /// # Errors
+    /// A writer has it.
+    pub fn try_read_owned(self: Arc<Self>) -> Result<OwnedRwLockReadGuard<T>, TryLockError> {
+        inner(self).try_read_owned()
+    }
+
+    /// As [`try_write`](Self::try_write), with a guard that can be moved into a task.
+    ///
+    /// # Errors
+    /// Somebody has it.
+    pub fn try_write_owned(self: Arc<Self>) -> Result<OwnedRwLockWriteGuard<T>, TryLockError> {
+        inner(self).try_write_owned()
     }
 
     /// As [`read`](Self::read), on this thread: for threads that are no workers.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
 
-use super::spend;
+use super::{Awaits, spend};
 
 /// So many permits, for so many at a time. First come, first served.
 ///
@@ -34,6 +34,14 @@ impl Semaphore {
         Self(tokio::sync::Semaphore::new(permits))
     }
 
+    /// As [`new`](Self::new), in a constant.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new); in a constant the compiler says so.
+    pub const fn const_new(permits: usize) -> Self {
+        Self(tokio::sync::Semaphore::const_new(permits))
+    }
+
     /// Permits that are there.
     pub fn available_permits(&self) -> usize {
         self.0.available_permits()
@@ -59,8 +67,9 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// Dropped before it is done, it gives up its place in the line and has taken nothing.
-    pub async fn acquire(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
-        spend(self.0.acquire()).await
+    #[track_caller]
+    pub fn acquire(&self) -> impl Future<Output = Result<SemaphorePermit<'_>, AcquireError>> {
+        spend(Awaits::Permits, self.0.acquire())
     }
 
     /// As [`acquire`](Self::acquire), for `permits` at once.
@@ -70,8 +79,9 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
-    pub async fn acquire_many(&self, permits: u32) -> Result<SemaphorePermit<'_>, AcquireError> {
-        spend(self.0.acquire_many(permits)).await
+    #[track_caller]
+    pub fn acquire_many(&self, permits: u32) -> impl Future<Output = Result<SemaphorePermit<'_>, AcquireError>> {
+        spend(Awaits::Permits, self.0.acquire_many(permits))
     }
 
     /// As [`acquire`](Self::acquire), with a permit that can be moved into a task.
@@ -81,8 +91,9 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
-    pub async fn acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, AcquireError> {
-        spend(inner(self).acquire_owned()).await
+    #[track_caller]
+    pub fn acquire_owned(self: Arc<Self>) -> impl Future<Output = Result<OwnedSemaphorePermit, AcquireError>> {
+        spend(Awaits::Permits, inner(self).acquire_owned())
     }
 
     /// As [`acquire_many`](Self::acquire_many), with permits that can be moved into a task.
@@ -92,8 +103,12 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
-    pub async fn acquire_many_owned(self: Arc<Self>, permits: u32) -> Result<OwnedSemaphorePermit, AcquireError> {
-        spend(inner(self).acquire_many_owned(permits)).await
+    #[track_caller]
+    pub fn acquire_many_owned(
+        self: Arc<Self>,
+        permits: u32,
+    ) -> impl Future<Output = Result<OwnedSemaphorePermit, AcquireError>> {
+        spend(Awaits::Permits, inner(self).acquire_many_owned(permits))
     }
 
     /// A permit, if there is one now.

@@ -1,6 +1,6 @@
 //! The latest value: [`channel`].
 
-use super::spend;
+use super::{Awaits, spend};
 
 #[doc(no_inline)]
 pub use tokio::sync::watch::{Ref, error};
@@ -31,6 +31,11 @@ pub struct Sender<T>(tokio::sync::watch::Sender<T>);
 pub struct Receiver<T>(tokio::sync::watch::Receiver<T>);
 
 impl<T> Sender<T> {
+    /// A channel without a receiver, so far: [`subscribe`](Self::subscribe) makes them.
+    pub fn new(value: T) -> Self {
+        Self(tokio::sync::watch::Sender::new(value))
+    }
+
     /// Puts `value` in the place of what was there.
     ///
     /// # Errors
@@ -69,6 +74,16 @@ impl<T> Sender<T> {
         self.0.receiver_count()
     }
 
+    /// How many senders there are.
+    pub fn sender_count(&self) -> usize {
+        self.0.sender_count()
+    }
+
+    /// Whether both send into the same channel.
+    pub fn same_channel(&self, other: &Self) -> bool {
+        self.0.same_channel(&other.0)
+    }
+
     /// Whether there is no receiver.
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()
@@ -78,8 +93,15 @@ impl<T> Sender<T> {
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping it.
-    pub async fn closed(&self) {
-        spend(self.0.closed()).await;
+    #[track_caller]
+    pub fn closed(&self) -> impl Future<Output = ()> {
+        spend(Awaits::Others, self.0.closed())
+    }
+}
+
+impl<T: Default> Default for Sender<T> {
+    fn default() -> Self {
+        Self::new(T::default())
     }
 }
 
@@ -108,6 +130,21 @@ impl<T> Receiver<T> {
         self.0.has_changed()
     }
 
+    /// Has not seen the value of now: the next [`changed`](Self::changed) is done at once.
+    pub fn mark_changed(&mut self) {
+        self.0.mark_changed();
+    }
+
+    /// Has seen the value of now.
+    pub fn mark_unchanged(&mut self) {
+        self.0.mark_unchanged();
+    }
+
+    /// Whether both see the same channel.
+    pub fn same_channel(&self, other: &Self) -> bool {
+        self.0.same_channel(&other.0)
+    }
+
     /// Waits for a value that it has not seen, and has seen it.
     ///
     /// # Errors
@@ -115,8 +152,9 @@ impl<T> Receiver<T> {
     ///
     /// # Cancel safety
     /// Dropped before it is done, it has seen nothing.
-    pub async fn changed(&mut self) -> Result<(), error::RecvError> {
-        spend(self.0.changed()).await
+    #[track_caller]
+    pub fn changed(&mut self) -> impl Future<Output = Result<(), error::RecvError>> {
+        spend(Awaits::Value, self.0.changed())
     }
 
     /// Waits for a value of which `is_it` is true, the present one included.
@@ -126,8 +164,12 @@ impl<T> Receiver<T> {
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping it.
-    pub async fn wait_for(&mut self, is_it: impl FnMut(&T) -> bool) -> Result<Ref<'_, T>, error::RecvError> {
-        spend(self.0.wait_for(is_it)).await
+    #[track_caller]
+    pub fn wait_for(
+        &mut self,
+        is_it: impl FnMut(&T) -> bool,
+    ) -> impl Future<Output = Result<Ref<'_, T>, error::RecvError>> {
+        spend(Awaits::Value, self.0.wait_for(is_it))
     }
 }
 

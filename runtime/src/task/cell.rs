@@ -23,6 +23,8 @@ use super::waker::WakerRef;
 
 /// What a task needs from whoever runs it.
 pub(crate) trait Schedule: Send + Sync + 'static {
+    /// Whether the polls of its tasks are timed and go into their accounts.
+    const IS_COUNTED: bool;
     /// The task was woken: enqueue it.
     fn schedule(&self, task: Notified);
     /// Whether the calling thread is one of the scheduler's own, which keep it alive: then [`schedule_here`](Self::schedule_here) may be called.
@@ -253,7 +255,7 @@ unsafe fn complete<F: Future, S: Schedule>(raw: NonNull<Header>) {
     }
 }
 
-unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>) -> Ran {
+unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>, began_at_ns: u64) -> Ran {
     // SAFETY: the Notified's reference is handed over; it is given up below, where `task` goes.
     let task = unsafe { Task::from_raw(raw) };
     // SAFETY: the vtable is that of F and S, and `task` holds a reference.
@@ -267,14 +269,16 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>) -> Ran {
         Start::Poll => {
             let waker = WakerRef::new(&task);
             // SAFETY: One runner: `start` made this thread it.
-            let poll = || (unsafe { cell.poll_future(&waker) }, current::has_woken_itself());
+            let poll = || (unsafe { cell.poll_future(&waker) }, current::told_in_poll());
             match catch_unwind(AssertUnwindSafe(|| cell.enter(&task, poll))) {
                 Ok((Poll::Ready(()), _)) => {
                     // SAFETY: One runner; the output is in place, and the Notified's reference is handed over.
                     unsafe { complete::<F, S>(task.into_raw()) };
                     return Ran::Ended(Ended::Completed);
                 }
-                Ok((Poll::Pending, has_woken_itself)) => {
+                Ok((Poll::Pending, (has_woken_itself, awaits))) => {
+                    // Here, since the task may be another runner's, or gone, as soon as it is paused.
+                    let at_ns = if S::IS_COUNTED { header.end_poll(began_at_ns, awaits) } else { began_at_ns };
                     cancel_if_closing(cell);
                     if !has_woken_itself {
                         cell.scheduler.keep(&task);
@@ -283,12 +287,12 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>) -> Ran {
                         Pause::Idle => {
                             // `pause` released the Notified's reference: the cell may be gone from here on.
                             std::mem::forget(task);
-                            return Ran::Pending;
+                            return Ran::Pending { at_ns };
                         }
                         Pause::Reschedule => {
                             // SAFETY: the task is SCHEDULED, and the reference of the Notified that was run lives on in this one.
                             let task = unsafe { Notified::from_raw(task.into_raw()) };
-                            return Ran::Woken { task, by_itself: has_woken_itself };
+                            return Ran::Woken { task, by_itself: has_woken_itself, at_ns };
                         }
                         Pause::Cancel => None,
                     }
@@ -433,6 +437,8 @@ pub(crate) struct Nowhere;
 
 #[cfg(test)]
 impl Schedule for Nowhere {
+    const IS_COUNTED: bool = true;
+
     fn schedule(&self, _task: Notified) {}
 
     fn is_closing(&self) -> bool {
@@ -462,6 +468,8 @@ mod tests {
     }
 
     impl Schedule for Queue {
+        const IS_COUNTED: bool = true;
+
         fn schedule(&self, task: Notified) {
             self.woken.lock().unwrap().push_back(task);
         }
@@ -495,8 +503,8 @@ mod tests {
         fn run(&self) -> Vec<&'static str> {
             let mut ran = Vec::new();
             while let Some(task) = self.pop() {
-                ran.push(match task.run() {
-                    Ran::Pending => "pending",
+                ran.push(match task.run(0) {
+                    Ran::Pending { .. } => "pending",
                     Ran::Woken { task, .. } => {
                         self.schedule(task);
                         "woken"
@@ -550,10 +558,10 @@ mod tests {
 
     #[test]
     #[cfg(target_pointer_width = "64")]
-    fn a_task_takes_104_bytes_beside_what_its_future_and_output_need() {
+    fn a_task_takes_120_bytes_beside_what_its_future_and_output_need() {
         // With the allocator's word a multiple of 16. A future that the stage's tag fits into is as cheap as one of no size.
-        assert_eq!(size_of::<Cell<std::future::Ready<()>, Arc<()>>>(), 104);
-        assert_eq!(size_of::<Cell<std::future::Pending<u64>, Arc<()>>>(), 104);
+        assert_eq!(size_of::<Cell<std::future::Ready<()>, Arc<()>>>(), 120);
+        assert_eq!(size_of::<Cell<std::future::Pending<u64>, Arc<()>>>(), 120);
     }
 
     #[test]

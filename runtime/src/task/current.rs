@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! * *Alive while current*: the pointer is set only while the runner holds a reference.
-//! * *Own poll*: `has_woken_itself` is about the poll that is going on here, and about no other: it is put by while a task is polled inside
+//! * *Own poll*: what is told in a poll (that the task has woken itself, what it waits for) is about the poll that is going on here, and about no other: it is put by while a task is polled inside
 //!   another one's poll.
 
 use std::cell::Cell;
@@ -14,6 +14,7 @@ use std::ptr::NonNull;
 
 use volt_telemetry::recording::event::Waker as By;
 
+use super::awaits::Note;
 use super::header::{Header, Task};
 
 /// One poll.
@@ -21,9 +22,10 @@ use super::header::{Header, Task};
 struct Running {
     task: Option<NonNull<Header>>,
     has_woken_itself: bool,
+    awaits: Note,
 }
 
-const NOTHING: Running = Running { task: None, has_woken_itself: false };
+const NOTHING: Running = Running { task: None, has_woken_itself: false, awaits: Note::NOTHING };
 
 thread_local! {
     static CURRENT: Cell<Running> = const { Cell::new(NOTHING) };
@@ -64,7 +66,7 @@ pub(super) struct Current<'a> {
 impl<'a> Current<'a> {
     #[inline]
     pub(super) fn enter(task: &'a Task) -> Self {
-        let running = Running { task: Some(task.as_raw()), has_woken_itself: false };
+        let running = Running { task: Some(task.as_raw()), ..NOTHING };
         Self { former: CURRENT.replace(running), _task: task }
     }
 }
@@ -101,10 +103,22 @@ pub(super) fn has_noted_own_wake(task: NonNull<Header>) -> bool {
     is_own
 }
 
-/// Whether the task that this thread polls has woken itself since the poll began.
+/// The task that this thread polls will have to wait for this.
+pub(super) fn note(awaits: Note) {
+    CURRENT.set(Running { awaits, ..CURRENT.get() });
+}
+
+/// Whether the task that this thread polls has woken itself since the poll began, and what it noted down last that it waits for.
 #[inline]
-pub(super) fn has_woken_itself() -> bool {
-    CURRENT.get().has_woken_itself
+pub(super) fn told_in_poll() -> (bool, Note) {
+    let running = CURRENT.get();
+    (running.has_woken_itself, running.awaits)
+}
+
+/// Whether the task that this thread polls has woken itself since the poll began.
+#[cfg(test)]
+fn has_woken_itself() -> bool {
+    told_in_poll().0
 }
 
 /// Calls `f` with the task that this thread polls, if it polls one.

@@ -10,11 +10,13 @@
 
 use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
 
 use volt_telemetry::recording::event::Waker as By;
 
+use super::account::Account;
+use super::awaits::{Awaits, Note};
 use super::current::{self, WakesHere};
 use super::id::Id;
 use super::origin::{Extra, Origin};
@@ -23,7 +25,34 @@ use crate::queue::lifo::RawPointer;
 use crate::stats::counting;
 
 /// The place of a task that is not in the registry.
-pub(crate) const NO_PLACE: u64 = u64::MAX;
+pub(crate) const NO_PLACE: Place = Place { slot: u32::MAX, shard: 0 };
+/// Shards of the registry that a place can tell apart.
+pub(crate) const MAX_SHARDS: usize = 1 << SHARD_BITS;
+const SHARD_BITS: u32 = 6;
+/// `birth` counts in units of two to this power ns, about a second: two years fit beside the shard.
+const BIRTH_UNIT_BITS: u32 = 30;
+const BIRTH_MAX: u64 = (1 << (u32::BITS - SHARD_BITS)) - 1;
+
+/// Where the registry has a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its slot, fewer than `u32::MAX`: so many tasks take half a terabyte.
+    pub(crate) slot: u32,
+    /// Below [`MAX_SHARDS`].
+    pub(crate) shard: u8,
+}
+
+impl Place {
+    /// As a number, for a cell.
+    #[inline]
+    pub(crate) fn as_u64(self) -> u64 {
+        u64::from(self.slot) << u8::BITS | u64::from(self.shard)
+    }
+
+    pub(crate) fn from_u64(number: u64) -> Self {
+        Self { slot: (number >> u8::BITS) as u32, shard: number as u8 }
+    }
+}
 
 /// See the header of this file.
 pub(crate) struct Header {
@@ -40,14 +69,17 @@ pub(crate) struct Header {
     woken_by: AtomicU64,
     /// Where the task was spawned that did so; null is no task. Written with the time.
     woken_from: AtomicPtr<Location<'static>>,
-    /// Where it is in the registry. Written by its runner, or by its creator before anybody else knows of it.
-    place: AtomicU64,
+    /// Where it is in the registry: the slot. Written by its runner, or by its creator before anybody else knows of it.
+    slot: AtomicU32,
+    /// The shard there, and when the task was spawned: `| birth 26 | shard 6 |`. Written with the slot.
+    birth_and_shard: AtomicU32,
+    pub(crate) account: Account,
 }
 
 /// What the typed cell can do, for those who hold a pointer to its header.
 pub(crate) struct Vtable {
-    /// Polls or drops the future. Takes over the reference of a `Notified`.
-    pub(crate) run: unsafe fn(NonNull<Header>) -> Ran,
+    /// Polls or drops the future; the poll begins at that time. Takes over the reference of a `Notified`.
+    pub(crate) run: unsafe fn(NonNull<Header>, u64) -> Ran,
     /// Enqueues the task. Takes over a reference, which becomes the `Notified`'s; the caller holds another for the time of the call.
     pub(crate) schedule: unsafe fn(NonNull<Header>),
     /// Wakes the task. Takes over a reference, the waker's.
@@ -65,11 +97,22 @@ pub(crate) struct Vtable {
 #[must_use = "a task that was woken during its poll has to be enqueued again"]
 pub(crate) enum Ran {
     /// It waits to be woken.
-    Pending,
+    Pending { at_ns: u64 },
     /// It was woken during the poll, by itself or by others: enqueue it behind the others.
-    Woken { task: Notified, by_itself: bool },
+    Woken { task: Notified, by_itself: bool, at_ns: u64 },
     /// It is complete, and how.
     Ended(Ended),
+}
+
+impl Ran {
+    /// When the poll ended, if that is known: the task's account was closed then, while it was still its runner's.
+    #[inline]
+    pub(crate) fn at_ns(&self) -> Option<u64> {
+        match *self {
+            Ran::Pending { at_ns } | Ran::Woken { at_ns, .. } => Some(at_ns),
+            Ran::Ended(_) => None,
+        }
+    }
 }
 
 /// How a task ended.
@@ -88,16 +131,20 @@ impl Header {
         vtable: &'static Vtable,
     ) -> Self {
         let nobody = (By::Unknown as u64, ptr::null_mut());
+        let now_ns = counting::now_ns();
+        let birth = (now_ns >> BIRTH_UNIT_BITS).min(BIRTH_MAX) as u32;
         let (woken_by, woken_from) = if counting::IS_ON { current::with_waker(words_of) } else { nobody };
         Self {
             state: State::new(),
             vtable,
             id,
             origin: Origin::new(location, extra),
-            submitted_at_ns: AtomicU64::new(counting::now_ns()),
+            submitted_at_ns: AtomicU64::new(now_ns),
             woken_by: AtomicU64::new(woken_by | IS_SPAWN),
             woken_from: AtomicPtr::new(woken_from),
-            place: AtomicU64::new(NO_PLACE),
+            slot: AtomicU32::new(NO_PLACE.slot),
+            birth_and_shard: AtomicU32::new(birth << SHARD_BITS),
+            account: Account::default(),
         }
     }
 
@@ -126,22 +173,45 @@ impl Header {
 
     /// Its place in the registry, or `NO_PLACE`.
     #[inline]
-    pub(crate) fn place(&self) -> u64 {
-        // ORDERING: Relaxed; single-writer cell: the runner reads what it or the runner before wrote, and the queue, or the task word, orders
-        // the two.
-        self.place.load(Ordering::Relaxed)
+    pub(crate) fn place(&self) -> Place {
+        // ORDERING: Relaxed, both; single-writer cells: the runner reads what it or the runner before wrote, and the queue, or the task word,
+        // orders the two.
+        let (slot, shard) = (self.slot.load(Ordering::Relaxed), self.birth_and_shard.load(Ordering::Relaxed));
+        Place { slot, shard: (shard & (MAX_SHARDS as u32 - 1)) as u8 }
     }
 
     /// Whether the registry holds it.
     #[inline]
     pub(crate) fn is_kept(&self) -> bool {
-        self.place() != NO_PLACE
+        // ORDERING: Relaxed; single-writer cell: see `place`.
+        self.slot.load(Ordering::Relaxed) != NO_PLACE.slot
     }
 
     /// For the registry.
-    pub(crate) fn set_place(&self, place: u64) {
+    pub(crate) fn set_place(&self, place: Place) {
+        // ORDERING: Relaxed, all; single-writer cells: see `place`.
+        self.slot.store(place.slot, Ordering::Relaxed);
+        let birth = self.birth_and_shard.load(Ordering::Relaxed) >> SHARD_BITS;
+        self.birth_and_shard.store(birth << SHARD_BITS | u32::from(place.shard), Ordering::Relaxed);
+    }
+
+    /// When it was spawned, on the process clock, ns: about a second early at most.
+    pub(crate) fn born_at_ns(&self) -> u64 {
         // ORDERING: Relaxed; single-writer cell: see `place`.
-        self.place.store(place, Ordering::Relaxed);
+        u64::from(self.birth_and_shard.load(Ordering::Relaxed) >> SHARD_BITS) << BIRTH_UNIT_BITS
+    }
+
+    /// Its poll that began at `began_at_ns` has ended, and it is going to wait or to be enqueued; for its runner. Returns the time.
+    #[inline]
+    pub(super) fn end_poll(&self, began_at_ns: u64, awaits: Note) -> u64 {
+        let now_ns = counting::now_ns_after(began_at_ns);
+        self.account.end(now_ns.saturating_sub(began_at_ns), now_ns, awaits);
+        now_ns
+    }
+
+    /// What it waits for, and where in the code, as far as an operation that it awaited in its last poll has told.
+    pub(crate) fn awaits(&self) -> Option<(Awaits, Option<&'static Location<'static>>)> {
+        self.account.awaits().read()
     }
 
     pub(crate) fn submitted_at_ns(&self) -> u64 {
@@ -344,20 +414,21 @@ impl Notified {
         &self.0
     }
 
-    /// Polls the future once, or drops it if the task was cancelled.
-    pub(crate) fn run(self) -> Ran {
+    /// Polls the future once, or drops it if the task was cancelled. The poll begins at `began_at_ns`; of a scheduler that does not count,
+    /// anything.
+    pub(crate) fn run(self, began_at_ns: u64) -> Ran {
         let raw = self.0.into_raw();
         // SAFETY: Live by reference: the Notified's own is handed over to `run`.
         let run = unsafe { raw.as_ref() }.vtable.run;
         // SAFETY: the Notified's reference is handed over.
-        unsafe { run(raw) }
+        unsafe { run(raw, began_at_ns) }
     }
 
     /// Completes the task as cancelled without a worker.
     pub(crate) fn cancel_now(self) {
         // The task is SCHEDULED, so `cancel` only sets the flag: there is nothing to submit. And it has not begun, so no shield is up.
         self.0.cancel();
-        let ran = self.run();
+        let ran = self.run(0);
         debug_assert!(matches!(ran, Ran::Ended(_)), "a task that has not begun can be dropped at once");
     }
 }

@@ -42,7 +42,8 @@ impl Id {
         Self(NonZeroU64::new(id).expect("2^64 tasks take longer than a process lives"))
     }
 
-    pub(crate) fn as_u64(self) -> u64 {
+    /// The number, as logs, lists and consoles show it.
+    pub fn as_u64(self) -> u64 {
         self.0.get()
     }
 }

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use super::header::{Header, Task};
 use super::id::Id;
@@ -131,6 +132,11 @@ impl AbortHandle {
     /// The task's id.
     pub fn id(&self) -> Id {
         self.task.header().id
+    }
+
+    /// How long the task's polls took so far, to some microseconds; one that is going on is not counted.
+    pub fn busy_time(&self) -> Duration {
+        Duration::from_nanos(self.task.header().account.read().busy_ns)
     }
 }
 

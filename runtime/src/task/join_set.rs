@@ -4,13 +4,14 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::Location;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use futures_util::stream::{FuturesUnordered, Stream};
 
 use super::id::Id;
 use super::join::{AbortHandle, JoinError, JoinHandle};
 use crate::context;
+use crate::coop;
 use crate::handle::Handle;
 
 /// A set of tasks. Dropping it aborts them.
@@ -142,6 +143,21 @@ impl<T: 'static> JoinSet<T> {
     /// Cancel safe.
     pub async fn join_next_with_id(&mut self) -> Option<(Id, Result<T, JoinError>)> {
         poll_fn(|cx| Pin::new(&mut self.tasks).poll_next(cx)).await
+    }
+
+    /// The output of a task that has ended; `None` if none has, or the set is empty.
+    pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
+        self.try_join_next_with_id().map(|(_, output)| output)
+    }
+
+    /// As [`try_join_next`](Self::try_join_next), with the task's id.
+    pub fn try_join_next_with_id(&mut self) -> Option<(Id, Result<T, JoinError>)> {
+        // One that has ended says so when it is polled; nobody is to be woken for the others.
+        let mut cx = Context::from_waker(Waker::noop());
+        match coop::unlimited(|| Pin::new(&mut self.tasks).poll_next(&mut cx)) {
+            Poll::Ready(next) => next,
+            Poll::Pending => None,
+        }
     }
 
     /// As [`join_next`](Self::join_next), for hand-written futures.

@@ -68,6 +68,9 @@ struct State {
 }
 
 impl Schedule for Arc<Shared> {
+    /// Its polls are part of the one of the task that polls the set.
+    const IS_COUNTED: bool = false;
+
     fn schedule(&self, task: Notified) {
         let mut state = self.state.lock();
         if state.is_closed {
@@ -158,7 +161,7 @@ impl LocalSet {
             let Some(task) = shared.pop() else {
                 return if shared.state.lock().alive.is_empty() { Poll::Ready(()) } else { Poll::Pending };
             };
-            let ran = coop::limited(operations, || task.run());
+            let ran = coop::limited(operations, || task.run(0));
             if let Ran::Woken { task, .. } = ran {
                 shared.state.lock().woken.push_back(task);
             }

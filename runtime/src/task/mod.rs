@@ -9,6 +9,12 @@ pub(crate) mod id;
 pub(crate) mod origin;
 
 #[cfg(not(loom))]
+pub(crate) mod account;
+
+#[cfg(not(loom))]
+pub(crate) mod awaits;
+
+#[cfg(not(loom))]
 pub(crate) mod header;
 
 #[cfg(not(loom))]

@@ -13,26 +13,59 @@
 //!   cancelled by `close`; one that is kept after is told so, and is cancelled by whoever brings it.
 //!
 //! Shape: shards, each a lock around slots of 8 bytes; free slots are a list through themselves. A worker always uses the same shard, so that
-//! it shares the lock only with whoever ends a task that first waited elsewhere. A task remembers its place, `| slot 48 | shard 16 |`.
+//! it shares the lock only with whoever ends a task that first waited elsewhere. A task remembers its place.
 //!
 //! Rejected: every task from its spawn on, sharded by id. Two locks a task, a tenth of what a spawn costs, for tasks nobody ever looks for.
 
 use std::collections::HashMap;
 use std::ptr::{self, NonNull};
+use std::thread;
 
-use super::header::{Header, NO_PLACE, Task};
-use crate::shim::{CachePadded, Mutex, MutexGuard};
+use super::header::{Header, MAX_SHARDS, NO_PLACE, Place, Task};
+use crate::shim::{AtomicUsize, CachePadded, Mutex, MutexGuard, Ordering};
 
-/// Shards at most; with more workers some share one.
-const MAX_SHARDS: usize = 64;
-const SHARD_BITS: u32 = 16;
 /// Slots that a walk through all looks at under one lock: some 20 µs, if each task is in nobody's cache.
 const VISITED_AT_ONCE: usize = 256;
-const _: () = assert!(MAX_SHARDS <= 1 << SHARD_BITS);
+/// How often a walk gives its processor away for those that wait for a shard, before it goes on all the same.
+const YIELDS_MAX: usize = 1000;
+/// Slots of a shard whose memory is kept, whoever leaves: 8 KiB.
+const SLOTS_KEPT: usize = if cfg!(miri) { 16 } else { 1024 };
 
 /// See the header of this file.
 pub(crate) struct Registry {
-    shards: Box<[CachePadded<Mutex<Shard>>]>,
+    shards: Box<[CachePadded<Room>]>,
+}
+
+/// A shard behind its lock. Whoever walks through it takes the lock again at once, and the lock is not fair: who waits would be woken too late
+/// each time, and wait for the whole walk. So it is counted, and the walk stays away until it is in.
+#[derive(Default)]
+struct Room {
+    shard: Mutex<Shard>,
+    waiting: AtomicUsize,
+}
+
+impl Room {
+    fn lock(&self) -> MutexGuard<'_, Shard> {
+        if let Some(shard) = self.shard.try_lock() {
+            return shard;
+        }
+        // ORDERING: Relaxed, both; a hint to who walks through it, what it is about is under the lock.
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let shard = self.shard.lock();
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        shard
+    }
+
+    /// For who had the lock, and will take it again.
+    fn let_others_in(&self) {
+        for _ in 0..YIELDS_MAX {
+            // ORDERING: Relaxed; as in `lock`.
+            if self.waiting.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            thread::yield_now();
+        }
+    }
 }
 
 #[derive(Default)]
@@ -44,14 +77,14 @@ struct Shard {
 }
 
 impl Registry {
-    /// For so many workers.
+    /// For so many workers; with more than `MAX_SHARDS` some share a shard.
     pub(crate) fn new(workers: usize) -> Self {
         let shards = workers.clamp(1, MAX_SHARDS);
-        Self { shards: (0..shards).map(|_| CachePadded(Mutex::new(Shard::default()))).collect() }
+        Self { shards: (0..shards).map(|_| CachePadded::default()).collect() }
     }
 
-    fn shard(&self, place: u64) -> MutexGuard<'_, Shard> {
-        self.shards[(place & ((1 << SHARD_BITS) - 1)) as usize].lock()
+    fn shard(&self, place: Place) -> MutexGuard<'_, Shard> {
+        self.shards[usize::from(place.shard)].lock()
     }
 
     /// Takes the task in, for a caller that prefers a shard of its own: a worker by its index, others by anything that spreads. True:
@@ -67,7 +100,7 @@ impl Registry {
         if task.header().name().is_some() {
             shard.named.insert(task.header().id.as_u64(), slot);
         }
-        task.header().set_place((slot as u64) << SHARD_BITS | index as u64);
+        task.header().set_place(Place { slot: slot as u32, shard: index as u8 });
         shard.is_closed
     }
 
@@ -81,7 +114,7 @@ impl Registry {
     fn take(&self, task: &Header) -> Task {
         let place = task.place();
         let mut shard = self.shard(place);
-        let found = shard.slots.remove((place >> SHARD_BITS) as usize);
+        let found = shard.slots.remove(place.slot as usize);
         if task.name().is_some() {
             shard.named.remove(&task.id.as_u64());
         }
@@ -114,28 +147,38 @@ impl Registry {
     /// `f` runs under a lock that workers take, and must not call anybody.
     pub(crate) fn visit(&self, limit: usize, mut f: impl FnMut(&Header)) -> bool {
         let mut left = limit;
-        for shard in &self.shards {
+        let seen = self.find(|task| {
+            if left == 0 {
+                return Some(());
+            }
+            left -= 1;
+            f(task);
+            None
+        });
+        seen.is_none()
+    }
+
+    /// Shows tasks that are in here to `f` until it returns something; as [`visit`](Self::visit).
+    pub(crate) fn find<R>(&self, mut f: impl FnMut(&Header) -> Option<R>) -> Option<R> {
+        for room in &self.shards {
             let mut next = 0;
             loop {
-                let shard = shard.lock();
+                room.let_others_in();
+                let shard = room.lock();
                 let Some(slots) = shard.slots.slots.get(next..).filter(|slots| !slots.is_empty()) else { break };
                 let slots = &slots[..slots.len().min(VISITED_AT_ONCE)];
-                for task in slots.iter().filter_map(Slot::task) {
-                    if left == 0 {
-                        return false;
-                    }
-                    left -= 1;
-                    f(task.header());
+                if let Some(found) = slots.iter().filter_map(Slot::task).find_map(|task| f(task.header())) {
+                    return Some(found);
                 }
                 next += slots.len();
             }
         }
-        true
+        None
     }
 
     /// The name of task `id` that was seen at `place`, if it is still there and has one.
-    pub(crate) fn name_of(&self, id: u64, place: u64) -> Option<String> {
-        self.look_up(id, place, |task| task.name().map(str::to_owned)).flatten()
+    pub(crate) fn name_of(&self, id: u64, place: Place) -> Option<String> {
+        self.look_up(id, place, |task| task.header().name().map(str::to_owned)).flatten()
     }
 
     /// The name of task `id`, if it is in here and was kept by a caller that preferred the shard of that number.
@@ -154,21 +197,21 @@ impl Registry {
         }
     }
 
-    /// As [`name_of`](Self::name_of), and the task's span.
-    pub(crate) fn name_and_span_of(&self, id: u64, place: u64) -> (Option<String>, Option<tracing::Span>) {
-        let found = self
-            .look_up(id, place, |task| (task.name().map(str::to_owned), task.extra().map(|extra| extra.span.clone())));
-        found.unwrap_or_default()
+    /// Task `id`, if it is still where it was seen. Whoever gets it may be the last to let go of it, and with it of its spans: that is for
+    /// threads that may wait for a subscriber.
+    pub(crate) fn get(&self, id: u64, place: Place) -> Option<Task> {
+        self.look_up(id, place, Task::clone)
     }
 
-    fn look_up<R>(&self, id: u64, place: u64, f: impl FnOnce(&Header) -> R) -> Option<R> {
+    /// Calls `f` with the task of that id if it is at `place`. `f` runs under a lock that workers take, and must not call anybody.
+    pub(crate) fn look_up<R>(&self, id: u64, place: Place, f: impl FnOnce(&Task) -> R) -> Option<R> {
         if place == NO_PLACE {
             return None;
         }
         let shard = self.shard(place);
         // Somebody else may be there by now.
-        let task = shard.slots.get((place >> SHARD_BITS) as usize).filter(|task| task.header().id.as_u64() == id)?;
-        Some(f(task.header()))
+        let task = shard.slots.get(place.slot as usize).filter(|task| task.header().id.as_u64() == id)?;
+        Some(f(task))
     }
 
     /// `#id name (spawned at)` of up to `limit` tasks that are in here, but for those of `told`: for the report of what a shutdown left
@@ -197,6 +240,9 @@ struct Slots {
     slots: Vec<Slot>,
     /// The first free slot, as it stands in a free slot.
     free: usize,
+    occupied: usize,
+    /// With no more than so many it is worth while to look whether the memory is still needed.
+    shrinks_at: usize,
 }
 
 /// A task's pointer, whose lowest bit is clear; or `next << 1 | 1`, where `next - 1` is the next free slot, and 0 the end of the list.
@@ -229,9 +275,12 @@ impl Slot {
 impl Slots {
     fn insert(&mut self, task: Task) -> usize {
         let slot = Slot(task.into_raw().as_ptr());
+        self.occupied += 1;
         match self.free.checked_sub(1) {
             None => {
+                assert!(self.slots.len() < NO_PLACE.slot as usize, "so many tasks take half a terabyte");
                 self.slots.push(slot);
+                self.shrinks_at = self.slots.len() / 4;
                 self.slots.len() - 1
             }
             Some(index) => {
@@ -250,9 +299,30 @@ impl Slots {
         let slot = std::mem::replace(&mut self.slots[index], Slot::free(self.free));
         assert!(slot.task().is_some(), "a task is removed once");
         self.free = index + 1;
+        self.occupied -= 1;
+        if self.occupied <= self.shrinks_at && self.slots.len() > SLOTS_KEPT {
+            self.shrink();
+        }
         let raw = NonNull::new(slot.0).expect("made from a NonNull");
         // SAFETY: the slot held the reference that `insert` was given, and does so no more.
         unsafe { Task::from_raw(raw) }
+    }
+
+    /// Gives back the memory behind the last task, after a crowd has left. Some ns a slot, under the lock; the next time is when half of those
+    /// that are left have gone. The free slots are used from the front from now on, so that the next time finds more.
+    #[cold]
+    fn shrink(&mut self) {
+        let len = self.slots.iter().rposition(|slot| slot.task().is_some()).map_or(0, |last| last + 1);
+        self.slots.truncate(len);
+        self.slots.shrink_to(SLOTS_KEPT);
+        self.free = 0;
+        for index in (0..len).rev() {
+            if self.slots[index].next_free().is_some() {
+                self.slots[index] = Slot::free(self.free);
+                self.free = index + 1;
+            }
+        }
+        self.shrinks_at = self.occupied / 2;
     }
 
     fn iter(&self) -> impl Iterator<Item = &Task> {
@@ -341,7 +411,7 @@ mod tests {
         let (mut cancelled, mut polled) = (before.1, after.1);
         drop(registry.remove(before.0.header()));
         drop(registry.remove(after.0.header()));
-        let (_, _) = (before.0.run(), after.0.run());
+        let (_, _) = (before.0.run(0), after.0.run(0));
         let finish = |join: &mut JoinHandle<()>| {
             let mut cx = Context::from_waker(Waker::noop());
             Pin::new(join).poll(&mut cx)
@@ -372,6 +442,72 @@ mod tests {
         for (task, _) in &tasks {
             drop(registry.remove(task.header()));
         }
+    }
+
+    #[test]
+    fn a_walk_lets_in_who_waits() {
+        let registry = Registry::new(1);
+        let count = if cfg!(miri) { 12 } else { 200 } * VISITED_AT_ONCE;
+        let crowd: Vec<_> = (0..count).map(|_| task(None)).collect();
+        crowd.iter().for_each(|(task, _)| assert!(!registry.keep(task.task(), 0)));
+        let late = task(None);
+        let is_waiting = || registry.shards[0].waiting.load(Ordering::Relaxed) > 0;
+        let (mut seen, mut let_in_after) = (0, None);
+        thread::scope(|scope| {
+            registry.visit(count, |_| {
+                seen += 1;
+                if seen == 1 {
+                    scope.spawn(|| assert!(!registry.keep(late.0.task(), 0)));
+                    while !is_waiting() {
+                        thread::yield_now();
+                    }
+                } else if !is_waiting() {
+                    let_in_after.get_or_insert(seen);
+                }
+            });
+        });
+        // Before the second piece, as a rule; later only if the machine lets it wait for its processor.
+        let few = 10 * VISITED_AT_ONCE;
+        assert!(let_in_after.is_some_and(|seen| seen <= few), "{let_in_after:?} of {count}");
+        crowd.iter().chain([&late]).for_each(|(task, _)| drop(registry.remove(task.header())));
+    }
+
+    #[test]
+    fn a_search_ends_at_the_first_that_is_it() {
+        let registry = Registry::new(2);
+        let tasks: Vec<_> = (0..9).map(|_| task(None)).collect();
+        tasks.iter().enumerate().for_each(|(at, (task, _))| assert!(!registry.keep(task.task(), at)));
+        let mut seen = 0;
+        let second = registry.find(|task| {
+            seen += 1;
+            (seen == 2).then_some(task.id)
+        });
+        assert_eq!((second, seen), (Some(tasks[2].0.header().id), 2));
+        assert_eq!(registry.find(|_| None::<()>), None);
+        tasks.iter().for_each(|(task, _)| drop(registry.remove(task.header())));
+    }
+
+    #[test]
+    fn the_memory_of_a_crowd_that_has_left_is_given_back() {
+        let registry = Registry::new(1);
+        let slots = || registry.shards[0].lock().slots.slots.capacity();
+        let crowd: Vec<_> = (0..8 * SLOTS_KEPT).map(|_| task(None)).collect();
+        crowd.iter().for_each(|(task, _)| assert!(!registry.keep(task.task(), 0)));
+        assert!(slots() >= 8 * SLOTS_KEPT);
+        // Two stay: one among the first, one further on.
+        let stays = |at: usize| at == 3 || at == SLOTS_KEPT + 5;
+        let leaving = crowd.iter().enumerate().filter(|(at, _)| !stays(*at));
+        leaving.for_each(|(_, (task, _))| drop(registry.remove(task.header())));
+        assert!(slots() <= SLOTS_KEPT + 6, "{} slots for two tasks", slots());
+        // Places are good as before: those that stayed are found, and others come in.
+        let late = task(Some("late"));
+        assert!(!registry.keep(late.0.task(), 0));
+        assert_eq!(late.0.header().place().slot, 0, "from the front");
+        assert_eq!(registry.len(), 3);
+        for (task, _) in [&crowd[3], &crowd[SLOTS_KEPT + 5], &late] {
+            assert_eq!(registry.remove(task.header()).unwrap().header().id, task.header().id);
+        }
+        assert!(registry.len() == 0 && slots() <= SLOTS_KEPT + 6);
     }
 
     #[test]

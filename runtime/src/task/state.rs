@@ -463,6 +463,14 @@ impl State {
         now.lifecycle() == IDLE && now.references() == 1 + u64::from(now.has(JOIN_INTEREST))
     }
 
+    /// References but for the caller's, the JoinHandle's and the `Notified`'s: wakers, as a rule. True of one moment only.
+    pub(crate) fn wakers(&self) -> u64 {
+        // ORDERING: Relaxed; a number for a report, by which nothing is done.
+        let now = Word(self.0.load(Ordering::Relaxed));
+        let known = 1 + u64::from(now.has(JOIN_INTEREST)) + u64::from(now.lifecycle() == SCHEDULED);
+        now.references().saturating_sub(known)
+    }
+
     /// Whether the caller's reference is the only one, so that it may free the task without giving it up.
     #[inline]
     pub(crate) fn is_only_reference(&self) -> bool {

@@ -1,8 +1,5 @@
 //! Letting others run.
 
-use std::future::poll_fn;
-use std::task::Poll;
-
 use crate::coop;
 
 /// Lets the other tasks that are ready run first: the calling task goes to the tail of its worker's ring.
@@ -21,15 +18,7 @@ use crate::coop;
 /// # }).await.unwrap() });
 /// ```
 pub async fn yield_now() {
-    let mut has_yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
+    coop::yield_once().await;
 }
 
 /// Spends one unit of the task's cooperative budget (128 operations a poll by default) and yields if none is left: for loops that

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use crate::time::sleep::{Sleep, after, sleep_until};
+use crate::time::test_clock::now;
 
 /// A tick that comes later than this was missed, and [`MissedTickBehavior`] applies: well above a timer's own lateness.
 const MISSED_AFTER: Duration = Duration::from_millis(5);
@@ -30,7 +31,7 @@ const MISSED_AFTER: Duration = Duration::from_millis(5);
 /// ```
 #[track_caller]
 pub fn interval(period: Duration) -> Interval {
-    interval_at(Instant::now(), period)
+    interval_at(now(), period)
 }
 
 /// Ticks every `period`; the first tick is at `start`.
@@ -117,7 +118,7 @@ impl Interval {
     pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
         ready!(Future::poll(Pin::new(&mut self.sleep), cx));
         let due = self.sleep.deadline();
-        let now = Instant::now();
+        let now = self.sleep.now();
         let next = if now.saturating_duration_since(due) > MISSED_AFTER {
             self.missed_tick_behavior.next(due, now, self.period)
         } else {
@@ -134,12 +135,12 @@ impl Interval {
 
     /// The next tick comes at once.
     pub fn reset_immediately(&mut self) {
-        self.reset_at(Instant::now());
+        self.reset_at(self.sleep.now());
     }
 
     /// The next tick comes after `duration`.
     pub fn reset_after(&mut self, duration: Duration) {
-        self.reset_at(after(Instant::now(), duration));
+        self.reset_at(after(self.sleep.now(), duration));
     }
 
     /// The next tick comes at `deadline`.

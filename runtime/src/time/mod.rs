@@ -9,10 +9,12 @@
 
 mod interval;
 pub(crate) mod sleep;
-mod timeout;
+mod test_clock;
+pub(crate) mod timeout;
 
 pub use interval::{Interval, MissedTickBehavior, interval, interval_at};
 pub use sleep::{Sleep, sleep, sleep_until};
+pub use test_clock::{advance, now, pause, resume};
 pub use timeout::{Elapsed, Timeout, timeout, timeout_at};
 
 #[doc(no_inline)]

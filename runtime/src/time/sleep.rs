@@ -45,9 +45,7 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 /// ```
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
-    let driver = context::driver();
-    let clocks = Both::read();
-    Sleep::new(driver, clocks, after(clocks.now, duration))
+    Sleep::after(context::driver(), duration)
 }
 
 /// Waits until `deadline`; not at all if it has passed.
@@ -111,7 +109,19 @@ impl Identity {
 impl Sleep {
     /// A sleep on `driver`, whatever runtime this thread is in.
     pub(crate) fn on(driver: Arc<Driver>, deadline: Instant) -> Sleep {
-        Sleep::new(driver, Both::read(), deadline)
+        let clocks = driver.now();
+        Sleep::new(driver, clocks, deadline)
+    }
+
+    /// A sleep of `duration` on `driver`.
+    pub(crate) fn after(driver: Arc<Driver>, duration: Duration) -> Sleep {
+        let clocks = driver.now();
+        Sleep::new(driver, clocks, after(clocks.now, duration))
+    }
+
+    /// Now, on the clock that it is measured by.
+    pub(super) fn now(&self) -> Instant {
+        self.driver.now().now
     }
 
     fn new(driver: Arc<Driver>, clocks: Both, deadline: Instant) -> Sleep {
@@ -126,7 +136,10 @@ impl Sleep {
     /// Whether the deadline has passed.
     pub fn is_elapsed(&self) -> bool {
         // The process's clock keeps to `Instant` within microseconds; the promise is never to be early, by either.
-        clock::now_ns() >= self.deadline_ns && Instant::now() >= self.deadline
+        match &self.driver.test_clock {
+            None => clock::now_ns() >= self.deadline_ns && Instant::now() >= self.deadline,
+            Some(clock) => clock.now_ns() >= self.deadline_ns,
+        }
     }
 
     /// Gives it another deadline, earlier or later, also after it has ended. A task that awaits it is woken at the new one.
@@ -148,7 +161,7 @@ impl Sleep {
 
     /// To where the deadline lies on the process's clock.
     fn move_timer(&mut self) {
-        self.deadline_ns = Both::read().ns_of(self.deadline);
+        self.deadline_ns = self.driver.now().ns_of(self.deadline);
         let armed = self.armed.as_ref();
         if !armed.is_some_and(|armed| self.driver.reset_timer(armed.key, self.deadline_ns)) {
             self.armed = None;
@@ -159,7 +172,7 @@ impl Sleep {
     pub(super) fn reset_disarmed(&mut self, deadline: Instant) {
         self.disarm();
         self.deadline = deadline;
-        self.deadline_ns = Both::read().ns_of(deadline);
+        self.deadline_ns = self.driver.now().ns_of(deadline);
     }
 
     /// Polls it without touching the cooperative budget: for a time-out, whose inner future may have spent it all.

@@ -5,11 +5,13 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use pin_project_lite::pin_project;
 
+use crate::driver::Driver;
 use crate::time::sleep::{Sleep, sleep, sleep_until};
 
 /// Gives `future` at most `duration` to end.
@@ -65,6 +67,11 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
 #[track_caller]
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
     Timeout { future: future.into_future(), sleep: sleep_until(deadline) }
+}
+
+/// As [`timeout`], by the timers of `driver`, whatever runtime this thread is in.
+pub(crate) fn timeout_on<F: Future>(driver: Arc<Driver>, duration: Duration, future: F) -> Timeout<F> {
+    Timeout { future, sleep: Sleep::after(driver, duration) }
 }
 
 pin_project! {

@@ -1,16 +1,17 @@
 //! The one table of metrics: what a number of a [`Snapshot`] is called outside, and how it is read from there.
 //!
-//! Shape: [`METRICS`] is a list of [`Metric`]s; [`Metric::samples`] reads one of them from one snapshot. How many
+//! Shape: [`METRICS`] is a list of [`Metric`]s; [`Metric::samples`] reads one of them from one snapshot, and
+//! [`Metric::samples_of_process`] those few that are about the process and no runtime of it. How many
 //! samples that gives depends on the workers, on what the kernel tells of their threads, and on the spawn locations
 //! that have series of their own, which [`Locations`] remembers from one snapshot to the next. What the doctor finds
 //! is told of two snapshots, so a reader that keeps none sees only what is stuck at the moment.
 //!
-//! Who reads: the exporter (every line of `/metrics`), the table in `dashboards/README.md`, and the tests that hold
+//! Who reads: the exporter (every line of `/metrics`), the page `docs/metrics.md`, and the tests that hold
 //! dashboards and alert rules against it.
 //!
 //! Names: prefix `volt_`; base units, named last (`_seconds`); counters end in `_total`, only grow, and start anew with
-//! their runtime. Labels: `runtime` on everything, then `worker`, then at most one of `state`, `reason`, `queue`,
-//! `cause`, `duty` and `rule` (or what an info metric tells); `location` is one of at most [`LOCATIONS_MAX`] spawn locations,
+//! their runtime. Labels: `runtime` on everything but what is about the process, then `worker`, then at most one of `state`,
+//! `reason`, `queue`, `cause`, `duty` and `rule` (or what an info metric tells); `location` is one of at most [`LOCATIONS_MAX`] spawn locations,
 //! or `other`. Never a task's id, and no bit mask: the parked bitmap is a gauge of 0 or 1 for each worker.
 //!
 //! A gauge of a duration that is absent in the snapshot (no poll in flight, an empty queue) is 0 here: nothing has
@@ -20,13 +21,17 @@
 //! the incidents themselves, which are events: `volt-console` shows them, the application's log has them.
 
 mod locations;
+mod opentelemetry;
+mod page;
 mod table;
 
 use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::rule::{RULES, count_of, examine};
-use crate::{Histogram, Snapshot, Worker};
+use crate::processes::States;
+use crate::{Health, Histogram, Process, Snapshot, Worker};
 
 pub use locations::{LOCATIONS_MAX, Location, Locations, OTHER};
+pub use page::markdown_page;
 pub use table::METRICS;
 
 /// What a metric's value means over time.
@@ -65,7 +70,16 @@ pub struct Metric {
     pub help: &'static str,
     /// The labels of each sample, in this order.
     pub labels: &'static [&'static str],
-    read: fn(&mut Reading<'_>),
+    read: Read,
+}
+
+/// What a metric is read from.
+#[derive(Clone, Copy, Debug)]
+enum Read {
+    /// Each runtime.
+    Runtime(fn(&mut Reading<'_>)),
+    /// Each process that is known, whether it answered or not.
+    Process(fn(&mut ProcessReading<'_>)),
 }
 
 /// One value under a metric's name.
@@ -108,7 +122,26 @@ impl Metric {
     /// `snapshot` included, and what the doctor has found since.
     pub fn samples_with(&self, snapshot: &Snapshot, locations: &Locations, findings: &[Finding]) -> Vec<Sample> {
         let mut reading = Reading { snapshot, locations, findings, samples: Vec::new() };
-        (self.read)(&mut reading);
+        if let Read::Runtime(read) = self.read {
+            read(&mut reading);
+        }
+        reading.samples
+    }
+
+    /// What this metric says of a process, `None` if it did not answer; nothing, if it is about runtimes.
+    ///
+    /// ```
+    /// use volt_telemetry::{Process, catalog};
+    ///
+    /// let up = catalog::find("volt_process_up").unwrap();
+    /// assert_eq!(up.samples_of_process(Some(&Process::default()))[0].value, catalog::Value::Count(1));
+    /// assert_eq!(up.samples_of_process(None)[0].value, catalog::Value::Count(0));
+    /// ```
+    pub fn samples_of_process(&self, process: Option<&Process>) -> Vec<Sample> {
+        let mut reading = ProcessReading { process, samples: Vec::new() };
+        if let Read::Process(read) = self.read {
+            read(&mut reading);
+        }
         reading.samples
     }
 }
@@ -125,15 +158,6 @@ pub fn find_series(name: &str) -> Option<&'static Metric> {
         find(base).filter(|metric| metric.kind == Kind::Histogram)
     };
     find(name).or_else(histogram)
-}
-
-/// The table as Markdown, for a README.
-pub fn markdown_table() -> String {
-    let mut table = String::from("| Metric | Kind | Unit | Labels | What it says |\n|---|---|---|---|---|\n");
-    for Metric { name, kind, unit, help, labels, .. } in METRICS {
-        table += &format!("| `{name}` | {} | {unit} | {} | {help} |\n", kind.name(), labels.join(", "));
-    }
-    table
 }
 
 /// Upper limits of the buckets of every histogram, ns: powers of two, 256 ns to 17 s.
@@ -162,6 +186,32 @@ struct Reading<'a> {
     samples: Vec<Sample>,
 }
 
+/// Collects the samples of one metric from one process.
+struct ProcessReading<'a> {
+    process: Option<&'a Process>,
+    samples: Vec<Sample>,
+}
+
+impl ProcessReading<'_> {
+    fn push(&mut self, labels: &[&str], value: impl Into<Value>) {
+        self.samples.push(Sample { labels: labels.iter().map(|label| (*label).into()).collect(), value: value.into() });
+    }
+
+    /// One for the observer, if it tells.
+    fn observer<V: Into<Value>>(&mut self, read: impl Fn(&Health) -> V) {
+        if let Some(health) = self.process.and_then(|process| process.observer) {
+            self.push(&[], read(&health));
+        }
+    }
+
+    /// One for each value of a label, if it tells.
+    fn observer_by<V: Into<Value>, const N: usize>(&mut self, read: impl Fn(&Health) -> [(&'static str, V); N]) {
+        for (of, value) in self.process.and_then(|process| process.observer).iter().flat_map(read) {
+            self.push(&[of], value);
+        }
+    }
+}
+
 impl Reading<'_> {
     fn push(&mut self, labels: &[&str], value: impl Into<Value>) {
         let all = std::iter::once(self.snapshot.runtime.as_str()).chain(labels.iter().copied());
@@ -173,6 +223,13 @@ impl<'a> Reading<'a> {
     /// One sample for the runtime.
     fn one<V: Into<Value>>(&mut self, read: impl Fn(&'a Snapshot) -> V) {
         self.push(&[], read(self.snapshot));
+    }
+
+    /// One for the runtime, if it is known.
+    fn one_known<V: Into<Value>>(&mut self, read: impl Fn(&'a Snapshot) -> Option<V>) {
+        if let Some(value) = read(self.snapshot) {
+            self.push(&[], value);
+        }
     }
 
     /// One for each value of a label.
@@ -212,6 +269,22 @@ impl<'a> Reading<'a> {
                 let count = count_of(self.findings, entry.rule, severity);
                 self.push(&[entry.name, severity.name()], count);
             }
+        }
+    }
+
+    /// How many processes do what, if that is known.
+    fn each_state(&mut self) {
+        let states = self.snapshot.processes.as_ref().and_then(|all| all.states);
+        for (state, count) in states.iter().flat_map(States::by_state) {
+            self.push(&[state], count);
+        }
+    }
+
+    /// How processes ended, if there is a system of them.
+    fn each_end(&mut self) {
+        if let Some(all) = &self.snapshot.processes {
+            self.push(&["normal"], all.ended_normally);
+            self.push(&["abnormal"], all.ended_abnormally);
         }
     }
 

@@ -7,7 +7,8 @@
 //! root, or anybody if this is root. (3) Read the server's hello, within [`HELLO_TIMEOUT`]. (4) Ask; a server drops a client that
 //! has asked nothing after 5 s.
 //!
-//! Invariants: *nothing is allocated by a declared length*, the buffer grows by what has come; *a server is not trusted*, what is
+//! Invariants: *every wait has an end*, whatever the server says in between, or reads of what it is asked; *nothing is allocated by a
+//! declared length*, the buffer grows by what has come; *a server is not trusted*, what is
 //! not our protocol ends the connection with an error and never a panic.
 
 use std::io;
@@ -18,9 +19,11 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{self, Timeout};
 
+use crate::processes::{self, ProcessList};
 use crate::recording::flush::{Flush, Head};
 use crate::snapshot::Process;
 use crate::socket::{self, Candidate, Environment, SocketError};
+use crate::tasks::{Query, TaskList};
 use crate::why::Why;
 use crate::wire::{self, Hello, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Recorder, Reply, Request, VERSION};
 
@@ -59,8 +62,9 @@ const WAITS: Waits = Waits { connect: CONNECT_TIMEOUT, hello: HELLO_TIMEOUT, rep
 pub struct Client {
     path: PathBuf,
     socket: OwnedFd,
-    /// Bytes that have come and are not yet part of a whole frame that was taken.
+    /// Bytes that have come; the first `taken` of them are of frames that were taken.
     inbox: Vec<u8>,
+    taken: usize,
     hello: Hello,
     reply_wait: Duration,
 }
@@ -88,7 +92,7 @@ impl Client {
         let socket = open(path, waits.connect)?;
         check_peer(path, &socket)?;
         let (path, hello) = (path.to_path_buf(), Hello::default());
-        let mut client = Self { path, socket, inbox: Vec::new(), hello, reply_wait: waits.reply };
+        let mut client = Self { path, socket, inbox: Vec::new(), taken: 0, hello, reply_wait: waits.reply };
         client.hello = client.read_hello(waits.hello)?;
         Ok(client)
     }
@@ -214,6 +218,32 @@ impl Client {
         })
     }
 
+    /// The tasks of `runtime`, the only one if it is not named, that `query` asks for.
+    ///
+    /// # Errors
+    /// As [`Client::record`].
+    pub fn tasks(&mut self, runtime: Option<&str>, query: &Query) -> Result<TaskList, ConnectError> {
+        self.check_minor(2, "list its tasks")?;
+        let (runtime, query) = (runtime.map(str::to_owned), query.clone());
+        self.ask(&Request::Tasks { runtime, query }, |reply| match reply {
+            Reply::Tasks(list) => Some(*list),
+            _ => None,
+        })
+    }
+
+    /// The processes of `runtime`, the only one if it is not named, that `query` asks for: state machines with mailboxes.
+    ///
+    /// # Errors
+    /// As [`Client::record`].
+    pub fn processes(&mut self, runtime: Option<&str>, query: &processes::Query) -> Result<ProcessList, ConnectError> {
+        self.check_minor(3, "list its processes")?;
+        let (runtime, query) = (runtime.map(str::to_owned), query.clone());
+        self.ask(&Request::Processes { runtime, query }, |reply| match reply {
+            Reply::Processes(list) => Some(*list),
+            _ => None,
+        })
+    }
+
     /// A server that is older does not know the request.
     fn check_minor(&self, minor: u32, what: &str) -> Result<(), ConnectError> {
         let version = self.hello.version;
@@ -240,7 +270,7 @@ impl Client {
         })
     }
 
-    /// The next reply of which `take` makes something; others are passed over.
+    /// The next reply of which `take` makes something; others are passed over, as long as there is time.
     fn next_that<T>(
         &mut self,
         deadline: Option<Instant>,
@@ -255,6 +285,10 @@ impl Client {
                     if let Some(taken) = take(reply) {
                         return Ok(Some(taken));
                     }
+                    // A server that never stops talking of something else has not answered either.
+                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                        return Ok(None);
+                    }
                 }
                 None => return Ok(None),
             }
@@ -263,12 +297,19 @@ impl Client {
 
     fn send(&mut self, request: &Request) -> Result<(), ConnectError> {
         let frame = wire::encode(request, MAX_REQUEST_BYTES).map_err(|error| self.broken(error))?;
+        let begun = Instant::now();
         let mut rest = &frame[..];
-        let sent = sockopt::set_socket_timeout(&self.socket, Timeout::Send, Some(self.reply_wait));
-        sent.map_err(|error| self.broken(error.into()))?;
         while !rest.is_empty() {
+            // The kernel takes 0 for "without end".
+            let wait = self.reply_wait.saturating_sub(begun.elapsed()).max(Duration::from_millis(1));
+            let set = sockopt::set_socket_timeout(&self.socket, Timeout::Send, Some(wait));
+            set.map_err(|error| self.broken(error.into()))?;
             let count = socket::send(&self.socket, rest).map_err(|error| self.broken(error))?;
             rest = &rest[count..];
+            // One that reads a byte now and then does not read.
+            if !rest.is_empty() && begun.elapsed() >= self.reply_wait {
+                return Err(self.broken(io::ErrorKind::WouldBlock.into()));
+            }
         }
         Ok(())
     }
@@ -291,6 +332,7 @@ impl Client {
             let wait = left.map(|left| left.max(Duration::from_millis(1)));
             sockopt::set_socket_timeout(&self.socket, Timeout::Recv, wait)
                 .map_err(|error| self.broken(error.into()))?;
+            self.inbox.drain(..std::mem::take(&mut self.taken));
             match socket::receive(&self.socket, &mut buffer) {
                 Ok(0) => return Err(self.closed()),
                 Ok(count) => self.inbox.extend_from_slice(&buffer[..count]),
@@ -301,11 +343,12 @@ impl Client {
     }
 
     fn take_frame(&mut self) -> Result<Option<Reply>, ConnectError> {
-        let Some(prefix) = self.inbox.first_chunk::<4>() else { return Ok(None) };
+        let come = &self.inbox[self.taken..];
+        let Some(prefix) = come.first_chunk::<4>() else { return Ok(None) };
         let length = wire::body_len(*prefix, MAX_REPLY_BYTES).map_err(|error| self.garbage(&error))?;
-        let Some(body) = self.inbox[4..].get(..length) else { return Ok(None) };
+        let Some(body) = come[4..].get(..length) else { return Ok(None) };
         let reply = wire::decode(body).map_err(|error| self.garbage(&error))?;
-        self.inbox.drain(..4 + length);
+        self.taken += 4 + length;
         Ok(Some(reply))
     }
 

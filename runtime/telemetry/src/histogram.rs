@@ -144,6 +144,12 @@ impl Histogram {
 
     /// The value in ns that a share of `q` (0..=1) of the values does not exceed, to 3 %; `None` when nothing was recorded.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
+        self.quantile_bounds_ns(q).map(|(low, high)| low + (high - low) / 2)
+    }
+
+    /// Between which two values in ns, the second exclusive, the one lies that a share of `q` (0..=1) does not exceed: for who must not say
+    /// more than is certain. `None` when nothing was recorded.
+    pub fn quantile_bounds_ns(&self, q: f64) -> Option<(u64, u64)> {
         let total = self.count();
         if total == 0 {
             return None;
@@ -153,17 +159,27 @@ impl Histogram {
         for (bucket, count) in self.counts.iter().enumerate() {
             seen = seen.saturating_add(*count);
             if seen >= rank {
-                let (low, high) = bounds_of(bucket);
-                return Some(low + (high - low) / 2);
+                return Some(bounds_of(bucket));
             }
         }
         None
     }
 
+    /// How many values were certainly `limit_ns` or more: those of the buckets that begin there or above.
+    pub fn count_from(&self, limit_ns: u64) -> u64 {
+        let from = self.counts.iter().enumerate().filter(|(bucket, _)| bounds_of(*bucket).0 >= limit_ns);
+        from.fold(0, |sum, (_, count)| sum.saturating_add(*count))
+    }
+
     /// How many values were below `limit_ns`; exact where the limit is a power of two from 16 on.
     pub fn count_below(&self, limit_ns: u64) -> u64 {
         let inside = |bucket: usize| bounds_of(bucket).1 <= limit_ns;
-        self.counts.iter().enumerate().take_while(|(bucket, _)| inside(*bucket)).map(|(_, count)| *count).sum()
+        self.counts
+            .iter()
+            .enumerate()
+            .take_while(|(bucket, _)| inside(*bucket))
+            .map(|(_, count)| *count)
+            .fold(0, u64::saturating_add)
     }
 }
 
@@ -221,6 +237,18 @@ mod tests {
             let got = h.quantile_ns(q).unwrap();
             assert!(got.abs_diff(exact) * 100 <= exact * 4, "q {q}: {got} is not near {exact}");
         }
+    }
+
+    #[test]
+    fn a_quantile_lies_within_its_bounds_and_what_is_counted_from_a_limit_is_certainly_there() {
+        let mut h = Histogram::default();
+        assert_eq!((h.quantile_bounds_ns(1.0), h.count_from(0)), (None, 0));
+        [100, 49_900_000, 60_000_000].into_iter().for_each(|ns| h.record(ns));
+        let (low, high) = h.quantile_bounds_ns(0.5).unwrap();
+        assert!(low <= 49_900_000 && 49_900_000 < high, "{low}..{high}");
+        // 49.9 ms may be more than 50 ms, as far as its bucket tells.
+        assert_eq!([1, 50_000_000, 70_000_000].map(|limit| h.count_from(limit)), [3, 1, 0]);
+        assert_eq!(h.count_from(low), 2, "the bucket that begins there is in");
     }
 
     #[test]

@@ -5,7 +5,12 @@
 //!
 //! Invariant: *Bounded*: a snapshot holds the latest incidents only, by count; what was left out is counted in [`Incidents`].
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::bounded;
+
+/// Incidents, and calls of a stack, that a reader takes; a program keeps far fewer.
+const MAX_LATEST: usize = 1024;
 
 /// Why a poll does not end, told while it is still running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -151,6 +156,7 @@ pub struct Incident {
     /// Where the kernel says that it waits, if it does: `hrtimer_nanosleep`.
     pub wait_channel: Option<String>,
     /// The stack of its thread, innermost first, down to the runtime's poll; empty if it could not be taken.
+    #[serde(deserialize_with = "stack")]
     pub stack: Vec<Frame>,
     /// Why there is no stack, or not all of it.
     pub stack_error: Option<String>,
@@ -180,6 +186,7 @@ pub struct Incidents {
     /// Written down, and pushed out of `latest` by newer ones.
     pub evicted: u64,
     /// The latest, oldest first.
+    #[serde(deserialize_with = "latest")]
     pub latest: Vec<Incident>,
 }
 
@@ -191,7 +198,7 @@ impl Incidents {
 
     /// How many there were.
     pub fn total(&self) -> u64 {
-        self.by_cause.iter().sum()
+        self.by_cause.iter().copied().fold(0, u64::saturating_add)
     }
 }
 
@@ -219,4 +226,13 @@ pub struct Blame {
     pub alive: Option<u64>,
     /// Of these, tasks that wait, and of which no waker is left, so that only a cancellation ends them; `None` if nobody looks.
     pub stranded: Option<u64>,
+}
+
+fn stack<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Frame>, D::Error> {
+    bounded::list(deserializer, MAX_LATEST, |_| 1)
+}
+
+fn latest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Incident>, D::Error> {
+    // Each is a few hundred bytes, and so is a call.
+    bounded::list(deserializer, 16 * MAX_LATEST, |incident: &Incident| 16 + incident.stack.len())
 }

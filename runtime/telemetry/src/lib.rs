@@ -8,21 +8,29 @@
 pub mod catalog;
 pub mod client;
 pub mod doctor;
+pub mod health;
 pub mod histogram;
 pub mod incident;
+pub mod processes;
 pub mod rates;
 pub mod recording;
 pub mod snapshot;
 pub mod socket;
+pub mod tasks;
 pub mod why;
 pub mod wire;
 
+mod bounded;
+
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod scratch;
 
+pub use health::Health;
 pub use histogram::Histogram;
 pub use incident::{Blame, Cause, Frame, Incident, Incidents, Remedy};
 pub use snapshot::{
     Blocking, Config, Driver, Duty, GlobalQueue, Host, InFlight, Phase, Process, Sentinel, Snapshot, Tasks, Timers,
-    Unparks, Worker,
+    Tokio, Unparks, Worker,
 };

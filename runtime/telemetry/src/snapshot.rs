@@ -6,10 +6,20 @@
 //! completed in one cell and not yet in another. *Absent is `None`, never 0.* *Unknown fields are ignored and missing ones take
 //! their default*, so that an older console reads a newer program and the other way round.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::bounded;
+use crate::health::Health;
 use crate::histogram::Histogram;
 use crate::incident::{Blame, Cause, Incidents};
+use crate::processes::Processes;
+
+/// Workers, spares included, that a reader takes from one program; twice as many as a runtime may have, and more than fit a message.
+pub const MAX_WORKERS: usize = 2048;
+/// Runtimes that a reader takes from one program; more than fit a message.
+pub const MAX_RUNTIMES: usize = 2048;
+/// Spawn locations that a reader takes from one runtime; more than it counts.
+const MAX_BLAME: usize = 16 * 1024;
 
 /// One program: every runtime in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,7 +31,10 @@ pub struct Process {
     pub program: String,
     /// When this was taken: ns on the process's monotonic clock.
     pub at_ns: u64,
+    /// How the observer is doing; `None` if nobody says: a recording, or a program that is older than this.
+    pub observer: Option<Health>,
     /// One for each runtime that is alive, in the order in which they were built.
+    #[serde(deserialize_with = "runtimes")]
     pub runtimes: Vec<Snapshot>,
 }
 
@@ -47,19 +60,27 @@ pub struct Snapshot {
     pub global_queue: GlobalQueue,
     /// Tasks since start.
     pub tasks: Tasks,
+    /// Processes, state machines with mailboxes; `None` = the runtime has no system of them.
+    pub processes: Option<Processes>,
     /// Threads for blocking work.
     pub blocking: Blocking,
+    /// What runs in the Tokio runtime beside it, and so outside Volt; `None` = there is none.
+    pub tokio: Option<Tokio>,
     /// Timers.
     pub timers: Timers,
     /// The I/O driver.
     pub driver: Driver,
     /// The thread that looks after the workers.
     pub sentinel: Sentinel,
+    /// Whether the flight recorder notes things down.
+    pub is_recorded: bool,
     /// Polls that did not end in time.
     pub incidents: Incidents,
     /// What the tasks of each spawn location have done to others, those that did most first.
+    #[serde(deserialize_with = "blame")]
     pub blame: Vec<Blame>,
     /// One for each worker, by index; after the workers the spares that were ever on duty.
+    #[serde(deserialize_with = "workers")]
     pub workers: Vec<Worker>,
     /// What the machine gives the process, and takes from it; `None` if nobody looks.
     pub host: Option<Host>,
@@ -135,6 +156,18 @@ pub struct Tasks {
     pub panicked: u64,
     /// Tasks that live now.
     pub alive: u64,
+}
+
+/// What runs in the Tokio runtime that stands beside a Volt runtime, outside Volt: see `Builder::tokio_compat`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tokio {
+    /// Tasks that live there now.
+    pub tasks: u64,
+    /// Tasks that wait in its global queue.
+    pub queue_len: u64,
+    /// For how long its one worker has run tasks, ns, since start; a poll counts when it is over.
+    pub busy_ns: u64,
 }
 
 /// The threads for blocking work.
@@ -388,7 +421,7 @@ pub struct Worker {
     /// Times that the slot was flushed into the ring because the cap was reached.
     pub lifo_cap_flushes: u64,
 
-    /// Tasks in the ring.
+    /// Tasks in the ring, and on the stack where the newest runs first.
     pub ring_len: u32,
     /// Tasks in the batch buffer.
     pub batch_len: u32,
@@ -427,6 +460,10 @@ pub struct Worker {
     pub unparks: Unparks,
     /// Workers that it woke.
     pub wakes_sent: u64,
+    /// Times that it stayed awake for a moment before a sleep, and was woken meanwhile.
+    pub spins_helped: u64,
+    /// The same, and it went to sleep after all.
+    pub spins_in_vain: u64,
     /// Park time-outs that found work nobody had woken it for: a fault in the protocol if ever above 0.
     pub lost_wakeup_rescues: u64,
 
@@ -469,6 +506,18 @@ impl Snapshot {
         let polls = self.workers.iter().filter_map(|worker| Some((worker, worker.in_flight.as_ref()?)));
         polls.max_by_key(|(_, poll)| poll.for_ns)
     }
+}
+
+fn runtimes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Snapshot>, D::Error> {
+    bounded::list(deserializer, MAX_RUNTIMES + MAX_WORKERS, |runtime: &Snapshot| 1 + runtime.workers.len())
+}
+
+fn workers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Worker>, D::Error> {
+    bounded::list(deserializer, MAX_WORKERS, |_| 1)
+}
+
+fn blame<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Blame>, D::Error> {
+    bounded::list(deserializer, MAX_BLAME, |_| 1)
 }
 
 fn merged<'a>(parts: impl Iterator<Item = &'a Histogram>) -> Histogram {

@@ -326,11 +326,31 @@ pub fn receive(from: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
 /// The kernel's. A peer whose process this pid namespace cannot see is an error too.
 pub fn peer_user(socket: impl AsFd) -> io::Result<Option<u32>> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    return Ok(Some(rustix::net::sockopt::socket_peercred(socket)?.uid.as_raw()));
+    return match rustix::net::sockopt::socket_peercred(socket) {
+        Ok(peer) => Ok(Some(peer.uid.as_raw())),
+        // It answers with process 0, which is nobody's.
+        Err(error) if error.raw_os_error() == 0 => Err(io::Error::other(
+            "its process is in a pid namespace that this one does not see: share it (in Kubernetes shareProcessNamespace: true)",
+        )),
+        Err(error) => Err(error.into()),
+    };
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     {
         let _ = socket;
         Ok(None)
+    }
+}
+
+/// The process at the other end, as the kernel knows it from when the connection was made; `None` where nobody can tell.
+pub fn peer_process(socket: impl AsFd) -> Option<u32> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    return rustix::net::sockopt::socket_peercred(socket)
+        .ok()
+        .map(|peer| peer.pid.as_raw_nonzero().get().unsigned_abs());
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    {
+        let _ = socket;
+        None
     }
 }
 

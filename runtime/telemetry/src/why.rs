@@ -6,7 +6,9 @@
 //! Who writes: the runtime, from the headers of its tasks. Who reads: the console. Invariants: *Bounded*: [`MAX_LINKS`];
 //! *Absent is `None`*.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::bounded;
 
 /// Tasks in a chain at most.
 pub const MAX_LINKS: usize = 16;
@@ -18,6 +20,7 @@ pub struct Why {
     /// The runtime's name.
     pub runtime: String,
     /// The task that was asked for first, then who woke it, and so on.
+    #[serde(deserialize_with = "links")]
     pub links: Vec<Link>,
     /// How the chain ends.
     pub end: End,
@@ -97,4 +100,9 @@ pub enum End {
     #[default]
     #[serde(other)]
     Unknown,
+}
+
+/// A later program may give more than [`MAX_LINKS`].
+fn links<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Link>, D::Error> {
+    bounded::list(deserializer, 64 * MAX_LINKS, |_| 1)
 }

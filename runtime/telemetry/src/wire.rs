@@ -5,12 +5,13 @@
 //! [`Reply`] comes down. The server speaks first with [`Reply::Hello`].
 //!
 //! Invariants: *frames are bounded*, [`MAX_REQUEST_BYTES`] up and [`MAX_REPLY_BYTES`] down; *nothing is allocated by a
-//! declared length* beyond those bounds; *read-only*, no request changes scheduling: what a client may change is whether the
+//! declared length* beyond those bounds, and lists are bounded as they are read ([`snapshot`](crate::snapshot)); *depth is bounded*, by
+//! `MAX_DEPTH`; *read-only*, no request changes scheduling: what a client may change is whether the
 //! flight recorder notes down what the workers do.
 //!
 //! Versions: [`VERSION`] is {major, minor} in one number each. A different major is refused by the console with both numbers in
 //! the message; a different minor is read as far as both sides know the fields. Minor 1 added [`Request::Record`],
-//! [`Request::Recorder`] and [`Request::Why`]; a client looks at the server's minor before it sends one of them.
+//! [`Request::Recorder`] and [`Request::Why`], minor 2 [`Request::Tasks`], minor 3 [`Request::Processes`]; a client looks at the server's minor before it sends one of them.
 //!
 //! Rejected: postcard and bincode, smaller but not self-describing, so that one added field breaks every older console.
 
@@ -19,17 +20,22 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::Process;
+use crate::processes::{self, ProcessList};
 use crate::recording::flush::{Flush, Head};
+use crate::tasks::{Query, TaskList};
 use crate::why;
 
 /// What tells a control socket of Volt's from any other.
 pub const MAGIC: &str = "volt-control";
 /// Protocol version: consoles of another major version are refused.
-pub const VERSION: Version = Version { major: 1, minor: 1 };
+pub const VERSION: Version = Version { major: 1, minor: 3 };
 /// Largest request that a server reads, bytes.
 pub const MAX_REQUEST_BYTES: usize = 64 * 1024;
 /// Largest reply that a server sends and a client reads, bytes.
 pub const MAX_REPLY_BYTES: usize = 1024 * 1024;
+/// Lists and maps in one another, in a message: twice as many as the deepest has, a call of a stack of an incident of a snapshot. What is
+/// read level by level needs stack for each; the default of rmp-serde, 1024, does not fit that of the observer's thread.
+const MAX_DEPTH: usize = 24;
 /// Shortest interval between two snapshots of a subscription, ms; shorter wishes are raised to it.
 pub const MIN_INTERVAL_MS: u64 = 20;
 
@@ -90,7 +96,8 @@ pub enum Request {
     Snapshot,
     /// A [`Reply::Snapshot`] now and then every `interval_ms`, until the connection ends.
     Subscribe {
-        /// Milliseconds between two snapshots; at least [`MIN_INTERVAL_MS`].
+        /// Milliseconds between two snapshots; at least [`MIN_INTERVAL_MS`], and more while a snapshot is so dear that watching would take a hundredth of a
+        /// processor.
         interval_ms: u64,
     },
     /// What happens on the workers of a runtime from now on: a [`Reply::Recording`], and then a [`Reply::Flush`] whenever there is something new,
@@ -114,6 +121,20 @@ pub enum Request {
         runtime: Option<String>,
         /// The task's id, or its name.
         task: String,
+    },
+    /// The tasks of a runtime: a [`Reply::Tasks`]. Minor 2.
+    Tasks {
+        /// The runtime's name; `None` = the only one.
+        runtime: Option<String>,
+        /// Which.
+        query: Query,
+    },
+    /// The processes of a runtime, state machines with mailboxes: a [`Reply::Processes`]. Minor 3.
+    Processes {
+        /// The runtime's name; `None` = the only one.
+        runtime: Option<String>,
+        /// Which.
+        query: processes::Query,
     },
     /// A request of a newer client.
     #[serde(other)]
@@ -148,6 +169,10 @@ pub enum Reply {
     Recorder(Recorder),
     /// Of a task.
     Why(why::Why),
+    /// Tasks, one by one.
+    Tasks(Box<TaskList>),
+    /// Processes, one by one.
+    Processes(Box<ProcessList>),
     /// The request could not be served; the connection stays.
     Error {
         /// What is wrong and what to do.
@@ -179,9 +204,16 @@ pub fn encode<T: Serialize>(message: &T, max_bytes: usize) -> io::Result<Vec<u8>
 /// # Errors
 /// [`io::ErrorKind::InvalidData`] when the bytes are not such a message.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
-    rmp_serde::from_slice(body).map_err(|error| {
+    unpack(body).map_err(|error| {
         io::Error::new(io::ErrorKind::InvalidData, format!("not a message of Volt's control protocol: {error}"))
     })
+}
+
+/// MessagePack of somebody who is not trusted.
+pub(crate) fn unpack<T: DeserializeOwned>(body: &[u8]) -> Result<T, rmp_serde::decode::Error> {
+    let mut from = rmp_serde::Deserializer::from_read_ref(body);
+    from.set_max_depth(MAX_DEPTH);
+    T::deserialize(&mut from)
 }
 
 /// The length that a frame's first four bytes declare.

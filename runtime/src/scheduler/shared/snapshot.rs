@@ -12,6 +12,7 @@ use volt_telemetry::Snapshot;
 
 use super::Shared;
 use crate::clock;
+use crate::compat::Compat;
 use crate::kernel::host::host;
 use crate::kernel::thread::ThreadTimes;
 use crate::scheduler::staff::Duty;
@@ -53,7 +54,7 @@ impl Shared {
                         Duty::Away => volt_telemetry::Duty::Away,
                         Duty::Blocking => volt_telemetry::Duty::Blocking,
                     },
-                    ring_len: remote.ring.len() as u32,
+                    ring_len: remote.local_len() as u32,
                     batch_len: remote.batch.len() as u32,
                     inbox_len: remote.inbox.len() as u32,
                     is_lifo_filled: remote.lifo.is_filled(),
@@ -88,10 +89,13 @@ impl Shared {
                 panicked,
                 alive: spawned.saturating_sub(completed + cancelled + panicked),
             },
+            processes: self.processes.totals(),
             blocking: self.blocking.telemetry(),
+            tokio: self.compat().map(Compat::telemetry),
             timers,
             driver,
             sentinel: self.sentinel.telemetry(self),
+            is_recorded: self.recorder.is_on(),
             incidents: self.incidents.telemetry(),
             blame,
             workers,

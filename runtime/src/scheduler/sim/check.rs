@@ -2,10 +2,10 @@
 //!
 //! *Bounded*, in polls of the worker that holds the task, which is the only time that the worker answers for:
 //! * global queue: between two looks, fewer local polls than the tuner's interval, and none, but the first, after 1 ms;
-//! * LIFO slot: no more polls from it a tick than its cap;
+//! * LIFO slot: no more polls from it a tick than its cap, where that is the order;
 //! * batch buffer: a task with n before it is run n + 1 polls later;
 //! * ring: two polls from it are at most `polls_between_ring_polls` apart, and a task with n before it waits n + 2 times that;
-//! * LIFO slot, inbox: as the ring.
+//! * LIFO slot, inbox, stack from its oldest on: as the ring.
 //!
 //! And from being queued to being taken, wherever it is moved meanwhile, in polls of all workers: `POLLS_TO_BE_TAKEN` for each task that may
 //! be alive and each worker. What has been seen is 45; a task that starves is past any number.
@@ -15,7 +15,9 @@ use std::collections::HashSet;
 use super::World;
 use super::load::State;
 use super::step::Step;
-use crate::config::Config;
+use crate::config::{Config, LocalOrder, MAX_NEWEST_POLLS};
+use crate::queue::stack;
+use crate::task::header::Notified;
 
 /// Steps from one look at the lengths of all queues to the next, and at everything in them. Every step for the rest.
 const STEPS_TO_COUNT: u64 = 4;
@@ -45,10 +47,12 @@ pub(super) struct Before {
     global_len: usize,
     batch_len: usize,
     ring_len: usize,
+    /// The tasks in its stack and, at the top of that, in its LIFO slot.
+    stacked: Vec<u64>,
     global_batches: u64,
     lifo_hits: u64,
     steals: u64,
-    /// Tasks in the rings, batch buffers and inboxes of others.
+    /// Tasks in the rings, stacks, batch buffers and inboxes of others.
     stealable: usize,
     now_ns: u64,
     interval: u32,
@@ -61,6 +65,7 @@ enum Source {
     Global,
     Lifo,
     Ring,
+    Stack,
     Stolen,
 }
 
@@ -71,6 +76,8 @@ enum Place {
     Inbox(usize),
     Lifo(usize),
     Ring(usize),
+    /// Counted from the oldest.
+    Stack(usize),
     Batch(usize),
 }
 
@@ -83,11 +90,23 @@ pub(super) struct Seen {
     bound: u64,
 }
 
-/// Between two polls from the ring: those from the LIFO slot, at the end of one tick and the beginning of the next; and for each of them
-/// and of the ring's own, a look at the global queue and what it brings.
+/// Between two polls from the ring: those from the LIFO slot, at the end of one tick and the beginning of the next, or those of the newest, of what
+/// is older in the stack, and of the newest again; and for each of them and of the ring's own, a look at the global queue and what it brings.
 fn polls_between_ring_polls(config: &Config) -> u64 {
-    let local = 2 * u64::from(config.max_lifo_polls_per_tick) + 1;
+    let local = match config.local_order {
+        LocalOrder::Fifo => 2 * u64::from(config.max_lifo_polls_per_tick) + 1,
+        LocalOrder::Lifo => 2 * (u64::from(MAX_NEWEST_POLLS) + 1),
+    };
     local * (config.global_queue_batch_size as u64 + 2)
+}
+
+/// Calls `f` with each task in the stack, from the oldest on: all are taken out and put back, in the same order.
+fn each_in_turn(stack: &mut stack::Producer<Notified>, mut f: impl FnMut(u64)) {
+    for _ in 0..stack.len() {
+        let task = stack.pop_oldest().expect("it is as long as that");
+        f(task.header().id.as_u64());
+        assert!(stack.push(task).is_ok(), "it has just come out");
+    }
 }
 
 impl World<'_> {
@@ -98,11 +117,20 @@ impl World<'_> {
     pub(super) fn before_seek(&self, index: usize) -> Before {
         self.seats[index].watch.borrow_mut().is_seeking = true;
         let (worker, remote) = (&self.workers[index], &self.shared.remotes[index]);
-        let (cells, core) = (worker.cells(), worker.core.borrow());
+        let (cells, mut core) = (worker.cells(), worker.core.borrow_mut());
+        let mut stacked = Vec::new();
+        if let Some(stack) = &mut core.stack {
+            each_in_turn(stack, |task| stacked.push(task));
+            if let Some(task) = remote.lifo.take() {
+                stacked.push(task.header().id.as_u64());
+                remote.lifo.put(task);
+            }
+        }
         Before {
             global_len: self.shared.injector.len(),
             batch_len: remote.batch.len(),
             ring_len: remote.ring.len(),
+            stacked,
             global_batches: cells.global_batches.get(),
             lifo_hits: cells.lifo_hits.get(),
             steals: cells.steals.get(),
@@ -114,36 +142,39 @@ impl World<'_> {
 
     fn stealable_by(&self, thief: usize) -> usize {
         let others = self.shared.remotes.iter().enumerate().filter(|(index, _)| *index != thief);
-        others.map(|(_, remote)| remote.ring.len() + remote.batch.len() + remote.inbox.len()).sum()
+        others.map(|(_, remote)| remote.stealable()).sum()
     }
 
-    pub(super) fn after_seek(&self, index: usize, before: &Before, has_found: bool) {
+    pub(super) fn after_seek(&self, index: usize, before: &Before, found: Option<u64>) {
         let (cells, config) = (self.workers[index].cells(), &self.shared.config);
         let mut watch = self.seats[index].watch.borrow_mut();
         watch.is_seeking = false;
         self.seats[index].is_fresh.set(false);
-        if !has_found {
-            let is_passed_by = before.global_len + before.batch_len + before.ring_len > 0;
+        let Some(found) = found else {
+            let is_passed_by = before.global_len + before.batch_len + before.ring_len + before.stacked.len() > 0;
             if is_passed_by {
                 self.fail(format!("worker {index} finds nothing, and there is something"));
             }
             (watch.passed_over, watch.polls_beside_ring) = (None, 0);
             return;
-        }
+        };
         watch.polls += 1;
         let source = match () {
             () if before.batch_len > 0 => Source::Batch,
             () if cells.global_batches.get() > before.global_batches => Source::Global,
             () if cells.lifo_hits.get() > before.lifo_hits => Source::Lifo,
             () if cells.steals.get() > before.steals => Source::Stolen,
+            () if before.stacked.contains(&found) => Source::Stack,
             () => Source::Ring,
         };
+        self.polls_from_stacks.set(self.polls_from_stacks.get() + u64::from(source == Source::Stack));
         if source == Source::Stolen && before.stealable == 0 {
             self.lifo_slots_stolen.set(self.lifo_slots_stolen.get() + 1);
         }
         // LIFO slot
         let lifo_polls = cells.lifo_hits.get() - watch.lifo_hits_before_tick;
-        if lifo_polls > u64::from(config.max_lifo_polls_per_tick) {
+        let is_capped = config.local_order == LocalOrder::Fifo;
+        if is_capped && lifo_polls > u64::from(config.max_lifo_polls_per_tick) {
             self.fail(format!("worker {index} polls from its LIFO slot {lifo_polls} times in a tick"));
         }
         // Global queue
@@ -184,7 +215,7 @@ impl World<'_> {
         }
     }
 
-    /// Counted, and Nobody waits.
+    /// Counted, Nobody waits, and Attended.
     fn check_idle(&self) {
         let (mut searching, mut asleep, mut in_transit) = (0, 0, 0);
         for (index, seat) in self.seats.iter().enumerate() {
@@ -210,6 +241,9 @@ impl World<'_> {
         if asleep == self.seats.len() && self.queued.get() > 0 {
             self.fail(format!("every worker sleeps, and {} tasks are queued", self.queued.get()));
         }
+        if asleep == self.seats.len() && self.shared.driver.owner().is_none() {
+            self.fail("every worker sleeps, none of them in the driver".to_owned());
+        }
         let global_len = self.shared.injector.len();
         if asleep == 0 || in_transit > 0 || searching > 0 {
             return;
@@ -217,9 +251,12 @@ impl World<'_> {
         if global_len > 0 {
             self.fail(format!("{asleep} workers sleep, nobody searches, and the global queue holds {global_len}"));
         }
+        if self.shared.config.eager_driver_handoff && self.shared.driver.owner().is_none() {
+            self.fail(format!("{asleep} workers sleep, nobody searches, and nobody is in the driver"));
+        }
         if self.shared.config.enable_stealing {
             for (index, remote) in self.shared.remotes.iter().enumerate() {
-                let len = remote.ring.len() + remote.batch.len() + remote.inbox.len();
+                let len = remote.stealable();
                 let is_busy = matches!(*self.seats[index].step.borrow(), Step::Busy | Step::Poll(..))
                     && self.shared.config.max_lifo_polls_per_tick > 0;
                 if len + usize::from(is_busy) > 1 {
@@ -233,11 +270,8 @@ impl World<'_> {
 
     /// Conserved, by number.
     fn check_lengths(&self) {
-        let of_worker = |index: usize| {
-            let remote = &self.shared.remotes[index];
-            remote.ring.len() + remote.batch.len() + remote.inbox.len() + usize::from(remote.lifo.is_filled())
-        };
-        let queued: usize = (0..self.workers.len()).map(of_worker).sum::<usize>() + self.shared.injector.len();
+        let held = self.shared.remotes.iter().map(|remote| remote.queued());
+        let queued = held.sum::<usize>() + self.shared.injector.len();
         if queued != self.queued.get() {
             self.fail(format!("{} tasks are queued, and the queues hold {queued}", self.queued.get()));
         }
@@ -257,6 +291,13 @@ impl World<'_> {
                     places.push((task.header().id.as_u64(), place, position));
                     ring.push(task).expect("it has just come out");
                 }
+            }
+            if let Some(stack) = &mut core.stack {
+                let mut position = 0;
+                each_in_turn(stack, |task| {
+                    places.push((task, Place::Stack(index), position));
+                    position += 1;
+                });
             }
             let mut position = 0;
             remote.inbox.for_each(|task| {
@@ -307,7 +348,7 @@ impl World<'_> {
             Place::Global => None,
             Place::Batch(holder) => Some((holder, position + 1)),
             Place::Lifo(holder) => Some((holder, 2 * turn)),
-            Place::Ring(holder) | Place::Inbox(holder) => Some((holder, (position + 2) * turn)),
+            Place::Ring(holder) | Place::Inbox(holder) | Place::Stack(holder) => Some((holder, (position + 2) * turn)),
         }
     }
 
@@ -362,6 +403,7 @@ impl World<'_> {
             ("tasks overflowed", sum(|worker| worker.tasks_overflowed)),
             ("tasks from the global queue", sum(|worker| worker.global_tasks)),
             ("tasks from the LIFO slot", sum(|worker| worker.lifo_hits)),
+            ("tasks from a stack", self.polls_from_stacks.get()),
             ("LIFO slots stolen", self.lifo_slots_stolen.get()),
             ("LIFO slots flushed", sum(|worker| worker.lifo_cap_flushes)),
             ("ticks filled", sum(|worker| worker.budget_exhausted)),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::check::Seen;
 use super::{Actor, Fault, Random, World, with_world};
 use crate::builder::Builder;
-use crate::config::{Config, Placement};
+use crate::config::{Config, LocalOrder, ParkSpin, Placement};
 use crate::task::header::Notified;
 use crate::task::join::JoinHandle;
 
@@ -48,8 +48,10 @@ pub(super) fn draw(random: &Random, fault: Option<Fault>) -> (Config, Load) {
         .budget_per_tick(random.pick(&[4, 8, 32, 128]))
         .max_lifo_polls_per_tick(random.below(4) as u32)
         .enable_stealing(!random.one_in(5))
+        .local_order(random.pick(&[LocalOrder::Fifo, LocalOrder::Lifo]))
         .placement(random.pick(&[Placement::Global, Placement::TwoChoices, Placement::LeastLoaded]))
-        .park_spin(Duration::ZERO)
+        .park_spin(ParkSpin::Off)
+        .eager_driver_handoff(random.one_in(2))
         .park_timeout(if random.one_in(2) { None } else { Some(Duration::from_millis(10)) })
         .config()
         .clone();

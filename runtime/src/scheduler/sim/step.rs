@@ -243,6 +243,7 @@ impl World<'_> {
         let worker = &self.workers[index];
         match self.fault {
             Some(Fault::NoLifoCap) => worker.core.borrow_mut().lifo_polls = 0,
+            Some(Fault::NoOlders) => worker.core.borrow_mut().newest_polls = 0,
             Some(Fault::GlobalNeverDue) => {
                 let mut core = worker.core.borrow_mut();
                 (core.polls_since_look, core.looked_at_ns) = (0, core.now_ns);
@@ -260,7 +261,7 @@ impl World<'_> {
         for task in hidden {
             inbox.push(task, self.now_ns.get()).expect("the inbox is open");
         }
-        self.after_seek(index, &before, task.is_some());
+        self.after_seek(index, &before, task.as_ref().map(|task| task.header().id.as_u64()));
         if let Some(task) = &task {
             self.take(index, task);
         }

@@ -116,6 +116,11 @@ fn a_lifo_slot_without_a_cap_is_found() {
 }
 
 #[test]
+fn a_newest_first_without_a_turn_for_the_older_is_found() {
+    breaks(Fault::NoOlders, &["passes its ring over", "waits in Stack", "waits in Ring", "waits in Inbox"]);
+}
+
+#[test]
 fn a_global_queue_that_is_never_due_is_found() {
     breaks(Fault::GlobalNeverDue, &["passes the global queue over"]);
 }

@@ -40,9 +40,8 @@ impl Worker {
 
     fn begin_block(&self) {
         let shared = &self.shared;
-        if shared.staff.begin_blocking(self.index) {
-            shared.sentinel.count_block();
-        }
+        shared.staff.begin_blocking(self.index);
+        shared.sentinel.count_block();
         if let Ok(mut core) = self.core.try_borrow_mut() {
             // Where thieves see it.
             if let Some(task) = shared.remotes[self.index].lifo.take() {
@@ -71,6 +70,9 @@ impl Worker {
         remote.inbox.pop_batch(usize::MAX, |task| tasks.push(task));
         tasks.extend(remote.lifo.take());
         tasks.extend(std::iter::from_fn(|| core.ring.pop()));
+        if let Some(stack) = &mut core.stack {
+            tasks.extend(std::iter::from_fn(|| stack.pop_oldest()));
+        }
         shared.hand_over(tasks, clock::now_ns());
         // If it came out of the driver, those that are parked sleep on without one: the one that is woken lies down in it.
         if shared.driver.owner().is_none() {

@@ -13,6 +13,7 @@ use volt_telemetry::recording::event;
 
 use super::{Worker, record};
 use crate::clock;
+use crate::config::ParkSpin;
 use crate::driver::parker::Slept;
 use crate::driver::{Polled, Turn, Wait};
 use crate::queue::injector::Injector;
@@ -127,18 +128,28 @@ impl Worker {
     /// Spin: stays awake for a moment, if that is worth while. Returns whether a token came.
     fn spin(&self) -> bool {
         let (shared, core) = (&self.shared, &mut *self.core.borrow_mut());
-        let limit_ns = shared.config.park_spin_ns;
-        if !core.spin.is_worth(limit_ns) || !shared.driver.can_wait_until(core.now_ns.saturating_add(limit_ns)) {
+        let spin = shared.config.park_spin;
+        let until_ns = core.now_ns.saturating_add(spin.lasts_ns());
+        if !core.spin.is_worth(spin) || !shared.driver.can_wait_until(until_ns) {
             return false;
         }
         // Spin (1)
-        if !shared.idle.begin_spin(self.index) {
+        let is_told = shared.idle.begin_spin(self.index);
+        // Before every sleep is before this one too, though nobody is told of it.
+        if !is_told && spin != ParkSpin::Stepped {
             return false;
         }
         // Spin (2)
-        let has_come = core.spin.spin(limit_ns, || self.parker().has_token());
+        let spun = core.spin.spin(spin, || self.parker().has_token());
         // Spin (3)
-        shared.idle.end_spin();
+        if is_told {
+            shared.idle.end_spin();
+        }
+        let has_come = spun == Some(true);
+        if let Some(has_helped) = spun {
+            let cells = self.cells();
+            if has_helped { &cells.spins_helped } else { &cells.spins_in_vain }.add(1);
+        }
         if has_come {
             linger();
         }
@@ -148,7 +159,14 @@ impl Worker {
     /// Wakes of sockets and timers are collected, not yet made.
     pub(super) fn sleep(&self, bed: Bed<'_>) -> SleptBy {
         match bed {
-            Bed::Driver { turn, timeout } => self.turn_driver(turn, Wait::UntilTimer { at_most: timeout }),
+            Bed::Driver { turn, timeout } => {
+                let wait = if self.shared.driver.is_paused() {
+                    Wait::Paused { next_ns: self.shared.next_at_rest(self.index) }
+                } else {
+                    Wait::UntilTimer { at_most: timeout }
+                };
+                self.turn_driver(turn, wait)
+            }
             Bed::Futex { timeout } => SleptBy::Futex(self.parker().sleep(timeout)),
             Bed::Token => SleptBy::Token,
         }

@@ -96,7 +96,7 @@ pub(super) fn reason(reason: WakeReason) -> Reason {
 
 fn outcome(ran: &Ran) -> Outcome {
     match ran {
-        Ran::Pending => Outcome::Pending,
+        Ran::Pending { .. } => Outcome::Pending,
         Ran::Woken { .. } => Outcome::Woken,
         Ran::Ended(Ended::Completed) => Outcome::Completed,
         Ran::Ended(Ended::Cancelled) => Outcome::Cancelled,

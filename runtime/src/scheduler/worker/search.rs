@@ -8,7 +8,11 @@
 //! 3. LIFO slot, up to its cap; at the cap the slot is flushed to the ring's tail, where its turn comes and thieves see it: at once, if the ring
 //!    is empty. What is woken at the cap goes to the ring without coming to the slot. A new tick renews the count if the ring had its turn in the last one;
 //! 4. ring, first in, first out;
-//! 5. steal: from a random start, every victim once, half its ring, else half its batch, else half its inbox; LIFO slots only on a last pass, and
+//!
+//!    with [`LocalOrder::Lifo`](crate::config::LocalOrder) 3 and 4 are: LIFO slot, and below it the stack of what the slot gave way to the newer, newest first;
+//!    then the ring. When `MAX_NEWEST_POLLS` in a row have been the newest, something older has its turn: the stack's oldest and the ring's, by turns;
+//!    the slot is flushed to the stack, where thieves see it. So what n are before, at either queue's end, waits for 2 (n + 1) such rounds, and no more;
+//! 5. steal: from a random start, every victim once, half its ring, else half its stack, else half its batch, else half its inbox; LIFO slots only on a last pass, and
 //!    only from an owner whose present poll is long: always taking them costs throughput, never taking them strands a task behind a long poll;
 //! 6. global queue;
 //! 7. park.
@@ -22,9 +26,11 @@ use volt_telemetry::recording::event::Event;
 
 use super::Worker;
 use crate::clock;
+use crate::config::MAX_NEWEST_POLLS;
 use crate::queue::injector::Injector;
 use crate::queue::ring::Steal;
 use crate::scheduler::core::Core;
+use crate::scheduler::shared::Remote;
 use crate::task::header::Notified;
 
 impl Worker {
@@ -58,6 +64,7 @@ impl Worker {
             // Rouse (1) was the retract.
             self.shared.sentinel.rouse(&self.shared);
         }
+        self.hand_driver_on();
     }
 
     /// 1 to 4.
@@ -79,6 +86,9 @@ impl Worker {
                 return task;
             }
         }
+        if core.stack.is_some() {
+            return self.newest_task(core);
+        }
         // 3. LIFO slot
         let is_capped = core.lifo_polls >= config.max_lifo_polls_per_tick;
         if let Some(task) = remote.lifo.take() {
@@ -98,6 +108,35 @@ impl Worker {
         // 4. ring
         core.has_come_to_ring = true;
         core.ring.pop()
+    }
+
+    /// 3 and 4 where the newest is to run first.
+    #[inline(never)]
+    fn newest_task(&self, core: &mut Core) -> Option<Notified> {
+        let remote = &*self.remote;
+        core.has_come_to_ring = true;
+        let is_olders_turn = core.newest_polls == MAX_NEWEST_POLLS && remote.local_len() > 0;
+        if !is_olders_turn {
+            let in_slot = remote.lifo.take();
+            remote.cells.lifo_hits.add(u64::from(in_slot.is_some()));
+            let newest = in_slot.or_else(|| core.stack.as_mut()?.pop_newest());
+            if newest.is_some() {
+                core.newest_polls = (core.newest_polls + 1).min(MAX_NEWEST_POLLS);
+                return newest;
+            }
+        } else if let Some(task) = remote.lifo.take() {
+            remote.cells.lifo_cap_flushes.add(1);
+            self.pen.note(|| core.now_ns, || Event::LifoFlush { task: task.header().id.as_u64() });
+            self.push_newest(core, task);
+        }
+        core.newest_polls = 0;
+        core.is_stacks_turn = !core.is_stacks_turn;
+        let (ring, stack) = (&mut core.ring, core.stack.as_mut()?);
+        if core.is_stacks_turn {
+            stack.pop_oldest().or_else(|| ring.pop())
+        } else {
+            ring.pop().or_else(|| stack.pop_oldest())
+        }
     }
 
     /// Moves what was placed here to the ring's tail.
@@ -183,8 +222,8 @@ impl Worker {
         for victim in victims() {
             let remote = &shared.remotes[victim];
             cells.steal_attempts.add(1);
-            for queue in [&remote.ring, &remote.batch] {
-                match queue.steal_into(&mut core.ring) {
+            for steal in Remote::STEALS {
+                match steal(remote, &mut core.ring) {
                     Steal::Empty => {}
                     Steal::Lost => cells.steal_races_lost.add(1),
                     Steal::Taken { next, count } => {
@@ -209,6 +248,8 @@ impl Worker {
                 return Some(task);
             }
         }
+        // What this worker notes down next is not before this.
+        core.now_ns = now_ns;
         self.pen.note(|| now_ns, || Event::StealMiss { victims: count as u32 - 1 });
         None
     }

@@ -3,7 +3,7 @@
 //! A new number of a snapshot gets its row here and nowhere else; the rules that a row keeps are in the header of
 //! [`catalog`](super), and its tests hold every row to them.
 
-use super::{Kind, Metric, Reading, seconds};
+use super::{Kind, Metric, ProcessReading, Read, Reading, seconds};
 use crate::Snapshot;
 use crate::rates::worker_count;
 use crate::snapshot::Duty;
@@ -17,6 +17,65 @@ const DUTIES: [Duty; 4] = [Duty::Present, Duty::Away, Duty::Blocking, Duty::Off]
 
 /// Every metric, in the order in which `/metrics` and the documentation show them.
 pub static METRICS: &[Metric] = &[
+    // The process, and the thread that shows it.
+    Metric {
+        name: "volt_process_up",
+        kind: Kind::Gauge,
+        unit: "1",
+        help: "1 if the process answered for this page, 0 if it was too slow.",
+        labels: &[],
+        read: Read::Process(|r| r.push(&[], r.process.is_some())),
+    },
+    of_observer(
+        "volt_observer_clients",
+        Kind::Gauge,
+        "clients",
+        &[],
+        "Consoles and exporters attached to the control socket.",
+        |r| {
+            r.observer(|h| h.clients);
+        },
+    ),
+    of_observer(
+        "volt_observer_connections_total",
+        Kind::Counter,
+        "connections",
+        &["reason"],
+        "Connections to the control socket, by what became of them: accepted, or refused since there were enough (full), since they came \
+         from another user (foreign), or since the kernel gave none (failed).",
+        |r| {
+            r.observer_by(|h| {
+                let accepted = ("accepted", h.accepted);
+                [accepted, ("full", h.refused_full), ("foreign", h.refused_foreign), ("failed", h.accept_failures)]
+            });
+        },
+    ),
+    of_observer(
+        "volt_observer_drops_total",
+        Kind::Counter,
+        "clients",
+        &["reason"],
+        "Clients dropped, by why: they sent what is no request (malformed), asked nothing (silent), or did not read (slow).",
+        |r| {
+            r.observer_by(|h| {
+                [("malformed", h.dropped_malformed), ("silent", h.dropped_silent), ("slow", h.dropped_slow)]
+            });
+        },
+    ),
+    of_observer("volt_observer_snapshots_total", Kind::Counter, "snapshots", &[], "Snapshots sent to clients.", |r| {
+        r.observer(|h| h.snapshots);
+    }),
+    of_observer(
+        "volt_observer_snapshot_faults_total",
+        Kind::Counter,
+        "snapshots",
+        &["reason"],
+        "Snapshots that clients did not get whole, by why: skipped for a slow one (lost), larger than a frame (cut), or taking it \
+         panicked (panicked).",
+        |r| {
+            r.observer_by(|h| [("lost", h.snapshots_lost), ("cut", h.snapshots_cut), ("panicked", h.snapshot_panics)]);
+        },
+    ),
     // The runtime as a whole.
     gauge("volt_build_info", "1", &["runtime", "version"], "Is 1; `version` says which Volt this is.", |r| {
         r.one_by(|_| [(env!("CARGO_PKG_VERSION"), 1.0)]);
@@ -74,6 +133,62 @@ pub static METRICS: &[Metric] = &[
     gauge("volt_tasks_alive", "tasks", RUNTIME, "Tasks that live now; grows for ever when tasks leak.", |r| {
         r.one(|s| s.tasks.alive);
     }),
+    // Processes, of `volt::process`; not there without a system of them.
+    gauge(
+        "volt_processes_alive",
+        "processes",
+        RUNTIME,
+        "Processes, state machines with mailboxes, that live now.",
+        |r| {
+            r.one_known(|s| s.processes.as_ref().map(|all| all.alive));
+        },
+    ),
+    gauge(
+        "volt_processes_doing",
+        "processes",
+        &["runtime", "state"],
+        "Processes by what they do: ready for a step, running one, blocked until their yields are completed, or idle until a message comes. Of \
+         very many, when they were last looked at.",
+        |r| r.each_state(),
+    ),
+    counter("volt_processes_started_total", "processes", RUNTIME, "Processes that were started.", |r| {
+        r.one_known(|s| s.processes.as_ref().map(|all| all.started));
+    }),
+    counter(
+        "volt_processes_ended_total",
+        "processes",
+        &["runtime", "reason"],
+        "Processes that ended, by how: normally (done, or asked to end), or abnormally (failed, panicked, killed).",
+        |r| r.each_end(),
+    ),
+    counter(
+        "volt_processes_restarts_total",
+        "processes",
+        RUNTIME,
+        "Of the processes that were started, those that a supervisor started in place of one that had ended.",
+        |r| r.one_known(|s| s.processes.as_ref().map(|all| all.restarts)),
+    ),
+    gauge(
+        "volt_mailbox_messages",
+        "messages",
+        RUNTIME,
+        "Messages that wait in the mailboxes of all processes; of very many, when they were last looked at.",
+        |r| r.one_known(|s| Some(s.processes.as_ref()?.states?.messages)),
+    ),
+    gauge(
+        "volt_mailbox_deepest_messages",
+        "messages",
+        RUNTIME,
+        "Messages in the deepest mailbox; `volt-console processes` says whose it is.",
+        |r| r.one_known(|s| s.processes.as_ref().map(|all| all.deepest.first().map_or(0, |mailbox| mailbox.len))),
+    ),
+    counter(
+        "volt_mailbox_lost_total",
+        "messages",
+        RUNTIME,
+        "Messages that mailboxes dropped or refused since they were full.",
+        |r| r.one_known(|s| s.processes.as_ref().map(|all| all.messages_lost)),
+    ),
     // The global queue.
     gauge("volt_global_queue_depth", "tasks", RUNTIME, "Tasks in the global queue.", |r| r.one(|s| s.global_queue.len)),
     gauge("volt_global_queue_capacity", "tasks", RUNTIME, "Tasks that the global queue takes from `try_spawn`.", |r| {
@@ -121,6 +236,32 @@ pub static METRICS: &[Metric] = &[
     counter("volt_blocking_jobs_completed_total", "jobs", RUNTIME, "Blocking jobs that are done.", |r| {
         r.one(|s| s.blocking.completed);
     }),
+    // The Tokio runtime of `Builder::tokio_compat`; not there without one.
+    gauge(
+        "volt_tokio_tasks_alive",
+        "tasks",
+        RUNTIME,
+        "Tasks that live in the Tokio runtime beside it, outside Volt.",
+        |r| {
+            r.one_known(|s| s.tokio.as_ref().map(|tokio| tokio.tasks));
+        },
+    ),
+    gauge(
+        "volt_tokio_queue_depth",
+        "tasks",
+        RUNTIME,
+        "Tasks in the global queue of the Tokio runtime beside it.",
+        |r| {
+            r.one_known(|s| s.tokio.as_ref().map(|tokio| tokio.queue_len));
+        },
+    ),
+    counter(
+        "volt_tokio_busy_seconds_total",
+        "seconds",
+        RUNTIME,
+        "Time in polls of the Tokio runtime beside it; a poll counts when it is over, so one that is stuck does not.",
+        |r| r.one_known(|s| s.tokio.as_ref().map(|tokio| seconds(tokio.busy_ns))),
+    ),
     // The sentinel.
     counter("volt_sentinel_looks_total", "looks", RUNTIME, "Looks of the sentinel after the workers.", |r| {
         r.one(|s| s.sentinel.looks);
@@ -180,6 +321,9 @@ pub static METRICS: &[Metric] = &[
         "Times that no thread could be started for a spare worker.",
         |r| r.one(|s| s.sentinel.spare_failures),
     ),
+    gauge("volt_recorder_on", "1", RUNTIME, "1 while the flight recorder notes things down, else 0.", |r| {
+        r.one(|s| u64::from(s.is_recorded));
+    }),
     gauge("volt_spare_workers", "workers", RUNTIME, "Spare workers that are on duty beside the others.", |r| {
         r.one(|s| s.sentinel.spares_on_duty);
     }),
@@ -266,6 +410,30 @@ pub static METRICS: &[Metric] = &[
         RUNTIME,
         "Times that an accept waited because the process was out of file descriptors or memory.",
         |r| r.one(|s| s.driver.accept_backoffs),
+    ),
+    // The machine.
+    gauge(
+        "volt_host_processors",
+        "processors",
+        RUNTIME,
+        "Processors that the process may use, by its affinity and its quota.",
+        |r| {
+            r.one_known(|s| s.host.as_ref().map(|host| host.processors));
+        },
+    ),
+    counter(
+        "volt_host_throttles_total",
+        "periods",
+        RUNTIME,
+        "Periods in which the control group was held up since its quota was spent; not there without a quota.",
+        |r| r.one_known(|s| s.host.as_ref()?.throttles),
+    ),
+    counter(
+        "volt_host_throttled_seconds_total",
+        "seconds",
+        RUNTIME,
+        "For how long, summed over processors; not there without a quota.",
+        |r| r.one_known(|s| s.host.as_ref()?.throttled_ns.map(seconds)),
     ),
     // Workers: what they do.
     gauge(
@@ -375,14 +543,14 @@ pub static METRICS: &[Metric] = &[
         "volt_worker_lifo_evictions_total",
         "tasks",
         WORKER,
-        "Tasks pushed out of the LIFO slot into the ring by a newer one.",
+        "Tasks pushed out of the LIFO slot into the ring, or where the newest runs first onto the stack, by a newer one.",
         |r| r.each(|w| w.lifo_evictions),
     ),
     counter(
         "volt_worker_lifo_cap_flushes_total",
         "times",
         WORKER,
-        "Times that the LIFO slot was flushed into the ring because its cap was reached.",
+        "Times that the LIFO slot was flushed into the ring, or onto the stack, because its cap was reached.",
         |r| r.each(|w| w.lifo_cap_flushes),
     ),
     gauge("volt_worker_lifo_polls", "polls", WORKER, "Polls from the LIFO slot in this tick.", |r| {
@@ -456,6 +624,14 @@ pub static METRICS: &[Metric] = &[
         "Times that the worker woke up, by why: notified, timeout, io, timer or spurious.",
         |r| r.each_by(|w| w.unparks.by_reason()),
     ),
+    counter(
+        "volt_worker_spins_total",
+        "spins",
+        &["runtime", "worker", "outcome"],
+        "Times that the worker stayed awake for a moment before a sleep, by what came of it: it was woken (helped), or went to sleep after all \
+         (in_vain).",
+        |r| r.each_by(|w| [("helped", w.spins_helped), ("in_vain", w.spins_in_vain)]),
+    ),
     counter("volt_worker_wakes_sent_total", "wakes", WORKER, "Workers that this worker woke.", |r| {
         r.each(|w| w.wakes_sent);
     }),
@@ -475,7 +651,7 @@ const fn counter(
     help: &'static str,
     read: fn(&mut Reading<'_>),
 ) -> Metric {
-    Metric { name, kind: Kind::Counter, unit, help, labels, read }
+    Metric { name, kind: Kind::Counter, unit, help, labels, read: Read::Runtime(read) }
 }
 
 const fn gauge(
@@ -485,9 +661,20 @@ const fn gauge(
     help: &'static str,
     read: fn(&mut Reading<'_>),
 ) -> Metric {
-    Metric { name, kind: Kind::Gauge, unit, help, labels, read }
+    Metric { name, kind: Kind::Gauge, unit, help, labels, read: Read::Runtime(read) }
 }
 
 const fn histogram(name: &'static str, help: &'static str, read: fn(&mut Reading<'_>)) -> Metric {
-    Metric { name, kind: Kind::Histogram, unit: "seconds", help, labels: RUNTIME, read }
+    Metric { name, kind: Kind::Histogram, unit: "seconds", help, labels: RUNTIME, read: Read::Runtime(read) }
+}
+
+const fn of_observer(
+    name: &'static str,
+    kind: Kind,
+    unit: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+    read: fn(&mut ProcessReading<'_>),
+) -> Metric {
+    Metric { name, kind, unit, help, labels, read: Read::Process(read) }
 }

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use super::*;
 use crate::incident::{Blame, Cause, Incident};
-use crate::snapshot::Duty;
+use crate::processes::{Mailbox, Processes, States};
+use crate::snapshot::{Duty, Host, Tokio};
 
 /// A snapshot of `workers` workers in which every field that is read holds a value of its own.
 fn filled(workers: u32) -> Snapshot {
@@ -32,6 +33,10 @@ fn filled(workers: u32) -> Snapshot {
         ..Snapshot::default()
     };
     snapshot.global_queue.oldest_age_ns = Some(1);
+    snapshot.tokio = Some(Tokio::default());
+    let deepest = vec![Mailbox::default()];
+    snapshot.processes = Some(Processes { deepest, states: Some(States::default()), ..Processes::default() });
+    snapshot.host = Some(Host { throttles: Some(1), throttled_ns: Some(1), ..Host::default() });
     snapshot.driver.owner = Some(0);
     snapshot.config.io_backend = "epoll".into();
     snapshot.incidents.by_cause = vec![0; Cause::ALL.len()];
@@ -52,6 +57,17 @@ fn filled(workers: u32) -> Snapshot {
         worker.schedule_delay = histogram.clone();
     }
     snapshot
+}
+
+/// Of the process and of its runtime, a metric's samples.
+fn samples(metric: &Metric, runtime: &Snapshot) -> Vec<Sample> {
+    let mut health = serde_json::to_value(Health::default()).unwrap();
+    health.as_object_mut().unwrap().values_mut().zip(1_u64..).for_each(|(field, n)| *field = n.into());
+    let observer = serde_json::from_value(health).unwrap();
+    let process = Process { observer: Some(observer), ..Process::default() };
+    let mut samples = metric.samples_of_process(Some(&process));
+    samples.extend(metric.samples(runtime));
+    samples
 }
 
 fn number(value: &Value) -> f64 {
@@ -75,7 +91,9 @@ fn names_are_valid_unique_and_say_kind_and_unit() {
         for suffix in ["_bucket", "_sum", "_count", "_ns", "_ms"] {
             assert!(!base.ends_with(suffix), "{name} ends in {suffix}");
         }
-        assert_eq!(labels[0], "runtime", "{name}");
+        let is_of_process =
+            METRICS.iter().any(|metric| metric.name == *name && matches!(metric.read, Read::Process(_)));
+        assert_eq!(labels.first() == Some(&"runtime"), !is_of_process, "{name}");
         assert!(labels.iter().all(|label| !["le", "task", "task_id"].contains(label)), "{name}");
     }
 }
@@ -92,7 +110,7 @@ fn every_help_is_a_sentence() {
 fn every_metric_gives_a_value_above_zero_for_a_filled_snapshot() {
     let snapshot = filled(2);
     for metric in METRICS {
-        let samples = metric.samples(&snapshot);
+        let samples = samples(metric, &snapshot);
         let named = samples.iter().any(|sample| number(&sample.value) > 0.0);
         assert!(named, "{} reads nothing: {samples:?}", metric.name);
         for sample in &samples {
@@ -112,7 +130,7 @@ fn no_two_metrics_read_the_same_field() {
     let mut seen = std::collections::HashMap::new();
     for metric in METRICS.iter().filter(|metric| metric.kind == Kind::Counter) {
         // The series of all other locations is 0 in several.
-        for sample in metric.samples(&snapshot).into_iter().filter(|sample| number(&sample.value) > 0.0) {
+        for sample in samples(metric, &snapshot).into_iter().filter(|sample| number(&sample.value) > 0.0) {
             let key = format!("{:?}", sample.value);
             let label = format!("{}{:?}", metric.name, sample.labels);
             if let Some(other) = seen.insert(key, label.clone()) {
@@ -125,8 +143,16 @@ fn no_two_metrics_read_the_same_field() {
 #[test]
 fn how_many_samples_there_are_depends_on_what_the_header_says_only() {
     let known = Worker { cpu_ns: Some(0), run_delay_ns: Some(0), ..Worker::default() };
+    let host = Host { throttles: Some(0), throttled_ns: Some(0), ..Host::default() };
     let stalled = Blame { spawned_at: "main.rs:1:1".into(), stalls: 1, ..Blame::default() };
-    let empty = Snapshot { workers: vec![known; 3], blame: vec![stalled], ..Snapshot::default() };
+    let empty = Snapshot {
+        workers: vec![known; 3],
+        blame: vec![stalled],
+        host: Some(host),
+        tokio: Some(Tokio::default()),
+        processes: Some(Processes { states: Some(States::default()), ..Processes::default() }),
+        ..Snapshot::default()
+    };
     for metric in METRICS {
         assert_eq!(metric.samples(&empty).len(), metric.samples(&filled(3)).len(), "{}", metric.name);
     }
@@ -139,6 +165,30 @@ fn what_the_kernel_does_not_tell_is_absent_and_not_zero() {
     let samples = find("volt_worker_run_delay_seconds_total").unwrap().samples(&snapshot);
     let workers: Vec<_> = samples.iter().map(|sample| sample.labels[1].as_str()).collect();
     assert_eq!(workers, ["0", "2"]);
+}
+
+#[test]
+fn a_process_that_is_silent_is_down_and_has_no_number_of_its_own() {
+    for metric in METRICS.iter().filter(|metric| matches!(metric.read, Read::Process(_))) {
+        let samples = metric.samples_of_process(None);
+        let is_up = metric.name == "volt_process_up";
+        assert_eq!(
+            samples.iter().map(|sample| number(&sample.value)).collect::<Vec<_>>(),
+            [0.0; 1][..usize::from(is_up)]
+        );
+    }
+}
+
+#[test]
+fn what_a_program_does_without_has_no_series() {
+    let host = Host { processors: 2, ..Host::default() };
+    let snapshot = Snapshot { host: Some(host), ..Snapshot::default() };
+    let count = |prefix: &str| {
+        let its = METRICS.iter().filter(|metric| metric.name.starts_with(prefix));
+        its.map(|metric| metric.samples(&snapshot).len()).sum::<usize>()
+    };
+    assert_eq!((count("volt_host_processors"), count("volt_host_thrott"), count("volt_tokio_")), (1, 0, 0));
+    assert_eq!((count("volt_processes_"), count("volt_mailbox_")), (0, 0));
 }
 
 #[test]

@@ -121,6 +121,8 @@ fn an_older_server_is_not_asked_what_it_does_not_know() {
             "{text}"
         );
     }
+    let error = client.processes(None, &processes::Query::default()).unwrap_err();
+    assert!(error.is_wrong_version() && error.to_string().contains("list its processes, which takes 1.3"), "{error}");
     assert_eq!(client.snapshot().unwrap().at_ns, 1, "the connection stays");
     server.join().unwrap();
 }
@@ -316,4 +318,102 @@ fn a_target_is_a_path_a_pid_or_a_name() {
     assert!(error.is_missing() && error.to_string().contains("there is no such process (looked in"), "{error}");
     let error = resolve("nobody", &environment).unwrap_err();
     assert!(error.is_missing() && error.to_string().contains("is called \"nobody\""), "{error}");
+}
+
+/// A reply that no client of today knows.
+fn newer() -> Vec<u8> {
+    #[derive(serde::Serialize)]
+    struct Newer {
+        r#type: &'static str,
+    }
+    wire::encode(&Newer { r#type: "weather" }, MAX_REPLY_BYTES).unwrap()
+}
+
+#[test]
+fn a_server_that_never_stops_talking_of_other_things_costs_no_more_than_the_time_out() {
+    let scratch = Scratch::new();
+    let (path, chatty) = server(scratch.path(), "s", |mut stream| {
+        send_reply(&stream, &hello());
+        let much = newer().repeat(4096);
+        // Until the client has gone.
+        while stream.write_all(&much).is_ok() {}
+    });
+    let mut client = Client::connect_within(&path, Waits { reply: SHORT, ..PATIENT }).unwrap();
+    // In front of what came with the hello.
+    let taken = client.taken;
+    client.inbox.splice(taken..taken, newer().repeat(3));
+    assert_eq!(client.next(Duration::ZERO).unwrap(), None);
+    assert_eq!(client.taken - taken, newer().len(), "no time was left for a second");
+    assert_eq!(client.next(SHORT).unwrap(), None);
+    assert!(client.snapshot().unwrap_err().is_timeout());
+    assert!(client.inbox.len() <= 2 * READ_BYTES, "what is passed over is forgotten");
+    drop(client);
+    chatty.join().unwrap();
+}
+
+#[test]
+fn a_server_that_says_a_byte_now_and_then_costs_no_more_than_the_time_out() {
+    let scratch = Scratch::new();
+    let drip = |mut stream: UnixStream, bytes: Vec<u8>| {
+        for byte in bytes {
+            // The client is gone before this is half said.
+            if stream.write_all(&[byte]).is_err() {
+                return;
+            }
+            std::thread::sleep(SHORT / 4);
+        }
+    };
+    let slow_hello = move |stream| drip(stream, wire::encode(&hello(), MAX_REPLY_BYTES).unwrap());
+    let (path, first) = server(scratch.path(), "hello", slow_hello);
+    let error = Client::connect_within(&path, Waits { hello: SHORT, ..PATIENT }).unwrap_err();
+    assert!(error.is_timeout() && error.to_string().contains("did not say hello within"), "{error}");
+    first.join().unwrap();
+    let (path, second) = server(scratch.path(), "reply", move |stream| {
+        send_reply(&stream, &hello());
+        drip(stream, wire::encode(&snapshot_at(1), MAX_REPLY_BYTES).unwrap());
+    });
+    let mut client = Client::connect_within(&path, Waits { reply: SHORT, ..PATIENT }).unwrap();
+    assert!(client.snapshot().unwrap_err().is_timeout());
+    drop(client);
+    second.join().unwrap();
+}
+
+#[test]
+fn a_server_that_does_not_read_costs_no_more_than_the_time_out() {
+    let scratch = Scratch::new();
+    let (end, ended) = mpsc::channel::<()>();
+    let (path, deaf) = server(scratch.path(), "s", move |stream| {
+        send_reply(&stream, &hello());
+        let _ = ended.recv();
+        drop(stream);
+    });
+    let mut client = Client::connect_within(&path, Waits { reply: SHORT, ..PATIENT }).unwrap();
+    let begun = Instant::now();
+    let error = loop {
+        // Long requests, until nothing more fits into the kernel's buffer.
+        match client.send(&Request::Why { runtime: None, task: "x".repeat(60_000) }) {
+            Ok(()) => assert!(begun.elapsed() < LONG),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.is_timeout() && error.to_string().contains("does not read its requests"), "{error}");
+    end.send(()).unwrap();
+    deaf.join().unwrap();
+}
+
+#[test]
+fn a_frame_that_breaks_off_is_a_closed_connection() {
+    let scratch = Scratch::new();
+    let frame = wire::encode(&snapshot_at(7), MAX_REPLY_BYTES).unwrap();
+    for length in [1, 3, 4, 5, frame.len() - 1] {
+        let part = frame[..length].to_vec();
+        let (path, server) = server(scratch.path(), &format!("{length}"), move |mut stream| {
+            send_reply(&stream, &hello());
+            requested(&stream);
+            stream.write_all(&part).unwrap();
+        });
+        let mut client = Client::connect(&path).unwrap();
+        assert!(client.snapshot().unwrap_err().is_closed(), "{length} bytes");
+        server.join().unwrap();
+    }
 }

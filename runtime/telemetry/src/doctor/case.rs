@@ -75,7 +75,7 @@ impl<'a> Span<'a> {
 
     /// By how much a counter of the workers has grown, over all of them.
     pub(super) fn grown_of_workers(&self, of: fn(&Worker) -> u64) -> u64 {
-        self.grown(|snapshot| snapshot.workers.iter().map(of).sum())
+        self.grown(|snapshot| snapshot.workers.iter().map(of).fold(0, u64::saturating_add))
     }
 }
 

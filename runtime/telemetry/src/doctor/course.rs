@@ -103,9 +103,12 @@ impl Key {
         };
         let mut spawned_at: Vec<_> = match finding.rule {
             // What they are about is whoever is there at the moment.
-            Rule::StalledPoll | Rule::NoYield | Rule::SelfWakeLoop | Rule::LostWaker | Rule::TaskLeak => {
-                finding.locations.iter().filter_map(spawned).collect()
-            }
+            Rule::StalledPoll
+            | Rule::NoYield
+            | Rule::SelfWakeLoop
+            | Rule::LostWaker
+            | Rule::TaskLeak
+            | Rule::MailboxGrowing => finding.locations.iter().filter_map(spawned).collect(),
             _ => Vec::new(),
         };
         spawned_at.sort_unstable();

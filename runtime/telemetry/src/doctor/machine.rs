@@ -50,9 +50,11 @@ fn starved<'s>(span: &'s Span<'_>) -> impl Iterator<Item = (Pair<'s>, f64)> {
 
 /// Of the time in which workers wanted a processor, that in which they had one; 1 if nobody knows.
 pub(super) fn running_ratio(span: &Span<'_>) -> f64 {
-    let sum_ns = |of: fn(&Worker) -> Option<u64>| span.pairs().filter_map(|pair| pair.grown_if_known(of)).sum::<u64>();
+    let sum_ns = |of: fn(&Worker) -> Option<u64>| {
+        span.pairs().filter_map(|pair| pair.grown_if_known(of)).fold(0, u64::saturating_add)
+    };
     let (ran_ns, waited_ns) = (sum_ns(|worker| worker.cpu_ns), sum_ns(|worker| worker.run_delay_ns));
-    if ran_ns == 0 { 1.0 } else { ran_ns as f64 / (ran_ns + waited_ns) as f64 }
+    if ran_ns == 0 { 1.0 } else { ran_ns as f64 / ran_ns.saturating_add(waited_ns) as f64 }
 }
 
 /// How many workers were on duty at both looks and used a processor, or waited for one, for most of the time; spares left
@@ -69,7 +71,8 @@ fn wanting(span: &Span<'_>) -> u32 {
 /// The processors, if more workers want one than there are, and have a part of them worth speaking of.
 fn oversubscription(span: &Span<'_>) -> Option<u32> {
     let processors = span.now.host.as_ref()?.processors;
-    let ran_ns: u64 = span.pairs().filter_map(|pair| pair.grown_if_known(|worker| worker.cpu_ns)).sum();
+    let ran_ns: u64 =
+        span.pairs().filter_map(|pair| pair.grown_if_known(|worker| worker.cpu_ns)).fold(0, u64::saturating_add);
     let own_ratio = span.share(ran_ns) / f64::from(processors.max(1));
     (wanting(span) > processors && own_ratio >= OWN_RATIO).then_some(processors)
 }
@@ -151,8 +154,9 @@ fn waiting_for_a_processor(span: &Span<'_>, rule: Rule, title: impl FnOnce(f64) 
     let starved: Vec<_> = starved(span).collect();
     let worst = starved.iter().map(|(_, ratio)| *ratio).reduce(f64::max)?;
     let severity = if worst >= STARVED_BADLY_RATIO { Severity::Critical } else { Severity::Warning };
-    let sum_ns =
-        |of: fn(&Worker) -> Option<u64>| starved.iter().filter_map(|(pair, _)| pair.grown_if_known(of)).sum::<u64>();
+    let sum_ns = |of: fn(&Worker) -> Option<u64>| {
+        starved.iter().filter_map(|(pair, _)| pair.grown_if_known(of)).fold(0, u64::saturating_add)
+    };
     let mut finding = Finding::new(rule, severity, title(worst))
         .ratio("run_delay_ratio", "the worst share of the time that a worker waited for a processor", worst)
         .ns("run_delay_ns", "time that these workers waited for one", sum_ns(|worker| worker.run_delay_ns))

@@ -11,6 +11,7 @@ pub mod watch;
 mod case;
 
 mod machine;
+mod processes;
 mod queues;
 mod stalls;
 mod tasks;

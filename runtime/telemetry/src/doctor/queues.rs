@@ -33,7 +33,7 @@ const IMBALANCE_RATIO: f64 = 0.5;
 const IMBALANCE_LEN: u32 = 16;
 
 // ---- lost-wakeup ---------------------------------------------------------------------------------------------------
-// No program provokes it: that would need a fault in the wake-up protocol; the loom models have twins with such faults.
+// No program provokes it: that would need a fault in the wake-up protocol. The runtime puts one in, in tests of its own: see its PROOF.md.
 
 pub(super) fn lost_wakeup_threshold() -> String {
     format!(
@@ -45,7 +45,9 @@ pub(super) fn lost_wakeup_threshold() -> String {
 }
 
 pub(super) fn lost_wakeup(case: &Case<'_>) -> Vec<Finding> {
-    let rescues = |snapshot: &Snapshot| snapshot.workers.iter().map(|worker| worker.lost_wakeup_rescues).sum::<u64>();
+    let rescues = |snapshot: &Snapshot| {
+        snapshot.workers.iter().map(|worker| worker.lost_wakeup_rescues).fold(0, u64::saturating_add)
+    };
     let (caught, since_start) = (case.span.as_ref().map_or(0, |span| span.grown(rescues)), rescues(case.now));
     let stranded = case.span.as_ref().filter(|span| span.at_both(is_asleep_over_work)).map(|_| waiting(case.now));
     let (severity, title) = match (stranded, caught, since_start) {
@@ -84,7 +86,7 @@ fn waiting(snapshot: &Snapshot) -> u64 {
     let global = if is_old { snapshot.global_queue.len } else { 0 };
     let own =
         |worker: &Worker| u64::from(worker.ring_len) + u64::from(worker.batch_len) + u64::from(worker.is_lifo_filled);
-    global + snapshot.workers.iter().map(own).sum::<u64>()
+    snapshot.workers.iter().map(own).fold(global, u64::saturating_add)
 }
 
 fn lost(wakes: u64) -> String {
@@ -120,8 +122,8 @@ pub(super) fn parked_while_backlog(span: &Span<'_>) -> Vec<Finding> {
     if !is_global && (asleep.is_empty() || backlogs.is_empty()) {
         return Vec::new();
     }
-    let local: u64 = backlogs.iter().map(|pair| u64::from(pair.queue_len())).sum();
-    let waiting = if is_global { local + span.now.global_queue.len } else { local };
+    let local: u64 = backlogs.iter().map(|pair| u64::from(pair.queue_len())).fold(0, u64::saturating_add);
+    let waiting = if is_global { local.saturating_add(span.now.global_queue.len) } else { local };
     let title =
         format!("{} while {} of {} workers sleep", wait(waiting), span.now.parked_count(), span.now.on_duty_count());
     let mut finding = Finding::new(Rule::ParkedWhileBacklog, Severity::Warning, title)
@@ -326,7 +328,7 @@ pub(super) fn imbalance(span: &Span<'_>) -> Vec<Finding> {
         .filter(|pair| busy(pair) - least >= IMBALANCE_RATIO && pair.queue_len() >= IMBALANCE_LEN)
         .collect();
     let Some(most) = behind.iter().map(busy).reduce(f64::max) else { return Vec::new() };
-    let waiting: u64 = behind.iter().map(|pair| u64::from(pair.queue_len())).sum();
+    let waiting: u64 = behind.iter().map(|pair| u64::from(pair.queue_len())).fold(0, u64::saturating_add);
     let title = format!(
         "{} at workers that are busy for {} of the time, others are for {}",
         wait(waiting),

@@ -17,7 +17,7 @@ use serde::{Serialize, Serializer};
 
 use super::case::{Case, Span};
 use super::finding::{Finding, Severity};
-use super::{machine, queues, stalls, tasks, wakes};
+use super::{machine, processes, queues, stalls, tasks, wakes};
 use crate::snapshot::Snapshot;
 
 /// Everything that the doctor knows to be wrong with a runtime; [`Rule::entry`] explains each.
@@ -62,6 +62,10 @@ pub enum Rule {
     TaskLeak,
     /// A task waits that nothing can wake.
     LostWaker,
+    /// A process does not keep up with its messages.
+    MailboxGrowing,
+    /// Processes fail as soon as they are started anew.
+    RestartStorm,
 }
 
 /// A row of [`RULES`].
@@ -243,6 +247,22 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         is_told: tasks::are_stranded_told,
         judge: Judge::Span(tasks::lost_waker),
     },
+    RuleEntry {
+        rule: Rule::MailboxGrowing,
+        name: "mailbox-growing",
+        meaning: "A process takes its messages more slowly than they come.",
+        threshold: processes::mailbox_growing_threshold,
+        is_told: always,
+        judge: Judge::Case(processes::mailbox_growing),
+    },
+    RuleEntry {
+        rule: Rule::RestartStorm,
+        name: "restart-storm",
+        meaning: "Processes end abnormally and are started anew, again and again.",
+        threshold: processes::restart_storm_threshold,
+        is_told: always,
+        judge: Judge::Span(processes::restart_storm),
+    },
 ];
 
 const _: () = {
@@ -255,7 +275,7 @@ const _: () = {
 
 impl Rule {
     /// How many rules there are.
-    pub const COUNT: usize = Rule::LostWaker as usize + 1;
+    pub const COUNT: usize = Rule::RestartStorm as usize + 1;
 
     /// Its row in the table.
     pub fn entry(self) -> &'static RuleEntry {

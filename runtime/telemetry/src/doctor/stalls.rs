@@ -92,7 +92,9 @@ fn unwritten<'a>(case: &'a Case<'_>) -> impl Iterator<Item = (&'a Worker, &'a In
     };
     let polls = case.now.workers.iter().filter_map(|worker| Some((worker, worker.in_flight.as_ref()?)));
     polls.filter(move |(worker, poll)| {
-        poll.for_ns >= LATE_NS && !is_kept_off(worker, poll) && !is_written_down(worker, poll)
+        // One that has announced that it blocks has handed its worker on.
+        let is_announced = worker.duty == Duty::Blocking;
+        poll.for_ns >= LATE_NS && !is_announced && !is_kept_off(worker, poll) && !is_written_down(worker, poll)
     })
 }
 
@@ -168,7 +170,8 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident]) -> Option<Finding> {
         cause => format!("a poll that {}", cause.explain()),
     };
     let title = format!("{who} {has_held} worker {} for {}: {why}{line}", shown.worker, duration(shown.for_ns));
-    let seen_count: u64 = incidents.iter().map(|incident| incident.suppressed.saturating_add(1)).sum();
+    let seen_count: u64 =
+        incidents.iter().map(|incident| incident.suppressed.saturating_add(1)).fold(0, u64::saturating_add);
     let longest_ns = incidents.iter().map(|incident| incident.for_ns).max().unwrap_or(shown.for_ns);
     let mut finding = Finding::new(Rule::StalledPoll, severity, title).word("cause", "cause", shown.cause.name()).ns(
         "for_ns",

@@ -76,7 +76,7 @@ pub(super) fn task_leak(span: &Span<'_>) -> Vec<Finding> {
     let now = span.now;
     let spawned = span.grown(|snapshot| snapshot.tasks.spawned);
     let alive_before = span.then.tasks.alive;
-    let queued = now.global_queue.len + local_queue_len(now);
+    let queued = now.global_queue.len.saturating_add(local_queue_len(now));
     let grown = now.tasks.alive.saturating_sub(alive_before).saturating_sub(queued);
     let ended = spawned.saturating_sub(grown);
     let is_growing = span.interval_ns() >= LEAK_INTERVAL_NS

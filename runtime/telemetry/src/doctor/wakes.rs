@@ -38,7 +38,7 @@ pub(super) fn steal_contention_threshold() -> String {
 pub(super) fn steal_contention(span: &Span<'_>) -> Vec<Finding> {
     let lost = span.grown_of_workers(|worker| worker.steal_races_lost);
     let won = span.grown_of_workers(|worker| worker.steals);
-    let ratio = lost as f64 / (lost + won).max(1) as f64;
+    let ratio = lost as f64 / lost.saturating_add(won).max(1) as f64;
     let lost_per_second = span.per_second(lost);
     if lost_per_second < RACES_PER_SECOND || ratio < RACES_RATIO || machine::is_to_blame(span) {
         return Vec::new();

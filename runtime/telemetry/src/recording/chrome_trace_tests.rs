@@ -6,7 +6,7 @@ use std::io::{self, Cursor};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::super::event::{Bed, Event, Outcome, Reason, Waker};
+use super::super::event::{Bed, Ending, Event, Loss, Outcome, Reason, Waker};
 use super::super::flush::{Anchor, Chunk, Flush, Head, Mark, Table, Text, Track};
 use super::super::record::Record;
 use super::super::trigger::Trigger;
@@ -272,6 +272,25 @@ fn an_incident_stands_on_the_track_of_the_worker_that_it_holds() {
     let (tid, name, args) = &read.instants[0];
     assert_eq!((*tid, name.as_str(), &args["text"]), (3, "incident", &"sleeps in the kernel".into()));
     assert_eq!(read.instants[1].2["trigger"], "stall, incident 9");
+}
+
+#[test]
+fn what_happens_to_processes_stands_on_the_track_on_which_it_happened() {
+    let (room, child) = (7 << 32 | 1, 9 << 32);
+    let mut flush = flush([
+        (0, 100, Event::ProcessStart { process: child, parent: 8 }),
+        (0, 110, Event::MessageLost { process: room, loss: Loss::Refused }),
+        (1, 120, Event::ProcessEnd { process: child, ending: Ending::Panicked, steps: 3 }),
+        (1, 130, Event::ProcessRestart { supervisor: room }),
+    ]);
+    flush.texts = vec![Text::new(Table::Process, room, "lobby (chat::Room)")];
+    let (read, _) = export_of(&[flush]);
+    let points: Vec<_> = read.instants.iter().map(|(tid, name, _)| (*tid, name.as_str())).collect();
+    assert_eq!(points, [(2, "process start"), (2, "message lost"), (3, "process end"), (3, "restart")]);
+    let args: Vec<_> = read.instants.iter().map(|(_, _, args)| args).collect();
+    assert_eq!((&args[0]["process"], &args[0]["parent"]), (&"9.0".into(), &7.into()));
+    assert_eq!((&args[1]["process"], &args[1]["what"]), (&"7.1".into(), &"lobby (chat::Room)".into()));
+    assert_eq!((&args[2]["reason"], &args[2]["steps"]), (&"panicked".into(), &3.into()));
 }
 
 #[test]

@@ -104,6 +104,32 @@ numbered! {
     }
 }
 
+numbered! {
+    /// How a process ended.
+    Ending {
+        /// It was done.
+        Normal = 1 "normal",
+        /// It was asked to end, and did.
+        Shutdown = 2 "shutdown",
+        /// It was ended before its next step.
+        Killed = 3 "killed",
+        /// It returned an error, or broke a rule.
+        Failed = 4 "failed",
+        /// It panicked.
+        Panicked = 5 "panicked",
+    }
+}
+
+numbered! {
+    /// What became of a message for which a mailbox had no room.
+    Loss {
+        /// It was dropped; its sender has not noticed.
+        Dropped = 1 "dropped",
+        /// Its sender was refused.
+        Refused = 2 "refused",
+    }
+}
+
 /// What happened. Times are ns, `u32` ones at most `u32::MAX`, which means that or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -237,6 +263,34 @@ pub enum Event {
     },
     /// This thread is out of the poll that it was stuck in, after it was retired.
     Return,
+    /// A process, a state machine with a mailbox, was started. Its pid, as of all processes here, is `index << 32 | generation`.
+    ProcessStart {
+        /// Its pid.
+        process: u64,
+        /// The index of the pid of the process that started it, and one; 0 if none did.
+        parent: u32,
+    },
+    /// A process ended.
+    ProcessEnd {
+        /// Its pid.
+        process: u64,
+        /// How.
+        ending: Ending,
+        /// Its steps.
+        steps: u32,
+    },
+    /// A mailbox had no room for a message.
+    MessageLost {
+        /// The pid of the process whose mailbox it is.
+        process: u64,
+        /// What became of it.
+        loss: Loss,
+    },
+    /// A supervisor decided to start a child anew.
+    ProcessRestart {
+        /// The pid of the supervisor.
+        supervisor: u64,
+    },
     /// An event of a newer version.
     Unknown {
         /// Its kind.

@@ -125,6 +125,8 @@ pub enum Table {
     Task,
     /// Incidents, in a line each.
     Incident,
+    /// Processes: name and kind.
+    Process,
     /// One of a newer version.
     #[default]
     #[serde(other)]
@@ -194,7 +196,7 @@ impl Flush {
 
     /// Records that are missing in front of it.
     pub fn lost(&self) -> u64 {
-        self.chunks.iter().map(|chunk| chunk.lost).sum()
+        self.chunks.iter().map(|chunk| chunk.lost).fold(0, u64::saturating_add)
     }
 
     /// The same in pieces of so many records at most, for messages that are bounded. Only the last says until when it

@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 use super::error::RecordingError;
 use super::flush::{Anchor, Chunk, unpack};
 use super::record::{RECORD_BYTES, Record};
-use crate::wire::Version;
+use crate::wire::{self, Version};
 
 /// What a recording begins with.
 pub const MAGIC: [u8; 8] = *b"volt-rec";
@@ -189,7 +189,7 @@ pub(super) fn packed<T: Serialize>(what: &T) -> Vec<u8> {
 
 /// What [`packed`] gave; the error says what is wrong with it.
 pub(super) fn unpacked<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
-    rmp_serde::from_slice(body).map_err(|error| error.to_string())
+    wire::unpack(body).map_err(|error| error.to_string())
 }
 
 /// The body of an Events frame; at most [`MAX_CHUNK_RECORDS`].

@@ -83,6 +83,11 @@ impl Texts {
         self.get(Table::Incident, number)
     }
 
+    /// A process: its name, if it has one, and the type of its state machine.
+    pub fn process(&self, number: u64) -> Option<&str> {
+        self.get(Table::Process, number)
+    }
+
     fn get(&self, table: Table, number: u64) -> Option<&str> {
         self.0.get(&(table, number)).map(String::as_str)
     }

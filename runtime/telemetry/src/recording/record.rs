@@ -23,7 +23,7 @@
 //! measured (a push takes about 1 ns either way, in rings of 16 KiB to 2 MiB). 32 bytes: a third more memory for no
 //! field that is missed. Time in cycles: every reader would have to know the scale of every moment.
 
-use super::event::{Bed, Event, Outcome, Reason, Waker};
+use super::event::{Bed, Ending, Event, Loss, Outcome, Reason, Waker};
 
 /// Words a record has.
 pub const WORDS: usize = 3;
@@ -65,6 +65,10 @@ mod kind {
     pub(super) const REPLACE: u8 = 21;
     pub(super) const RETIRE: u8 = 22;
     pub(super) const RETURN: u8 = 23;
+    pub(super) const PROCESS_START: u8 = 24;
+    pub(super) const PROCESS_END: u8 = 25;
+    pub(super) const MESSAGE_LOST: u8 = 26;
+    pub(super) const PROCESS_RESTART: u8 = 27;
 }
 
 /// The fields of words 1 and 2.
@@ -124,6 +128,16 @@ impl Event {
             Event::Replace { worker } => Fields { index: worker, ..Fields::of(kind::REPLACE) },
             Event::Retire { worker } => Fields { index: worker, ..Fields::of(kind::RETIRE) },
             Event::Return => Fields::of(kind::RETURN),
+            Event::ProcessStart { process, parent } => {
+                Fields { amount: parent, subject: process, ..Fields::of(kind::PROCESS_START) }
+            }
+            Event::ProcessEnd { process, ending, steps } => {
+                Fields { detail: ending as u8, amount: steps, subject: process, ..Fields::of(kind::PROCESS_END) }
+            }
+            Event::MessageLost { process, loss } => {
+                Fields { detail: loss as u8, subject: process, ..Fields::of(kind::MESSAGE_LOST) }
+            }
+            Event::ProcessRestart { supervisor } => Fields { subject: supervisor, ..Fields::of(kind::PROCESS_RESTART) },
             Event::Unknown { kind, subject } => Fields { subject, ..Fields::of(kind) },
         }
     }
@@ -202,6 +216,12 @@ impl Record {
             kind::REPLACE => Event::Replace { worker: index },
             kind::RETIRE => Event::Retire { worker: index },
             kind::RETURN => Event::Return,
+            kind::PROCESS_START => Event::ProcessStart { process: subject, parent: amount },
+            kind::PROCESS_END => {
+                Event::ProcessEnd { process: subject, ending: Ending::from_number(detail), steps: amount }
+            }
+            kind::MESSAGE_LOST => Event::MessageLost { process: subject, loss: Loss::from_number(detail) },
+            kind::PROCESS_RESTART => Event::ProcessRestart { supervisor: subject },
             kind => Event::Unknown { kind, subject },
         }
     }
@@ -264,7 +284,16 @@ pub(super) mod tests {
             index.prop_map(|worker| Event::Retire { worker }),
             Just(Event::Return),
         ];
-        prop_oneof![polls, work, sleep, stuck]
+        let processes =
+            prop_oneof![
+                (word, amount).prop_map(|(process, parent)| Event::ProcessStart { process, parent }),
+                (word, prop::sample::select(Ending::ALL), amount)
+                    .prop_map(|(process, ending, steps)| Event::ProcessEnd { process, ending, steps }),
+                (word, prop::sample::select(Loss::ALL))
+                    .prop_map(|(process, loss)| Event::MessageLost { process, loss }),
+                word.prop_map(|supervisor| Event::ProcessRestart { supervisor }),
+            ];
+        prop_oneof![polls, work, sleep, stuck, processes]
     }
 
     proptest! {

@@ -2,6 +2,7 @@
 
 pub(super) mod edges;
 mod others;
+mod processes;
 mod queues;
 mod stalls;
 
@@ -13,7 +14,7 @@ use crate::snapshot::Snapshot;
 
 /// All of them.
 pub(super) fn all() -> impl Iterator<Item = &'static Case> {
-    [stalls::CASES, queues::CASES, others::CASES].into_iter().flatten()
+    [stalls::CASES, queues::CASES, others::CASES, processes::CASES].into_iter().flatten()
 }
 
 /// One way in which a rule fires.

@@ -115,7 +115,8 @@ fn push_value(json: &mut String, value: &Value<'_>) {
 
 fn push_text(json: &mut String, text: &str) {
     json.push('"');
-    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    // 0xc2 begins the control characters that lie beyond ASCII, which a terminal obeys as well.
+    let is_plain = |byte: u8| byte >= b' ' && !matches!(byte, b'"' | b'\\' | 0x7f | 0xc2);
     if text.bytes().all(is_plain) {
         json.push_str(text);
         json.push('"');
@@ -124,7 +125,7 @@ fn push_text(json: &mut String, text: &str) {
     for character in text.chars() {
         match character {
             '"' | '\\' => json.extend(['\\', character]),
-            character if character < ' ' => {
+            character if character.is_control() => {
                 // To a string nothing fails to be written.
                 let _ = write!(json, "\\u{:04x}", u32::from(character));
             }
@@ -164,9 +165,11 @@ mod tests {
 
     #[test]
     fn a_line_is_json_whatever_stands_in_it() {
-        let odd = "a \"name\" \\ with\ncontrol \u{1} and ü";
+        let odd = "a \"name\" \\ with\ncontrol \u{1} \u{7f} \u{9b}2J and ü\u{a0}";
         let line = Line::at(7, 2, 'B', 12_345_006).name(odd).arg("n", u64::MAX).arg("is", true).arg_if("no", None);
-        let json: serde_json::Value = serde_json::from_str(&line.finish()).unwrap();
+        let line = line.finish();
+        assert!(!line.trim_end().chars().any(char::is_control), "none that a terminal obeys: {line:?}");
+        let json: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(json["name"], odd);
         assert_eq!((json["ph"].as_str(), json["pid"].as_u64(), json["tid"].as_u64()), (Some("B"), Some(7), Some(2)));
         assert_eq!(json["ts"].as_f64(), Some(12_345.006));

@@ -270,6 +270,12 @@ fn named_poll(line: Line, task: u64, location: u16, texts: &Texts) -> Line {
     line.arg("task", task).arg_if("spawned_at", location)
 }
 
+/// Its pid without the node, and its name and kind if they are known.
+fn of_process(line: Line, process: u64, texts: &Texts) -> Line {
+    let pid = format!("{}.{}", process >> 32, process as u32);
+    line.arg("process", pid.as_str()).arg_if("what", texts.process(process))
+}
+
 /// What is neither a slice nor a flow.
 fn point(lane: &mut Lane, lines: &mut Vec<Line>, at_ns: u64, event: Event, texts: &Texts) {
     let mut put = |name: &str, args: &dyn Fn(Line) -> Line| lane.instant(lines, at_ns, name, args);
@@ -293,6 +299,17 @@ fn point(lane: &mut Lane, lines: &mut Vec<Line>, at_ns: u64, event: Event, texts
         Event::Replace { worker } => put("stands in", &|line| line.arg("worker", u64::from(worker))),
         Event::Retire { worker } => put("retired", &|line| line.arg("worker", u64::from(worker))),
         Event::Return => put("returned", &|line| line),
+        Event::ProcessStart { process, parent } => put("process start", &|line| {
+            let line = of_process(line, process, texts);
+            if parent == 0 { line } else { line.arg("parent", u64::from(parent - 1)) }
+        }),
+        Event::ProcessEnd { process, ending, steps } => put("process end", &|line| {
+            of_process(line, process, texts).arg("reason", ending.name()).arg("steps", u64::from(steps))
+        }),
+        Event::MessageLost { process, loss } => {
+            put("message lost", &|line| of_process(line, process, texts).arg("loss", loss.name()));
+        }
+        Event::ProcessRestart { supervisor } => put("restart", &|line| of_process(line, supervisor, texts)),
         Event::Unknown { kind, subject } => {
             put("unknown", &|line| line.arg("kind", u64::from(kind)).arg("subject", subject));
         }

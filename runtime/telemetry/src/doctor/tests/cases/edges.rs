@@ -4,6 +4,7 @@
 //! a threshold that is doubled or halved is noticed here.
 
 use super::others::{growing, looping, throttled_for, waiting_for_processors, woken};
+use super::processes::{mailbox, restarting};
 use super::queues::{all_asleep, beside_local_work, lifo_only, old_global_queue, uneven};
 use super::stalls::{computing, in_flight};
 use super::{after, both, incident, stuck};
@@ -230,6 +231,31 @@ pub(in super::super) const EDGES: &[Edge] = &[
         (Warning, || both(growing(4_000, 9_000), |snapshot| snapshot.started_at_ns = 32 * SECOND)),
         (Info, || both(growing(4_000, 9_000), |snapshot| snapshot.started_at_ns = 77 * SECOND)),
     ),
+    // ---- processes
+    edge(Rule::MailboxGrowing, "how often it was deeper", Warning, || mailbox(600, 1024, 4), || mailbox(600, 1024, 3)),
+    edge(Rule::MailboxGrowing, "how full it is", Warning, || mailbox(600, 1024, 5), || mailbox(400, 1024, 5)),
+    edge(Rule::MailboxGrowing, "how deep a small one is", Warning, || mailbox(130, 140, 5), || mailbox(100, 140, 5)),
+    edge(
+        Rule::MailboxGrowing,
+        "how deep one of much room is",
+        Warning,
+        || mailbox(11_000, 1 << 20, 5),
+        || mailbox(9_000, 1 << 20, 5),
+    ),
+    step(
+        Rule::MailboxGrowing,
+        "whether it is full",
+        (Critical, || mailbox(1024, 1024, 5)),
+        (Warning, || mailbox(1023, 1024, 5)),
+    ),
+    edge(Rule::RestartStorm, "restarts in all", Warning, || within(2, 12), || within(1, 8)),
+    edge(Rule::RestartStorm, "restarts a second", Warning, || within(2, 11), || within(3, 12)),
+    step(
+        Rule::RestartStorm,
+        "restarts among starts",
+        (Critical, || restarting(100, 90)),
+        (Warning, || restarting(100, 110)),
+    ),
 ];
 
 /// A poll that has lasted for so long; its place was stuck `ago_s` before.
@@ -305,4 +331,11 @@ fn races(lost: u64, won: u64) -> Pair {
 /// 4,000 tasks more in a second, of which so many have ended.
 fn leaking_but_for(ended: u64) -> Pair {
     after(growing(4_000, 9_000), |now| now.tasks.alive -= ended)
+}
+
+/// So many restarts among many starts, in so many seconds.
+fn within(seconds: u64, restarts: u64) -> Pair {
+    let (before, mut after) = restarting(restarts, 10 * restarts);
+    after.at_ns = before.at_ns + seconds * SECOND;
+    (before, after)
 }

@@ -5,7 +5,7 @@ use crate::doctor::finding::Severity;
 use crate::doctor::rule::Rule;
 use crate::doctor::tests::programs::{MS, Pair, SECOND, busy, idle, saturated};
 use crate::incident::{Cause, Incident};
-use crate::snapshot::{InFlight, Phase, Snapshot};
+use crate::snapshot::{Duty, InFlight, Phase, Snapshot};
 
 pub(super) const CASES: &[Case] = &[
     Case {
@@ -45,6 +45,20 @@ pub(super) const CASES: &[Case] = &[
             after(busy(), |now| {
                 in_flight(now, 150);
                 now.workers[1].run_delay_ns = now.workers[1].run_delay_ns.map(|ns| ns + 300 * MS);
+            })
+        },
+    },
+    Case {
+        rule: Rule::StalledPoll,
+        severity: Severity::Critical,
+        what: "a poll of which nothing is written down, incidents being off",
+        sick: || after(busy(), |now| in_flight(now, 900)),
+        beside: &[],
+        but: "one that has announced that it blocks",
+        look_alike: || {
+            after(busy(), |now| {
+                in_flight(now, 900);
+                now.workers[1].duty = Duty::Blocking;
             })
         },
     },

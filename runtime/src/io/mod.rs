@@ -17,8 +17,15 @@
 //! # }).unwrap();
 //! ```
 
+mod interest;
+pub(crate) mod offload;
+mod stdio;
+pub mod unix;
+
+pub use interest::{Interest, Ready};
 #[doc(no_inline)]
 pub use std::io::{Error, ErrorKind, Result, SeekFrom};
+pub use stdio::{Stderr, Stdin, Stdout, stderr, stdin, stdout};
 #[doc(no_inline)]
 pub use tokio::io::{
     AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncSeek, AsyncSeekExt, AsyncWrite, AsyncWriteExt,

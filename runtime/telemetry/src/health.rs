@@ -1,8 +1,13 @@
 //! What the observer counts of itself.
+//!
+//! Who writes: the runtime's observer. Who reads: whoever shows a process, since numbers that are missing are explained here.
 
-/// How the observer of this process is doing; counts are since the process started, over every control socket it had.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+use serde::{Deserialize, Serialize};
+
+/// How the observer of a process is doing; counts are since the process started, over every control socket it had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(default)]
 pub struct Health {
     /// Clients attached now.
     pub clients: u64,

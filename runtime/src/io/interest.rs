@@ -1,0 +1,241 @@
+//! What somebody waits for, and what was found: the sets of events that `ready` takes and gives.
+//!
+//! Names and semantics are Tokio's, but for its `ERROR`: an error makes reading and writing ready, since the next attempt
+//! returns it.
+
+use std::fmt;
+use std::ops::{BitAnd, BitOr, BitOrAssign, Sub};
+
+use crate::driver::readiness::{Direction, Flags};
+
+/// What to wait for. Never empty.
+///
+/// ```
+/// use volt::io::Interest;
+///
+/// let both = Interest::READABLE | Interest::WRITABLE;
+/// assert!(both.is_readable() && both.is_writable());
+/// assert_eq!(both.remove(Interest::READABLE), Some(Interest::WRITABLE));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Interest(Flags);
+
+impl Interest {
+    /// That there is something to read, the end of the stream included.
+    pub const READABLE: Interest = Interest(Flags::READABLE);
+    /// That there is room to write, or that nobody reads any more.
+    pub const WRITABLE: Interest = Interest(Flags::WRITABLE);
+    /// That something out of the ordinary is there to be read (`EPOLLPRI`). Sockets of [`net`](crate::net) are not watched for it; an
+    /// [`AsyncFd`](crate::io::unix::AsyncFd) is if it was made so.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub const PRIORITY: Interest = Interest(Flags::PRIORITY);
+
+    /// Whether [`READABLE`](Self::READABLE) is in it.
+    pub const fn is_readable(self) -> bool {
+        self.0.intersects(Flags::READABLE)
+    }
+
+    /// Whether [`WRITABLE`](Self::WRITABLE) is in it.
+    pub const fn is_writable(self) -> bool {
+        self.0.intersects(Flags::WRITABLE)
+    }
+
+    /// Whether [`PRIORITY`](Self::PRIORITY) is in it.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub const fn is_priority(self) -> bool {
+        self.0.intersects(Flags::PRIORITY)
+    }
+
+    /// Both together, as `|`.
+    #[must_use = "this gives the sum and changes neither"]
+    #[allow(clippy::should_implement_trait, reason = "Tokio's name, and const")]
+    pub const fn add(self, other: Interest) -> Interest {
+        Interest(self.0.and(other.0))
+    }
+
+    /// What is left without `other`; `None` if that is nothing.
+    #[must_use = "this gives what is left and changes nothing"]
+    pub fn remove(self, other: Interest) -> Option<Interest> {
+        let left = self.0.without(other.0);
+        (left != Flags::NONE).then_some(Interest(left))
+    }
+
+    /// What ends a wait for this.
+    pub(crate) fn awaited(self) -> Flags {
+        let directions = [(Flags::READABLE, Direction::Read), (Flags::WRITABLE, Direction::Write)];
+        let wanted = directions.into_iter().filter(|&(flag, _)| self.0.intersects(flag));
+        wanted.fold(self.0, |flags, (_, direction)| flags.and(direction.into()))
+    }
+
+    /// What the kernel is to tell of.
+    pub(crate) fn to_mio(self) -> mio::Interest {
+        let mut interest = None::<mio::Interest>;
+        let mut want = |flag, more| {
+            if self.0.intersects(flag) {
+                interest = Some(interest.map_or(more, |interest| interest | more));
+            }
+        };
+        want(Flags::READABLE, mio::Interest::READABLE);
+        want(Flags::WRITABLE, mio::Interest::WRITABLE);
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        want(Flags::PRIORITY, mio::Interest::PRIORITY);
+        interest.expect("an interest is never empty")
+    }
+}
+
+impl BitOr for Interest {
+    type Output = Interest;
+
+    fn bitor(self, other: Interest) -> Interest {
+        self.add(other)
+    }
+}
+
+impl BitOrAssign for Interest {
+    fn bitor_assign(&mut self, other: Interest) {
+        *self = *self | other;
+    }
+}
+
+impl fmt::Debug for Interest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interest(")?;
+        names(self.0, f)?;
+        f.write_str(")")
+    }
+}
+
+/// What was found ready. An attempt may still find that it would block.
+///
+/// ```
+/// use volt::io::Ready;
+///
+/// let ready = Ready::READABLE | Ready::READ_CLOSED;
+/// assert!(ready.is_readable() && ready.is_read_closed() && !ready.is_writable());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Ready(Flags);
+
+impl Ready {
+    /// Nothing.
+    pub const EMPTY: Ready = Ready(Flags::NONE);
+    /// There may be something to read.
+    pub const READABLE: Ready = Ready(Flags::READABLE);
+    /// There may be room to write.
+    pub const WRITABLE: Ready = Ready(Flags::WRITABLE);
+    /// The other end sends no more.
+    pub const READ_CLOSED: Ready = Ready(Flags::READ_CLOSED);
+    /// The other end takes no more.
+    pub const WRITE_CLOSED: Ready = Ready(Flags::WRITE_CLOSED);
+    /// Something out of the ordinary may be there to be read.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub const PRIORITY: Ready = Ready(Flags::PRIORITY);
+    /// All of them.
+    pub const ALL: Ready = Ready(
+        Flags::READABLE.and(Flags::WRITABLE).and(Flags::READ_CLOSED).and(Flags::WRITE_CLOSED).and(Flags::PRIORITY),
+    );
+
+    pub(crate) fn of(flags: Flags) -> Ready {
+        Ready(flags.within(Self::ALL.0))
+    }
+
+    pub(crate) fn flags(self) -> Flags {
+        self.0
+    }
+
+    /// Whether nothing is ready.
+    pub fn is_empty(self) -> bool {
+        self == Ready::EMPTY
+    }
+
+    /// Whether an attempt to read may succeed, be it with the end of the stream.
+    pub fn is_readable(self) -> bool {
+        self.0.intersects(Flags::READABLE) || self.is_read_closed()
+    }
+
+    /// Whether an attempt to write may succeed, or fails at once.
+    pub fn is_writable(self) -> bool {
+        self.0.intersects(Flags::WRITABLE) || self.is_write_closed()
+    }
+
+    /// Whether the other end sends no more.
+    pub fn is_read_closed(self) -> bool {
+        self.0.intersects(Flags::READ_CLOSED)
+    }
+
+    /// Whether the other end takes no more.
+    pub fn is_write_closed(self) -> bool {
+        self.0.intersects(Flags::WRITE_CLOSED)
+    }
+
+    /// Whether something out of the ordinary may be there to be read.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub fn is_priority(self) -> bool {
+        self.0.intersects(Flags::PRIORITY)
+    }
+}
+
+impl BitOr for Ready {
+    type Output = Ready;
+
+    fn bitor(self, other: Ready) -> Ready {
+        Ready(self.0.and(other.0))
+    }
+}
+
+impl BitOrAssign for Ready {
+    fn bitor_assign(&mut self, other: Ready) {
+        *self = *self | other;
+    }
+}
+
+impl BitAnd for Ready {
+    type Output = Ready;
+
+    fn bitand(self, other: Ready) -> Ready {
+        Ready(self.0.within(other.0))
+    }
+}
+
+impl Sub for Ready {
+    type Output = Ready;
+
+    fn sub(self, other: Ready) -> Ready {
+        Ready(self.0.without(other.0))
+    }
+}
+
+impl fmt::Debug for Ready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ready(")?;
+        names(self.0, f)?;
+        f.write_str(")")
+    }
+}
+
+/// The flags by name, `|` in between.
+fn names(flags: Flags, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let named = [
+        (Flags::READABLE, "READABLE"),
+        (Flags::WRITABLE, "WRITABLE"),
+        (Flags::READ_CLOSED, "READ_CLOSED"),
+        (Flags::WRITE_CLOSED, "WRITE_CLOSED"),
+        (Flags::PRIORITY, "PRIORITY"),
+    ];
+    let names = named.iter().filter(|&&(flag, _)| flags.intersects(flag)).map(|&(_, name)| name);
+    f.write_str(&names.collect::<Vec<_>>().join(" | "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interest_is_awaited_with_what_ends_it_for_good() {
+        assert_eq!(Interest::READABLE.awaited(), Flags::READABLE.and(Flags::READ_CLOSED));
+        let both = Interest::READABLE | Interest::WRITABLE;
+        assert_eq!(Ready::of(both.awaited()), Ready::ALL - Ready(Flags::PRIORITY));
+        assert_eq!(both.to_mio(), mio::Interest::READABLE | mio::Interest::WRITABLE);
+        assert_eq!(format!("{both:?} {:?}", Ready::EMPTY), "Interest(READABLE | WRITABLE) Ready()");
+    }
+}

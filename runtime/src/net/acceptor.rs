@@ -1,0 +1,155 @@
+//! Taking connections, for every kind of listener.
+//!
+//! Errors of `accept` are of three kinds. *A connection's*: it was gone before it was taken; the next one is tried at once.
+//! *The process's*: it has no descriptor or no memory left. The kernel keeps the connection and, edge-triggered, tells nothing
+//! more, while the next attempt fails at once: an accept that returned the error would make its caller's loop spin (5 million
+//! times a second were seen). So the wait is in here, the readiness stays, and when something was freed accept goes on by itself.
+//! *Everything else* is the caller's.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::driver::Driver;
+use crate::driver::readiness::{Direction, Flags};
+use crate::driver::registration::Registration;
+use crate::shim::{AtomicU32, Mutex, Ordering};
+use crate::time::sleep::Sleep;
+
+/// First wait of an accept that found no descriptor, ms: long enough to be cheap, short enough not to be noticed.
+const MIN_BACKOFF_MS: u32 = 5;
+/// The wait doubles up to this, ms.
+const MAX_BACKOFF_MS: u32 = 1_000;
+
+const _: () = assert!(MIN_BACKOFF_MS > 0 && MIN_BACKOFF_MS <= MAX_BACKOFF_MS);
+
+/// A registered socket that takes connections.
+#[derive(Debug)]
+pub(super) struct Acceptor<L: AsRawFd> {
+    io: Registration<L>,
+    /// The next wait for a descriptor, ms; 0 = the last accept did not lack one.
+    backoff_ms: AtomicU32,
+    /// The wait that `poll_accept` is in.
+    poll_backoff: Mutex<Option<Sleep>>,
+}
+
+impl<L: AsRawFd> Acceptor<L> {
+    pub(super) fn new(driver: Arc<Driver>, listener: L) -> io::Result<Self> {
+        let io = Registration::new(driver, listener, Flags::READABLE)?;
+        Ok(Self { io, backoff_ms: AtomicU32::new(0), poll_backoff: Mutex::new(None) })
+    }
+
+    pub(super) fn source(&self) -> &L {
+        self.io.source()
+    }
+
+    pub(super) fn driver(&self) -> &Arc<Driver> {
+        self.io.driver()
+    }
+
+    pub(super) fn into_source(self) -> io::Result<L> {
+        self.io.into_source()
+    }
+
+    /// The next connection, as `accept` gives it.
+    pub(super) async fn accept<C>(&self, accept: impl Fn(&L) -> io::Result<C>) -> io::Result<C> {
+        loop {
+            let accepted = self.io.run(Direction::Read, &accept).await;
+            match self.judge(accepted)? {
+                Outcome::Accepted(connection) => return Ok(connection),
+                Outcome::Again => {}
+                Outcome::After(delay) => self.pause(delay).await,
+            }
+        }
+    }
+
+    /// Polls for the next connection. Of several tasks that do so, the last one is woken.
+    pub(super) fn poll_accept<C>(
+        &self,
+        cx: &mut Context<'_>,
+        accept: impl Fn(&L) -> io::Result<C>,
+    ) -> Poll<io::Result<C>> {
+        loop {
+            // Taken out, not held: a wake-up may run code that comes back here.
+            let waiting = self.poll_backoff.lock().take();
+            if let Some(mut sleep) = waiting
+                && Pin::new(&mut sleep).poll(cx).is_pending()
+            {
+                *self.poll_backoff.lock() = Some(sleep);
+                return Poll::Pending;
+            }
+            let accepted = ready!(self.io.poll_run(cx, Direction::Read, &accept));
+            match self.judge(accepted)? {
+                Outcome::Accepted(connection) => return Poll::Ready(Ok(connection)),
+                Outcome::Again => {}
+                Outcome::After(delay) => *self.poll_backoff.lock() = Some(self.pause(delay)),
+            }
+        }
+    }
+
+    fn judge<C>(&self, accepted: io::Result<C>) -> io::Result<Outcome<C>> {
+        let error = match accepted {
+            Ok(connection) => {
+                // ORDERING: Relaxed; a hint, of which a race between two accepts costs a shorter or a longer wait.
+                self.backoff_ms.store(0, Ordering::Relaxed);
+                return Ok(Outcome::Accepted(connection));
+            }
+            Err(error) => error,
+        };
+        match Errno::from_io_error(&error) {
+            Some(errno) if is_of_one_connection(errno) => Ok(Outcome::Again),
+            Some(errno) if is_exhaustion(errno) => Ok(Outcome::After(self.back_off(&error))),
+            _ => Err(error),
+        }
+    }
+
+    /// Counts a wait, logs the first of a spell, and gives its length.
+    fn back_off(&self, error: &io::Error) -> Duration {
+        // ORDERING: Relaxed; as in `judge`.
+        let planned_ms = self.backoff_ms.load(Ordering::Relaxed);
+        let delay_ms = planned_ms.max(MIN_BACKOFF_MS);
+        // ORDERING: Relaxed; as in `judge`.
+        self.backoff_ms.store((delay_ms * 2).min(MAX_BACKOFF_MS), Ordering::Relaxed);
+        self.io.driver().count_accept_backoff();
+        if planned_ms == 0 {
+            tracing::warn!(%error, fd = self.io.source().as_raw_fd(), "accept waits until the process has resources again");
+        }
+        Duration::from_millis(u64::from(delay_ms))
+    }
+
+    /// A sleep on the listener's own runtime, whichever this thread is in.
+    fn pause(&self, delay: Duration) -> Sleep {
+        Sleep::after(self.io.driver().clone(), delay)
+    }
+}
+
+enum Outcome<C> {
+    Accepted(C),
+    Again,
+    After(Duration),
+}
+
+/// The connection is broken, the listener is not: accept(2), "Error handling".
+fn is_of_one_connection(errno: Errno) -> bool {
+    let known = [
+        Errno::CONNABORTED,
+        Errno::CONNRESET,
+        Errno::PROTO,
+        Errno::NETDOWN,
+        Errno::NETUNREACH,
+        Errno::HOSTDOWN,
+        Errno::HOSTUNREACH,
+        Errno::NOPROTOOPT,
+    ];
+    known.contains(&errno)
+}
+
+/// The process, or the machine, has none left.
+fn is_exhaustion(errno: Errno) -> bool {
+    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].contains(&errno)
+}

@@ -1,0 +1,168 @@
+//! What the runtime's own machinery cannot do: noted down by whoever finds out, told in the application's log by a thread that may wait.
+//!
+//! A log may block, for as long as it likes. A worker between two polls and the sentinel must not wait for it: nobody would heal the one, and
+//! the other is who heals. So they note here, and the thread that tells of incidents tells of this as well. A runtime without a sentinel has
+//! no such thread, and nothing to be healed by: there it is told where it is found.
+//!
+//! Who writes: any thread, under a lock that is held for a copy of a few words. Who reads: the sentinel looks at one flag at each look.
+//!
+//! Bounds: of each kind the latest error and a number; told at most once in `QUIET_TIME`, with how often it was meanwhile.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::clock;
+
+/// Between two times that the same is told.
+const QUIET_TIME: Duration = Duration::from_secs(1);
+const KINDS: usize = 3;
+const NEVER: u64 = u64::MAX;
+
+/// What cannot be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// A worker is stuck, and no thread could be started in its place.
+    NoSpare,
+    /// The kernel does not say what has happened on sockets.
+    DriverFailed,
+    /// The worker that sleeps in the I/O driver cannot be woken.
+    DriverNotWoken,
+}
+
+/// See the header of this file.
+#[derive(Debug)]
+pub(crate) struct Troubles {
+    runtime: String,
+    /// Whether somebody asks for them.
+    is_watched: bool,
+    /// When the next is to be told; `NEVER` = nothing is.
+    due_at_ns: AtomicU64,
+    notes: Mutex<[Note; KINDS]>,
+}
+
+/// What is known of one kind.
+#[derive(Debug, Default)]
+struct Note {
+    error: String,
+    /// Since it was last told.
+    times: u64,
+    told_at_ns: Option<u64>,
+}
+
+impl Note {
+    /// When it is to be told; `None` = it is not.
+    fn due_at_ns(&self) -> Option<u64> {
+        let not_before_ns = |at_ns: u64| at_ns.saturating_add(clock::saturating_ns(QUIET_TIME));
+        (self.times > 0).then(|| self.told_at_ns.map_or(0, not_before_ns))
+    }
+}
+
+impl Troubles {
+    /// Of the runtime of that name, which has a sentinel that asks, or none.
+    pub(crate) fn new(runtime: &str, is_watched: bool) -> Self {
+        Self { runtime: runtime.to_owned(), is_watched, due_at_ns: AtomicU64::new(NEVER), notes: Mutex::default() }
+    }
+
+    /// Something failed, once more.
+    pub(crate) fn note(&self, trouble: Trouble, error: &io::Error) {
+        let mut notes = self.lock();
+        let note = &mut notes[trouble as usize];
+        note.times += 1;
+        note.error = error.to_string();
+        self.set_due(&notes);
+        drop(notes);
+        if !self.is_watched {
+            self.tell(clock::now_ns());
+        }
+    }
+
+    /// Whether something is to be told, now or later. One load, as `is_due`, for who asks often.
+    pub(crate) fn has_news(&self) -> bool {
+        // ORDERING: Relaxed; a hint, what it says is read under the lock.
+        self.due_at_ns.load(Ordering::Relaxed) != NEVER
+    }
+
+    /// Whether something is to be told now.
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
+        // ORDERING: Relaxed; as above.
+        self.due_at_ns.load(Ordering::Relaxed) <= now_ns
+    }
+
+    fn set_due(&self, notes: &[Note; KINDS]) {
+        let due_at_ns = notes.iter().filter_map(Note::due_at_ns).min().unwrap_or(NEVER);
+        // ORDERING: Relaxed; one writer at a time, under the lock, which publishes what it is about.
+        self.due_at_ns.store(due_at_ns, Ordering::Relaxed);
+    }
+
+    /// Tells what was not told yet, but for what was told a moment ago. Runs subscribers' code.
+    pub(crate) fn tell(&self, now_ns: u64) {
+        for trouble in [Trouble::NoSpare, Trouble::DriverFailed, Trouble::DriverNotWoken] {
+            if let Some((error, times)) = self.take(trouble, now_ns) {
+                tell(&self.runtime, trouble, &error, times);
+            }
+        }
+    }
+
+    fn take(&self, trouble: Trouble, now_ns: u64) -> Option<(String, u64)> {
+        let mut notes = self.lock();
+        let note = &mut notes[trouble as usize];
+        let taken = note.due_at_ns().is_some_and(|due_at_ns| due_at_ns <= now_ns).then(|| {
+            note.told_at_ns = Some(now_ns);
+            (std::mem::take(&mut note.error), std::mem::take(&mut note.times))
+        });
+        self.set_due(&notes);
+        taken
+    }
+
+    fn lock(&self) -> MutexGuard<'_, [Note; KINDS]> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn tell(runtime: &str, trouble: Trouble, error: &str, times: u64) {
+    match trouble {
+        Trouble::NoSpare => tracing::error!(
+            target: "volt", runtime, error, times,
+            "a worker is stuck, and no thread could be started to take its place"
+        ),
+        Trouble::DriverFailed => {
+            tracing::error!(target: "volt", runtime, error, times, "the I/O driver failed to wait for events");
+        }
+        // An eventfd takes a write as long as it exists; should it not, the next event or timer ends the sleep.
+        Trouble::DriverNotWoken => {
+            tracing::error!(target: "volt", runtime, error, times, "the I/O driver cannot be woken");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_each_kind_the_latest_is_kept_and_told_once_a_second_with_how_often_it_was() {
+        let troubles = Troubles::new("test", true);
+        let second = clock::saturating_ns(QUIET_TIME);
+        let failed = |what: &'static str| io::Error::other(what);
+        assert!(!troubles.has_news() && troubles.take(Trouble::NoSpare, 0).is_none());
+        ["first", "second"].into_iter().for_each(|what| troubles.note(Trouble::NoSpare, &failed(what)));
+        troubles.note(Trouble::DriverFailed, &failed("other"));
+        assert_eq!(troubles.take(Trouble::NoSpare, 5), Some(("second".to_owned(), 2)));
+        assert!(troubles.has_news(), "the other kind is left");
+        assert_eq!(troubles.take(Trouble::DriverFailed, 5), Some(("other".to_owned(), 1)));
+        assert!(!troubles.has_news());
+        troubles.note(Trouble::NoSpare, &failed("third"));
+        assert_eq!(troubles.take(Trouble::NoSpare, 5 + second - 1), None);
+        assert!(troubles.has_news() && !troubles.is_due(5 + second - 1), "it is told later");
+        assert_eq!(troubles.take(Trouble::NoSpare, 5 + second), Some(("third".to_owned(), 1)));
+    }
+
+    #[test]
+    fn where_nobody_asks_it_is_told_at_once() {
+        let troubles = Troubles::new("test", false);
+        troubles.note(Trouble::DriverNotWoken, &io::Error::other("any"));
+        assert!(!troubles.has_news());
+    }
+}

@@ -1,0 +1,110 @@
+//! Lists of a message, of which whoever reads it takes so many and no more.
+//!
+//! Why: a frame is bounded in bytes, but what it means is not. Fields that are missing take their default, so that a worker is
+//! one byte on the wire, an empty map, and ten thousand in memory with its histograms: a frame of 1 MiB of them would be 10 GiB.
+//! What a program of Volt's sends stays far below these bounds.
+//!
+//! Invariant: *what is over the bound is not kept while it is read*: the error comes with the element that breaks it.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+
+/// Elements that are made room for on the word of the sender.
+const TRUSTED_LEN: usize = 64;
+
+/// Reads a list whose elements weigh `max` at most, all together.
+///
+/// # Errors
+/// Those of the deserializer, and one that says so if they weigh more.
+pub(crate) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+    max: usize,
+    weigh: fn(&T) -> usize,
+) -> Result<Vec<T>, D::Error> {
+    deserializer.deserialize_seq(List { max, weigh, element: PhantomData })
+}
+
+struct List<T> {
+    max: usize,
+    weigh: fn(&T) -> usize,
+    element: PhantomData<T>,
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {}", self.max)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
+        let mut list = Vec::with_capacity(elements.size_hint().unwrap_or(0).min(self.max).min(TRUSTED_LEN));
+        let mut weight = 0_usize;
+        while let Some(element) = elements.next_element()? {
+            weight = weight.saturating_add((self.weigh)(&element));
+            if weight > self.max {
+                return Err(A::Error::custom(format!("a list of more than {}", self.max)));
+            }
+            list.push(element);
+        }
+        Ok(list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Serialize;
+
+    use crate::snapshot::{MAX_RUNTIMES, MAX_WORKERS, Process, Snapshot, Worker};
+    use crate::wire::{self, MAX_REPLY_BYTES};
+
+    /// An empty map.
+    #[derive(Serialize, Clone)]
+    struct Nothing {}
+
+    #[derive(Serialize)]
+    struct Lists {
+        runtimes: Vec<Workers>,
+    }
+
+    #[derive(Serialize)]
+    struct Workers {
+        workers: Vec<Nothing>,
+    }
+
+    fn read(runtimes: usize, workers: usize) -> std::io::Result<Process> {
+        let workers = || Workers { workers: vec![Nothing {}; workers] };
+        let frame = wire::encode(&Lists { runtimes: (0..runtimes).map(|_| workers()).collect() }, MAX_REPLY_BYTES)?;
+        wire::decode(&frame[4..])
+    }
+
+    #[test]
+    fn as_many_workers_as_there_may_be_are_read_and_one_more_is_an_error() {
+        assert_eq!(read(1, MAX_WORKERS).unwrap().runtimes[0].workers.len(), MAX_WORKERS);
+        let error = read(1, MAX_WORKERS + 1).unwrap_err();
+        assert!(error.to_string().ends_with("a list of more than 2048"), "{error}");
+        assert_eq!(read(MAX_RUNTIMES, 0).unwrap().runtimes.len(), MAX_RUNTIMES);
+        assert!(read(MAX_RUNTIMES + MAX_WORKERS + 1, 0).is_err());
+    }
+
+    #[test]
+    fn workers_are_counted_over_all_runtimes() {
+        assert!(read(2, MAX_WORKERS / 2).is_ok());
+        assert!(read(8, MAX_WORKERS).is_err(), "each is within its bound, all together are not");
+        assert!(read(1, MAX_REPLY_BYTES - 100).is_err());
+    }
+
+    #[test]
+    fn what_a_program_sends_at_most_stays_below() {
+        let worker = |index| Worker { index, ..Worker::default() };
+        let fits = |workers: u32| {
+            let runtime = Snapshot { workers: (0..workers).map(worker).collect(), ..Snapshot::default() };
+            wire::encode(&Process { runtimes: vec![runtime], ..Process::default() }, MAX_REPLY_BYTES).is_ok()
+        };
+        assert!(!fits(MAX_WORKERS as u32), "a frame is full before");
+        let runtimes = vec![Snapshot::default(); MAX_RUNTIMES];
+        assert!(wire::encode(&Process { runtimes, ..Process::default() }, MAX_REPLY_BYTES).is_err());
+    }
+}

@@ -1,0 +1,198 @@
+//! Tests: bytes that are no message, or almost one, from a server or from a client. Whatever comes is a message or an error, soon.
+//!
+//! Longer runs: `PROPTEST_CASES=1000000 cargo test --release -p volt-telemetry hostile`.
+
+use std::io::Write;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use crate::Process;
+use crate::client::Client;
+use crate::incident::{Blame, Frame, Incident, Incidents};
+use crate::processes::{self, Mailbox, ProcessList, Processes};
+use crate::recording::event::Event;
+use crate::recording::flush::{Chunk, Flush, Head, Mark, Table, Text, Track};
+use crate::recording::record::Record;
+use crate::scratch::Scratch;
+use crate::snapshot::{InFlight, Snapshot, Worker};
+use crate::why::{Link, Why, Woken};
+use crate::wire::{self, Hello, MAGIC, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request, VERSION};
+
+/// One of each reply, with something in every list.
+fn replies() -> Vec<Reply> {
+    let mut worker = Worker { in_flight: Some(InFlight::default()), ..Worker::default() };
+    worker.poll_time.record(700);
+    let incident = Incident { stack: vec![Frame::default(); 2], task_name: Some("feed".into()), ..Incident::default() };
+    let runtime = Snapshot {
+        runtime: "app".into(),
+        incomplete: vec!["workers".into()],
+        parked_bitmap: vec![3],
+        incidents: Incidents { by_cause: vec![1, 2], latest: vec![incident], ..Incidents::default() },
+        blame: vec![Blame::default()],
+        processes: Some(Processes { deepest: vec![Mailbox::default()], ..Processes::default() }),
+        workers: vec![worker; 2],
+        ..Snapshot::default()
+    };
+    let chunk = Chunk { track: 0, lost: 1, records: vec![Record::new(7, Event::SearchBegin); 3] };
+    let flush = Flush {
+        texts: vec![Text::new(Table::Task, 1, "feed")],
+        chunks: vec![chunk],
+        snapshot: Some(Box::new(runtime.clone())),
+        marks: vec![Mark::default()],
+        ..Flush::default()
+    };
+    let link = Link { woken: Some(Woken::default()), ..Link::default() };
+    vec![
+        Reply::Hello(Hello { magic: MAGIC.into(), version: VERSION, runtimes: vec!["app".into()], ..Hello::default() }),
+        Reply::Snapshot { process: Box::new(Process { runtimes: vec![runtime], ..Process::default() }), lost: 3 },
+        Reply::Recording { head: Box::new(Head { tracks: vec![Track::Outside], ..Head::default() }) },
+        Reply::Flush { flush: Box::new(flush) },
+        Reply::Recorder(wire::Recorder::default()),
+        Reply::Why(Why { links: vec![link], ..Why::default() }),
+        Reply::Error { message: "no".into() },
+        Reply::Processes(Box::new(ProcessList { rows: vec![processes::Process::default()], ..ProcessList::default() })),
+    ]
+}
+
+fn requests() -> Vec<Request> {
+    let runtime = || Some("app".to_owned());
+    vec![
+        Request::Snapshot,
+        Request::Subscribe { interval_ms: 250 },
+        Request::Record { runtime: runtime(), look_back_ms: 7 },
+        Request::Recorder { runtime: runtime(), is_on: Some(true) },
+        Request::Why { runtime: runtime(), task: "feed".into() },
+        Request::Processes { runtime: runtime(), query: processes::Query::default() },
+    ]
+}
+
+/// The bodies of frames of all kinds.
+fn bodies() -> Vec<Vec<u8>> {
+    let of_replies = replies().into_iter().map(|reply| wire::encode(&reply, MAX_REPLY_BYTES).unwrap());
+    let of_requests = requests().into_iter().map(|request| wire::encode(&request, MAX_REQUEST_BYTES).unwrap());
+    of_replies.chain(of_requests).map(|frame| frame[4..].to_vec()).collect()
+}
+
+/// A body with some bytes changed, some left out, and some of another body put in.
+fn spoiled() -> impl Strategy<Value = Vec<u8>> {
+    let bodies = prop::sample::select(bodies());
+    let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12);
+    let cut = (any::<prop::sample::Index>(), 0..16_usize);
+    (bodies.clone(), changes, bodies, cut, any::<bool>()).prop_map(
+        |(mut body, changes, other, (at, length), is_put_in)| {
+            for (at, byte) in changes {
+                let at = at.index(body.len());
+                body[at] = byte;
+            }
+            let at = at.index(body.len());
+            let end = (at + length).min(body.len());
+            let put_in = if is_put_in { &other[..] } else { &[] };
+            body.splice(at..end, put_in.iter().copied());
+            body
+        },
+    )
+}
+
+/// Both sides read it; what is a message can be written again.
+fn read_as_both(body: &[u8]) {
+    if let Ok(reply) = wire::decode::<Reply>(body) {
+        let _ = wire::encode(&reply, MAX_REPLY_BYTES);
+    }
+    if let Ok(request) = wire::decode::<Request>(body) {
+        let _ = wire::encode(&request, MAX_REQUEST_BYTES);
+    }
+    let framed: Vec<u8> = (body.len() as u32).to_le_bytes().into_iter().chain(body.iter().copied()).collect();
+    let mut from = &framed[..];
+    while let Ok(Some(_)) = wire::read_frame::<Reply>(&mut from, MAX_REPLY_BYTES) {}
+}
+
+/// A client connected to a server that says these bytes in pieces of that size, and no more.
+fn client_of(bytes: Vec<u8>, piece: usize, then: impl FnOnce(Client)) {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("s");
+    let listener = UnixListener::bind(&path).unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _): (UnixStream, _) = listener.accept().unwrap();
+        // A client that has gone ends it.
+        let _ = bytes.chunks(piece.max(1)).try_for_each(|piece| stream.write_all(piece));
+    });
+    if let Ok(client) = Client::connect(&path) {
+        then(client);
+    }
+    server.join().unwrap();
+}
+
+#[test]
+fn what_is_nested_without_end_is_an_error_and_fits_a_small_stack() {
+    let nested = |open: &[u8]| open.iter().copied().cycle().take(60_000).collect::<Vec<u8>>();
+    let ignored = b"\x82\xa4type\xa5hello\xa1x";
+    let bodies = [nested(b"\x91"), nested(b"\x81\xa1x"), [&ignored[..], &nested(b"\x91")].concat()];
+    // As much as the observer's thread has; the console's have more.
+    let read = move || bodies.iter().for_each(|body| read_as_both(body));
+    std::thread::Builder::new().stack_size(1024 * 1024).spawn(read).unwrap().join().unwrap();
+}
+
+proptest! {
+    // What fails is printed; no file is left behind.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_are_a_message_or_an_error(body in prop::collection::vec(any::<u8>(), 0..400)) {
+        read_as_both(&body);
+    }
+
+    #[test]
+    fn a_spoiled_message_is_a_message_or_an_error(body in spoiled()) {
+        read_as_both(&body);
+    }
+
+    #[test]
+    fn any_stream_ends(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut from = &bytes[..];
+        while let Ok(Some(_)) = wire::read_frame::<Request>(&mut from, MAX_REQUEST_BYTES) {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn frames_come_whole_however_they_are_cut(piece in 1..700_usize, order in prop::collection::vec(0..6_usize, 1..12)) {
+        let mut frames = wire::encode(&replies()[0], MAX_REPLY_BYTES).unwrap();
+        for number in &order {
+            let snapshot = Reply::Snapshot { process: Box::default(), lost: *number as u64 };
+            let other = &replies()[*number + 1];
+            let between = if matches!(other, Reply::Error { .. }) { &snapshot } else { other };
+            for reply in [between, &snapshot] {
+                frames.extend(wire::encode(reply, MAX_REPLY_BYTES).unwrap());
+            }
+        }
+        client_of(frames, piece, |mut client| {
+            let mut lost = Vec::new();
+            let error = loop {
+                match client.next(Duration::from_secs(20)) {
+                    Ok(update) => lost.extend(update.map(|update| update.lost as usize)),
+                    Err(error) => break error,
+                }
+            };
+            assert!(error.is_closed(), "{error}");
+            // That with something in every list says 3.
+            let expected = order.iter().flat_map(|number| match number {
+                0 => vec![3, 0],
+                5 => vec![5, 5],
+                number => vec![*number],
+            });
+            assert_eq!(lost, expected.collect::<Vec<_>>());
+        });
+    }
+
+    #[test]
+    fn a_server_that_says_anything_is_refused_or_closed(body in spoiled(), rest in prop::collection::vec(any::<u8>(), 0..64)) {
+        let framed: Vec<u8> = (body.len() as u32).to_le_bytes().into_iter().chain(body).chain(rest).collect();
+        client_of(framed, 4096, |mut client| {
+            while let Ok(_update) = client.next(Duration::from_secs(20)) {}
+        });
+    }
+}
