@@ -69,11 +69,20 @@ pub mod observe;
 mod runtime;
 
 #[cfg(not(loom))]
+mod children;
+#[cfg(not(loom))]
 pub mod fs;
 #[cfg(not(loom))]
 pub mod io;
 #[cfg(not(loom))]
 pub mod net;
+#[cfg(not(loom))]
+pub mod process {
+    //! Programs started beside this one.
+    pub use crate::children::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+}
+#[cfg(not(loom))]
+pub mod signal;
 #[cfg(not(loom))]
 pub mod sync;
 #[cfg(not(loom))]
