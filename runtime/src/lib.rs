@@ -76,11 +76,7 @@ pub mod fs;
 pub mod io;
 #[cfg(not(loom))]
 pub mod net;
-#[cfg(not(loom))]
-pub mod process {
-    //! Programs started beside this one.
-    pub use crate::children::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-}
+pub mod process;
 #[cfg(not(loom))]
 pub mod signal;
 #[cfg(not(loom))]
