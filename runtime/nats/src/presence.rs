@@ -1,0 +1,134 @@
+//! Who is there: the lives that were heard of, and when last.
+//!
+//! Invariants:
+//! * *One life a name*: of two lives of one name the later one counts while it is heard of.
+//! * *Gone is gone*: a life that said goodbye does not come back, whatever of it still comes; so a heartbeat that overtakes a goodbye makes no ghost.
+//! * *Bounded*: a name each, of which a program knows 4,096 at most.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use volt::process::{Node, Peer};
+
+/// How often a node says that it is there.
+pub const HEARTBEAT: Duration = Duration::from_secs(1);
+/// How long after the last that was heard of it a node counts as lost: three heartbeats may be late or missing.
+pub const LOSS: Duration = Duration::from_millis(3500);
+
+/// See the header of this file.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    me: Peer,
+    there: HashMap<Node, (u64, Instant)>,
+    gone: HashMap<Node, u64>,
+}
+
+/// What a sign of life means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sign {
+    /// The peer is there; new, or known.
+    There { is_new: bool },
+    /// It is of a life that is no more.
+    Stale,
+    /// It is our own.
+    Own,
+    /// Another node bears our name, since before us or since after.
+    Double { is_earlier: bool },
+}
+
+impl Presence {
+    pub(crate) fn new(me: Peer) -> Self {
+        Self { me, there: HashMap::new(), gone: HashMap::new() }
+    }
+
+    /// Something was heard of `peer`.
+    pub(crate) fn heard(&mut self, peer: Peer, now: Instant) -> Sign {
+        if peer == self.me {
+            return Sign::Own;
+        }
+        if peer.node == self.me.node {
+            return Sign::Double { is_earlier: peer.incarnation < self.me.incarnation };
+        }
+        if self.gone.get(&peer.node).is_some_and(|&gone| peer.incarnation <= gone) {
+            return Sign::Stale;
+        }
+        match self.there.get_mut(&peer.node) {
+            Some((incarnation, _)) if peer.incarnation < *incarnation => Sign::Stale,
+            Some((incarnation, at)) => {
+                let is_new = *incarnation != peer.incarnation;
+                (*incarnation, *at) = (peer.incarnation, now);
+                Sign::There { is_new }
+            }
+            None => {
+                self.there.insert(peer.node, (peer.incarnation, now));
+                Sign::There { is_new: true }
+            }
+        }
+    }
+
+    /// `peer` said goodbye; true if it was there.
+    pub(crate) fn bye(&mut self, peer: Peer) -> bool {
+        if peer.node == self.me.node {
+            return false;
+        }
+        let gone = self.gone.entry(peer.node).or_default();
+        *gone = peer.incarnation.max(*gone);
+        let is_there = self.there.get(&peer.node).is_some_and(|(incarnation, _)| *incarnation == peer.incarnation);
+        if is_there {
+            self.there.remove(&peer.node);
+        }
+        is_there
+    }
+
+    /// Takes out those who were not heard of for `limit`.
+    pub(crate) fn lost(&mut self, now: Instant, limit: Duration) -> Vec<Peer> {
+        let late = self.there.extract_if(|_, (_, at)| now.saturating_duration_since(*at) >= limit);
+        late.map(|(node, (incarnation, _))| Peer { node, incarnation }).collect()
+    }
+
+    /// Takes all out.
+    pub(crate) fn all(&mut self) -> Vec<Peer> {
+        self.there.drain().map(|(node, (incarnation, _))| Peer { node, incarnation }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(name: &str, incarnation: u64) -> Peer {
+        Peer { node: name.parse().unwrap(), incarnation }
+    }
+
+    #[test]
+    fn a_node_is_lost_when_it_was_silent_for_the_limit_and_can_come_back() {
+        let (start, mut presence) = (Instant::now(), Presence::new(peer("me", 1)));
+        assert_eq!(presence.heard(peer("a", 1), start), Sign::There { is_new: true });
+        assert_eq!(presence.heard(peer("a", 1), start + HEARTBEAT), Sign::There { is_new: false });
+        assert_eq!(presence.lost(start + LOSS, LOSS), []);
+        assert_eq!(presence.lost(start + HEARTBEAT + LOSS, LOSS), [peer("a", 1)]);
+        assert_eq!(presence.heard(peer("a", 1), start + 2 * LOSS), Sign::There { is_new: true });
+    }
+
+    #[test]
+    fn the_later_of_two_lives_counts() {
+        let (now, mut presence) = (Instant::now(), Presence::new(peer("me", 1)));
+        presence.heard(peer("a", 5), now);
+        assert_eq!(presence.heard(peer("a", 6), now), Sign::There { is_new: true });
+        assert_eq!(presence.heard(peer("a", 5), now), Sign::Stale);
+        assert!(!presence.bye(peer("a", 5)));
+        assert!(presence.bye(peer("a", 6)));
+        assert_eq!(presence.heard(peer("a", 6), now), Sign::Stale, "a goodbye is the last of a life");
+        assert_eq!(presence.heard(peer("a", 7), now), Sign::There { is_new: true });
+    }
+
+    #[test]
+    fn another_node_of_our_own_name_is_no_peer() {
+        let (now, mut presence) = (Instant::now(), Presence::new(peer("me", 5)));
+        assert_eq!(presence.heard(peer("me", 5), now), Sign::Own);
+        assert_eq!(presence.heard(peer("me", 4), now), Sign::Double { is_earlier: true });
+        assert_eq!(presence.heard(peer("me", 6), now), Sign::Double { is_earlier: false });
+        assert!(!presence.bye(peer("me", 5)));
+        assert_eq!(presence.all(), []);
+    }
+}

@@ -1,0 +1,400 @@
+//! The relay: three tasks of the system's runtime.
+//!
+//! * `pump` takes frames out of the queue, which `send` fills, and publishes them: so `send` never waits, and the order is that of the sends.
+//! * `beat` publishes a heartbeat at each interval. Apart from the pump, or a full queue would make the node look dead.
+//! * `listen` hears frames, presence and questions for the name, and finds who is silent. It alone calls [`Incoming`], so that its calls are in order.
+//!   What has come is heard before silence is judged: a node that was stopped itself finds the heartbeats of the others first.
+//!
+//! How it ends: `leave`, or the drop of the relay, closes the queue; the pump publishes what is in it, then a goodbye, and flushes.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_nats::{Client, Message, Subscriber};
+use bytes::Bytes;
+use futures_util::{FutureExt, StreamExt};
+use volt::process::{Incoming, Node, Peer, Relay, RelayError};
+use volt::sync::{Notify, mpsc, watch};
+use volt::time::{MissedTickBehavior, interval, timeout};
+
+use crate::presence::{Presence, Sign};
+use crate::subject::Subjects;
+
+/// Frames that may wait for the connection, unless [`Options`](crate::Options::queue) says otherwise.
+pub const QUEUE: usize = 4096;
+/// Messages that wait to be heard, of each subscription; what comes beyond is dropped by the client, and found missing.
+pub const BACKLOG: usize = 1 << 14;
+/// How long leaving may take: for what waits to reach the server.
+const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+/// Messages that are heard before other tasks get their turn.
+const BATCH: usize = 128;
+/// Looks for those who are silent, a heartbeat: how late a loss can be found is that part of one.
+const LOOKS: u32 = 4;
+
+const UP: &[u8] = b"up";
+const BYE: &[u8] = b"bye";
+
+/// A node's relay over NATS, for [`volt::process::Builder::relay`]. Made by [`Options::connect`](crate::Options::connect).
+pub struct Nats {
+    node: Node,
+    subjects: Subjects,
+    client: Client,
+    state: Arc<State>,
+    heartbeat: Duration,
+    loss: Duration,
+    stages: Mutex<Stages>,
+    /// Tells the tasks to end, by being sent to or dropped.
+    stop: watch::Sender<bool>,
+}
+
+/// What the relay has between its start and its end.
+struct Stages {
+    /// The senders' end of the queue, until it leaves.
+    sender: Option<mpsc::Sender<Outgoing>>,
+    /// Until it starts: the pump's end, and the questions for the name, which is ours from the connection on.
+    unstarted: Option<(mpsc::Receiver<Outgoing>, Subscriber)>,
+}
+
+struct Outgoing {
+    to: Peer,
+    frame: Bytes,
+}
+
+/// What the relay shares with its tasks and the client's callback.
+#[derive(Default)]
+pub(crate) struct State {
+    incoming: OnceLock<Incoming>,
+    connects: AtomicU64,
+    slow_consumer: AtomicU64,
+    refused: AtomicU64,
+    rejected: AtomicU64,
+    pumped: Notify,
+}
+
+/// What a relay has counted since its start; of a clone, also when the relay is its system's.
+#[derive(Clone)]
+pub struct Counts(Arc<State>);
+
+impl Counts {
+    /// How often the connection was made again.
+    pub fn reconnects(&self) -> u64 {
+        // ORDERING: Relaxed; a count, for show.
+        self.0.connects.load(Ordering::Relaxed).saturating_sub(1)
+    }
+
+    /// How often the node did not keep up, and messages for it were dropped.
+    pub fn slow_consumer(&self) -> u64 {
+        // ORDERING: Relaxed; a count, for show.
+        self.0.slow_consumer.load(Ordering::Relaxed)
+    }
+
+    /// Frames that were refused, as the queue was full.
+    pub fn refused(&self) -> u64 {
+        // ORDERING: Relaxed; a count, for show.
+        self.0.refused.load(Ordering::Relaxed)
+    }
+
+    /// Messages on the cluster's subjects that no node could have sent, or that are of lives that are no more.
+    pub fn rejected(&self) -> u64 {
+        // ORDERING: Relaxed; a count, for show.
+        self.0.rejected.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counts")
+            .field("reconnects", &self.reconnects())
+            .field("slow_consumer", &self.slow_consumer())
+            .field("refused", &self.refused())
+            .field("rejected", &self.rejected())
+            .finish()
+    }
+}
+
+impl State {
+    /// Called by the client, also for the first connection.
+    pub(crate) fn reconnected(&self) {
+        count(&self.connects);
+        self.interrupted();
+    }
+
+    pub(crate) fn fell_behind(&self) {
+        count(&self.slow_consumer);
+        self.interrupted();
+    }
+
+    fn interrupted(&self) {
+        if let Some(incoming) = self.incoming.get() {
+            incoming.interrupted();
+        }
+    }
+}
+
+fn count(cell: &AtomicU64) {
+    // ORDERING: Relaxed; a count, which publishes nothing.
+    cell.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Nats {
+    pub(crate) fn new(
+        (node, subjects): (Node, Subjects),
+        client: Client,
+        name: Subscriber,
+        state: Arc<State>,
+        (heartbeat, loss): (Duration, Duration),
+        queue: usize,
+    ) -> Self {
+        let (sender, receiver) = mpsc::channel(queue);
+        let (stop, _) = watch::channel(false);
+        let stages = Mutex::new(Stages { sender: Some(sender), unstarted: Some((receiver, name)) });
+        Self { node, subjects, client, state, heartbeat, loss, stages, stop }
+    }
+
+    /// What it counts, to be looked at later.
+    pub fn counts(&self) -> Counts {
+        Counts(self.state.clone())
+    }
+
+    fn quit(&self) {
+        // First, so that no heartbeat is published after the goodbye.
+        self.stop.send_replace(true);
+        self.stages().sender = None;
+    }
+
+    fn stages(&self) -> MutexGuard<'_, Stages> {
+        self.stages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Relay for Nats {
+    fn node(&self) -> Node {
+        self.node
+    }
+
+    fn start(&self, incoming: Incoming) -> Result<(), RelayError> {
+        let unstarted = self.stages().unstarted.take();
+        let Some((receiver, name)) = unstarted else { return Err(RelayError::new("a relay is for one system")) };
+        drop(self.state.incoming.set(incoming.clone()));
+        let session = Session {
+            me: incoming.me(),
+            client: self.client.clone(),
+            subjects: self.subjects.clone(),
+            state: self.state.clone(),
+        };
+        let runtime = incoming.runtime().clone();
+        drop(runtime.spawn(pump(session.clone(), receiver)));
+        drop(runtime.spawn(beat(session.clone(), self.heartbeat, self.stop.subscribe())));
+        drop(runtime.spawn(listen(session, incoming, name, (self.heartbeat, self.loss), self.stop.subscribe())));
+        Ok(())
+    }
+
+    fn send(&self, to: Peer, frame: Bytes) -> Result<(), RelayError> {
+        // The server would close the connection.
+        if frame.len() > self.client.max_payload() {
+            return Err(RelayError::too_large());
+        }
+        let stages = self.stages();
+        let sender = stages.sender.as_ref().ok_or_else(RelayError::lost)?;
+        sender.try_send(Outgoing { to, frame }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => {
+                count(&self.state.refused);
+                RelayError::full()
+            }
+            mpsc::error::TrySendError::Closed(_) => RelayError::lost(),
+        })
+    }
+
+    fn leave(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            self.quit();
+            // Kept for who comes too late, so it is not missed.
+            let _in_time = timeout(LEAVE_LIMIT, self.state.pumped.notified()).await;
+        })
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        self.quit();
+    }
+}
+
+impl fmt::Debug for Nats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nats").field("node", &self.node).field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+/// What all three tasks know.
+#[derive(Clone)]
+struct Session {
+    me: Peer,
+    client: Client,
+    subjects: Subjects,
+    state: Arc<State>,
+}
+
+impl Session {
+    /// Who publishes stands in the reply subject. An error means that the client has ended, which the tasks find by themselves.
+    async fn publish(&self, subject: String, payload: Bytes) {
+        if let Err(error) = self.client.publish_with_reply(subject, self.subjects.frame(self.me), payload).await {
+            tracing::warn!(target: "volt::process", %error, "a message to the NATS server was not published");
+        }
+    }
+
+    async fn say(&self, what: &'static [u8]) {
+        self.publish(self.subjects.presence(), Bytes::from_static(what)).await;
+    }
+
+    async fn subscribe(&self) -> Result<(Subscriber, Subscriber), async_nats::SubscribeError> {
+        let frames = self.client.subscribe(self.subjects.frame(self.me)).await?;
+        let presence = self.client.subscribe(self.subjects.presence()).await?;
+        Ok((frames, presence))
+    }
+}
+
+async fn pump(session: Session, mut queue: mpsc::Receiver<Outgoing>) {
+    while let Some(Outgoing { to, frame }) = queue.recv().await {
+        session.publish(session.subjects.frame(to), frame).await;
+    }
+    session.say(BYE).await;
+    if let Err(error) = session.client.flush().await {
+        tracing::warn!(target: "volt::process", %error, "the last messages may not have reached the NATS server");
+    }
+    session.state.pumped.notify_one();
+}
+
+async fn beat(session: Session, heartbeat: Duration, mut stop: watch::Receiver<bool>) {
+    let mut beats = interval(heartbeat);
+    // What was late is not made up for.
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        volt::select! {
+            biased;
+            _ = stop.changed() => return,
+            _ = beats.tick() => {}
+        }
+        session.say(UP).await;
+    }
+}
+
+async fn listen(
+    session: Session,
+    incoming: Incoming,
+    mut name: Subscriber,
+    (heartbeat, loss): (Duration, Duration),
+    mut stop: watch::Receiver<bool>,
+) {
+    let (mut frames, mut presence) = match session.subscribe().await {
+        Ok(subscribers) => subscribers,
+        Err(error) => {
+            tracing::error!(target: "volt::process", %error, "the node hears nothing of its cluster");
+            return;
+        }
+    };
+    // Those who heard the first heartbeat, before we could hear them, hear that now we do.
+    session.say(UP).await;
+    let mut known = Presence::new(session.me);
+    let mut looks = interval(heartbeat / LOOKS);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut heard = 0;
+    loop {
+        let goes_on = volt::select! {
+            biased;
+            _ = stop.changed() => return,
+            Some(message) = presence.next() => {
+                if message.payload[..] == *BYE {
+                    // It was published after the last frames, which came by another subscription.
+                    while let Some(Some(message)) = frames.next().now_or_never() {
+                        hear_frame(&session, &incoming, &mut known, message);
+                    }
+                }
+                hear_presence(&session, &incoming, &mut known, &message)
+            }
+            Some(message) = frames.next() => {
+                hear_frame(&session, &incoming, &mut known, message);
+                true
+            }
+            Some(message) = name.next() => {
+                answer(&session, message).await;
+                true
+            }
+            _ = looks.tick() => {
+                known.lost(Instant::now(), loss).into_iter().for_each(|peer| incoming.down(peer));
+                true
+            }
+        };
+        if !goes_on {
+            known.all().into_iter().for_each(|peer| incoming.down(peer));
+            return;
+        }
+        heard += 1;
+        if heard % BATCH == 0 {
+            volt::task::yield_now().await;
+        }
+    }
+}
+
+/// False if the node has to leave.
+fn hear_presence(session: &Session, incoming: &Incoming, known: &mut Presence, message: &Message) -> bool {
+    let from = message.reply.as_ref().and_then(|reply| session.subjects.peer(reply));
+    match (from, &message.payload[..]) {
+        (Some(peer), BYE) => {
+            if known.bye(peer) {
+                incoming.down(peer);
+            }
+            true
+        }
+        (Some(peer), UP) => sign(session, incoming, known, peer),
+        _ => {
+            count(&session.state.rejected);
+            true
+        }
+    }
+}
+
+/// A frame is a sign of life, and may be the first.
+fn hear_frame(session: &Session, incoming: &Incoming, known: &mut Presence, message: Message) {
+    let from = message.reply.as_ref().and_then(|reply| session.subjects.peer(reply));
+    match from {
+        Some(peer) => match known.heard(peer, Instant::now()) {
+            Sign::There { is_new } => {
+                if is_new {
+                    incoming.up(peer);
+                }
+                incoming.received(peer, message.payload);
+            }
+            _ => count(&session.state.rejected),
+        },
+        None => count(&session.state.rejected),
+    }
+}
+
+fn sign(session: &Session, incoming: &Incoming, known: &mut Presence, peer: Peer) -> bool {
+    match known.heard(peer, Instant::now()) {
+        Sign::There { .. } => incoming.up(peer),
+        Sign::Own => {}
+        Sign::Stale => count(&session.state.rejected),
+        Sign::Double { is_earlier: false } => {
+            tracing::error!(target: "volt::process", node = %peer.node, "another node took this node's name, and has to leave");
+        }
+        Sign::Double { is_earlier: true } => {
+            tracing::error!(target: "volt::process", node = %peer.node, "another node bears this node's name since before: this one reaches nobody any more; take another name");
+            return false;
+        }
+    }
+    true
+}
+
+/// Somebody wants our name.
+async fn answer(session: &Session, message: Message) {
+    if let Some(reply) = message.reply
+        && let Err(error) = session.client.publish(reply, "taken".into()).await
+    {
+        tracing::warn!(target: "volt::process", %error, "who asked for this node's name got no answer");
+    }
+}

@@ -1,0 +1,67 @@
+//! The subjects of a cluster, and who is named by one.
+
+use volt::process::{Node, Peer};
+
+/// The subjects of one cluster, from the point of view of one node.
+#[derive(Clone, Debug)]
+pub(crate) struct Subjects {
+    prefix: String,
+}
+
+impl Subjects {
+    /// `None` if the name does not fit into a subject.
+    pub(crate) fn new(cluster: &str) -> Option<Self> {
+        // As a node's name: no dots, wildcards or white space, which mean something to NATS.
+        let is_name = cluster.parse::<Node>().is_ok();
+        is_name.then(|| Self { prefix: format!("volt.{cluster}") })
+    }
+
+    pub(crate) fn presence(&self) -> String {
+        format!("{}.presence", self.prefix)
+    }
+
+    pub(crate) fn name(&self, node: Node) -> String {
+        format!("{}.name.{node}", self.prefix)
+    }
+
+    pub(crate) fn frame(&self, peer: Peer) -> String {
+        format!("{}.frame.{}.{:016x}", self.prefix, peer.node, peer.incarnation)
+    }
+
+    /// Whose frame subject it is.
+    pub(crate) fn peer(&self, subject: &str) -> Option<Peer> {
+        let rest = subject.strip_prefix(&self.prefix)?.strip_prefix(".frame.")?;
+        let (node, incarnation) = rest.split_once('.')?;
+        let is_hex = incarnation.len() == 16 && incarnation.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let incarnation = is_hex.then(|| u64::from_str_radix(incarnation, 16).ok()).flatten()?;
+        Some(Peer { node: node.parse().ok()?, incarnation })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_names_its_peer_and_nothing_else_does() {
+        let subjects = Subjects::new("shop").unwrap();
+        for incarnation in [0, 7, u64::MAX] {
+            let peer = Peer { node: "a-b_1".parse().unwrap(), incarnation };
+            assert_eq!(subjects.peer(&subjects.frame(peer)), Some(peer));
+        }
+        let others = [
+            "",
+            "volt.shop.frame.",
+            "volt.shop.frame.a",
+            "volt.shop.frame.a.1",
+            "volt.shop.frame.a.b.0000000000000001",
+        ];
+        let more = ["volt.other.frame.a.0000000000000001", "volt.shop.frame.a.+000000000000001", "volt.shop.presence"];
+        for subject in others.into_iter().chain(more) {
+            assert_eq!(subjects.peer(subject), None, "{subject:?}");
+        }
+        for cluster in ["", "a.b", "a b", "*", ">"] {
+            assert!(Subjects::new(cluster).is_none(), "{cluster:?}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Nodes in programs of their own, with a real server between them.
+
+mod server;
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use server::{Program, Server, on_volt};
+use volt::process::{self, ExitReason, Node, Payload, Pid, Spawn, System};
+use volt_nats::{Counts, HEARTBEAT, LOSS, Options};
+
+const LONG: Duration = Duration::from_secs(100);
+
+fn node(name: &str) -> Node {
+    name.parse().unwrap()
+}
+
+async fn join(server: &Server, name: &str) -> (System, Counts) {
+    join_with(Options::new("ping", node(name)), server).await
+}
+
+async fn join_with(options: Options, server: &Server) -> (System, Counts) {
+    let relay = options.connect(&server.address).await.unwrap();
+    let counts = relay.counts();
+    (System::builder().relay(relay).build(&volt::Handle::current()).unwrap(), counts)
+}
+
+async fn pong(system: &System, name: &str) -> Pid {
+    system.wait_for_node(node(name)).await;
+    system.whereis_on(node(name), "pong").await.unwrap().unwrap()
+}
+
+async fn call(system: &System, pid: Pid) -> Result<Payload, process::CallError> {
+    system.call(pid, Payload::bytes("ping"), LONG).await
+}
+
+/// Asks again and again, until there is an answer.
+async fn answers(system: &System, pid: Pid) {
+    while call(system, pid).await.is_err() {
+        system.wait_for_node(pid.node()).await;
+    }
+}
+
+#[test]
+fn two_programs_exchange_calls_messages_and_ends() {
+    on_volt(async || {
+        let server = Server::start();
+        let mut beta = Program::ping(&server.address, "beta");
+        let (alpha, _) = join(&server, "alpha").await;
+        let pong = pong(&alpha, "beta").await;
+        assert_eq!(call(&alpha, pong).await.unwrap().as_bytes().unwrap(), "ping".as_bytes());
+        let numbers = process::from_fn(async move |mut inbox, _input| {
+            for n in 0..1000_u32 {
+                inbox.context().send(pong, Payload::bytes(n.to_le_bytes().to_vec())).await?;
+                if n % 100 == 99 {
+                    inbox.context().call(pong, Payload::empty(), LONG).await?;
+                }
+            }
+            for n in 0..1000_u32 {
+                let message = inbox.recv().await.ok_or_else(|| process::Failure::new("cancelled"))?;
+                if message.payload.as_bytes().unwrap()[..] != n.to_le_bytes() || message.from != Some(pong) {
+                    return Err(process::Failure::new(format_args!("message {n} is not what comes")));
+                }
+            }
+            Ok(Payload::empty())
+        });
+        alpha.exec(Spawn::new(numbers)).await.unwrap();
+        let nobody = alpha.whereis_on(node("beta"), "nobody").await.unwrap();
+        assert_eq!(nobody, None);
+        // It is asked to end, does, says so, and leaves.
+        let ends = alpha.wait(pong);
+        call(&alpha, pong).await.unwrap();
+        beta.signal(Signal::INT);
+        assert_eq!(ends.await, ExitReason::Shutdown);
+        beta.wait();
+        alpha.shutdown(None).await;
+    });
+}
+
+#[test]
+fn a_node_that_is_killed_is_lost_in_the_stated_time() {
+    on_volt(async || {
+        let server = Server::start();
+        let beta = Program::ping(&server.address, "beta");
+        let (alpha, _) = join(&server, "alpha").await;
+        let pong = pong(&alpha, "beta").await;
+        let ends = alpha.wait(pong);
+        call(&alpha, pong).await.unwrap();
+        let killed = Instant::now();
+        beta.signal(Signal::KILL);
+        assert_eq!(ends.await, ExitReason::NoConnection);
+        let took = killed.elapsed();
+        println!("lost {took:?} after it was killed");
+        // The last that was heard of it may be a heartbeat old. A machine that is busy may find out later than stated, and never earlier.
+        assert!(took >= LOSS - 2 * HEARTBEAT, "{took:?}");
+        assert!(call(&alpha, pong).await.unwrap_err().is_no_connection());
+        // Its next life has other processes.
+        let _beta = Program::ping(&server.address, "beta");
+        let next = self::pong(&alpha, "beta").await;
+        assert_ne!(next, pong);
+        assert!(call(&alpha, pong).await.unwrap_err().is_no_process());
+        call(&alpha, next).await.unwrap();
+        alpha.shutdown(None).await;
+    });
+}
+
+#[test]
+fn a_node_that_is_stopped_is_lost_and_back_when_it_goes_on() {
+    on_volt(async || {
+        let server = Server::start();
+        let beta = Program::ping(&server.address, "beta");
+        let (alpha, _) = join(&server, "alpha").await;
+        let pong = pong(&alpha, "beta").await;
+        let ends = alpha.wait(pong);
+        call(&alpha, pong).await.unwrap();
+        beta.signal(Signal::STOP);
+        assert_eq!(ends.await, ExitReason::NoConnection);
+        assert_eq!(alpha.nodes(), []);
+        beta.signal(Signal::CONT);
+        alpha.wait_for_node(node("beta")).await;
+        answers(&alpha, pong).await;
+        alpha.shutdown(None).await;
+    });
+}
+
+#[test]
+fn a_server_that_is_restarted_is_connected_to_again() {
+    on_volt(async || {
+        let mut server = Server::start();
+        let _beta = Program::ping(&server.address, "beta");
+        let (alpha, counts) = join(&server, "alpha").await;
+        let pong = pong(&alpha, "beta").await;
+        call(&alpha, pong).await.unwrap();
+        server.restart();
+        while counts.reconnects() == 0 {
+            volt::time::sleep(Duration::from_millis(10)).await;
+        }
+        alpha.wait_for_node(node("beta")).await;
+        // What was said while there was no server may be lost, and is an error then, or a call that is over time.
+        while alpha.call(pong, Payload::empty(), Duration::from_secs(1)).await.is_err() {}
+        alpha.shutdown(None).await;
+    });
+}
+
+#[test]
+fn a_second_node_of_one_name_is_refused() {
+    on_volt(async || {
+        let server = Server::start();
+        let beta = Program::ping(&server.address, "beta");
+        let error = Options::new("ping", node("beta")).connect(&server.address).await.unwrap_err().to_string();
+        assert!(error.contains("cluster ping has a node beta already"), "{error}");
+        // One that is stopped bears its name, too.
+        beta.signal(Signal::STOP);
+        let error = Options::new("ping", node("beta")).connect(&server.address).await.unwrap_err().to_string();
+        assert!(error.contains("has a node beta already"), "{error}");
+        // Other clusters have names of their own.
+        Options::new("pong", node("beta")).connect(&server.address).await.unwrap();
+    });
+}
+
+#[test]
+fn who_cannot_be_connected_is_told_why_and_what_to_do() {
+    on_volt(async || {
+        let error = Options::new("ping", node("a")).connect("127.0.0.1:1").await.unwrap_err().to_string();
+        assert!(error.contains("no NATS server at 127.0.0.1:1") && error.contains("start one"), "{error}");
+        let error = Options::new("a.b", node("a")).connect("127.0.0.1:1").await.unwrap_err().to_string();
+        assert!(error.contains("no name for a cluster"), "{error}");
+    });
+    let without = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let error = without.block_on(Options::new("ping", node("a")).connect("127.0.0.1:1")).unwrap_err().to_string();
+    assert!(error.contains("tokio_compat(true)"), "{error}");
+}
+
+#[test]
+fn a_server_that_does_not_take_frames_fills_the_queue_and_holds_nobody_up() {
+    on_volt(async || {
+        let server = Server::start();
+        let _beta = Program::ping(&server.address, "beta");
+        // Long enough for nobody to be lost.
+        let options = Options::new("ping", node("alpha")).presence(HEARTBEAT, LONG).queue(4);
+        let (alpha, counts) = join_with(options, &server).await;
+        let pong = pong(&alpha, "beta").await;
+        server.program.signal(Signal::STOP);
+        let refused = loop {
+            if let Err(refused) = alpha.send(pong, Payload::bytes(vec![0; 4096])).await {
+                break refused;
+            }
+            volt::task::yield_now().await;
+        };
+        assert!(refused.is_full(), "{refused}");
+        assert!(counts.refused() > 0);
+        server.program.signal(Signal::CONT);
+        answers(&alpha, pong).await;
+        alpha.shutdown(None).await;
+    });
+}
+
+#[test]
+fn rubbish_on_the_cluster_s_subjects_does_no_harm() {
+    on_volt(async || {
+        let server = Server::start();
+        let (alpha, counts) = join(&server, "alpha").await;
+        let (beta, _) = join(&server, "beta").await;
+        beta.wait_for_node(node("alpha")).await;
+        let mallory = async_nats::connect(&server.address).await.unwrap();
+        let me = "volt.ping.frame.mallory.0000000000000001";
+        let mine = "volt.ping.frame.alpha.0000000000000001";
+        for reply in ["", me, "volt.ping.frame.mallory.x", mine, "x"] {
+            for payload in ["", "up", "bye", "up and away"] {
+                if reply.is_empty() {
+                    mallory.publish("volt.ping.presence", payload.into()).await.unwrap();
+                } else {
+                    mallory.publish_with_reply("volt.ping.presence", reply, payload.into()).await.unwrap();
+                }
+            }
+        }
+        mallory.flush().await.unwrap();
+        while counts.rejected() < 10 {
+            volt::time::sleep(Duration::from_millis(10)).await;
+        }
+        // A life of alpha's own name that was there before: alpha has to go, as two of one name cannot stay.
+        while !alpha.nodes().is_empty() {
+            volt::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(beta.node(), node("beta"));
+    });
+}

@@ -1,0 +1,110 @@
+//! A `nats-server` on a free port, other programs of the cluster, and the watchdog that every test here runs under.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a test may take, on a machine that is busy with other things.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Between two looks whether the server has said where it listens.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Runs `test` in a runtime with Tokio beside it, on one worker and on two; the process aborts, with the test's name, when that hangs.
+pub fn on_volt<F: Future<Output = ()>>(test: impl Fn() -> F) {
+    for workers in [1, 2] {
+        let name = std::thread::current().name().unwrap_or("a test").to_owned();
+        let (done, is_done) = mpsc::channel::<()>();
+        let watchdog = std::thread::spawn(move || {
+            if is_done.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("{name} hangs");
+                std::process::abort();
+            }
+        });
+        let builder = volt::Builder::new_multi_thread().worker_threads(workers).park_timeout(None).tokio_compat(true);
+        builder.build().unwrap().block_on(test());
+        drop(done);
+        watchdog.join().unwrap();
+    }
+}
+
+/// A program that is ended when this is dropped.
+pub struct Program(Child);
+
+impl Program {
+    /// The example `ping`, as a node that answers; it is in its cluster when this returns.
+    pub fn ping(server: &str, node: &str) -> Self {
+        let program = env!("CARGO_BIN_EXE_ping");
+        let mut child = Command::new(program).args([server, node]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, format!("{node} is there\n"));
+        Self(child)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    pub fn wait(&mut self) {
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// A server on the loopback interface, without TLS and without anything on disk but its port.
+pub struct Server {
+    pub program: Program,
+    pub address: String,
+    folder: PathBuf,
+}
+
+impl Server {
+    /// On a port that is free.
+    pub fn start() -> Self {
+        let folder =
+            std::env::temp_dir().join(format!("volt-nats-{}-{:?}", std::process::id(), std::thread::current().id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let program = launch("-1", &folder);
+        let file = folder.join(format!("nats-server_{}.ports", program.0.id()));
+        let address = loop {
+            // As {"nats":["nats://127.0.0.1:41235"]}, and empty while it is being written.
+            let text = std::fs::read_to_string(&file).unwrap_or_default();
+            match text.split("nats://").nth(1).and_then(|rest| rest.split('"').next()) {
+                Some(address) => break address.to_owned(),
+                None => std::thread::sleep(LOOK),
+            }
+        };
+        Self { program, address, folder }
+    }
+
+    /// Ends it at once, and starts another on the same port.
+    pub fn restart(&mut self) {
+        self.program.signal(Signal::KILL);
+        self.program.wait();
+        let (_, port) = self.address.rsplit_once(':').unwrap();
+        self.program = launch(port, &self.folder);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+fn launch(port: &str, folder: &std::path::Path) -> Program {
+    let mut command = Command::new("nats-server");
+    command.args(["-a", "127.0.0.1", "-p", port, "--ports_file_dir"]).arg(folder);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    Program(child.expect("nats-server can be started: it is Debian's package nats-server"))
+}
