@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::{Arc, Mutex};
 
 use metrics_exporter_prometheus::PrometheusHandle;
 
@@ -12,6 +13,8 @@ use crate::discovery::Discovery;
 use crate::error::ServeError;
 use crate::exporter::Exporter;
 use crate::live::Live;
+#[cfg(feature = "otlp")]
+use crate::otlp::{self, settings::Otlp};
 use crate::page::Page;
 use crate::routes::{Scope, Source};
 
@@ -45,6 +48,8 @@ pub struct Builder {
     discover: Option<Vec<Environment>>,
     application: Option<PrometheusHandle>,
     max_connections: usize,
+    #[cfg(feature = "otlp")]
+    otlp: Option<Otlp>,
 }
 
 impl Builder {
@@ -56,6 +61,8 @@ impl Builder {
             discover: None,
             application: None,
             max_connections: MAX_CONNECTIONS,
+            #[cfg(feature = "otlp")]
+            otlp: None,
         }
     }
 
@@ -101,16 +108,25 @@ impl Builder {
         self
     }
 
+    /// Pushes the metrics to `collector` besides, for as long as the page is served.
+    #[cfg(feature = "otlp")]
+    pub fn otlp(mut self, collector: Otlp) -> Self {
+        self.otlp = Some(collector);
+        self
+    }
+
     /// Listens, and serves on a runtime of the exporter's own. From any thread, in a runtime or not.
     ///
     /// # Errors
     ///
     /// `listen` is no address, not of this machine, taken, or remote without [`allow_remote`](Self::allow_remote);
-    /// `max_connections` is 0; or the operating system gives no thread.
+    /// `max_connections` is 0; `otlp` is nothing that can be pushed to; or the operating system gives no thread.
     pub fn serve(self) -> Result<Exporter, ServeError> {
         if self.max_connections == 0 {
             return Err(ServeError::invalid("max_connections", "is 0, so nobody could connect: set at least 1"));
         }
+        #[cfg(feature = "otlp")]
+        let target = self.otlp.clone().map(Otlp::check).transpose()?;
         let listener = self.bind()?;
         let application = self.application.or_else(application::recorder);
         if application.is_none() {
@@ -121,12 +137,13 @@ impl Builder {
         }
         let page = application.clone().into_iter().fold(Page::new(), Page::with_application);
         let source = self.discover.map_or(Source::Own, |environments| Source::Found(Discovery::new(environments)));
-        Exporter::start(
-            listener,
-            Scope { page, live: Live::default(), source, runtimes: self.runtimes },
-            application,
-            self.max_connections,
-        )
+        let scope = Arc::new(Mutex::new(Scope { page, live: Live::default(), source, runtimes: self.runtimes }));
+        let exporter = Exporter::start(listener, scope.clone(), application, self.max_connections)?;
+        #[cfg(feature = "otlp")]
+        if let Some(target) = target {
+            exporter.spawn("push", otlp::push(scope, target));
+        }
+        Ok(exporter)
     }
 
     fn bind(&self) -> Result<TcpListener, ServeError> {
@@ -137,8 +154,8 @@ impl Builder {
         };
         if let Some(remote) = addresses.iter().find(|address| !address.ip().is_loopback() && !self.is_remote_allowed) {
             return Err(invalid(format!(
-                "{remote} can be reached from other machines, and the page has no password: listen on 127.0.0.1, or set \
-                 allow_remote(true)"
+                "{remote} can be reached from other machines, and the page has no password: listen on 127.0.0.1, or allow \
+                 it: allow_remote(true), or --allow-remote of volt-exporter"
             )));
         }
         TcpListener::bind(addresses.as_slice()).map_err(|error| {

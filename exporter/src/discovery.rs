@@ -7,7 +7,8 @@
 //!
 //! Protocol of one process. (1) A new socket gets a thread, which connects and says hello's name. (2) A look asks those that owe no answer.
 //! (3) An answer to an earlier look is too old: it is thrown away, and the process asked again. (4) A connection that fails ends its
-//! thread, which is seen by its channel; the next look connects anew if the socket is still there.
+//! thread, which is seen by its channel; the next look connects anew if the socket is still there. Until it answers it is told of as
+//! silent, by the name that it once gave.
 //!
 //! Invariants. *Nobody is waited for long*: a process that is stopped costs a page [`PATIENCE`] at most, however many are. *Bounded*:
 //! [`PROCESSES_MAX`] threads, each with one wish and [`ANSWERS_MAX`] answers under way.
@@ -17,13 +18,11 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use metrics_exporter_prometheus::LabelSet;
-use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
 use volt_telemetry::client::{Client, ConnectError};
 use volt_telemetry::snapshot::Process;
 use volt_telemetry::socket::{self, Environment};
 
-use crate::page::{ORIGIN_LABELS, Origin};
+use crate::samples::Origin;
 
 /// How long a page waits for processes.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -31,8 +30,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const ANSWERS_MAX: usize = 2;
 /// Processes on one page.
 const PROCESSES_MAX: usize = 256;
-/// Whether a process answered: of the page itself, so it is no metric of the catalog.
-const UP: &str = "volt_process_up";
 
 /// One process at one look.
 #[derive(Debug)]
@@ -49,15 +46,19 @@ pub(crate) struct Discovery {
     attached: HashMap<PathBuf, Attached>,
     /// Counts looks, so that an answer to an earlier one is known.
     looks: u64,
+    /// What the programs are called of which a connection has failed, so that one that is silent is told of by its name.
+    programs: HashMap<PathBuf, String>,
     /// The paths that were told to be in trouble, so that each is told once.
     told: Vec<PathBuf>,
+    /// What could not be looked at at the last look, as it was told.
+    refused: Vec<String>,
 }
 
 /// A process that has a thread.
 #[derive(Debug)]
 struct Attached {
     pid: u32,
-    /// Its program's name, once it said hello.
+    /// Its program's name, once it said hello, on this connection or one before.
     program: Option<String>,
     wishes: SyncSender<()>,
     answers: Receiver<Answer>,
@@ -77,7 +78,8 @@ enum Answer {
 
 impl Discovery {
     pub(crate) fn new(environments: Vec<Environment>) -> Self {
-        Self { environments, attached: HashMap::new(), looks: 0, told: Vec::new() }
+        let (attached, programs) = (HashMap::new(), HashMap::new());
+        Self { environments, attached, looks: 0, programs, told: Vec::new(), refused: Vec::new() }
     }
 
     /// Every process that is there, by pid.
@@ -96,11 +98,17 @@ impl Discovery {
             }
         }
         for (path, why) in gone {
-            self.attached.remove(&path);
+            let attached = self.attached.remove(&path);
             match why {
                 // It has ended, or is about to.
                 Some(error) if error.is_closed() || error.is_stale() || error.is_missing() => {}
-                Some(error) => self.tell(path, &error.to_string()),
+                Some(error) => {
+                    if let Some(attached) = attached {
+                        seen.extend(attached.origin().map(|origin| (attached.pid, Seen { origin, process: None })));
+                        self.programs.extend(attached.program.map(|program| (path.clone(), program)));
+                    }
+                    self.tell(path, &error.to_string());
+                }
                 None => {}
             }
         }
@@ -111,20 +119,26 @@ impl Discovery {
     /// A thread for each socket that has none, and none for sockets that are gone.
     fn attach(&mut self) {
         let listings: Vec<_> = self.environments.iter().map(socket::list).collect();
-        for refused in listings.iter().flat_map(|listing| &listing.refused) {
-            tracing::debug!(%refused, "not looked at");
+        let refused: Vec<_> = listings.iter().flat_map(|listing| &listing.refused).map(ToString::to_string).collect();
+        for why in refused.iter().filter(|why| !self.refused.contains(why)) {
+            tracing::warn!(why, "not looked at, so what is there is on no page");
         }
+        self.refused = refused;
         let alive = listings.into_iter().flat_map(|listing| listing.sockets).filter(|socket| socket.is_alive);
         let alive: HashMap<PathBuf, u32> = alive.map(|socket| (socket.path, socket.pid)).collect();
         self.attached.retain(|path, _| alive.contains_key(path));
+        self.programs.retain(|path, _| alive.contains_key(path));
         self.told.retain(|path| alive.contains_key(path));
         for (path, pid) in alive {
             if self.attached.contains_key(&path) {
                 continue;
             }
             let is_full = self.attached.len() >= PROCESSES_MAX;
-            let attached =
-                if is_full { Err(format!("there are {PROCESSES_MAX} already")) } else { Attached::start(&path, pid) };
+            let attached = if is_full {
+                Err(format!("there are {PROCESSES_MAX} already"))
+            } else {
+                Attached::start(&path, pid, self.programs.get(&path).cloned())
+            };
             match attached {
                 Ok(attached) => {
                     self.attached.insert(path, attached);
@@ -136,14 +150,14 @@ impl Discovery {
 
     fn tell(&mut self, path: PathBuf, why: &str) {
         if !self.told.contains(&path) {
-            tracing::warn!(socket = %path.display(), why, "not on the page");
+            tracing::warn!(socket = %path.display(), why, "its numbers are not on the page");
             self.told.push(path);
         }
     }
 }
 
 impl Attached {
-    fn start(path: &Path, pid: u32) -> Result<Self, String> {
+    fn start(path: &Path, pid: u32, program: Option<String>) -> Result<Self, String> {
         let (wishes, wished) = sync_channel(1);
         let (to_page, answers) = sync_channel(ANSWERS_MAX);
         let path = path.to_path_buf();
@@ -155,7 +169,7 @@ impl Attached {
         };
         let thread = std::thread::Builder::new().name(format!("volt-export-{pid}"));
         thread.spawn(run).map_err(|error| format!("no thread for it: {error}"))?;
-        Ok(Self { pid, program: None, wishes, answers, asked_at: None })
+        Ok(Self { pid, program, wishes, answers, asked_at: None })
     }
 
     fn ask(&mut self, look: u64) {
@@ -214,21 +228,4 @@ fn serve(path: &Path, wished: &Receiver<()>, to_page: &SyncSender<Answer>) -> Re
         is_wanted = to_page.send(answer).is_ok();
     }
     Ok(())
-}
-
-/// Writes which of `seen` answered.
-pub(crate) fn write_up(seen: &[Seen], page: &mut Vec<u8>) {
-    let mut text = String::new();
-    if !seen.is_empty() {
-        write_help_line(&mut text, UP, None, None, "1 if the process answered for this page, 0 if it was too slow.");
-        write_type_line(&mut text, UP, None, None, "gauge");
-    }
-    for Seen { origin, process } in seen {
-        let labels = ORIGIN_LABELS.iter().zip(origin).map(|(name, value)| metrics::Label::new(*name, value.clone()));
-        let key = metrics::Key::from_parts(UP, labels.collect::<Vec<_>>());
-        let labels = LabelSet::from_key_and_global(&key, &Default::default());
-        let is_up = u8::from(process.is_some());
-        write_metric_line::<&str, _>(&mut text, UP, None, &labels, None, is_up, None);
-    }
-    page.extend_from_slice(text.as_bytes());
 }

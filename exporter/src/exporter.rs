@@ -4,6 +4,7 @@
 //! It opens no control socket of its own accord.
 
 use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -53,7 +54,7 @@ impl Exporter {
 
     pub(crate) fn start(
         listener: TcpListener,
-        scope: Scope,
+        scope: Arc<Mutex<Scope>>,
         application: Option<PrometheusHandle>,
         max_connections: usize,
     ) -> Result<Self, ServeError> {
@@ -83,6 +84,14 @@ impl Exporter {
             volt::task::Builder::new().name("upkeep").spawn_on(upkeep(application), tasks);
         }
         Ok(Self { local_addr, runtime: Some(runtime) })
+    }
+
+    /// Runs `task` beside the page, for as long as that is served.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn spawn(&self, name: &str, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = &self.runtime {
+            volt::task::Builder::new().name(name).spawn_on(task, runtime.handle());
+        }
     }
 }
 

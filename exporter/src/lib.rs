@@ -15,7 +15,9 @@
 //! The program `volt-exporter` of this package serves the same for other processes, by their control sockets
 //! ([`Builder::discover`]), so that those need not link this nor open a port.
 //!
-//! What the names mean: [`volt_telemetry::catalog`], and `dashboards/README.md`.
+//! With the feature `otlp` the same numbers are pushed to a collector of OpenTelemetry's besides: `Otlp`.
+//!
+//! What the names mean: [`volt_telemetry::catalog`], and `docs/metrics.md`.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -24,7 +26,12 @@ mod application;
 mod discovery;
 mod live;
 mod openmetrics;
+mod samples;
+
 mod page;
+
+#[cfg(feature = "otlp")]
+mod otlp;
 
 mod routes;
 
@@ -35,4 +42,6 @@ mod builder;
 pub use builder::{Builder, DEFAULT_ADDRESS, serve};
 pub use error::ServeError;
 pub use exporter::Exporter;
+#[cfg(feature = "otlp")]
+pub use otlp::settings::Otlp;
 pub use page::{CONTENT_TYPE, Page};

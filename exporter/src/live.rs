@@ -22,7 +22,7 @@ use volt_telemetry::rates::Rates;
 use volt_telemetry::snapshot::{Process, Snapshot};
 
 use crate::discovery::Seen;
-use crate::page::Origin;
+use crate::samples::Origin;
 
 /// How old an answer may be to be given again.
 const FRESH: Duration = Duration::from_millis(900);

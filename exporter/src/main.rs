@@ -3,11 +3,16 @@
 //! Ends by a signal; there is nothing to clean up. Exit code 1: it could not begin, with the reason on stderr; 2: the arguments make no sense.
 #![forbid(unsafe_code)]
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+#[cfg(feature = "otlp")]
+use std::time::Duration;
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
+#[cfg(feature = "otlp")]
+use volt_exporter::Otlp;
 use volt_exporter::{DEFAULT_ADDRESS, Exporter};
 use volt_telemetry::socket::Environment;
 
@@ -29,6 +34,14 @@ struct Arguments {
     /// Shows only runtimes of this name; may be given again.
     #[arg(long, value_name = "NAME")]
     runtime: Vec<String>,
+    /// Push to this collector of OpenTelemetry's besides, as OTLP over HTTP: http://127.0.0.1:4318.
+    #[cfg(feature = "otlp")]
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+    /// Seconds between two pushes.
+    #[cfg(feature = "otlp")]
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    otlp_interval: u64,
 }
 
 fn main() -> ExitCode {
@@ -36,7 +49,8 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
     match serve(Arguments::parse()) {
         Ok(exporter) => {
-            println!("metrics http://{}/metrics", exporter.local_addr());
+            // Whoever started it need not listen.
+            let _told = writeln!(std::io::stdout(), "metrics http://{}/metrics", exporter.local_addr());
             loop {
                 std::thread::park();
             }
@@ -65,5 +79,10 @@ fn serve(arguments: Arguments) -> Result<Exporter, Box<dyn std::error::Error>> {
     }
     let exporter = Exporter::builder().listen(arguments.listen.as_str()).allow_remote(arguments.allow_remote);
     let exporter = if arguments.runtime.is_empty() { exporter } else { exporter.runtimes(arguments.runtime) };
+    #[cfg(feature = "otlp")]
+    let exporter = match arguments.otlp {
+        Some(url) => exporter.otlp(Otlp::new(url).interval(Duration::from_secs(arguments.otlp_interval))),
+        None => exporter,
+    };
     Ok(exporter.discover(environments).serve()?)
 }

@@ -5,8 +5,7 @@
 //! histograms, which no recorder takes ready-made, are written with the same crate's `formatting`.
 //!
 //! Who writes: [`Page::render`], under `&mut`. Handles into the recorder and label sets are made once and kept, as long
-//! as the series are the same; and so are, for each runtime, which spawn locations have series ([`Locations`]) and, for
-//! each process, the last looks for the doctor to compare with ([`Watch`]).
+//! as the series are the same; so is what [`Samples`] keeps from look to look.
 //!
 //! Invariants. *No ghosts*: a recorder never forgets a series, so when a series comes or goes, or a runtime is built
 //! anew under an old name, the recorder and all handles are made afresh; a runtime that is gone leaves no last value
@@ -18,15 +17,15 @@
 //! Rejected: one recorder for Volt and the application (ghosts could not be dropped without dropping the application's
 //! counts); histograms through `metrics::Histogram` (it takes single values; ours are counts already).
 
-use std::collections::HashMap;
 use std::io;
 
 use metrics::{Counter, Gauge, Key, KeyName, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
 use metrics_exporter_prometheus::{LabelSet, PrometheusBuilder, PrometheusHandle};
-use volt_telemetry::catalog::{self, BUCKETS_NS, Kind, Locations, METRICS, Metric, Sample, Value};
-use volt_telemetry::doctor::watch::Watch;
+use volt_telemetry::catalog::{self, BUCKETS_NS, Kind, METRICS, Metric, Sample, Value};
 use volt_telemetry::snapshot::Process;
+
+use crate::samples::{Life, ORIGIN_LABELS, Origin, Samples};
 
 /// What `/metrics` says it is.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -45,29 +44,14 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 #[derive(Debug)]
 pub struct Page {
     application: Option<PrometheusHandle>,
+    samples: Samples,
     series: Series,
-    /// Of every runtime of the last rendering.
-    locations: HashMap<Life, Locations>,
-    /// Of every process of the last rendering.
-    watches: HashMap<Origin, Watch>,
 }
-
-/// What the series of one process are told apart by from those of others: values of [`ORIGIN_LABELS`], or nothing on the page of one
-/// process.
-pub(crate) type Origin = Vec<String>;
-
-/// The labels that a page of several processes adds.
-pub(crate) const ORIGIN_LABELS: [&str; 2] = ["program", "pid"];
 
 impl Page {
     /// A page of Volt's metrics alone.
     pub fn new() -> Self {
-        Self {
-            application: None,
-            series: Series::new(Vec::new(), &[]),
-            locations: HashMap::new(),
-            watches: HashMap::new(),
-        }
+        Self { application: None, samples: Samples::default(), series: Series::new(Vec::new(), &[]) }
     }
 
     /// The same page with the metrics of `application`'s recorder on it.
@@ -92,17 +76,18 @@ impl Page {
     ///
     /// The first write that `output` refuses.
     pub fn render_to_write(&mut self, process: &Process, output: &mut impl io::Write) -> io::Result<()> {
-        self.render_all(&[(Origin::new(), process)], output)
+        self.render_all(&[(Origin::new(), Some(process))], output)
     }
 
-    /// The same for several processes, whose origins differ.
+    /// The same for several processes, whose origins differ; `None` for one that did not answer.
     pub(crate) fn render_all(
         &mut self,
-        processes: &[(Origin, &Process)],
+        processes: &[(Origin, Option<&Process>)],
         output: &mut impl io::Write,
     ) -> io::Result<()> {
-        let samples = self.read(processes);
-        let lives = processes.iter().flat_map(|(origin, process)| Life::all(origin, process)).collect::<Vec<_>>();
+        let samples = self.samples.read(processes);
+        let answered = processes.iter().filter_map(|(origin, process)| Some((origin, (*process)?)));
+        let lives = answered.flat_map(|(origin, process)| Life::all(origin, process)).collect::<Vec<_>>();
         if !self.series.fits(&lives, &samples) {
             self.series = Series::new(lives, &samples);
         }
@@ -112,55 +97,11 @@ impl Page {
             None => Ok(()),
         }
     }
-
-    /// For each metric of the catalog, its samples of all runtimes, with the values of its own labels and then of the origin's.
-    fn read(&mut self, processes: &[(Origin, &Process)]) -> Vec<Vec<Sample>> {
-        let mut former_locations = std::mem::take(&mut self.locations);
-        let mut former_watches = std::mem::take(&mut self.watches);
-        let mut read = vec![Vec::new(); METRICS.len()];
-        for (origin, process) in processes {
-            let mut watch = former_watches.remove(origin).unwrap_or_default();
-            let found = watch.look(&process.runtimes);
-            self.watches.insert(origin.clone(), watch);
-            for ((runtime, life), findings) in process.runtimes.iter().zip(Life::all(origin, process)).zip(&found) {
-                let mut locations = former_locations.remove(&life).unwrap_or_default();
-                locations.take(&runtime.blame);
-                for (metric, read) in METRICS.iter().zip(&mut read) {
-                    let samples = metric.samples_with(runtime, &locations, findings).into_iter().map(|mut sample| {
-                        sample.labels.extend_from_slice(origin);
-                        sample
-                    });
-                    read.extend(samples);
-                }
-                self.locations.insert(life, locations);
-            }
-        }
-        read
-    }
 }
 
 impl Default for Page {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// A runtime from its building to its end: another one of the same name counts from 0 again.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Life {
-    origin: Origin,
-    name: String,
-    started_at_ns: u64,
-}
-
-impl Life {
-    /// Those of a process's runtimes, in their order.
-    fn all<'a>(origin: &'a Origin, process: &'a Process) -> impl Iterator<Item = Life> + 'a {
-        process.runtimes.iter().map(|runtime| Life {
-            origin: origin.clone(),
-            name: runtime.runtime.clone(),
-            started_at_ns: runtime.started_at_ns,
-        })
     }
 }
 
@@ -286,4 +227,35 @@ fn write_value(text: &mut String, name: &str, labels: &LabelSet, value: &Value) 
     write_metric_line(text, name, Some("bucket"), labels, Some(("le", "+Inf")), histogram.count(), None);
     write_metric_line::<&str, _>(text, name, Some("sum"), labels, None, catalog::seconds(histogram.sum_ns()), None);
     write_metric_line::<&str, _>(text, name, Some("count"), labels, None, histogram.count(), None);
+}
+
+#[cfg(test)]
+mod tests {
+    use volt_telemetry::{Blame, Snapshot};
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_was_silent_for_a_page_counts_on_where_it_was() {
+        let mut page = Page::new();
+        let origin = vec!["shop".to_string(), "7".to_string()];
+        let mut render = |blame: Option<Vec<Blame>>| {
+            let runtimes = |blame| vec![Snapshot { runtime: "main".into(), blame, ..Snapshot::default() }];
+            let process = blame.map(|blame| Process { runtimes: runtimes(blame), ..Process::default() });
+            let mut text = Vec::new();
+            page.render_all(&[(origin.clone(), process.as_ref())], &mut text).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            let up = text.lines().find_map(|line| line.strip_prefix(r#"volt_process_up{program="shop",pid="7"} "#));
+            let caused = r#"volt_location_delay_caused_seconds_total{runtime="main",location="a.rs:1:1",program="shop",pid="7"} "#;
+            let caused = text.lines().find_map(|line| line.strip_prefix(caused));
+            (up.map(String::from), caused.map(String::from))
+        };
+        let blame =
+            |at: &str, ms: u64| Blame { spawned_at: at.into(), delay_caused_ns: ms * 1_000_000, ..Blame::default() };
+        let is = |up: &str, caused: Option<&str>| (Some(up.to_string()), caused.map(String::from));
+        assert_eq!(render(Some(vec![blame("b.rs:1:1", 1_000), blame("a.rs:1:1", 1)])), is("1", None));
+        assert_eq!(render(Some(vec![blame("b.rs:1:1", 1_000), blame("a.rs:1:1", 501)])), is("1", Some("0.5")));
+        assert_eq!(render(None), is("0", None));
+        assert_eq!(render(Some(vec![blame("b.rs:1:1", 1_000), blame("a.rs:1:1", 601)])), is("1", Some("0.6")));
+    }
 }

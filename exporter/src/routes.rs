@@ -16,10 +16,11 @@ use axum::{Json, Router};
 use volt_telemetry::snapshot::Process;
 
 use crate::application;
-use crate::discovery::{self, Discovery, Seen};
+use crate::discovery::{Discovery, Seen};
 use crate::live::{self, Live};
 use crate::openmetrics;
-use crate::page::{CONTENT_TYPE, Origin, Page};
+use crate::page::{CONTENT_TYPE, Page};
+use crate::samples::Origin;
 
 /// What a page shows.
 pub(crate) struct Scope {
@@ -40,7 +41,7 @@ pub(crate) enum Source {
 
 impl Scope {
     /// The runtimes to be shown, of every process. May wait for other processes.
-    fn look(&mut self) -> Vec<Seen> {
+    pub(crate) fn look(&mut self) -> Vec<Seen> {
         let mut seen = match &mut self.source {
             Source::Own => vec![Seen { origin: Origin::new(), process: Some(volt::observe::process()) }],
             Source::Found(discovery) => discovery.look(),
@@ -59,11 +60,8 @@ impl Scope {
         }
         let seen = self.look();
         let mut page = Vec::new();
-        if let Source::Found(_) = self.source {
-            discovery::write_up(&seen, &mut page);
-        }
-        let answered = seen.iter().filter_map(|seen| Some((seen.origin.clone(), seen.process.as_ref()?)));
-        self.page.render_all(&answered.collect::<Vec<_>>(), &mut page).expect("a Vec takes every write");
+        let processes = seen.iter().map(|seen| (seen.origin.clone(), seen.process.as_ref()));
+        self.page.render_all(&processes.collect::<Vec<_>>(), &mut page).expect("a Vec takes every write");
         String::from_utf8(page).expect("the format is UTF-8 throughout")
     }
 
@@ -99,14 +97,14 @@ impl Scope {
 }
 
 /// Does `work` with the scope. Other processes may take a second to answer, so the worker is handed on for that time.
-fn with<T>(scope: &Mutex<Scope>, work: impl FnOnce(&mut Scope) -> T) -> T {
+pub(crate) fn with<T>(scope: &Mutex<Scope>, work: impl FnOnce(&mut Scope) -> T) -> T {
     volt::task::block_in_place(|| work(&mut scope.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
 type Shared = State<Arc<Mutex<Scope>>>;
 
 /// The service of an exporter that listens at `local_addr`.
-pub(crate) fn router(scope: Scope, local_addr: SocketAddr) -> Router {
+pub(crate) fn router(scope: Arc<Mutex<Scope>>, local_addr: SocketAddr) -> Router {
     let files = live::paths().fold(Router::new(), |router, path| router.route(path, get(async || live::file(path))));
     let router = files
         .route("/live.json", get(live_json))
@@ -114,7 +112,7 @@ pub(crate) fn router(scope: Scope, local_addr: SocketAddr) -> Router {
         .route("/readyz", get(readiness))
         .route("/metrics", get(metrics))
         .route("/snapshot", get(snapshot))
-        .with_state(Arc::new(Mutex::new(scope)));
+        .with_state(scope);
     if local_addr.ip().is_loopback() { router.layer(from_fn(refuse_foreign_hosts)) } else { router }
 }
 

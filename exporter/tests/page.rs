@@ -4,15 +4,21 @@ use std::collections::{HashMap, HashSet};
 
 use volt_exporter::Page;
 use volt_telemetry::catalog::{self, METRICS};
-use volt_telemetry::{Blame, Histogram, Process, Snapshot, Worker};
+use volt_telemetry::processes::{Processes, States};
+use volt_telemetry::snapshot::Tokio;
+use volt_telemetry::{Blame, Health, Histogram, Host, Process, Snapshot, Worker};
 
 fn runtime(name: &str, workers: u32) -> Snapshot {
     let worker = |index| Worker { index, cpu_ns: Some(0), run_delay_ns: Some(0), ..Worker::default() };
-    Snapshot { runtime: name.into(), workers: (0..workers).map(worker).collect(), ..Snapshot::default() }
+    let host = Host { processors: 2, throttles: Some(0), throttled_ns: Some(0) };
+    let workers = (0..workers).map(worker).collect();
+    let processes = Some(Processes { states: Some(States::default()), ..Processes::default() });
+    let tokio = Some(Tokio::default());
+    Snapshot { runtime: name.into(), workers, host: Some(host), processes, tokio, ..Snapshot::default() }
 }
 
 fn process(runtimes: Vec<Snapshot>) -> Process {
-    Process { runtimes, ..Process::default() }
+    Process { runtimes, observer: Some(Health::default()), ..Process::default() }
 }
 
 /// The value of the one series with this name and these labels.
@@ -189,15 +195,34 @@ fn spawn_locations_keep_their_series_from_page_to_page_and_are_few() {
 }
 
 #[test]
+fn a_page_of_many_workers_is_less_than_a_megabyte() {
+    let mut main = runtime("main", 64);
+    main.blame = (0..1_000)
+        .map(|line| Blame {
+            spawned_at: format!("crates/service/src/handlers/of/orders.rs:{line}:13"),
+            stalls: 1,
+            ..Blame::default()
+        })
+        .collect();
+    for worker in &mut main.workers {
+        (worker.polls, worker.busy_ns, worker.cpu_ns) = (u64::MAX, u64::MAX / 3, Some(u64::MAX / 7));
+        (0..64).for_each(|bit| worker.poll_time.record(1 << bit));
+    }
+    let text = Page::new().render(&process(vec![main]));
+    assert!(text.len() < 1_000_000, "{} bytes", text.len());
+}
+
+#[test]
 fn a_runtime_may_have_any_name() {
     let text = Page::new().render(&process(vec![runtime("a\"b\nc{}", 1)]));
     assert!(text.contains(r#"volt_tasks_alive{runtime="a\"b\nc{}"} 0"#), "{text}");
 }
 
 #[test]
-fn a_process_without_runtimes_is_a_page_without_series() {
+fn a_process_without_runtimes_is_up_and_no_more() {
     let text = Page::new().render(&Process::default());
-    assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
+    let series: Vec<_> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    assert_eq!(series, ["volt_process_up 1"]);
 }
 
 #[test]

@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use volt_telemetry::client::{HELLO_TIMEOUT, REPLY_TIMEOUT};
+
 /// Set for the children of these tests.
 const IS_APPLICATION: &str = "VOLT_TEST_APPLICATION";
 
@@ -39,6 +41,20 @@ impl Running {
     fn signal(&self, name: &str) {
         let status = Command::new("kill").args([format!("-{name}"), self.0.id().to_string()]).status().unwrap();
         assert!(status.success());
+    }
+
+    /// Stops it; when this returns, no thread of it runs any more. The kernel tells them one after the other, and until then one may answer.
+    fn stop(&self) {
+        self.signal("STOP");
+        let threads = format!("/proc/{}/task", self.pid());
+        let is_stopped = |thread: std::io::Result<std::fs::DirEntry>| {
+            // One that has ended meanwhile has no file.
+            let stat = std::fs::read_to_string(thread.unwrap().path().join("stat"));
+            stat.map_or(true, |stat| stat.rsplit_once(") ").unwrap().1.starts_with('T'))
+        };
+        while !std::fs::read_dir(&threads).unwrap().all(is_stopped) {
+            std::thread::yield_now();
+        }
     }
 
     fn pid(&self) -> u32 {
@@ -149,14 +165,16 @@ fn processes_with_runtimes_of_one_name_are_told_apart_and_those_that_end_leave()
 }
 
 #[test]
-fn a_process_that_is_stopped_costs_a_page_a_second_and_comes_back() {
+fn a_process_that_is_stopped_costs_a_page_a_second_is_told_of_all_the_while_and_comes_back() {
     let _watchdog = watchdog();
     let sockets = Folder::new("stopped");
     let (stopped, runs) = (start_application(&sockets.0), start_application(&sockets.0));
     let (_exporter, address) = start_exporter(&["--discover", sockets.0.to_str().unwrap()]);
     assert_eq!(value(&get(&address, "/metrics"), "volt_process_up", stopped.pid()), Some(1.0));
-    stopped.signal("STOP");
-    for _ in 0..2 {
+    stopped.stop();
+    // Longer than the exporter waits for an answer, and then for a hello, before it connects anew.
+    let stopped_at = Instant::now();
+    while stopped_at.elapsed() < REPLY_TIMEOUT + HELLO_TIMEOUT + Duration::from_secs(1) {
         let began = Instant::now();
         let page = get(&address, "/metrics");
         assert!(began.elapsed() < Duration::from_secs(4), "a stopped process holds up the page: {:?}", began.elapsed());
@@ -165,8 +183,8 @@ fn a_process_that_is_stopped_costs_a_page_a_second_and_comes_back() {
         assert_eq!(value(&page, "volt_process_up", runs.pid()), Some(1.0), "{page}");
     }
     stopped.signal("CONT");
-    let page = get(&address, "/metrics");
-    assert_eq!(value(&page, "volt_process_up", stopped.pid()), Some(1.0), "{page}");
+    // A try to connect that failed just before costs a page more.
+    while value(&get(&address, "/metrics"), "volt_process_up", stopped.pid()) != Some(1.0) {}
 }
 
 #[test]
@@ -186,4 +204,76 @@ fn a_folder_that_is_none_is_an_error_that_names_it() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(error.contains("--discover: /nowhere/volt is no folder"), "{error}");
+}
+
+#[test]
+fn what_it_cannot_begin_with_is_an_error_that_names_the_setting_and_the_remedy() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for (arguments, code, told) in [
+        (["--listen", &*taken], 1, "is already in use: choose another port"),
+        (["--listen", "0.0.0.0:0"], 1, "--allow-remote"),
+        (["--listen", "nonsense"], 1, "write it as 127.0.0.1:9464"),
+        (["--discover", "/proc/self/stat"], 1, "is no folder"),
+        (["--nonsense", "1"], 2, "unexpected argument"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_volt-exporter")).args(arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+        assert!(error.contains(told) && output.stdout.is_empty(), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_folder_that_others_may_write_to_is_not_trusted_and_told_of_once() {
+    use std::os::unix::fs::PermissionsExt;
+    let _watchdog = watchdog();
+    let sockets = Folder::new("open");
+    std::fs::set_permissions(&sockets.0, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_volt-exporter"))
+        .args(["--listen", "127.0.0.1:0", "--discover", sockets.0.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("metrics http://").and_then(|rest| rest.strip_suffix("/metrics")).unwrap();
+    let mut told = child.stderr.take().unwrap();
+    let running = Running(child);
+    for _ in 0..3 {
+        get(address, "/metrics");
+    }
+    drop(running);
+    let mut log = String::new();
+    told.read_to_string(&mut log).unwrap();
+    assert_eq!(log.matches(sockets.0.to_str().unwrap()).count(), 1, "{log}");
+}
+
+#[test]
+fn one_whose_output_nobody_reads_serves_on() {
+    let _watchdog = watchdog();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let sockets = Folder::new("unread");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_volt-exporter"))
+        .args(["--listen", &*free, "--discover", sockets.0.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Closed before it is written to.
+    drop(child.stdout.take());
+    let mut told = child.stderr.take().unwrap();
+    let running = Running(child);
+    while TcpStream::connect(&*free).is_err() {
+        std::thread::yield_now();
+    }
+    // It says where it listens after it listens.
+    for _ in 0..100 {
+        assert!(get(&free, "/healthz").ends_with("ok\n"));
+    }
+    drop(running);
+    let mut log = String::new();
+    told.read_to_string(&mut log).unwrap();
+    assert!(!log.contains("panicked"), "{log}");
 }

@@ -33,6 +33,9 @@ function count(n) {
   return n >= 100 || Number.isInteger(n) ? String(Math.round(n)) : n.toPrecision(2);
 }
 
+// Of seconds since 1970, as the reader's clock shows it.
+const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false });
+
 const percent = (ratio) => (ratio === null || ratio === undefined ? "-" : Math.round(ratio * 100) + "%");
 
 // ---- what a runtime comes to -----------------------------------------------------------------------------------------------
@@ -42,7 +45,14 @@ const longest = (runtime) => Math.max(0, ...runtime.workers.map((worker) => (wor
 const local = (runtime) =>
   sum(runtime.workers, (worker) => worker.ring_len + worker.batch_len + worker.inbox_len + (worker.is_lifo_filled ? 1 : 0));
 const isParked = (runtime, index) => Math.floor((runtime.parked_bitmap[Math.floor(index / 64)] || 0) / 2 ** (index % 64)) % 2 === 1;
-const ms = (ns) => (ns === null || ns === undefined ? null : ns / 1e6);
+
+// What an axis reaches at least, so that nothing is not drawn as much, and how its numbers are written.
+const UNITS = {
+  "/s": { name: "per second", least: 1, text: count },
+  "%": { name: "%", least: 100, text: (n) => Math.round(n) + "%" },
+  ns: { name: "", least: 1e3, text: duration },
+  "": { name: "", least: 1, text: count },
+};
 
 // Name, unit, and the curves: label, colour, value.
 const CHARTS = [
@@ -52,14 +62,14 @@ const CHARTS = [
     ["searching", "--warn", (r) => r.rates && r.rates.searching_ratio * 100],
     ["asleep", "--dim", (r) => r.rates && (r.rates.parked_ratio + r.rates.driver_ratio) * 100],
   ]],
-  ["From woken to polled", "ms", [
-    ["p50", "--calm", (r) => r.rates && ms(r.rates.schedule_delay.p50_ns)],
-    ["p99", "--bad", (r) => r.rates && ms(r.rates.schedule_delay.p99_ns)],
+  ["From woken to polled", "ns", [
+    ["p50", "--calm", (r) => r.rates && r.rates.schedule_delay.p50_ns],
+    ["p99", "--bad", (r) => r.rates && r.rates.schedule_delay.p99_ns],
   ]],
-  ["Poll time", "ms", [
-    ["p50", "--calm", (r) => r.rates && ms(r.rates.poll_time.p50_ns)],
-    ["p99", "--bad", (r) => r.rates && ms(r.rates.poll_time.p99_ns)],
-    ["in flight", "--other", (r) => ms(longest(r))],
+  ["Poll time", "ns", [
+    ["p50", "--calm", (r) => r.rates && r.rates.poll_time.p50_ns],
+    ["p99", "--bad", (r) => r.rates && r.rates.poll_time.p99_ns],
+    ["in flight", "--other", longest],
   ]],
   ["Tasks that wait", "", [
     ["global queue", "--bad", (r) => r.global_queue.len],
@@ -103,21 +113,25 @@ function makePlots() {
   // All of them first: each is as wide as its neighbours leave it.
   const figures = CHARTS.map(([name, unit]) => {
     const figure = element("figure");
-    figure.append(element("figcaption", "", unit ? `${name} (${unit === "/s" ? "per second" : unit})` : name));
+    figure.append(element("figcaption", "", UNITS[unit].name ? `${name} (${UNITS[unit].name})` : name));
     return figure;
   });
   $("charts").append(...figures);
   plots = CHARTS.map(([, unit, curves], i) => {
     const figure = figures[i];
     const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
-    const value = (_, value) => (value === null ? "-" : count(value) + " " + unit);
+    const { least, text: written } = UNITS[unit];
+    const value = (_, value) => (value === null || value === undefined ? "-" : written(value));
     const options = {
       width: figure.clientWidth || 430,
       height: 190,
       cursor: { sync: { key: "volt" } },
-      scales: { y: { range: (_, low, high) => [0, Math.max(high || 0, 1e-3) * 1.05] } },
-      axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map(count) }],
-      series: [{}, ...curves.map(([label, name]) => ({ label, stroke: color(name), width: 1.5, value, spanGaps: false }))],
+      scales: { y: { range: (_, low, high) => [0, Math.max(high || 0, least) * 1.05] } },
+      axes: [
+        { ...axis, size: 30, space: 70, values: (_, ticks) => ticks.map(clock) },
+        { ...axis, size: 64, values: (_, ticks) => ticks.map(written) },
+      ],
+      series: [{}, ...curves.map(([label, name]) => ({ label, stroke: color(name), width: 1.5, value, spanGaps: false, points: { show: false } }))],
     };
     return new uPlot(options, [[], ...curves.map(() => [])], figure);
   });
@@ -130,6 +144,8 @@ function drawPlots() {
   plots.forEach((plot, i) => {
     const many = CHARTS[i][2].length;
     plot.setData([history[0], ...history.slice(at, at + many)]);
+    // Nobody points at a moment: the legend says what is now.
+    if (plot.cursor.idx === null || plot.cursor.idx === undefined) plot.setLegend({ idx: history[0].length - 1 }, false);
     at += many;
   });
 }
@@ -219,26 +235,29 @@ function showWorkers(runtime) {
     const rates = (runtime.rates && runtime.rates.workers[i]) || null;
     const row = element("tr", worker.duty);
     const cell = (text, className) => row.append(element("td", className, text));
+    const detail = (text) => cell(text, "detail");
     const what = worker.duty === "off" || worker.duty === "away" || worker.duty === "blocking" ? worker.duty : doing(runtime, worker);
     cell(worker.index + (worker.is_spare ? " spare" : ""));
     cell(what, "text " + what);
     cell(percent(rates && rates.busy_ratio));
-    cell(worker.is_lifo_filled ? "1" : "0");
-    cell(worker.batch_len);
-    const ring = element("td");
+    detail(worker.is_lifo_filled ? "1" : "0");
+    detail(worker.batch_len);
+    const ring = element("td", "detail");
     ring.append(worker.ring_len + " ", gauge(worker.ring_len, runtime.config.local_queue_capacity));
     row.append(ring);
-    cell(worker.inbox_len);
-    const budget = element("td");
+    detail(worker.inbox_len);
+    const budget = element("td", "detail");
     budget.append(worker.budget_left + " ", gauge(worker.budget_left, runtime.config.budget_per_tick));
     row.append(budget);
-    cell(duration(worker.avg_poll_ns));
-    cell(worker.global_queue_interval);
-    cell(count(rates && rates.polls_per_second));
-    cell(count(rates && rates.steals_per_second));
+    detail(duration(worker.avg_poll_ns));
+    detail(worker.global_queue_interval);
+    detail(count(rates && rates.polls_per_second));
+    detail(count(rates && rates.steals_per_second));
     const flight = worker.in_flight;
     const text = flight ? `${duration(flight.for_ns)} ${flight.task_name || "#" + flight.task_id} from ${flight.spawned_at}` : "-";
-    cell(text, "text" + (flight && flight.for_ns > SLOW_NS ? " slow" : ""));
+    cell(text, "text flight" + (flight && flight.for_ns > SLOW_NS ? " slow" : ""));
+    // Where there is no room for all of it.
+    row.lastChild.title = text;
     return row;
   });
   $("workers").tBodies[0].replaceChildren(...rows);

@@ -1,0 +1,71 @@
+//! One request to the collector, over a connection of its own.
+//!
+//! Invariant *bounded*: the answer is read up to [`ANSWER_BYTES_MAX`], and all of it, from the name's resolution on, within the target's time-out; then the
+//! connection is closed, whatever the collector does.
+
+use std::fmt::Display;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::{Request, StatusCode};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
+use prost::Message;
+use volt::hyper::VoltIo;
+use volt::net::TcpStream;
+use volt::task::JoinSet;
+use volt::time::timeout;
+
+use crate::otlp::settings::Target;
+
+/// Bytes of an answer; a collector's are some tens.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Sends `body`. An error is a text for the log, with what to look at.
+pub(super) async fn post(target: &Target, body: Vec<u8>) -> Result<(), String> {
+    match timeout(target.timeout, exchange(target, body)).await {
+        Ok(done) => done,
+        Err(_) => Err(format!("no answer within {:?}: is the collector overloaded?", target.timeout)),
+    }
+}
+
+async fn exchange(target: &Target, body: Vec<u8>) -> Result<(), String> {
+    let failed = |what: &'static str| {
+        move |error: &dyn Display| format!("{what}: {error}: does a collector listen there for OTLP over HTTP?")
+    };
+    let stream = TcpStream::connect((target.host.as_str(), target.port))
+        .await
+        .map_err(|error| failed("no connection")(&error))?;
+    let (mut sender, connection) =
+        http1::handshake(VoltIo::new(stream)).await.map_err(|error| failed("no HTTP")(&error))?;
+    // Ends with this call: a set that is dropped cancels its tasks.
+    let mut connections = JoinSet::new();
+    connections.spawn(connection);
+    let mut request =
+        Request::post(&target.path).body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())?;
+    let headers = request.headers_mut();
+    headers.extend(target.headers.clone());
+    headers.insert(HOST, target.authority.parse().map_err(|_| "the host is no header".to_string())?);
+    headers.insert(CONTENT_TYPE, "application/x-protobuf".parse().expect("plain ASCII"));
+    headers.insert(USER_AGENT, concat!("volt-exporter/", env!("CARGO_PKG_VERSION")).parse().expect("plain ASCII"));
+    let response = sender.send_request(request).await.map_err(|error| failed("no answer")(&error))?;
+    let status = response.status();
+    let answer = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    let answer = answer.map_err(|error| failed("no whole answer")(&error))?.to_bytes();
+    judge(status, &answer)
+}
+
+fn judge(status: StatusCode, answer: &[u8]) -> Result<(), String> {
+    if !status.is_success() {
+        return Err(format!("the collector says {status}: see its log"));
+    }
+    // An answer that is none of OTLP's is no refusal.
+    let refused = ExportMetricsServiceResponse::decode(answer).ok().and_then(|answer| answer.partial_success);
+    match refused.filter(|refused| refused.rejected_data_points > 0) {
+        Some(refused) => {
+            Err(format!("the collector refused {} numbers: {}", refused.rejected_data_points, refused.error_message))
+        }
+        None => Ok(()),
+    }
+}

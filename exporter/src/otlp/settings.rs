@@ -1,0 +1,169 @@
+//! Where metrics are pushed to and how often, and the checks before anything is sent.
+
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::error::ServeError;
+
+/// The path that OTLP names for metrics.
+const PATH: &str = "/v1/metrics";
+/// Between two pushes; OpenTelemetry's own default.
+const INTERVAL: Duration = Duration::from_secs(60);
+/// For a push, from the connection to the end of the answer; OpenTelemetry's own default.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A collector of OpenTelemetry's, for [`Builder::otlp`](crate::Builder::otlp): the metrics of the catalog are pushed to it, as OTLP over HTTP.
+///
+/// Names are those of `docs/metrics.md`, `volt.worker.polls` for `volt_worker_polls_total`; histograms are histograms; counts are cumulative. The resource
+/// of a process is `service.name`, `service.instance.id`, `process.pid` and `host.name`. What the application counts with `metrics` macros is not pushed.
+///
+/// ```
+/// use std::time::Duration;
+/// use volt_exporter::{Exporter, Otlp};
+///
+/// let collector = Otlp::new("http://127.0.0.1:4318").interval(Duration::from_secs(15)).service_name("shop");
+/// let _exporter = Exporter::builder().listen("127.0.0.1:0").otlp(collector).serve().unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Otlp {
+    endpoint: String,
+    interval: Duration,
+    timeout: Duration,
+    headers: Vec<(String, String)>,
+    service_name: Option<String>,
+}
+
+impl Otlp {
+    /// A collector at `endpoint`, as `http://127.0.0.1:4318`. An endpoint without a path gets OTLP's, `/v1/metrics`; one with a path is taken as it
+    /// is. It has to be `http`: for TLS, let a collector on this machine take them and send them on.
+    pub fn new(endpoint: impl Into<String>) -> Self {
+        Self {
+            endpoint: endpoint.into(),
+            interval: INTERVAL,
+            timeout: TIMEOUT,
+            headers: Vec::new(),
+            service_name: None,
+        }
+    }
+
+    /// Time between two pushes, the first after as long; 60 s unless set.
+    pub fn interval(self, interval: Duration) -> Self {
+        Self { interval, ..self }
+    }
+
+    /// How long a push may take; 10 s unless set. One that takes longer is given up.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// A header of every push, such as a tenant's name.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// The resource's `service.name`; that of the program unless set.
+    pub fn service_name(self, name: impl Into<String>) -> Self {
+        Self { service_name: Some(name.into()), ..self }
+    }
+
+    pub(crate) fn check(self) -> Result<Target, ServeError> {
+        let endpoint = &self.endpoint;
+        let invalid = |text: String| ServeError::invalid("otlp", text);
+        let remedy = "write it as http://127.0.0.1:4318";
+        let uri: Uri =
+            endpoint.parse().map_err(|error| invalid(format!("{endpoint:?} is no URL ({error}): {remedy}")))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => {
+                let text =
+                    "needs TLS, which is not spoken here: push to a collector on this machine, which sends it on";
+                return Err(invalid(format!("{endpoint:?} {text}")));
+            }
+            _ => return Err(invalid(format!("{endpoint:?} does not begin with http://: {remedy}"))),
+        }
+        let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'));
+        let authority =
+            authority.ok_or_else(|| invalid(format!("{endpoint:?} names no host, or a password: {remedy}")))?;
+        if self.interval.is_zero() || self.timeout.is_zero() {
+            return Err(invalid("interval and timeout are to be above 0: leave them out for 60 s and 10 s".into()));
+        }
+        let mut headers = HeaderMap::new();
+        for (name, value) in &self.headers {
+            let header = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value).ok());
+            let (name, value) = header.ok_or_else(|| {
+                invalid(format!("{name:?} is no header, or its value cannot be sent: use plain ASCII"))
+            })?;
+            headers.insert(name, value);
+        }
+        let path = uri.path_and_query().map(|path| path.as_str()).filter(|path| *path != "/").unwrap_or(PATH);
+        Ok(Target {
+            host: authority.host().trim_matches(['[', ']']).into(),
+            port: authority.port_u16().unwrap_or(80),
+            authority: authority.as_str().into(),
+            path: path.into(),
+            headers,
+            interval: self.interval,
+            timeout: self.timeout,
+            service_name: self.service_name,
+        })
+    }
+}
+
+/// A collector whose settings were checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// Host and port as they were written.
+    pub(crate) authority: String,
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) interval: Duration,
+    pub(crate) timeout: Duration,
+    pub(crate) service_name: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(endpoint: &str) -> Target {
+        Otlp::new(endpoint).check().unwrap()
+    }
+
+    #[test]
+    fn an_endpoint_without_a_path_gets_that_of_otlp() {
+        for endpoint in ["http://collector:4318", "http://collector:4318/"] {
+            let Target { host, port, path, .. } = target(endpoint);
+            assert_eq!((&*host, port, &*path), ("collector", 4318, "/v1/metrics"));
+        }
+        assert_eq!(target("http://collector/tenant/metrics?key=1").path, "/tenant/metrics?key=1");
+        assert_eq!((target("http://[::1]:4318").host, target("http://collector").port), ("::1".into(), 80));
+    }
+
+    #[test]
+    fn what_cannot_be_pushed_to_is_an_error_with_a_remedy() {
+        let refused = |otlp: Otlp| {
+            let error = otlp.check().unwrap_err();
+            assert!(error.is_invalid_setting());
+            error.to_string()
+        };
+        for (endpoint, told) in [
+            ("https://collector:4318", "needs TLS"),
+            ("collector:4318", "does not begin with http://"),
+            ("ftp://collector", "does not begin with http://"),
+            ("http://user:password@collector", "names no host, or a password"),
+            ("not a url", "is no URL"),
+            ("", "is no URL"),
+        ] {
+            let error = refused(Otlp::new(endpoint));
+            assert!(error.starts_with("otlp: ") && error.contains(told), "{endpoint}: {error}");
+        }
+        assert!(refused(Otlp::new("http://c").interval(Duration::ZERO)).contains("above 0"));
+        assert!(refused(Otlp::new("http://c").timeout(Duration::ZERO)).contains("above 0"));
+        assert!(refused(Otlp::new("http://c").header("tenant", "a\nb")).contains("\"tenant\" is no header"));
+    }
+}

@@ -1,0 +1,81 @@
+//! What is told of processes, look after look: every sample of the catalog.
+//!
+//! Who writes: [`Samples::read`], under `&mut`. Kept from look to look are, for each runtime, which spawn locations have series
+//! ([`Locations`]), also while its process is silent, and, for each process, the last looks for the doctor to compare with ([`Watch`]).
+
+use std::collections::HashMap;
+
+use volt_telemetry::catalog::{Locations, METRICS, Sample};
+use volt_telemetry::doctor::watch::Watch;
+use volt_telemetry::snapshot::Process;
+
+/// What the series of one process are told apart by from those of others: values of [`ORIGIN_LABELS`], or nothing where there is one
+/// process.
+pub(crate) type Origin = Vec<String>;
+
+/// The labels that a page of several processes adds.
+pub(crate) const ORIGIN_LABELS: [&str; 2] = ["program", "pid"];
+
+/// A runtime from its building to its end: another one of the same name counts from 0 again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Life {
+    pub(crate) origin: Origin,
+    pub(crate) name: String,
+    pub(crate) started_at_ns: u64,
+}
+
+impl Life {
+    /// Those of a process's runtimes, in their order.
+    pub(crate) fn all<'a>(origin: &'a Origin, process: &'a Process) -> impl Iterator<Item = Life> + 'a {
+        process.runtimes.iter().map(|runtime| Life {
+            origin: origin.clone(),
+            name: runtime.runtime.clone(),
+            started_at_ns: runtime.started_at_ns,
+        })
+    }
+}
+
+/// See the header of this file.
+#[derive(Debug, Default)]
+pub(crate) struct Samples {
+    /// Of every runtime of the last look.
+    locations: HashMap<Life, Locations>,
+    /// Of every process of the last look.
+    watches: HashMap<Origin, Watch>,
+}
+
+impl Samples {
+    /// For each metric of the catalog, its samples of all processes and runtimes, with the values of its own labels and then of the origin's;
+    /// `None` for a process that did not answer.
+    pub(crate) fn read(&mut self, processes: &[(Origin, Option<&Process>)]) -> Vec<Vec<Sample>> {
+        let mut former_locations = std::mem::take(&mut self.locations);
+        let mut former_watches = std::mem::take(&mut self.watches);
+        let mut read = vec![Vec::new(); METRICS.len()];
+        for (origin, process) in processes {
+            let with_origin = |mut sample: Sample| {
+                sample.labels.extend_from_slice(origin);
+                sample
+            };
+            for (metric, read) in METRICS.iter().zip(&mut read) {
+                read.extend(metric.samples_of_process(*process).into_iter().map(with_origin));
+            }
+            let Some(process) = *process else {
+                // It may answer the next time, and its counters are to go on from where they were.
+                self.locations.extend(former_locations.extract_if(|life, _| life.origin == *origin));
+                continue;
+            };
+            let mut watch = former_watches.remove(origin).unwrap_or_default();
+            let found = watch.look(&process.runtimes);
+            self.watches.insert(origin.clone(), watch);
+            for ((runtime, life), findings) in process.runtimes.iter().zip(Life::all(origin, process)).zip(&found) {
+                let mut locations = former_locations.remove(&life).unwrap_or_default();
+                locations.take(&runtime.blame);
+                for (metric, read) in METRICS.iter().zip(&mut read) {
+                    read.extend(metric.samples_with(runtime, &locations, findings).into_iter().map(with_origin));
+                }
+                self.locations.insert(life, locations);
+            }
+        }
+        read
+    }
+}

@@ -1,0 +1,68 @@
+//! The files that are held against the catalog.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use yaml_rust2::{Yaml, YamlLoader};
+
+/// In the order in which one reads them.
+pub(crate) const DASHBOARDS: [&str; 2] = ["grafana/volt-overview.json", "grafana/volt-scheduler.json"];
+/// Recording rules, alerts.
+pub(crate) const RULES: [&str; 2] = ["prometheus/volt-rules.yml", "prometheus/volt-alerts.yml"];
+
+/// A file of the repository.
+pub(crate) fn read(file: &str) -> String {
+    let path = root().join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// One of [`DASHBOARDS`].
+pub(crate) fn dashboard(file: &str) -> Value {
+    serde_json::from_str(&read(&format!("dashboards/{file}"))).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// The documents in a file of YAML below `dashboards`.
+pub(crate) fn yaml(file: &str) -> Vec<Yaml> {
+    YamlLoader::load_from_str(&read(&format!("dashboards/{file}"))).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// Panels, rows left out.
+pub(crate) fn panels(dashboard: &Value) -> Vec<&Value> {
+    let panels = dashboard["panels"].as_array().expect("panels");
+    panels.iter().filter(|panel| panel["type"] != "row").collect()
+}
+
+/// Panels' titles, expressions and legends.
+pub(crate) fn expressions(dashboard: &Value) -> Vec<(&str, &str, &str)> {
+    panels(dashboard)
+        .into_iter()
+        .flat_map(|panel| {
+            let targets = panel["targets"].as_array().expect("targets");
+            let title = panel["title"].as_str().expect("a title");
+            targets.iter().map(move |target| {
+                (
+                    title,
+                    target["expr"].as_str().expect("an expression"),
+                    target["legendFormat"].as_str().expect("a legend"),
+                )
+            })
+        })
+        .collect()
+}
+
+/// (name, expression) of each rule in one of [`RULES`], recorded series and alerts.
+pub(crate) fn rules(file: &str) -> Vec<(String, String, Yaml)> {
+    let documents = yaml(file);
+    let groups = documents[0]["groups"].as_vec().expect("groups");
+    let rules = groups.iter().flat_map(|group| group["rules"].as_vec().expect("rules"));
+    rules
+        .map(|rule| {
+            let name = rule["alert"].as_str().or(rule["record"].as_str()).expect("a name");
+            (name.to_string(), rule["expr"].as_str().expect("an expression").to_string(), rule.clone())
+        })
+        .collect()
+}
