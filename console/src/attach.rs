@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Once, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,10 @@ use signal_hook::{SigId, flag};
 use volt_telemetry::client::Client;
 use volt_telemetry::socket::Environment;
 
+use crate::asker::Asker;
 use crate::connection::Connection;
 use crate::error::Error;
+use crate::hits::Hits;
 use crate::input::{self, Keyboard};
 use crate::model::{DEFAULT_INTERVAL, Effect, Message, Model};
 use crate::target::{Again, Found};
@@ -36,11 +38,31 @@ pub struct Options {
     /// Whether SIGTERM, SIGHUP and SIGINT end the console with [`Ended::Signal`]. Afterwards these signals have their default
     /// action, so a program that handles them itself says `false` and uses `stop`.
     pub takes_signals: bool,
+    /// How to draw.
+    pub look: Look,
+}
+
+/// How to draw, as far as somebody has asked for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// No colours, also where `NO_COLOR` does not say so.
+    pub is_plain: bool,
+    /// Nothing but ASCII.
+    pub is_ascii: bool,
+    /// The mouse is left to the terminal, so that it selects text.
+    pub leaves_mouse: bool,
+}
+
+impl Look {
+    pub(crate) fn theme(self) -> Theme {
+        let theme = if self.is_plain { Theme::new(false) } else { Theme::of_environment() };
+        theme.with_ascii(self.is_ascii)
+    }
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { interval: DEFAULT_INTERVAL, stop: Arc::default(), takes_signals: true }
+        Options { interval: DEFAULT_INTERVAL, stop: Arc::default(), takes_signals: true, look: Look::default() }
     }
 }
 
@@ -73,12 +95,16 @@ pub fn attach(path: &Path, options: Options) -> Result<Ended, Error> {
     attach_to(Found { client, again: Again::Path(path.into()) }, options)
 }
 
-/// Whether there is a terminal to draw on and to read keys from.
+/// Whether there is a terminal to draw on and to read keys from, and not a dumb one.
 ///
 /// # Errors
 /// [`Error::is_not_a_terminal`].
 pub fn check_terminal() -> Result<(), Error> {
-    if io::stdin().is_terminal() && io::stdout().is_terminal() { Ok(()) } else { Err(Error::not_a_terminal()) }
+    if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+        return Err(Error::not_a_terminal());
+    }
+    // One that says so obeys none of what the screen is made of, and would show it.
+    if std::env::var_os("TERM").is_some_and(|term| term == "dumb") { Err(Error::dumb_terminal()) } else { Ok(()) }
 }
 
 /// [`attach`] for a program that was found before.
@@ -87,15 +113,24 @@ pub fn check_terminal() -> Result<(), Error> {
 /// [`Error::is_not_a_terminal`], and those of the terminal.
 pub fn attach_to(found: Found, options: Options) -> Result<Ended, Error> {
     check_terminal()?;
-    let locate = found.again.locate(Environment::of_process());
+    let locate = || found.again.clone().locate(Environment::of_process());
+    let asker = Asker::start(locate()).map_err(Error::thread)?;
+    let locate = locate();
     let connection = Connection::keep(found.client, options.interval, locate).map_err(Error::thread)?;
     let signals = Signals::take(options.takes_signals).map_err(Error::terminal)?;
-    let mut terminal = Terminal::enter().map_err(Error::terminal)?;
-    run(&mut terminal, &connection, &options, &signals)
+    let mut terminal = Terminal::enter(!options.look.leaves_mouse).map_err(Error::terminal)?;
+    run(&mut terminal, &connection, asker, &options, &signals)
 }
 
-fn run(terminal: &mut Terminal, connection: &Connection, options: &Options, signals: &Signals) -> Result<Ended, Error> {
-    let theme = Theme::of_environment();
+fn run(
+    terminal: &mut Terminal,
+    connection: &Connection,
+    mut asker: Asker,
+    options: &Options,
+    signals: &Signals,
+) -> Result<Ended, Error> {
+    let theme = options.look.theme();
+    let mut hits = Hits::default();
     let keyboard = Keyboard::listen().map_err(Error::thread)?;
     let started = Instant::now();
     let mut model = Model::new(options.interval);
@@ -109,7 +144,8 @@ fn run(terminal: &mut Terminal, connection: &Connection, options: &Options, sign
             return Ok(Ended::Stopped);
         }
         model.update(Message::Tick(started.elapsed()));
-        let mut is_changed = take_messages(connection, &mut model)?;
+        let mut is_changed = take_messages(&connection.messages, &mut model)?;
+        is_changed |= take_messages(&asker.messages, &mut model)?;
         if drawn_at.is_none_or(|at| at.elapsed() >= STILL_FRAME) {
             is_changed = true;
         }
@@ -118,7 +154,7 @@ fn run(terminal: &mut Terminal, connection: &Connection, options: &Options, sign
         while let Some(event) = next_event(&keyboard, wait)? {
             wait = Duration::ZERO;
             is_changed |= matches!(event, Event::Resize(..));
-            let Some(action) = input::action(&event) else { continue };
+            let Some(action) = input::action(&event, model.is_typing, &hits) else { continue };
             is_changed = true;
             match model.update(Message::Do(action)) {
                 Some(Effect::Quit) => return Ok(Ended::Quit),
@@ -126,8 +162,10 @@ fn run(terminal: &mut Terminal, connection: &Connection, options: &Options, sign
                 None => {}
             }
         }
+        asker.wish(model.wish());
         if is_changed {
-            terminal.draw(|frame| view::draw(frame, &model, theme)).map_err(Error::terminal)?;
+            let draw = |frame: &mut ratatui::Frame<'_>| view::draw(frame, &model, theme, &mut hits);
+            terminal.draw(draw).map_err(Error::terminal)?;
             drawn_at = Some(Instant::now());
         }
     }
@@ -142,10 +180,10 @@ fn next_event(keyboard: &Keyboard, wait: Duration) -> Result<Option<Event>, Erro
 }
 
 /// Takes in what has come; whether anything has.
-fn take_messages(connection: &Connection, model: &mut Model) -> Result<bool, Error> {
+fn take_messages(messages: &Receiver<Message>, model: &mut Model) -> Result<bool, Error> {
     let mut is_changed = false;
     loop {
-        match connection.messages.try_recv() {
+        match messages.try_recv() {
             Ok(message) => {
                 is_changed = true;
                 model.update(message);

@@ -2,19 +2,28 @@
 //!
 //! Names of tasks, runtimes and programs come from the process that is looked at. An escape sequence in one would be obeyed by
 //! the terminal, a bidirectional override would turn the line around: such characters are taken out where a message arrives,
-//! once, before anything is kept or shown.
+//! once, before anything is kept or shown. A string of a message may be a megabyte long: what nobody can read is cut.
 
+use volt_telemetry::doctor::{Figure, Finding, Place};
 use volt_telemetry::incident::Incident;
+use volt_telemetry::processes::ProcessList;
 use volt_telemetry::snapshot::Process;
+use volt_telemetry::tasks::TaskList;
+use volt_telemetry::why::Why;
 use volt_telemetry::wire::Hello;
 
-/// `text` without control characters and without those that reorder or hide text.
+/// Characters that are kept of a string; of the longest that a program gives, the names of generic functions, all.
+const CHARS_MAX: usize = 4096;
+
+/// `text` without control characters and without those that reorder or hide text, cut where it is far too long.
 ///
 /// ```
 /// assert_eq!(volt_console::clean::text("evil\u{1b}[2Jname\n"), "evil[2Jname");
 /// ```
 pub fn text(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() && !is_invisible(*c)).collect()
+    let mut text = text.to_owned();
+    in_place(&mut text);
+    text
 }
 
 /// [`text`] that keeps its line ends.
@@ -40,6 +49,18 @@ pub fn process(mut process: Process) -> Process {
         }
         runtime.incidents.latest.iter_mut().for_each(incident);
         runtime.blame.iter_mut().for_each(|blame| in_place(&mut blame.spawned_at));
+        if let Some(processes) = &mut runtime.processes {
+            for mailbox in &mut processes.deepest {
+                [&mut mailbox.pid, &mut mailbox.kind, &mut mailbox.spawned_at].into_iter().for_each(in_place);
+                mailbox.name.iter_mut().for_each(in_place);
+            }
+            if let Some(failure) = &mut processes.last_failure {
+                [&mut failure.pid, &mut failure.kind, &mut failure.spawned_at, &mut failure.reason]
+                    .into_iter()
+                    .for_each(in_place);
+                failure.name.iter_mut().for_each(in_place);
+            }
+        }
     }
     process
 }
@@ -53,6 +74,52 @@ fn incident(incident: &mut Incident) {
     }
 }
 
+/// `list` with every string in it [cleaned](text).
+pub fn tasks(mut list: TaskList) -> TaskList {
+    in_place(&mut list.runtime);
+    for task in &mut list.rows {
+        in_place(&mut task.spawned_at);
+        [&mut task.name, &mut task.woken_by, &mut task.awaits, &mut task.awaits_at]
+            .into_iter()
+            .flatten()
+            .for_each(in_place);
+    }
+    list
+}
+
+/// `list` with every string in it [cleaned](text).
+pub fn processes(mut list: ProcessList) -> ProcessList {
+    in_place(&mut list.runtime);
+    for process in &mut list.rows {
+        [&mut process.pid, &mut process.kind, &mut process.spawned_at].into_iter().for_each(in_place);
+        [&mut process.name, &mut process.parent].into_iter().flatten().for_each(in_place);
+    }
+    list
+}
+
+/// `finding` with every string in it [cleaned](text).
+pub fn finding(mut finding: Finding) -> Finding {
+    in_place(&mut finding.title);
+    in_place(&mut finding.advice);
+    for evidence in &mut finding.evidence {
+        in_place(&mut evidence.text);
+        if let Figure::Text(word) = &mut evidence.value {
+            in_place(word);
+        }
+    }
+    finding.tasks.iter_mut().filter_map(|task| task.name.as_mut()).for_each(in_place);
+    for place in &mut finding.locations {
+        match place {
+            Place::Guilty { at, function } => {
+                in_place(at);
+                function.iter_mut().for_each(in_place);
+            }
+            Place::Spawned { at } => in_place(at),
+        }
+    }
+    finding
+}
+
 /// `hello` with every string in it [cleaned](text).
 pub fn hello(mut hello: Hello) -> Hello {
     in_place(&mut hello.program);
@@ -61,8 +128,26 @@ pub fn hello(mut hello: Hello) -> Hello {
     hello
 }
 
+/// `why` with every string in it [cleaned](text).
+pub fn why(mut why: Why) -> Why {
+    in_place(&mut why.runtime);
+    for link in &mut why.links {
+        in_place(&mut link.spawned_at);
+        link.name.iter_mut().for_each(in_place);
+        if let Some(woken) = &mut link.woken {
+            in_place(&mut woken.by);
+            woken.spawned_at.iter_mut().for_each(in_place);
+        }
+    }
+    why
+}
+
 fn in_place(string: &mut String) {
     string.retain(|c| !c.is_control() && !is_invisible(c));
+    if let Some((end, _)) = string.char_indices().nth(CHARS_MAX) {
+        string.truncate(end);
+        string.push('…');
+    }
 }
 
 #[cfg(test)]
@@ -70,6 +155,7 @@ mod tests {
     use super::*;
     use volt_telemetry::incident::{Blame, Frame, Incidents};
     use volt_telemetry::snapshot::{Config, InFlight, Snapshot, Worker};
+    use volt_telemetry::why::{Link, Woken};
 
     const EVIL: &str = "a\u{1b}]0;t\u{7}\u{9b}2J\r\n\u{202e}\u{200b}z";
     const TAME: &str = "a]0;t2Jz";
@@ -101,6 +187,24 @@ mod tests {
         let json = serde_json::to_string(&cleaned).unwrap();
         assert_eq!(json.matches(TAME).count(), 14);
         assert!(!json.contains("\\u001b") && !json.contains('\u{9b}') && !json.contains('\u{202e}'), "{json}");
+    }
+
+    #[test]
+    fn every_string_of_a_chain_is_cleaned() {
+        let woken = Woken { by: EVIL.into(), spawned_at: Some(EVIL.into()), ..Woken::default() };
+        let (name, spawned_at) = (Some(EVIL.into()), EVIL.into());
+        let link = Link { name, spawned_at, woken: Some(woken), ..Link::default() };
+        let json =
+            serde_json::to_string(&why(Why { runtime: EVIL.into(), links: vec![link], ..Why::default() })).unwrap();
+        assert_eq!(json.matches(TAME).count(), 5, "{json}");
+        assert!(!json.contains("\\u001b") && !json.contains('\u{9b}'), "{json}");
+    }
+
+    #[test]
+    fn what_is_far_too_long_is_cut_between_characters() {
+        let long = "é".repeat(CHARS_MAX);
+        assert_eq!(text(&long), long);
+        assert_eq!(text(&(long.clone() + "ab")), long + "…");
     }
 
     #[test]

@@ -3,14 +3,14 @@
 //! Protocol. (1) The first connection is made by the caller, so that an error is told before the screen is taken. (2) The thread
 //! subscribes and sends what it reads. (3) When the connection ends, it says so, waits, finds the program anew and connects; the
 //! wait doubles from [`FIRST_RETRY`] to [`LAST_RETRY`] and starts over with the first snapshot. (4) It ends when its [`Connection`]
-//! is dropped, at the latest after the wait it is in.
+//! is dropped, at the latest after the wait it is in. (5) With the first snapshot of a new connection it says how many were missed.
 //!
 //! Invariants: *bounded*, at most `INBOX_MAX` snapshots wait for a screen that does not draw; then the thread stops reading, and
 //! the server skips and counts. *Only a running subscription is live*: a server that accepts and says nothing is lost again.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use volt_telemetry::client::{Client, ConnectError};
 
@@ -44,7 +44,7 @@ impl Connection {
     pub fn keep(client: Client, interval: Duration, locate: Locate) -> std::io::Result<Connection> {
         let (to_screen, messages) = sync_channel(INBOX_MAX);
         let (intervals, wishes) = channel();
-        let keeper = Keeper { to_screen, wishes, interval, locate };
+        let keeper = Keeper { to_screen, wishes, interval, locate, heard: None };
         std::thread::Builder::new().name("volt-console-connection".into()).spawn(move || keeper.run(client))?;
         Ok(Connection { messages, intervals })
     }
@@ -56,6 +56,19 @@ impl Connection {
     }
 }
 
+/// How many updates should have come in between, when two are so far apart.
+///
+/// ```
+/// use std::time::Duration;
+/// use volt_console::connection::missed;
+/// let [half, two] = [500, 2000].map(Duration::from_millis);
+/// assert_eq!([missed(half, half), missed(half * 3 / 2, half), missed(two, half)], [0, 0, 3]);
+/// ```
+pub fn missed(apart: Duration, interval: Duration) -> u64 {
+    let steps = apart.as_nanos() / interval.as_nanos().max(1);
+    u64::try_from(steps).unwrap_or(u64::MAX).saturating_sub(1)
+}
+
 /// The screen has gone: the thread may end.
 struct Unwanted;
 
@@ -64,6 +77,8 @@ struct Keeper {
     wishes: Receiver<Duration>,
     interval: Duration,
     locate: Locate,
+    /// When the last snapshot came.
+    heard: Option<Instant>,
 }
 
 impl Keeper {
@@ -95,10 +110,15 @@ impl Keeper {
         if let Err(error) = client.subscribe(self.interval) {
             return Ok(error);
         }
+        let mut is_first = true;
         loop {
             match client.next(SLICE) {
                 Ok(Some(update)) => {
                     *retry_in = FIRST_RETRY;
+                    let away = self.heard.replace(Instant::now()).map_or(Duration::ZERO, |heard| heard.elapsed());
+                    if std::mem::take(&mut is_first) && missed(away, self.interval) > 0 {
+                        self.send(Message::Missed(missed(away, self.interval)))?;
+                    }
                     self.send(Message::Snapshot { process: Box::new(update.process), lost: update.lost })?;
                 }
                 Ok(None) => {}
@@ -131,9 +151,9 @@ impl Keeper {
     }
 
     fn wait(&mut self, how_long: Duration) -> Result<(), Unwanted> {
-        let until = std::time::Instant::now() + how_long;
+        let until = Instant::now() + how_long;
         loop {
-            match self.wishes.recv_timeout(until.saturating_duration_since(std::time::Instant::now())) {
+            match self.wishes.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(interval) => self.interval = interval,
                 Err(RecvTimeoutError::Timeout) => return Ok(()),
                 Err(RecvTimeoutError::Disconnected) => return Err(Unwanted),

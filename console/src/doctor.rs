@@ -13,8 +13,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use volt_telemetry::client::Client;
 use volt_telemetry::doctor::INTERVAL_MIN_NS;
-use volt_telemetry::doctor::finding::{Figure, Finding, Place, Severity, TaskName};
+use volt_telemetry::doctor::finding::{Finding, Severity, TaskName};
 use volt_telemetry::doctor::rule::{RULES, RuleEntry, examine};
+use volt_telemetry::processes::LOOK_NS;
 use volt_telemetry::snapshot::{Process, Snapshot};
 
 use crate::clean;
@@ -23,6 +24,8 @@ use crate::figures::{duration, width};
 
 /// Two looks that are closer together count as one.
 pub const WAIT_MIN: Duration = Duration::from_nanos(INTERVAL_MIN_NS);
+/// Looks after the first.
+const LOOKS_MAX: u128 = 10;
 /// Columns where there is no terminal to ask.
 const PLAIN_COLUMNS: usize = 80;
 /// On a terminal that is narrower than this, lines are broken by the terminal.
@@ -97,12 +100,7 @@ pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Resul
         print(&head(&first, options.wait))?;
         print(&text(&stuck, options.paper))?;
     }
-    let second = if options.wait.is_zero() {
-        first.clone()
-    } else {
-        std::thread::sleep(options.wait);
-        clean::process(client.snapshot()?)
-    };
+    let second = if options.wait.is_zero() { first.clone() } else { clean::process(look_after(client, options.wait)?) };
     let (all, news) = join(stuck, findings(&first, &second));
     if options.as_json {
         print(&format!("{}\n", json(&first, &second, &all)))?;
@@ -111,6 +109,17 @@ pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Resul
         print(&summary(&first, &second, &all, options.paper))?;
     }
     Ok(all.iter().any(|told| told.finding.severity >= options.fail_on))
+}
+
+/// The look after `wait`. It looks in between, too, so that the program sees what only several looks tell: whether a mailbox grows.
+fn look_after(client: &mut Client, wait: Duration) -> Result<Process, Error> {
+    let looks = (wait.as_nanos() / u128::from(LOOK_NS)).clamp(1, LOOKS_MAX) as u32;
+    for _ in 1..looks {
+        std::thread::sleep(wait / looks);
+        client.snapshot()?;
+    }
+    std::thread::sleep(wait / looks);
+    Ok(client.snapshot()?)
 }
 
 /// What is stuck at this moment. What is over can wait until it is known whether there was more of it.
@@ -126,7 +135,7 @@ fn findings(earlier: &Process, later: &Process) -> Vec<Told> {
     for now in &later.runtimes {
         let then = earlier.runtimes.iter().find(|then| then.runtime == now.runtime).unwrap_or(now);
         let findings = examine(then, now).into_iter();
-        told.extend(findings.map(|finding| Told { runtime: now.runtime.clone(), finding: cleaned(finding) }));
+        told.extend(findings.map(|finding| Told { runtime: now.runtime.clone(), finding: clean::finding(finding) }));
     }
     // Stable: within a severity the order of the runtimes, and of the rules.
     told.sort_by_key(|told| std::cmp::Reverse(told.finding.severity));
@@ -143,30 +152,6 @@ fn join(first: Vec<Told>, second: Vec<Told>) -> (Vec<Told>, Vec<Told>) {
     let mut all: Vec<_> = first.iter().filter(|former| is_gone(former)).cloned().chain(news.iter().cloned()).collect();
     all.sort_by_key(|told| std::cmp::Reverse(told.finding.severity));
     (all, news)
-}
-
-/// `finding` with every string of the program in it cleaned.
-fn cleaned(mut finding: Finding) -> Finding {
-    let clean = |string: &mut String| *string = clean::text(string);
-    clean(&mut finding.title);
-    clean(&mut finding.advice);
-    for evidence in &mut finding.evidence {
-        clean(&mut evidence.text);
-        if let Figure::Text(word) = &mut evidence.value {
-            clean(word);
-        }
-    }
-    finding.tasks.iter_mut().filter_map(|task| task.name.as_mut()).for_each(clean);
-    for place in &mut finding.locations {
-        match place {
-            Place::Guilty { at, function } => {
-                clean(at);
-                function.iter_mut().for_each(clean);
-            }
-            Place::Spawned { at } => clean(at),
-        }
-    }
-    finding
 }
 
 // ---- text ----------------------------------------------------------------------------------------------------------
@@ -209,7 +194,7 @@ fn text(all: &[Told], paper: Paper) -> String {
 }
 
 fn summary(first: &Process, second: &Process, all: &[Told], paper: Paper) -> String {
-    let workers: u32 = second.runtimes.iter().map(Snapshot::on_duty_count).sum();
+    let workers: u32 = second.runtimes.iter().map(Snapshot::on_duty_count).fold(0, u32::saturating_add);
     let over = match second.at_ns.saturating_sub(first.at_ns) {
         0 => "at one moment, so that only what was stuck then could be seen".into(),
         interval_ns => format!("over {}", duration(interval_ns)),
@@ -259,7 +244,7 @@ fn color(severity: Severity) -> &'static str {
 
 /// `text` in lines of at most `columns`, broken between words; a word that is longer, as a path may be, has a line of
 /// its own.
-fn paragraph(first: &str, rest: &str, text: &str, columns: usize) -> String {
+pub(crate) fn paragraph(first: &str, rest: &str, text: &str, columns: usize) -> String {
     let mut lines = String::from(first);
     let (mut used, mut is_fresh) = (width(first), true);
     for word in text.split_whitespace() {
@@ -330,7 +315,7 @@ mod tests {
         };
         let mut runtime = Snapshot { runtime: "app".into(), at_ns: at_ms * 1_000_000, ..Snapshot::default() };
         runtime.incidents.latest.push(incident);
-        Process { pid: 7, program: "shop".into(), at_ns: runtime.at_ns, observer: None, runtimes: vec![runtime] }
+        Process { pid: 7, program: "shop".into(), at_ns: runtime.at_ns, runtimes: vec![runtime], ..Process::default() }
     }
 
     #[test]

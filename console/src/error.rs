@@ -2,9 +2,12 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use volt_telemetry::client::ConnectError;
 use volt_telemetry::recording::error::RecordingError;
+
+use crate::clean;
 
 /// Why the console ended or did not begin; the text says what to do.
 #[derive(Debug)]
@@ -19,6 +22,7 @@ enum Kind {
     NotATerminal,
     NoProgram,
     SeveralPrograms,
+    NotChecked,
     OutputClosed,
     Recording,
     Io,
@@ -32,6 +36,11 @@ impl Error {
     pub(crate) fn not_a_terminal() -> Error {
         let remedy = "for text use `volt-console top`, for a script `volt-console top --once --json`";
         Error::new(Kind::NotATerminal, format!("standard input and output must be a terminal for `attach`: {remedy}"))
+    }
+
+    pub(crate) fn dumb_terminal() -> Error {
+        let remedy = "for text use `volt-console top`; if it is not dumb, set TERM, as to xterm";
+        Error::new(Kind::NotATerminal, format!("the terminal is dumb (TERM) and cannot show a screen: {remedy}"))
     }
 
     pub(crate) fn no_program(looked_in: &str, refused: &[String]) -> Error {
@@ -50,6 +59,19 @@ impl Error {
         Error::new(Kind::SeveralPrograms, message)
     }
 
+    /// A program that was to be watched for `wanted`, and was for `watched`.
+    pub(crate) fn not_watched(why: &ConnectError, watched: Duration, wanted: Duration) -> Error {
+        let (watched, wanted) = (watched.as_secs_f64(), wanted.as_secs_f64());
+        let message =
+            format!("not checked: watched for {watched:.1}s of {wanted}s, and within the limits so far: {why}");
+        Error::new(Kind::Connect, clean::text(&message))
+    }
+
+    /// There was nothing that could be held against the limits.
+    pub(crate) fn not_checked(why: &str) -> Error {
+        Error::new(Kind::NotChecked, format!("not checked: {why}"))
+    }
+
     pub(crate) fn terminal(error: io::Error) -> Error {
         Error::new(Kind::Io, format!("the terminal failed: {error}"))
     }
@@ -58,7 +80,8 @@ impl Error {
         Error::new(Kind::Io, "the terminal was closed".into())
     }
 
-    pub(crate) fn output(error: io::Error) -> Error {
+    /// What the system said about writing to standard output.
+    pub fn output(error: io::Error) -> Error {
         let is_closed = error.kind() == io::ErrorKind::BrokenPipe;
         let kind = if is_closed { Kind::OutputClosed } else { Kind::Io };
         Error::new(kind, format!("writing to standard output failed: {error}"))
@@ -124,6 +147,11 @@ impl Error {
         self.kind == Kind::SeveralPrograms
     }
 
+    /// There was nothing to check.
+    pub fn is_not_checked(&self) -> bool {
+        self.kind == Kind::NotChecked
+    }
+
     /// Whoever read the output has gone, as `head` does when it has enough: no reason to complain.
     pub fn is_output_closed(&self) -> bool {
         self.kind == Kind::OutputClosed
@@ -152,6 +180,7 @@ impl From<ConnectError> for Error {
         } else {
             ""
         };
-        Error::new(Kind::Connect, format!("{error}{remedy}"))
+        // A server's words may be in it.
+        Error::new(Kind::Connect, format!("{}{remedy}", clean::text(&error.to_string())))
     }
 }

@@ -1,69 +1,118 @@
 //! `volt-console export`: a recording as a trace that Perfetto, `chrome://tracing` and speedscope open.
+//!
+//! Invariant: *half a trace is none*: no program opens it, so that what cannot be written to its end, for a full disk or
+//! for Ctrl-C, is taken away.
 
-use std::fs::OpenOptions;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use volt_telemetry::recording::chrome_trace::{self, Exported};
 use volt_telemetry::recording::files::parts_of;
 use volt_telemetry::recording::reader::Reader;
 
+use crate::attach::{Ended, Signals};
 use crate::clean;
 use crate::error::Error;
 use crate::figures::count;
+use crate::progress::Progress;
 
 /// Exports the recording at `path`, each file of it, to `to`, or beside it under the same name; `-` is `out`. What was
-/// made is said on standard error.
+/// made is said on standard error. Returns why it ended, if before its end.
 ///
 /// # Errors
 /// [`Error::is_recording`] if there is none, or the trace cannot be written; a recording that breaks off is none, but
 /// is told. [`Error::is_output_closed`].
-pub fn run(path: &Path, to: Option<&Path>, out: &mut impl Write) -> Result<(), Error> {
+pub fn run(path: &Path, to: Option<&Path>, out: &mut impl Write) -> Result<Option<Ended>, Error> {
+    let signals = Signals::take(true).map_err(Error::signals)?;
+    let exported = export_all(path, to, &signals, out);
+    match signals.received() {
+        Some(signal) => Ok(Some(Ended::Signal(signal))),
+        None => exported.map(|()| None),
+    }
+}
+
+fn export_all(path: &Path, to: Option<&Path>, signals: &Signals, out: &mut impl Write) -> Result<(), Error> {
     let parts = parts_of(path);
     let only = [path.to_path_buf()];
     let parts = if parts.is_empty() { &only[..] } else { &parts[..] };
     for part in parts {
         match to {
-            Some(to) if to == Path::new("-") => _ = export(part, &mut *out, "standard output")?,
-            Some(to) if parts.len() == 1 => to_file(part, to)?,
+            Some(to) if to == Path::new("-") => {
+                export(part, &mut UntilSignal { inner: &mut *out, signals }, signals, "standard output")?;
+            }
+            Some(to) if parts.len() == 1 => to_file(part, to, signals)?,
             Some(to) => {
                 let number = part.file_stem().unwrap_or_default();
                 let name = format!("{}.json", number.to_string_lossy());
-                to_file(part, &to.with_file_name(name))?;
+                to_file(part, &to.with_file_name(name), signals)?;
             }
-            None => to_file(part, &part.with_extension("json"))?,
+            None => to_file(part, &part.with_extension("json"), signals)?,
         }
     }
     Ok(())
 }
 
-fn to_file(part: &Path, to: &Path) -> Result<(), Error> {
+fn to_file(part: &Path, to: &Path, signals: &Signals) -> Result<(), Error> {
     let shown = to.display().to_string();
     // Before the recording is opened nothing is made.
     Reader::open(part)?;
     let file = OpenOptions::new().write(true).create_new(true).open(to);
     let file = file.map_err(|error| Error::file(to, &error))?;
-    match export(part, &mut BufWriter::new(file), &shown) {
+    match export(part, &mut BufWriter::new(UntilSignal { inner: file, signals }), signals, &shown) {
         Ok(_) => Ok(()),
         Err(error) => {
-            // Half a trace is none: no program opens it.
             let _ = std::fs::remove_file(to);
             Err(error)
         }
     }
 }
 
-fn export(part: &Path, to: &mut impl Write, shown: &str) -> Result<Exported, Error> {
-    let mut reader = Reader::open(part)?;
-    let is_terminal = io::stderr().is_terminal();
-    let mut told = 101;
-    let exported = chrome_trace::export(&mut reader, &mut *to, |ratio| {
-        let percent = (ratio * 100.0) as u64;
-        if is_terminal && percent != told {
-            told = percent;
-            let _ = write!(io::stderr(), "\rexporting {percent:>3} %\r");
+/// Gives and takes nothing more when a signal has come that ends the program.
+struct UntilSignal<'a, T> {
+    inner: T,
+    signals: &'a Signals,
+}
+
+impl<T> UntilSignal<'_, T> {
+    fn inner(&mut self) -> io::Result<&mut T> {
+        match self.signals.received() {
+            // Not of the kind Interrupted, after which one tries again.
+            Some(_) => Err(io::Error::other("a signal came")),
+            None => Ok(&mut self.inner),
         }
-    })?;
+    }
+}
+
+impl<T: Read> Read for UntilSignal<'_, T> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.inner()?.read(buffer)
+    }
+}
+
+impl<T: Seek> Seek for UntilSignal<'_, T> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.inner()?.seek(to)
+    }
+}
+
+impl<T: Write> Write for UntilSignal<'_, T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.inner()?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner()?.flush()
+    }
+}
+
+fn export(part: &Path, to: &mut impl Write, signals: &Signals, shown: &str) -> Result<Exported, Error> {
+    let file = File::open(part).map_err(|error| Error::file(part, &error))?;
+    let from = UntilSignal { inner: BufReader::new(file), signals };
+    let mut reader = Reader::new(from, part.display().to_string())?;
+    let mut progress = Progress::begin();
+    let exported = chrome_trace::export(&mut reader, &mut *to, |ratio| progress.tell("exporting", ratio))?;
+    drop(progress);
     to.flush().map_err(|error| Error::file(&PathBuf::from(shown), &error))?;
     let mut text = String::new();
     if let Some(broke) = &exported.broke {

@@ -155,16 +155,30 @@ fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> impl Iterator<I
     })
 }
 
-/// `250ms`, `2s`, `0.5s` as a time.
+/// `text` in lines of at most `columns`, broken between words.
+pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut().filter(|line| width(line) + 1 + width(word) <= columns) {
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(head(word, columns)),
+        }
+    }
+    lines
+}
+
+/// `250ms`, `2s`, `0.5s`, `500us`, `5m` as a time.
 ///
 /// # Errors
 /// What to give instead.
 pub fn time(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-        (Some(number), _) => (number, 0.001),
-        (None, Some(number)) => (number, 1.0),
-        (None, None) => return Err("give a number with a unit, as 250ms or 2s".into()),
-    };
+    // Those that end in others come first.
+    const UNITS: [(&str, f64); 5] = [("ms", 1e-3), ("us", 1e-6), ("µs", 1e-6), ("s", 1.0), ("m", 60.0)];
+    let number = |(unit, seconds): (&str, f64)| Some((text.strip_suffix(unit)?, seconds));
+    let (number, unit) = UNITS.into_iter().find_map(number).ok_or("give a number with a unit, as 250ms or 2s")?;
     let seconds = number.parse::<f64>().map_err(|_| "give a number with a unit, as 250ms or 2s")? * unit;
     Duration::try_from_secs_f64(seconds).map_err(|_| "give a time above 0, as 250ms or 2s".into())
 }
@@ -245,6 +259,12 @@ mod tests {
         assert_eq!(tail("demo.rs:12:5", 12), "demo.rs:12:5");
         assert_eq!(head("slow-handler", 6), "slow-…");
         assert_eq!((head("abc", 0), tail("abc", 0)), (String::new(), String::new()));
+    }
+
+    #[test]
+    fn text_is_broken_between_words_and_no_line_is_wider_than_it_may_be() {
+        let lines = wrapped("one two three muchlongerthanthat four", 9);
+        assert_eq!(lines, ["one two", "three", "muchlong…", "four"]);
     }
 
     #[test]

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use volt_telemetry::incident::{Blame, Cause, Frame, Incident, Incidents, Remedy};
+use volt_telemetry::processes::{self, Process as Machine, ProcessList, Processes};
 use volt_telemetry::snapshot::{
     Blocking, Config, Driver, Duty, GlobalQueue, InFlight, Phase, Process, Sentinel, Snapshot, Tasks, Timers, Unparks,
     Worker,
 };
+use volt_telemetry::tasks::{self, Rank, Task, TaskList};
+use volt_telemetry::why::{End, Link, State, Why, Woken};
 use volt_telemetry::wire::{Hello, MAGIC, VERSION};
 
-use crate::model::{Message, Model};
+use crate::model::{Action, Message, Model, Screen};
 
 /// Between two snapshots.
 pub(crate) const STEP: Duration = Duration::from_millis(500);
@@ -20,10 +23,10 @@ pub(crate) fn process(workers: u32, step: u64) -> Process {
     let exporter =
         Snapshot { tasks: Tasks { spawned: 12, alive: 2, ..Tasks::default() }, ..runtime("exporter", 1, at_ns, 0) };
     Process {
-        observer: None,
         pid: 48_213,
         program: "demo".into(),
         at_ns,
+        observer: None,
         runtimes: vec![runtime("app", workers, at_ns, step), exporter],
     }
 }
@@ -62,6 +65,16 @@ pub(crate) fn runtime(name: &str, workers: u32, at_ns: u64, step: u64) -> Snapsh
             injected: 9_000 * step,
             overflowed: 128 * step,
         },
+        processes: Some(Processes {
+            systems: 1,
+            alive: 60,
+            started: 66,
+            ended_normally: 4,
+            ended_abnormally: 2,
+            restarts: 2,
+            messages_lost: 31_000 * step,
+            ..Processes::default()
+        }),
         tasks: Tasks { spawned: 61_000 * step, completed: 60_800 * step, cancelled: 14, panicked: 2, alive: 214 },
         blocking: Blocking {
             threads: 5,
@@ -202,6 +215,128 @@ pub(crate) fn stalled(mut process: Process, written: u64) -> Process {
     process
 }
 
+/// The tasks of a runtime of that name as they are after `step` intervals: `count` of them, and some in queues.
+pub(crate) fn tasks(runtime: &str, count: u64, step: u64) -> TaskList {
+    let states = [tasks::State::Waits, tasks::State::Queued, tasks::State::Waits, tasks::State::Stranded];
+    let by = ["io", "task", "timer", "outside", "spawn"];
+    let task = |rank: u64| {
+        let is_stuck = rank == 1;
+        let busy_ns = step * (90_000_000_000 / (rank * rank + 2)) / 100;
+        Task {
+            id: 48_200 + rank,
+            name: (rank % 3 == 1).then(|| if is_stuck { "GET /blocking".into() } else { format!("session {rank}") }),
+            spawned_at: format!("examples/src/bin/demo/handlers.rs:{}:21", 118 + rank % 4),
+            state: if is_stuck { tasks::State::Polled } else { states[rank as usize % states.len()] },
+            worker: is_stuck.then_some(1),
+            in_poll_ns: is_stuck.then_some(230_000_000),
+            polls: Some(step * 12_000 / (rank + 1)),
+            busy_ns: Some(busy_ns),
+            longest_ns: Some(if is_stuck { 230_000_000 } else { 41_000 + 400_000 * (rank % 40) }),
+            delay_ns: Some(13_000_000 * rank * step % 9_000_000_000),
+            age_ns: Some(3_600_000_000_000 / (rank + 1)),
+            woken_ago_ns: Some(1_700_000 * (rank + 1)),
+            woken_by: Some(by[rank as usize % by.len()].into()),
+            waker_task: None,
+            awaits: (rank % 4 == 3).then(|| "message".into()),
+            awaits_at: (rank % 4 == 3).then(|| "examples/src/bin/demo/handlers.rs:133:40".into()),
+            wakers: Some(if rank % 4 == 3 { 0 } else { 1 + rank % 2 }),
+        }
+    };
+    let first_poll = Task {
+        id: 91_000,
+        spawned_at: "examples/src/bin/demo/main.rs:40:9".into(),
+        state: tasks::State::Polled,
+        worker: Some(0),
+        in_poll_ns: Some(12_000_000),
+        ..Task::default()
+    };
+    TaskList {
+        runtime: runtime.into(),
+        at_ns: 765_000_000_000 + step * STEP.as_nanos() as u64,
+        query: tasks::Query { rank: Rank::Busy, limit: 300, ..tasks::Query::default() },
+        rows: (0..count).map(task).chain([first_poll]).collect(),
+        alive: count + 14,
+        seen: count + 1,
+        matching: count + 1,
+        ..TaskList::default()
+    }
+}
+
+/// The processes of a runtime of that name as they are after `step` intervals, `count` of them; the first has a full mailbox.
+pub(crate) fn processes(runtime: &str, count: u64, step: u64) -> ProcessList {
+    let states = [processes::State::Idle, processes::State::Ready, processes::State::Blocked, processes::State::Idle];
+    let process = |rank: u64| {
+        let (is_slow, is_room) = (rank == 0, rank.is_multiple_of(4));
+        Machine {
+            pid: format!("local:{}.{}", rank * 64, rank % 3),
+            number: ((rank * 64) << 32) | (rank % 3),
+            name: is_room.then(|| if is_slow { "lobby".into() } else { format!("room {rank}") }),
+            kind: if is_room { "chat::rooms::Room".into() } else { "chat::session::Session<Tcp>".into() },
+            spawned_at: format!("examples/src/bin/chat/rooms.rs:{}:14", 31 + rank % 4),
+            state: if is_slow { processes::State::Running } else { states[rank as usize % states.len()] },
+            mailbox_len: if is_slow { 1024 } else { 600 / (rank + 1) },
+            mailbox_high_water: if is_slow { 1024 } else { 700 },
+            mailbox_capacity: 1024,
+            messages_lost: if is_slow { 31_000 * step } else { 0 },
+            steps: step * 12_000 / (rank + 1),
+            busy_ns: Some(step * (90_000_000_000 / (rank * rank + 2)) / 100),
+            in_poll_ns: is_slow.then_some(31_000_000),
+            parent: (!is_slow).then(|| "local:0.0".into()),
+            links: u64::from(rank % 4 == 1),
+            monitors: rank % 2,
+            task: Some(48_200 + rank),
+        }
+    };
+    ProcessList {
+        runtime: runtime.into(),
+        at_ns: 765_000_000_000 + step * STEP.as_nanos() as u64,
+        query: processes::Query { limit: 300, ..processes::Query::default() },
+        rows: (0..count).map(process).collect(),
+        alive: count,
+        matching: count,
+        ..ProcessList::default()
+    }
+}
+
+/// [`stalled_model`] on the screen of processes, with `count` of them.
+pub(crate) fn processes_model(workers: u32, count: u64) -> Model {
+    let mut model = stalled_model(workers, 3);
+    model.update(Message::Do(Action::Show(Screen::Processes)));
+    for step in [2, 3] {
+        model.update(Message::Processes(Box::new(processes("app", count, step))));
+    }
+    model
+}
+
+/// Why a task of [`tasks`] was polled last.
+pub(crate) fn why(task: u64) -> Why {
+    let link = |task, by: &str, waker: Option<u64>| Link {
+        task,
+        name: None,
+        spawned_at: "examples/src/bin/demo/handlers.rs:121:21".into(),
+        state: State::Waits,
+        woken: Some(Woken {
+            by: by.into(),
+            task: waker,
+            spawned_at: waker.map(|_| "examples/src/bin/demo/feed.rs:9:5".into()),
+            ago_ns: 4_200_000,
+            ..Woken::default()
+        }),
+    };
+    let links = vec![link(task, "task", Some(48_300)), link(48_300, "timer", None)];
+    Why { runtime: "app".into(), links, end: End::Source }
+}
+
+/// [`stalled_model`] on the tasks screen, with `count` tasks.
+pub(crate) fn tasks_model(workers: u32, count: u64) -> Model {
+    let mut model = stalled_model(workers, 3);
+    model.update(Message::Do(Action::Show(Screen::Tasks)));
+    for step in [2, 3] {
+        model.update(Message::Tasks(Box::new(tasks("app", count, step))));
+    }
+    model
+}
+
 fn incident(id: u64, last: u64, at_ns: u64) -> Incident {
     let is_over = id < last;
     let causes = [Cause::Sleep, Cause::Cpu, Cause::Io, Cause::NotScheduled];
@@ -217,17 +352,17 @@ fn incident(id: u64, last: u64, at_ns: u64) -> Incident {
     let mut stack = vec![
         Frame { address: 0xcf545, module: Some("libc.so.6".into()), ..Frame::default() },
         call("std::thread::functions::sleep", &format!("{rust}/std/src/thread/functions.rs"), 289, false),
-        call("demo::handlers::price", "/work/shop/examples/src/bin/demo/handlers.rs", 61, true),
-        call("demo::handlers::blocking::<demo::State>", "/work/shop/examples/src/bin/demo/handlers.rs", 118, true),
-        call("<demo::Traced<F> as core::future::Future>::poll", "/work/shop/examples/src/bin/demo/trace.rs", 7, true),
+        call("demo::handlers::price", "/home/shop/examples/src/bin/demo/handlers.rs", 61, true),
+        call("demo::handlers::blocking::<demo::State>", "/home/shop/examples/src/bin/demo/handlers.rs", 118, true),
+        call("<demo::Traced<F> as core::future::Future>::poll", "/home/shop/examples/src/bin/demo/trace.rs", 7, true),
     ];
     let run = (0..14).map(|depth| {
         let function = format!("volt::task::cell::run::<volt::task::Layer{depth}<demo::State, alloc::sync::Arc<str>>>");
-        call(&function, "/work/shop/runtime/src/task/cell.rs", 140 + depth, false)
+        call(&function, "/home/shop/runtime/src/task/cell.rs", 140 + depth, false)
     });
     stack.extend(run);
     let for_ns = if is_over { 31_000_000 * id } else { 230_000_000 };
-    let began_at_ns = if is_over { at_ns - 1_300_000_000 * (last + 1 - id) } else { at_ns - for_ns };
+    let began_at_ns = if is_over { at_ns.saturating_sub(1_300_000_000 * (last + 1 - id)) } else { at_ns - for_ns };
     Incident {
         id,
         began_at_ns,

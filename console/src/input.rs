@@ -1,4 +1,4 @@
-//! Keys: the thread that reads them, and what each means.
+//! Keys and mouse: the thread that reads them, and what each means.
 //!
 //! Why a thread: crossterm's `event::poll` never returns once the terminal has been closed under it, it reads nothing again and
 //! again (<https://github.com/crossterm-rs/crossterm/issues/793>). Here it is asked only while the terminal is there; should that
@@ -11,9 +11,12 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::{
+    self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::hits::Hits;
 use crate::model::{Action, Screen};
 
 /// How long the thread waits for a key before it looks at everything else.
@@ -23,6 +26,8 @@ const INBOX_MAX: usize = 64;
 
 /// Rows that a page moves by.
 const PAGE: isize = 10;
+/// Rows that one notch of the wheel moves by.
+const NOTCH: isize = 3;
 
 /// The terminal's events, while this lives.
 #[derive(Debug)]
@@ -73,6 +78,15 @@ pub fn is_terminal_gone() -> bool {
     wait(&at_once).is_ok_and(|flags| flags.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL))
 }
 
+/// Whether nobody reads standard output any more, as after `| head`.
+pub fn is_output_gone() -> bool {
+    let stdout = io::stdout();
+    let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&at_once))
+        .is_ok_and(|_| fds[0].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL))
+}
+
 fn wait(at_most: &Timespec) -> io::Result<PollFlags> {
     let stdin = io::stdin();
     let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
@@ -100,10 +114,38 @@ fn forward(sender: &SyncSender<Event>, is_over: &AtomicBool) -> io::Result<()> {
     Ok(())
 }
 
-/// What a terminal's event asks for; `None` when it asks for nothing.
-pub fn action(event: &Event) -> Option<Action> {
+/// What a terminal's event asks for; `None` when it asks for nothing. While somebody types, keys are text; a click means what lies there.
+pub fn action(event: &Event, is_typing: bool, hits: &Hits) -> Option<Action> {
     match event {
-        Event::Key(key) if key.kind != KeyEventKind::Release => of_key(key),
+        Event::Key(key) if key.kind == KeyEventKind::Release => None,
+        Event::Key(key) if is_typing => of_typed(key),
+        Event::Key(key) => of_key(key),
+        Event::Mouse(mouse) => of_mouse(mouse, hits),
+        _ => None,
+    }
+}
+
+fn of_typed(key: &KeyEvent) -> Option<Action> {
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return (key.code == KeyCode::Char('c')).then_some(Action::Quit);
+    }
+    Some(match key.code {
+        // What a terminal would obey is no name of anything.
+        KeyCode::Char(c) if !c.is_control() => Action::Type(c),
+        KeyCode::Backspace => Action::Erase,
+        KeyCode::Enter => Action::Accept,
+        KeyCode::Esc => Action::Back,
+        KeyCode::Up => Action::Move(-1),
+        KeyCode::Down => Action::Move(1),
+        _ => return None,
+    })
+}
+
+fn of_mouse(mouse: &MouseEvent, hits: &Hits) -> Option<Action> {
+    match mouse.kind {
+        MouseEventKind::Down(MouseButton::Left) => hits.at(mouse.column, mouse.row),
+        MouseEventKind::ScrollUp => Some(Action::Move(-NOTCH)),
+        MouseEventKind::ScrollDown => Some(Action::Move(NOTCH)),
         _ => None,
     }
 }
@@ -119,7 +161,10 @@ fn of_key(key: &KeyEvent) -> Option<Action> {
         KeyCode::Char('?' | 'h') | KeyCode::F(1) => Action::ToggleHelp,
         KeyCode::Enter => Action::ToggleDetail,
         KeyCode::Char('r') => Action::ToggleTotals,
-        KeyCode::Char(digit @ '1'..='3') => Action::Show(Screen::ALL[digit as usize - '1' as usize]),
+        KeyCode::Char('/') => Action::Filter,
+        KeyCode::Char('t') => Action::Show(Screen::Tasks),
+        KeyCode::Char('p') => Action::Show(Screen::Processes),
+        KeyCode::Char(digit @ '1'..='9') => Action::Show(Screen::ALL[digit as usize - '1' as usize]),
         KeyCode::Char('<' | ',') => Action::SortBy(-1),
         KeyCode::Char('>' | '.') => Action::SortBy(1),
         KeyCode::Char('i') => Action::InvertSort,
@@ -142,7 +187,7 @@ mod tests {
     use super::*;
 
     fn press(code: KeyCode, modifiers: KeyModifiers) -> Option<Action> {
-        action(&Event::Key(KeyEvent::new(code, modifiers)))
+        action(&Event::Key(KeyEvent::new(code, modifiers)), false, &Hits::default())
     }
 
     #[test]
@@ -165,14 +210,44 @@ mod tests {
             let digit = char::from_digit(index as u32 + 1, 10).unwrap();
             assert_eq!(press(KeyCode::Char(digit), KeyModifiers::NONE), Some(Action::Show(screen)));
         }
-        let beyond = char::from_digit(Screen::ALL.len() as u32 + 1, 10).unwrap();
-        assert_eq!(press(KeyCode::Char(beyond), KeyModifiers::NONE), None);
+        assert_eq!(press(KeyCode::Char('0'), KeyModifiers::NONE), None);
+        assert_eq!(press(KeyCode::Char('p'), KeyModifiers::NONE), Some(Action::Show(Screen::Processes)));
     }
 
     #[test]
     fn a_key_counts_when_it_goes_down_and_not_again_when_it_goes_up() {
         let release = KeyEvent::new_with_kind(KeyCode::Char(' '), KeyModifiers::NONE, KeyEventKind::Release);
-        assert_eq!(action(&Event::Key(release)), None);
-        assert_eq!(action(&Event::FocusGained), None);
+        assert_eq!(action(&Event::Key(release), false, &Hits::default()), None);
+        assert_eq!(action(&Event::FocusGained, false, &Hits::default()), None);
+    }
+
+    #[test]
+    fn while_somebody_types_keys_are_text_but_for_those_that_end_it() {
+        let typed = |code| {
+            let key = KeyEvent::new(code, KeyModifiers::NONE);
+            action(&Event::Key(key), true, &Hits::default())
+        };
+        let keys = [KeyCode::Char('q'), KeyCode::Char(' '), KeyCode::Backspace, KeyCode::Enter, KeyCode::Esc];
+        let wanted = [Action::Type('q'), Action::Type(' '), Action::Erase, Action::Accept, Action::Back];
+        assert_eq!(keys.map(typed), wanted.map(Some));
+        assert_eq!(typed(KeyCode::F(1)), None);
+        assert_eq!(typed(KeyCode::Char('\u{7}')), None);
+        let quit = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(action(&Event::Key(quit), true, &Hits::default()), Some(Action::Quit));
+    }
+
+    #[test]
+    fn a_click_means_what_lies_on_top_there_and_the_wheel_moves() {
+        let mut hits = Hits::default();
+        hits.add(ratatui::layout::Rect::new(0, 0, 10, 10), Action::Pick(1));
+        hits.add(ratatui::layout::Rect::new(0, 5, 10, 1), Action::Pick(2));
+        let mouse = |kind, column, row| {
+            let event = MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE };
+            action(&Event::Mouse(event), false, &hits)
+        };
+        let down = MouseEventKind::Down(MouseButton::Left);
+        assert_eq!([mouse(down, 9, 5), mouse(down, 0, 0)], [Some(Action::Pick(2)), Some(Action::Pick(1))]);
+        assert_eq!([mouse(down, 10, 5), mouse(MouseEventKind::Moved, 0, 0)], [None, None]);
+        assert_eq!(mouse(MouseEventKind::ScrollDown, 99, 99), Some(Action::Move(NOTCH)));
     }
 }

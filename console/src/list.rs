@@ -1,19 +1,23 @@
-//! `volt-console list`: which programs there are.
+//! `volt-console list`: which programs there are, and how each is.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use volt_telemetry::client::Client;
+use volt_telemetry::snapshot::Process;
 use volt_telemetry::socket::{self, Candidate, Environment};
 use volt_telemetry::wire::Hello;
 
 use crate::clean;
 use crate::error::Error;
-use crate::figures::{left, right, width};
+use crate::facts::STUCK_NS;
+use crate::figures::{ABSENT, age, count, duration, head, left, right, width};
 
 /// Sockets that are asked for their names at one time: one that is stopped takes seconds to say nothing.
 const ASKED_AT_ONCE: usize = 16;
+/// Columns for a program's name, and for the names of its runtimes.
+const NAME_MAX_WIDTH: usize = 24;
 
 /// One socket.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,8 +30,53 @@ pub struct Entry {
     pub start_time: u64,
     /// Who answered; `None` when nobody did.
     pub hello: Option<Hello>,
-    /// Why nobody did.
+    /// How it is; `None` when it was not asked, or did not say.
+    pub condition: Option<Condition>,
+    /// Why something is missing.
     pub trouble: Option<String>,
+}
+
+/// How a program is at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// How long ago the oldest of its runtimes was built, ns.
+    pub up_ns: u64,
+    /// Workers on duty, those that are stuck included.
+    pub workers: u32,
+    /// Of these, workers whose poll has lasted for [`STUCK_NS`] and more.
+    pub stuck: u32,
+    /// How long the longest poll has lasted so far, ns; `None` when there is none.
+    pub longest_poll_ns: Option<u64>,
+    /// Tasks that live.
+    pub tasks: u64,
+}
+
+impl Condition {
+    /// That of `process`.
+    pub fn of(process: &Process) -> Condition {
+        let runtimes = || process.runtimes.iter();
+        let polls = || runtimes().flat_map(|of| &of.workers).filter_map(|of| of.in_flight.as_ref()).map(|of| of.for_ns);
+        let up_ns = runtimes().map(|runtime| runtime.at_ns.saturating_sub(runtime.started_at_ns)).max();
+        Condition {
+            up_ns: up_ns.unwrap_or(0),
+            workers: runtimes().map(|runtime| runtime.on_duty_count()).fold(0, u32::saturating_add),
+            stuck: polls().filter(|for_ns| *for_ns >= STUCK_NS).count() as u32,
+            longest_poll_ns: polls().max(),
+            tasks: runtimes().map(|runtime| runtime.tasks.alive).fold(0, u64::saturating_add),
+        }
+    }
+
+    /// `4 workers, 812 tasks`, `2 of 4 workers stuck, 3.1s`.
+    fn in_words(self) -> String {
+        let Condition { workers, stuck, tasks, .. } = self;
+        let several = if workers == 1 { "worker" } else { "workers" };
+        match self.longest_poll_ns {
+            Some(longest_ns) if stuck > 0 => {
+                format!("!! {stuck} of {workers} {several} stuck, {}", duration(longest_ns))
+            }
+            _ => format!("{workers} {several}, {} tasks", count(tasks)),
+        }
+    }
 }
 
 /// What was found.
@@ -41,6 +90,15 @@ pub struct Listing {
 
 /// Looks at every control socket of this user, and asks each who it is.
 pub fn look(environment: &Environment) -> Listing {
+    look_with(environment, ask)
+}
+
+/// [`look`], and asks each how it is.
+pub fn look_closely(environment: &Environment) -> Listing {
+    look_with(environment, ask_closely)
+}
+
+fn look_with(environment: &Environment, ask: fn(&Candidate) -> Entry) -> Listing {
     let found = socket::list(environment);
     let mut entries = Vec::new();
     for candidates in found.sockets.chunks(ASKED_AT_ONCE) {
@@ -58,66 +116,88 @@ pub fn look(environment: &Environment) -> Listing {
 /// # Errors
 /// Those of the output.
 pub fn run(environment: &Environment, as_json: bool, out: &mut impl Write) -> Result<(), Error> {
-    let listing = look(environment);
-    let text = if as_json {
-        format!("{}\n", listing.json())
-    } else if listing.entries.is_empty() {
-        let dirs: Vec<_> = environment.directories().iter().map(|dir| dir.display().to_string()).collect();
-        let refused: String = listing.refused.iter().map(|reason| format!("{reason}\n")).collect();
-        format!("No Volt program is running (looked in {}).\n{refused}", dirs.join(", "))
-    } else {
-        listing.table()
-    };
+    let listing = look_closely(environment);
+    let text = if as_json { format!("{}\n", listing.json()) } else { listing.table_or(environment) };
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)
 }
 
 fn ask(candidate: &Candidate) -> Entry {
+    ask_for(candidate, |_| Ok(None))
+}
+
+fn ask_closely(candidate: &Candidate) -> Entry {
+    ask_for(candidate, |client| match client.snapshot() {
+        Ok(process) => Ok(Some(Condition::of(&process))),
+        Err(error) => Err(clean::text(&error.to_string())),
+    })
+}
+
+fn ask_for(candidate: &Candidate, how: fn(&mut Client) -> Result<Option<Condition>, String>) -> Entry {
     let Candidate { path, pid, start_time, is_alive } = candidate.clone();
-    let (hello, trouble) = if is_alive {
-        match Client::connect(&path) {
-            Ok(client) => (Some(clean::hello(client.hello().clone())), None),
-            Err(error) => (None, Some(clean::text(&error.to_string()))),
+    let mut entry = Entry { pid, path, start_time, hello: None, condition: None, trouble: None };
+    if !is_alive {
+        entry.trouble = Some("stale: its program has ended".into());
+        return entry;
+    }
+    match Client::connect(&entry.path) {
+        Ok(mut client) => {
+            entry.hello = Some(clean::hello(client.hello().clone()));
+            match how(&mut client) {
+                Ok(condition) => entry.condition = condition,
+                Err(trouble) => entry.trouble = Some(trouble),
+            }
         }
-    } else {
-        (None, Some("stale: its program has ended".into()))
-    };
-    Entry { pid, path, start_time, hello, trouble }
+        Err(error) => entry.trouble = Some(clean::text(&error.to_string())),
+    }
+    entry
 }
 
 impl Listing {
     /// As a table for people.
     pub fn table(&self) -> String {
-        let mut rows = vec![["PID", "PROGRAM", "RUNTIMES", "VOLT", "SOCKET"].map(String::from)];
+        let mut rows = vec![["PID", "PROGRAM", "UP", "RUNTIMES", "STATE"].map(String::from)];
         rows.extend(self.entries.iter().map(|entry| {
             let path = clean::text(&entry.path.display().to_string());
-            match &entry.hello {
-                Some(hello) => {
-                    [entry.pid.to_string(), hello.program.clone(), hello.runtimes.join(","), hello.volt.clone(), path]
-                }
-                None => {
-                    let trouble = entry.trouble.as_deref().unwrap_or("no answer");
-                    [entry.pid.to_string(), "-".into(), "-".into(), "-".into(), with_trouble(&path, trouble)]
-                }
-            }
+            let trouble = entry.trouble.as_deref().map(|trouble| with_trouble(&path, trouble));
+            let up = entry.condition.map_or(ABSENT.into(), |condition| age(condition.up_ns));
+            let state = trouble.or(entry.condition.map(Condition::in_words)).unwrap_or(path);
+            let (program, runtimes) = match &entry.hello {
+                Some(hello) => (head(&hello.program, NAME_MAX_WIDTH), head(&hello.runtimes.join(","), NAME_MAX_WIDTH)),
+                None => (ABSENT.into(), ABSENT.into()),
+            };
+            [entry.pid.to_string(), program, up, runtimes, state]
         }));
         let widest = |column: usize| rows.iter().map(|row| width(&row[column])).max().unwrap_or(0);
         let widths = [widest(0), widest(1), widest(2), widest(3)];
         let mut text = String::new();
         for row in &rows {
-            text.push_str(&right(&row[0], widths[0]));
-            for column in 1..widths.len() {
-                text.push_str(&format!("  {}", left(&row[column], widths[column])));
-            }
-            text.push_str(&format!("  {}\n", row[4]));
+            let [pid, program, up, runtimes] = [
+                right(&row[0], widths[0]),
+                left(&row[1], widths[1]),
+                right(&row[2], widths[2]),
+                left(&row[3], widths[3]),
+            ];
+            text.push_str(&format!("{pid}  {program}  {up}  {runtimes}  {}\n", row[4]));
         }
         self.refused.iter().for_each(|reason| text.push_str(&format!("not looked at: {reason}\n")));
         text
+    }
+
+    /// [`table`](Self::table), or where was looked if there is nothing.
+    pub fn table_or(&self, environment: &Environment) -> String {
+        if !self.entries.is_empty() {
+            return self.table();
+        }
+        let dirs: Vec<_> = environment.directories().iter().map(|dir| dir.display().to_string()).collect();
+        let refused: String = self.refused.iter().map(|reason| format!("{reason}\n")).collect();
+        format!("No Volt program is running (looked in {}).\n{refused}", clean::text(&dirs.join(", ")))
     }
 
     /// As a JSON array for programs.
     pub fn json(&self) -> Value {
         let entry = |entry: &Entry| {
             let hello = entry.hello.as_ref();
+            let condition = entry.condition;
             json!({
                 "pid": entry.pid,
                 "program": hello.map(|hello| &hello.program),
@@ -127,6 +207,11 @@ impl Listing {
                 "socket": clean::text(&entry.path.display().to_string()),
                 "start_time": entry.start_time,
                 "is_alive": hello.is_some(),
+                "up_ns": condition.map(|condition| condition.up_ns),
+                "workers": condition.map(|condition| condition.workers),
+                "stuck_workers": condition.map(|condition| condition.stuck),
+                "longest_poll_ns": condition.and_then(|condition| condition.longest_poll_ns),
+                "tasks": condition.map(|condition| condition.tasks),
                 "trouble": entry.trouble,
             })
         };
@@ -137,4 +222,40 @@ impl Listing {
 /// Most messages begin with the path.
 fn with_trouble(path: &str, trouble: &str) -> String {
     if trouble.starts_with(path) { trouble.into() } else { format!("{path} {trouble}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use volt_telemetry::snapshot::{InFlight, Snapshot, Worker};
+
+    use super::*;
+
+    fn entry(pid: u32, hello: Option<Hello>, condition: Option<Condition>, trouble: Option<&str>) -> Entry {
+        let path = format!("/run/volt/{pid}-7.sock").into();
+        Entry { pid, path, start_time: 7, hello, condition, trouble: trouble.map(str::to_owned) }
+    }
+
+    #[test]
+    fn a_row_tells_who_it_is_how_old_and_who_is_stuck() {
+        let poll = |for_ns| Worker { in_flight: Some(InFlight { for_ns, ..InFlight::default() }), ..Worker::default() };
+        let workers = vec![poll(3_100_000_000), poll(STUCK_NS - 1), Worker::default()];
+        let runtime = Snapshot { at_ns: 65_000_000_000, workers, ..Snapshot::default() };
+        let stuck = Condition::of(&Process { runtimes: vec![runtime], ..Process::default() });
+        let well = Condition { up_ns: 3_000_000_000, workers: 1, tasks: 12_300, ..Condition::default() };
+        let hello = |name: &str| {
+            Some(Hello { program: name.into(), runtimes: vec!["a".into(), "b".into()], ..Hello::default() })
+        };
+        let entries = vec![
+            entry(7, hello("shop"), Some(stuck), None),
+            entry(48, hello(&"x".repeat(99)), Some(well), None),
+            entry(123, None, None, Some("/run/volt/123-7.sock is silent")),
+            entry(124, None, None, Some("stale: its program has ended")),
+        ];
+        let expected = "PID  PROGRAM                      UP  RUNTIMES  STATE\n  \
+                          7  shop                      1m05s  a,b       !! 1 of 3 workers stuck, 3.1s\n \
+                         48  xxxxxxxxxxxxxxxxxxxxxxx…     3s  a,b       1 worker, 12.3k tasks\n\
+                        123  -                             -  -         /run/volt/123-7.sock is silent\n\
+                        124  -                             -  -         /run/volt/124-7.sock stale: its program has ended\n";
+        assert_eq!(Listing { entries, refused: Vec::new() }.table(), expected);
+    }
 }

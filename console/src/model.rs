@@ -8,22 +8,33 @@
 //! while the live one goes on below. *History is bounded* by [`HISTORY_MAX`]. *What was lost is counted and stays counted*
 //! over reconnections. *A choice follows its name*: the selected runtime stays selected when others come and go.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::time::Duration;
 
-use volt_telemetry::incident::Incidents;
+use volt_telemetry::doctor::{Finding, INTERVAL_MIN_NS, examine};
+use volt_telemetry::processes::{self, ProcessList};
 use volt_telemetry::rates::Rates;
 use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::tasks::{Task, TaskList};
 use volt_telemetry::wire::Hello;
 
 use crate::clean;
-use crate::facts::{Scene, shown_workers};
+use crate::facts::{Scene, Tone};
 
+mod act;
+mod events;
+mod history;
 mod message;
+mod rows;
 mod screens;
 
+pub use events::{EVENTS_MAX, Happened, Log};
+pub(crate) use events::{told, tone_of};
+pub use history::{CLASSES, EDGE_POWERS, HISTORY_MAX, History, Kind, Point, Spread, spread};
 pub use message::{Action, Effect, Message};
-pub use screens::{BlameTable, IncidentList, Screen};
+pub use rows::{PROCESSES_SHOWN, TASKS_SHOWN, WORKER_ORDERS};
+pub use screens::{IncidentList, LatencyChoice, List, ProcessTable, Screen, TaskTable};
 
 /// Refresh intervals to choose from.
 pub const INTERVALS: [Duration; 7] = [
@@ -37,8 +48,6 @@ pub const INTERVALS: [Duration; 7] = [
 ];
 /// The one to begin with: slow enough to read figures, quick enough to see a stall of a second.
 pub const DEFAULT_INTERVAL: Duration = INTERVALS[3];
-/// Points of the polls-a-second line that are kept: one for each column of a wide terminal.
-pub const HISTORY_MAX: usize = 400;
 /// Without a snapshot for this long beyond three intervals, a connection counts as silent.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -78,10 +87,25 @@ pub struct Picture {
     pub process: Option<Process>,
     /// What follows from the two last snapshots, by index of the runtime.
     pub rates: Vec<Option<Rates>>,
-    /// Polls a second over time, by name of the runtime.
-    histories: Vec<(String, VecDeque<Option<u64>>)>,
+    /// The numbers before.
+    earlier: Option<Process>,
+    histories: Vec<History>,
     /// When the snapshot came in.
     pub received_at: Duration,
+    /// The tasks that were asked for last.
+    pub tasks: Option<TaskList>,
+    /// How much of the time since the list before each of them was polled.
+    task_loads: HashMap<u64, f64>,
+    /// The processes that were asked for last.
+    pub processes: Option<ProcessList>,
+    /// The same of these, by pid.
+    process_loads: HashMap<String, f64>,
+    /// What is wrong with each runtime, the worst first: the runtime's name, and the finding.
+    pub findings: Vec<(String, Finding)>,
+    /// What has happened.
+    pub log: Log,
+    /// What findings are judged against: of each runtime a snapshot of a second ago, or more.
+    bases: Vec<Snapshot>,
 }
 
 /// Everything that the screen shows.
@@ -99,7 +123,7 @@ pub struct Model {
     pub hello: Hello,
     /// How the connection is.
     pub link: Link,
-    /// Snapshots that were skipped because somebody was too slow, since the console started.
+    /// Snapshots that were skipped because somebody was too slow, or would have come while there was no connection, since the console started.
     pub lost: u64,
     /// Time between two snapshots.
     pub interval: Duration,
@@ -107,10 +131,24 @@ pub struct Model {
     pub now: Duration,
     /// What is shown.
     pub screen: Screen,
+    /// How the rows of each screen stand.
+    lists: [List; Screen::ALL.len()],
+    /// What is typed goes into the filter of the screen.
+    pub is_typing: bool,
     /// The list of incidents.
     pub incidents: IncidentList,
-    /// The blame table.
-    pub blame: BlameTable,
+    /// The table of tasks.
+    pub tasks: TaskTable,
+    /// The table of processes.
+    pub processes: ProcessTable,
+    /// The latency screen.
+    pub latency: LatencyChoice,
+    /// The selected row of the blame table: its location.
+    chosen_location: Option<String>,
+    /// The selected finding, as it is told.
+    chosen_finding: Option<String>,
+    /// The place of the selected event, the first being the latest.
+    chosen_event: usize,
     /// The selected worker, by its index.
     pub selected_worker: usize,
     /// Whether the help is open.
@@ -130,6 +168,9 @@ pub struct Model {
 impl Model {
     /// Before the first message.
     pub fn new(interval: Duration) -> Model {
+        let mut lists: [List; Screen::ALL.len()] = Default::default();
+        lists[Screen::Tasks as usize].order = rows::FIRST_TASK_ORDER;
+        lists[Screen::Processes as usize].order = rows::FIRST_PROCESS_ORDER;
         Model {
             hello: Hello::default(),
             link: Link::Live,
@@ -137,8 +178,15 @@ impl Model {
             interval,
             now: Duration::ZERO,
             screen: Screen::default(),
+            lists,
+            is_typing: false,
             incidents: IncidentList::default(),
-            blame: BlameTable::default(),
+            tasks: TaskTable::default(),
+            processes: ProcessTable::default(),
+            latency: LatencyChoice::default(),
+            chosen_location: None,
+            chosen_finding: None,
+            chosen_event: 0,
             selected_worker: 0,
             is_help_open: false,
             is_detail_open: true,
@@ -157,12 +205,28 @@ impl Model {
             Message::Tick(now) => self.now = now,
             Message::Connected(hello) => {
                 self.hello = clean::hello(hello);
+                if let Link::Lost { since, .. } = &self.link {
+                    let after = crate::figures::age(nanos(self.now.saturating_sub(*since)));
+                    let text = format!("connected again after {after}, pid {}", self.hello.pid);
+                    self.live.log.add(self.now, "link", "", text, Tone::Plain);
+                }
                 self.link = Link::Live;
                 self.live.received_at = self.now;
                 self.lost_in_subscription = 0;
             }
+            Message::Missed(updates) => self.lost = self.lost.saturating_add(updates),
             Message::Snapshot { process, lost } => self.take(clean::process(*process), lost),
             Message::Disconnected { reason, retry_in } => self.lose(clean::text(&reason), retry_in),
+            Message::Tasks(list) => self.take_tasks(clean::tasks(*list)),
+            Message::Processes(list) => self.take_processes(clean::processes(*list)),
+            Message::Why { task, why } => {
+                self.tasks.why =
+                    Some((task, why.map(|why| Box::new(clean::why(*why))).map_err(|error| clean::text(&error))));
+            }
+            Message::Refused(reason) if self.screen == Screen::Processes => {
+                self.processes.trouble = Some(clean::text(&reason));
+            }
+            Message::Refused(reason) => self.tasks.trouble = Some(clean::text(&reason)),
             Message::Do(action) => return self.act(action),
         }
         None
@@ -208,9 +272,19 @@ impl Model {
 
     /// Polls a second of the selected runtime, the oldest first; `None` where there was no connection.
     pub fn history(&self) -> impl DoubleEndedIterator<Item = Option<u64>> + '_ {
+        self.past().into_iter().flat_map(|history| history.polls.iter().copied())
+    }
+
+    /// What is kept of the selected runtime's past.
+    pub fn past(&self) -> Option<&History> {
         let name = self.scene().map(|scene| scene.snapshot.runtime.as_str());
-        let found = self.picture().histories.iter().find(|(of, _)| Some(of.as_str()) == name);
-        found.into_iter().flat_map(|(_, points)| points.iter().copied())
+        self.picture().histories.iter().find(|history| Some(history.name.as_str()) == name)
+    }
+
+    /// The selected runtime in the snapshot before.
+    pub fn earlier(&self) -> Option<&Snapshot> {
+        let name = &self.scene()?.snapshot.runtime;
+        self.picture().earlier.as_ref()?.runtimes.iter().find(|runtime| runtime.runtime == *name)
     }
 
     /// How long nothing was heard over a standing connection, when that is longer than it should be.
@@ -222,7 +296,11 @@ impl Model {
     fn take(&mut self, process: Process, lost: u64) {
         // A subscription that was made anew counts from 0 again.
         let before = if lost < self.lost_in_subscription { 0 } else { self.lost_in_subscription };
-        self.lost += lost - before;
+        if lost > before {
+            let text = format!("{} snapshots were skipped: this console, or the program, was too slow", lost - before);
+            self.live.log.add(self.now, "lost", "", text, Tone::Warn);
+        }
+        self.lost = self.lost.saturating_add(lost - before);
         self.lost_in_subscription = lost;
         self.link = Link::Live;
         if self.live.process.as_ref().is_some_and(|former| former.pid != process.pid) {
@@ -237,110 +315,40 @@ impl Model {
         self.refresh_choices();
     }
 
+    fn take_tasks(&mut self, list: TaskList) {
+        self.tasks.trouble = None;
+        let former = self.live.tasks.take().filter(|former| former.runtime == list.runtime);
+        if let Some(former) = former.filter(|former| former.at_ns < list.at_ns) {
+            let of = |task: &Task| Some((task.id, task.busy_ns?));
+            self.live.task_loads = loads(&former.rows, &list.rows, of, list.at_ns - former.at_ns);
+        } else {
+            self.live.task_loads.clear();
+        }
+        self.live.tasks = Some(list);
+    }
+
+    fn take_processes(&mut self, list: ProcessList) {
+        self.processes.trouble = None;
+        let former = self.live.processes.take().filter(|former| former.runtime == list.runtime);
+        if let Some(former) = former.filter(|former| former.at_ns < list.at_ns) {
+            let of = |process: &processes::Process| Some((process.pid.clone(), process.busy_ns?));
+            self.live.process_loads = loads(&former.rows, &list.rows, of, list.at_ns - former.at_ns);
+        } else {
+            self.live.process_loads.clear();
+        }
+        self.live.processes = Some(list);
+    }
+
     fn lose(&mut self, reason: String, retry_in: Duration) {
         let since = match self.link {
             Link::Live => {
-                self.live.histories.iter_mut().for_each(|(_, points)| push(points, None));
+                self.live.histories.iter_mut().for_each(History::break_off);
+                self.live.log.add(self.now, "link", "", format!("connection lost: {reason}"), Tone::Alarm);
                 self.now
             }
             Link::Lost { since, .. } => since,
         };
         self.link = Link::Lost { since, reason, retry_at: self.now + retry_in };
-    }
-
-    fn act(&mut self, action: Action) -> Option<Effect> {
-        match action {
-            Action::Quit => return Some(Effect::Quit),
-            Action::Back => return self.back(),
-            Action::TogglePause => {
-                self.held = if self.held.is_some() { None } else { Some(self.live.clone()) };
-                self.refresh_choices();
-            }
-            Action::ToggleHelp => self.is_help_open = !self.is_help_open,
-            Action::Show(screen) => (self.screen, self.is_help_open) = (screen, false),
-            Action::ToggleDetail => self.toggle_detail(),
-            Action::ToggleTotals => self.shows_totals = !self.shows_totals,
-            Action::NextRuntime => self.select_runtime(1),
-            Action::PreviousRuntime => self.select_runtime(self.runtimes().len().saturating_sub(1)),
-            Action::Slower => return self.subscribe(|i| INTERVALS.iter().find(|interval| **interval > i)),
-            Action::Faster => return self.subscribe(|i| INTERVALS.iter().rfind(|interval| **interval < i)),
-            Action::SortBy(steps) if self.screen == Screen::Blame => self.blame.sort_by(steps),
-            Action::InvertSort if self.screen == Screen::Blame => self.blame.is_inverted = !self.blame.is_inverted,
-            Action::SortBy(_) | Action::InvertSort => {}
-            Action::Move(rows) => self.select(|row| row.saturating_add_signed(rows)),
-            Action::First => self.select(|_| 0),
-            Action::Last => self.select(|_| usize::MAX),
-        }
-        None
-    }
-
-    /// Closes what lies on top, then goes back to the overview, then leaves.
-    fn back(&mut self) -> Option<Effect> {
-        let is_closed = std::mem::take(&mut self.is_help_open)
-            || (self.screen == Screen::Incidents && self.incidents.close())
-            || std::mem::take(&mut self.screen) != Screen::Overview;
-        (!is_closed).then_some(Effect::Quit)
-    }
-
-    fn toggle_detail(&mut self) {
-        match self.screen {
-            Screen::Overview => self.is_detail_open = !self.is_detail_open,
-            Screen::Incidents => self.with_incidents(IncidentList::toggle),
-            Screen::Blame => {}
-        }
-    }
-
-    /// Selects the row at the place that `to` makes of the present one.
-    fn select(&mut self, to: impl Fn(usize) -> usize) {
-        match self.screen {
-            Screen::Overview => {
-                let shown = self.scene().map(|scene| scene.shown_workers()).unwrap_or_default();
-                let place = shown.iter().position(|index| *index == self.selected_worker).unwrap_or(0);
-                let place = to(place).min(shown.len().saturating_sub(1));
-                self.selected_worker = shown.get(place).copied().unwrap_or(0);
-            }
-            Screen::Incidents => self.with_incidents(|list, incidents| list.move_to(incidents, to)),
-            Screen::Blame => {
-                let mut table = std::mem::take(&mut self.blame);
-                if let Some(scene) = self.scene() {
-                    table.move_to(&table.rows(&scene), to);
-                }
-                self.blame = table;
-            }
-        }
-    }
-
-    /// Changes the list of incidents by what the picture has of them.
-    fn with_incidents(&mut self, change: impl FnOnce(&mut IncidentList, &Incidents)) {
-        let mut list = std::mem::take(&mut self.incidents);
-        if let Some(scene) = self.scene() {
-            change(&mut list, &scene.snapshot.incidents);
-        }
-        self.incidents = list;
-    }
-
-    /// Holds the choices against a picture that has changed: what has gone is no longer selected.
-    fn refresh_choices(&mut self) {
-        let shown = self.scene().map(|scene| shown_workers(scene.snapshot)).unwrap_or_default();
-        // The spare that has gone off duty was the last, or one before.
-        let nearest = shown.iter().rev().find(|index| **index <= self.selected_worker).or(shown.first());
-        self.selected_worker = nearest.copied().unwrap_or(0);
-        self.with_incidents(IncidentList::refresh);
-    }
-
-    fn select_runtime(&mut self, steps: usize) {
-        let runtimes = self.runtimes();
-        if !runtimes.is_empty() {
-            let next = (self.runtime_index() + steps) % runtimes.len();
-            self.selected_runtime = Some(runtimes[next].runtime.clone());
-            self.selected_worker = 0;
-            self.incidents = IncidentList::default();
-        }
-    }
-
-    fn subscribe(&mut self, choose: impl Fn(Duration) -> Option<&'static Duration>) -> Option<Effect> {
-        self.interval = *choose(self.interval)?;
-        Some(Effect::Subscribe(self.interval))
     }
 }
 
@@ -348,32 +356,81 @@ impl Picture {
     fn take(&mut self, process: Process, now: Duration) {
         let rates = self.process.as_ref().map(|earlier| Rates::between_processes(earlier, &process));
         self.rates = rates.unwrap_or_else(|| vec![None; process.runtimes.len()]);
-        self.histories.retain(|(name, _)| process.runtimes.iter().any(|runtime| runtime.runtime == *name));
+        self.histories.retain(|history| process.runtimes.iter().any(|runtime| runtime.runtime == history.name));
         for (runtime, rates) in process.runtimes.iter().zip(&self.rates) {
             let Some(rates) = rates else { continue };
-            let index = self.histories.iter().position(|(name, _)| *name == runtime.runtime);
+            let index = self.histories.iter().position(|history| history.name == runtime.runtime);
             let index = index.unwrap_or_else(|| {
-                self.histories.push((runtime.runtime.clone(), VecDeque::new()));
+                self.histories.push(History { name: runtime.runtime.clone(), ..History::default() });
                 self.histories.len() - 1
             });
-            push(&mut self.histories[index].1, Some(rates.polls_per_second as u64));
+            self.histories[index].take(runtime, rates);
         }
-        self.process = Some(process);
+        self.log.take(&process, now);
+        self.judge(&process);
+        self.earlier = self.process.replace(process);
         self.received_at = now;
+    }
+
+    /// Asks the doctor, if a second has gone by.
+    fn judge(&mut self, process: &Process) {
+        let is_due = |runtime: &Snapshot| match self.base_of(runtime) {
+            Some(base) => runtime.at_ns >= base.at_ns.saturating_add(INTERVAL_MIN_NS),
+            None => true,
+        };
+        if !process.runtimes.iter().any(is_due) && process.runtimes.len() == self.bases.len() {
+            return;
+        }
+        let of = |runtime: &Snapshot| {
+            let findings = examine(self.base_of(runtime).unwrap_or(runtime), runtime);
+            findings.into_iter().map(|finding| (runtime.runtime.clone(), clean::finding(finding))).collect::<Vec<_>>()
+        };
+        let mut findings: Vec<_> = process.runtimes.iter().flat_map(of).collect();
+        findings.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.severity));
+        self.findings = findings;
+        self.bases.clone_from(&process.runtimes);
+    }
+
+    fn base_of(&self, runtime: &Snapshot) -> Option<&Snapshot> {
+        let is_it = |base: &&Snapshot| base.runtime == runtime.runtime && base.started_at_ns == runtime.started_at_ns;
+        self.bases.iter().find(is_it)
+    }
+
+    /// How much of the time since the list before the task of this id was polled.
+    pub fn load_of(&self, task: u64) -> Option<f64> {
+        self.task_loads.get(&task).copied()
+    }
+
+    /// The same of the process of this pid.
+    pub fn load_of_process(&self, pid: &str) -> Option<f64> {
+        self.process_loads.get(pid).copied()
     }
 }
 
-fn push(points: &mut VecDeque<Option<u64>>, point: Option<u64>) {
-    if points.len() == HISTORY_MAX {
-        points.pop_front();
-    }
-    points.push_back(point);
+/// How much of `past_ns` each was polled that is in both lists; `of` says who it is, and for how long it was polled, ns.
+fn loads<T, K: Eq + Hash>(
+    before: &[T],
+    now: &[T],
+    of: impl Fn(&T) -> Option<(K, u64)>,
+    past_ns: u64,
+) -> HashMap<K, f64> {
+    let before: HashMap<K, u64> = before.iter().filter_map(&of).collect();
+    let load = |row: &T| {
+        let (who, busy_ns) = of(row)?;
+        let grown_ns = busy_ns.saturating_sub(*before.get(&who)?);
+        Some((who, (grown_ns as f64 / past_ns as f64).min(1.0)))
+    };
+    now.iter().filter_map(load).collect()
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The runtime whose workers have been busy longest since its start: in a program with helpers (an exporter's), the
 /// application's own.
 pub fn busiest(runtimes: &[Snapshot]) -> Option<usize> {
-    let busy_ns = |runtime: &Snapshot| runtime.workers.iter().map(|worker| worker.busy_ns).sum::<u64>();
+    let busy_ns = |runtime: &Snapshot| runtime.workers.iter().map(|worker| worker.busy_ns).fold(0, u64::saturating_add);
     // The last of equals is the greatest for `max_by_key`: looked at from the back, that is the first.
     (0..runtimes.len()).rev().max_by_key(|index| busy_ns(&runtimes[*index]))
 }

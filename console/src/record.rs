@@ -9,7 +9,7 @@
 //! *Bounded*: so many bytes a file, so many files, `HELD_RECORDS_MAX` in memory.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +28,7 @@ use crate::clean;
 use crate::error::Error;
 use crate::figures::count;
 use crate::model::busiest;
+use crate::progress::Progress;
 
 /// How long the recording waits for a flush before it looks whether it is to end.
 const SLICE: Duration = Duration::from_millis(100);
@@ -35,6 +36,8 @@ const SLICE: Duration = Duration::from_millis(100);
 const HELD_RECORDS_MAX: u64 = 8 << 20;
 /// Names that are kept of what is not written.
 const HELD_TEXTS_MAX: usize = 16_384;
+/// Bytes of a program's name in the name of a file.
+const NAME_BYTES_MAX: usize = 64;
 /// Between two snapshots that the doctor compares.
 const EXAMINED_APART_NS: u64 = 1_000_000_000;
 
@@ -143,7 +146,10 @@ pub fn run(mut client: Client, options: &Options, out: &mut impl Write) -> Resul
 fn name_of(head: &Head) -> PathBuf {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let is_plain = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_');
-    let program: String = head.program.chars().filter(is_plain).take(64).collect();
+    let program: String = head.program.chars().filter(is_plain).collect();
+    // A name of a file is bounded in bytes, and one that begins with - is taken for an option.
+    let program = program[..program.floor_char_boundary(NAME_BYTES_MAX)].trim_start_matches('-');
+    let program = if program.is_empty() { "program" } else { program };
     format!("{program}-{}-{}.voltrec", head.pid, since.as_secs()).into()
 }
 
@@ -175,7 +181,6 @@ struct Tape {
     texts: BTreeMap<(Table, u64), String>,
     examined: Option<Snapshot>,
     began: Instant,
-    told_at: Option<Instant>,
 }
 
 impl Tape {
@@ -196,12 +201,12 @@ impl Tape {
             texts: BTreeMap::new(),
             examined: None,
             began: Instant::now(),
-            told_at: None,
         }
     }
 
     fn record(&mut self, client: &mut Client, options: &Options, stop: &AtomicBool) -> Result<Why, Error> {
         let until = options.seconds.and_then(|seconds| Instant::now().checked_add(seconds));
+        let mut progress = Progress::begin();
         loop {
             // ORDERING: Relaxed; the flag alone is the message.
             if stop.load(Ordering::Relaxed) {
@@ -223,7 +228,7 @@ impl Tape {
                 Err(error) if error.is_closed() || error.is_answer() => return Ok(Why::ProgramEnded),
                 Err(error) => return Err(error.into()),
             }
-            self.tell();
+            self.tell(&mut progress);
         }
     }
 
@@ -367,7 +372,6 @@ impl Tape {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         self.files = writer.files();
         self.bytes = writer.bytes();
-        self.clear();
         match writer.finish() {
             Err(error) if !error.is_full() => Err(error.into()),
             _ => Ok(()),
@@ -375,26 +379,17 @@ impl Tape {
     }
 
     /// Tells how far it is, on a terminal.
-    fn tell(&mut self) {
-        if self.told_at.is_some_and(|at| at.elapsed() < SLICE) || !io::stderr().is_terminal() {
-            return;
-        }
-        self.told_at = Some(Instant::now());
+    fn tell(&self, progress: &mut Progress) {
         let waits = if self.triggers.is_empty() || self.windows.open().is_some() { "" } else { "waiting, " };
-        let line = format!(
-            "recording {:.1} s: {waits}{} events, {} lost, {}; Ctrl-C ends it",
-            self.began.elapsed().as_secs_f64(),
-            count(self.records),
-            count(self.lost),
-            bytes(self.bytes)
-        );
-        let _ = write!(io::stderr(), "\r{line:<78}\r");
-    }
-
-    fn clear(&self) {
-        if self.told_at.is_some() {
-            let _ = write!(io::stderr(), "\r{:78}\r", "");
-        }
+        progress.say(|| {
+            format!(
+                "recording {:.1} s: {waits}{} events, {} lost, {}; Ctrl-C ends it",
+                self.began.elapsed().as_secs_f64(),
+                count(self.records),
+                count(self.lost),
+                bytes(self.bytes)
+            )
+        });
     }
 
     fn report(&self, why: Why) -> String {
@@ -524,6 +519,17 @@ mod tests {
         tape.close().unwrap();
         assert_eq!((tape.files.len(), tape.windows_written), (2, 2));
         assert!(tape.report(Why::Stopped).contains("16 events"), "{}", tape.report(Why::Stopped));
+    }
+
+    #[test]
+    fn a_file_is_named_for_the_program_whatever_that_is_called() {
+        let named = |program: &str| {
+            let path = name_of(&Head { program: program.into(), pid: 7, ..Head::default() });
+            path.to_str().unwrap().rsplitn(3, '-').last().unwrap().to_owned()
+        };
+        assert_eq!(named("my shop/../\u{1b}[2J-x"), "myshop2J-x");
+        assert_eq!([named(""), named("--"), named("-rf")], ["program", "program", "rf"]);
+        assert_eq!(named(&"語".repeat(1000)), "語".repeat(21));
     }
 
     #[test]

@@ -18,14 +18,16 @@ use volt_telemetry::recording::reader::Reader;
 use volt_telemetry::snapshot::{Process, Snapshot};
 use volt_telemetry::wire::Hello;
 
-use crate::attach::{Ended, Signals, check_terminal};
+use crate::attach::{Ended, Look, Signals, check_terminal};
 use crate::clean;
 use crate::error::Error;
+use crate::hits::Hits;
 use crate::input::{self, Keyboard};
 use crate::model::{Action, DEFAULT_INTERVAL, Effect, Message, Model, Played};
+use crate::progress::Progress;
 use crate::terminal::Terminal;
 use crate::top;
-use crate::view::{self, theme::Theme};
+use crate::view;
 
 /// How long the loop waits for a key before it looks whether the next snapshot is due.
 const FRAME: Duration = Duration::from_millis(40);
@@ -45,9 +47,12 @@ impl Film {
         let parts = parts_of(path);
         let parts = if parts.is_empty() { vec![path.to_path_buf()] } else { parts };
         let mut film = Film { readers: Vec::new(), places: Vec::new(), broke: None, path: path.to_path_buf() };
-        for part in parts {
+        let mut progress = Progress::begin();
+        let count = parts.len();
+        for (index, part) in parts.into_iter().enumerate() {
             let mut reader = Reader::open(&part)?;
             loop {
+                progress.tell("reading", (index as f64 + reader.progress_ratio()) / count as f64);
                 match reader.next_flush() {
                     Ok(Some(flush)) => {
                         let number = film.readers.len();
@@ -100,15 +105,25 @@ impl Film {
     }
 }
 
-/// Prints the moment `at`, or the last: what happened since the snapshot before it.
+/// Prints the moment `at`, or the last: what happened since the snapshot before it. Text is ASCII if that is wanted.
 ///
 /// # Errors
 /// [`Error::is_recording`], [`Error::is_output_closed`].
-pub fn print(path: &Path, as_json: bool, at: Option<Duration>, out: &mut impl Write) -> Result<(), Error> {
+pub fn print(
+    path: &Path,
+    as_json: bool,
+    is_ascii: bool,
+    at: Option<Duration>,
+    out: &mut impl Write,
+) -> Result<(), Error> {
     let mut film = Film::open(path)?;
     let index = at.map_or(film.last(), |at| film.index_at(at));
     let (earlier, later) = (film.process(index.saturating_sub(1))?, film.process(index)?);
-    let text = if as_json { format!("{}\n", top::json(&earlier, &later)) } else { top::text(&earlier, &later) };
+    let text = match top::text(&earlier, &later) {
+        _ if as_json => format!("{}\n", top::json(&earlier, &later)),
+        text if is_ascii => view::ascii::text(&text),
+        text => text,
+    };
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)?;
     if let Some(broke) = &film.broke {
         let _ = writeln!(std::io::stderr(), "{}", clean::lines(broke));
@@ -120,13 +135,13 @@ pub fn print(path: &Path, as_json: bool, at: Option<Duration>, out: &mut impl Wr
 ///
 /// # Errors
 /// [`Error::is_not_a_terminal`], [`Error::is_recording`], and those of the terminal.
-pub fn run(path: &Path, at: Option<Duration>) -> Result<Ended, Error> {
+pub fn run(path: &Path, at: Option<Duration>, look: Look) -> Result<Ended, Error> {
     check_terminal()?;
     let mut film = Film::open(path)?;
     let signals = Signals::take(true).map_err(Error::terminal)?;
-    let mut terminal = Terminal::enter().map_err(Error::terminal)?;
+    let mut terminal = Terminal::enter(!look.leaves_mouse).map_err(Error::terminal)?;
     let keyboard = Keyboard::listen().map_err(Error::thread)?;
-    let theme = Theme::of_environment();
+    let (theme, mut hits) = (look.theme(), Hits::default());
     let mut player = Player::new(&film, at);
     player.go_to(&mut film, player.index)?;
     let mut is_changed = true;
@@ -139,11 +154,11 @@ pub fn run(path: &Path, at: Option<Duration>) -> Result<Ended, Error> {
             is_changed = true;
         }
         if is_changed {
-            terminal.draw(|frame| view::draw(frame, &player.model, theme)).map_err(Error::terminal)?;
+            terminal.draw(|frame| view::draw(frame, &player.model, theme, &mut hits)).map_err(Error::terminal)?;
         }
         is_changed = match keyboard.events.recv_timeout(FRAME) {
             Ok(event) => {
-                if player.take(&event, &mut film)? == Some(Effect::Quit) {
+                if player.take(&event, &mut film, &hits)? == Some(Effect::Quit) {
                     return Ok(Ended::Quit);
                 }
                 true
@@ -196,7 +211,7 @@ impl Player {
         Ok(())
     }
 
-    fn take(&mut self, event: &Event, film: &mut Film) -> Result<Option<Effect>, Error> {
+    fn take(&mut self, event: &Event, film: &mut Film, hits: &Hits) -> Result<Option<Effect>, Error> {
         let step = |code: KeyCode| match code {
             KeyCode::Right => Some(1),
             KeyCode::Left => Some(-1),
@@ -204,13 +219,14 @@ impl Player {
         };
         if let Event::Key(key) = event
             && key.kind != KeyEventKind::Release
+            && !self.model.is_typing
             && let Some(step) = step(key.code)
         {
             self.playing_since = None;
             self.go_to(film, self.index.saturating_add_signed(step))?;
             return Ok(None);
         }
-        match input::action(event) {
+        match input::action(event, self.model.is_typing, hits) {
             Some(Action::TogglePause) => {
                 self.playing_since = if self.playing_since.is_some() { None } else { Some(Instant::now()) };
                 let index = if self.index == self.last && self.playing_since.is_some() { 0 } else { self.index };
@@ -263,7 +279,7 @@ mod tests {
 
     fn press(player: &mut Player, film: &mut Film, code: KeyCode) -> u128 {
         let key = Event::Key(KeyEvent::new(code, KeyModifiers::NONE));
-        assert_eq!(player.take(&key, film).unwrap(), None);
+        assert_eq!(player.take(&key, film, &Hits::default()).unwrap(), None);
         let shown = player.model.runtimes()[0].at_ns / MS;
         let at = player.model.played.as_ref().unwrap().at.as_millis();
         assert_eq!(u128::from(shown), at, "the picture is of the time that is shown");

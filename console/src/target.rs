@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use volt_telemetry::client::{Client, ConnectError, resolve};
-use volt_telemetry::socket::Environment;
+use volt_telemetry::socket::{Environment, is_process_alive, parse_file_name};
 
 use crate::clean;
 use crate::connection::Locate;
@@ -30,6 +30,13 @@ pub enum Again {
 }
 
 impl Again {
+    /// Whether it will not come back: one that was meant by the pid of a process that has ended, or by its socket.
+    pub fn is_over(&self) -> bool {
+        let Again::Path(path) = self else { return false };
+        let name = path.file_name().and_then(|name| name.to_str()).and_then(parse_file_name);
+        name.is_some_and(|(pid, start_time)| !is_process_alive(pid, start_time))
+    }
+
     /// As what the connection's thread calls.
     pub fn locate(self, environment: Environment) -> Locate {
         match self {

@@ -1,4 +1,5 @@
-//! The terminal while the console has it: raw, on the alternate screen, without a cursor; and given back whatever happens.
+//! The terminal while the console has it: raw, on the alternate screen, without a cursor, its mouse taken if that is wanted; and given back
+//! whatever happens.
 //!
 //! Protocol. (1) [`Terminal::enter`] notes its thread as the owner, then changes the terminal. (2) The drop, or a panic of the owner's
 //! thread before its message is printed, takes the terminal back, once. (3) A panic of another thread, as of a task in a program
@@ -14,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread::ThreadId;
 
 use crossterm::cursor::{Hide, Show};
+use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::Frame;
@@ -22,11 +24,13 @@ use ratatui::backend::CrosstermBackend;
 /// Messages of panics that are held back; further ones are counted.
 const HELD_BACK_MAX: usize = 16;
 
-static STATE: Mutex<State> = Mutex::new(State { owner: None, held_back: Vec::new(), dropped: 0 });
+static STATE: Mutex<State> = Mutex::new(State { owner: None, has_mouse: false, held_back: Vec::new(), dropped: 0 });
 
 struct State {
     /// The thread that has the terminal.
     owner: Option<ThreadId>,
+    /// Whether the mouse was taken too.
+    has_mouse: bool,
     held_back: Vec<String>,
     dropped: usize,
 }
@@ -39,11 +43,11 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Takes the terminal.
+    /// Takes the terminal, and its mouse if that is wanted.
     ///
     /// # Errors
     /// [`io::ErrorKind::ResourceBusy`] when this process has it taken already; those of the terminal.
-    pub fn enter() -> io::Result<Terminal> {
+    pub fn enter(takes_mouse: bool) -> io::Result<Terminal> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let former = std::panic::take_hook();
@@ -59,9 +63,11 @@ impl Terminal {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
         }
         state.owner = Some(std::thread::current().id());
+        state.has_mouse = takes_mouse;
         drop(state);
         let taken = enable_raw_mode()
             .and_then(|()| execute!(io::stdout(), EnterAlternateScreen, Hide))
+            .and_then(|()| if takes_mouse { execute!(io::stdout(), EnableMouseCapture) } else { Ok(()) })
             .and_then(|()| ratatui::Terminal::new(CrosstermBackend::new(io::stdout())));
         match taken {
             Ok(inner) => Ok(Terminal { inner: Some(inner) }),
@@ -105,9 +111,13 @@ fn restore() {
     if state.owner.take().is_none() {
         return;
     }
+    let has_mouse = std::mem::take(&mut state.has_mouse);
     let (held_back, dropped) = (std::mem::take(&mut state.held_back), std::mem::take(&mut state.dropped));
     drop(state);
     // A terminal that is gone cannot be restored, and there is nobody left to tell.
+    if has_mouse {
+        let _ = execute!(io::stdout(), DisableMouseCapture);
+    }
     let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
     let mut stderr = io::stderr().lock();

@@ -1,19 +1,27 @@
 //! `volt-console top`: the numbers as text or as JSON, once or again and again, without a terminal.
+//!
+//! A program that ends is waited for, as `tail -F` waits for a file, if it was meant by its name or as the only one; a
+//! process that was meant by its pid does not come back, and that is the end.
 
-use std::io::Write;
-use std::time::Duration;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use volt_telemetry::client::Client;
+use volt_telemetry::client::{Client, ConnectError};
 use volt_telemetry::rates::{Rates, local_queue_len, searchers_max, worker_count};
 use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::socket::Environment;
 
 use crate::clean;
 use crate::columns::{COLUMNS, IN_FLIGHT_TITLE, Row, in_flight};
+use crate::connection::{FIRST_RETRY, LAST_RETRY, missed};
 use crate::error::Error;
 use crate::facts::{Group, Scene};
 use crate::figures::duration;
+use crate::input::is_output_gone;
 use crate::model::busiest;
+use crate::target::{Again, Found};
+use crate::view::ascii;
 
 /// Time between the two snapshots from which the rates of a single output follow.
 pub const SAMPLING_INTERVAL: Duration = Duration::from_millis(250);
@@ -27,26 +35,90 @@ pub struct Options {
     pub is_once: bool,
     /// JSON, one object a line.
     pub as_json: bool,
+    /// Nothing but ASCII in the text.
+    pub is_ascii: bool,
     /// Time between two snapshots.
     pub interval: Duration,
 }
 
-/// Prints until the output is closed, the program ends, or after one if `is_once`.
+/// Prints until the output is closed, the program has ended for good, or after one if `is_once`.
 ///
 /// # Errors
-/// [`Error::is_connect`] when the program ends; [`Error::is_output_closed`].
-pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Result<(), Error> {
+/// [`Error::is_connect`] when the program ends and will not come back, or at once if `is_once`;
+/// [`Error::is_output_closed`].
+pub fn run(found: Found, environment: &Environment, options: Options, out: &mut impl Write) -> Result<(), Error> {
+    let Found { mut client, again } = found;
     let mut earlier = clean::process(client.snapshot()?);
+    let mut heard = Instant::now();
+    let mut lost = 0;
     loop {
         std::thread::sleep(options.interval);
-        let later = clean::process(client.snapshot()?);
-        let text = if options.as_json { format!("{}\n", json(&earlier, &later)) } else { text(&earlier, &later) };
+        let later = match client.snapshot() {
+            Ok(later) => clean::process(later),
+            Err(error) if options.is_once => return Err(error.into()),
+            Err(error) => {
+                let (anew, back) = wait_for(&again, environment, error)?;
+                client = anew;
+                let missed = missed(heard.elapsed(), options.interval);
+                lost += missed;
+                say(&format!("{} is back, pid {}: {missed} updates lost", back.program, back.pid));
+                heard = Instant::now();
+                // What follows from two snapshots of one process follows over the gap as well.
+                if back.pid != earlier.pid {
+                    earlier = back;
+                }
+                continue;
+            }
+        };
+        heard = Instant::now();
+        let text = match options {
+            Options { as_json: true, .. } => format!("{}\n", json_with(&earlier, &later, lost)),
+            Options { is_ascii: true, .. } => ascii::text(&text(&earlier, &later)),
+            _ => text(&earlier, &later),
+        };
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)?;
         if options.is_once {
             return Ok(());
         }
         earlier = later;
     }
+}
+
+/// A connection to the program once it is there again and answers, and the answer; tries at growing intervals.
+fn wait_for(again: &Again, environment: &Environment, mut reason: ConnectError) -> Result<(Client, Process), Error> {
+    let mut locate = again.clone().locate(environment.clone());
+    let mut retry_in = FIRST_RETRY;
+    let mut is_told = false;
+    loop {
+        if again.is_over() {
+            return Err(reason.into());
+        }
+        if is_output_gone() {
+            return Err(Error::output(io::ErrorKind::BrokenPipe.into()));
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            say(&format!("{reason}; waiting for it to come back, Ctrl-C ends"));
+        }
+        std::thread::sleep(retry_in);
+        retry_in = (retry_in * 2).min(LAST_RETRY);
+        let answer = |mut client: Client| client.snapshot().map(|process| (client, clean::process(process)));
+        match locate().and_then(|path| Client::connect(&path)).and_then(answer) {
+            Ok(back) => return Ok(back),
+            Err(error) => reason = error,
+        }
+    }
+}
+
+fn say(text: &str) {
+    // When stderr is closed there is nobody to tell.
+    let _ = writeln!(io::stderr(), "volt-console: {}", clean::text(text));
+}
+
+/// [`json`], and how many updates were lost since the begin.
+fn json_with(earlier: &Process, later: &Process, lost: u64) -> Value {
+    let mut whole = json(earlier, later);
+    whole["lost"] = json!(lost);
+    whole
 }
 
 /// What happened from `earlier` to `later`, for people.

@@ -21,8 +21,8 @@ pub fn run(
     as_json: bool,
     out: &mut impl Write,
 ) -> Result<(), Error> {
-    let why = ask(client, runtime, task)?;
-    let text = if as_json { format!("{}\n", json!(why)) } else { clean::lines(&text(&why)) };
+    let why = clean::why(ask(client, runtime, task)?);
+    let text = if as_json { format!("{}\n", json!(why)) } else { text(&why) };
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)
 }
 

@@ -122,7 +122,7 @@ fn two_seconds_of_the_demo_are_recorded_shown_again_and_exported_whole() {
     assert!(export::run(&file, None, &mut std::io::sink()).unwrap_err().is_recording(), "the trace is there already");
 
     let mut shown = Vec::new();
-    replay::print(&file, true, None, &mut shown).unwrap();
+    replay::print(&file, true, false, None, &mut shown).unwrap();
     let moment: Value = serde_json::from_slice(&shown).unwrap();
     assert_eq!((&moment["program"], &moment["runtime"]), (&"demo".into(), &"service".into()));
     assert!(moment["rates"]["polls_per_second"].as_f64().unwrap() > 0.0);
@@ -131,7 +131,7 @@ fn two_seconds_of_the_demo_are_recorded_shown_again_and_exported_whole() {
     let bytes = std::fs::read(&file).unwrap();
     let cut = demo.file("cut.voltrec");
     std::fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();
-    replay::print(&cut, false, None, &mut Vec::new()).unwrap();
+    replay::print(&cut, false, false, None, &mut Vec::new()).unwrap();
     export::run(&cut, None, &mut std::io::sink()).unwrap();
     assert!(read(&demo.file("cut.json")).flows > 0);
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use volt_telemetry::processes::ProcessList;
 use volt_telemetry::snapshot::Process;
+use volt_telemetry::tasks::TaskList;
+use volt_telemetry::why::Why;
 use volt_telemetry::wire::Hello;
 
 use super::screens::Screen;
@@ -21,6 +24,8 @@ pub enum Message {
         /// Snapshots of this subscription that the server skipped so far.
         lost: u64,
     },
+    /// The connection stands again: so many snapshots would have come while it did not.
+    Missed(u64),
     /// The connection ended, or could not be made again.
     Disconnected {
         /// Why.
@@ -28,7 +33,20 @@ pub enum Message {
         /// When it is tried again.
         retry_in: Duration,
     },
-    /// A key.
+    /// The tasks that were asked for.
+    Tasks(Box<TaskList>),
+    /// The processes that were asked for.
+    Processes(Box<ProcessList>),
+    /// Why a task was polled last, or why that cannot be told.
+    Why {
+        /// Its id.
+        task: u64,
+        /// The chain.
+        why: Result<Box<Why>, String>,
+    },
+    /// What was asked for cannot be told.
+    Refused(String),
+    /// A key, or the mouse.
     Do(Action),
 }
 
@@ -67,6 +85,16 @@ pub enum Action {
     First,
     /// Select the last row.
     Last,
+    /// Select the row at this place; the selected one: open it.
+    Pick(usize),
+    /// Begin to type what rows must have in them.
+    Filter,
+    /// One character more of it.
+    Type(char),
+    /// One less.
+    Erase,
+    /// That was it.
+    Accept,
 }
 
 /// What is to be done outside.

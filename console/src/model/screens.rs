@@ -1,14 +1,14 @@
-//! What each screen beside the overview remembers: which of its rows is meant, and how they stand.
+//! What each screen remembers: which of its rows is meant, and how they stand.
 //!
-//! Invariants. *A choice follows its name*: an incident by its number, a location by its text, while others come and
+//! Invariants. *A choice follows its name*: an incident by its number, a location by its text, a task by its id, a process by its pid, while others come and
 //! go. *What is being read stays*: an incident whose stack is open is kept when the program has made room for newer
 //! ones.
 
 use volt_telemetry::incident::{Incident, Incidents};
+use volt_telemetry::why::Why;
 
-use crate::blame;
-use crate::facts::Scene;
 use crate::incidents::{Whose, calls, newest_first};
+use crate::model::history::Kind;
 
 /// What the terminal shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,44 +16,136 @@ pub enum Screen {
     /// The runtime, its workers, and one of them in full.
     #[default]
     Overview,
+    /// One worker, and what it did before.
+    Workers,
+    /// Tasks one by one.
+    Tasks,
+    /// How delays and poll times are spread, now and over time.
+    Latency,
     /// Polls that did not end in time.
     Incidents,
     /// Who makes others wait.
     Blame,
+    /// What is wrong, and what to change.
+    Doctor,
+    /// What has happened.
+    Events,
+    /// State machines with mailboxes, one by one.
+    Processes,
 }
 
 impl Screen {
     /// All of them, in the order of their keys.
-    pub const ALL: [Screen; 3] = [Screen::Overview, Screen::Incidents, Screen::Blame];
+    pub const ALL: [Screen; 9] = [
+        Screen::Overview,
+        Screen::Workers,
+        Screen::Tasks,
+        Screen::Latency,
+        Screen::Incidents,
+        Screen::Blame,
+        Screen::Doctor,
+        Screen::Events,
+        Screen::Processes,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Screen::Overview => "overview",
+            Screen::Workers => "workers",
+            Screen::Tasks => "tasks",
+            Screen::Latency => "latency",
             Screen::Incidents => "incidents",
             Screen::Blame => "blame",
+            Screen::Doctor => "doctor",
+            Screen::Events => "events",
+            Screen::Processes => "processes",
+        }
+    }
+
+    /// The same where there is little room.
+    pub fn short_name(self) -> &'static str {
+        match self {
+            Screen::Overview => "over",
+            Screen::Workers => "work",
+            Screen::Latency => "lat",
+            Screen::Incidents => "incid",
+            Screen::Processes => "procs",
+            other => other.name(),
         }
     }
 }
 
-/// The list of incidents, the latest first, and the stack of one of them.
+/// How the rows of a screen stand, and which there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct List {
+    /// By which of its orders it is sorted.
+    pub order: usize,
+    /// Whether it is sorted the other way round.
+    pub is_inverted: bool,
+    /// What rows must have in them, whatever the case of its letters; empty for all.
+    pub filter: String,
+}
+
+impl List {
+    /// Whether a row that consists of these texts is shown.
+    pub fn has<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> bool {
+        let wanted = self.filter.to_lowercase();
+        wanted.is_empty() || texts.into_iter().any(|text| text.to_lowercase().contains(&wanted))
+    }
+}
+
+/// The table of tasks.
+#[derive(Clone, Debug, Default)]
+pub struct TaskTable {
+    /// The id of the one that was chosen; `None` = the first, whichever that is.
+    pub chosen: Option<u64>,
+    /// Whether all that is known of the selected one is shown.
+    pub is_open: bool,
+    /// Why a task was polled last, by its id.
+    pub why: Option<(u64, Result<Box<Why>, String>)>,
+    /// Why the tasks cannot be told.
+    pub trouble: Option<String>,
+}
+
+/// The table of processes.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessTable {
+    /// The pid of the one that was chosen; `None` = the first, whichever that is.
+    pub chosen: Option<String>,
+    /// Whether all that is known of the selected one is shown.
+    pub is_open: bool,
+    /// Why the processes cannot be told.
+    pub trouble: Option<String>,
+}
+
+/// What the latency screen shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencyChoice {
+    /// The worker; `None` = all of them.
+    pub worker: Option<usize>,
+    /// What is shown where there is room for one kind.
+    pub kind: Kind,
+}
+
+/// The list of incidents, and the stack of one of them.
 #[derive(Clone, Debug, Default)]
 pub struct IncidentList {
-    /// The number of the one that was chosen; `None` = the latest, whichever that is.
+    /// The number of the one that was chosen; `None` = the first, whichever that is.
     chosen: Option<u64>,
     /// The one whose stack is open, and the call in it that is pointed at.
     open: Option<(Incident, usize)>,
 }
 
 impl IncidentList {
-    /// The place of the selected one in `incidents`, the latest first.
-    pub fn position(&self, incidents: &Incidents) -> usize {
-        newest_first(incidents).position(|incident| Some(incident.id) == self.chosen).unwrap_or(0)
+    /// The place of the selected one in `rows`.
+    pub fn position(&self, rows: &[&Incident]) -> usize {
+        rows.iter().position(|incident| Some(incident.id) == self.chosen).unwrap_or(0)
     }
 
     /// The selected one: that whose stack is open, else the one in the list.
-    pub fn selected<'a>(&'a self, incidents: &'a Incidents) -> Option<&'a Incident> {
-        let in_list = || newest_first(incidents).nth(self.position(incidents));
+    pub fn selected<'a>(&'a self, rows: &[&'a Incident]) -> Option<&'a Incident> {
+        let in_list = || rows.get(self.position(rows)).copied();
         self.open.as_ref().map(|(incident, _)| incident).or_else(in_list)
     }
 
@@ -63,11 +155,11 @@ impl IncidentList {
     }
 
     /// Opens the stack of the selected one, or closes it.
-    pub(super) fn toggle(&mut self, incidents: &Incidents) {
+    pub(super) fn toggle(&mut self, rows: &[&Incident]) {
         if self.close() {
             return;
         }
-        let Some(incident) = self.selected(incidents).cloned() else { return };
+        let Some(incident) = self.selected(rows).cloned() else { return };
         // It stays selected when the stack is closed.
         self.chosen = Some(incident.id);
         let call = first_call(&incident);
@@ -80,14 +172,14 @@ impl IncidentList {
     }
 
     /// Moves in the open stack, else in the list.
-    pub(super) fn move_to(&mut self, incidents: &Incidents, to: impl Fn(usize) -> usize) {
+    pub(super) fn move_to(&mut self, rows: &[&Incident], to: impl Fn(usize) -> usize) {
         if let Some((incident, call)) = &mut self.open {
             *call = to(*call).min(incident.stack.len().saturating_sub(1));
             return;
         }
-        let place = to(self.position(incidents)).min(incidents.latest.len().saturating_sub(1));
-        // At the top of the list one follows the latest.
-        self.chosen = newest_first(incidents).nth(place).map(|incident| incident.id).filter(|_| place > 0);
+        let place = to(self.position(rows)).min(rows.len().saturating_sub(1));
+        // At the top of the list one follows the first.
+        self.chosen = rows.get(place).map(|incident| incident.id).filter(|_| place > 0);
     }
 
     /// Takes in what has become of the one that is open.
@@ -105,36 +197,4 @@ impl IncidentList {
 /// The call to point at first: the line to look at.
 fn first_call(incident: &Incident) -> usize {
     calls(incident).iter().position(|call| call.whose == Whose::Guilty).unwrap_or(0)
-}
-
-/// The blame table.
-#[derive(Clone, Debug, Default)]
-pub struct BlameTable {
-    /// By which of its columns it is sorted; behind the last one, by location.
-    pub order: usize,
-    /// Whether the smallest stand first.
-    pub is_inverted: bool,
-    chosen: Option<String>,
-}
-
-impl BlameTable {
-    /// The rows as they stand.
-    pub fn rows<'a>(&self, scene: &Scene<'a>) -> Vec<blame::Row<'a>> {
-        blame::rows(scene, self.order, self.is_inverted)
-    }
-
-    /// The place of the selected one in `rows`; the first if none was chosen.
-    pub fn position(&self, rows: &[blame::Row<'_>]) -> usize {
-        rows.iter().position(|row| Some(&row.blame.spawned_at) == self.chosen.as_ref()).unwrap_or(0)
-    }
-
-    /// Sorts by another column, so many to the right, and round at the end.
-    pub(super) fn sort_by(&mut self, steps: isize) {
-        self.order = (self.order as isize + steps).rem_euclid(blame::ORDERS as isize) as usize;
-    }
-
-    pub(super) fn move_to(&mut self, rows: &[blame::Row<'_>], to: impl Fn(usize) -> usize) {
-        let place = to(self.position(rows)).min(rows.len().saturating_sub(1));
-        self.chosen = rows.get(place).filter(|_| place > 0).map(|row| row.blame.spawned_at.clone());
-    }
 }

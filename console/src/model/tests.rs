@@ -1,5 +1,6 @@
 //! The model, driven by messages.
 
+use volt_telemetry::incident::Incident;
 use volt_telemetry::snapshot::Worker;
 
 use super::*;
@@ -144,6 +145,8 @@ fn losses_add_up_over_subscriptions() {
     model.update(Message::Connected(Hello::default()));
     lose(&mut model, 5, 2);
     assert_eq!(model.lost, 8);
+    model.update(Message::Missed(7));
+    assert_eq!(model.lost, 15, "and what came while nobody was there to hear it");
 }
 
 #[test]
@@ -189,7 +192,7 @@ fn stalled(step: u64, written: u64) -> Message {
 
 /// The number of the selected incident.
 fn incident(model: &Model) -> u64 {
-    model.incidents.selected(&model.scene().unwrap().snapshot.incidents).unwrap().id
+    model.incidents.selected(&model.incident_rows()).unwrap().id
 }
 
 #[test]
@@ -213,14 +216,18 @@ fn keys_move_on_the_screen_that_is_shown_and_nowhere_else() {
     act(&mut model, Action::Show(Screen::Blame));
     act(&mut model, Action::Move(3));
     act(&mut model, Action::SortBy(1));
-    let place = |model: &Model| model.blame.position(&model.blame.rows(&model.scene().unwrap()));
-    assert_eq!((model.selected_worker, incident(&model), place(&model), model.blame.order), (0, 5, 3, 1));
+    // By another order the fourth of the first order may be elsewhere.
+    let place = model.position();
+    assert_eq!((model.selected_worker, incident(&model), model.list().order), (0, 5, 1));
     act(&mut model, Action::Show(Screen::Overview));
     act(&mut model, Action::SortBy(1));
     act(&mut model, Action::InvertSort);
+    let by_load = model.worker_rows();
+    assert_ne!(by_load, [0, 1, 2, 3, 4], "sorted by their load, the lowest first");
     act(&mut model, Action::Last);
-    assert_eq!((model.selected_worker, incident(&model), place(&model), model.blame.order), (4, 5, 3, 1));
-    assert!(!model.blame.is_inverted);
+    assert_eq!((model.selected_worker, incident(&model)), (by_load[4], 5));
+    act(&mut model, Action::Show(Screen::Blame));
+    assert_eq!((model.position(), model.list().order, model.list().is_inverted), (place, 1, false));
 }
 
 #[test]
@@ -249,8 +256,7 @@ fn an_open_stack_stays_when_its_incident_is_gone_and_knows_when_that_is_over() {
     assert_eq!(model.incidents.open_call(), Some(2), "at the line to look at");
     act(&mut model, Action::Move(-1));
     model.update(stalled(2, 5));
-    let incidents = |model: &Model| model.scene().unwrap().snapshot.incidents.clone();
-    let open = model.incidents.selected(&incidents(&model)).unwrap().clone();
+    let open = model.incidents.selected(&model.incident_rows()).unwrap().clone();
     assert_eq!((open.id, open.is_over, model.incidents.open_call()), (4, true, Some(1)));
     let mut process = fixture::stalled(fixture::process(2, 3), 90);
     process.runtimes[0].incidents.latest.drain(..80);
@@ -284,7 +290,7 @@ fn another_program_or_runtime_has_incidents_of_its_own() {
     act(&mut model, Action::Move(4));
     act(&mut model, Action::ToggleDetail);
     act(&mut model, Action::NextRuntime);
-    assert_eq!(model.incidents.selected(&model.scene().unwrap().snapshot.incidents), None);
+    assert_eq!(model.incidents.selected(&model.incident_rows()), None);
     act(&mut model, Action::PreviousRuntime);
     act(&mut model, Action::ToggleDetail);
     let process = Process { pid: 99, ..fixture::stalled(fixture::process(2, 3), 5) };
@@ -309,13 +315,246 @@ fn the_blame_table_keeps_its_choice_when_the_order_changes() {
     act(&mut model, Action::Show(Screen::Blame));
     act(&mut model, Action::Move(2));
     let chosen = |model: &Model| {
-        let rows = model.blame.rows(&model.scene().unwrap());
-        rows[model.blame.position(&rows)].blame.spawned_at.clone()
+        let rows = model.blame_rows();
+        rows[model.position().unwrap()].blame.spawned_at.clone()
     };
     let before = chosen(&model);
     act(&mut model, Action::InvertSort);
     assert_eq!(chosen(&model), before);
     act(&mut model, Action::SortBy(-1));
     assert_eq!(chosen(&model), before);
-    assert_eq!(model.blame.order, crate::blame::ORDERS - 1, "round to the location");
+    assert_eq!(model.list().order, crate::blame::ORDERS - 1, "round to the location");
+}
+
+fn task_ids(model: &Model) -> Vec<u64> {
+    model.task_rows().iter().map(|row| row.task.id).collect()
+}
+
+#[test]
+fn tasks_are_asked_for_while_their_screen_is_shown_and_why_while_one_is_open() {
+    let mut model = fixture::stalled_model(2, 3);
+    assert_eq!(model.wish(), crate::asker::Wish::default());
+    act(&mut model, Action::Show(Screen::Tasks));
+    let (runtime, query) = model.wish().tasks.unwrap();
+    assert_eq!((runtime.as_str(), query.rank.name(), query.limit), ("app", "busy", TASKS_SHOWN));
+    assert_eq!(model.wish().why, None);
+    model.update(Message::Tasks(Box::new(fixture::tasks("app", 9, 3))));
+    act(&mut model, Action::ToggleDetail);
+    assert_eq!(model.wish().why, Some(("app".into(), task_ids(&model)[0])));
+    act(&mut model, Action::Show(Screen::Events));
+    assert_eq!(model.wish(), crate::asker::Wish::default(), "nobody looks");
+}
+
+#[test]
+fn tasks_are_sorted_turned_and_filtered_by_what_was_asked_last() {
+    let mut model = fixture::tasks_model(2, 40);
+    assert_eq!(task_ids(&model)[0], 48_200, "the busiest first");
+    act(&mut model, Action::SortBy(-1));
+    assert_eq!(task_ids(&model)[0], 91_000, "by id, the youngest first");
+    act(&mut model, Action::InvertSort);
+    assert_eq!(task_ids(&model)[0], 48_200);
+    act(&mut model, Action::Filter);
+    "GET /bl".chars().for_each(|c| _ = act(&mut model, Action::Type(c)));
+    assert_eq!(task_ids(&model), [48_201], "without waiting for the answer");
+    assert_eq!(model.wish().tasks.unwrap().1.filter, "GET /bl");
+    act(&mut model, Action::Accept);
+    assert!(!model.is_typing && model.list().filter == "GET /bl");
+    assert_eq!(act(&mut model, Action::Back), None);
+    assert_eq!((model.screen, task_ids(&model).len()), (Screen::Tasks, 41), "the filter goes first");
+    for (typed, wanted) in [("#48203", 1), ("stranded", 10), ("MAIN.RS", 1), ("nothing", 0)] {
+        act(&mut model, Action::Filter);
+        typed.chars().for_each(|c| _ = act(&mut model, Action::Type(c)));
+        assert_eq!(task_ids(&model).len(), wanted, "{typed}");
+        act(&mut model, Action::Back);
+    }
+}
+
+#[test]
+fn a_chosen_task_stays_chosen_and_its_load_is_that_of_the_last_interval() {
+    let mut model = fixture::tasks_model(2, 40);
+    act(&mut model, Action::Move(5));
+    let chosen = model.selected_task().unwrap().id;
+    act(&mut model, Action::InvertSort);
+    model.update(Message::Tasks(Box::new(fixture::tasks("app", 60, 4))));
+    assert_eq!(model.selected_task().unwrap().id, chosen);
+    let rows = model.task_rows();
+    let stuck = rows.iter().find(|row| row.task.id == 48_201).unwrap();
+    let load = stuck.busy_ratio.unwrap();
+    assert!((load - 0.6).abs() < 0.001, "300 ms of busy time in 500: {load}");
+    assert!(rows.iter().any(|row| row.busy_ratio.is_none()), "of one that was not in the list before nothing is known");
+}
+
+#[test]
+fn processes_are_asked_for_while_their_screen_is_shown_and_the_chosen_one_stays_chosen() {
+    let mut model = fixture::stalled_model(2, 3);
+    act(&mut model, Action::Show(Screen::Processes));
+    let (runtime, query) = model.wish().processes.unwrap();
+    assert_eq!((runtime.as_str(), query.rank, model.wish().tasks), ("app", processes::Rank::Mailbox, None));
+    for step in [3, 4] {
+        model.update(Message::Processes(Box::new(fixture::processes("app", 40, step))));
+    }
+    let pids = |model: &Model| model.process_rows().iter().map(|row| row.process.pid.clone()).collect::<Vec<_>>();
+    assert_eq!(pids(&model)[0], "local:0.0");
+    assert!(model.process_rows()[1].busy_ratio.is_some_and(|ratio| ratio > 0.0));
+    act(&mut model, Action::Move(3));
+    act(&mut model, Action::ToggleDetail);
+    let chosen = model.processes.chosen.clone();
+    assert_eq!(chosen.as_ref(), pids(&model).get(3));
+    act(&mut model, Action::InvertSort);
+    assert_eq!((model.wish().processes.unwrap().1.is_inverted, &model.processes.chosen), (true, &chosen));
+    assert_eq!(model.position(), Some(36));
+    act(&mut model, Action::Filter);
+    "lobby".chars().for_each(|c| _ = act(&mut model, Action::Type(c)));
+    assert_eq!((pids(&model).len(), model.wish().processes.unwrap().1.filter), (1, "lobby".into()));
+    model.update(Message::Refused("too old".into()));
+    assert_eq!((model.processes.trouble.as_deref(), &model.tasks.trouble), (Some("too old"), &None));
+}
+
+#[test]
+fn a_pause_keeps_the_tasks_and_the_events_of_its_moment() {
+    let mut model = fixture::tasks_model(2, 10);
+    act(&mut model, Action::TogglePause);
+    model.update(Message::Tasks(Box::new(fixture::tasks("app", 30, 4))));
+    model.update(stalled(4, 9));
+    assert_eq!(task_ids(&model).len(), 11);
+    act(&mut model, Action::TogglePause);
+    assert_eq!(task_ids(&model).len(), 31);
+}
+
+#[test]
+fn why_and_refusals_are_cleaned_and_the_next_list_takes_a_refusal_back() {
+    let mut model = fixture::tasks_model(2, 3);
+    model.update(Message::Refused("too \u{1b}[2Jold".into()));
+    assert_eq!(model.tasks.trouble.as_deref(), Some("too [2Jold"));
+    let mut why = fixture::why(48_201);
+    why.links[0].name = Some("a\u{9b}b".into());
+    model.update(Message::Why { task: 48_201, why: Ok(Box::new(why)) });
+    let (_, Ok(why)) = model.tasks.why.as_ref().unwrap() else { panic!("an answer") };
+    assert_eq!(why.links[0].name.as_deref(), Some("ab"));
+    model.update(Message::Tasks(Box::new(fixture::tasks("app", 3, 4))));
+    assert_eq!(model.tasks.trouble, None);
+}
+
+fn events(model: &mut Model) -> Vec<String> {
+    model.screen = Screen::Events;
+    model.event_rows().iter().map(|event| format!("{} {}", event.kind, event.told())).collect()
+}
+
+#[test]
+fn what_the_console_found_when_it_came_is_no_event_and_what_comes_then_is() {
+    let mut model = Model::new(STEP);
+    model.update(stalled(1, 3));
+    assert_eq!(events(&mut model), [] as [&str; 0]);
+    model.update(stalled(2, 5));
+    let told = events(&mut model);
+    let has = |wanted: &str| assert!(told.iter().any(|event| event.contains(wanted)), "{wanted} is not in {told:#?}");
+    has("unstuck worker 1 by GET /blocking #48208");
+    has("stall worker 1 by GET /blocking #48209 at handlers.rs:61");
+    has("stuck worker 1 by GET /blocking #48210 at handlers.rs:61, so far 230ms: sleep");
+    model.update(Message::Disconnected { reason: "gone".into(), retry_in: STEP });
+    model.update(Message::Connected(Hello::default()));
+    let mut process = fixture::stalled(fixture::process(2, 3), 5);
+    process.runtimes.pop();
+    process.runtimes[0].sentinel.replacements += 2;
+    process.runtimes[0].tasks.panicked += 1;
+    let all = process.runtimes[0].processes.as_mut().unwrap();
+    (all.ended_abnormally, all.restarts) = (all.ended_abnormally + 3, all.restarts + 3);
+    all.last_failure = Some(volt_telemetry::processes::Failure {
+        pid: "local:7.1".into(),
+        kind: "chat::Room".into(),
+        reason: "panicked: no".into(),
+        ..volt_telemetry::processes::Failure::default()
+    });
+    process.runtimes.push(fixture::runtime("new", 3, process.at_ns, 1));
+    model.update(Message::Snapshot { process: Box::new(process), lost: 4 });
+    let told = events(&mut model);
+    let has = |wanted: &str| assert!(told.iter().any(|event| event.contains(wanted)), "{wanted} is not in {told:#?}");
+    has("link connection lost: gone");
+    has("link connected again after 0s");
+    has("lost 4 snapshots");
+    has("runtime it has ended");
+    has("runtime it is there, with 3 workers");
+    has("replaced 2x a spare");
+    has("panic 1x a task panicked");
+    has("process 3x a process ended abnormally, the last local:7.1 (Room): panicked: no");
+    has("restart 3x a supervisor started a process anew");
+}
+
+#[test]
+fn events_are_bounded_and_a_flood_of_stuck_polls_is_told_by_number() {
+    let flood = |step: u64| {
+        let mut process = fixture::process(2, step);
+        let incident = |id| Incident { id, is_over: true, for_ns: 20_000_000, ..Incident::default() };
+        process.runtimes[0].incidents.latest = (40 * step..40 * (step + 1)).map(incident).collect();
+        Message::Snapshot { process: Box::new(process), lost: 0 }
+    };
+    let mut model = Model::new(STEP);
+    (1..70).for_each(|step| _ = model.update(flood(step)));
+    let told = events(&mut model);
+    assert_eq!(told.len(), EVENTS_MAX);
+    assert!(model.picture().log.forgotten > 0);
+    assert!(told.iter().any(|event| event == "stalls 32 more stuck polls"), "{:?}", &told[..20]);
+}
+
+#[test]
+fn what_goes_on_is_one_event_in_ten_seconds_that_counts() {
+    let mut model = Model::new(STEP);
+    for step in 1..40 {
+        let mut process = fixture::process(2, step);
+        process.runtimes[0].sentinel.replacements = step;
+        model.update(Message::Tick(STEP * step as u32));
+        model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    }
+    let told: Vec<_> = events(&mut model).into_iter().filter(|event| event.starts_with("replaced")).collect();
+    assert_eq!(told.len(), 2, "{told:#?}");
+    assert!(told[1].starts_with("replaced 20x within 9s: a spare"), "{told:#?}");
+    assert!(told[0].starts_with("replaced 18x within 8s: a spare"), "{told:#?}");
+}
+
+#[test]
+fn findings_of_the_doctor_come_and_go_as_events() {
+    let mut model = Model::new(STEP);
+    for step in 1..40 {
+        // Stuck from the fourth second to the sixth.
+        let is_stuck = (8..12).contains(&step);
+        let mut process =
+            if is_stuck { fixture::stalled(fixture::process(2, step), 1) } else { fixture::process(2, step) };
+        if !is_stuck {
+            process.runtimes[0].workers.iter_mut().for_each(|worker| worker.in_flight = None);
+        }
+        model.update(Message::Tick(STEP * step as u32));
+        model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+        let is_found = model.picture().findings.iter().any(|(_, finding)| finding.rule.name() == "stalled-poll");
+        assert!(is_found || !is_stuck || step < 10, "judged anew every second");
+    }
+    let told = events(&mut model);
+    assert!(told.iter().any(|event| event.starts_with("found stalled-poll:")), "{told:#?}");
+    assert!(told.iter().any(|event| event.starts_with("over stalled-poll:")), "{told:#?}");
+}
+
+#[test]
+fn a_click_selects_a_row_and_another_opens_it() {
+    let mut model = fixture::tasks_model(2, 9);
+    act(&mut model, Action::Pick(4));
+    assert_eq!((model.position(), model.tasks.is_open), (Some(4), false));
+    act(&mut model, Action::Pick(4));
+    assert!(model.tasks.is_open);
+    act(&mut model, Action::Pick(usize::MAX));
+    assert_eq!(model.position(), Some(9), "the last");
+}
+
+#[test]
+fn latency_is_of_all_workers_or_of_one_that_is_there() {
+    let mut model = fixture::model(3, 3);
+    act(&mut model, Action::Show(Screen::Latency));
+    act(&mut model, Action::Last);
+    assert_eq!(model.latency.worker, Some(2));
+    model.update(snapshot(2, 4));
+    assert_eq!(model.latency.worker, None, "it has gone");
+    act(&mut model, Action::Move(1));
+    act(&mut model, Action::Move(-1));
+    assert_eq!(model.latency.worker, None, "all of them come before the first");
+    let past = model.past().unwrap();
+    let latest = past.spreads_of(Kind::Poll).next().unwrap().unwrap();
+    assert_eq!(latest.iter().sum::<u32>() as u64, model.scene().unwrap().rates.unwrap().poll_time.count);
 }

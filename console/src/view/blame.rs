@@ -8,12 +8,13 @@ use ratatui::text::{Line, Span};
 use crate::blame::{COLUMNS, Column, LOCATION_TITLE, Row};
 use crate::facts::Scene;
 use crate::figures::{head, left, right, tail, width};
+use crate::hits::Hits;
 use crate::incidents::{cause, how_long, newest_first, when, where_to_look};
 use crate::model::Model;
 use crate::view::lines::TITLE_WIDTH;
-use crate::view::rows;
 use crate::view::theme::Theme;
 use crate::view::workers::window;
+use crate::view::{draw_message, draw_rows, part, rows};
 
 /// Narrower screens do without the extra columns.
 const EXTRAS_FROM: u16 = 110;
@@ -24,38 +25,36 @@ const DESCENDING: &str = "▼";
 const ASCENDING: &str = "▲";
 
 /// Draws the screen.
-pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
-    let table = model.blame.rows(scene);
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme, hits: &mut Hits) {
+    let table = model.blame_rows();
     if table.is_empty() {
-        let [_, line, _] = rows(area, [Constraint::Fill(1), Constraint::Length(1), Constraint::Fill(1)]);
-        return frame.render_widget(Line::styled("No task has been polled yet.", theme.label()).centered(), line);
+        let text = match model.list().filter.is_empty() {
+            true => "No task has been polled yet.",
+            false => "No location matches the filter; Esc shows all.",
+        };
+        return draw_message(frame, area, text, theme);
     }
     let wanted = table.len() as u16 + 1;
     let height = wanted.min(area.height - FOOT_HEIGHT);
     let [list, foot, _] =
         rows(area, [Constraint::Length(height), Constraint::Length(FOOT_HEIGHT), Constraint::Fill(1)]);
-    let selected = model.blame.position(&table);
+    let selected = model.position().unwrap_or(0);
     let shown = window(table.len(), selected, usize::from(list.height) - 1);
     let columns: Vec<(usize, &Column)> =
         COLUMNS.iter().enumerate().filter(|(_, column)| !column.is_extra || area.width >= EXTRAS_FROM).collect();
     let room = usize::from(area.width) - 1 - columns.iter().map(|(_, column)| column.full_width() + 1).sum::<usize>();
-    let part = if shown.len() < table.len() {
-        format!("{}-{}/{}", shown.start + 1, shown.end, table.len())
-    } else {
-        String::new()
-    };
-    let mut lines = vec![Line::styled(heads(model, &columns, room, &part), theme.title())];
+    let filter = if model.list().filter.is_empty() { "" } else { "filtered " };
+    let heads = heads(model, &columns, room, &format!("{filter}{}", part(&shown, table.len())));
     let in_sight = table.iter().enumerate().skip(shown.start).take(shown.len());
-    lines.extend(in_sight.map(|(place, row)| line(row, place == selected, &columns, room, theme)));
-    for (row, line) in (list.y..list.bottom()).zip(lines) {
-        frame.render_widget(line, Rect { y: row, height: 1, ..list });
-    }
+    let lines = in_sight.map(|(place, row)| line(row, place == selected, &columns, room, theme)).collect();
+    draw_rows(frame, list, Line::styled(heads, theme.title()), shown.start, lines, hits);
     draw_foot(frame, foot, &table[selected], scene, theme);
 }
 
 fn heads(model: &Model, columns: &[(usize, &Column)], room: usize, part: &str) -> String {
-    let arrow = if model.blame.is_inverted { ASCENDING } else { DESCENDING };
-    let title = |of: usize, title: &str| if model.blame.order == of { format!("{arrow}{title}") } else { title.into() };
+    let rows = model.list();
+    let arrow = if rows.is_inverted { ASCENDING } else { DESCENDING };
+    let title = |of: usize, title: &str| if rows.order == of { format!("{arrow}{title}") } else { title.into() };
     let mut text = String::from(" ");
     for (index, column) in columns {
         text.push_str(&format!("{} ", right(&title(*index, column.title), column.full_width())));

@@ -1,4 +1,4 @@
-//! The two lines at the top, who is looked at and how fresh that is, and the line of keys at the bottom.
+//! The two lines at the top, who is looked at and how fresh that is, and the lines of screens and keys at the bottom.
 
 use std::time::Duration;
 
@@ -8,13 +8,16 @@ use ratatui::text::{Line, Span};
 use volt_telemetry::rates::worker_count;
 
 use crate::facts::Tone;
-use crate::figures::{age, count, head, width};
-use crate::model::{Link, Model, Played, Screen};
+use crate::figures::{age, count, head, tail, width};
+use crate::hits::Hits;
+use crate::model::{Action, Link, Model, Played, Screen};
 use crate::view::rows;
 use crate::view::theme::Theme;
 
 /// Columns that the tabs leave to their title and to what stands beside them.
 const TABS_LEAVE: usize = 40;
+/// Columns for why a connection was lost or where a recording breaks off; the events have it whole.
+const REASON_MAX_WIDTH: usize = 60;
 /// Columns for the program's name and for a runtime's.
 const NAME_MAX_WIDTH: usize = 24;
 
@@ -22,44 +25,76 @@ const NAME_MAX_WIDTH: usize = 24;
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
     let [first, second] = rows(area, [Constraint::Length(1); 2]);
     draw_split(frame, first, identity(model, theme), freshness(model, theme));
-    draw_split(frame, second, tabs(model, theme, usize::from(area.width)), losses(model, theme));
+    let tabs = tabs(model, theme, usize::from(area.width));
+    let room = usize::from(area.width).saturating_sub(tabs.width() + 2);
+    draw_split(frame, second, tabs, losses(model, theme, room.min(REASON_MAX_WIDTH)));
 }
 
-/// Draws the line at the bottom: the screens, and the keys that fit, the more important ones first.
-pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
-    let mut keys = vec![("?", "help"), ("q", "quit")];
+/// Draws the two lines at the bottom: the screens, and the keys that fit, the more important ones first; or what is typed.
+pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
+    let [tabs, keys] = rows(area, [Constraint::Length(1); 2]);
+    draw_tabs(frame, tabs, model, theme, hits);
+    let list = model.list();
+    if model.is_typing {
+        let spans = vec![
+            Span::styled(" filter ", theme.title()),
+            Span::styled(tail(&list.filter, usize::from(keys.width).saturating_sub(44)), theme.strong()),
+            Span::styled(" ", theme.selected()),
+            Span::styled("  Enter keep   Esc all rows", theme.label()),
+        ];
+        return frame.render_widget(Line::from(spans), keys);
+    }
+    let mut shown = vec![("?", "help"), ("q", "quit")];
     let pause = match &model.played {
         Some(played) => {
-            keys.push(("←→", "seek"));
+            shown.push(("←→", "seek"));
             if played.is_playing { "stop" } else { "play" }
         }
         None if model.is_paused() => "resume",
         None => "pause",
     };
-    keys.extend_from_slice(keys_of(model));
-    keys.push(("space", pause));
+    shown.extend_from_slice(keys_of(model));
+    shown.push(("space", pause));
+    if model.screen != Screen::Latency {
+        shown.push(("/", if list.filter.is_empty() { "filter" } else { "filtered" }));
+        shown.push(("i", "invert"));
+    }
     if model.runtimes().len() > 1 {
-        keys.push(("Tab", "runtime"));
+        shown.push(("Tab", "runtime"));
     }
-    keys.push(("-+", "interval"));
-    if model.screen == Screen::Overview {
-        keys.push(("r", if model.shows_totals { "per second" } else { "totals" }));
+    shown.push(("-+", "interval"));
+    if matches!(model.screen, Screen::Overview | Screen::Workers) {
+        shown.push(("r", if model.shows_totals { "per second" } else { "totals" }));
     }
-    let screens = Screen::ALL.into_iter().enumerate().map(|(index, screen)| {
-        let name = screen.name();
-        let is_shown = model.screen == screen;
-        (format!("{}", index + 1), if is_shown { format!("[{name}]") } else { name.into() }, is_shown)
-    });
-    let keys = keys.into_iter().map(|(key, what)| (key.to_string(), what.to_string(), false));
     let mut spans = Vec::new();
     let mut used = 0;
-    for (key, what, is_shown) in screens.chain(keys) {
-        used += width(&key) + width(&what) + 3;
+    for (key, what) in shown {
+        used += width(key) + width(what) + 3;
         if used > usize::from(area.width) {
             break;
         }
         spans.push(Span::styled(format!(" {key} "), theme.selected()));
-        spans.push(Span::styled(format!("{what} "), if is_shown { theme.strong() } else { theme.label() }));
+        spans.push(Span::styled(format!("{what} "), theme.label()));
+    }
+    frame.render_widget(Line::from(spans), keys);
+}
+
+fn draw_tabs(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
+    let mut spans = Vec::new();
+    let mut x = area.x;
+    // A digit and two columns around each name, and one bracket more.
+    let whole: usize = Screen::ALL.iter().map(|screen| screen.name().len() + 3).sum();
+    let has_room = whole < usize::from(area.width);
+    for (index, screen) in Screen::ALL.into_iter().enumerate() {
+        let is_shown = model.screen == screen;
+        let name = if has_room || is_shown { screen.name() } else { screen.short_name() };
+        let text = if is_shown { format!("[{name}]") } else { format!("{name} ") };
+        let style = if is_shown { theme.strong() } else { theme.label() };
+        let columns = 2 + text.len() as u16;
+        spans.push(Span::styled(format!("{} ", index + 1), theme.title()));
+        spans.push(Span::styled(text, style));
+        hits.add(Rect { x, y: area.y, width: columns, height: 1 }, Action::Show(screen));
+        x += columns;
     }
     frame.render_widget(Line::from(spans), area);
 }
@@ -67,10 +102,17 @@ pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme)
 /// The keys of the screen that is shown.
 fn keys_of(model: &Model) -> &'static [(&'static str, &'static str)] {
     match model.screen {
-        Screen::Overview => &[("↑↓", "worker"), ("Enter", "detail")],
+        Screen::Overview => &[("↑↓", "worker"), ("Enter", "detail"), ("<>", "sort")],
+        Screen::Workers => &[("↑↓", "worker"), ("<>", "sort")],
+        Screen::Tasks if model.tasks.is_open => &[("↑↓", "row"), ("Enter", "close"), ("<>", "sort")],
+        Screen::Tasks => &[("↑↓", "row"), ("Enter", "why"), ("<>", "sort")],
+        Screen::Processes if model.processes.is_open => &[("↑↓", "row"), ("Enter", "close"), ("<>", "sort")],
+        Screen::Processes => &[("↑↓", "row"), ("Enter", "detail"), ("<>", "sort")],
+        Screen::Latency => &[("↑↓", "worker"), ("Enter", "delay or poll")],
         Screen::Incidents if model.incidents.open_call().is_some() => &[("↑↓", "call"), ("Esc", "back")],
-        Screen::Incidents => &[("↑↓", "row"), ("Enter", "stack")],
-        Screen::Blame => &[("<>", "sort"), ("i", "invert"), ("↑↓", "row")],
+        Screen::Incidents => &[("↑↓", "row"), ("Enter", "stack"), ("<>", "sort")],
+        Screen::Blame => &[("<>", "sort"), ("↑↓", "row")],
+        Screen::Doctor | Screen::Events => &[("↑↓", "row")],
     }
 }
 
@@ -174,12 +216,13 @@ fn tabs(model: &Model, theme: Theme, columns: usize) -> Line<'static> {
     Line::from(spans)
 }
 
-fn losses(model: &Model, theme: Theme) -> Line<'static> {
+/// With a reason in at most `room` columns.
+fn losses(model: &Model, theme: Theme, room: usize) -> Line<'static> {
     if let Link::Lost { reason, .. } = &model.link {
-        return Line::styled(format!("{} ", head(reason, 60)), theme.tone(Tone::Warn));
+        return Line::styled(format!("{} ", head(reason, room)), theme.tone(Tone::Warn));
     }
     if let Some(Played { broke: Some(broke), .. }) = &model.played {
-        return Line::styled(format!("! {} ", head(broke, 60)), theme.tone(Tone::Warn));
+        return Line::styled(format!("! {} ", head(broke, room.saturating_sub(2))), theme.tone(Tone::Warn));
     }
     let mut spans = Vec::new();
     let incomplete = model.scene().map(|scene| scene.snapshot.incomplete.join(", ")).unwrap_or_default();

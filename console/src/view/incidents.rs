@@ -8,12 +8,13 @@ use volt_telemetry::incident::{Incident, Incidents};
 
 use crate::facts::{Scene, Tone, causes};
 use crate::figures::{ABSENT, COUNT_WIDTH, DURATION_WIDTH, count, duration, left, right, tail, width};
-use crate::incidents::{how_long, line_within, newest_first, task, task_within, when, where_to_look, worst};
+use crate::hits::Hits;
+use crate::incidents::{how_long, line_within, task, task_within, when, where_to_look, worst};
 use crate::model::Model;
 use crate::view::lines::TITLE_WIDTH;
 use crate::view::theme::Theme;
 use crate::view::workers::window;
-use crate::view::{detail, fact_line, rows, stack};
+use crate::view::{detail, draw_message, draw_rows, fact_line, part, rows, stack};
 
 /// Columns of the list: when, how long with its mark, worker, cause, remedy, and how many like it.
 const WHEN_WIDTH: usize = DURATION_WIDTH;
@@ -30,7 +31,7 @@ const LINE_WIDTH: usize = 18;
 const LIST_MIN: u16 = 4;
 
 /// Draws the screen.
-pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme, hits: &mut Hits) {
     let incidents = &scene.snapshot.incidents;
     let [counts, healing, longest, rest] =
         rows(area, [Constraint::Length(1), Constraint::Length(1), Constraint::Length(1), Constraint::Fill(1)]);
@@ -42,43 +43,50 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
     }
     // Of many like polls one is written down in a while: what goes on may not be in the list.
     frame.render_widget(detail::longest_poll(scene, columns, theme), longest);
-    let Some(selected) = model.incidents.selected(incidents) else {
-        return draw_nothing(frame, rest, incidents, theme);
+    let shown = model.incident_rows();
+    let Some(selected) = model.incidents.selected(&shown) else {
+        return draw_nothing(frame, rest, model, incidents, theme);
     };
     if let Some(call) = model.incidents.open_call() {
         return stack::draw(frame, rest, selected, scene.snapshot.at_ns, Some(call), theme);
     }
-    let wanted = incidents.latest.len() as u16 + 1;
+    let wanted = shown.len() as u16 + 1;
     let list = wanted.min((rest.height / 3).max(LIST_MIN + 1));
     let [list, below] = rows(rest, [Constraint::Length(list), Constraint::Fill(1)]);
-    draw_list(frame, list, model, scene, theme);
+    draw_list(frame, list, model, &shown, scene.snapshot.at_ns, theme, hits);
     stack::draw(frame, below, selected, scene.snapshot.at_ns, None, theme);
 }
 
-fn draw_nothing(frame: &mut Frame<'_>, area: Rect, incidents: &Incidents, theme: Theme) {
+fn draw_nothing(frame: &mut Frame<'_>, area: Rect, model: &Model, incidents: &Incidents, theme: Theme) {
     let text = match incidents.total() {
+        _ if !model.list().filter.is_empty() => "No incident matches the filter; Esc shows all.",
         0 => "Every poll has ended in time since the runtime was built.",
         _ => "None of them is kept any more.",
     };
-    let [_, line, _] = rows(area, [Constraint::Fill(1), Constraint::Length(1), Constraint::Fill(1)]);
-    frame.render_widget(Line::styled(text, theme.label()).centered(), line);
+    draw_message(frame, area, text, theme);
 }
 
-fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
-    let incidents = &scene.snapshot.incidents;
+fn draw_list(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    model: &Model,
+    incidents: &[&Incident],
+    at_ns: u64,
+    theme: Theme,
+    hits: &mut Hits,
+) {
     let selected = model.incidents.position(incidents);
-    let total = incidents.latest.len();
-    let shown = window(total, selected, usize::from(area.height) - 1);
-    let part = if shown.len() < total { format!("{}-{}/{total}", shown.start + 1, shown.end) } else { String::new() };
+    let shown = window(incidents.len(), selected, usize::from(area.height) - 1);
     let columns = usize::from(area.width);
-    let mut lines = vec![Line::styled(heads(columns, &part), theme.title())];
-    let in_sight = newest_first(incidents).enumerate().skip(shown.start).take(shown.len());
-    lines.extend(
-        in_sight.map(|(place, incident)| line(incident, scene.snapshot.at_ns, place == selected, columns, theme)),
-    );
-    for (row, line) in (area.y..area.bottom()).zip(lines) {
-        frame.render_widget(line, Rect { y: row, height: 1, ..area });
-    }
+    let list = model.list();
+    let order = model.orders().get(list.order).copied().filter(|_| list.order > 0 || list.is_inverted);
+    let arrow = if list.is_inverted { "▲" } else { "▼" };
+    let order = order.map_or_else(String::new, |order| format!("{arrow}{order} "));
+    let filter = if list.filter.is_empty() { "" } else { "filtered " };
+    let heads = heads(columns, &format!("{order}{filter}{}", part(&shown, incidents.len())));
+    let in_sight = incidents.iter().enumerate().skip(shown.start).take(shown.len());
+    let lines = in_sight.map(|(place, incident)| line(incident, at_ns, place == selected, columns, theme)).collect();
+    draw_rows(frame, area, Line::styled(heads, theme.title()), shown.start, lines, hits);
 }
 
 fn heads(columns: usize, part: &str) -> String {

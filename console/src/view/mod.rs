@@ -1,19 +1,26 @@
 //! The screens, drawn from `&Model`; changes nothing.
 //!
 //! Shape, from top to bottom: who is looked at and how fresh that is (two lines); one of the
-//! [screens](crate::model::Screen); the keys.
+//! [screens](crate::model::Screen); the names of the screens, and the keys (two lines).
 
+pub mod ascii;
 pub mod blame;
 pub mod detail;
+pub mod doctor;
+pub mod events;
 pub mod header;
 pub mod help;
 pub mod incidents;
 pub mod lamps;
+pub mod latency;
 pub mod lines;
 pub mod overview;
 pub mod panels;
+pub mod processes;
 pub mod stack;
+pub mod tasks;
 pub mod theme;
+pub mod worker;
 pub mod workers;
 
 use ratatui::Frame;
@@ -22,32 +29,82 @@ use ratatui::text::{Line, Span};
 
 use crate::facts::Group;
 use crate::figures::width;
-use crate::model::{Model, Screen};
+use crate::hits::Hits;
+use crate::model::{Action, Model, Screen};
 use crate::view::theme::Theme;
 
 /// The smallest screen that is drawn on, in columns and rows.
 pub const MIN_SIZE: (u16, u16) = (80, 24);
 
-/// Draws one screen.
-pub fn draw(frame: &mut Frame<'_>, model: &Model, theme: Theme) {
+/// Draws one screen, and tells what lies where.
+pub fn draw(frame: &mut Frame<'_>, model: &Model, theme: Theme, hits: &mut Hits) {
+    hits.clear();
     let area = frame.area();
     if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
-        return draw_too_small(frame, area);
+        draw_too_small(frame, area);
+    } else {
+        draw_whole(frame, area, model, theme, hits);
     }
-    let [top, body, bottom] = rows(area, [Constraint::Length(2), Constraint::Fill(1), Constraint::Length(1)]);
+    if theme.is_ascii() {
+        ascii::replace(frame.buffer_mut());
+    }
+}
+
+fn draw_whole(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
+    let [top, body, bottom] = rows(area, [Constraint::Length(2), Constraint::Fill(1), Constraint::Length(2)]);
     header::draw(frame, top, model, theme);
     match model.scene() {
         Some(scene) => match model.screen {
-            Screen::Overview => overview::draw(frame, body, model, &scene, theme),
-            Screen::Incidents => incidents::draw(frame, body, model, &scene, theme),
-            Screen::Blame => blame::draw(frame, body, model, &scene, theme),
+            Screen::Overview => overview::draw(frame, body, model, &scene, theme, hits),
+            Screen::Workers => worker::draw(frame, body, model, &scene, theme, hits),
+            Screen::Tasks => tasks::draw(frame, body, model, theme, hits),
+            Screen::Processes => processes::draw(frame, body, model, theme, hits),
+            Screen::Latency => latency::draw(frame, body, model, &scene, theme),
+            Screen::Incidents => incidents::draw(frame, body, model, &scene, theme, hits),
+            Screen::Blame => blame::draw(frame, body, model, &scene, theme, hits),
+            Screen::Doctor => doctor::draw(frame, body, model, theme, hits),
+            Screen::Events => events::draw(frame, body, model, theme, hits),
         },
         None => draw_nothing(frame, body, model, theme),
     }
-    header::draw_keys(frame, bottom, model, theme);
+    header::draw_keys(frame, bottom, model, theme, hits);
     if model.is_help_open {
-        help::draw(frame, area, theme);
+        help::draw(frame, area, model.screen, model.played.is_some(), theme);
+        hits.clear();
     }
+}
+
+/// Lines one below the other, as many as fit.
+pub(crate) fn draw_lines(frame: &mut Frame<'_>, area: Rect, lines: impl IntoIterator<Item = Line<'static>>) {
+    for (row, line) in (area.y..area.bottom()).zip(lines) {
+        frame.render_widget(line, Rect { y: row, height: 1, ..area });
+    }
+}
+
+/// The rows of a list: those of `lines` in sight, each of which a click picks, below a heading.
+pub(crate) fn draw_rows(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    heads: Line<'static>,
+    first: usize,
+    lines: Vec<Line<'static>>,
+    hits: &mut Hits,
+) {
+    for (offset, row) in (area.y + 1..area.bottom()).enumerate().take(lines.len()) {
+        hits.add(Rect { y: row, height: 1, ..area }, Action::Pick(first + offset));
+    }
+    draw_lines(frame, area, std::iter::once(heads).chain(lines));
+}
+
+/// A line in the middle of `area`.
+pub(crate) fn draw_message(frame: &mut Frame<'_>, area: Rect, text: &str, theme: Theme) {
+    let [_, line, _] = rows(area, [Constraint::Fill(1), Constraint::Length(1), Constraint::Fill(1)]);
+    frame.render_widget(Line::styled(text.to_owned(), theme.label()).centered(), line);
+}
+
+/// `3-12/300` if not all rows are in sight.
+pub(crate) fn part(shown: &std::ops::Range<usize>, total: usize) -> String {
+    if shown.len() < total { format!("{}-{}/{total}", shown.start + 1, shown.end) } else { String::new() }
 }
 
 fn draw_nothing(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
@@ -56,8 +113,7 @@ fn draw_nothing(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) 
     } else {
         "Waiting for the first snapshot …"
     };
-    let [_, line, _] = rows(area, [Constraint::Fill(1), Constraint::Length(1), Constraint::Fill(1)]);
-    frame.render_widget(Line::styled(text, theme.label()).centered(), line);
+    draw_message(frame, area, text, theme);
 }
 
 fn draw_too_small(frame: &mut Frame<'_>, area: Rect) {

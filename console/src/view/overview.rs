@@ -9,6 +9,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
 
 use crate::facts::Scene;
+use crate::hits::Hits;
 use crate::model::Model;
 use crate::view::theme::Theme;
 use crate::view::{detail, incidents, lines, panels, rows, workers};
@@ -17,12 +18,12 @@ use crate::view::{detail, incidents, lines, panels, rows, workers};
 const PANELS_FROM: (u16, u16) = (176, 36);
 
 /// Draws the screen.
-pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme, hits: &mut Hits) {
     let has_panels = area.width >= PANELS_FROM.0 && frame.area().height >= PANELS_FROM.1;
     let detail =
         if model.is_detail_open { detail::height(scene, model.selected_worker, frame.area().height) } else { 0 };
     let least = if has_panels { panels::HEIGHT } else { lines::min_height(scene, area.width) };
-    let table_wants = workers::wanted_height(scene, area.width);
+    let table_wants = workers::wanted_height(model, area.width);
     let stalls = incidents::summary(scene, usize::from(area.width) - 1, theme);
     // The longest poll, and what has been stuck.
     let lines = 1 + u16::from(stalls.is_some());
@@ -46,7 +47,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
     }
     frame.render_widget(detail::longest_poll(scene, usize::from(area.width) - 1, theme), longest);
     frame.render_widget(stalls.unwrap_or_default(), stuck);
-    workers::draw(frame, table, model, scene, theme);
+    workers::draw(frame, table, model, scene, theme, hits);
     if model.is_detail_open {
         detail::draw(frame, detail, model, scene, theme);
     }

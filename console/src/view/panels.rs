@@ -8,7 +8,7 @@ use volt_telemetry::histogram::Histogram;
 
 use crate::facts::{Group, Scene};
 use crate::figures::{ABSENT, bar, count, duration, percent, rate, right, width};
-use crate::model::Model;
+use crate::model::{EDGE_POWERS, Model};
 use crate::view::theme::Theme;
 use crate::view::{fact_line, lamps, lines};
 
@@ -18,10 +18,6 @@ pub const HEIGHT: u16 = 9;
 pub const MAX_HEIGHT: u16 = HEIGHT + SPREAD_HEIGHTS[1] - 1;
 /// Lines of the spread, frames included: with classes that double, and with classes that quadruple.
 pub const SPREAD_HEIGHTS: [u16; 2] = [spread_height(1), spread_height(2)];
-
-/// Where the first and the last but one of the classes of the spread end: 2 to this power ns, about 1 µs and 268 ms. At powers of
-/// two the histogram counts exactly.
-const EDGE_POWERS: [usize; 2] = [10, 28];
 
 /// Lines of the spread when an edge is 2 to the power of `step` times the one before.
 const fn spread_height(step: usize) -> u16 {

@@ -11,7 +11,7 @@ use ratatui::style::{Color, Modifier};
 
 use super::*;
 use crate::fixture;
-use crate::model::{Action, Message};
+use crate::model::{Action, Message, Model};
 
 fn terminal(size: (u16, u16)) -> Terminal<TestBackend> {
     Terminal::new(TestBackend::new(size.0, size.1)).unwrap()
@@ -19,7 +19,7 @@ fn terminal(size: (u16, u16)) -> Terminal<TestBackend> {
 
 fn screen(model: &Model, size: (u16, u16)) -> String {
     let mut terminal = terminal(size);
-    terminal.draw(|frame| draw(frame, model, Theme::new(true))).unwrap();
+    terminal.draw(|frame| draw(frame, model, Theme::new(true), &mut Hits::default())).unwrap();
     let buffer = terminal.backend().buffer();
     let mut text = String::new();
     for row in 0..size.1 {
@@ -111,6 +111,129 @@ fn blame_at_80_by_24_and_200_by_50() {
 }
 
 #[test]
+fn workers_at_80_by_24_and_200_by_50() {
+    let mut model = fixture::model(4, 60);
+    show(&mut model, Screen::Workers);
+    assert_screen("workers-80x24", &model, (80, 24));
+    model.update(Message::Do(Action::Last));
+    assert_screen("workers-200x50", &model, (200, 50));
+}
+
+#[test]
+fn tasks_at_80_by_24_and_200_by_50() {
+    let mut model = fixture::tasks_model(4, 60);
+    assert_screen("tasks-80x24", &model, (80, 24));
+    model.update(Message::Do(Action::Move(3)));
+    model.update(Message::Do(Action::ToggleDetail));
+    let task = model.selected_task().unwrap().id;
+    model.update(Message::Why { task, why: Ok(Box::new(fixture::why(task))) });
+    assert_screen("task-80x24", &model, (80, 24));
+    assert_screen("tasks-200x50", &model, (200, 50));
+}
+
+#[test]
+fn processes_at_80_by_24_and_200_by_50() {
+    let mut model = fixture::processes_model(4, 60);
+    assert_screen("processes-80x24", &model, (80, 24));
+    model.update(Message::Do(Action::ToggleDetail));
+    assert_screen("process-80x24", &model, (80, 24));
+    model.update(Message::Do(Action::SortBy(3)));
+    assert_screen("processes-200x50", &model, (200, 50));
+}
+
+#[test]
+fn latency_at_80_by_24_and_200_by_50() {
+    let mut model = fixture::model(4, 60);
+    show(&mut model, Screen::Latency);
+    assert_screen("latency-80x24", &model, (80, 24));
+    model.update(Message::Do(Action::Move(2)));
+    assert_screen("latency-200x50", &model, (200, 50));
+}
+
+#[test]
+fn the_doctor_at_80_by_24_and_200_by_50() {
+    let mut model = fixture::stalled_model(4, 5);
+    show(&mut model, Screen::Doctor);
+    assert_screen("doctor-80x24", &model, (80, 24));
+    assert_screen("doctor-200x50", &model, (200, 50));
+}
+
+#[test]
+fn events_at_80_by_24_and_200_by_50() {
+    let mut model = fixture::stalled_model(4, 5);
+    model.update(Message::Disconnected { reason: "the program has ended".into(), retry_in: fixture::STEP });
+    model.update(Message::Tick(fixture::STEP * 9));
+    show(&mut model, Screen::Events);
+    assert_screen("events-80x24", &model, (80, 24));
+    assert_screen("events-200x50", &model, (200, 50));
+}
+
+#[test]
+fn with_ascii_there_is_nothing_else_on_any_screen_and_no_column_moves() {
+    for mut model in every_screen() {
+        for is_help_open in [false, true] {
+            model.is_help_open = is_help_open;
+            let mut ascii = terminal((120, 40));
+            let theme = Theme::new(true).with_ascii(true);
+            ascii.draw(|frame| draw(frame, &model, theme, &mut Hits::default())).unwrap();
+            let cells = &ascii.backend().buffer().content;
+            let text: String = cells.iter().map(|cell| cell.symbol()).collect();
+            assert!(text.is_ascii(), "{:?}:\n{text}", model.screen);
+            let drawn = screen(&model, (120, 40));
+            assert_eq!(
+                text.matches('?').count(),
+                drawn.matches('?').count(),
+                "each sign has one that is like it:\n{drawn}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_tab_and_every_row_is_where_a_click_finds_it() {
+    for mut model in every_screen() {
+        let mut hits = Hits::default();
+        let mut terminal = terminal((120, 40));
+        terminal.draw(|frame| draw(frame, &model, Theme::new(true), &mut hits)).unwrap();
+        let drawn = screen(&model, (120, 40));
+        let tabs = drawn.lines().rev().nth(1).unwrap();
+        for screen in Screen::ALL {
+            let column = tabs.find(&screen.name()[..4]).unwrap();
+            assert_eq!(hits.at(column as u16, 38), Some(Action::Show(screen)), "{tabs}");
+        }
+        let marked = drawn.lines().position(|line| line.starts_with('▸'));
+        if let Some(row) = marked.filter(|_| model.incidents.open_call().is_none()) {
+            assert_eq!(hits.at(7, row as u16), model.position().map(Action::Pick), "{drawn}");
+        }
+        model.is_help_open = true;
+        terminal.draw(|frame| draw(frame, &model, Theme::new(true), &mut hits)).unwrap();
+        assert_eq!(hits.at(3, 38), None, "what lies under the help is not clicked");
+    }
+}
+
+#[test]
+fn below_the_minimum_every_screen_says_so_down_to_one_by_one() {
+    for model in every_screen() {
+        for size in [(1, 1), (2, 50), (300, 1), (79, 24)] {
+            screen(&model, size);
+        }
+    }
+}
+
+#[test]
+fn a_filter_is_shown_while_it_is_typed_and_afterwards() {
+    let mut model = fixture::tasks_model(2, 30);
+    for action in [Action::Filter, Action::Type('x'), Action::Type('y')] {
+        model.update(Message::Do(action));
+    }
+    let typed = screen(&model, (80, 24));
+    assert!(typed.lines().last().unwrap().starts_with(" filter xy"), "{typed}");
+    assert!(typed.contains("No task matches the filter"), "{typed}");
+    model.update(Message::Do(Action::Accept));
+    assert!(screen(&model, (80, 24)).contains("filter \"xy\""));
+}
+
+#[test]
 fn a_lost_connection_says_since_when_and_why() {
     let mut model = fixture::model(2, 4);
     let reason = "there is no socket /run/user/1000/volt/48213-77.sock".to_string();
@@ -119,6 +242,10 @@ fn a_lost_connection_says_since_when_and_why() {
     let screen = screen(&model, (80, 24));
     assert!(screen.lines().next().unwrap().contains("LOST 2s ago, retry in 3s"), "{screen}");
     assert!(screen.contains("there is no socket"), "{screen}");
+    assert!(
+        screen.contains(" runtime [app 2w] exporter 1w  there is"),
+        "the reason leaves the tabs their place\n{screen}"
+    );
 }
 
 #[test]
@@ -160,8 +287,10 @@ fn every_size_from_the_minimum_on_is_drawn_whole() {
 #[test]
 fn every_screen_is_drawn_whole_at_every_size_from_the_minimum_on() {
     for written in [0, 1, 7, 64] {
-        for chosen in [Screen::Incidents, Screen::Blame] {
+        for chosen in Screen::ALL {
             let mut model = fixture::model(3, 2);
+            model.update(Message::Tasks(Box::new(fixture::tasks("app", written, 2))));
+            model.update(Message::Processes(Box::new(fixture::processes("app", written, 2))));
             let process = fixture::stalled(fixture::process(3, 3), written);
             model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
             show(&mut model, chosen);
@@ -169,11 +298,16 @@ fn every_screen_is_drawn_whole_at_every_size_from_the_minimum_on() {
                 for action in [Action::ToggleDetail, Action::Last, Action::ToggleDetail, Action::First] {
                     model.update(Message::Do(action));
                     let screen = screen(&model, size);
-                    let last = screen.lines().last().unwrap();
+                    let bars: Vec<&str> = screen.lines().rev().take(2).collect();
                     let name = format!("[{}]", chosen.name());
-                    let bar = last.contains("quit") && last.contains("help") && last.contains(&name);
+                    let bar = bars[0].contains("quit") && bars[0].contains("help") && bars[1].contains(&name);
                     assert!(bar, "{written} incidents at {size:?}:\n{screen}");
-                    let is_marked = screen.contains('▸') || (written == 0 && chosen == Screen::Incidents);
+                    let has_rows = match chosen {
+                        Screen::Latency | Screen::Events => false,
+                        Screen::Incidents | Screen::Doctor | Screen::Processes => written > 0,
+                        _ => true,
+                    };
+                    let is_marked = screen.contains('▸') || !has_rows;
                     assert!(is_marked, "the selected row is in sight at {size:?}:\n{screen}");
                 }
             }
@@ -248,30 +382,44 @@ fn the_line_to_look_at_is_never_cut() {
     }
 }
 
-/// The overview, the list of incidents, an open stack, and the blame table.
+/// Every screen, an open stack, and an open task.
 fn every_screen() -> Vec<Model> {
     let mut open = fixture::stalled_model(9, 5);
     show(&mut open, Screen::Incidents);
     open.update(Message::Do(Action::ToggleDetail));
     let screens = Screen::ALL.map(|screen| {
         let mut model = fixture::stalled_model(9, 5);
+        model.update(Message::Tasks(Box::new(fixture::tasks("app", 40, 5))));
+        model.update(Message::Processes(Box::new(fixture::processes("app", 40, 5))));
         show(&mut model, screen);
         model
     });
-    screens.into_iter().chain([fixture::model(9, 5), open]).collect()
+    let mut task = fixture::tasks_model(9, 40);
+    for action in [Action::Last, Action::Move(-1), Action::ToggleDetail] {
+        task.update(Message::Do(action));
+    }
+    screens.into_iter().chain([fixture::model(9, 5), open, task]).collect()
 }
 
 #[test]
 fn without_colors_the_screens_say_the_same() {
     for model in every_screen() {
         let mut plain = terminal((200, 50));
-        plain.draw(|frame| draw(frame, &model, Theme::new(false))).unwrap();
+        plain.draw(|frame| draw(frame, &model, Theme::new(false), &mut Hits::default())).unwrap();
         let cells = &plain.backend().buffer().content;
         assert!(cells.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
         assert!(cells.iter().any(|cell| cell.modifier.contains(Modifier::BOLD)));
         let text: String = cells.iter().map(|cell| cell.symbol()).collect();
-        let mark = if model.screen == Screen::Blame { "800ms!!" } else { "230ms!!" };
-        assert!(text.contains(mark), "what is red has a mark");
+        let mark = match model.screen {
+            Screen::Blame => "800ms!!",
+            Screen::Latency => ">= 134ms!!",
+            Screen::Doctor => "CRITICAL!!",
+            Screen::Events => "!! worker 1",
+            Screen::Tasks => "ms!",
+            Screen::Processes => "1024!!",
+            _ => "230ms!!",
+        };
+        assert!(text.contains(mark), "what is red has a mark on {:?}:\n{text}", model.screen);
         let colored = screen(&model, (200, 50)).replace('\n', "");
         assert_eq!(text.replace(' ', ""), colored.replace(' ', ""));
     }
@@ -281,7 +429,7 @@ fn without_colors_the_screens_say_the_same() {
 fn only_the_named_colors_are_used() {
     for model in every_screen() {
         let mut terminal = terminal((200, 50));
-        terminal.draw(|frame| draw(frame, &model, Theme::new(true))).unwrap();
+        terminal.draw(|frame| draw(frame, &model, Theme::new(true), &mut Hits::default())).unwrap();
         for cell in &terminal.backend().buffer().content {
             for color in [cell.fg, cell.bg] {
                 assert!(!matches!(color, Color::Rgb(..) | Color::Indexed(_)), "{color:?}");

@@ -13,12 +13,23 @@ use crate::incidents::Whose;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Theme {
     has_colors: bool,
+    is_ascii: bool,
 }
 
 impl Theme {
     /// With the 16 colours, or with bold and dim alone.
     pub fn new(has_colors: bool) -> Theme {
-        Theme { has_colors }
+        Theme { has_colors, is_ascii: false }
+    }
+
+    /// With nothing but ASCII on the screen, or with all that a terminal can draw.
+    pub fn with_ascii(self, is_ascii: bool) -> Theme {
+        Theme { is_ascii, ..self }
+    }
+
+    /// Whether there is to be nothing but ASCII.
+    pub fn is_ascii(self) -> bool {
+        self.is_ascii
     }
 
     /// Without colours when `NO_COLOR` is set to anything, as <https://no-color.org> has it.

@@ -9,7 +9,8 @@ use ratatui::text::{Line, Span};
 use crate::columns::{self, Column, IN_FLIGHT_TITLE, Row};
 use crate::facts::{Scene, Tone};
 use crate::figures::{head, left, right, width};
-use crate::model::Model;
+use crate::hits::Hits;
+use crate::model::{Action, Model, WORKER_ORDERS};
 use crate::view::theme::Theme;
 
 /// Columns before the first: the mark of the selected worker.
@@ -18,22 +19,26 @@ const MARK_WIDTH: usize = 1;
 const GROUPS_FROM: u16 = 100;
 
 /// The lines that the whole table would take.
-pub fn wanted_height(scene: &Scene<'_>, columns: u16) -> u16 {
-    head_height(columns).saturating_add(scene.shown_workers().len() as u16)
+pub fn wanted_height(model: &Model, columns: u16) -> u16 {
+    head_height(columns).saturating_add(model.worker_rows().len() as u16)
 }
 
 /// Draws the table.
-pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme, hits: &mut Hits) {
     let (chosen, rest) = columns::fitting(usize::from(area.width) - MARK_WIDTH);
     let rows = area.height.saturating_sub(head_height(area.width));
-    let workers = scene.shown_workers();
+    let workers = model.worker_rows();
     let selected = workers.iter().position(|index| *index == model.selected_worker).unwrap_or(0);
     let shown = window(workers.len(), selected, usize::from(rows));
     let mut lines = Vec::new();
     if area.width >= GROUPS_FROM {
         lines.push(Line::styled(group_heads(&chosen, rest, model), theme.label()));
     }
-    lines.push(Line::styled(heads(&chosen, rest, &shown, workers.len(), scene), theme.title()));
+    lines.push(Line::styled(heads(&chosen, rest, &shown, workers.len(), scene, model), theme.title()));
+    let first = area.y + head_height(area.width);
+    for (row, place) in (first..area.bottom()).zip(shown.clone()) {
+        hits.add(Rect { y: row, height: 1, ..area }, Action::Pick(place));
+    }
     lines.extend(workers[shown].iter().filter_map(|index| line(scene, *index, &chosen, rest, model, theme)));
     for (row, line) in (area.y..area.bottom()).zip(lines) {
         frame.render_widget(line, Rect { y: row, height: 1, ..area });
@@ -65,13 +70,23 @@ fn group_heads(chosen: &[&Column], rest: usize, model: &Model) -> String {
     text
 }
 
-fn heads(chosen: &[&Column], rest: usize, shown: &Range<usize>, total: usize, scene: &Scene<'_>) -> String {
+fn heads(
+    chosen: &[&Column],
+    rest: usize,
+    shown: &Range<usize>,
+    total: usize,
+    scene: &Scene<'_>,
+    model: &Model,
+) -> String {
     let mut text = " ".repeat(MARK_WIDTH);
     for column in chosen {
         text.push_str(&format!("{} ", column.set(&column.title(&scene.snapshot.config))));
     }
-    let last = shown.end.saturating_sub(1);
-    let part = if shown.len() < total { format!("{}-{last}/{total}", shown.start) } else { String::new() };
+    let list = model.list();
+    let order = WORKER_ORDERS.get(list.order).filter(|_| list.order > 0 || list.is_inverted);
+    let order = order.map_or_else(String::new, |order| format!("{}{order} ", if list.is_inverted { "▲" } else { "▼" }));
+    let filter = if list.filter.is_empty() { "" } else { "filtered " };
+    let part = format!("{order}{filter}{}", super::part(shown, total));
     text.push_str(&format!("{}{part}", left(IN_FLIGHT_TITLE, rest.saturating_sub(width(&part)))));
     text
 }

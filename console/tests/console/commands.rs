@@ -125,22 +125,64 @@ fn top_prints_again_and_again_until_nobody_reads() {
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
 }
 
+/// A running `top`, the lines of its output, and its first object.
+fn top(command: &mut Command) -> (std::process::Child, impl Iterator<Item = Value> + use<>) {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    (child, lines.map(|line| serde_json::from_str(&line.unwrap()).expect("whole objects to the end")))
+}
+
 #[test]
-fn top_ends_with_an_error_when_the_program_does() {
+fn top_ends_with_an_error_when_the_process_that_was_named_does() {
+    let folder = Folder::new();
+    let mut process = Command::new("sleep").arg("3600").stdin(Stdio::null()).spawn().unwrap();
+    let start_time = volt_telemetry::socket::start_time_of(process.id()).unwrap();
+    let path = folder.path().join(volt_telemetry::socket::file_name(process.id(), start_time));
+    for target in [process.id().to_string(), path.to_str().unwrap().to_owned()] {
+        let program = Program::start(&path, "shop", VOLT);
+        let (child, mut objects) = top(&mut folder.console(&["top", "--json", "--interval", "20ms", &target]));
+        assert_eq!(objects.next().unwrap()["program"], "shop");
+        process.kill().unwrap();
+        process.wait().unwrap();
+        drop(program);
+        objects.for_each(drop);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8(output.stderr).unwrap().contains("closed the connection"));
+    }
+}
+
+#[test]
+fn top_waits_for_a_program_that_was_named_and_says_how_many_updates_it_lost() {
     let folder = Folder::new();
     let program = Program::start(&folder.socket(0), "shop", VOLT);
-    let mut command = folder.console(&["top", "--json", "--interval", "20ms"]);
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-    assert_eq!(first["program"], "shop");
+    let (mut child, mut objects) = top(&mut folder.console(&["top", "--json", "--interval", "20ms", "shop"]));
+    assert_eq!(objects.next().unwrap()["lost"], 0);
     drop(program);
-    for line in lines {
-        serde_json::from_str::<Value>(&line.unwrap()).expect("whole objects to the end");
-    }
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("closed the connection"));
+    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(stderr.next().unwrap().contains("waiting for it to come back"));
+    let _again = Program::start(&folder.socket(0), "shop", VOLT);
+    let back = stderr.next().unwrap();
+    let lost: u64 = back.split("pid").nth(1).and_then(|rest| rest.split(' ').nth(2)).unwrap().parse().expect(&back);
+    assert!(lost > 0 && back.contains("shop is back"), "{back}");
+    let first = objects.find(|object| object["lost"] != 0).unwrap();
+    assert_eq!(first["lost"], lost);
+    drop(objects);
+    assert_eq!(child.wait().unwrap().code(), Some(0), "nobody reads any more");
+}
+
+#[test]
+fn top_that_waits_ends_when_nobody_reads() {
+    let folder = Folder::new();
+    let program = Program::start(&folder.socket(0), "shop", VOLT);
+    let (mut child, mut objects) = top(&mut folder.console(&["top", "--json", "--interval", "20ms"]));
+    objects.next().unwrap();
+    drop(program);
+    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(stderr.next().unwrap().unwrap().contains("waiting for it to come back"));
+    drop(objects);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
@@ -276,5 +318,64 @@ fn names_with_escape_sequences_are_printed_without() {
         let text = stdout(&output);
         assert!(text.contains("sh[2Jop3J"), "{text}");
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+    }
+}
+
+#[test]
+fn each_shell_gets_its_completions_and_man_its_page() {
+    let folder = Folder::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = run(&mut folder.console(&["completions", shell]));
+        let script = stdout(&output);
+        assert!(output.status.success() && output.stderr.is_empty(), "{shell}");
+        for word in ["doctor", "check", "max-delay", "look-back"] {
+            assert!(script.contains(word), "{word:?} is not among what {shell} completes");
+        }
+    }
+    let output = run(&mut folder.console(&["completions", "tcsh"]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("possible values: bash, elvish, fish, powershell, zsh"));
+    let page = stdout(&run(&mut folder.console(&["man"])));
+    assert!(page.contains(".TH volt") && page.contains("\n.SS check\n") && page.contains(".SH EXIT"), "{page}");
+}
+
+#[test]
+fn what_nobody_reads_any_more_is_no_error() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let printing: [&[&str]; 8] = [
+        &["list"],
+        &["top", "--once", "--interval", "20ms"],
+        &["stacks", "--all"],
+        &["doctor", "--for", "100ms", "--fail-on", "critical"],
+        &["check", "--max-poll", "1s", "--for", "100ms"],
+        &["completions", "zsh"],
+        &["man"],
+        &["--help"],
+    ];
+    for arguments in printing {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = folder.console(arguments).stdin(Stdio::null()).stdout(writer).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), stderr.as_ref()), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_that_says_so() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
+    for (arguments, code) in [
+        (&["list"][..], 1),
+        (&["top", "--once", "--interval", "20ms"], 1),
+        (&["man"], 1),
+        (&["doctor", "--for", "100ms"], 2),
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = folder.console(arguments).stdin(Stdio::null()).stdout(full).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("writing to standard output failed: No space left"), "{stderr}");
     }
 }

@@ -10,9 +10,16 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use volt_telemetry::Histogram;
 use volt_telemetry::incident::{Blame, Cause, Frame, Incident, Incidents};
+use volt_telemetry::processes;
+use volt_telemetry::recording::event::Event;
+use volt_telemetry::recording::flush::{Chunk, Flush, Head};
+use volt_telemetry::recording::record::Record;
 use volt_telemetry::snapshot::{Phase, Process, Snapshot, Tasks, Worker};
 use volt_telemetry::socket::{file_name, own_start_time};
+use volt_telemetry::tasks::{Query, Rank, State, Task, TaskList};
+use volt_telemetry::why::{Link, Why};
 use volt_telemetry::wire::{
     Hello, MAGIC, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request, VERSION, Version, read_frame, write_frame,
 };
@@ -34,6 +41,11 @@ impl Folder {
     /// Where the socket of a process `offset` above this one would be.
     pub fn socket(&self, offset: u32) -> PathBuf {
         self.0.join(file_name(std::process::id() + offset, own_start_time()))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 
     /// The console, looking at this folder.
@@ -75,6 +87,7 @@ pub struct Program {
     path: PathBuf,
     is_over: Arc<AtomicBool>,
     connections: Arc<Mutex<Vec<UnixStream>>>,
+    snapshots: Arc<AtomicU32>,
     listener: Option<JoinHandle<()>>,
 }
 
@@ -83,7 +96,8 @@ impl Program {
         let listener = UnixListener::bind(path).expect("a socket in the test's folder");
         let is_over = Arc::new(AtomicBool::new(false));
         let connections = Arc::new(Mutex::new(Vec::new()));
-        let (over, accepted, name) = (is_over.clone(), connections.clone(), name.to_string());
+        let snapshots = Arc::new(AtomicU32::new(0));
+        let (over, accepted, sent, name) = (is_over.clone(), connections.clone(), snapshots.clone(), name.to_string());
         let thread = std::thread::spawn(move || {
             for stream in listener.incoming() {
                 // ORDERING: Relaxed; the connection that comes after the store carries the news.
@@ -92,15 +106,25 @@ impl Program {
                 }
                 let stream = stream.unwrap();
                 accepted.lock().unwrap().push(stream.try_clone().unwrap());
-                let name = name.clone();
+                let (name, sent) = (name.clone(), sent.clone());
                 // A client that has gone ends it with an error.
                 std::thread::spawn(move || {
-                    let _ = serve(&stream, &name, speech);
+                    let _ = serve(&stream, &name, speech, &sent);
                     let _ = stream.shutdown(std::net::Shutdown::Both);
                 });
             }
         });
-        Program { path: path.into(), is_over, connections, listener: Some(thread) }
+        Program { path: path.into(), is_over, connections, snapshots, listener: Some(thread) }
+    }
+
+    /// Until so many snapshots were sent, over all connections.
+    pub fn wait_for_snapshots(&self, count: u32) {
+        let begun = Instant::now();
+        // ORDERING: Relaxed; the number alone is the message.
+        while self.snapshots.load(Ordering::Relaxed) < count {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nobody asks for {count} snapshots");
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -119,7 +143,7 @@ impl Drop for Program {
     }
 }
 
-fn serve(mut stream: &UnixStream, name: &str, speech: Speech) -> io::Result<()> {
+fn serve(mut stream: &UnixStream, name: &str, speech: Speech, sent: &AtomicU32) -> io::Result<()> {
     let version = match speech {
         Speech::Volt(version) => version,
         Speech::Stuck | Speech::WasStuck | Speech::Stalled | Speech::CutOff => VERSION,
@@ -131,18 +155,86 @@ fn serve(mut stream: &UnixStream, name: &str, speech: Speech) -> io::Result<()> 
     let hello = Hello { magic: MAGIC.into(), version, pid, program: name.into(), runtimes, start_time: 1, volt };
     write_frame(stream, &Reply::Hello(hello), MAX_REPLY_BYTES)?;
     let started = Instant::now();
-    let snapshot = || Reply::Snapshot { process: Box::new(process(name, started.elapsed(), speech)), lost: 0 };
+    let snapshot = || {
+        // ORDERING: Relaxed; as in `wait_for_snapshots`.
+        sent.fetch_add(1, Ordering::Relaxed);
+        Reply::Snapshot { process: Box::new(process(name, started.elapsed(), speech)), lost: 0 }
+    };
+    let mut has_answered = false;
     while let Some(request) = read_frame::<Request>(stream, MAX_REQUEST_BYTES)? {
         match request {
             _ if speech == Speech::CutOff => return stream.write_all(&[200, 0, 0, 0, 0x81, 0xa4]),
+            Request::Record { .. } => {
+                let head = Head { pid, program: name.into(), runtime: "app".into(), ..Head::default() };
+                write_frame(stream, &Reply::Recording { head: Box::new(head) }, MAX_REPLY_BYTES)?;
+                loop {
+                    // ORDERING: Relaxed; as in `wait_for_snapshots`.
+                    sent.fetch_add(1, Ordering::Relaxed);
+                    let flush = flush(process(name, started.elapsed(), speech).runtimes.remove(0));
+                    write_frame(stream, &Reply::Flush { flush: Box::new(flush) }, MAX_REPLY_BYTES)?;
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
             Request::Subscribe { interval_ms } => loop {
                 write_frame(stream, &snapshot(), MAX_REPLY_BYTES)?;
                 std::thread::sleep(Duration::from_millis(interval_ms));
             },
+            Request::Tasks { runtime, mut query } => {
+                // The first answer is one to somebody else's question: there are so many tasks.
+                if query.rank == Rank::Delay && !std::mem::replace(&mut has_answered, true) {
+                    query.rank = Rank::Id;
+                }
+                let list = tasks(&runtime.unwrap_or_default(), name, query);
+                write_frame(stream, &Reply::Tasks(Box::new(list)), MAX_REPLY_BYTES)?;
+            }
+            Request::Processes { runtime, query } => {
+                let list = processes(&runtime.unwrap_or_default(), name, query);
+                write_frame(stream, &Reply::Processes(Box::new(list)), MAX_REPLY_BYTES)?;
+            }
+            Request::Why { runtime, task } => {
+                let link =
+                    Link { task: task.parse().unwrap_or(0), spawned_at: "src/why.rs:3:1".into(), ..Link::default() };
+                let why = Why { runtime: runtime.unwrap_or_default(), links: vec![link], ..Why::default() };
+                write_frame(stream, &Reply::Why(why), MAX_REPLY_BYTES)?;
+            }
             _ => write_frame(stream, &snapshot(), MAX_REPLY_BYTES)?,
         }
     }
     Ok(())
+}
+
+/// Twenty tasks, of which the one with the highest id is stranded and bears the program's name, with what a terminal would obey.
+fn tasks(runtime: &str, name: &str, query: Query) -> TaskList {
+    let task = |id: u64| Task {
+        id,
+        name: (id == 120).then(|| format!("{name}\u{1b}[2Jclerk")),
+        spawned_at: format!("src/shop.rs:{id}:5"),
+        state: if id == 120 { State::Stranded } else { State::Waits },
+        polls: Some(1_000 - id),
+        busy_ns: Some(id * 1_000_000),
+        ..Task::default()
+    };
+    let rows = (101..=120).map(task).filter(|task| task.spawned_at.contains(&query.filter)).collect();
+    TaskList { runtime: runtime.into(), query, rows, alive: 23, seen: 20, matching: 20, ..TaskList::default() }
+}
+
+/// Five processes of the runtime `app`, and none of another.
+fn processes(runtime: &str, name: &str, query: processes::Query) -> processes::ProcessList {
+    let process = |index: u64| processes::Process {
+        pid: format!("local:{index}.0"),
+        number: index << 32,
+        name: (index == 4).then(|| format!("{name}\u{1b}[2Jtill")),
+        kind: "shop::till::Till".into(),
+        spawned_at: format!("src/till.rs:{index}:5"),
+        mailbox_len: index * 10,
+        mailbox_capacity: 100,
+        steps: 1_000 - index,
+        parent: Some("local:9.9".into()),
+        ..processes::Process::default()
+    };
+    let rows: Vec<_> = (0..if runtime == "app" { 5 } else { 0 }).map(process).collect();
+    let (alive, runtime) = (rows.len() as u64, runtime.to_owned());
+    processes::ProcessList { runtime, query, rows, alive, matching: alive, ..processes::ProcessList::default() }
 }
 
 fn process(name: &str, age: Duration, speech: Speech) -> Process {
@@ -161,7 +253,18 @@ fn process(name: &str, age: Duration, speech: Speech) -> Process {
     };
     let latest = if matches!(speech, Speech::Stuck | Speech::WasStuck) { vec![stuck] } else { Vec::new() };
     let incidents = Incidents { latest, ..Incidents::default() };
-    let worker = |index| Worker { index, phase: Phase::Parked, polls: at_ns / 1_000, ..Worker::default() };
+    let (poll_time, schedule_delay) = match speech {
+        Speech::Volt(_) | Speech::Stuck => (polled(age, 1_000_000), polled(age, 100_000)),
+        _ => <(Histogram, Histogram)>::default(),
+    };
+    let worker = |index| Worker {
+        index,
+        phase: Phase::Parked,
+        polls: at_ns / 1_000,
+        poll_time: poll_time.clone(),
+        schedule_delay: schedule_delay.clone(),
+        ..Worker::default()
+    };
     let runtime = |name: &str, workers: u32| Snapshot {
         runtime: name.into(),
         at_ns,
@@ -177,7 +280,27 @@ fn process(name: &str, age: Duration, speech: Speech) -> Process {
         runtimes[0].incidents = Incidents { by_cause: vec![0, 2], latest, ..Incidents::default() };
         runtimes[0].blame = vec![Blame { spawned_at: "src/shop.rs:7:5".into(), stalls: 2, ..Blame::default() }];
     }
-    Process { pid: std::process::id(), program: name.into(), at_ns, observer: None, runtimes }
+    Process { pid: std::process::id(), program: name.into(), at_ns, runtimes, ..Process::default() }
+}
+
+/// A snapshot, and a thousand events that led to it.
+fn flush(snapshot: Snapshot) -> Flush {
+    let at_ns = snapshot.at_ns;
+    let records = (1..=1000).rev().map(|before| Record::new(at_ns - before, Event::LifoHit { task: before })).collect();
+    Flush {
+        at_ns,
+        complete_until_ns: at_ns,
+        chunks: vec![Chunk { records, ..Chunk::default() }],
+        snapshot: Some(Box::new(snapshot)),
+        ..Flush::default()
+    }
+}
+
+/// So many values of `ns` as there are milliseconds in `age`.
+fn polled(age: Duration, ns: u64) -> Histogram {
+    let mut histogram = Histogram::default();
+    (0..age.as_millis()).for_each(|_| histogram.record(ns));
+    histogram
 }
 
 /// The second of two goes on. Its task bears the program's name.

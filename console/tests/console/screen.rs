@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub const LEAVE: &str = "\u{1b}[?1049l";
 pub const ENTER: &str = "\u{1b}[?1049h";
 pub const SHOW: &str = "\u{1b}[?25h";
+/// The mouse's buttons, taken and given back.
+const MOUSE_TAKEN: &str = "\u{1b}[?1000h";
+const MOUSE_GIVEN_BACK: &str = "\u{1b}[?1000l";
 
 #[derive(Default)]
 struct Output {
@@ -151,6 +154,11 @@ impl Screen {
     }
 }
 
+/// Whether the program took the mouse.
+pub fn has_taken_mouse(printed: &str) -> bool {
+    printed.contains(MOUSE_TAKEN)
+}
+
 /// Whether the last thing that happened to the screen was that it was given back, with its cursor.
 #[track_caller]
 pub fn assert_given_back(printed: &str) {
@@ -158,6 +166,7 @@ pub fn assert_given_back(printed: &str) {
     assert!(printed.rfind(ENTER).expect("it was entered") < left);
     assert!(printed[left..].contains(SHOW), "the cursor is shown again");
     assert_eq!(printed.matches(LEAVE).count(), 1, "once is enough");
+    assert_eq!(printed.matches(MOUSE_TAKEN).count(), printed.matches(MOUSE_GIVEN_BACK).count(), "the mouse too");
 }
 
 #[track_caller]

@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use crate::program::{Folder, Program, Speech, VOLT};
-use crate::screen::{LEAVE, Screen, assert_given_back};
+use crate::screen::{LEAVE, Screen, assert_given_back, has_taken_mouse};
 use rustix::process::Signal;
 
 fn attached(folder: &Folder) -> Screen {
@@ -41,6 +41,20 @@ fn signals_give_the_terminal_back_and_end_the_program_as_signals_do() {
 }
 
 #[test]
+fn a_dumb_terminal_is_told_what_to_use_instead_and_sees_no_escape() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    for verb in [&["attach"][..], &[], &["replay", "none.voltrec"]] {
+        let mut command = folder.console(verb);
+        command.env("TERM", "dumb");
+        let (status, printed) = Screen::start(command, 80, 24).finish();
+        assert_eq!(status.code(), Some(1), "{printed}");
+        assert!(printed.contains("the terminal is dumb") && printed.contains("volt-console top"), "{printed}");
+        assert!(!printed.contains('\u{1b}'), "{printed:?}");
+    }
+}
+
+#[test]
 fn a_terminal_that_is_closed_without_a_signal_ends_the_console() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
@@ -53,7 +67,7 @@ fn a_panic_gives_the_terminal_back_before_its_message() {
     const AS_CHILD: &str = "VOLT_CONSOLE_TEST_PANICS";
     const NAME: &str = "terminal::a_panic_gives_the_terminal_back_before_its_message";
     if std::env::var_os(AS_CHILD).is_some() {
-        let mut terminal = volt_console::terminal::Terminal::enter().unwrap();
+        let mut terminal = volt_console::terminal::Terminal::enter(true).unwrap();
         terminal.draw(|frame| frame.render_widget("drawn", frame.area())).unwrap();
         let other = std::thread::spawn(|| panic!("of another thread"));
         assert!(other.join().is_err());
@@ -120,11 +134,14 @@ fn digits_change_the_screen_and_enter_opens_a_stack() {
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
     let mut screen = attached(&folder);
     for (key, wanted) in [
-        (&b"2"[..], "suppressed"),
+        (&b"5"[..], "suppressed"),
         (b"\r", "the line to look at"),
-        (b"3", "suffered:"),
+        (b"6", "suffered:"),
         (b"1", "injected/s"),
-        (b"3", "suffered:"),
+        (b"2", "asleep"),
+        (b"4", "p99.9"),
+        (b"7", "CRITICAL!!"),
+        (b"6", "suffered:"),
         (b"\x1b", "injected/s"),
     ] {
         let mark = screen.mark();
@@ -133,6 +150,65 @@ fn digits_change_the_screen_and_enter_opens_a_stack() {
     }
     screen.press(b"q");
     assert_given_back(&screen.finish().1);
+}
+
+#[test]
+fn tasks_are_listed_filtered_and_opened_on_their_screen() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let mut screen = attached(&folder);
+    // The filter is taken in letter by letter; then the keys are keys again, and the task is opened.
+    for (keys, wanted) in [(&b"t"[..], "shop[2Jclerk"), (b"/shop.rs:119", "keep"), (b"\r\r", "why.rs:3:1,")] {
+        let mark = screen.mark();
+        screen.press(keys);
+        screen.wait_for(wanted, mark);
+    }
+    let mark = screen.mark();
+    // Closes the task, then takes the filter back.
+    screen.press(b"\x1b");
+    screen.wait_for("why ", mark);
+    screen.press(b"\x1b");
+    screen.wait_for("clerk", mark);
+    screen.press(b"q");
+    assert_given_back(&screen.finish().1);
+}
+
+#[test]
+fn the_mouse_chooses_a_screen_by_its_name_and_is_given_back() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
+    let mut screen = attached(&folder);
+    let mark = screen.mark();
+    // The left button goes down on `5 incid`, in the last line but one; then on `6 blame`.
+    screen.press(b"\x1b[<0;36;23M\x1b[<0;36;23m");
+    screen.wait_for("suppressed", mark);
+    let mark = screen.mark();
+    screen.press(b"\x1b[<0;45;23M\x1b[<0;45;23m");
+    screen.wait_for("suffered:", mark);
+    screen.press(b"q");
+    let printed = screen.finish().1;
+    assert!(has_taken_mouse(&printed));
+    assert_given_back(&printed);
+}
+
+#[test]
+fn plain_ascii_without_the_mouse_is_nothing_else() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
+    let arguments = ["attach", "--plain", "--ascii", "--no-mouse", "--interval", "50ms"];
+    let mut screen = Screen::start(folder.console(&arguments), 80, 24);
+    screen.wait_for("live", 0);
+    screen.press(b"5");
+    screen.wait_for("suppressed", 0);
+    screen.press(b"q");
+    let printed = screen.finish().1;
+    assert!(printed.is_ascii(), "{printed}");
+    assert!(!has_taken_mouse(&printed));
+    // Colours begin with 3 or 4, of their bright kind with 9 or 10; bold, dim and reversed are 1, 2 and 7.
+    for colour in ["[31m", "[32m", "[33m", "[35m", "[36m", "38;5;"] {
+        assert!(!printed.contains(colour), "{colour}");
+    }
+    assert_given_back(&printed);
 }
 
 #[test]

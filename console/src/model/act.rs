@@ -1,0 +1,177 @@
+//! What keys and the mouse do to the model.
+
+use std::time::Duration;
+
+use super::{Action, Effect, INTERVALS, Kind, Model, Screen};
+
+/// Characters that a filter may have.
+const FILTER_MAX: usize = 100;
+
+impl Model {
+    pub(super) fn act(&mut self, action: Action) -> Option<Effect> {
+        match action {
+            Action::Quit => return Some(Effect::Quit),
+            Action::Back => return self.back(),
+            Action::TogglePause => {
+                self.held = if self.held.is_some() { None } else { Some(self.live.clone()) };
+                self.refresh_choices();
+            }
+            Action::ToggleHelp => self.is_help_open = !self.is_help_open,
+            Action::Show(screen) => (self.screen, self.is_help_open, self.is_typing) = (screen, false, false),
+            Action::ToggleDetail => self.toggle_detail(),
+            Action::ToggleTotals => self.shows_totals = !self.shows_totals,
+            Action::NextRuntime => self.select_runtime(1),
+            Action::PreviousRuntime => self.select_runtime(self.runtimes().len().saturating_sub(1)),
+            Action::Slower => return self.subscribe(|i| INTERVALS.iter().find(|interval| **interval > i)),
+            Action::Faster => return self.subscribe(|i| INTERVALS.iter().rfind(|interval| **interval < i)),
+            Action::SortBy(steps) => {
+                let orders = self.orders().len().max(1) as isize;
+                let list = self.list_mut();
+                list.order = (list.order as isize + steps).rem_euclid(orders) as usize;
+            }
+            Action::InvertSort => {
+                let list = self.list_mut();
+                list.is_inverted = !list.is_inverted;
+            }
+            Action::Move(rows) => self.select(|row| row.saturating_add_signed(rows)),
+            Action::First => self.select(|_| 0),
+            Action::Last => self.select(|_| usize::MAX),
+            Action::Pick(place) if self.position() == Some(place) => self.toggle_detail(),
+            Action::Pick(place) => self.select(|_| place),
+            Action::Filter => (self.is_typing, self.is_help_open) = (self.can_filter(), false),
+            Action::Type(c) if self.list().filter.chars().count() < FILTER_MAX => self.list_mut().filter.push(c),
+            Action::Type(_) => {}
+            Action::Erase => _ = self.list_mut().filter.pop(),
+            Action::Accept => self.is_typing = false,
+        }
+        None
+    }
+
+    fn can_filter(&self) -> bool {
+        self.screen != Screen::Latency
+    }
+
+    /// Closes what lies on top, then goes back to the overview, then leaves.
+    fn back(&mut self) -> Option<Effect> {
+        if std::mem::take(&mut self.is_typing) {
+            self.list_mut().filter.clear();
+            return None;
+        }
+        let is_closed = std::mem::take(&mut self.is_help_open)
+            || (self.screen == Screen::Incidents && self.incidents.close())
+            || (self.screen == Screen::Tasks && std::mem::take(&mut self.tasks.is_open))
+            || (self.screen == Screen::Processes && std::mem::take(&mut self.processes.is_open))
+            || !std::mem::take(&mut self.list_mut().filter).is_empty()
+            || std::mem::take(&mut self.screen) != Screen::Overview;
+        (!is_closed).then_some(Effect::Quit)
+    }
+
+    fn toggle_detail(&mut self) {
+        match self.screen {
+            Screen::Overview => self.is_detail_open = !self.is_detail_open,
+            Screen::Incidents => {
+                let mut list = std::mem::take(&mut self.incidents);
+                list.toggle(&self.incident_rows());
+                self.incidents = list;
+            }
+            Screen::Tasks => {
+                self.tasks.is_open = !self.tasks.is_open;
+                // It stays selected while it is looked at.
+                self.tasks.chosen = self.selected_task().map(|task| task.id);
+            }
+            Screen::Processes => {
+                self.processes.is_open = !self.processes.is_open;
+                let rows = self.process_rows();
+                self.processes.chosen =
+                    self.position().and_then(|place| rows.get(place)).map(|row| row.process.pid.clone());
+            }
+            Screen::Latency => {
+                self.latency.kind = if self.latency.kind == Kind::Delay { Kind::Poll } else { Kind::Delay };
+            }
+            Screen::Workers | Screen::Blame | Screen::Doctor | Screen::Events => {}
+        }
+    }
+
+    /// Selects the row at the place that `to` makes of the present one.
+    fn select(&mut self, to: impl Fn(usize) -> usize) {
+        let bounded = |place: Option<usize>, rows: usize| to(place.unwrap_or(0)).min(rows.saturating_sub(1));
+        match self.screen {
+            Screen::Overview | Screen::Workers => {
+                let rows = self.worker_rows();
+                let place = bounded(self.position(), rows.len());
+                self.selected_worker = rows.get(place).copied().unwrap_or(0);
+            }
+            Screen::Tasks => {
+                let rows = self.task_rows();
+                let place = bounded(self.position(), rows.len());
+                let chosen = rows.get(place).map(|row| row.task.id);
+                // At the top of the table one follows the first.
+                self.tasks.chosen = chosen.filter(|_| place > 0 || self.tasks.is_open);
+            }
+            Screen::Processes => {
+                let rows = self.process_rows();
+                let place = bounded(self.position(), rows.len());
+                let chosen = rows.get(place).map(|row| row.process.pid.clone());
+                self.processes.chosen = chosen.filter(|_| place > 0 || self.processes.is_open);
+            }
+            Screen::Latency => {
+                // All of them stand before the first.
+                let workers = self.scene().map_or(0, |scene| scene.snapshot.workers.len());
+                let place = to(self.latency.worker.map_or(0, |index| index + 1)).min(workers);
+                self.latency.worker = place.checked_sub(1);
+            }
+            Screen::Incidents => {
+                let mut list = std::mem::take(&mut self.incidents);
+                list.move_to(&self.incident_rows(), to);
+                self.incidents = list;
+            }
+            Screen::Blame => {
+                let rows = self.blame_rows();
+                let place = bounded(self.position(), rows.len());
+                self.chosen_location = rows.get(place).filter(|_| place > 0).map(|row| row.blame.spawned_at.clone());
+            }
+            Screen::Doctor => {
+                let rows = self.finding_rows();
+                let place = bounded(self.position(), rows.len());
+                self.chosen_finding = rows.get(place).filter(|_| place > 0).map(|row| super::rows::key_of(row));
+            }
+            Screen::Events => {
+                let rows = self.event_rows().len();
+                self.chosen_event = bounded(Some(self.chosen_event), rows);
+            }
+        }
+    }
+
+    /// Holds the choices against a picture that has changed: what has gone is no longer selected.
+    pub(super) fn refresh_choices(&mut self) {
+        let shown = self.scene().map(|scene| scene.shown_workers()).unwrap_or_default();
+        // The spare that has gone off duty was the last, or one before.
+        let nearest = shown.iter().rev().find(|index| **index <= self.selected_worker).or(shown.first());
+        self.selected_worker = nearest.copied().unwrap_or(0);
+        let workers = self.scene().map_or(0, |scene| scene.snapshot.workers.len());
+        self.latency.worker = self.latency.worker.filter(|index| *index < workers);
+        let mut list = std::mem::take(&mut self.incidents);
+        if let Some(scene) = self.scene() {
+            list.refresh(&scene.snapshot.incidents);
+        }
+        self.incidents = list;
+    }
+
+    fn select_runtime(&mut self, steps: usize) {
+        let runtimes = self.runtimes();
+        if !runtimes.is_empty() {
+            let next = (self.runtime_index() + steps) % runtimes.len();
+            self.selected_runtime = Some(runtimes[next].runtime.clone());
+            self.selected_worker = 0;
+            self.incidents = super::IncidentList::default();
+            self.tasks = super::TaskTable::default();
+            self.processes = super::ProcessTable::default();
+            self.latency.worker = None;
+        }
+    }
+
+    fn subscribe(&mut self, choose: impl Fn(Duration) -> Option<&'static Duration>) -> Option<Effect> {
+        self.interval = *choose(self.interval)?;
+        Some(Effect::Subscribe(self.interval))
+    }
+}

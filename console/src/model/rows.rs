@@ -1,0 +1,271 @@
+//! The rows of each screen's list: filtered, sorted, and which of them is selected.
+
+use std::cmp::Reverse;
+
+use volt_telemetry::doctor::Finding;
+use volt_telemetry::incident::Incident;
+use volt_telemetry::processes::Process;
+use volt_telemetry::tasks::{Query, Task};
+
+use super::{Happened, List, Model, Screen, told};
+use crate::asker::Wish;
+use crate::blame;
+use crate::columns::in_flight;
+use crate::facts::state_word;
+use crate::incidents::{newest_first, task, where_to_look};
+use crate::processes;
+use crate::tasks;
+
+/// Tasks that are asked for: more than fit on any screen.
+pub const TASKS_SHOWN: u32 = 300;
+/// Processes that are asked for, likewise.
+pub const PROCESSES_SHOWN: u32 = 300;
+/// What somebody who looks for what is wrong sorts processes by first: their mailboxes.
+pub(super) const FIRST_PROCESS_ORDER: usize = 1;
+/// By what somebody who looks for what is wrong sorts tasks first: the time that their polls took.
+pub(super) const FIRST_TASK_ORDER: usize = 1;
+/// What workers may be sorted by.
+pub const WORKER_ORDERS: [&str; 5] = ["number", "busy", "polls/s", "queue", "in flight"];
+/// What incidents may be sorted by.
+const INCIDENT_ORDERS: [&str; 4] = ["when", "for", "worker", "cause"];
+
+impl Model {
+    /// How the rows of the screen stand.
+    pub fn list(&self) -> &List {
+        &self.lists[self.screen as usize]
+    }
+
+    pub(super) fn list_mut(&mut self) -> &mut List {
+        &mut self.lists[self.screen as usize]
+    }
+
+    fn list_of(&self, screen: Screen) -> &List {
+        &self.lists[screen as usize]
+    }
+
+    /// What the screen's rows may be sorted by.
+    pub fn orders(&self) -> Vec<&'static str> {
+        match self.screen {
+            Screen::Overview | Screen::Workers => WORKER_ORDERS.to_vec(),
+            Screen::Tasks => tasks::orders().into_iter().map(|rank| rank.name()).collect(),
+            Screen::Processes => processes::orders().into_iter().map(|rank| rank.name()).collect(),
+            Screen::Incidents => INCIDENT_ORDERS.to_vec(),
+            Screen::Blame => blame::COLUMNS.iter().map(|column| column.title).chain([blame::LOCATION_TITLE]).collect(),
+            Screen::Doctor => vec!["severity"],
+            Screen::Events => vec!["time"],
+            Screen::Latency => Vec::new(),
+        }
+    }
+
+    /// The place of the selected row; `None` on a screen that has no list.
+    pub fn position(&self) -> Option<usize> {
+        Some(match self.screen {
+            Screen::Overview | Screen::Workers => {
+                self.worker_rows().iter().position(|index| *index == self.selected_worker).unwrap_or(0)
+            }
+            Screen::Tasks => {
+                let rows = self.task_rows();
+                rows.iter().position(|row| Some(row.task.id) == self.tasks.chosen).unwrap_or(0)
+            }
+            Screen::Processes => {
+                let rows = self.process_rows();
+                rows.iter().position(|row| Some(&row.process.pid) == self.processes.chosen.as_ref()).unwrap_or(0)
+            }
+            Screen::Incidents => self.incidents.position(&self.incident_rows()),
+            Screen::Blame => {
+                let rows = self.blame_rows();
+                rows.iter().position(|row| Some(&row.blame.spawned_at) == self.chosen_location.as_ref()).unwrap_or(0)
+            }
+            Screen::Doctor => {
+                let rows = self.finding_rows();
+                rows.iter().position(|row| Some(key_of(row)) == self.chosen_finding).unwrap_or(0)
+            }
+            Screen::Events => self.chosen_event.min(self.event_rows().len().saturating_sub(1)),
+            Screen::Latency => return None,
+        })
+    }
+
+    /// The indexes of the workers that are shown.
+    pub fn worker_rows(&self) -> Vec<usize> {
+        let Some(scene) = self.scene() else { return Vec::new() };
+        let screen = if self.screen == Screen::Workers { Screen::Workers } else { Screen::Overview };
+        let list = self.list_of(screen);
+        let mut rows = scene.shown_workers();
+        let workers = &scene.snapshot.workers;
+        if !list.filter.is_empty() {
+            rows.retain(|index| {
+                let worker = &workers[*index];
+                let poll = in_flight(worker.in_flight.as_ref(), usize::MAX).text;
+                list.has([worker.index.to_string().as_str(), state_word(worker), &poll])
+            });
+        }
+        let per_second = |index: usize, of: fn(&volt_telemetry::rates::WorkerRates) -> f64| {
+            (scene.worker_rates(index).map_or(0.0, of) * 1e6) as u64
+        };
+        let weight = |index: usize| {
+            let worker = &workers[index];
+            match list.order {
+                1 => per_second(index, |rates| rates.shares.busy_ratio),
+                2 => per_second(index, |rates| rates.polls_per_second),
+                3 => u64::from(worker.ring_len) + u64::from(worker.batch_len) + u64::from(worker.is_lifo_filled),
+                4 => worker.in_flight.as_ref().map_or(0, |poll| poll.for_ns),
+                // By number they begin with the first, by all else with the greatest.
+                _ => u64::MAX - u64::from(worker.index),
+            }
+        };
+        rows.sort_by_key(|index| {
+            let weight = weight(*index);
+            (Reverse(if list.is_inverted { !weight } else { weight }), *index)
+        });
+        rows
+    }
+
+    /// The tasks that are shown.
+    pub fn task_rows(&self) -> Vec<tasks::Row<'_>> {
+        let picture = self.picture();
+        let runtime = self.scene().map(|scene| &scene.snapshot.runtime);
+        let Some(told) = picture.tasks.as_ref().filter(|told| Some(&told.runtime) == runtime) else {
+            return Vec::new();
+        };
+        let list = self.list_of(Screen::Tasks);
+        let rank = self.task_query().rank;
+        // Of thousands of rows none is looked at for nothing.
+        let has = |task: &&Task| {
+            if list.filter.is_empty() {
+                return true;
+            }
+            let id = format!("#{}", task.id);
+            list.has([task.name.as_deref().unwrap_or(""), &task.spawned_at, task.state.name(), &id])
+        };
+        let row = |task| tasks::Row { task, busy_ratio: picture.load_of(task.id) };
+        let mut rows: Vec<_> = told.rows.iter().filter(has).map(row).collect();
+        rows.sort_by_key(|row| {
+            let weight = row.task.weight(rank);
+            (Reverse(if list.is_inverted { !weight } else { weight }), row.task.id)
+        });
+        rows
+    }
+
+    /// The selected task.
+    pub fn selected_task(&self) -> Option<&Task> {
+        let rows = self.task_rows();
+        let chosen = rows.iter().find(|row| Some(row.task.id) == self.tasks.chosen);
+        chosen.or(rows.first()).map(|row| row.task)
+    }
+
+    /// Which tasks the screen is about.
+    pub fn task_query(&self) -> Query {
+        let list = self.list_of(Screen::Tasks);
+        let rank = tasks::orders().get(list.order).copied().unwrap_or_default();
+        Query { rank, is_inverted: list.is_inverted, filter: list.filter.clone(), limit: TASKS_SHOWN }
+    }
+
+    /// The processes that are shown.
+    pub fn process_rows(&self) -> Vec<processes::Row<'_>> {
+        let picture = self.picture();
+        let runtime = self.scene().map(|scene| &scene.snapshot.runtime);
+        let Some(told) = picture.processes.as_ref().filter(|told| Some(&told.runtime) == runtime) else {
+            return Vec::new();
+        };
+        let list = self.list_of(Screen::Processes);
+        let rank = self.process_query().rank;
+        let has = |process: &&Process| {
+            let name = process.name.as_deref().unwrap_or("");
+            list.has([name, &process.pid, &process.kind, &process.spawned_at, process.state.name()])
+        };
+        let row = |process| processes::Row { process, busy_ratio: picture.load_of_process(&process.pid) };
+        let mut rows: Vec<_> = told.rows.iter().filter(has).map(row).collect();
+        rows.sort_by_key(|row| {
+            let weight = row.process.weight(rank);
+            (Reverse(if list.is_inverted { !weight } else { weight }), row.process.number)
+        });
+        rows
+    }
+
+    /// Which processes the screen is about.
+    pub fn process_query(&self) -> volt_telemetry::processes::Query {
+        let list = self.list_of(Screen::Processes);
+        let rank = processes::orders().get(list.order).copied().unwrap_or_default();
+        let (is_inverted, filter) = (list.is_inverted, list.filter.clone());
+        volt_telemetry::processes::Query { rank, is_inverted, filter, limit: PROCESSES_SHOWN }
+    }
+
+    /// What is to be asked of the program, besides its snapshots.
+    pub fn wish(&self) -> Wish {
+        let runtime = self.scene().map(|scene| scene.snapshot.runtime.clone());
+        let Some(runtime) = runtime.filter(|_| self.played.is_none()) else { return Wish::default() };
+        match self.screen {
+            Screen::Tasks => {}
+            Screen::Processes => {
+                let processes = Some((runtime, self.process_query()));
+                return Wish { processes, interval: self.interval, ..Wish::default() };
+            }
+            _ => return Wish::default(),
+        }
+        let task = self.selected_task().filter(|_| self.tasks.is_open).map(|task| task.id);
+        let why = task.map(|task| (runtime.clone(), task));
+        Wish { tasks: Some((runtime, self.task_query())), why, interval: self.interval, ..Wish::default() }
+    }
+
+    /// The incidents that are shown.
+    pub fn incident_rows(&self) -> Vec<&Incident> {
+        let Some(scene) = self.scene() else { return Vec::new() };
+        let list = self.list_of(Screen::Incidents);
+        let has = |incident: &&Incident| {
+            let (task, line) = (task(incident), where_to_look(incident));
+            list.has([task.as_str(), &line, &incident.spawned_at, incident.cause.name(), incident.remedy.name()])
+        };
+        let mut rows: Vec<&Incident> = newest_first(&scene.snapshot.incidents).filter(has).collect();
+        // Equals stay as they are, the latest first.
+        match list.order {
+            1 => rows.sort_by_key(|incident| Reverse(incident.for_ns)),
+            2 => rows.sort_by_key(|incident| incident.worker),
+            3 => rows.sort_by_key(|incident| incident.cause.name()),
+            _ => {}
+        }
+        if list.is_inverted {
+            rows.reverse();
+        }
+        rows
+    }
+
+    /// The rows of the blame table.
+    pub fn blame_rows(&self) -> Vec<blame::Row<'_>> {
+        let Some(scene) = self.scene() else { return Vec::new() };
+        let list = self.list_of(Screen::Blame);
+        let mut rows = blame::rows(&scene, list.order, list.is_inverted);
+        rows.retain(|row| list.has([row.blame.spawned_at.as_str()]));
+        rows
+    }
+
+    /// What is wrong, of every runtime.
+    pub fn finding_rows(&self) -> Vec<&(String, Finding)> {
+        let list = self.list_of(Screen::Doctor);
+        let has = |row: &&(String, Finding)| {
+            let (runtime, finding) = row;
+            list.has([runtime.as_str(), finding.rule.name(), finding.severity.name(), &finding.title])
+        };
+        let mut rows: Vec<_> = self.picture().findings.iter().filter(has).collect();
+        if list.is_inverted {
+            rows.reverse();
+        }
+        rows
+    }
+
+    /// What has happened, the latest first.
+    pub fn event_rows(&self) -> Vec<&Happened> {
+        let list = self.list_of(Screen::Events);
+        let has = |event: &&Happened| list.has([event.kind, event.runtime.as_str(), &event.told()]);
+        let mut rows: Vec<_> = self.picture().log.newest_first().filter(has).collect();
+        if list.is_inverted {
+            rows.reverse();
+        }
+        rows
+    }
+}
+
+/// What tells a finding from others, whatever its numbers are.
+pub(super) fn key_of((runtime, finding): &(String, Finding)) -> String {
+    let title: String = finding.title.chars().filter(|c| !c.is_ascii_digit()).collect();
+    format!("{runtime} {} {title}", told(finding).split(':').next().unwrap_or_default())
+}

@@ -1,0 +1,155 @@
+//! The processes screen: the state machines with mailboxes that rank highest by what one wants to know, and, when it is open, all that is known of
+//! the selected one.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Rect};
+use ratatui::text::{Line, Span};
+use volt_telemetry::processes::{Process, State};
+
+use crate::facts::Tone;
+use crate::figures::{ABSENT, count, head, left, maybe_duration, tail, width};
+use crate::hits::Hits;
+use crate::model::Model;
+use crate::processes::{COLUMNS, Column, NAME_TITLE, Row, mailbox_tone, name_and_kind, summary};
+use crate::view::lines::TITLE_WIDTH;
+use crate::view::theme::Theme;
+use crate::view::workers::window;
+use crate::view::{draw_lines, draw_message, draw_rows, part, rows};
+
+/// Narrower screens do without the extra columns.
+const EXTRAS_FROM: u16 = 120;
+/// Lines of the detail: a rule, and seven of facts.
+const DETAIL_HEIGHT: u16 = 8;
+/// The table shows so many rows at least, with its heading.
+const TABLE_MIN: u16 = 5;
+
+/// Draws the screen.
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
+    let [top, rest] = rows(area, [Constraint::Length(1), Constraint::Fill(1)]);
+    frame.render_widget(top_line(model, usize::from(area.width), theme), top);
+    let table = model.process_rows();
+    if table.is_empty() {
+        return draw_message(frame, rest, &nothing(model), theme);
+    }
+    let selected = model.position().unwrap_or(0);
+    let detail = if model.processes.is_open { DETAIL_HEIGHT.min(rest.height.saturating_sub(TABLE_MIN)) } else { 0 };
+    let [list, below] = rows(rest, [Constraint::Fill(1), Constraint::Length(detail)]);
+    let shown = window(table.len(), selected, usize::from(list.height) - 1);
+    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| !column.is_extra || area.width >= EXTRAS_FROM).collect();
+    let used: usize = columns.iter().map(|column| column.full_width() + 1).sum();
+    let room = usize::from(area.width) - 1 - used;
+    let heads = heads(model, &columns, room, &part(&shown, table.len()));
+    let in_sight = table.iter().enumerate().skip(shown.start).take(shown.len());
+    let lines = in_sight.map(|(place, row)| line(row, place == selected, &columns, room, theme)).collect();
+    draw_rows(frame, list, Line::styled(heads, theme.title()), shown.start, lines, hits);
+    if model.processes.is_open {
+        draw_lines(frame, below, detail_lines(table[selected].process, usize::from(area.width), theme));
+    }
+}
+
+fn top_line(model: &Model, columns: usize, theme: Theme) -> Line<'static> {
+    let title = Span::styled(format!(" {:<1$}", "processes", TITLE_WIDTH - 1), theme.title());
+    if let Some(trouble) = &model.processes.trouble {
+        return Line::from(vec![title, Span::styled(format!("! {trouble}"), theme.tone(Tone::Warn))]);
+    }
+    let list = model.list();
+    let filter = if list.filter.is_empty() { String::new() } else { format!("  filter \"{}\"", list.filter) };
+    let room = columns.saturating_sub(TITLE_WIDTH + width(&filter));
+    let told = model.picture().processes.as_ref().map(summary);
+    let totals = model.scene().and_then(|scene| scene.snapshot.processes.as_ref()).map(|all| {
+        let [failed, restarts, lost] = [all.ended_abnormally, all.restarts, all.messages_lost].map(count);
+        format!("{failed} failed, {restarts} restarts, {lost} messages lost")
+    });
+    let told: Vec<_> = told.into_iter().chain(totals).collect();
+    Line::from(vec![title, Span::raw(head(&told.join(", "), room)), Span::styled(filter, theme.strong())])
+}
+
+fn nothing(model: &Model) -> String {
+    match &model.picture().processes {
+        _ if model.played.is_some() => "A recording has no list of processes; attach to a program that runs.".into(),
+        None if model.processes.trouble.is_some() => "The processes cannot be listed: see above.".into(),
+        None => "Asking for the processes …".into(),
+        Some(_) if !model.list().filter.is_empty() => "No process matches the filter; Esc shows all.".into(),
+        Some(_) => "This runtime has no processes: volt::process::System starts them.".into(),
+    }
+}
+
+fn heads(model: &Model, columns: &[&Column], room: usize, part: &str) -> String {
+    let query = model.process_query();
+    let arrow = if query.is_inverted { "▲" } else { "▼" };
+    let mut text = String::from(" ");
+    for column in columns {
+        let is_order = column.rank == Some(query.rank);
+        let title = if is_order { format!("{arrow}{}", column.title) } else { column.title.into() };
+        text.push_str(&format!("{} ", column.set(&title)));
+    }
+    text.push_str(&format!("{}{part}", left(NAME_TITLE, room.saturating_sub(width(part)))));
+    text
+}
+
+fn line(row: &Row<'_>, is_selected: bool, columns: &[&Column], room: usize, theme: Theme) -> Line<'static> {
+    let mut spans = vec![Span::styled(if is_selected { "▸" } else { " " }, theme.strong())];
+    for column in columns {
+        let cell = column.cell(row);
+        spans.push(Span::styled(format!("{} ", column.set(&cell.text)), theme.tone(cell.tone)));
+    }
+    spans.push(Span::raw(named(row.process, room)));
+    let line = Line::from(spans);
+    if is_selected { line.style(theme.strong()) } else { line }
+}
+
+/// Name and kind, and of the location what fits behind them.
+fn named(process: &Process, room: usize) -> String {
+    let name = head(&name_and_kind(process), room);
+    let left_over = room.saturating_sub(width(&name) + 2);
+    if left_over < 8 { name } else { format!("{name}  {}", tail(&process.spawned_at, left_over)) }
+}
+
+fn detail_lines(process: &Process, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let room = columns.saturating_sub(TITLE_WIDTH + 1);
+    let fact = |title: &str, text: String, tone: Tone| {
+        Line::from(vec![
+            Span::styled(format!(" {title:<0$}", TITLE_WIDTH - 1), theme.title()),
+            Span::styled(head(&text, room), theme.tone(tone)),
+        ])
+    };
+    let title = format!(" process {} {} ", process.pid, process.name.as_deref().unwrap_or(""));
+    let rule = format!("─{title}{}", "─".repeat(columns.saturating_sub(width(&title) + 1)));
+    let (state, tone) = match process.state {
+        State::Running => {
+            let tone = Tone::of_duration(process.in_poll_ns.unwrap_or(0));
+            (format!("is in a step for {}{}", maybe_duration(process.in_poll_ns), tone.mark()), tone)
+        }
+        State::Ready => ("waits for its next step: its task is queued".into(), Tone::Plain),
+        State::Blocked => ("waits for its yields to be completed, or for what its function awaits".into(), Tone::Plain),
+        State::Idle => ("waits for messages".into(), Tone::Plain),
+        State::Complete => ("has ended".into(), Tone::Plain),
+        _ => ("in a state that this console does not know".into(), Tone::Plain),
+    };
+    let tone_of_mailbox = mailbox_tone(process);
+    let mailbox = format!(
+        "{} of {}{}, {} at most so far; {} lost for want of room",
+        count(process.mailbox_len),
+        count(process.mailbox_capacity),
+        tone_of_mailbox.mark(),
+        count(process.mailbox_high_water),
+        count(process.messages_lost)
+    );
+    let ties = format!(
+        "started by {}; {} links, {} monitors",
+        process.parent.as_deref().unwrap_or("nobody's process"),
+        count(process.links),
+        count(process.monitors)
+    );
+    let task = process.task.map_or_else(|| ABSENT.to_owned(), |task| format!("#{task}: t, then / #{task}"));
+    vec![
+        Line::styled(rule, theme.label()),
+        fact("kind", tail(&process.kind, room), Tone::Plain),
+        fact("spawned", format!("at {}", tail(&process.spawned_at, room.saturating_sub(3))), Tone::Plain),
+        fact("state", state, tone),
+        fact("mailbox", mailbox, tone_of_mailbox),
+        fact("steps", format!("{} took {}", count(process.steps), maybe_duration(process.busy_ns)), Tone::Plain),
+        fact("ties", ties, Tone::Plain),
+        fact("task", task, Tone::Plain),
+    ]
+}

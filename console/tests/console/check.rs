@@ -1,0 +1,127 @@
+//! The program's `check`: what it says of limits that are kept and of those that are not, and with which exit code.
+
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::program::{Folder, Program, Speech, VOLT};
+
+fn run(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).output().expect("the console runs")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[track_caller]
+fn assert_could_not_look(output: &Output, part: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains(part) && !stderr.contains("panicked"), "{part:?} is not in: {stderr}");
+}
+
+#[test]
+fn a_program_within_its_limits_gives_0_and_says_how_near_it_came() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let limits = ["check", "--max-poll", "50ms", "--max-poll", "p99=10ms", "--max-delay", "20ms", "--for", "300ms"];
+    let output = run(&mut folder.console(&limits));
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.starts_with("shop  pid ") && text.contains("watched for "), "{text}");
+    assert!(
+        text.contains("within    app: longest poll 999µs, the limit is 50.0ms; 0 of ")
+            && text.contains("within    exporter: p99 poll"),
+        "{text}"
+    );
+    assert!(text.ends_with("Within the limits.\n") && output.stderr.is_empty(), "{text}");
+}
+
+#[test]
+fn an_exceeded_limit_gives_1_and_names_runtime_place_and_line_of_code() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", Speech::Stuck);
+    let output = run(&mut folder.console(&["check", "shop", "--max-poll", "50ms", "--for", "200ms"]));
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("EXCEEDED  app: longest poll ") && text.contains("the limit is 50.0ms"), "{text}");
+    assert!(text.contains("spawned at src/main.rs:12:5: up to "), "{text}");
+    assert!(text.contains("within    exporter") && text.contains("1 of 2 limits exceeded"), "{text}");
+
+    let arguments = ["check", "--max-poll", "50ms", "--max-delay", "p99=1s", "--for", "200ms", "--json"];
+    let output = run(&mut folder.console(&arguments));
+    assert_eq!(output.status.code(), Some(1));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!((&json["program"], &json["is_within"], &json["broke"]), (&"shop".into(), &false.into(), &Value::Null));
+    let first = &json["limits"][0];
+    assert_eq!(
+        (&first["runtime"], &first["measure"], &first["limit_ns"]),
+        (&"app".into(), &"poll".into(), &50_000_000.into())
+    );
+    assert_eq!(first["locations"][0]["spawned_at"], "src/main.rs:12:5");
+    assert_eq!(json["limits"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn one_runtime_may_be_looked_at_alone_and_must_be_there() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", Speech::Stuck);
+    let arguments = ["check", "--max-poll", "50ms", "--for", "200ms", "--runtime"];
+    let output = run(folder.console(&arguments).arg("exporter"));
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    assert_could_not_look(
+        &run(folder.console(&arguments).arg("web")),
+        "no runtime is called \"web\", there are: app, exporter",
+    );
+}
+
+#[test]
+fn a_program_that_did_nothing_has_passed_nothing() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", Speech::WasStuck);
+    let output = run(&mut folder.console(&["check", "--max-poll", "50ms", "--for", "200ms"]));
+    assert_could_not_look(&output, "no poll ended within 0.2s: give the program work to do");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_program_that_ends_before_the_time_is_over_has_not_passed() {
+    let folder = Folder::new();
+    let program = Program::start(&folder.socket(0), "shop", VOLT);
+    let mut command = folder.console(&["check", "--max-poll", "50ms", "--for", "3600s"]);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    program.wait_for_snapshots(3);
+    drop(program);
+    let output = child.wait_with_output().unwrap();
+    assert_could_not_look(&output, "of 3600s, and within the limits so far");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn what_was_exceeded_before_the_program_ended_is_told() {
+    let folder = Folder::new();
+    let program = Program::start(&folder.socket(0), "shop", Speech::Stuck);
+    let mut command = folder.console(&["check", "--max-poll", "50ms", "--for", "3600s"]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    program.wait_for_snapshots(3);
+    drop(program);
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{text}");
+    assert!(text.contains("EXCEEDED  app") && text.contains("It was not watched to the end"), "{text}");
+}
+
+#[test]
+fn who_cannot_look_and_who_gives_no_limit_gets_2() {
+    let folder = Folder::new();
+    assert_could_not_look(&run(&mut folder.console(&["check", "--max-poll", "1ms"])), "no Volt program is running");
+    let _cut_off = Program::start(&folder.socket(0), "shop", Speech::CutOff);
+    let limit = ["check", "--max-poll", "1ms", "--for", "200ms"];
+    assert_could_not_look(&run(&mut folder.console(&limit)), "closed the connection");
+    for arguments in [&["check"][..], &["check", "--max-poll", "fast"], &["check", "--max-delay", "p0=1ms"]] {
+        assert_could_not_look(&run(&mut folder.console(arguments)), "--max-");
+    }
+    assert_could_not_look(&run(&mut folder.console(&["check", "--max-poll", "1ms", "--for", "0s"])), "between 100ms");
+}

@@ -1,0 +1,49 @@
+//! The connection that is kept: what it says when a program goes away and when it is back.
+
+use std::time::Duration;
+
+use volt_console::connection::Connection;
+use volt_console::model::Message;
+use volt_telemetry::client::Client;
+
+use crate::program::{Folder, Program, VOLT};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// The next message that `is_wanted` makes something of.
+fn next<T>(connection: &Connection, is_wanted: impl Fn(Message) -> Option<T>) -> T {
+    loop {
+        let message = connection.messages.recv_timeout(LONG).expect("a message");
+        if let Some(wanted) = is_wanted(message) {
+            return wanted;
+        }
+    }
+}
+
+#[test]
+fn what_would_have_come_while_the_program_was_away_is_counted_once() {
+    let folder = Folder::new();
+    let path = folder.socket(0);
+    let program = Program::start(&path, "shop", VOLT);
+    let client = Client::connect(&path).unwrap();
+    let again = path.clone();
+    let locate = Box::new(move || Ok(again.clone()));
+    // The first try comes after five of these.
+    let connection = Connection::keep(client, Duration::from_millis(20), locate).unwrap();
+    let is_snapshot = |message| matches!(message, Message::Snapshot { .. }).then_some(());
+    next(&connection, is_snapshot);
+    drop(program);
+    next(&connection, |message| matches!(message, Message::Disconnected { .. }).then_some(()));
+    let _again = Program::start(&path, "shop", VOLT);
+    let missed = next(&connection, |message| match message {
+        Message::Missed(updates) => Some(updates),
+        Message::Snapshot { .. } => panic!("a snapshot before it was said what was missed"),
+        _ => None,
+    });
+    assert!(missed >= 3, "{missed}");
+    next(&connection, is_snapshot);
+    next(&connection, |message| match message {
+        Message::Missed(updates) => panic!("once more: {updates}"),
+        message => is_snapshot(message),
+    });
+}

@@ -1,0 +1,63 @@
+//! The choice among several programs, line by line and on a terminal.
+
+use crate::program::{Folder, Program, Speech, VOLT};
+use crate::screen::{Screen, assert_given_back};
+use volt_console::picker::choose;
+use volt_telemetry::socket::Environment;
+
+/// Who is chosen by these lines, and what was printed.
+fn chosen(folder: &Folder, lines: &[u8]) -> (Option<String>, String) {
+    let user_id = rustix::process::geteuid().as_raw();
+    let environment = Environment { socket_dir: Some(folder.path().into()), runtime_dir: None, user_id };
+    let mut printed = Vec::new();
+    let found = choose(&environment, lines, &mut printed).unwrap();
+    (found.map(|found| found.client.hello().program.clone()), String::from_utf8(printed).unwrap())
+}
+
+#[test]
+fn a_number_a_pid_or_a_name_chooses_and_what_is_none_of_them_is_asked_again() {
+    let folder = Folder::new();
+    let _shop = Program::start(&folder.socket(0), "shop", VOLT);
+    let _mail = Program::start(&folder.socket(1), "ma\u{1b}[2Jil", Speech::Stuck);
+    for (lines, expected) in [("1\n", "shop"), ("shop\n", "shop"), (&format!("{}\n", std::process::id()), "shop")] {
+        assert_eq!(chosen(&folder, lines.as_bytes()).0.as_deref(), Some(expected), "{lines:?}");
+    }
+    let (who, printed) = chosen(&folder, b"7\nnobody\n\xff\xfe\n\n 2 \n");
+    assert_eq!(who.as_deref(), Some("ma\u{1b}[2Jil"));
+    assert!(
+        printed.contains("process 7 has no control socket") && printed.contains("is called \"nobody\""),
+        "{printed}"
+    );
+    assert_eq!(printed.matches("Which?").count(), 5, "{printed}");
+    assert!(
+        printed.contains("\n1  ") && printed.contains("\n2  ") && printed.contains("4 workers, 14 tasks"),
+        "{printed}"
+    );
+    assert!(!printed.contains('\u{1b}'), "{printed:?}");
+}
+
+#[test]
+fn q_and_the_end_of_the_input_choose_nothing() {
+    let folder = Folder::new();
+    let _shop = Program::start(&folder.socket(0), "shop", VOLT);
+    let _mail = Program::start(&folder.socket(1), "mail", VOLT);
+    let endless = [b'x'; 100_000];
+    for lines in [&b"q\n"[..], b"", b"\n", &endless] {
+        assert_eq!(chosen(&folder, lines).0, None);
+    }
+}
+
+#[test]
+fn on_a_terminal_the_console_alone_asks_and_then_shows() {
+    let folder = Folder::new();
+    let _shop = Program::start(&folder.socket(0), "shop", VOLT);
+    let _mail = Program::start(&folder.socket(1), "mail", VOLT);
+    let mut screen = Screen::start(folder.console(&[]), 80, 24);
+    screen.wait_for("q leaves: ", 0);
+    screen.press(b"2\r");
+    screen.wait_for("live", 0);
+    screen.press(b"q");
+    let (status, printed) = screen.finish();
+    assert_eq!(status.code(), Some(0));
+    assert_given_back(&printed);
+}

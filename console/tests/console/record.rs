@@ -1,0 +1,174 @@
+//! The program's `record`, `replay` and `export`, as what they write to and read from gives out: a signal, a disk that is full, a
+//! program that ends, a file that breaks off.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::program::{Folder, Program, VOLT};
+use crate::screen::{Screen, has_taken_mouse};
+
+fn run(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).output().expect("the console runs")
+}
+
+fn stderr(output: &Output) -> String {
+    let stderr = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    stderr
+}
+
+/// A recording that goes on, and its file, in which something stands.
+fn recording(folder: &Folder) -> (Child, PathBuf) {
+    let path = folder.path().join("shop.voltrec");
+    let mut command = folder.console(&["record", "shop", "-o", path.to_str().unwrap()]);
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let begun = Instant::now();
+    // Some of the stand-in's flushes, of a thousand events each.
+    while std::fs::metadata(&path).map_or(0, |meta| meta.len()) < 100_000 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "nothing is recorded");
+        std::thread::yield_now();
+    }
+    (child, path)
+}
+
+/// What `replay` makes of it.
+#[track_caller]
+fn assert_shown(folder: &Folder, path: &Path) -> Output {
+    let output = run(&mut folder.console(&["replay", "--json", path.to_str().unwrap()]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!(json["program"], "shop");
+    output
+}
+
+#[test]
+fn a_signal_ends_a_recording_in_order_and_what_was_recorded_is_said() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let folder = Folder::new();
+        let _program = Program::start(&folder.socket(0), "shop", VOLT);
+        let (child, path) = recording(&folder);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stdout.clone()).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{signal:?}: {}", stderr(&output));
+        assert!(said.contains(" events, 0 lost, ") && said.contains(path.to_str().unwrap()), "{said}");
+        assert!(said.contains("see it: volt-console replay"), "{said}");
+        assert!(assert_shown(&folder, &path).stderr.is_empty(), "it is whole");
+    }
+}
+
+#[test]
+fn a_program_that_ends_leaves_a_whole_recording_and_that_is_said() {
+    let folder = Folder::new();
+    let program = Program::start(&folder.socket(0), "shop", VOLT);
+    let (child, path) = recording(&folder);
+    drop(program);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("the program, or its runtime, has ended\n"));
+    assert!(assert_shown(&folder, &path).stderr.is_empty(), "it is whole");
+}
+
+#[test]
+fn a_disk_that_is_full_ends_the_recording_and_keeps_what_there_is() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let path = folder.path().join("shop.voltrec");
+    // As full as a disk can be made without being root: no file may have more than 256 KiB.
+    let console = folder.console(&[]);
+    let mut limited = Command::new("prlimit");
+    limited.arg("--fsize=262144").arg(console.get_program()).args(["record", "shop", "-o", path.to_str().unwrap()]);
+    limited.env("VOLT_SOCKET_DIR", folder.path());
+    let output = run(&mut limited);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{:?}: {said}", output.status);
+    for part in [path.to_str().unwrap(), "File too large", "free some space", "recorded so far stay readable"] {
+        assert!(said.contains(part), "{part:?} is not in: {said}");
+    }
+    assert_shown(&folder, &path);
+    let bytes = std::fs::metadata(&path).unwrap().len();
+    assert!((200_000..=262_144).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn a_file_that_cannot_be_made_is_named_with_a_remedy_before_anything_is_recorded() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let there = folder.path().join("there.voltrec");
+    std::fs::write(&there, "somebody's").unwrap();
+    let cases = [
+        (folder.path().join("none/x.voltrec"), "its folder is not there: make it, or choose another"),
+        (there.clone(), "is there already: choose another name, or remove it"),
+        ("/proc/x.voltrec".into(), "cannot be made"),
+    ];
+    for (path, part) in cases {
+        let output = run(&mut folder.console(&["record", "shop", "--seconds", "1", "-o", path.to_str().unwrap()]));
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(path.to_str().unwrap()) && said.contains(part), "{said}");
+    }
+    assert_eq!(std::fs::read_to_string(there).unwrap(), "somebody's");
+}
+
+#[test]
+fn a_recording_that_breaks_off_is_shown_and_exported_up_to_there_and_that_is_said() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let (child, path) = recording(&folder);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    child.wait_with_output().unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() * 2 / 3]).unwrap();
+    let said = stderr(&assert_shown(&folder, &path));
+    assert!(said.contains("breaks off at byte") && said.contains("what stands before is whole"), "{said}");
+    let output = run(&mut folder.console(&["export", path.to_str().unwrap()]));
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stderr(&output).contains("breaks off at byte"), "{}", stderr(&output));
+    let trace = std::fs::read(path.with_extension("json")).unwrap();
+    serde_json::from_slice::<Value>(&trace).expect("a whole trace of what there is");
+}
+
+#[test]
+fn a_replay_is_drawn_as_it_was_asked_for_and_its_help_has_its_own_keys() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let (child, path) = recording(&folder);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    child.wait_with_output().unwrap();
+    let path = path.to_str().unwrap();
+    let output = run(&mut folder.console(&["replay", "--once", "--ascii", path]));
+    assert!(output.status.success() && output.stdout.is_ascii(), "{}", stderr(&output));
+    let arguments = ["replay", "--plain", "--ascii", "--no-mouse", path];
+    let mut screen = Screen::start(folder.console(&arguments), 80, 24);
+    screen.wait_for("replay", 0);
+    screen.press(b"?");
+    screen.wait_for("space play, stop", 0);
+    screen.press(b"q");
+    let printed = screen.finish().1;
+    assert!(printed.is_ascii() && !has_taken_mouse(&printed), "{printed}");
+}
+
+#[test]
+fn half_a_trace_is_none() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let (child, path) = recording(&folder);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    child.wait_with_output().unwrap();
+    let console = folder.console(&[]);
+    let mut limited = Command::new("prlimit");
+    limited.arg("--fsize=16").arg(console.get_program()).args(["export", path.to_str().unwrap()]);
+    let output = run(&mut limited);
+    assert_eq!(output.status.code(), Some(1), "{:?}", output.status);
+    assert!(stderr(&output).contains("the export cannot be written: File too large"), "{}", stderr(&output));
+    assert!(!path.with_extension("json").exists());
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = folder.console(&["export", "-o", "-", path.to_str().unwrap()]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("No space left"), "{}", stderr(&output));
+}
