@@ -66,7 +66,8 @@ pub(crate) struct Felt {
 pub(crate) fn run<P: Peer>(peer: &P, load: &Load) -> Felt {
     let (pings, children) = (Arc::new(Waits::default()), Arc::new(Waits::default()));
     let is_over = Arc::new(AtomicBool::new(false));
-    for _ in 0..load.workers {
+    let blockers = if load.block == Block::None { 0 } else { load.workers };
+    for _ in 0..blockers {
         peer.spawn(blocker::<P>(load.block, children.clone(), is_over.clone()));
     }
     let (began, mut sent) = (Instant::now(), 0);
@@ -93,6 +94,7 @@ async fn blocker<P: Peer>(block: Block, children: Arc<Waits>, is_over: Arc<Atomi
             Block::Sleep => thread::sleep(BLOCKS_FOR),
             Block::Mutex => wait_for_a_lock(),
             Block::Spin => compute(),
+            Block::None => {}
         }
         P::sleep(RESTS_FOR).await;
     }

@@ -56,6 +56,8 @@ enum Block {
     Mutex,
     /// A loop that computes.
     Spin,
+    /// Nobody blocks: what the machine itself does to a ping, below which no runtime comes.
+    None,
 }
 
 fn main() -> ExitCode {

@@ -74,6 +74,7 @@ impl Report {
                 Block::Sleep => "sleep",
                 Block::Mutex => "mutex",
                 Block::Spin => "spin",
+                Block::None => "none",
             },
             workers: arguments.workers,
             seconds: arguments.seconds,

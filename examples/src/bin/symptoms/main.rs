@@ -15,6 +15,7 @@
 mod effort;
 mod machine;
 mod piles;
+mod processes;
 mod queues;
 mod scene;
 mod stalls;
@@ -89,6 +90,10 @@ enum Symptom {
     TaskLeak,
     /// A future that forgets its waker; the other keeps it.
     LostWaker,
+    /// A process gets more messages than it takes; the other's sender waits for room.
+    MailboxGrowing,
+    /// A process fails at once and is started anew without a pause; the other's supervisor waits.
+    RestartStorm,
 }
 
 fn main() -> ExitCode {
@@ -139,6 +144,8 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         Symptom::BlockingPoolSaturated => piles::blocking_pool_saturated(&scene),
         Symptom::TaskLeak => piles::task_leak(&mut scene),
         Symptom::LostWaker => piles::lost_waker(&scene),
+        Symptom::MailboxGrowing => processes::mailbox_growing(&mut scene),
+        Symptom::RestartStorm => processes::restart_storm(&mut scene),
     }
     println!("running, pid {}", std::process::id());
     thread::sleep(Duration::from_secs(arguments.seconds));

@@ -1,0 +1,44 @@
+//! Keeps what rooms have to know after a restart: their last lines.
+//!
+//! It does nothing else, and so has little to fail by. If it fails all the same, its successor knows nothing, and each room, which
+//! notices, tells it again: a line is lost only if a room and the keeper are both away at once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use volt::process::{Context, Event, Events, Failure, Output, Payload, Process};
+
+use crate::words::{History, ToKeeper, remember};
+
+/// The name under which rooms find it.
+pub(crate) const NAME: &str = "keeper";
+
+/// See the header of this file.
+#[derive(Default)]
+pub(crate) struct Keeper {
+    rooms: HashMap<Arc<str>, History>,
+}
+
+impl Process for Keeper {
+    fn init(&mut self, _context: &Context, _method: &str, _input: Payload) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn step(&mut self, events: Events<'_>, out: &mut Output) -> Result<(), Failure> {
+        for event in events {
+            match event {
+                Event::Cancel => out.done(),
+                Event::Message(message) => match (message.payload.downcast(), message.reply) {
+                    (Ok(ToKeeper::Keep { room, line }), _) => remember(self.rooms.entry(room).or_default(), line),
+                    (Ok(ToKeeper::KeepAll { room, history }), _) => _ = self.rooms.insert(room, history),
+                    (Ok(ToKeeper::Fetch { room }), Some(reply)) => {
+                        reply.send(Payload::new(self.rooms.get(&room).cloned().unwrap_or_default()));
+                    }
+                    _ => {}
+                },
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! A chat over TCP, made of processes: one a connection, one a room, supervisors that start again what fails.
+//!
+//! ```text
+//! cargo run --release --bin chat                          # then: nc 127.0.0.1 PORT
+//! cargo run --release --bin chat -- --chaos 0.01 --report # one step in a hundred panics
+//! cargo run --release --bin chat -- --load 127.0.0.1:PORT --clients 50 --seconds 60
+//! ```
+//!
+//! Shape: `server` is the tree of processes, with `connection`, `room` and `keeper` in it and `words` between them; `chaos` makes steps
+//! panic, `tally` counts; `load` is the other side: clients that check what they get. This file reads the options.
+
+mod chaos;
+mod connection;
+mod keeper;
+mod load;
+mod room;
+mod server;
+mod tally;
+mod words;
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::net::{self, SocketAddr};
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+use volt::process::System;
+use volt::signal::unix::{SignalKind, signal};
+use volt::time::{interval, sleep_until};
+
+use crate::chaos::Chaos;
+use crate::load::Load;
+use crate::tally::Tally;
+
+/// Time between two lines of the report.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the house may take to empty, from the listener to the keeper.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
+
+/// A chat: rooms, and who is in them, over lines of text.
+///
+/// Serves until Ctrl-C, SIGTERM or --seconds; prints the address first and what happened, as JSON, last. The exit code is 0 if every process
+/// ended when it was asked to. With --load it is the other side: clients that talk in rooms and check that every room answers and that
+/// each sender's lines come in their order. RUST_LOG sets what is logged.
+#[derive(Parser)]
+#[command(name = "chat", version)]
+struct Options {
+    /// Where to serve; port 0 takes any free one.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+
+    /// The share of steps that panic: 0.01 is one in a hundred.
+    #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = ratio)]
+    chaos: f64,
+
+    /// How long to serve, or to load; a load takes 10 by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: Option<u64>,
+
+    /// Print a line of JSON a second.
+    #[arg(long)]
+    report: bool,
+
+    /// Worker threads; by default one for each processor.
+    #[arg(long, value_name = "N")]
+    workers: Option<NonZeroUsize>,
+
+    /// Be clients of the chat at this address instead.
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["listen", "chaos", "report"])]
+    load: Option<SocketAddr>,
+
+    /// Clients of the load.
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "load", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    clients: u32,
+
+    /// Rooms in which they talk.
+    #[arg(long, value_name = "N", default_value_t = 4, requires = "load", value_parser = clap::value_parser!(u32).range(1..=500))]
+    rooms: u32,
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+    ratio.ok_or_else(|| format!("{text:?} is no share: 0 for none, 0.01 for one in a hundred, 1 for all"))
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match run(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("chat: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
+    let filter = EnvFilter::builder().with_default_directive(tracing::Level::ERROR.into()).from_env()?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let name = if options.load.is_some() { "load" } else { "chat" };
+    let builder = volt::Builder::new_multi_thread().name(name);
+    let builder = if let Some(workers) = options.workers { builder.worker_threads(workers.get()) } else { builder };
+    let runtime = builder.build()?;
+    let is_well = runtime.block_on(async {
+        match options.load {
+            Some(chat) => {
+                let load = Load { chat, clients: options.clients, rooms: options.rooms };
+                let outcome = load.run(Duration::from_secs(options.seconds.unwrap_or(10))).await?;
+                print(&outcome.as_json())?;
+                Ok(outcome.is_well())
+            }
+            None => serve(options).await,
+        }
+    });
+    runtime.shutdown_timeout(SHUTDOWN_LIMIT);
+    is_well
+}
+
+async fn serve(options: &Options) -> Result<bool, Box<dyn Error>> {
+    let listening = net::TcpListener::bind(options.listen).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok((listener.local_addr()?, listener))
+    });
+    let (address, listener) = listening.map_err(|error| {
+        format!("--listen {}: {error}; choose another address, or port 0 for any free one", options.listen)
+    })?;
+    let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let system = System::new(&volt::Handle::current());
+    let tally = Arc::new(Tally::default());
+    let root = server::open(&system, listener, Chaos::new(options.chaos, tally.clone()), tally.clone())?;
+    print(&format!("chat {address}"))?;
+
+    let began = Instant::now();
+    let end = options.seconds.map(|seconds| began + Duration::from_secs(seconds));
+    let mut lines = interval(REPORT_INTERVAL);
+    let mut ended = std::pin::pin!(system.wait(root));
+    loop {
+        volt::select! {
+            _ = interrupted.recv() => break,
+            _ = terminated.recv() => break,
+            () = async { if let Some(end) = end { sleep_until(end).await } }, if end.is_some() => break,
+            reason = &mut ended => return Err(format!("nobody is left to start the chat again: {reason}").into()),
+            _ = lines.tick(), if options.report => print(&tally::as_json(&system, &tally, began.elapsed().as_secs_f64()))?,
+        }
+    }
+    let summary = tally::as_json(&system, &tally, began.elapsed().as_secs_f64());
+    system.terminate(root, SHUTDOWN_LIMIT).await;
+    let report = system.shutdown(None).await;
+    print(&summary)?;
+    for process in &report.forced {
+        eprintln!("chat: {} ({}) did not end when it was asked to", process.pid, process.kind);
+    }
+    Ok(report.forced.is_empty())
+}
+
+/// Prints a line; unlike `println!` without a panic when whoever reads it has gone.
+fn print(line: &str) -> io::Result<()> {
+    writeln!(io::stdout().lock(), "{line}")
+}

@@ -1,0 +1,249 @@
+//! The chat as people use it: a process of its own, lines over TCP; and the kill test, in which one step in a hundred panics under load.
+//!
+//! `VOLT_CHAT_SECONDS` says how long the load of the kill test lasts, 5 unless set.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// How long anything may take before it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What a load may leave behind in the allocator.
+const GROWTH_MAX_KB: u64 = 4096;
+/// A leak grows with each load. What an incident of the sentinel takes, on a machine that is busy, is taken once: up to twenty megabytes were seen.
+const ROUNDS_MAX: usize = 3;
+
+/// A chat that serves; killed if a test forgets.
+struct Chat {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    address: String,
+}
+
+impl Chat {
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chat"));
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .env_remove("RUST_LOG");
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        let address = line.trim_end().strip_prefix("chat ").unwrap_or_else(|| panic!("no address in {line:?}"));
+        Self { child, lines, address: address.to_owned() }
+    }
+
+    /// The next line of its report.
+    fn report(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(self.lines.read_line(&mut line).unwrap() > 0, "it has ended");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
+    }
+
+    /// The first line of its report, from now on, of which `is_so` is true.
+    fn report_that(&mut self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let began = Instant::now();
+        loop {
+            let report = self.report();
+            if is_so(&report) {
+                return report;
+            }
+            assert!(began.elapsed() < PATIENCE, "never {what}: {report}");
+        }
+    }
+
+    fn stop(mut self) -> Output {
+        let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        let mut stdout = Vec::new();
+        self.lines.read_to_end(&mut stdout).unwrap();
+        let mut stderr = Vec::new();
+        self.child.stderr.take().unwrap().read_to_end(&mut stderr).unwrap();
+        Output { status: self.child.wait().unwrap(), stdout, stderr }
+    }
+
+    fn guest(&self) -> Guest {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut guest = Guest(BufReader::new(stream));
+        assert!(guest.read().starts_with("* you are guest"));
+        guest
+    }
+
+    fn guest_in(&self, nick: &str, room: &str) -> Guest {
+        let mut guest = self.guest();
+        guest.say(&format!("/nick {nick}\n/join {room}"));
+        assert_eq!(guest.read(), format!("* you are {nick}"));
+        assert_eq!(guest.read(), format!("* you are in {room}"));
+        guest
+    }
+}
+
+impl Drop for Chat {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Guest(BufReader<TcpStream>);
+
+impl Guest {
+    fn say(&mut self, line: &str) {
+        // In one piece, or the second would wait for the first to be confirmed.
+        self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    fn read(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Reads until a line that ends so.
+    fn read_until(&mut self, end: &str) -> String {
+        loop {
+            let line = self.read();
+            if line.ends_with(end) {
+                return line;
+            }
+            assert!(!line.is_empty(), "the connection has ended without {end:?}");
+        }
+    }
+}
+
+#[test]
+fn two_guests_talk_in_a_room_and_a_third_sees_what_was_said() {
+    let chat = Chat::start(&[]);
+    let mut ada = chat.guest_in("ada", "garden");
+    let mut bob = chat.guest_in("bob", "garden");
+    assert_eq!(ada.read(), "* bob has come into garden");
+    ada.say("good morning");
+    assert_eq!(ada.read(), "[garden] ada: good morning");
+    assert_eq!(bob.read(), "[garden] ada: good morning");
+    bob.say("/nick ada");
+    assert_eq!(bob.read(), "* ada is in garden already: take another name by /nick");
+    bob.say("/nick rob");
+    assert_eq!(bob.read(), "* bob is rob now");
+    assert_eq!(ada.read(), "* bob is rob now");
+    bob.say("/who");
+    assert_eq!(bob.read(), "* in garden: ada, rob");
+    let mut eve = chat.guest_in("eve", "garden");
+    assert_eq!(eve.read(), "- [garden] ada: good morning");
+    assert_eq!(ada.read(), "* eve has come into garden");
+    eve.say("/quit");
+    assert_eq!(eve.read(), "* good-bye");
+    assert_eq!(ada.read(), "* eve has left garden");
+    drop(bob);
+    assert_eq!(ada.read(), "* rob has left garden");
+    ada.say("/join ../etc\n/foo\n/join hall\nhello");
+    assert!(ada.read().starts_with("* /join takes a name"));
+    assert!(ada.read().starts_with("* there is no /foo"));
+    assert_eq!((ada.read(), ada.read()), ("* you are in hall".to_owned(), "[hall] ada: hello".to_owned()));
+    ada.say(&"x".repeat(2000));
+    assert!(ada.read().starts_with("* a line has at most 1024 bytes"));
+}
+
+#[test]
+fn who_reads_too_slowly_loses_lines_and_is_told_and_nobody_waits_for_them() {
+    let mut chat = Chat::start(&["--report"]);
+    let mut slow = chat.guest_in("slow", "hall");
+    let mut quick = chat.guest_in("quick", "hall");
+    let long = "x".repeat(1000);
+    // What the kernel keeps for a reader that does not read is a few megabytes.
+    let mut lines = 0;
+    while chat.report()["dropped"] == 0 {
+        for _ in 0..4000 {
+            quick.say(&long);
+            assert!(
+                quick.read_until("x").ends_with(&long),
+                "the quick one hears itself while the slow one hears nothing"
+            );
+        }
+        lines += 4000;
+        assert!(lines < 200_000, "nothing was dropped");
+    }
+    quick.say("the end");
+    quick.read_until("the end");
+    let told = slow.read_until("lines were dropped: you read too slowly");
+    let told: u64 = told.split(' ').nth(1).unwrap().parse().unwrap();
+    assert!((1..=lines).contains(&told), "{told} of {lines}");
+    // It is there as before.
+    quick.say("are you there?");
+    slow.read_until("[hall] quick: are you there?");
+}
+
+#[test]
+fn when_it_is_interrupted_guests_are_told_and_every_process_ends() {
+    let chat = Chat::start(&[]);
+    let mut guests: Vec<Guest> = (0..20).map(|index| chat.guest_in(&format!("guest-{index}"), "hall")).collect();
+    let output = chat.stop();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    for guest in &mut guests {
+        guest.read_until("* the server is shutting down");
+        assert_eq!(guest.read(), "", "and the connection is closed");
+    }
+}
+
+#[test]
+fn an_address_that_is_taken_is_named() {
+    let chat = Chat::start(&[]);
+    let second = Command::new(env!("CARGO_BIN_EXE_chat")).args(["--listen", &chat.address]).output().unwrap();
+    assert!(!second.status.success());
+    let error = String::from_utf8(second.stderr).unwrap();
+    assert!(error.contains(&chat.address) && error.contains("in use"), "{error}");
+}
+
+#[test]
+fn no_room_is_lost_and_nothing_leaks_while_one_step_in_a_hundred_panics() {
+    let seconds =
+        std::env::var("VOLT_CHAT_SECONDS").map_or(5, |seconds| seconds.parse().expect("VOLT_CHAT_SECONDS is a number"));
+    let mut chat = Chat::start(&["--report", "--chaos", "0.01"]);
+    let load = |chat: &Chat, seconds: u64| {
+        let mut load = Command::new(env!("CARGO_BIN_EXE_chat"));
+        load.args(["--load", &chat.address, "--clients", "20", "--rooms", "4", "--seconds", &seconds.to_string()]);
+        let output = load.output().unwrap();
+        let outcome = String::from_utf8(output.stdout).unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "a room was lost, or lines were out of order: {outcome} {errors}");
+        let outcome: Value = serde_json::from_str(&outcome).unwrap();
+        assert_eq!((&outcome["rooms_alive"], &outcome["out_of_order"]), (&Value::from(4), &Value::from(0)));
+        outcome
+    };
+    // The house at rest: two supervisors under a third, keeper, listener, the lobby and four rooms.
+    let is_at_rest = |report: &Value| report["connections"] == 0 && report["processes"] == 10;
+    load(&chat, 1);
+    let mut before = chat.report_that("at rest", is_at_rest);
+    let mut grown = Vec::new();
+    while grown.len() < ROUNDS_MAX {
+        let outcome = load(&chat, seconds);
+        let again = |report: &Value| is_at_rest(report) && report["accepted"].as_u64() > before["accepted"].as_u64();
+        let after = chat.report_that("at rest", again);
+        eprintln!("{outcome}\n{before}\n{after}");
+        assert_eq!(after["rooms"], 5, "four rooms and the lobby");
+        let count = |report: &Value, what: &str| report[what].as_u64().unwrap();
+        for what in ["panics", "restarts"] {
+            assert!(count(&after, what) > count(&before, what), "no {what} under load");
+        }
+        // The sentinel may have files open while it looks at its threads.
+        assert!(count(&after, "descriptors") <= count(&before, "descriptors") + 4, "{before} {after}");
+        let growth_kb = count(&after, "rss_anon_kb").saturating_sub(count(&before, "rss_anon_kb"));
+        before = after;
+        grown.push(growth_kb);
+        if growth_kb <= GROWTH_MAX_KB {
+            break;
+        }
+    }
+    assert!(grown.last() <= Some(&GROWTH_MAX_KB), "it grew each time, by {grown:?} kB");
+    let output = chat.stop();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
