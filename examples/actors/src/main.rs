@@ -1,0 +1,164 @@
+//! Volt's processes beside the actors of ractor, kameo and actix: the same workloads, in turns, on the same machine.
+//!
+//! ```text
+//! cargo run --release                      every workload, a table for a page
+//! cargo run --release -- --json            the same, one JSON object a row
+//! cargo run --release -- --quick           one short round, 10,000 idle processes: whether it works, not how fast
+//! cargo run --release -- --only ring       one workload; may be given more than once
+//! cargo run --release -- --peer volt       one library; may be given more than once
+//! cargo run --release -- --rounds 5        turns that each library gets (11)
+//! cargo run --release -- --workers 1       instead of two
+//! cargo run --release -- --batches 10      exactly so many batches a round, and no warm-up: for profilers
+//! ```
+//!
+//! A workload runs once on each library, in turns (A B C D A B C D), for as many rounds as asked, each time on a runtime that is started
+//! anew. A figure is the median over the rounds of the median over a round's batches. A ratio is Volt's figure divided by the other's, round by
+//! round, and of these the median: what disturbs the machine for longer than a turn disturbs both. Its spread is half the distance between the quartiles.
+//!
+//! That glibc gives memory back at the top of its heap and takes it again in the next batch is switched off for all, as in `peers`.
+
+mod actix_peer;
+mod arguments;
+mod function_form;
+mod kameo_peer;
+#[path = "../../../runtime/benches/peers/machine.rs"]
+#[expect(dead_code, reason = "the command and the versions are not those of a bench of the workspace")]
+mod machine;
+mod machine_form;
+mod memory;
+mod peer;
+#[path = "../../../runtime/benches/peers/quantile.rs"]
+mod quantile;
+mod ractor_peer;
+mod report;
+mod tally;
+mod tokio_runtime;
+mod volt_peer;
+mod workloads;
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use actix_peer::Actix;
+use arguments::{Arguments, USAGE};
+use function_form::Functions;
+use kameo_peer::Kameo;
+use machine_form::Machines;
+use peer::Peer;
+use ractor_peer::Ractor;
+use report::{Report, Row};
+use volt_peer::Volt;
+use workloads::Meter;
+
+const PEERS: usize = 5;
+const NAMES: [&str; PEERS] =
+    [Volt::<Machines>::NAME, Volt::<Functions>::NAME, Ractor::NAME, Kameo::NAME, <Actix as Peer>::NAME];
+
+/// One value a row.
+type Run = fn(&Meter) -> Vec<f64>;
+
+struct Workload {
+    rows: &'static [Row],
+    /// In the order of [`NAMES`].
+    runs: [Run; PEERS],
+    /// Rounds after which it is known well enough.
+    max_rounds: usize,
+}
+
+macro_rules! workload {
+    ($run:ident, $max_rounds:expr, $(($name:expr, $unit:expr, $about:expr)),+) => {
+        Workload {
+            rows: &[$(Row { name: $name, unit: $unit, about: $about }),+],
+            runs: [
+                workloads::$run::<Volt<Machines>>,
+                workloads::$run::<Volt<Functions>>,
+                workloads::$run::<Ractor>,
+                workloads::$run::<Kameo>,
+                workloads::$run::<Actix>,
+            ],
+            max_rounds: $max_rounds,
+        }
+    };
+}
+
+const WORKLOADS: &[Workload] = &[
+    workload!(
+        spawn,
+        usize::MAX,
+        ("spawn", "ns", "a task starts 10,000 processes, until all have begun"),
+        ("end", "ns", "it asks them to end, until all have")
+    ),
+    workload!(ping_pong, usize::MAX, ("ping_pong", "ns", "two processes and one token: a message")),
+    workload!(pairs, usize::MAX, ("ping_pong_100", "ns", "100 such pairs at once")),
+    workload!(ring, usize::MAX, ("ring", "ns", "10,000 processes in a ring and one token: a message")),
+    workload!(fan_in, usize::MAX, ("fan_in", "ns", "1,000 processes send 50 messages each to one: a message")),
+    workload!(idle, 3, ("idle", "bytes", "1,000,000 processes that have begun and wait: one of them")),
+];
+
+/// glibc: free memory at the top of the heap beyond this goes back to the system.
+const TRIM_VARIABLE: &str = "MALLOC_TRIM_THRESHOLD_";
+/// More than any workload allocates.
+const TRIM_BYTES: &str = "17179869184";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, peer, workers, count] = &arguments[..]
+        && first == memory::CHILD
+    {
+        return child(peer, workers, count);
+    }
+    if std::env::var_os(TRIM_VARIABLE).is_none() {
+        return start_again();
+    }
+    match Arguments::parse(&arguments) {
+        Ok(arguments) => run(&arguments),
+        Err(error) => {
+            eprintln!("{error}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn child(peer: &str, workers: &str, count: &str) -> ExitCode {
+    let bytes_each: [fn(usize, usize) -> f64; PEERS] = [
+        memory::bytes_each::<Volt<Machines>>,
+        memory::bytes_each::<Volt<Functions>>,
+        memory::bytes_each::<Ractor>,
+        memory::bytes_each::<Kameo>,
+        memory::bytes_each::<Actix>,
+    ];
+    let at = NAMES.iter().position(|name| *name == peer);
+    let (Some(at), Ok(workers), Ok(count)) = (at, workers.parse(), count.parse()) else { return ExitCode::from(2) };
+    println!("{}", bytes_each[at](workers, count));
+    ExitCode::SUCCESS
+}
+
+/// The same command with the allocator's setting, which it reads before `main`.
+fn start_again() -> ExitCode {
+    let error = std::env::current_exe()
+        .map(|program| Command::new(program).args(std::env::args_os().skip(1)).env(TRIM_VARIABLE, TRIM_BYTES).exec());
+    eprintln!("cannot start again with {TRIM_VARIABLE} set: {error:?}");
+    ExitCode::FAILURE
+}
+
+fn run(arguments: &Arguments) {
+    let report = Report::begin(arguments);
+    for workload in WORKLOADS {
+        if !workload.rows.iter().any(|row| arguments.wants(row.name)) {
+            continue;
+        }
+        let mut figures = vec![[const { Vec::new() }; PEERS]; workload.rows.len()];
+        for _ in 0..arguments.rounds.min(workload.max_rounds) {
+            for (peer, run) in workload.runs.iter().enumerate().filter(|(peer, _)| arguments.wants_peer(NAMES[*peer])) {
+                for (figures, value) in figures.iter_mut().zip(run(&arguments.meter)) {
+                    figures[peer].push(value);
+                }
+            }
+        }
+        for (row, figures) in workload.rows.iter().zip(&figures) {
+            report.row(row, figures);
+        }
+    }
+    report.end();
+}

@@ -1,0 +1,104 @@
+//! What processes tell the bench: that they have begun and ended, that a token has arrived, and how many there were.
+//!
+//! One counter each for the whole program, so that no process has to hold a reference: one workload runs at a time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use std::sync::Mutex;
+
+/// Processes that are to begin.
+pub(crate) static BEGUN: Latch = Latch::new();
+/// Processes that are to end.
+pub(crate) static ENDED: Latch = Latch::new();
+/// Tokens, or sinks, that are to arrive at their end.
+pub(crate) static ARRIVED: Latch = Latch::new();
+/// Tokens that nodes were given; they say so when they end.
+pub(crate) static TOKENS: AtomicU64 = AtomicU64::new(0);
+/// What sinks were given, added up; they say so when they end.
+pub(crate) static SUM: AtomicU64 = AtomicU64::new(0);
+
+/// No batch takes so long; one that does has lost something.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Counts down to nothing, and wakes the one thread that waits for it.
+pub(crate) struct Latch {
+    left: AtomicU64,
+    waiter: Mutex<Option<Thread>>,
+}
+
+impl Latch {
+    const fn new() -> Self {
+        Self { left: AtomicU64::new(0), waiter: Mutex::new(None) }
+    }
+
+    /// From now on it counts down from `count`; the calling thread is the one that will wait.
+    pub(crate) fn arm(&self, count: usize) {
+        *self.waiter.lock().expect("nobody panics here") = Some(thread::current());
+        // ORDERING: Release; pairs with the Acquire in `hit`.
+        let before = self.left.swap(count as u64, Ordering::Release);
+        assert_eq!(before, 0, "the batch before was waited for");
+    }
+
+    pub(crate) fn hit(&self) {
+        // ORDERING: AcqRel; pairs with those of the others and the Acquire in `wait`.
+        let before = self.left.fetch_sub(1, Ordering::AcqRel);
+        assert_ne!(before, 0, "more happened than was asked for");
+        if before == 1
+            && let Some(waiter) = self.waiter.lock().expect("nobody panics here").as_ref()
+        {
+            waiter.unpark();
+        }
+    }
+
+    pub(crate) fn wait(&self) {
+        let deadline = std::time::Instant::now() + PATIENCE;
+        // ORDERING: Acquire; pairs with the AcqRel in `hit`.
+        while self.left.load(Ordering::Acquire) != 0 {
+            thread::park_timeout(Duration::from_secs(1));
+            // ORDERING: Relaxed; for the text.
+            let left = self.left.load(Ordering::Relaxed);
+            assert!(left == 0 || std::time::Instant::now() < deadline, "{left} did not happen within {PATIENCE:?}");
+        }
+    }
+}
+
+/// What a node has seen; told when it ends.
+#[derive(Default)]
+pub(crate) struct Seen {
+    tokens: u64,
+    sum: u64,
+    expected: u64,
+}
+
+impl Seen {
+    pub(crate) fn expect(&mut self, tokens: u64) {
+        self.expected = tokens;
+    }
+
+    /// A node passes a token on.
+    pub(crate) fn pass(&mut self) {
+        self.tokens += 1;
+    }
+
+    /// A sink is given a token.
+    pub(crate) fn sink(&mut self, token: u64) {
+        self.tokens += 1;
+        self.sum += token;
+        self.expected -= 1;
+        if self.expected == 0 {
+            ARRIVED.hit();
+        }
+    }
+}
+
+impl Drop for Seen {
+    fn drop(&mut self) {
+        // ORDERING: Relaxed; who reads them has waited for `ENDED`, which is told afterwards.
+        TOKENS.fetch_add(self.tokens, Ordering::Relaxed);
+        // ORDERING: Relaxed; as above.
+        SUM.fetch_add(self.sum, Ordering::Relaxed);
+        ENDED.hit();
+    }
+}
