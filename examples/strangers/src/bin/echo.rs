@@ -1,0 +1,14 @@
+//! An echo server: `cargo run --release --bin echo`.
+
+use std::io;
+
+use strangers::proxy::{echo, raise_descriptor_limit};
+use volt::net::TcpListener;
+
+#[volt::main]
+async fn main() -> io::Result<()> {
+    raise_descriptor_limit()?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("{}", listener.local_addr()?);
+    echo(listener).await
+}

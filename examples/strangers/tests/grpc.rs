@@ -1,0 +1,51 @@
+//! tonic on both ends: its service under `volt::axum`, its client by the Tokio runtime beside it.
+
+mod within;
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use strangers::grpc;
+use tonic::Code;
+use tonic::transport::Endpoint;
+use tonic_health::ServingStatus;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus as Told;
+use tonic_health::pb::health_client::HealthClient;
+use within::{listen, on_volt};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn about(service: &str) -> HealthCheckRequest {
+    HealthCheckRequest { service: service.to_owned() }
+}
+
+#[test]
+fn calls_streams_and_errors_go_through() {
+    on_volt(LIMIT, async || {
+        let (listener, address) = listen().await?;
+        let (reporter, router) = grpc::router();
+        volt::spawn(async move { volt::axum::serve(listener, router).await });
+        let client = HealthClient::new(Endpoint::from_shared(format!("http://{address}"))?.connect().await?);
+
+        // One call, and one that the service refuses.
+        assert_eq!(client.clone().check(about("billing")).await.unwrap_err().code(), Code::NotFound);
+        reporter.set_service_status("billing", ServingStatus::Serving).await;
+        assert_eq!(client.clone().check(about("billing")).await?.into_inner().status(), Told::Serving);
+
+        // A stream from the server, which tells each change.
+        let mut told = client.clone().watch(about("billing")).await?.into_inner();
+        assert_eq!(told.message().await?.ok_or("ended")?.status(), Told::Serving);
+        reporter.set_service_status("billing", ServingStatus::NotServing).await;
+        assert_eq!(told.message().await?.ok_or("ended")?.status(), Told::NotServing);
+
+        // Many at once on one connection.
+        let answers = join_all((0..200).map(async |_| client.clone().check(about("billing")).await)).await;
+        assert!(
+            answers
+                .into_iter()
+                .all(|answer| answer.is_ok_and(|answer| answer.into_inner().status() == Told::NotServing))
+        );
+        Ok(())
+    });
+}

@@ -1,0 +1,137 @@
+//! The axum application on Volt, asked by reqwest and by a WebSocket client.
+
+mod within;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt, future::join_all};
+use strangers::tls;
+use strangers::web::{Item, PARTS, bare, router};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+use tokio_tungstenite::tungstenite::Message;
+use volt::io::{AsyncReadExt, AsyncWriteExt};
+use volt::net::TcpStream;
+use within::{Error, listen, on_volt};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+async fn serve() -> Result<SocketAddr, Error> {
+    let (listener, address) = listen().await?;
+    let service = router().into_make_service_with_connect_info::<SocketAddr>();
+    volt::spawn(async move { volt::axum::serve(listener, service).await });
+    Ok(address)
+}
+
+#[test]
+fn json_goes_both_ways_and_is_compressed() {
+    on_volt(LIMIT, async || {
+        let url = format!("http://{}/api/item", serve().await?);
+        let client = reqwest::Client::builder().gzip(false).build()?;
+        let answer = client.get(&url).header("accept-encoding", "gzip").send().await?;
+        assert_eq!(answer.headers()["content-encoding"], "gzip");
+        // reqwest unpacks it.
+        assert_eq!(reqwest::get(&url).await?.json::<Item>().await?, Item::example());
+        let item = Item { name: "sent".into(), tags: vec![] };
+        assert_eq!(client.post(&url).json(&item).send().await?.json::<Item>().await?, item);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_request_that_takes_too_long_is_answered_by_the_timeout() {
+    on_volt(LIMIT, async || {
+        let answer = reqwest::get(format!("http://{}/api/slow", serve().await?)).await?;
+        assert_eq!(answer.status(), 408);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_handler_learns_who_asks() {
+    on_volt(LIMIT, async || {
+        let client = reqwest::Client::new();
+        let answer = client.get(format!("http://{}/who", serve().await?)).send().await?.text().await?;
+        let peer: SocketAddr = answer.parse()?;
+        assert!(peer.ip().is_loopback() && peer.port() != 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_body_streams_part_by_part_and_so_do_events() {
+    on_volt(LIMIT, async || {
+        let address = serve().await?;
+        let mut parts = reqwest::get(format!("http://{address}/stream")).await?.bytes_stream();
+        let (mut text, mut chunks) = (Vec::new(), 0);
+        while let Some(part) = parts.next().await {
+            text.extend_from_slice(&part?);
+            chunks += 1;
+        }
+        assert_eq!(text, (0..PARTS).map(|part| format!("part {part}\n")).collect::<String>().into_bytes());
+        assert!(chunks > 1, "it came in one");
+        let answer = reqwest::get(format!("http://{address}/events")).await?;
+        assert_eq!(answer.headers()["content-type"], "text/event-stream");
+        assert_eq!(answer.text().await?.matches("data: tick\n").count(), PARTS);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_websocket_echoes() {
+    on_volt(LIMIT, async || {
+        let address = serve().await?;
+        let sockets = (0..20).map(async |number| {
+            let stream = TcpStream::connect(address).await?;
+            let (mut socket, _) = tokio_tungstenite::client_async(format!("ws://{address}/echo"), stream).await?;
+            for message in 0..50 {
+                let message = Message::text(format!("{number}: {message}"));
+                socket.send(message.clone()).await?;
+                assert_eq!(socket.next().await.ok_or("closed")??, message);
+            }
+            socket.close(None).await?;
+            Ok::<_, Error>(())
+        });
+        join_all(sockets).await.into_iter().collect()
+    });
+}
+
+#[test]
+fn http2_without_tls_carries_many_requests_at_once() {
+    on_volt(LIMIT, async || {
+        let url = format!("http://{}/api/item", serve().await?);
+        let client = reqwest::Client::builder().http2_prior_knowledge().build()?;
+        let answers = join_all((0..100).map(|_| client.get(&url).send())).await;
+        for answer in answers {
+            let answer = answer?;
+            assert_eq!(answer.version(), reqwest::Version::HTTP_2);
+            assert_eq!(answer.json::<Item>().await?, Item::example());
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn https_is_served_and_one_that_dawdles_in_the_handshake_holds_nobody_up() {
+    on_volt(LIMIT, async || {
+        let (listener, address) = listen().await?;
+        let (acceptor, certificate) = tls::self_signed()?;
+        volt::spawn(tls::serve(listener, acceptor, bare()));
+        let _dawdles = TcpStream::connect(address).await?;
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate)?;
+        let config = ClientConfig::builder_with_provider(ring::default_provider().into())
+            .with_safe_default_protocol_versions()?;
+        let connector =
+            TlsConnector::from(std::sync::Arc::new(config.with_root_certificates(roots).with_no_client_auth()));
+        let mut stream =
+            connector.connect(ServerName::try_from("localhost")?, TcpStream::connect(address).await?).await?;
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("hello"), "{answer}");
+        Ok(())
+    });
+}

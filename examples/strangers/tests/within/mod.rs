@@ -1,0 +1,86 @@
+//! What every test here runs under: a runtime with Tokio beside it, and a watchdog.
+
+#![allow(dead_code, reason = "each test binary uses what it needs")]
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use volt::net::TcpListener;
+
+/// What goes wrong in a test.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// Runs `test` in a runtime with Tokio beside it, on one worker and on two; the process aborts, with the test's name, when that takes longer than `limit`.
+pub fn on_volt<F>(limit: Duration, test: impl Fn() -> F)
+where
+    F: Future<Output = Result<(), Error>>,
+{
+    for workers in [1, 2] {
+        let name = std::thread::current().name().unwrap_or("a test").to_owned();
+        let (done, is_done) = mpsc::channel::<()>();
+        let watchdog = std::thread::spawn(move || {
+            if is_done.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("{name} hangs");
+                std::process::abort();
+            }
+        });
+        let builder = volt::Builder::new_multi_thread().worker_threads(workers).park_timeout(None).tokio_compat(true);
+        let runtime = builder.build().unwrap();
+        runtime.block_on(test()).unwrap();
+        drop(runtime);
+        drop(done);
+        watchdog.join().unwrap();
+    }
+}
+
+/// A listener on a free port of this machine, and where that is.
+pub async fn listen() -> Result<(TcpListener, SocketAddr), Error> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// A program of this package that prints where it listens; it is ended when this is dropped.
+pub struct Server {
+    child: Child,
+    pub address: SocketAddr,
+}
+
+impl Server {
+    pub fn start(program: &str, arguments: &[&str]) -> Self {
+        let mut child = Command::new(program).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Server { child, address: line.trim().parse().unwrap() }
+    }
+
+    /// Its memory, bytes: what it has allocated and touched. Files that it has mapped are not counted: the system takes their pages back as it likes.
+    pub fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    }
+
+    /// Its open descriptors.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    /// Those of them that are sockets. Files come and go with what its sentinel reads of each thread; sockets stay.
+    pub fn sockets(&self) -> usize {
+        let entries = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
+        // One that was closed meanwhile has no target any more.
+        let targets = entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
