@@ -9,8 +9,15 @@ use crate::scene::{Scene, compute};
 
 /// A task that is worth a wake-up.
 const WORTH_IT: Duration = Duration::from_micros(50);
+/// From a task's end to the next: long enough for a worker that does not spin to go to sleep.
+const LULL: Duration = Duration::from_micros(10);
 
-/// A thread outside hands over one task, and the next when that is done: the workers have gone to sleep by then.
+/// A worker that spins would still be awake for the next task of a thread that hands them over as fast as it can.
+pub(crate) fn without_spins(settings: volt::Builder) -> volt::Builder {
+    settings.park_spin(volt::ParkSpin::Off)
+}
+
+/// A thread outside hands over one task, and the next when that is done and the workers sleep.
 pub(crate) fn wake_storm(scene: &mut Scene) {
     let is_ill = scene.is_ill;
     scene.outside(move |runtime| {
@@ -27,6 +34,7 @@ pub(crate) fn wake_storm(scene: &mut Scene) {
         while !is_done.load(Ordering::Relaxed) {
             thread::yield_now();
         }
+        compute(LULL);
     });
 }
 

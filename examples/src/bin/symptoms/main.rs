@@ -117,6 +117,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         Symptom::ParkedWhileBacklog | Symptom::LifoHeld | Symptom::Imbalance => settings.enable_stealing(!is_ill),
         Symptom::GlobalStarved => queues::seldom_looking(settings, is_ill),
         Symptom::LifoMonopoly => queues::with_a_high_cap(settings, is_ill),
+        Symptom::WakeStorm => effort::without_spins(settings),
         Symptom::CpuStarved => machine::undisturbed(settings, is_ill),
         Symptom::Oversubscribed => {
             machine::undisturbed(settings.worker_threads(machine::workers_oversubscribed()), is_ill)
