@@ -153,8 +153,8 @@ fn be_held() {
     assert_eq!(after.incidents.latest.iter().find(is_charged), None);
     let findings = examine(&before, &after);
     assert!(findings.iter().any(|finding| finding.rule == Rule::ProcessPaused), "{findings:#?}");
-    // A machine that is busy may hold up one that waits for its processor, then and later; a storm would have called all spares.
+    // A machine that is busy may hold up some that wait for their processor, then and later; a storm would have called all spares.
     let called = after.sentinel.spare_calls - before.sentinel.spare_calls;
-    assert!(called <= WORKERS as u64 && after.sentinel.capped == 0, "{:?}", after.sentinel);
+    assert!(called < after.sentinel.max_spares && after.sentinel.capped == 0, "{:?}", after.sentinel);
     wait_until(&runtime, |snapshot| snapshot.sentinel.spares_on_duty == 0);
 }

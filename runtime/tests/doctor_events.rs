@@ -36,10 +36,14 @@ fn told() -> MutexGuard<'static, Vec<Told>> {
     TOLD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was told of stalls in this runtime.
+/// What was told of stalls in this runtime. A machine that stands still for a moment makes others, elsewhere.
 fn stalls(runtime: &Runtime) -> Vec<Told> {
     let name = runtime.handle().snapshot().runtime;
-    let is_it = |told: &&Told| told.field("runtime") == name && told.field("rule") == "stalled-poll";
+    let is_it = |told: &&Told| {
+        told.field("runtime") == name
+            && told.field("rule") == "stalled-poll"
+            && told.field("evidence").contains("cause: sleep")
+    };
     told().iter().filter(is_it).cloned().collect()
 }
 

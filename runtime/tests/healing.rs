@@ -429,7 +429,7 @@ fn a_process_that_was_stopped_and_goes_on_blames_the_machine_and_replaces_nobody
         assert_eq!(long.count(), 0, "{:#?}", after.incidents);
         assert!(stopped.sentinel.pauses >= 1);
         // On a machine that is busy, the wait for a processor may have been the longer part.
-        let machine = [Cause::Stopped, Cause::NotScheduled];
+        let machine = [Cause::Stopped, Cause::NotScheduled, Cause::Throttled];
         assert!(stopped.sentinel.last_pause.is_some_and(|cause| machine.contains(&cause)), "{:?}", stopped.sentinel);
         assert_eq!(after.sentinel.capped, 0, "no storm of replacements");
     });

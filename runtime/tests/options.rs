@@ -153,7 +153,7 @@ fn polls_before_a_task_from_outside(builder: Builder) -> u64 {
         })
         .collect();
     wait_until(|| begun.load(Ordering::SeqCst) > 200);
-    let waits = (0..5).map(|_| {
+    let waits = (0..50).map(|_| {
         let polls = begun.clone();
         let task = runtime.spawn(async move { polls.load(Ordering::SeqCst) });
         let handed_in = begun.load(Ordering::SeqCst);

@@ -326,7 +326,7 @@ fn yields_are_completed_with_their_tags() {
             out.send(2, other, Payload::new(2_u32));
             out.send(3, other, Payload::new(3_u32));
             out.call(4, other, Payload::empty(), LONG);
-            out.sleep(5, Duration::from_millis(20));
+            out.sleep(5, Duration::from_secs(1));
         })
         .await;
         let mut tags: Vec<u64> = completed
@@ -451,7 +451,7 @@ fn what_will_not_end_is_ended_and_reported() {
             let deaf = process::from_fn(async |_inbox, _| std::future::pending().await);
             let pid = system.spawn(Spawn::new(deaf).name("deaf")).unwrap();
             system.spawn(Spawn::new(Collector::default())).unwrap();
-            let report = system.shutdown(Some(Duration::from_millis(20))).await;
+            let report = system.shutdown(Some(Duration::from_millis(500))).await;
             assert_eq!((report.processes, report.forced.len(), report.stuck), (2, 1, 0));
             assert_eq!((report.forced[0].pid, report.forced[0].name.as_deref()), (pid, Some("deaf")));
             assert!(system.spawn(Spawn::new(Collector::default())).unwrap_err().is_shut_down());

@@ -23,7 +23,7 @@ fn a_million_polls_of_everything_lose_nothing_and_end_at_rest() {
             outsiders: 1 + round as u64 % 2,
             placement: [Placement::Global, Placement::TwoChoices, Placement::LeastLoaded][round / 3],
             local_order: [LocalOrder::Fifo, LocalOrder::Lifo][round / 2 % 2],
-            park_timeout: (round % 4 == 0).then_some(Duration::from_millis(10)),
+            park_timeout: (round % 4 == 0).then_some(Duration::from_millis(100)),
             local_queue_capacity: [256, 8][round % 2],
             polls: POLLS,
             stretches: 2,

@@ -79,8 +79,8 @@ fn a_task_tells_its_polls_their_time_its_last_wake_up_and_its_wakers() {
 fn a_task_that_waited_behind_another_has_suffered_the_delay() {
     let (runtime, mut client) = runtime("delayed", 1);
     let began = spawn_named(&runtime, "blocks", async {
-        let began = Instant::now();
         drop(spawn_inside("waits"));
+        let began = Instant::now();
         while began.elapsed() < Duration::from_millis(50) {}
         std::future::pending().await
     });

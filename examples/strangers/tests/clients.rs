@@ -32,7 +32,7 @@ fn reqwest_asks_many_at_once_and_its_errors_are_its_own() {
         // Nobody listens; and somebody who never answers.
         let (listener, nowhere) = listen().await?;
         drop(listener);
-        assert!(client.get(format!("http://{nowhere}/")).send().await.unwrap_err().is_connect());
+        assert!(client.get(format!("http://{nowhere}/")).timeout(LIMIT).send().await.unwrap_err().is_connect());
         let (silent, address) = listen().await?;
         let asked = client.get(format!("http://{address}/")).send().await;
         assert!(asked.unwrap_err().is_timeout());

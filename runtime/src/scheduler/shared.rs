@@ -856,7 +856,7 @@ mod tests {
     #[test]
     fn a_task_nobody_was_woken_for_is_caught_by_the_net_and_counted_and_named() {
         for placement in [Placement::Global, Placement::LeastLoaded] {
-            let runtime = parked(placement, Some(Duration::from_millis(20)));
+            let runtime = parked(placement, Some(Duration::from_millis(200)));
             let shared = runtime.handle().shared();
             let before = shared.snapshot();
             assert!(lost_wakeup(shared, &before).is_none());

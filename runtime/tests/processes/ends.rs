@@ -237,7 +237,7 @@ fn a_process_that_terminates_itself_is_asked_and_then_made_to() {
             let mut began = false;
             let machine = scripted(move |context, events, out| {
                 if !std::mem::replace(&mut began, true) {
-                    out.terminate(1, context.pid(), Duration::from_millis(5));
+                    out.terminate(1, context.pid(), if heeds { LONG } else { Duration::from_millis(5) });
                 }
                 out.wait();
                 for event in events {

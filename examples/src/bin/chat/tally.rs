@@ -1,6 +1,7 @@
 //! What the server counts, and how it tells.
 
 use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use volt::process::System;
@@ -40,9 +41,15 @@ pub(crate) fn as_json(system: &System, tally: &Tally, seconds: f64) -> String {
         "panics": count(&tally.panics),
         "restarts": restarts,
         "rss_anon_kb": rss_anon_kb(),
-        "descriptors": fs::read_dir("/proc/self/fd").map(Iterator::count).unwrap_or_default(),
+        "sockets": sockets(),
     })
     .to_string()
+}
+
+/// Open sockets; of the other descriptors some come and go with what watches the threads.
+fn sockets() -> usize {
+    let is_socket = |path: PathBuf| fs::read_link(path).is_ok_and(|link| link.to_string_lossy().starts_with("socket:"));
+    fs::read_dir("/proc/self/fd").map_or(0, |files| files.flatten().filter(|file| is_socket(file.path())).count())
 }
 
 /// Memory of the process that is not a file's; `None` where the kernel does not say.

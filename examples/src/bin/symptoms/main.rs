@@ -113,6 +113,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     arguments.group.iter().try_for_each(|folder| machine::go_into(folder))?;
     let settings = volt::Builder::new_multi_thread().name("symptoms").worker_threads(WORKERS);
     let settings = match arguments.symptom {
+        Symptom::NoYield => stalls::without_incidents(settings),
         Symptom::DriverHeld => stalls::without_spares(settings, is_ill),
         Symptom::ParkedWhileBacklog | Symptom::LifoHeld | Symptom::Imbalance => settings.enable_stealing(!is_ill),
         Symptom::GlobalStarved => queues::seldom_looking(settings, is_ill),

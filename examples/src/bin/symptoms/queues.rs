@@ -34,7 +34,7 @@ pub(crate) fn backlog(scene: &Scene) {
 pub(crate) fn imbalance(scene: &mut Scene) {
     scene.crowd(CROWD, SHORT_POLL);
     scene.outside(|runtime| {
-        drop(runtime.spawn(async { compute(SHORT_POLL / 2) }));
+        drop(runtime.spawn(async { compute(SHORT_POLL) }));
         thread::sleep(PING_INTERVAL);
     });
 }

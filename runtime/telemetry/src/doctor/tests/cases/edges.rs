@@ -157,7 +157,7 @@ pub(in super::super) const EDGES: &[Edge] = &[
         || races(900_000, 2_000_000),
     ),
     edge(Rule::WakeStorm, "wake-ups a second", Warning, || woken(10_000, 300), || woken(5_000, 300)),
-    edge(Rule::WakeStorm, "what a wake-up costs", Warning, || woken(40_000, 4_000), || woken(40_000, 7_000)),
+    edge(Rule::WakeStorm, "what a wake-up costs", Warning, || woken(40_000, 8_000), || woken(40_000, 14_000)),
     edge(
         Rule::SelfWakeLoop,
         "polls a second: a task that asks now and then",
