@@ -97,47 +97,31 @@ fn run_within<R>(left: Option<u32>, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Gives back the unit it stands for, unless the operation made progress.
+/// Leave to do one operation, which spends a unit if it makes progress. One that is made of others spends theirs and its own, and so never
+/// waits for the unit that it stands for itself.
 #[derive(Debug)]
-#[must_use = "dropping it gives the unit back"]
-pub(crate) struct Unit {
-    is_spent: bool,
-}
+#[must_use = "an operation that made progress spends it"]
+pub(crate) struct Unit(());
 
 impl Unit {
-    /// The operation did something: the unit stays spent.
+    /// The operation did something: the unit is spent, if one is left.
     #[inline]
-    pub(crate) fn made_progress(mut self) {
-        self.is_spent = true;
+    pub(crate) fn made_progress(self) {
+        let budget = BUDGET.get();
+        BUDGET.set(Budget { left: budget.left.map(|left| left.saturating_sub(1)), ..budget });
     }
 }
 
-impl Drop for Unit {
-    #[inline]
-    fn drop(&mut self) {
-        if !self.is_spent {
-            let budget = BUDGET.get();
-            BUDGET.set(Budget { left: budget.left.map(|left| left + 1), ..budget });
-        }
-    }
-}
-
-/// Spends one unit; Pending, with the task woken by the yield road, when none is left.
+/// Whether a unit is left; Pending, with the task woken by the yield road, when none is.
 #[inline]
 pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<Unit> {
     let budget = BUDGET.get();
-    match budget.left {
-        Some(left) if left == 0 || is_to_yield() => {
-            BUDGET.set(Budget { was_exhausted: true, ..budget });
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        }
-        Some(left) => {
-            BUDGET.set(Budget { left: Some(left - 1), ..budget });
-            Poll::Ready(Unit { is_spent: false })
-        }
-        None => Poll::Ready(Unit { is_spent: true }),
+    if budget.left.is_some_and(|left| left == 0 || is_to_yield()) {
+        BUDGET.set(Budget { was_exhausted: true, ..budget });
+        cx.waker().wake_by_ref();
+        return Poll::Pending;
     }
+    Poll::Ready(Unit(()))
 }
 
 /// Has the task polled again, behind those that are ready now.

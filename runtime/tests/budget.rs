@@ -1,5 +1,6 @@
 //! A task that finds everything ready keeps its worker for its cooperative budget of operations, and no longer. Counted for each leaf.
 
+mod folder;
 mod watchdog;
 
 use std::future::{Future, poll_fn};
@@ -10,8 +11,10 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use volt::Runtime;
-use volt::io::{AsyncReadExt, AsyncWriteExt};
+use volt::fs::File;
+use volt::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use volt::net::{TcpListener, TcpStream};
+use volt::sync::OnceCell;
 use volt::task::{JoinHandle, JoinSet, LocalSet, consume_budget, spawn_local};
 use volt::time::{MissedTickBehavior, interval_at, sleep_until};
 use watchdog::{builder, watched};
@@ -170,5 +173,25 @@ fn a_local_task_has_the_budget_of_the_runtime_and_a_set_inside_it_takes_none_of_
             task.await.unwrap()
         });
         assert_eq!(done, 7);
+    });
+}
+
+#[test]
+fn an_operation_that_is_made_of_others_ends_with_a_budget_of_one() {
+    watched(|| {
+        let runtime = builder(1).coop_budget(1).build().unwrap();
+        let folder = folder::Folder::new();
+        let path = folder.path("file");
+        let task = runtime.spawn(async move {
+            let mut file = File::options().read(true).write(true).create_new(true).open(path).await.unwrap();
+            file.write_all(b"hello").await.unwrap();
+            file.flush().await.unwrap();
+            file.rewind().await.unwrap();
+            let mut text = String::new();
+            file.read_to_string(&mut text).await.unwrap();
+            OnceCell::new().get_or_init(consume_budget).await;
+            text
+        });
+        assert_eq!(runtime.block_on(task).unwrap(), "hello");
     });
 }

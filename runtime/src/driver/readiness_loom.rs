@@ -84,13 +84,12 @@ impl Socket {
         let waker = Waker::from(sleeper.clone());
         loop {
             let mut wait = pin!(self.readiness.ready(Direction::Read));
-            let (seen, unit) = loop {
+            let (seen, _unit) = loop {
                 match wait.as_mut().poll(&mut Context::from_waker(&waker)) {
                     Poll::Ready(ready) => break ready.unwrap(),
                     Poll::Pending => sleeper.sleep(),
                 }
             };
-            drop(unit);
             if self.attempt() {
                 return;
             }

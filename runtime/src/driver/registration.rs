@@ -1,7 +1,7 @@
 //! What the driver watches, a socket as a rule: tries an operation when it may be ready, waits when it was not. All descriptors come
 //! through here, mio's, the standard library's and foreign ones alike: what counts is the number.
 //!
-//! Who uses it: `net`, `io`, `process`, `signal`. Every operation spends one unit of the cooperative budget, and gives it back if it has to wait.
+//! Who uses it: `net`, `io`, `process`, `signal`. Every operation that need not wait spends one unit of the cooperative budget.
 //!
 //! Invariants. *Deregistered first*: a socket leaves the kernel's list while its descriptor is open; afterwards the number may
 //! belong to another. *Optimistic*: a socket that is likely to be ready begins as if it were, which saves a turn of the driver.
