@@ -1,10 +1,13 @@
 //! Taking connections, for every kind of listener.
 //!
-//! Errors of `accept` are of three kinds. *A connection's*: it was gone before it was taken; the next one is tried at once.
-//! *The process's*: it has no descriptor or no memory left. The kernel keeps the connection and, edge-triggered, tells nothing
+//! To accept is two steps, to take a connection and to have the driver watch it, and both are judged alike: one whose second step fails is lost,
+//! the listener is not. Errors are of three kinds. *A connection's*: it was gone before it was taken; the next one is tried at once.
+//! *The process's*: it has no descriptor, no memory or no watch left. The kernel keeps the connections and, edge-triggered, tells nothing
 //! more, while the next attempt fails at once: an accept that returned the error would make its caller's loop spin (5 million
 //! times a second were seen). So the wait is in here, the readiness stays, and when something was freed accept goes on by itself.
 //! *Everything else* is the caller's.
+//!
+//! Rejected: to count `EOPNOTSUPP` among a connection's, as accept(2) has it: a socket that takes no connections says the same, to every attempt.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -32,7 +35,7 @@ const _: () = assert!(MIN_BACKOFF_MS > 0 && MIN_BACKOFF_MS <= MAX_BACKOFF_MS);
 #[derive(Debug)]
 pub(super) struct Acceptor<L: AsRawFd> {
     io: Registration<L>,
-    /// The next wait for a descriptor, ms; 0 = the last accept did not lack one.
+    /// The next wait for what the process lacks, ms; 0 = the last accept lacked nothing.
     backoff_ms: AtomicU32,
     /// The wait that `poll_accept` is in.
     poll_backoff: Mutex<Option<Sleep>>,
@@ -56,7 +59,7 @@ impl<L: AsRawFd> Acceptor<L> {
         self.io.into_source()
     }
 
-    /// The next connection, as `accept` gives it.
+    /// The next connection, as `accept` gives it, which does both steps.
     pub(super) async fn accept<C>(&self, accept: impl Fn(&L) -> io::Result<C>) -> io::Result<C> {
         loop {
             let accepted = self.io.run(Direction::Read, &accept).await;
@@ -145,11 +148,40 @@ fn is_of_one_connection(errno: Errno) -> bool {
         Errno::HOSTDOWN,
         Errno::HOSTUNREACH,
         Errno::NOPROTOOPT,
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        Errno::NONET,
     ];
     known.contains(&errno)
 }
 
-/// The process, or the machine, has none left.
+/// The process, its user or the machine has none left.
 fn is_exhaustion(errno: Errno) -> bool {
-    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].contains(&errno)
+    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::NOSPC].contains(&errno)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::{Builder, context};
+
+    #[test]
+    fn a_connection_that_cannot_be_watched_is_lost_and_the_next_is_taken() {
+        let runtime = Builder::new_multi_thread().worker_threads(1).control_socket(false).build().unwrap();
+        runtime.block_on(async {
+            let listener = mio::net::TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let addr = listener.local_addr().unwrap();
+            let acceptor = Acceptor::new(context::driver(), listener).unwrap();
+            let [_lost, next] = [(); 2].map(|()| std::net::TcpStream::connect(addr).unwrap());
+            let is_full = Cell::new(true);
+            let accept = |listener: &mio::net::TcpListener| {
+                let (_, peer) = listener.accept()?;
+                // As epoll_ctl(2) of more than fs.epoll.max_user_watches.
+                if is_full.take() { Err(Errno::NOSPC.into()) } else { Ok(peer) }
+            };
+            assert_eq!(acceptor.accept(accept).await.unwrap(), next.local_addr().unwrap());
+        });
+        assert_eq!(runtime.handle().snapshot().driver.accept_backoffs, 1);
+    }
 }

@@ -64,9 +64,9 @@ impl TcpListener {
 
     /// Takes the next connection; any number of tasks may do so at once.
     ///
-    /// While the process has no file descriptor or memory left (`EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`) this waits, 5 ms at
+    /// While the process has no file descriptor, memory or epoll watch left (`EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`, `ENOSPC`) this waits, 5 ms at
     /// first and up to 1 s, and goes on by itself; each wait is counted (`accept_backoffs`), the first of a spell is logged.
-    /// A connection that broke while it waited is passed over.
+    /// A connection that broke while it waited is passed over, and one that could be taken and not watched is closed.
     ///
     /// # Errors
     /// Any other error of the system. It concerns the listener, not one connection.
@@ -74,8 +74,7 @@ impl TcpListener {
     /// # Cancel safety
     /// No connection is lost: it is taken by the poll that returns it.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let (stream, peer) = self.io.accept(mio::net::TcpListener::accept).await?;
-        Ok((self.registered(stream)?, peer))
+        self.io.accept(|listener| self.take(listener)).await
     }
 
     /// Polls for the next connection, as [`accept`](Self::accept). Of several tasks that do so, the last one is woken.
@@ -83,12 +82,12 @@ impl TcpListener {
     /// # Errors
     /// As [`accept`](Self::accept).
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        let accepted = self.io.poll_accept(cx, mio::net::TcpListener::accept)?;
-        accepted.map(|(stream, peer)| Ok((self.registered(stream)?, peer)))
+        self.io.poll_accept(cx, |listener| self.take(listener))
     }
 
-    fn registered(&self, stream: mio::net::TcpStream) -> io::Result<TcpStream> {
-        TcpStream::register(self.io.driver().clone(), stream.into())
+    fn take(&self, listener: &mio::net::TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+        let (stream, peer) = listener.accept()?;
+        Ok((TcpStream::register(self.io.driver().clone(), stream.into())?, peer))
     }
 
     /// The address it listens at.

@@ -76,8 +76,7 @@ impl UnixListener {
     /// # Cancel safety
     /// No connection is lost: it is taken by the poll that returns it.
     pub async fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
-        let (stream, peer) = self.io.accept(mio::net::UnixListener::accept).await?;
-        Ok((self.registered(stream)?, peer))
+        self.io.accept(|listener| self.take(listener)).await
     }
 
     /// Polls for the next connection, as [`accept`](Self::accept). Of several tasks that do so, the last one is woken.
@@ -85,12 +84,12 @@ impl UnixListener {
     /// # Errors
     /// As [`accept`](Self::accept).
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, SocketAddr)>> {
-        let accepted = self.io.poll_accept(cx, mio::net::UnixListener::accept)?;
-        accepted.map(|(stream, peer)| Ok((self.registered(stream)?, peer)))
+        self.io.poll_accept(cx, |listener| self.take(listener))
     }
 
-    fn registered(&self, stream: mio::net::UnixStream) -> io::Result<UnixStream> {
-        UnixStream::register(self.io.driver().clone(), stream.into())
+    fn take(&self, listener: &mio::net::UnixListener) -> io::Result<(UnixStream, SocketAddr)> {
+        let (stream, peer) = listener.accept()?;
+        Ok((UnixStream::register(self.io.driver().clone(), stream.into())?, peer))
     }
 
     /// The address it listens at.
