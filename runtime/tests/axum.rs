@@ -297,6 +297,41 @@ fn a_graceful_shutdown_answers_what_it_began_and_takes_nothing_new() {
 }
 
 #[test]
+fn a_request_that_has_arrived_when_the_shutdown_begins_is_answered() {
+    watchdog::with_one_worker(|runtime| {
+        runtime.block_on(async {
+            let (listener, address) = listen().await;
+            let (end, ended) = volt::sync::oneshot::channel();
+            let ended = async move { drop(ended.await) };
+            let server = volt::axum::serve(listener, hello()).header_read_timeout(LONG).with_graceful_shutdown(ended);
+            let server = volt::spawn(async move { server.await });
+            let mut idle = TcpStream::connect(address).await.unwrap();
+            idle.write_all(HELLO).await.unwrap();
+            read_hello(&mut idle).await;
+            let (mut ends, ender) = volt::net::UnixStream::pair().unwrap();
+            let ends = volt::spawn(async move {
+                ends.read_exact(&mut [0]).await.unwrap();
+                end.send(()).unwrap();
+            });
+            // Behind that one, which waits by then.
+            volt::spawn(async {}).await.unwrap();
+            // What ends the server and the request come in one turn of the driver, in this order, while the worker is in this poll.
+            let idle = volt::spawn(async move {
+                ender.try_write(&[0]).unwrap();
+                assert_eq!(idle.try_write(HELLO).unwrap(), HELLO.len());
+                std::thread::sleep(Duration::from_millis(50));
+                (idle, ender)
+            });
+            let (mut idle, _ender) = idle.await.unwrap();
+            read_hello(&mut idle).await;
+            assert_eq!(read_to_close(&mut idle).await, 0);
+            ends.await.unwrap();
+            server.await.unwrap().unwrap();
+        });
+    });
+}
+
+#[test]
 fn dropping_a_server_closes_its_listener() {
     with_workers(|runtime| {
         runtime.block_on(async {

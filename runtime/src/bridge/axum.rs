@@ -11,7 +11,8 @@
 //! afterwards one that does not answer a ping in 20 s is gone. A connection that was upgraded (WebSocket) is its handler's, and no longer counted.
 //!
 //! How it ends: connections hold the receiving end of a channel. (1) The signal is told through it; (2) each connection closes when it has answered what it
-//! is in; (3) the server is done when no receiver is left. The same if the server's future is dropped, with nobody to wait for (3).
+//! is in, which a request that has arrived when it is told is part of; (3) the server is done when no receiver is left. The same if the server's future is
+//! dropped, with nobody to wait for (3).
 //!
 //! Out of file descriptors: [`TcpListener::accept`] backs off and counts; nothing ends.
 //!
@@ -35,6 +36,8 @@ use ::axum::extract::Request;
 use ::axum::response::Response;
 use ::hyper::body::Incoming;
 use ::hyper::server::conn::http1;
+#[cfg(feature = "http2")]
+use futures_util::future::{Either, select};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service;
@@ -356,7 +359,10 @@ where
     S: HyperService,
 {
     let told = crate::time::timeout(settings.header_read_timeout, preface::tell(stream));
-    let Some(told) = unless(pin!(ending.changed()), pin!(told)).await else { return Ok(()) };
+    let told = match select(pin!(told), pin!(ending.changed())).await {
+        Either::Left((told, _)) => told,
+        Either::Right(_) => return Ok(()),
+    };
     let (is_http2, stream) = told??;
     if !is_http2 {
         return serve_http1(stream, service, settings, ending).await;
@@ -399,10 +405,13 @@ where
     Ok(match ended {
         Some(ended) => ended,
         // End (2)
-        None => {
-            end(connection.as_mut());
-            connection.await
-        }
+        None => match poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx))).await {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => {
+                end(connection.as_mut());
+                connection.await
+            }
+        },
     }?)
 }
 
