@@ -5,12 +5,13 @@ mod watchdog;
 
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use folder::Folder;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use volt::io::unix::AsyncFd;
 use volt::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use volt::net::unix::pipe;
 use volt::net::{UnixDatagram, UnixListener, UnixStream};
@@ -262,6 +263,51 @@ fn a_named_pipe_that_has_a_sender_again_is_waited_for_again() {
             sender.write_all(b"again").await.unwrap();
             drop(sender);
             assert_eq!(reads.await.unwrap(), (5, 0), "the second end is told as the first was");
+        });
+    });
+}
+
+/// Attempts that `attempt` makes in the time in which nothing is there: it gives `None` when it would have blocked.
+async fn attempts_in_vain(mut attempt: impl AsyncFnMut() -> Option<()>) -> u32 {
+    let mut attempts = 0;
+    let until_done = async {
+        while attempt().await.is_none() {
+            attempts += 1;
+        }
+    };
+    assert!(timeout(SOON, until_done).await.is_err());
+    attempts
+}
+
+#[test]
+fn an_attempt_in_vain_is_not_made_again_when_a_named_pipe_has_a_sender_again() {
+    with_workers(|runtime| {
+        let folder = Folder::new();
+        runtime.block_on(async {
+            let path = folder.path("fifo");
+            rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+            let open = || pipe::OpenOptions::new().open_receiver(&path).unwrap();
+            let (mut receiver, fd) = (open(), AsyncFd::new(open().into_nonblocking_fd().unwrap()).unwrap());
+            drop(pipe::OpenOptions::new().open_sender(&path).unwrap());
+            assert_eq!(receiver.read(&mut [0]).await.unwrap(), 0, "nobody writes");
+            let read = |fd: &OwnedFd| Ok(rustix::io::read(fd, &mut [0])?);
+            assert_eq!(fd.async_io(Interest::READABLE, read).await.unwrap(), 0);
+            let mut sender = pipe::OpenOptions::new().open_sender(&path).unwrap();
+
+            let by_try_read = attempts_in_vain(async || {
+                receiver.readable().await.unwrap();
+                receiver.try_read(&mut [0]).ok().map(drop)
+            });
+            assert!(by_try_read.await <= 2);
+            let by_guard = attempts_in_vain(async || {
+                let mut guard = fd.readable().await.unwrap();
+                guard.try_io(|fd| read(fd.get_ref())).ok().map(drop)
+            });
+            assert!(by_guard.await <= 2);
+
+            sender.write_all(b"ab").await.unwrap();
+            assert_eq!(receiver.read(&mut [0]).await.unwrap(), 1);
+            assert_eq!(fd.async_io(Interest::READABLE, read).await.unwrap(), 1);
         });
     });
 }

@@ -180,17 +180,23 @@ impl<S: AsRawFd> Registration<S> {
         awaited: impl Into<Flags>,
         operation: impl FnOnce(&S) -> io::Result<R>,
     ) -> io::Result<R> {
+        let awaited = awaited.into();
         let Some(seen) = self.readiness.look(awaited)? else { return Err(io::ErrorKind::WouldBlock.into()) };
         let result = operation(self.source());
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-            self.readiness.clear(seen);
+            self.readiness.refute(seen, awaited);
         }
         result
     }
 
-    /// An attempt after `seen` would have blocked.
+    /// What was seen is not to be tried again; see [`Readiness::clear`].
     pub(crate) fn clear(&self, seen: Seen) {
         self.readiness.clear(seen);
+    }
+
+    /// An attempt after `seen`, which a look for `awaited` gave, would have blocked; see [`Readiness::refute`].
+    pub(crate) fn refute(&self, seen: Seen, awaited: Flags) {
+        self.readiness.refute(seen, awaited);
     }
 
     /// One attempt after a look for `awaited`. Where it would have blocked, the readiness was taken back.

@@ -125,8 +125,9 @@ impl<T: AsRawFd> AsyncFd<T> {
     /// # Cancel safety
     /// Nothing is lost.
     pub async fn ready(&self, interest: Interest) -> io::Result<AsyncFdReadyGuard<'_, T>> {
-        let seen = self.io.ready(interest.awaited()).await?;
-        Ok(AsyncFdReadyGuard { fd: self, seen: Some(seen) })
+        let awaited = interest.awaited();
+        let seen = self.io.ready(awaited).await?;
+        Ok(AsyncFdReadyGuard { fd: self, awaited, seen: Some(seen) })
     }
 
     /// As [`ready`](Self::ready), with a guard that gives `&mut T`.
@@ -137,8 +138,9 @@ impl<T: AsRawFd> AsyncFd<T> {
     /// # Cancel safety
     /// Nothing is lost.
     pub async fn ready_mut(&mut self, interest: Interest) -> io::Result<AsyncFdReadyMutGuard<'_, T>> {
-        let seen = self.io.ready(interest.awaited()).await?;
-        Ok(AsyncFdReadyMutGuard { fd: self, seen: Some(seen) })
+        let awaited = interest.awaited();
+        let seen = self.io.ready(awaited).await?;
+        Ok(AsyncFdReadyMutGuard { fd: self, awaited, seen: Some(seen) })
     }
 
     /// Waits until it may be read; see [`ready`](Self::ready).
@@ -191,7 +193,7 @@ impl<T: AsRawFd> AsyncFd<T> {
     /// As [`ready`](Self::ready).
     pub fn poll_read_ready<'a>(&'a self, cx: &mut Context<'_>) -> Poll<io::Result<AsyncFdReadyGuard<'a, T>>> {
         let seen = ready!(self.io.poll_ready(cx, Direction::Read))?;
-        Poll::Ready(Ok(AsyncFdReadyGuard { fd: self, seen: Some(seen) }))
+        Poll::Ready(Ok(AsyncFdReadyGuard { fd: self, awaited: Direction::Read.into(), seen: Some(seen) }))
     }
 
     /// Polls as [`readable_mut`](Self::readable_mut). Of several tasks that poll to read, the last one is woken.
@@ -203,7 +205,7 @@ impl<T: AsRawFd> AsyncFd<T> {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<AsyncFdReadyMutGuard<'a, T>>> {
         let seen = ready!(self.io.poll_ready(cx, Direction::Read))?;
-        Poll::Ready(Ok(AsyncFdReadyMutGuard { fd: self, seen: Some(seen) }))
+        Poll::Ready(Ok(AsyncFdReadyMutGuard { fd: self, awaited: Direction::Read.into(), seen: Some(seen) }))
     }
 
     /// Polls as [`writable`](Self::writable). Of several tasks that poll to write, the last one is woken.
@@ -212,7 +214,7 @@ impl<T: AsRawFd> AsyncFd<T> {
     /// As [`ready`](Self::ready).
     pub fn poll_write_ready<'a>(&'a self, cx: &mut Context<'_>) -> Poll<io::Result<AsyncFdReadyGuard<'a, T>>> {
         let seen = ready!(self.io.poll_ready(cx, Direction::Write))?;
-        Poll::Ready(Ok(AsyncFdReadyGuard { fd: self, seen: Some(seen) }))
+        Poll::Ready(Ok(AsyncFdReadyGuard { fd: self, awaited: Direction::Write.into(), seen: Some(seen) }))
     }
 
     /// Polls as [`writable_mut`](Self::writable_mut). Of several tasks that poll to write, the last one is woken.
@@ -224,7 +226,7 @@ impl<T: AsRawFd> AsyncFd<T> {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<AsyncFdReadyMutGuard<'a, T>>> {
         let seen = ready!(self.io.poll_ready(cx, Direction::Write))?;
-        Poll::Ready(Ok(AsyncFdReadyMutGuard { fd: self, seen: Some(seen) }))
+        Poll::Ready(Ok(AsyncFdReadyMutGuard { fd: self, awaited: Direction::Write.into(), seen: Some(seen) }))
     }
 
     /// Tries `operation` again and again until it does not block, and waits in between.
@@ -275,8 +277,9 @@ impl<T: AsRawFd> AsyncFd<T> {
         interest: Interest,
         operation: impl FnOnce(&mut T) -> io::Result<R>,
     ) -> io::Result<R> {
-        let Some(seen) = self.io.look(interest.awaited())? else { return Err(io::ErrorKind::WouldBlock.into()) };
-        let mut guard = AsyncFdReadyMutGuard { fd: self, seen: Some(seen) };
+        let awaited = interest.awaited();
+        let Some(seen) = self.io.look(awaited)? else { return Err(io::ErrorKind::WouldBlock.into()) };
+        let mut guard = AsyncFdReadyMutGuard { fd: self, awaited, seen: Some(seen) };
         guard.try_io(|fd| operation(fd.get_mut())).unwrap_or_else(|_| Err(io::ErrorKind::WouldBlock.into()))
     }
 }
@@ -303,6 +306,8 @@ impl<T: AsRawFd + fmt::Debug> fmt::Debug for AsyncFd<T> {
 #[must_use = "an attempt that would have blocked must be reported: use try_io or clear_ready"]
 pub struct AsyncFdReadyGuard<'a, T: AsRawFd> {
     fd: &'a AsyncFd<T>,
+    /// What was looked for.
+    awaited: Flags,
     /// `None` once taken back.
     seen: Option<Seen>,
 }
@@ -311,6 +316,7 @@ pub struct AsyncFdReadyGuard<'a, T: AsRawFd> {
 #[must_use = "an attempt that would have blocked must be reported: use try_io or clear_ready"]
 pub struct AsyncFdReadyMutGuard<'a, T: AsRawFd> {
     fd: &'a mut AsyncFd<T>,
+    awaited: Flags,
     seen: Option<Seen>,
 }
 
@@ -318,7 +324,8 @@ pub struct AsyncFdReadyMutGuard<'a, T: AsRawFd> {
 macro_rules! guard {
     ($guard:ident, $self:ident, $fd:ty => $given:expr) => {
         impl<'a, T: AsRawFd> $guard<'a, T> {
-            /// Takes back what was found, since an attempt would have blocked. What became ready after it was found stays.
+            /// Takes back what was found. What became ready after it was found stays, and so does that one end is closed: only
+            /// [`try_io`](Self::try_io) knows of an attempt that would have blocked all the same.
             pub fn clear_ready(&mut self) {
                 if let Some(seen) = self.seen.take() {
                     self.fd.io.clear(seen);
@@ -353,7 +360,9 @@ macro_rules! guard {
             ) -> Result<io::Result<R>, TryIoError> {
                 match operation($given) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        $self.clear_ready();
+                        if let Some(seen) = $self.seen.take() {
+                            $self.fd.io.refute(seen, $self.awaited);
+                        }
                         Err(TryIoError { _private: () })
                     }
                     result => Ok(result),
