@@ -6,6 +6,8 @@ mod watchdog;
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, IoSlice, SeekFrom};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::pin::Pin;
 use std::process::Stdio;
 use std::task::{Context, Waker};
 
@@ -48,32 +50,67 @@ fn what_is_written_is_read_and_a_seek_between_them_goes_where_it_says() {
     });
 }
 
+/// A new file of ten figures, of which two were read, and two more ahead.
+async fn read_ahead(path: &Path) -> File {
+    fs::write(path, "0123456789").await.unwrap();
+    loop {
+        let mut file = OpenOptions::new().read(true).write(true).open(path).await.unwrap();
+        let mut buffer = [0; 4];
+        // Polled once, which begins it, and dropped, unless it was that fast.
+        let is_pending = {
+            let mut read = std::pin::pin!(file.read(&mut buffer));
+            read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+        };
+        if is_pending {
+            let mut two = [0; 2];
+            file.read_exact(&mut two).await.unwrap();
+            assert_eq!(&two, b"01");
+            return file;
+        }
+    }
+}
+
 #[test]
 fn a_read_that_was_given_up_loses_nothing_and_a_write_after_it_lands_where_reading_stopped() {
     with_workers(|runtime| {
         let folder = Folder::new();
         runtime.block_on(async {
             let path = folder.path("file");
-            fs::write(&path, "0123456789").await.unwrap();
-            let mut file = loop {
-                let mut file = OpenOptions::new().read(true).write(true).open(&path).await.unwrap();
-                let mut buffer = [0; 4];
-                // Polled once, which begins it, and dropped, unless it was that fast.
-                let is_pending = {
-                    let mut read = std::pin::pin!(file.read(&mut buffer));
-                    read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
-                };
-                if is_pending {
-                    break file;
-                }
-            };
-            let mut two = [0; 2];
-            file.read_exact(&mut two).await.unwrap();
-            assert_eq!(&two, b"01");
-            // Two more were read ahead.
+            let mut file = read_ahead(&path).await;
             file.write_all(b"XY").await.unwrap();
             file.flush().await.unwrap();
             assert_eq!(fs::read_to_string(&path).await.unwrap(), "01XY456789");
+
+            let mut file = read_ahead(&path).await;
+            file.set_len(3).await.unwrap();
+            let mut rest = String::new();
+            file.read_to_string(&mut rest).await.unwrap();
+            assert_eq!(rest, "2", "what was cut off is not read");
+        });
+    });
+}
+
+#[test]
+fn a_cut_that_was_given_up_cuts_nothing_that_is_written_after_it() {
+    watched(|| {
+        let runtime = watchdog::builder(1).max_blocking_threads(1).build().unwrap();
+        let folder = Folder::new();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        runtime.block_on(async {
+            let path = folder.path("file");
+            let mut file = File::create_new(&path).await.unwrap();
+            let holds_the_thread = volt::task::spawn_blocking(move || released.recv());
+            let mut cx = Context::from_waker(Waker::noop());
+            let mut cut = Box::pin(file.set_len(0));
+            assert!(cut.as_mut().poll(&mut cx).is_pending());
+            drop(cut);
+            // With a thread more it would be written at once, and then cut.
+            assert!(Pin::new(&mut file).poll_write(&mut cx, b"kept").is_pending(), "the cut is on its way");
+            drop(release);
+            assert!(holds_the_thread.await.unwrap().is_err());
+            file.write_all(b"kept").await.unwrap();
+            file.flush().await.unwrap();
+            assert_eq!(fs::read_to_string(&path).await.unwrap(), "kept");
         });
     });
 }

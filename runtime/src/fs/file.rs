@@ -12,10 +12,10 @@ use std::task::{Context, Poll};
 
 use bytes::BufMut;
 use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::fs::{OpenOptions, run};
-use crate::io::offload::{Blocks, Offload, append};
+use crate::io::offload::{Blocks, Buffer, Offload, append};
 use crate::net::bytes::read_buf;
 
 impl Blocks for fs::File {
@@ -159,7 +159,7 @@ impl File {
     /// # Cancel safety
     /// Nothing is lost.
     pub async fn sync_all(&self) -> io::Result<()> {
-        self.after_writes(|file| file.sync_all()).await
+        self.change(|file, _| file.sync_all()).await
     }
 
     /// As [`sync_all`](Self::sync_all), but of what is known of the file only what is needed to read it.
@@ -170,7 +170,7 @@ impl File {
     /// # Cancel safety
     /// Nothing is lost.
     pub async fn sync_data(&self) -> io::Result<()> {
-        self.after_writes(|file| file.sync_data()).await
+        self.change(|file, _| file.sync_data()).await
     }
 
     /// Cuts the file to `size` bytes, or lengthens it with zeros.
@@ -181,17 +181,28 @@ impl File {
     /// # Cancel safety
     /// Dropping the future does not undo what has begun.
     pub async fn set_len(&self, size: u64) -> io::Result<()> {
-        self.after_writes(move |file| file.set_len(size)).await
+        let cut = move |file: &fs::File, ahead: &mut Buffer| {
+            ahead.give_back(file)?;
+            file.set_len(size)
+        };
+        self.change(cut).await
     }
 
-    /// Runs `operation` when nothing is in flight.
-    async fn after_writes<R: Send + 'static>(
+    /// Runs `operation` when nothing is in flight. If this is dropped, what is asked for next waits for it all the same.
+    async fn change(
         &self,
-        operation: impl FnOnce(&fs::File) -> io::Result<R> + Send + 'static,
-    ) -> io::Result<R> {
+        operation: impl FnOnce(&fs::File, &mut Buffer) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<()> {
+        let mut io = self.after_writes().await?;
+        io.begin_other(operation);
+        poll_fn(|cx| io.poll_flush(cx)).await
+    }
+
+    /// Waits until nothing is in flight.
+    async fn after_writes(&self) -> io::Result<MutexGuard<'_, Offload<fs::File>>> {
         let mut io = self.io.lock().await;
         poll_fn(|cx| io.poll_flush(cx)).await?;
-        self.run(operation).await
+        Ok(io)
     }
 
     async fn run<R: Send + 'static>(
@@ -221,7 +232,8 @@ impl File {
     /// # Cancel safety
     /// Nothing is lost.
     pub async fn try_clone(&self) -> io::Result<File> {
-        self.after_writes(fs::File::try_clone).await.map(File::from_std)
+        let _io = self.after_writes().await?;
+        self.run(fs::File::try_clone).await.map(File::from_std)
     }
 
     /// Sets the permissions.
@@ -243,7 +255,7 @@ impl File {
     /// # Cancel safety
     /// Dropping the future does not undo what has begun.
     pub async fn set_times(&self, times: FileTimes) -> io::Result<()> {
-        self.after_writes(move |file| file.set_times(times)).await
+        self.change(move |file, _| file.set_times(times)).await
     }
 
     /// Sets how many bytes one operation moves at most. Default 2 MiB.

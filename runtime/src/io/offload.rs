@@ -5,7 +5,7 @@
 //! in the buffer; the job goes on. So an error of a write comes with the next write or flush, whichever is first, and only once.
 //!
 //! Invariants. *One job*: the next begins when the one before has ended, whatever its future did, so operations come in the order in which
-//! they were asked for. *Nothing read is lost*: bytes that were read ahead for a future that is gone are the next read's; before a write or a
+//! they were asked for. *Nothing read is lost*: bytes that were read ahead for a future that is gone are the next read's; before a write, a cut or a
 //! seek the source is moved back by as many. *Nothing written is lost*: a job that writes is begun even if the runtime is shut down
 //! meanwhile (`Pool::submit`).
 //!
@@ -65,7 +65,7 @@ enum State {
 
 /// Bytes of which the first `taken` were taken.
 #[derive(Debug, Default)]
-struct Buffer {
+pub(crate) struct Buffer {
     bytes: Vec<u8>,
     taken: usize,
 }
@@ -101,6 +101,15 @@ impl Buffer {
         self.clear();
         ahead
     }
+
+    /// Forgets what was read ahead, and moves `source` back by as much.
+    pub(crate) fn give_back(&mut self, source: &impl Blocks) -> io::Result<()> {
+        move_back(source, self.forget())
+    }
+}
+
+fn move_back(source: &impl Blocks, by: i64) -> io::Result<()> {
+    if by == 0 { Ok(()) } else { source.seek_to(SeekFrom::Current(-by)).map(drop) }
 }
 
 impl<S: Blocks> Offload<S> {
@@ -184,13 +193,17 @@ impl<S: Blocks> Offload<S> {
         put(&mut buffer.bytes, self.max_buf_size);
         let len = buffer.bytes.len();
         self.begin(true, move |source, buffer| {
-            let moved = if ahead == 0 { Ok(0) } else { source.seek_to(SeekFrom::Current(-ahead)) };
-            let written = moved.and_then(|_| source.write_whole(&buffer.bytes));
+            let written = move_back(source, ahead).and_then(|()| source.write_whole(&buffer.bytes));
             buffer.clear();
             Outcome::Written(written)
         });
         unit.made_progress();
         Poll::Ready(Ok(len))
+    }
+
+    /// Begins another operation, while nothing is in flight; its error comes as that of a write does.
+    pub(crate) fn begin_other(&mut self, operation: impl FnOnce(&S, &mut Buffer) -> io::Result<()> + Send + 'static) {
+        self.begin(false, |source, buffer| Outcome::Written(operation(source, buffer)));
     }
 
     /// Waits until nothing is in flight; the error of a write that nobody was told of yet.
