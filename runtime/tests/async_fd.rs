@@ -113,6 +113,19 @@ fn what_was_told_after_a_look_survives_the_clearing_of_that_look() {
 }
 
 #[test]
+fn who_waits_for_what_is_out_of_the_ordinary_is_told_of_the_end() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (there, here) = pair();
+            let here = AsyncFd::with_interest(here, Interest::PRIORITY).unwrap();
+            assert!(timeout(SOON, here.ready(Interest::PRIORITY)).await.is_err());
+            drop(there);
+            assert!(here.ready(Interest::PRIORITY).await.unwrap().ready().is_read_closed());
+        });
+    });
+}
+
+#[test]
 fn what_cannot_be_watched_comes_back_and_what_is_taken_back_is_watched_no_more() {
     with_workers(|runtime| {
         runtime.block_on(async {

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign, Sub};
 
-use crate::driver::readiness::{Direction, Flags};
+use crate::driver::readiness::Flags;
 
 /// What to wait for. Never empty.
 ///
@@ -62,9 +62,9 @@ impl Interest {
 
     /// What ends a wait for this.
     pub(crate) fn awaited(self) -> Flags {
-        let directions = [(Flags::READABLE, Direction::Read), (Flags::WRITABLE, Direction::Write)];
-        let wanted = directions.into_iter().filter(|&(flag, _)| self.0.intersects(flag));
-        wanted.fold(self.0, |flags, (_, direction)| flags.and(direction.into()))
+        let ends = [(Flags::READABLE.and(Flags::PRIORITY), Flags::READ_CLOSED), (Flags::WRITABLE, Flags::WRITE_CLOSED)];
+        let wanted = ends.into_iter().filter(|&(flags, _)| self.0.intersects(flags));
+        wanted.fold(self.0, |awaited, (_, closed)| awaited.and(closed))
     }
 
     /// What the kernel is to tell of.
