@@ -227,6 +227,36 @@ fn a_connection_above_the_limit_is_served_when_another_ends() {
 }
 
 #[test]
+fn who_does_not_read_its_answer_holds_a_connection_no_longer_than_it_may() {
+    /// Far more than the buffers of a socket and its peer hold.
+    const LEN: usize = 32 << 20;
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (listener, address) = listen().await;
+            let large = hello().route("/large", get(|| async { vec![0u8; LEN] }));
+            let server = volt::axum::serve(listener, large)
+                .max_connections(2)
+                .header_read_timeout(LONG)
+                .write_timeout(Duration::from_millis(200));
+            volt::spawn(async move { server.await });
+            let mut silent = Vec::new();
+            for _ in 0..2 {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                stream.write_all(b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+                silent.push(stream);
+            }
+            let mut third = connect(address).await;
+            assert_eq!(ask(&mut third, "/", "").await.0, 200);
+            let (status, body) = ask(&mut third, "/large", "").await;
+            assert_eq!((status, body.len()), (200, LEN), "who reads gets it all");
+            for stream in &mut silent {
+                assert!(read_to_close(stream).await < LEN);
+            }
+        });
+    });
+}
+
+#[test]
 fn heads_above_the_limit_are_refused() {
     with_workers(|runtime| {
         runtime.block_on(async {
@@ -471,9 +501,13 @@ fn settings_that_cannot_work_are_errors_with_their_name() {
             let connections = volt::axum::serve(listen().await.0, hello()).max_connections(0).await;
             let bytes = volt::axum::serve(listen().await.0, hello()).max_header_bytes(0).await;
             let time = volt::axum::serve(listen().await.0, hello()).header_read_timeout(Duration::ZERO).await;
-            for (setting, result) in
-                [("max_connections", connections), ("max_header_bytes", bytes), ("header_read_timeout", time)]
-            {
+            let writes = volt::axum::serve(listen().await.0, hello()).write_timeout(Duration::ZERO).await;
+            for (setting, result) in [
+                ("max_connections", connections),
+                ("max_header_bytes", bytes),
+                ("header_read_timeout", time),
+                ("write_timeout", writes),
+            ] {
                 let error = result.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::InvalidInput);
                 assert!(error.to_string().starts_with(&format!("{setting} is 0")), "{error}");

@@ -6,8 +6,9 @@
 //!
 //! Bounds. Connections: [`Serve::max_connections`]; at the limit the server stops accepting, and the rest waits in the kernel's
 //! backlog. A head: [`Serve::max_header_bytes`], answered with 431. Time for a head, and between two requests on a connection:
-//! [`Serve::header_read_timeout`], after which the connection is closed; so half-open connections go away. Bodies and the time
-//! that a handler takes are the service's own business (axum's `DefaultBodyLimit`, tower's `timeout`). HTTP/2: a client's first 24 bytes have the same time;
+//! [`Serve::header_read_timeout`], after which the connection is closed; so half-open connections go away. A client that does not read:
+//! [`Serve::write_timeout`], if it was set. Bodies and the time that a handler takes are the service's own business (axum's
+//! `DefaultBodyLimit`, tower's `timeout`). HTTP/2: a client's first 24 bytes have the same time as a head;
 //! afterwards one that does not answer a ping in 20 s is gone. A connection that was upgraded (WebSocket) is its handler's, and no longer counted.
 //!
 //! How it ends: connections hold the receiving end of a channel. (1) The signal is told through it; (2) each connection closes when it has answered what it
@@ -45,6 +46,7 @@ use tower_service::Service;
 use super::hyper::{VoltIo, VoltTimer};
 #[cfg(feature = "http2")]
 use super::preface;
+use super::stall::Unstalled;
 use crate::net::{TcpListener, TcpStream};
 use crate::sync::watch;
 
@@ -137,6 +139,7 @@ where
     let settings = Settings {
         max_connections: MAX_CONNECTIONS,
         header_read_timeout: HEADER_READ_TIMEOUT,
+        write_timeout: None,
         max_header_bytes: MAX_HEADER_BYTES,
     };
     Serve { listener, service, settings, location: Location::caller(), _kind: PhantomData }
@@ -156,6 +159,7 @@ pub struct Serve<M, Kind> {
 struct Settings {
     max_connections: usize,
     header_read_timeout: Duration,
+    write_timeout: Option<Duration>,
     max_header_bytes: usize,
 }
 
@@ -170,6 +174,13 @@ impl<M, Kind> Serve<M, Kind> {
     /// unless set. More than a year is a year.
     pub fn header_read_timeout(mut self, timeout: Duration) -> Self {
         self.settings.header_read_timeout = timeout.min(MAX_HEADER_READ_TIMEOUT);
+        self
+    }
+
+    /// How long a connection lasts whose client takes nothing of what is written to it; also one that was upgraded. (Of HTTP/2 this is the connection
+    /// only, not a stream that its client gives no window.) Above 0; as long as the client likes unless set.
+    pub fn write_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.write_timeout = Some(timeout);
         self
     }
 
@@ -328,6 +339,7 @@ async fn serve_connection<S>(
 {
     // Answers are written whole; waiting for more to send with them would only delay them. Refused = a connection that is gone.
     let _is_set = stream.set_nodelay(true);
+    let stream = Unstalled::new(stream, settings.write_timeout);
     let service = TowerToHyperService::new(WithBody(service));
     if let Err(error) = serve_stream(stream, service, settings, ending).await {
         tracing::debug!(target: "volt::http", %error, "connection ended");
@@ -337,7 +349,7 @@ async fn serve_connection<S>(
 
 #[cfg(not(feature = "http2"))]
 async fn serve_stream<S>(
-    stream: TcpStream,
+    stream: Unstalled,
     service: S,
     settings: Settings,
     ending: watch::Receiver<()>,
@@ -350,7 +362,7 @@ where
 
 #[cfg(feature = "http2")]
 async fn serve_stream<S>(
-    stream: TcpStream,
+    stream: Unstalled,
     service: S,
     settings: Settings,
     mut ending: watch::Receiver<()>,
@@ -440,6 +452,9 @@ impl Settings {
             }
             Settings { header_read_timeout: Duration::ZERO, .. } => {
                 refuse("header_read_timeout is 0 s: no request could come in time; set at least some milliseconds")
+            }
+            Settings { write_timeout: Some(Duration::ZERO), .. } => {
+                refuse("write_timeout is 0 s: no answer could wait for room; set at least some seconds")
             }
             _ => Ok(()),
         }

@@ -11,3 +11,6 @@ pub mod axum;
 
 #[cfg(feature = "http2")]
 mod preface;
+
+#[cfg(feature = "axum")]
+mod stall;

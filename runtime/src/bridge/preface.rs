@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use crate::net::TcpStream;
+use super::stall::Unstalled;
 
 /// What a client of HTTP/2 begins with.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -18,7 +18,7 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 ///
 /// # Errors
 /// As the stream's.
-pub(super) async fn tell(mut stream: TcpStream) -> io::Result<(bool, Rewound)> {
+pub(super) async fn tell(mut stream: Unstalled) -> io::Result<(bool, Rewound)> {
     let (mut bytes, mut len) = ([0; PREFACE.len()], 0);
     while len < bytes.len() && bytes[..len] == PREFACE[..len] {
         match stream.read(&mut bytes[len..]).await? {
@@ -36,7 +36,7 @@ pub(super) struct Rewound {
     /// Of `bytes`, those that were read again, and those that there are.
     given: usize,
     len: usize,
-    stream: TcpStream,
+    stream: Unstalled,
 }
 
 impl AsyncRead for Rewound {

@@ -1,0 +1,73 @@
+//! A connection whose other side is to take what is written to it: else it ends, and what it held is free.
+//!
+//! Bound: the time that a write waits for room in the socket's buffer. Any byte that goes begins it anew, so a slow reader is none that stalls.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::net::TcpStream;
+use crate::time::{Sleep, sleep};
+
+/// See the header of this file.
+pub(super) struct Unstalled {
+    stream: TcpStream,
+    /// `None` = as long as it takes.
+    timeout: Option<Duration>,
+    /// Of the write that waits.
+    limit: Option<Sleep>,
+}
+
+impl Unstalled {
+    pub(super) fn new(stream: TcpStream, timeout: Option<Duration>) -> Self {
+        Self { stream, timeout, limit: None }
+    }
+
+    /// What a write came to, or its end if it has waited for too long.
+    fn limited(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.limit = None;
+            return written;
+        }
+        let Some(timeout) = self.timeout else { return written };
+        ready!(Pin::new(self.limit.get_or_insert_with(|| sleep(timeout))).poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the other side takes nothing")))
+    }
+}
+
+impl AsyncRead for Unstalled {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Unstalled {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.limited(cx, written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.limited(cx, written)
+    }
+}
