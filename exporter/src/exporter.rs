@@ -19,6 +19,8 @@ const RUNTIME: &str = "exporter";
 /// Time for the head of a request, and between two. Scrapes come every 15 s or so and open a connection anew, which is cheap;
 /// connections that say nothing are gone soon.
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a page waits for a client that takes nothing of it. Prometheus gives a scrape up after 10 s.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of the head of a request; Prometheus sends some 300.
 const MAX_HEADER_BYTES: usize = 8 * 1024;
 /// How often the application's histograms are folded into their buckets, so that they do not grow while nobody scrapes: what
@@ -73,6 +75,7 @@ impl Exporter {
                 let server = volt::axum::serve(listener, router)
                     .max_connections(max_connections)
                     .header_read_timeout(HEADER_READ_TIMEOUT)
+                    .write_timeout(WRITE_TIMEOUT)
                     .max_header_bytes(MAX_HEADER_BYTES);
                 if let Err(error) = server.await {
                     tracing::error!(%error, "metrics are no longer served");
