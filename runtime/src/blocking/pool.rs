@@ -133,6 +133,7 @@ impl Pool {
         if let Err(error) = builder.spawn(move || inner.run()) {
             let mut state = self.0.lock();
             state.threads -= 1;
+            self.0.ended.notify_all();
             if state.threads > 0 {
                 // Another thread will take the job when it is done with its own.
                 drop(state);
@@ -310,5 +311,33 @@ impl<F: FnOnce() -> R, R> Future for Job<F> {
     fn poll(mut self: std::pin::Pin<&mut Self>, _cx: &mut std::task::Context<'_>) -> std::task::Poll<R> {
         let f = self.0.take().expect("a blocking job is polled once");
         std::task::Poll::Ready(f())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shutdown_waits_for_no_thread_that_could_not_be_started() {
+        let settings = Settings {
+            max_threads: 1,
+            keep_alive: Duration::MAX,
+            thread_name: "none".to_owned(),
+            // More than any machine has.
+            stack_size: Some(1 << 60),
+            spin: ParkSpin::Off,
+        };
+        let pool = Pool::new(settings);
+        // As `submit` leaves it.
+        pool.0.lock().threads = 1;
+        thread::scope(|scope| {
+            let shutdown = scope.spawn(|| pool.shutdown(None));
+            while !pool.0.lock().is_shut_down {
+                thread::yield_now();
+            }
+            pool.start_thread(1);
+            assert_eq!(shutdown.join().unwrap(), 0);
+        });
     }
 }
