@@ -222,6 +222,12 @@ fn a_pipe_ends_when_its_sender_goes_and_breaks_when_its_receiver_does() {
             assert!(receiver.ready(Interest::READABLE).await.unwrap().is_read_closed());
             assert_eq!(receiver.read(&mut [0]).await.unwrap(), 0);
 
+            let (sender, receiver) = pipe::pipe().unwrap();
+            drop(receiver);
+            while !sender.ready(Interest::WRITABLE).await.unwrap().is_write_closed() {
+                volt::task::yield_now().await;
+            }
+
             let (mut sender, receiver) = pipe::pipe().unwrap();
             while sender.try_write(&[7; 4096]).is_ok() {}
             let writes = volt::spawn(async move { sender.write_all(b"x").await });

@@ -171,12 +171,14 @@ mod imp {
         let (said, data) = (event.flags, event.data);
         let has = |flag| said.contains(flag);
         let is_hung_up = has(EventFlags::HUP);
+        // The other end of a pipe is told of so, which mio knows too.
+        let has_no_reader = has(EventFlags::ERR) && (has(EventFlags::OUT) || said == EventFlags::ERR);
         let flags = flags(
             has(EventFlags::IN),
             has(EventFlags::OUT),
             has(EventFlags::ERR),
             is_hung_up || has(EventFlags::RDHUP),
-            is_hung_up,
+            is_hung_up || has_no_reader,
             has(EventFlags::PRI),
         );
         (Token(data.u64() as usize), flags)
