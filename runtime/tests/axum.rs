@@ -475,6 +475,26 @@ fn http2_is_told_by_the_first_bytes_and_ends_gracefully_too() {
 }
 
 #[test]
+fn a_websocket_may_come_over_http2() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let address = serve(Router::new().route("/", axum::routing::any(|| async { "open" }))).await;
+            let stream = TcpStream::connect(address).await.unwrap();
+            let (mut sender, connection) =
+                hyper::client::conn::http2::handshake(VoltExecutor::new(), VoltIo::new(stream)).await.unwrap();
+            VoltExecutor::new().execute(connection);
+            // The server's settings come before its first answer.
+            let first = Request::get("http://localhost/").body(Full::<Bytes>::default()).unwrap();
+            assert_eq!(sender.send_request(first).await.unwrap().status().as_u16(), 200);
+            // RFC 8441
+            let opens = Request::connect("http://localhost/").extension(hyper::ext::Protocol::from_static("websocket"));
+            let opened = sender.send_request(opens.body(Full::default()).unwrap()).await.unwrap();
+            assert_eq!(opened.status().as_u16(), 200);
+        });
+    });
+}
+
+#[test]
 fn what_begins_like_http2_and_goes_on_otherwise_is_served_or_ended_in_time() {
     with_workers(|runtime| {
         runtime.block_on(async {

@@ -382,6 +382,8 @@ where
     let connection = ::hyper::server::conn::http2::Builder::new(super::hyper::VoltExecutor::new())
         .timer(VoltTimer::new())
         .max_header_list_size(u32::try_from(settings.max_header_bytes).unwrap_or(u32::MAX))
+        // WebSocket: RFC 8441.
+        .enable_connect_protocol()
         // Whoever is gone without a word is found out.
         .keep_alive_interval(settings.header_read_timeout)
         .serve_connection(VoltIo::new(stream), service);
