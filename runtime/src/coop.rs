@@ -5,9 +5,12 @@
 //!
 //! A third reason to yield, beside this and the tick's: the sentinel has seen that the poll lasts while others wait, and asks for it.
 //!
+//! Who polls inside a poll may keep the refusal to himself, and poll again at once: an executor of somebody else's, in a callback that is not async.
+//! So one of `REFUSALS_MAX` refusals in one poll has the budget filled again, and takes back what the sentinel asked; it asks again at its next look.
+//!
 //! Invariant: *Worker while set*: the pointer to the worker's cells is set only by [`run_as`], for the time that they are borrowed there.
 //!
-//! Who writes: the worker, which fills the budget before each poll, and the leaves on the same thread. Outside a worker's poll
+//! Who writes: the worker and `block_on`, which fill the budget before each poll, and the leaves on the same thread. Outside their polls
 //! the budget is unlimited.
 
 use std::cell::Cell;
@@ -18,8 +21,12 @@ use std::task::{Context, Poll};
 #[cfg(not(loom))]
 use crate::stats::cells::WorkerCells;
 
+/// Refusals in one poll after which it is plain that whoever is refused does not hand it on: more than a poll has leaves as a rule, which are refused
+/// once each; and as many operations pass then.
+const REFUSALS_MAX: u32 = 1_000;
+
 thread_local! {
-    static BUDGET: Cell<Budget> = const { Cell::new(Budget { left: None, was_exhausted: false }) };
+    static BUDGET: Cell<Budget> = const { Cell::new(Budget { left: None, refusals: 0 }) };
     /// Where the sentinel says that this worker's poll is to yield.
     #[cfg(not(loom))]
     static WORKER: Cell<*const WorkerCells> = const { Cell::new(ptr::null()) };
@@ -29,25 +36,48 @@ thread_local! {
 struct Budget {
     /// Operations left; `None` = unlimited.
     left: Option<u32>,
-    /// Whether a leaf was refused since the budget was filled.
-    was_exhausted: bool,
+    /// Of leaves, since the poll began, in polls inside it too; from `REFUSALS_MAX` on they are counted anew.
+    refusals: u32,
+}
+
+impl Budget {
+    #[cold]
+    fn after_refusal(self) -> Self {
+        if self.refusals < REFUSALS_MAX {
+            return Self { refusals: self.refusals + 1, ..self };
+        }
+        ask_no_more();
+        Self { left: Some(REFUSALS_MAX), refusals: 1 }
+    }
 }
 
 /// Fills the budget for a poll that begins.
 #[inline]
 pub(crate) fn begin_poll(operations: u32) {
-    BUDGET.set(Budget { left: Some(operations), was_exhausted: false });
+    BUDGET.set(Budget { left: Some(operations), refusals: 0 });
 }
 
 /// Lifts the limit after a poll; says whether the poll ran into it.
 #[inline]
 pub(crate) fn end_poll() -> bool {
-    BUDGET.replace(Budget { left: None, was_exhausted: false }).was_exhausted
+    BUDGET.replace(Budget { left: None, refusals: 0 }).refusals > 0
 }
 
 /// Runs `f` on the thread of a worker, whose polls the sentinel may ask to yield.
 #[cfg(not(loom))]
 pub(crate) fn run_as(cells: &WorkerCells, f: impl FnOnce()) {
+    set_worker(cells, f);
+}
+
+/// Runs `f`, which blocks in the middle of a poll, without a limit, and as on a thread of no worker, whose polls nobody asks to yield.
+#[cfg(not(loom))]
+pub(crate) fn outside_polls<R>(f: impl FnOnce() -> R) -> R {
+    set_worker(ptr::null(), || unlimited(f))
+}
+
+/// The worker before is set again afterwards.
+#[cfg(not(loom))]
+fn set_worker<R>(cells: *const WorkerCells, f: impl FnOnce() -> R) -> R {
     struct Reset(*const WorkerCells);
     impl Drop for Reset {
         fn drop(&mut self) {
@@ -55,7 +85,7 @@ pub(crate) fn run_as(cells: &WorkerCells, f: impl FnOnce()) {
         }
     }
     let _reset = Reset(WORKER.replace(cells));
-    f();
+    f()
 }
 
 /// Whether the sentinel wants this poll to yield.
@@ -72,6 +102,19 @@ fn is_to_yield() -> bool {
     false
 }
 
+/// Takes that wish back.
+#[cfg(not(loom))]
+fn ask_no_more() {
+    let cells = WORKER.get();
+    // SAFETY: as in `is_to_yield`.
+    if let Some(cells) = unsafe { cells.as_ref() } {
+        cells.ask_no_more();
+    }
+}
+
+#[cfg(loom)]
+fn ask_no_more() {}
+
 /// Runs `f` without a limit, in the middle of a poll.
 #[cfg(not(loom))]
 pub(crate) fn unlimited<R>(f: impl FnOnce() -> R) -> R {
@@ -87,13 +130,15 @@ pub(crate) fn limited<R>(operations: u32, f: impl FnOnce() -> R) -> R {
 /// The budget before is as it was afterwards.
 #[cfg(not(loom))]
 fn run_within<R>(left: Option<u32>, f: impl FnOnce() -> R) -> R {
-    struct Reset(Budget);
+    struct Reset(Option<u32>);
     impl Drop for Reset {
         fn drop(&mut self) {
-            BUDGET.set(self.0);
+            BUDGET.set(Budget { left: self.0, ..BUDGET.get() });
         }
     }
-    let _reset = Reset(BUDGET.replace(Budget { left, was_exhausted: false }));
+    let budget = BUDGET.get();
+    let _reset = Reset(budget.left);
+    BUDGET.set(Budget { left, ..budget });
     f()
 }
 
@@ -117,7 +162,7 @@ impl Unit {
 pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<Unit> {
     let budget = BUDGET.get();
     if budget.left.is_some_and(|left| left == 0 || is_to_yield()) {
-        BUDGET.set(Budget { was_exhausted: true, ..budget });
+        BUDGET.set(budget.after_refusal());
         cx.waker().wake_by_ref();
         return Poll::Pending;
     }

@@ -195,3 +195,18 @@ fn an_operation_that_is_made_of_others_ends_with_a_budget_of_one() {
         assert_eq!(runtime.block_on(task).unwrap(), "hello");
     });
 }
+
+#[test]
+fn an_executor_inside_a_task_that_keeps_the_refusals_to_itself_comes_to_an_end() {
+    watched(|| {
+        let runtime = builder(1).coop_budget(7).build().unwrap();
+        let task = runtime.spawn(async {
+            futures_lite::future::block_on(async {
+                for _ in 0..3 * OPERATIONS {
+                    consume_budget().await;
+                }
+            });
+        });
+        runtime.block_on(task).unwrap();
+    });
+}

@@ -4,6 +4,7 @@
 
 mod watchdog;
 
+use std::future::Future;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,11 +12,11 @@ use std::sync::mpsc;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-use volt::Runtime;
 use volt::io::{AsyncReadExt, AsyncWriteExt};
 use volt::net::TcpStream;
 use volt::task::{LocalSet, block_in_place};
 use volt::telemetry::{Cause, Duty, Incident, Phase, Snapshot};
+use volt::{Handle, Runtime};
 use watchdog::{builder, watched};
 
 /// Without the net of the park time-out, with the sentinel.
@@ -327,6 +328,51 @@ fn a_poll_that_burns_is_asked_to_yield_when_others_wait() {
         runtime.block_on(hog).unwrap();
         assert!(runtime.handle().snapshot().sentinel.preempts > 0);
     });
+}
+
+/// An executor of somebody else's, which does not hand on that it was refused, in a callback or a destructor that is not async.
+fn block_on_inside<F: Future>(future: F) -> F::Output {
+    futures_lite::future::block_on(future)
+}
+
+#[test]
+fn a_future_that_a_task_blocks_on_goes_on_though_the_poll_was_asked_to_yield() {
+    watched(|| {
+        let runtime = runtime(1);
+        let (sender, mut receiver) = volt::sync::mpsc::channel(1);
+        let waits = runtime.spawn(async move { block_on_inside(receiver.recv()) });
+        wait_until(&runtime, |snapshot| snapshot.sentinel.preempts > 0);
+        sender.try_send(5).unwrap();
+        assert_eq!(runtime.block_on(waits).unwrap(), Some(5));
+    });
+}
+
+#[test]
+fn local_tasks_inside_a_poll_that_was_asked_to_yield_go_on() {
+    let in_place = |local: &LocalSet, handle: &Handle| block_in_place(|| local.block_on(handle, work_locally()));
+    let in_another_executor = |local: &LocalSet, _: &Handle| block_on_inside(local.run_until(work_locally()));
+    for runs in [in_place as fn(&LocalSet, &Handle) -> u32, in_another_executor] {
+        watched(|| {
+            let runtime = runtime(1);
+            let handle = runtime.handle().clone();
+            let (open, is_open) = mpsc::channel();
+            let stuck = runtime.spawn(async move {
+                is_open.recv().unwrap();
+                runs(&LocalSet::new(), &handle)
+            });
+            wait_until(&runtime, |snapshot| snapshot.sentinel.preempts > 0);
+            open.send(()).unwrap();
+            assert_eq!(runtime.block_on(stuck).unwrap(), 3);
+        });
+    }
+}
+
+async fn work_locally() -> u32 {
+    let task = volt::task::spawn_local(async {
+        volt::task::consume_budget().await;
+        3
+    });
+    task.await.unwrap()
 }
 
 #[test]

@@ -162,7 +162,8 @@ pub(crate) struct Polled {
 pub(crate) struct WorkerCells {
     // In flight.
     poll_seq: AtomicU64,
-    /// The poll that is to yield at its next operation, by `poll_seq`. Written by the sentinel.
+    /// The poll that is to yield at its next operation, by `poll_seq`; 0, which is none, once it has been asked in vain. Written by the sentinel, which
+    /// asks, and by the worker, which takes that back.
     yields_seq: AtomicU64,
     task_id: Gauge,
     /// The task's place in the registry, if it has a name or a span to be found there.
@@ -393,7 +394,7 @@ impl WorkerCells {
 
     /// Asks the poll of this number to yield at its next operation. Whether it was not asked before.
     pub(crate) fn ask_to_yield(&self, poll_seq: u64) -> bool {
-        // ORDERING: Relaxed; a wish, of one writer.
+        // ORDERING: Relaxed; a wish, and whether it is taken back before it or after it does no harm: it is asked for again.
         self.yields_seq.swap(poll_seq, Ordering::Relaxed) != poll_seq
     }
 
@@ -402,6 +403,12 @@ impl WorkerCells {
     pub(crate) fn is_to_yield(&self) -> bool {
         // ORDERING: Relaxed; a wish, and an own cell.
         counting::IS_ON && self.yields_seq.load(Ordering::Relaxed) == self.poll_seq.load(Ordering::Relaxed)
+    }
+
+    /// Takes back what this poll was asked. For its own thread.
+    pub(crate) fn ask_no_more(&self) {
+        // ORDERING: Relaxed; as in `ask_to_yield`.
+        self.yields_seq.store(0, Ordering::Relaxed);
     }
 
     /// How long the poll that is going on has lasted at `now_ns`, if one is.

@@ -34,7 +34,7 @@ impl Worker {
         let _back = Back(self);
         let (mut f, mut result) = (Some(f), None);
         // To what it calls, this is a thread like any other: it may wait, and what it wakes takes the global road.
-        current::run_outside_workers(|| result = f.take().map(|f| coop::unlimited(f)));
+        current::run_outside_workers(|| result = f.take().map(|f| coop::outside_polls(f)));
         result.expect("it was called once")
     }
 
