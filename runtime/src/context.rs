@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::compat::Entered;
+use crate::coop;
 use crate::driver::Driver;
 use crate::handle::Handle;
 use crate::scheduler::current;
@@ -97,14 +98,23 @@ pub(crate) fn is_async() -> bool {
 
 /// Marks this thread as inside `block_on` while `f` runs.
 pub(crate) fn in_block_on<R>(handle: &Handle, f: impl FnOnce() -> R) -> R {
-    struct Reset;
+    let _entered = enter(handle);
+    set_in_block_on(true, f)
+}
+
+/// Marks this thread as outside while `f` runs, which may block in the middle of a `block_on`.
+pub(crate) fn outside_block_on<R>(f: impl FnOnce() -> R) -> R {
+    set_in_block_on(false, || coop::outside_polls(f))
+}
+
+/// As it was before afterwards.
+fn set_in_block_on<R>(is_in_block_on: bool, f: impl FnOnce() -> R) -> R {
+    struct Reset(bool);
     impl Drop for Reset {
         fn drop(&mut self) {
-            IS_IN_BLOCK_ON.set(false);
+            IS_IN_BLOCK_ON.set(self.0);
         }
     }
-    let _entered = enter(handle);
-    let _reset = Reset;
-    IS_IN_BLOCK_ON.set(true);
+    let _reset = Reset(IS_IN_BLOCK_ON.replace(is_in_block_on));
     f()
 }

@@ -299,6 +299,12 @@ fn in_a_block_that_is_announced_one_may_block_on_a_future_and_panic() {
         assert_eq!(runtime.handle().snapshot().workers[0].duty, Duty::Present);
         assert_eq!(block_in_place(|| 4), 4, "outside a runtime too");
         assert_eq!(runtime.block_on(async { block_in_place(|| 4) }), 4);
+        // In block_on, and in one more inside that.
+        let handle = runtime.handle();
+        let nest =
+            |output| block_in_place(|| handle.block_on(async { block_in_place(|| handle.block_on(async { output })) }));
+        assert_eq!(runtime.block_on(async { nest(8) + nest(9) }), 17);
+        runtime.block_on(async { block_in_place(|| drop(builder(1).build().unwrap())) });
     });
 }
 

@@ -1,5 +1,6 @@
 //! Code that blocks, in the middle of a task.
 
+use crate::context;
 use crate::scheduler::current;
 
 /// Runs a closure that blocks on the thread of the worker that this is, while another worker does its work.
@@ -36,6 +37,6 @@ where
 {
     current::with_worker(|worker| match worker {
         Some(worker) => worker.block_in_place(f),
-        None => f(),
+        None => context::outside_block_on(f),
     })
 }
