@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use crate::clock;
 use crate::config::ParkSpin;
 use crate::context;
+use crate::coop;
 use crate::driver::parker::{Parker, Unparked};
 use crate::driver::spin::Habit;
 use crate::error::BuildError;
@@ -298,12 +299,14 @@ pub(crate) fn block_on<F: Future>(handle: &Handle, future: F) -> F::Output {
             clock.add_outsider(&thread.0);
         }
         let waker = Waker::from(thread.clone());
+        let config = &handle.shared().config;
         let mut future = pin!(future);
         loop {
-            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            let poll = || future.as_mut().poll(&mut Context::from_waker(&waker));
+            if let Poll::Ready(output) = coop::limited(config.coop_budget, poll) {
                 return output;
             }
-            wait_for(&thread.0, handle.shared().config.park_spin);
+            wait_for(&thread.0, config.park_spin);
         }
     })
 }

@@ -210,3 +210,17 @@ fn an_executor_inside_a_task_that_keeps_the_refusals_to_itself_comes_to_an_end()
         runtime.block_on(task).unwrap();
     });
 }
+
+#[test]
+fn the_future_of_block_on_has_a_budget_too() {
+    watched(|| {
+        let runtime = builder(1).build().unwrap();
+        let never_ends = async {
+            loop {
+                sleep_until(Instant::now()).await;
+            }
+        };
+        let timed_out = runtime.block_on(async { volt::time::timeout(Duration::from_millis(10), never_ends).await });
+        assert!(timed_out.is_err());
+    });
+}
