@@ -330,7 +330,7 @@ impl<'a> Rounds<'a> {
                 has_acted = true;
             }
             if !is_present || shared.staff.duty(stuck.slot) != Duty::Present {
-                has_acted |= self.empty(stuck.slot, now_ns);
+                has_acted |= self.empty(stuck, now_ns);
             }
         }
         let mut remedy = Remedy::Replaced;
@@ -399,8 +399,8 @@ impl<'a> Rounds<'a> {
     }
 
     /// Takes what a worker holds that is away, and hands it on. Returns whether there was anything.
-    fn empty(&mut self, slot: usize, now_ns: u64) -> bool {
-        let remote = &self.shared.remotes[slot];
+    fn empty(&mut self, stuck: &Stuck, now_ns: u64) -> bool {
+        let remote = &self.shared.remotes[stuck.slot];
         let mut tasks: Vec<_> = remote.lifo.take().into_iter().collect();
         for steal in Remote::STEALS {
             while let Steal::Taken { next, .. } = steal(remote, &mut self.basket) {
@@ -409,7 +409,7 @@ impl<'a> Rounds<'a> {
             }
         }
         remote.inbox.pop_batch(usize::MAX, |task| tasks.push(task));
-        if let Some((culprit, began_at_ns)) = remote.cells.culprit() {
+        if let Some((culprit, began_at_ns)) = remote.cells.culprit_of(stuck.poll_seq) {
             for task in &tasks {
                 let task = task.header();
                 let waited_ns = now_ns.saturating_sub(task.submitted_at_ns().max(began_at_ns));

@@ -66,7 +66,8 @@ pub(super) struct Witness<'a> {
 /// One worker.
 #[derive(Default)]
 struct Watched {
-    thread: Option<(u64, ThreadProbe)>,
+    /// Holds up to four descriptors, so it is given up when the poll is over.
+    thread: Option<ThreadProbe>,
     /// Of the poll of this number.
     poll_seq: u64,
     /// The look that the next is compared with.
@@ -156,7 +157,7 @@ impl<'a> Witness<'a> {
     /// What was going on there is over, and what comes is looked at anew.
     pub(super) fn ends(&mut self, slot: usize, now_ns: u64) {
         let watched = &mut self.watched[slot];
-        (watched.last, watched.newest) = (None, None);
+        (watched.thread, watched.last, watched.newest) = (None, None, None);
         if let Some(Open { id: Some(id), began_at_ns, .. }) = watched.open.take() {
             self.shared.incidents.change(id, |incident| {
                 incident.is_over = true;
@@ -183,13 +184,8 @@ impl<'a> Witness<'a> {
     /// Why the thread does not get on: `None` at the first look.
     fn cause(&mut self, slot: usize, now_ns: u64) -> Option<Cause> {
         let id = self.shared.remotes[slot].cells.thread_id.get();
-        let watched = &mut self.watched[slot];
-        if watched.thread.as_ref().is_none_or(|(of, _)| *of != id) {
-            let tid = u32::try_from(id).ok()?;
-            watched.thread = Some((id, ThreadProbe::new(tid)));
-            watched.last = None;
-        }
-        let (_, probe) = watched.thread.as_ref()?;
+        let (watched, tid) = (&mut self.watched[slot], u32::try_from(id).ok()?);
+        let probe = watched.thread.get_or_insert_with(|| ThreadProbe::new(tid));
         let look = Look::at(probe.sample()?, now_ns, &mut self.groups);
         let Some(last) = &watched.last else {
             watched.last = Some(look);
@@ -225,9 +221,10 @@ impl<'a> Witness<'a> {
         if for_ns < after_ns || for_ns < self.usual_ns(now_ns).min(USUAL_MAX_MULTIPLE.saturating_mul(after_ns)) {
             return;
         }
-        let remote = &shared.remotes[slot];
-        let Some((poll, place)) = remote.cells.in_flight(now_ns) else { return };
-        if let Some((culprit, _)) = remote.cells.culprit() {
+        let (remote, poll_seq) = (&shared.remotes[slot], self.watched[slot].poll_seq);
+        // What was asked of the kernel took its time: the poll may be over, and the next one innocent.
+        let Some((poll, place)) = remote.cells.in_flight_of(poll_seq, now_ns) else { return };
+        if let Some((culprit, _)) = remote.cells.culprit_of(poll_seq) {
             shared.sentinel.blame.count_stall(culprit);
         }
         let task_name = shared.registry.name_of(poll.task_id, place);
@@ -250,7 +247,9 @@ impl<'a> Witness<'a> {
         self.watched[slot].open = Some(Open { id, began_at_ns, asked_again_after_ns: 2 * for_ns });
         let Some(id) = id else { return };
         self.pen.note(clock::now_ns, || Event::Stall { incident: id, worker: slot as u16 });
-        let (stack, poll_seq) = (self.take_stack(slot), self.watched[slot].poll_seq);
+        let stack = self.take_stack(slot);
+        // Of the next poll, perhaps.
+        let stack = if remote.cells.poll_seq() == poll_seq { stack } else { Stack::Missed };
         let job = Job { id, stack, slot, poll_seq, place };
         let is_taken = match self.reader() {
             Ok(reader) => reader.take(job).map_err(str::to_owned),
@@ -361,6 +360,44 @@ fn usual_ns(polls: &Histogram) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What the sentinel would do by itself, step by step, while the only worker is in its second poll, which blocks.
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn a_poll_that_is_over_becomes_no_incident_of_the_next_and_what_watched_it_is_given_up() {
+        use std::sync::mpsc;
+
+        const STUCK_FOR_NS: u64 = 20_000_000;
+        let runtime = crate::Builder::new_multi_thread()
+            .worker_threads(1)
+            .sentinel_interval(None)
+            .control_socket(false)
+            .build()
+            .unwrap();
+        let shared = runtime.handle().shared();
+        runtime.block_on(runtime.spawn(async {})).unwrap();
+        let (open, is_open) = mpsc::channel::<()>();
+        let (entered, has_entered) = mpsc::channel();
+        let stuck = runtime.spawn(async move {
+            entered.send(()).unwrap();
+            assert!(is_open.recv().is_err(), "nobody sends");
+        });
+        has_entered.recv().unwrap();
+        let (mut witness, now_ns) = (Witness::new(shared), clock::now_ns());
+        let mut incidents_of = |poll_seq: u64, now_ns: u64| {
+            witness.goes_on(0, poll_seq, now_ns);
+            assert!(witness.watched[0].thread.is_none());
+            witness.see(0, STUCK_FOR_NS, now_ns);
+            witness.see(0, STUCK_FOR_NS, now_ns + 2 * LOOKS_APART_NS);
+            assert!(witness.watched[0].thread.is_some());
+            shared.incidents.telemetry().total()
+        };
+        let poll_seq = shared.remotes[0].cells.poll_seq();
+        assert_eq!(incidents_of(poll_seq - 2, now_ns), 0);
+        assert_eq!(incidents_of(poll_seq, now_ns), 1);
+        drop(open);
+        runtime.block_on(stuck).unwrap();
+    }
 
     #[test]
     fn a_few_polls_say_nothing_of_what_is_usual() {

@@ -430,11 +430,14 @@ impl WorkerCells {
         (self.poll_seq.load(Ordering::Relaxed) == before).then_some(fields)
     }
 
-    /// Where the task was spawned whose poll is going on, and when the poll began.
-    pub(crate) fn culprit(&self) -> Option<(&'static Location<'static>, u64)> {
+    /// Where the task was spawned whose poll is the one of this number, seen before, and when it began; `None` if that is over.
+    pub(crate) fn culprit_of(&self, poll_seq: u64) -> Option<(&'static Location<'static>, u64)> {
         // ORDERING: Relaxed; guarded by the two readings of `poll_seq`.
         let (location, began_at_ns) =
             self.read_in_flight(|| (self.location.load(Ordering::Relaxed), self.poll_began_at_ns.get()))?;
+        if self.poll_seq() != poll_seq {
+            return None;
+        }
         // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so, since `poll_seq` was odd.
         Some((unsafe { &*location }, began_at_ns))
     }
@@ -450,6 +453,11 @@ impl WorkerCells {
         let location = unsafe { &*location };
         let for_ns = now_ns.saturating_sub(began_at_ns);
         Some((InFlight { task_id, task_name: None, spawned_at: location.to_string(), for_ns }, Place::from_u64(place)))
+    }
+
+    /// As [`in_flight`](Self::in_flight), if it is the poll of this number, seen before: numbers only grow, so what was read is of no other one.
+    pub(crate) fn in_flight_of(&self, poll_seq: u64, now_ns: u64) -> Option<(InFlight, Place)> {
+        self.in_flight(now_ns).filter(|_| self.poll_seq() == poll_seq)
     }
 
     /// The present phase, for how long, and the time spent in each, the present one included; `None` while it keeps changing.
@@ -586,6 +594,20 @@ mod tests {
             let after = read(&cells, &mut floor_ns);
             assert_eq!((after.polls, after.poll_time.count(), after.in_flight), (1, 1, None));
             assert_eq!(after.poll_time.sum_ns(), 1_000);
+        });
+    }
+
+    #[test]
+    fn what_is_asked_of_a_poll_that_is_over_is_not_told_of_the_next() {
+        with_header(|task| {
+            let cells = WorkerCells::new();
+            cells.begin_poll(task, 1);
+            let first = cells.poll_seq();
+            assert!(cells.in_flight_of(first, 2).is_some() && cells.culprit_of(first).is_some());
+            cells.end_poll();
+            cells.begin_poll(task, 3);
+            assert!(cells.in_flight(4).is_some());
+            assert!(cells.in_flight_of(first, 4).is_none() && cells.culprit_of(first).is_none());
         });
     }
 
