@@ -208,7 +208,8 @@ impl Builder {
         self
     }
 
-    /// A thief may take the LIFO slot of a worker whose present poll has lasted this long. Default 1 ms.
+    /// A thief may take the LIFO slot of a worker whose present poll has lasted this long, and [`Builder::placement`] passes that worker over. Default
+    /// 1 ms. When the sentinel takes a worker for stuck does not depend on it.
     pub fn lifo_steal_after(mut self, time: Duration) -> Self {
         self.config.lifo_steal_after_ns = clock::saturating_ns(time);
         self
@@ -300,7 +301,7 @@ impl Builder {
         self
     }
 
-    /// Whether workers take from each other. Default true.
+    /// Whether workers take from each other. Default true. Without it, only the sentinel takes tasks from a worker that is stuck.
     pub fn enable_stealing(mut self, enable: bool) -> Self {
         self.config.enable_stealing = enable;
         self

@@ -57,6 +57,8 @@ pub(crate) const TIGHT_LOOKS: u32 = 4;
 pub(crate) const SENTINEL_INTERVAL: Duration = Duration::from_millis(10);
 /// How often it looks while a worker is stuck, or may be: a task that is stranded waits for two looks.
 pub(crate) const SUSPICIOUS_INTERVAL: Duration = Duration::from_millis(1);
+/// A poll that has lasted for so long holds up what waits behind it, if it is the same at two looks: as long as a task may wait in the global queue.
+pub(crate) const STUCK_AFTER: Duration = TARGET_GLOBAL_QUEUE_LATENCY;
 /// A poll that burns processor time is left alone for this long before another thread comes to share the processors with it.
 pub(crate) const BURN_AFTER: Duration = Duration::from_millis(5);
 /// The same for a poll whose thread has to wait for its processor: as a rule it is over as soon as it gets one.

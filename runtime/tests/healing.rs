@@ -16,7 +16,7 @@ use volt::io::{AsyncReadExt, AsyncWriteExt};
 use volt::net::TcpStream;
 use volt::task::{LocalSet, block_in_place};
 use volt::telemetry::{Cause, Duty, Incident, Phase, Snapshot};
-use volt::{Handle, Runtime};
+use volt::{Builder, Handle, Runtime};
 use watchdog::{builder, watched};
 
 /// Without the net of the park time-out, with the sentinel.
@@ -334,6 +334,27 @@ fn a_poll_that_burns_is_asked_to_yield_when_others_wait() {
         runtime.block_on(hog).unwrap();
         assert!(runtime.handle().snapshot().sentinel.preempts > 0);
     });
+}
+
+#[test]
+fn without_stealing_or_with_a_slot_that_is_left_alone_a_stuck_worker_holds_up_nobody_either() {
+    let settings: [fn(Builder) -> Builder; 2] =
+        [|builder| builder.enable_stealing(false), |builder| builder.lifo_steal_after(Duration::MAX)];
+    for with in settings {
+        for workers in [1, 2] {
+            watched(|| {
+                let runtime =
+                    with(builder(workers)).sentinel_interval(Some(Duration::from_millis(10))).build().unwrap();
+                let stuck = runtime.spawn(async {
+                    let (rang, has_rung) = mpsc::channel();
+                    // In the LIFO slot of this worker.
+                    volt::spawn(async move { rang.send(3).unwrap() });
+                    has_rung.recv().unwrap()
+                });
+                assert_eq!(runtime.block_on(stuck).unwrap(), 3);
+            });
+        }
+    }
 }
 
 /// An executor of somebody else's, which does not hand on that it was refused, in a callback or a destructor that is not async.

@@ -1,10 +1,11 @@
 //! The sentinel: a thread that looks after the workers while any of them is awake, so that one task that blocks holds up no other.
 //!
-//! A look compares what each worker does with what it did at the look before. *Long* is a poll that has lasted for `lifo_steal_after`; *stuck* a
+//! A look compares what each worker does with what it did at the look before. *Long* is a poll that has lasted for `STUCK_AFTER`; *stuck* a
 //! worker that was in the same long poll at both looks, or that has said that it blocks. What is done about it, in this order:
 //!
 //! 1. Nobody attends timers and I/O, since the worker that sat in the driver left it for a task that takes long: a parked worker is woken.
-//! 2. Somebody is parked, and the stuck worker holds tasks: a parked worker is woken, and takes them (*rescue*).
+//! 2. Somebody is parked, and the stuck worker holds tasks: a parked worker is woken, and takes them (*rescue*); those that it may not take, since
+//!    stealing is off or the LIFO slot is to be left alone for longer, go to the global queue.
 //! 3. Nobody is parked, and work waits or nobody moves: the poll is asked to yield at its next operation (*preempt*), and the kernel is asked what
 //!    the thread does. It blocks: it is declared away at once. It burns processor time: after `BURN_AFTER`, and only so many at a time, since
 //!    more threads than processors help nobody for long. It could run and the kernel runs others: as one that burns, after `WAIT_AFTER`, since it
@@ -38,7 +39,7 @@ use super::shared::{Remote, Shared};
 use super::staff::Duty;
 use super::witness::{Doing, Witness};
 use crate::clock;
-use crate::config::{BURN_AFTER, DOCTOR_INTERVAL, SPARE_LINGER, SUSPICIOUS_INTERVAL, WAIT_AFTER};
+use crate::config::{BURN_AFTER, DOCTOR_INTERVAL, SPARE_LINGER, STUCK_AFTER, SUSPICIOUS_INTERVAL, WAIT_AFTER};
 use crate::queue::ring::{Producer, Steal, ring};
 use crate::stats::blame::BlameTable;
 use crate::stats::cells::Counter;
@@ -278,7 +279,7 @@ impl<'a> Rounds<'a> {
             };
             seen.excused_ns = excused_ns + excused_now_ns;
             let for_ns = for_ns - excused_now_ns;
-            let is_long = for_ns >= shared.config.lifo_steal_after_ns;
+            let is_long = for_ns >= clock::saturating_ns(STUCK_AFTER);
             match duty {
                 Duty::Off => {}
                 Duty::Blocking | Duty::Away => stuck.push(Stuck { slot, poll_seq, for_ns, duty }),
@@ -313,7 +314,11 @@ impl<'a> Rounds<'a> {
             let remote = &shared.remotes[stuck.slot];
             let is_present = stuck.duty == Duty::Present;
             if is_present && !shared.idle.is_nobody_parked() {
-                if remote.queued() > 0 && shared.config.enable_stealing && shared.wake_one() {
+                let do_thieves_take =
+                    shared.config.enable_stealing && stuck.for_ns >= shared.config.lifo_steal_after_ns;
+                let is_rescued =
+                    if do_thieves_take { remote.queued() > 0 && shared.wake_one() } else { self.empty(stuck, now_ns) };
+                if is_rescued {
                     sentinel.rescues.add(1);
                     self.witness.note(stuck.slot, Remedy::Rescued);
                     has_acted = true;
@@ -398,7 +403,7 @@ impl<'a> Rounds<'a> {
         true
     }
 
-    /// Takes what a worker holds that is away, and hands it on. Returns whether there was anything.
+    /// Takes what a worker holds that is stuck, and hands it on. Returns whether there was anything.
     fn empty(&mut self, stuck: &Stuck, now_ns: u64) -> bool {
         let remote = &self.shared.remotes[stuck.slot];
         let mut tasks: Vec<_> = remote.lifo.take().into_iter().collect();

@@ -115,7 +115,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let settings = match arguments.symptom {
         Symptom::NoYield => stalls::without_incidents(settings),
         Symptom::DriverHeld => stalls::without_spares(settings, is_ill),
-        Symptom::ParkedWhileBacklog | Symptom::LifoHeld | Symptom::Imbalance => settings.enable_stealing(!is_ill),
+        Symptom::ParkedWhileBacklog | Symptom::LifoHeld | Symptom::Imbalance => {
+            queues::with_tasks_that_stay(settings, is_ill)
+        }
         Symptom::GlobalStarved => queues::seldom_looking(settings, is_ill),
         Symptom::LifoMonopoly => queues::with_a_high_cap(settings, is_ill),
         Symptom::WakeStorm => effort::without_spins(settings),

@@ -25,6 +25,11 @@ const BLOCKS_FOR: Duration = Duration::from_millis(300);
 /// Between two tasks from outside.
 const PING_INTERVAL: Duration = Duration::from_millis(1);
 
+/// No other worker takes what a worker has, and the sentinel does not take it away from one that is stuck.
+pub(crate) fn with_tasks_that_stay(settings: Builder, is_ill: bool) -> Builder {
+    if is_ill { settings.enable_stealing(false).sentinel_interval(None) } else { settings }
+}
+
 /// A crowd at one worker, the other has nothing.
 pub(crate) fn backlog(scene: &Scene) {
     scene.crowd(CROWD, SHORT_POLL);
