@@ -1,7 +1,7 @@
 //! What shows this process to the outside: the list of its runtimes, and the control socket with a thread of its own.
 //!
 //! Shape, bottom to top: `listener` (the socket in its folder), `connection` (one
-//! client: bytes in, bytes out), `recording` (what is owed to a client that records), `server` (the one loop), `registry` (who is alive; starts and ends the thread).
+//! client: bytes in, bytes out), `cuts` (what a snapshot loses that is too large), `recording` (what is owed to a client that records), `server` (the one loop), `registry` (who is alive; starts and ends the thread).
 //!
 //! Invariants. *Never a worker*: the thread `volt-observer` is a plain one, and the locks that it shares with workers (of the shard
 //! of the registry that has a polled task's name, and of the blocking pool) are held for a few instructions and never across
@@ -11,6 +11,7 @@
 //! application*: without a socket the program runs on, with a warning.
 
 mod connection;
+mod cuts;
 mod listener;
 mod recording;
 mod registry;

@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-use volt_telemetry::histogram::Histogram;
 use volt_telemetry::recording::flush::{Flush, Head};
-use volt_telemetry::wire::{self, Reply};
+use volt_telemetry::wire::Reply;
 
+use super::cuts::encode_cutting;
 use super::registry::{Observed, Registry, program_name};
 use crate::clock;
 use crate::recorder::drain::Drain;
@@ -68,27 +68,9 @@ impl Recording {
         if self.pieces.is_empty() && self.due_at <= now {
             self.collect(now)?;
         }
-        let Some(mut piece) = self.pieces.pop_front() else { return Ok(None) };
-        for attempt in 0..2 {
-            let mut reply = Reply::Flush { flush: Box::new(piece) };
-            if let Ok(frame) = wire::encode(&reply, max_bytes) {
-                return Ok(Some(frame));
-            }
-            if attempt == 0 {
-                registry.count(|health| health.snapshots_cut += 1);
-            }
-            let Reply::Flush { flush } = &mut reply else { break };
-            piece = std::mem::take(flush);
-            // Only a snapshot can be too large; without its histograms it seldom is.
-            for worker in piece.snapshot.iter_mut().flat_map(|snapshot| &mut snapshot.workers) {
-                (worker.poll_time, worker.schedule_delay) = (Histogram::default(), Histogram::default());
-            }
-            if let Some(snapshot) = &mut piece.snapshot {
-                snapshot.incomplete.extend(["poll_time", "schedule_delay"].map(str::to_owned));
-            }
-        }
-        // Nothing else of the recording is lost by it.
-        Ok(None)
+        let Some(piece) = self.pieces.pop_front() else { return Ok(None) };
+        // Only a snapshot can be too large. If it is even so, nothing else of the recording is lost by it.
+        Ok(encode_cutting(&mut Reply::Flush { flush: Box::new(piece) }, max_bytes, registry).ok())
     }
 
     fn collect(&mut self, now: Instant) -> Result<(), String> {
@@ -118,7 +100,9 @@ impl std::fmt::Debug for Recording {
 mod tests {
     use std::sync::Arc;
 
+    use volt_telemetry::histogram::Histogram;
     use volt_telemetry::snapshot::{Snapshot, Worker};
+    use volt_telemetry::wire::MAX_REPLY_BYTES;
 
     use super::*;
     use crate::observe::connection::Limits;
@@ -163,7 +147,7 @@ mod tests {
         let fake: Arc<dyn Observed> = Arc::new(Fake(Recorder::new(1, 0, 8, false)));
         let now = Instant::now();
         let mut cut = Vec::new();
-        for max_bytes in [wire::MAX_REPLY_BYTES, 24 * 1024, 512] {
+        for max_bytes in [MAX_REPLY_BYTES, 24 * 1024, 512] {
             let registry = Registry::new(|| unreachable!("nobody wants a socket"), Limits::DEFAULT);
             let (mut recording, _) = Recording::begin("fake", Arc::downgrade(&fake), Duration::ZERO, now).unwrap();
             let is_sent = recording.next_frame(now, max_bytes, &registry).unwrap().is_some();

@@ -16,12 +16,11 @@ use std::time::{Duration, Instant};
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
 use rustix::time::{ClockId, clock_gettime};
-use volt_telemetry::histogram::Histogram;
-use volt_telemetry::snapshot::Snapshot;
 use volt_telemetry::socket;
 use volt_telemetry::wire::{self, MAX_REPLY_BYTES, Reply, Request};
 
 use super::connection::{Asked, Connection, Gone, Limits};
+use super::cuts::encode_cutting;
 use super::listener::Listener;
 use super::recording::Recording;
 use super::registry::Registry;
@@ -200,7 +199,7 @@ impl Server {
             if let Reply::Snapshot { lost, .. } = &mut reply {
                 *lost = client.lost();
             }
-            let frame = encode_cutting(&mut reply, self.limits.reply_bytes, registry);
+            let frame = encode_or_say_why(&mut reply, self.limits.reply_bytes, registry);
             let is_sent = client.answer(frame, &self.limits);
             registry.count(|health| {
                 health.snapshots += u64::from(is_sent);
@@ -338,33 +337,8 @@ fn take_snapshot(registry: &Registry) -> Reply {
     }
 }
 
-/// What is left out, by field name, and how.
-type Cut = (&'static [&'static str], fn(&mut Snapshot));
-
-/// The reply as a frame that fits; what has to go for it is named in `incomplete`: first the histograms, then the workers.
-fn encode_cutting(reply: &mut Reply, max_bytes: usize, registry: &Registry) -> Vec<u8> {
-    let cuts: [Cut; 2] = [
-        (&["poll_time", "schedule_delay"], |snapshot| {
-            for worker in &mut snapshot.workers {
-                worker.poll_time = Histogram::default();
-                worker.schedule_delay = Histogram::default();
-            }
-        }),
-        (&["workers"], |snapshot| snapshot.workers.clear()),
-    ];
-    let mut fitting = wire::encode(reply, max_bytes);
-    if fitting.is_err() {
-        registry.count(|health| health.snapshots_cut += 1);
-    }
-    for (fields, cut) in cuts {
-        let (Err(_), Reply::Snapshot { process, .. }) = (&fitting, &mut *reply) else { break };
-        for snapshot in &mut process.runtimes {
-            cut(snapshot);
-            snapshot.incomplete.extend(fields.iter().map(|field| field.to_string()));
-        }
-        fitting = wire::encode(reply, max_bytes);
-    }
-    fitting.unwrap_or_else(|error| {
+fn encode_or_say_why(reply: &mut Reply, max_bytes: usize, registry: &Registry) -> Vec<u8> {
+    encode_cutting(reply, max_bytes, registry).unwrap_or_else(|error| {
         *reply = Reply::Error { message: format!("the snapshot does not fit: {error}") };
         wire::encode(reply, MAX_REPLY_BYTES).expect("a line of text is a frame")
     })

@@ -12,6 +12,7 @@ use mio::Poll;
 use volt_telemetry::client::Client;
 use volt_telemetry::health::Health;
 use volt_telemetry::histogram::Histogram;
+use volt_telemetry::incident::{Frame, Incident, Incidents};
 use volt_telemetry::snapshot::{Snapshot, Worker};
 use volt_telemetry::socket::Environment;
 use volt_telemetry::wire::{self, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request};
@@ -68,6 +69,8 @@ impl Drop for Folder {
 struct Fake {
     name: String,
     workers: u32,
+    /// Incidents, each with a deep stack.
+    incidents: usize,
     taken: AtomicU64,
     is_broken: AtomicBool,
     /// Dropped while a snapshot is taken, if there.
@@ -90,7 +93,12 @@ impl Observed for Fake {
         let poll_time = Histogram::from_counts(vec![u64::MAX / 1024; 500], 1);
         let workers =
             (0..self.workers).map(|index| Worker { index, poll_time: poll_time.clone(), ..Worker::default() });
-        Snapshot { runtime: self.name.clone(), at_ns: taken, workers: workers.collect(), ..Snapshot::default() }
+        let function = Some("deep::".repeat(30));
+        let stack = vec![Frame { function, file: Some("a/source/file.rs".into()), ..Frame::default() }; 64];
+        let latest = vec![Incident { stack, ..Incident::default() }; self.incidents];
+        let incidents = Incidents { latest, ..Incidents::default() };
+        let workers = workers.collect();
+        Snapshot { runtime: self.name.clone(), at_ns: taken, workers, incidents, ..Snapshot::default() }
     }
 }
 
@@ -440,6 +448,26 @@ fn a_panic_in_a_snapshot_is_an_answer_and_the_observer_lives_on() {
     scene.fake.is_broken.store(false, Ordering::SeqCst);
     client.snapshot().unwrap();
     assert_eq!(scene.registry.health().snapshot_panics, 1);
+}
+
+#[test]
+fn stacks_go_first_the_oldest_before_the_newest() {
+    let deep = |name: &str| Fake { name: name.into(), workers: 4, incidents: 64, ..Fake::default() };
+    let scene = Scene::with(Limits::DEFAULT, deep("main"));
+    let second = Arc::new(deep("second"));
+    let _second = observe(&second, &scene.registry);
+    let process = scene.client().snapshot().unwrap();
+    for runtime in &process.runtimes {
+        assert_eq!(runtime.incomplete, ["incidents.stack"]);
+        assert_eq!(runtime.workers.len(), 4);
+        assert!(runtime.poll_time().count() > 0);
+        let incidents = &runtime.incidents.latest;
+        assert_eq!(incidents.len(), 64);
+        let (oldest, newest) = incidents.split_at(56);
+        assert!(oldest.iter().all(|incident| incident.stack.is_empty() && incident.stack_error.is_some()));
+        assert!(newest.iter().all(|incident| incident.stack.len() == 64));
+    }
+    assert_eq!(scene.registry.health().snapshots_cut, 1);
 }
 
 #[test]

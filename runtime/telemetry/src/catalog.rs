@@ -15,7 +15,8 @@
 //! or `other`. Never a task's id, and no bit mask: the parked bitmap is a gauge of 0 or 1 for each worker.
 //!
 //! A gauge of a duration that is absent in the snapshot (no poll in flight, an empty queue) is 0 here: nothing has
-//! waited. A counter that the kernel does not tell is not there.
+//! waited. A counter that the kernel does not tell is not there, and neither is what a snapshot came without
+//! ([`Snapshot::incomplete`]): a counter that were 0 for once would have started anew.
 //!
 //! Left out: thread ids and phases (identities, not numbers; time by state says more), when the next timer is due, and
 //! the incidents themselves, which are events: `volt-console` shows them, the application's log has them.
@@ -223,6 +224,13 @@ impl<'a> Reading<'a> {
     /// One sample for the runtime.
     fn one<V: Into<Value>>(&mut self, read: impl Fn(&'a Snapshot) -> V) {
         self.push(&[], read(self.snapshot));
+    }
+
+    /// One for the runtime, unless the snapshot came without the field that it is read from.
+    fn one_of<V: Into<Value>>(&mut self, field: &str, read: impl Fn(&'a Snapshot) -> V) {
+        if !self.snapshot.lacks(field) {
+            self.one(read);
+        }
     }
 
     /// One for the runtime, if it is known.

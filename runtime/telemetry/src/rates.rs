@@ -3,7 +3,8 @@
 //! The one place where it is computed; consoles and exporters show these numbers and derive none of their own.
 //!
 //! Invariants. *Per second means per second of the program's clock*, between the two `at_ns`. *Nothing is derived across a
-//! restart*: two runtimes of one name that were built at different times have no rates, they are not 0. *Ratios lie in 0..=1*,
+//! restart*: two runtimes of one name that were built at different times have no rates, they are not 0. *Nor from what is missing*: what one of the two
+//! came without ([`Snapshot::incomplete`]) has no rates. *Ratios lie in 0..=1*,
 //! although the cells below them are not mutually atomic.
 
 use std::collections::HashMap;
@@ -192,19 +193,29 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// What happened from `earlier` to `later`; `None` when they are not two moments of one runtime, in this order.
+    /// What happened from `earlier` to `later`; `None` when they are not two moments of one runtime, in this order, or one came without its
+    /// workers. Where one came without histograms, those of the interval are empty.
     pub fn between(earlier: &Snapshot, later: &Snapshot) -> Option<Rates> {
         let is_same = earlier.runtime == later.runtime && earlier.started_at_ns == later.started_at_ns;
-        if !is_same || later.at_ns <= earlier.at_ns {
+        let is_whole = |field| !earlier.lacks(field) && !later.lacks(field);
+        if !is_same || later.at_ns <= earlier.at_ns || !is_whole("workers") {
             return None;
         }
         let over = Interval { ns: later.at_ns - earlier.at_ns };
         let unseen = Worker::default();
         let pairs = later.workers.iter().enumerate();
         let pairs = pairs.map(|(index, now)| (earlier.workers.get(index).unwrap_or(&unseen), now));
-        let workers: Vec<_> = pairs.map(|(then, now)| over.worker(then, now)).collect();
-        let poll_time_histogram = later.poll_time().since(&earlier.poll_time());
-        let schedule_delay_histogram = later.schedule_delay().since(&earlier.schedule_delay());
+        let mut workers: Vec<_> = pairs.map(|(then, now)| over.worker(then, now)).collect();
+        let mut poll_time_histogram = later.poll_time().since(&earlier.poll_time());
+        if !is_whole("poll_time") {
+            poll_time_histogram = Histogram::default();
+            workers.iter_mut().for_each(|worker| worker.poll_time = Quantiles::default());
+        }
+        let mut schedule_delay_histogram = later.schedule_delay().since(&earlier.schedule_delay());
+        if !is_whole("schedule_delay") {
+            schedule_delay_histogram = Histogram::default();
+            workers.iter_mut().for_each(|worker| worker.schedule_delay = Quantiles::default());
+        }
         let sum = |of: fn(&WorkerRates) -> f64| workers.iter().map(of).sum::<f64>();
         // A spare that is not needed sleeps all day, which says nothing about those that are.
         let on_duty = || workers.iter().zip(&later.workers).filter(|(_, now)| now.duty != Duty::Off);

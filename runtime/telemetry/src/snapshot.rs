@@ -476,6 +476,11 @@ pub struct Worker {
 }
 
 impl Snapshot {
+    /// Whether `field` is named in [`incomplete`](Self::incomplete): its 0 says nothing.
+    pub fn lacks(&self, field: &str) -> bool {
+        self.incomplete.iter().any(|what| what == field)
+    }
+
     /// Whether worker `index` is parked, from the bitmap.
     pub fn is_parked(&self, index: usize) -> bool {
         self.parked_bitmap.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)

@@ -87,7 +87,7 @@ pub static METRICS: &[Metric] = &[
         r.one(|s| seconds(s.at_ns.saturating_sub(s.started_at_ns)));
     }),
     gauge("volt_runtime_workers", "workers", RUNTIME, "Workers of the runtime, spares left out.", |r| {
-        r.one(worker_count)
+        r.one_of("workers", worker_count);
     }),
     gauge(
         "volt_runtime_searching_workers",
@@ -100,7 +100,7 @@ pub static METRICS: &[Metric] = &[
         "volt_runtime_snapshot_gaps",
         "fields",
         RUNTIME,
-        "Fields that could not be read for this scrape; their metrics show less than is true.",
+        "Fields that could not be read for this scrape, or had no room in it; what is told of them is missing.",
         |r| r.one(|s| s.incomplete.len()),
     ),
     gauge(
@@ -111,10 +111,10 @@ pub static METRICS: &[Metric] = &[
         |r| r.each_rule(),
     ),
     histogram("volt_poll_duration_seconds", "How long polls of tasks took; a poll counts when it has ended.", |r| {
-        r.one(Snapshot::poll_time);
+        r.one_of("poll_time", Snapshot::poll_time);
     }),
     histogram("volt_schedule_delay_seconds", "How long tasks waited from their wake-up to their poll.", |r| {
-        r.one(Snapshot::schedule_delay);
+        r.one_of("schedule_delay", Snapshot::schedule_delay);
     }),
     // Tasks.
     counter("volt_tasks_spawned_total", "tasks", RUNTIME, "Tasks that were spawned.", |r| r.one(|s| s.tasks.spawned)),

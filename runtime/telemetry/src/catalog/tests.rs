@@ -248,3 +248,17 @@ fn series_of_a_histogram_are_found_and_those_of_a_counter_are_not() {
     assert!(find_series("volt_worker_polls_total").is_some());
     assert!(find_series("volt_worker_polls_total_count").is_none());
 }
+
+#[test]
+fn what_a_snapshot_came_without_is_not_there_and_not_0() {
+    let mut cut = filled(2);
+    for (field, name) in [
+        ("poll_time", "volt_poll_duration_seconds"),
+        ("schedule_delay", "volt_schedule_delay_seconds"),
+        ("workers", "volt_runtime_workers"),
+    ] {
+        assert_eq!(find(name).unwrap().samples(&cut).len(), 1, "{name}");
+        cut.incomplete.push(field.into());
+        assert_eq!(find(name).unwrap().samples(&cut).len(), 0, "{name}");
+    }
+}

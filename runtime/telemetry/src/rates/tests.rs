@@ -110,3 +110,19 @@ fn locations_are_found_by_name_wherever_they_stand() {
     assert_eq!(caused, [("b", 5.0), ("a", 0.0), ("c", 0.5)]);
     assert_eq!(rates[2].stalls_per_second, 0.5);
 }
+
+#[test]
+fn what_one_of_the_two_came_without_has_no_rates() {
+    let (earlier, later) = (snapshot(2 * SECOND, 100), snapshot(4 * SECOND, 300));
+    let mut cut = earlier.clone();
+    cut.incomplete = vec!["poll_time".into(), "schedule_delay".into()];
+    cut.workers.iter_mut().for_each(|worker| worker.poll_time = Histogram::default());
+    let rates = Rates::between(&cut, &later).unwrap();
+    assert_eq!((rates.poll_time, rates.workers[0].poll_time), (Quantiles::default(), Quantiles::default()));
+    assert_eq!((rates.poll_time_histogram.count(), rates.polls_per_second), (0, 200.0));
+    cut.incomplete.push("workers".into());
+    cut.workers.clear();
+    assert_eq!(Rates::between(&cut, &later), None);
+    let later_cut = Snapshot { incomplete: vec!["workers".into()], workers: Vec::new(), ..later };
+    assert_eq!(Rates::between(&earlier, &later_cut), None);
+}
