@@ -8,6 +8,7 @@
 //! Bound: what all rings hold, once.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use volt_telemetry::wire::Reply;
 
 use super::cuts::encode_cutting;
 use super::registry::{Observed, Registry, program_name};
+use super::server::FAULT;
 use crate::clock;
 use crate::recorder::drain::Drain;
 use crate::recorder::lanes::Hold;
@@ -66,7 +68,8 @@ impl Recording {
         registry: &Registry,
     ) -> Result<Option<Vec<u8>>, String> {
         if self.pieces.is_empty() && self.due_at <= now {
-            self.collect(now)?;
+            // A fault in what is told of a task or process is this recording's end, not the socket's.
+            catch_unwind(AssertUnwindSafe(|| self.collect(now))).unwrap_or_else(|_| Err(FAULT.to_owned()))?;
         }
         let Some(piece) = self.pieces.pop_front() else { return Ok(None) };
         // Only a snapshot can be too large. If it is even so, nothing else of the recording is lost by it.

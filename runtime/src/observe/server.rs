@@ -251,7 +251,7 @@ fn serve_one(client: &mut Connection, registry: &Registry, limits: &Limits, now:
 }
 
 /// What a client is told when its answer panicked.
-const FAULT: &str = "it cannot be told: a fault in Volt, whose panic stands in the program's stderr";
+pub(super) const FAULT: &str = "it cannot be told: a fault in Volt, whose panic stands in the program's stderr";
 
 /// The reply as a frame; a list loses rows until it fits.
 fn encode_shortening(reply: &mut Reply, max_bytes: usize) -> Option<Vec<u8>> {

@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use mio::Poll;
@@ -21,6 +21,8 @@ use super::connection::Limits;
 use super::listener::Listener;
 use super::registry::{END_TIMEOUT, Observed, Registration, Registry};
 use super::server::Server;
+use crate::recorder::drain::Names;
+use crate::recorder::lanes::Recorder;
 use crate::rng::FastRand;
 
 /// Long where the test expects something.
@@ -73,6 +75,7 @@ struct Fake {
     incidents: usize,
     taken: AtomicU64,
     is_broken: AtomicBool,
+    recorder: OnceLock<Arc<Recorder>>,
     /// Dropped while a snapshot is taken, if there.
     last_words: Mutex<Option<Registration>>,
     /// Waited for while a snapshot is taken, if there.
@@ -80,6 +83,14 @@ struct Fake {
 }
 
 impl Observed for Fake {
+    fn recorder(&self) -> Option<&Arc<Recorder>> {
+        Some(self.recorder.get_or_init(|| Recorder::new(1, 0, 8, false)))
+    }
+
+    fn names(&self) -> Option<&dyn Names> {
+        Some(self)
+    }
+
     fn snapshot(&self) -> Snapshot {
         // ORDERING: SeqCst; a test's own counter and switch, which prove nothing about order.
         let taken = self.taken.fetch_add(1, Ordering::SeqCst) + 1;
@@ -99,6 +110,20 @@ impl Observed for Fake {
         let incidents = Incidents { latest, ..Incidents::default() };
         let workers = workers.collect();
         Snapshot { runtime: self.name.clone(), at_ns: taken, workers, incidents, ..Snapshot::default() }
+    }
+}
+
+impl Names for Fake {
+    fn location(&self, _number: u16) -> Option<String> {
+        None
+    }
+
+    fn task(&self, _id: u64) -> Option<String> {
+        None
+    }
+
+    fn incident(&self, _number: u64) -> Option<String> {
+        None
     }
 }
 
@@ -448,6 +473,20 @@ fn a_panic_in_a_snapshot_is_an_answer_and_the_observer_lives_on() {
     scene.fake.is_broken.store(false, Ordering::SeqCst);
     client.snapshot().unwrap();
     assert_eq!(scene.registry.health().snapshot_panics, 1);
+}
+
+#[test]
+fn a_panic_in_a_recording_is_its_end_and_the_observer_lives_on() {
+    let scene = Scene::new();
+    let mut client = scene.client();
+    // ORDERING: SeqCst; a test's own switch.
+    scene.fake.is_broken.store(true, Ordering::SeqCst);
+    client.record(None, Duration::ZERO).unwrap();
+    let error = client.next_flush(LONG).unwrap_err();
+    assert!(error.is_answer() && error.to_string().contains("a fault in Volt"), "{error}");
+    // ORDERING: see above.
+    scene.fake.is_broken.store(false, Ordering::SeqCst);
+    client.snapshot().unwrap();
 }
 
 #[test]
