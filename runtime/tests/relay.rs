@@ -486,6 +486,7 @@ struct Meddler {
 }
 
 enum Deed {
+    Take,
     Lose,
     Double,
     /// Sends it after the next one.
@@ -515,7 +516,7 @@ impl Relay for Meddler {
                 *self.held.lock().unwrap() = Some(frame);
                 return Ok(());
             }
-            None => {}
+            Some(Deed::Take) | None => {}
         }
         self.relay.send(to, frame)?;
         match self.held.lock().unwrap().take() {
@@ -628,6 +629,38 @@ fn a_full_relay_refuses_messages_and_keeps_the_news_of_ends() {
         alpha.kill(here);
         assert!(matches!(hears.recv().await, Some(Told::Down(pid, ExitReason::Killed)) if pid == here));
         assert_eq!(alpha.relay_counts().unwrap().refused, 3);
+    });
+}
+
+#[test]
+fn a_full_relay_keeps_watches_links_and_kills_of_the_living() {
+    with_meddler(async |deeds, _incoming, alpha, beta| {
+        let (watcher, mut hears) = probe(&alpha);
+        let (there, _there_hears) = probe(&beta);
+        for tie in [Order::Monitor(there), Order::Link(there)] {
+            deeds.lock().unwrap().push_back(Deed::Refuse);
+            order(&alpha, watcher, tie).await;
+        }
+        while beta.info(there).is_some_and(|info| (info.monitor_count, info.link_count) != (1, 1)) {
+            volt::task::yield_now().await;
+        }
+        deeds.lock().unwrap().push_back(Deed::Refuse);
+        assert!(alpha.kill(there));
+        assert!(matches!(hears.recv().await, Some(Told::Down(pid, ExitReason::Killed)) if pid == there));
+        assert!(matches!(hears.recv().await, Some(Told::Exit(pid, ExitReason::Killed)) if pid == there));
+    });
+}
+
+#[test]
+fn a_process_on_another_node_is_ended_though_the_relay_is_full() {
+    with_meddler(async |deeds, _incoming, alpha, beta| {
+        for refused in 0..3 {
+            let stubborn = process::from_fn(async |_inbox, _input| std::future::pending().await);
+            let stubborn = beta.spawn(Spawn::new(stubborn)).unwrap();
+            // The watch, the request or the kill.
+            deeds.lock().unwrap().extend((0..refused).map(|_| Deed::Take).chain([Deed::Refuse]));
+            assert_eq!(alpha.terminate(stubborn, Duration::ZERO).await, ExitReason::Killed);
+        }
     });
 }
 

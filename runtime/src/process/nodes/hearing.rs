@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::frame::{Fault, Frame, Outcome, Place, Unread};
-use super::line::{BONDS_MAX, Begin, Bonds, Heard, Line};
+use super::line::{BONDS_MAX, Bonds, Heard, Line};
 use super::relay::Peer;
 use super::remote::{Remote, pid, place};
 use crate::process::event::{Message, MonitorId, Reply};
@@ -101,22 +101,20 @@ impl System {
                     remote.opened.notify_waiters();
                 }
             }
-            Heard::Broken(bonds, begin) => {
-                self.sever(from.node, *bonds);
-                self.begin(&line, begin);
-            }
+            Heard::Broken { bonds, answers } => self.begin(&line, *bonds, answers),
         }
     }
 
-    pub(crate) fn begin(&self, line: &Arc<Line>, begin: Begin) {
+    /// Begins a conversation anew that was broken off, when all that hung on it are told.
+    pub(crate) fn begin(&self, line: &Arc<Line>, severed: Bonds, answers: bool) {
+        self.sever(line.peer.node, severed);
         if let Some(remote) = self.remote() {
-            let said = line.begin(&*remote.relay, &remote.traffic, || remote.next_session(), begin);
-            self.see_to(line, said);
+            self.see_to(line, line.begin(&*remote.relay, &remote.traffic, answers));
         }
     }
 
     /// Tells everybody who has to do with a conversation that there is none any more.
-    pub(crate) fn sever(&self, node: Node, bonds: Bonds) {
+    fn sever(&self, node: Node, bonds: Bonds) {
         // Who asks is answered by the drop of the other half.
         drop(bonds.asked);
         for (monitor, (at, watcher)) in bonds.watching {
@@ -141,7 +139,7 @@ impl System {
         let theirs = |at: Place| pid(node, at);
         match frame {
             Frame::Hello | Frame::Welcome | Frame::Echo => {}
-            Frame::Probe => self.must_say_to(node, &Frame::Echo, |_| true),
+            Frame::Probe => _ = self.must_say_to(node, &Frame::Echo, |_| true),
             Frame::Message { to, from, payload } => {
                 let message = Message { from: from.map(theirs), payload, reply: None };
                 let is_in = matches!(self.take_in(ours(to), message), Ok(Taken::In));

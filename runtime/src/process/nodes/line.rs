@@ -20,12 +20,15 @@
 //!
 //! Invariants:
 //! * *One order*: numbers are given under `talk`, and frames handed to the relay under it.
-//! * *Severed before anew*: between break-off and the next hello nobody adds to the bonds, so what ends is all of the old and none of the new.
-//! * *Never refused*: what ends something at the other side (down, exit, …) waits in `backlog` if the relay's queue is full. While
-//!   it is not empty, everything else is refused, so that nothing overtakes; when it has `BACKLOG_MAX`, the conversation is broken off.
+//! * *Severed before anew*: a break-off takes the bonds out, takes the next session and forgets theirs, all under one lock; until `begin` nothing is
+//!   heard or said. So what ends is all of the old and none of the new, and of two who would break off only one does.
+//! * *Never refused*: what is said for its effect and not for its content (monitor, link, down, exit, cancel, kill, …) waits in `backlog` if the
+//!   relay's queue is full. While it is not empty, everything else is refused, so that nothing overtakes; when it has `BACKLOG_MAX`, the
+//!   conversation is broken off.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::BytesMut;
 
@@ -49,16 +52,38 @@ pub(crate) struct Line {
     talk: Mutex<Talk>,
 }
 
+/// Where the sessions of all conversations of a system come from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sessions(Arc<AtomicU64>);
+
+impl Sessions {
+    /// 0 is none.
+    fn next(&self) -> u64 {
+        // ORDERING: Relaxed; only unique and rising.
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
 struct Talk {
+    sessions: Sessions,
     session: u64,
     next_number: u64,
     heard: Option<u64>,
     expected: u64,
-    is_open: bool,
-    /// The peer is gone for good.
-    is_lost: bool,
+    stage: Stage,
     backlog: VecDeque<BytesMut>,
     bonds: Bonds,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Steps 1 and 2.
+    Greeting,
+    Open,
+    /// Broken off, until [`Line::begin`].
+    Severed,
+    /// The peer is gone for good.
+    Lost,
 }
 
 /// What hangs on a conversation.
@@ -90,8 +115,8 @@ pub(crate) enum Said {
     Done,
     /// It waits, and somebody has to [`flush`](Line::flush) until nothing does.
     Waits,
-    /// Too many wait: the conversation is to be [broken off](Line::break_off).
-    Overrun,
+    /// Too many wait, and the conversation is broken off: [`Line::begin`] with a hello after these were told.
+    Broken(Box<Bonds>),
 }
 
 /// What is to be done about a frame that came.
@@ -102,27 +127,19 @@ pub(crate) enum Heard {
     Nothing,
     /// It opened the conversation, or was part of the greeting.
     Greeted { is_opened: bool, answers: bool },
-    /// The conversation is broken off: [`Line::begin`] after these were told.
-    Broken(Box<Bonds>, Begin),
-}
-
-/// How to begin anew.
-pub(crate) enum Begin {
-    /// With a hello.
-    Hello,
-    /// With a welcome to a hello that had this session and number.
-    Welcome { heard: u64, number: u64 },
+    /// The conversation is broken off: [`Line::begin`] after these were told, with a welcome if it answers.
+    Broken { bonds: Box<Bonds>, answers: bool },
 }
 
 impl Line {
-    pub(crate) fn new(peer: Peer, session: u64) -> Self {
+    pub(crate) fn new(peer: Peer, sessions: &Sessions) -> Self {
         let talk = Talk {
-            session,
+            sessions: sessions.clone(),
+            session: sessions.next(),
             next_number: 0,
             heard: None,
             expected: 0,
-            is_open: false,
-            is_lost: false,
+            stage: Stage::Greeting,
             backlog: VecDeque::new(),
             bonds: Bonds::default(),
         };
@@ -130,13 +147,13 @@ impl Line {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.talk().is_open
+        self.talk().is_open()
     }
 
     /// What hangs on it, to be changed. `None` if it is not open: then nothing does.
     pub(crate) fn bonds<T>(&self, change: impl FnOnce(&mut Bonds) -> T) -> Option<T> {
         let mut talk = self.talk();
-        talk.is_open.then(|| change(&mut talk.bonds))
+        talk.is_open().then(|| change(&mut talk.bonds))
     }
 
     /// Says what may be refused, and notes what hangs on it if it was not.
@@ -149,7 +166,7 @@ impl Line {
     ) -> Result<(), Unsaid> {
         let bytes = frame.encode();
         let mut talk = self.talk();
-        if !talk.is_open {
+        if !talk.is_open() {
             return Err(Unsaid::NoConnection);
         }
         if !talk.backlog.is_empty() {
@@ -161,28 +178,23 @@ impl Line {
         Ok(())
     }
 
-    /// Says what must not be refused, if `note` finds that there is reason to.
+    /// Says what must not be refused, if `note` finds that there is reason to. `None` if it is not open.
     pub(crate) fn must_say(
         &self,
         relay: &dyn Relay,
         traffic: &Traffic,
         frame: &Frame,
         note: impl FnOnce(&mut Bonds) -> bool,
-    ) -> Said {
+    ) -> Option<Said> {
         let bytes = frame.encode();
         let mut talk = self.talk();
-        if talk.is_open && note(&mut talk.bonds) { talk.queue(self.peer, relay, traffic, bytes) } else { Said::Done }
+        let is_said = talk.is_open().then(|| note(&mut talk.bonds))?;
+        Some(if is_said { talk.queue(self.peer, relay, traffic, bytes) } else { Said::Done })
     }
 
     /// Step 1 or 2.
     pub(crate) fn greet(&self, relay: &dyn Relay, traffic: &Traffic, is_answer: bool) -> Said {
-        let mut talk = self.talk();
-        // What waits in the backlog will bear the same sessions as a greeting would.
-        if talk.is_lost || (talk.is_open && !is_answer) || !talk.backlog.is_empty() {
-            return Said::Done;
-        }
-        let frame = if is_answer { Frame::Welcome } else { Frame::Hello };
-        talk.queue(self.peer, relay, traffic, frame.encode())
+        self.talk().greet(self.peer, relay, traffic, is_answer)
     }
 
     /// Hands over what has waited; false if some still does.
@@ -200,6 +212,10 @@ impl Line {
     /// A frame came. Steps 2 to 7.
     pub(crate) fn hear(&self, traffic: &Traffic, head: Head, is_hello: bool, is_welcome: bool) -> Heard {
         let mut talk = self.talk();
+        if matches!(talk.stage, Stage::Severed | Stage::Lost) {
+            traffic.stale.add(1);
+            return Heard::Nothing;
+        }
         let knows_ours = head.heard == talk.session;
         match talk.heard {
             Some(heard) if head.session < heard => {
@@ -207,12 +223,14 @@ impl Line {
                 return Heard::Nothing;
             }
             Some(heard) if head.session > heard && is_hello => {
-                return Heard::Broken(talk.break_off(), Begin::Welcome { heard: head.session, number: head.number });
+                let bonds = talk.break_off();
+                (talk.heard, talk.expected) = (Some(head.session), head.number + 1);
+                return Heard::Broken { bonds, answers: true };
             }
             Some(heard) if head.session > heard => {
                 // Their hello was lost.
                 traffic.lost.add(head.number);
-                return Heard::Broken(talk.break_off(), Begin::Hello);
+                return Heard::Broken { bonds: talk.break_off(), answers: false };
             }
             Some(_) => {}
             None if is_hello || (is_welcome && knows_ours) => {
@@ -230,51 +248,38 @@ impl Line {
         }
         if head.number > talk.expected {
             traffic.lost.add(head.number - talk.expected);
-            return Heard::Broken(talk.break_off(), Begin::Hello);
+            return Heard::Broken { bonds: talk.break_off(), answers: false };
         }
         talk.expected += 1;
         if !knows_ours && !is_hello {
             traffic.stale.add(1);
             return Heard::Nothing;
         }
-        let is_opened = knows_ours && !talk.is_open && !talk.is_lost;
-        talk.is_open |= is_opened;
+        let is_opened = knows_ours && talk.stage == Stage::Greeting;
+        if is_opened {
+            talk.stage = Stage::Open;
+        }
         match is_hello || is_welcome {
             true => Heard::Greeted { is_opened, answers: is_hello || is_opened },
             false => Heard::Act { is_opened },
         }
     }
 
-    /// Breaks the conversation off from this side; [`begin`](Self::begin) with a hello after these were told.
-    pub(crate) fn break_off(&self) -> Box<Bonds> {
-        self.talk().break_off()
-    }
-
-    /// Begins anew.
-    pub(crate) fn begin(
-        &self,
-        relay: &dyn Relay,
-        traffic: &Traffic,
-        next_session: impl FnOnce() -> u64,
-        begin: Begin,
-    ) -> Said {
+    /// Begins anew, once those are told who had to do with what was broken off.
+    pub(crate) fn begin(&self, relay: &dyn Relay, traffic: &Traffic, is_answer: bool) -> Said {
         let mut talk = self.talk();
-        // Taken under the lock: of two who begin at once, the later has the higher, or the peer would leave all that it says as stale.
-        talk.session = next_session();
-        talk.next_number = 0;
-        (talk.heard, talk.expected) = match begin {
-            Begin::Hello => (None, 0),
-            Begin::Welcome { heard, number } => (Some(heard), number + 1),
-        };
-        drop(talk);
-        self.greet(relay, traffic, matches!(begin, Begin::Welcome { .. }))
+        if talk.stage == Stage::Severed {
+            talk.stage = Stage::Greeting;
+        }
+        talk.greet(self.peer, relay, traffic, is_answer)
     }
 
     /// The peer is gone.
     pub(crate) fn lose(&self) -> Box<Bonds> {
         let mut talk = self.talk();
-        talk.is_lost = true;
-        talk.break_off()
+        let bonds = talk.break_off();
+        talk.stage = Stage::Lost;
+        bonds
     }
 
     fn talk(&self) -> MutexGuard<'_, Talk> {
@@ -284,6 +289,20 @@ impl Line {
 }
 
 impl Talk {
+    fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    fn greet(&mut self, peer: Peer, relay: &dyn Relay, traffic: &Traffic, is_answer: bool) -> Said {
+        let is_due = self.stage == Stage::Greeting || (self.is_open() && is_answer);
+        // What waits in the backlog bears the same sessions as a greeting would.
+        if !is_due || !self.backlog.is_empty() {
+            return Said::Done;
+        }
+        let frame = if is_answer { Frame::Welcome } else { Frame::Hello };
+        self.queue(peer, relay, traffic, frame.encode())
+    }
+
     /// Hands a frame over, or keeps it until the relay takes it.
     fn queue(&mut self, peer: Peer, relay: &dyn Relay, traffic: &Traffic, bytes: BytesMut) -> Said {
         let bytes = match self.backlog.is_empty() {
@@ -295,7 +314,7 @@ impl Talk {
             false => bytes,
         };
         if self.backlog.len() == BACKLOG_MAX {
-            return Said::Overrun;
+            return Said::Broken(self.break_off());
         }
         self.backlog.push_back(bytes);
         // Whoever was first sees to the rest.
@@ -330,8 +349,11 @@ impl Talk {
         }
     }
 
+    /// Takes out what hangs on it. The session is taken under the lock, or a later hello might bear the lower one, and be left as stale.
     fn break_off(&mut self) -> Box<Bonds> {
-        self.is_open = false;
+        self.stage = Stage::Severed;
+        (self.session, self.next_number) = (self.sessions.next(), 0);
+        (self.heard, self.expected) = (None, 0);
         self.backlog.clear();
         Box::new(std::mem::take(&mut self.bonds))
     }
@@ -339,6 +361,99 @@ impl Talk {
 
 impl std::fmt::Debug for Talk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Talk").field("is_open", &self.is_open).finish_non_exhaustive()
+        f.debug_struct("Talk").field("stage", &self.stage).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::sync::atomic::AtomicBool;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::process::nodes::relay::{Incoming, RelayError};
+    use crate::process::pid::Node;
+
+    const PEER: Peer = Peer { node: Node::LOCAL, incarnation: 1 };
+
+    /// Takes what is sent, or is full.
+    #[derive(Default)]
+    struct Sink {
+        is_full: AtomicBool,
+    }
+
+    impl Relay for Sink {
+        fn node(&self) -> Node {
+            Node::LOCAL
+        }
+
+        fn start(&self, _incoming: Incoming) -> Result<(), RelayError> {
+            Ok(())
+        }
+
+        fn send(&self, _to: Peer, _frame: Bytes) -> Result<(), RelayError> {
+            // ORDERING: Relaxed; one thread.
+            if self.is_full.load(Ordering::Relaxed) { Err(RelayError::full()) } else { Ok(()) }
+        }
+
+        fn leave(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+            Box::pin(std::future::ready(()))
+        }
+    }
+
+    /// A conversation in which the peer, in its session 7, has said hello and welcome.
+    fn open(traffic: &Traffic) -> Line {
+        let line = Line::new(PEER, &Sessions::default());
+        let hello = line.hear(traffic, Head { session: 7, heard: 0, number: 0 }, true, false);
+        assert!(matches!(hello, Heard::Greeted { is_opened: false, answers: true }));
+        let welcome = line.hear(traffic, Head { session: 7, heard: 1, number: 1 }, false, true);
+        assert!(matches!(welcome, Heard::Greeted { is_opened: true, answers: true }));
+        line
+    }
+
+    /// Says what must not be refused, to a relay that is full, until that breaks the conversation off.
+    fn overrun(line: &Line, sink: &Sink, traffic: &Traffic) -> Box<Bonds> {
+        // ORDERING: Relaxed; one thread.
+        sink.is_full.store(true, Ordering::Relaxed);
+        loop {
+            if let Said::Broken(bonds) = line.must_say(sink, traffic, &Frame::Probe, |_| true).unwrap() {
+                // ORDERING: Relaxed; one thread.
+                sink.is_full.store(false, Ordering::Relaxed);
+                return bonds;
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_broken_off_stays_closed_until_all_are_told_and_opens_in_a_fresh_session() {
+        let (sink, traffic) = (Sink::default(), Traffic::default());
+        let line = open(&traffic);
+        line.bonds(|bonds| bonds.watched.insert(3, (Pid::new(Node::LOCAL, 1, 1), MonitorId(4))));
+        assert_eq!(overrun(&line, &sink, &traffic).watched.len(), 1);
+        // What the peer said before it knew, and a hello of its own.
+        for (session, number, is_hello) in [(7, 2, false), (8, 0, true), (8, 1, false)] {
+            let heard = line.hear(&traffic, Head { session, heard: 1, number }, is_hello, false);
+            assert!(matches!(heard, Heard::Nothing) && !line.is_open(), "{session} {number}");
+        }
+        assert!(line.must_say(&sink, &traffic, &Frame::Probe, |_| true).is_none());
+        assert!(matches!(line.greet(&sink, &traffic, false), Said::Done));
+        let sent = traffic.counts().sent;
+        assert!(matches!(line.begin(&sink, &traffic, false), Said::Done));
+        assert_eq!(traffic.counts().sent, sent + 1, "a hello");
+        let welcome = line.hear(&traffic, Head { session: 8, heard: 2, number: 2 }, false, true);
+        assert!(matches!(welcome, Heard::Greeted { is_opened: true, answers: true }));
+    }
+
+    #[test]
+    fn a_peer_that_is_lost_is_heard_no_more() {
+        let (sink, traffic) = (Sink::default(), Traffic::default());
+        let line = open(&traffic);
+        drop(line.lose());
+        let hello = line.hear(&traffic, Head { session: 8, heard: 0, number: 0 }, true, false);
+        assert!(matches!(hello, Heard::Nothing));
+        assert!(matches!(line.begin(&sink, &traffic, true), Said::Done));
+        assert_eq!((line.is_open(), traffic.counts().sent), (false, 0));
     }
 }

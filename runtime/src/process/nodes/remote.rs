@@ -27,7 +27,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::frame::{self, Frame, Misfit, Outcome, PAYLOAD_BYTES_MAX, Place};
-use super::line::{Begin, Bonds, Line, Said, Unsaid};
+use super::line::{Bonds, Line, Said, Sessions, Unsaid};
 use super::relay::{Peer, Relay};
 use super::traffic::{RelayCounts, Traffic};
 use crate::process::call;
@@ -54,7 +54,7 @@ pub(crate) struct Remote {
     pub relay: Box<dyn Relay>,
     pub traffic: Traffic,
     lines: RwLock<HashMap<Node, Arc<Line>>>,
-    next_session: AtomicU64,
+    sessions: Sessions,
     next_id: AtomicU64,
     /// Told whenever a conversation is opened.
     pub opened: Notify,
@@ -67,7 +67,7 @@ impl Remote {
             relay,
             traffic: Traffic::default(),
             lines: RwLock::default(),
-            next_session: AtomicU64::new(1),
+            sessions: Sessions::default(),
             next_id: AtomicU64::new(0),
             opened: Notify::new(),
         }
@@ -84,7 +84,7 @@ impl Remote {
 
     /// Begins a conversation, in place of one with another life of that node.
     pub(crate) fn add(&self, peer: Peer) -> Arc<Line> {
-        let line = Arc::new(Line::new(peer, self.next_session()));
+        let line = Arc::new(Line::new(peer, &self.sessions));
         self.lines.write().unwrap_or_else(PoisonError::into_inner).insert(peer.node, line.clone());
         line
     }
@@ -92,11 +92,6 @@ impl Remote {
     pub(crate) fn remove(&self, peer: Peer) -> Option<Arc<Line>> {
         let mut lines = self.lines.write().unwrap_or_else(PoisonError::into_inner);
         if lines.get(&peer.node)?.peer == peer { lines.remove(&peer.node) } else { None }
-    }
-
-    pub(crate) fn next_session(&self) -> u64 {
-        // ORDERING: Relaxed; only unique and rising.
-        self.next_session.fetch_add(1, Ordering::Relaxed)
     }
 
     fn next_id(&self) -> u64 {
@@ -241,11 +236,11 @@ impl System {
         }
     }
 
-    /// Asks a process to end, or ends it; whether that could be said.
+    /// Asks a process to end, or ends it; whether its node can be reached.
     pub(crate) fn end_remote(&self, pid: Pid, is_kill: bool) -> bool {
         let to = place(pid);
         let frame = if is_kill { Frame::Kill { to } } else { Frame::Cancel { to } };
-        self.line_to(pid.node()).is_some_and(|(remote, line)| remote.say(&line, &frame, |_| {}).is_ok())
+        self.must_say_to(pid.node(), &frame, |_| true)
     }
 
     /// Watches from outside of any process. Nothing is left behind if it is dropped.
@@ -292,11 +287,11 @@ impl System {
             return;
         }
         let frame = Frame::Link { to: place(pid), from: place(entry.pid()) };
-        let said = self
-            .line_to(pid.node())
-            .ok_or(Unsaid::NoConnection)
-            .and_then(|(remote, line)| remote.say(&line, &frame, |bonds| _ = bonds.links.insert((entry.pid(), pid))));
-        if said.is_err() {
+        let is_said = self.must_say_to(pid.node(), &frame, |bonds| {
+            bonds.links.insert((entry.pid(), pid));
+            true
+        });
+        if !is_said {
             entry.linked_ended(pid, ExitReason::NoConnection);
         } else if entry.life().is_dead {
             self.exit_remote(entry.pid(), pid, &ExitReason::NoProcess);
@@ -324,11 +319,11 @@ impl System {
         });
     }
 
-    /// Says something that must not be refused, and sees to it that it is said.
-    pub(crate) fn must_say_to(&self, node: Node, frame: &Frame, note: impl FnOnce(&mut Bonds) -> bool) {
-        if let Some((remote, line)) = self.line_to(node) {
-            self.see_to(&line, line.must_say(&*remote.relay, &remote.traffic, frame, note));
-        }
+    /// Says something that must not be refused, and sees to it that it is said; false if there is no conversation.
+    pub(crate) fn must_say_to(&self, node: Node, frame: &Frame, note: impl FnOnce(&mut Bonds) -> bool) -> bool {
+        let Some((remote, line)) = self.line_to(node) else { return false };
+        let said = line.must_say(&*remote.relay, &remote.traffic, frame, note);
+        said.map(|said| self.see_to(&line, said)).is_some()
     }
 
     /// Does what is left to be done for what was said.
@@ -349,11 +344,7 @@ impl System {
                 };
                 drop(task::Builder::new().spawn_on(flushes, self.runtime()));
             }
-            Said::Overrun => {
-                let bonds = line.break_off();
-                self.sever(line.peer.node, *bonds);
-                self.begin(line, Begin::Hello);
-            }
+            Said::Broken(bonds) => self.begin(line, *bonds, false),
         }
     }
 
@@ -375,9 +366,11 @@ impl System {
     }
 
     fn watch_on(&self, monitor: MonitorId, pid: Pid, watcher: Watcher) -> bool {
-        let Some((remote, line)) = self.line_to(pid.node()) else { return false };
         let frame = Frame::Monitor { id: monitor.0, to: place(pid) };
-        remote.say(&line, &frame, |bonds| _ = bonds.watching.insert(monitor, (place(pid), watcher))).is_ok()
+        self.must_say_to(pid.node(), &frame, |bonds| {
+            bonds.watching.insert(monitor, (place(pid), watcher));
+            true
+        })
     }
 }
 
