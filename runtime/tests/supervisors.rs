@@ -297,6 +297,24 @@ fn a_child_whose_init_fails_is_a_child_that_failed() {
     });
 }
 
+#[test]
+fn a_group_that_waits_to_begin_holds_nobody_up_above() {
+    for strategy in [Strategy::OneForOne, Strategy::OneForAll, Strategy::RestForOne] {
+        with_system(async |system, log| {
+            let failing = log.clone();
+            let inner = move || {
+                let log = failing.clone();
+                let probe = move || Probe { name: "a".to_owned(), log: log.clone(), is_deaf: false, fails: true };
+                let child = ChildSpec::permanent("a", move || Spawn::new(probe()));
+                Supervisor::new(strategy).backoff(exact()).child(child).into_spawn()
+            };
+            let outer = Supervisor::new(Strategy::OneForOne).child(ChildSpec::permanent("inner", inner));
+            system.spawn(outer.child(permanent("b", &log)).into_spawn()).unwrap();
+            assert_eq!(log.take().await, ["+a", "-a", "+b"], "{strategy:?}");
+        });
+    }
+}
+
 /// Fails in `init`, and ends when it is let.
 struct SlowToEnd {
     closing: Option<oneshot::Sender<()>>,

@@ -63,7 +63,7 @@ pub(super) struct Running {
     hold: Option<Instant>,
     alarm: Option<Instant>,
     stop: Option<Stop>,
-    /// Of a supervisor above, which is told when the children of the beginning have been started.
+    /// Of a supervisor above, which is told when the children of the beginning have been started, or wait for a pause to be over.
     started: Option<oneshot::Sender<()>>,
 }
 
@@ -261,7 +261,8 @@ impl Running {
         self.began();
         self.end_next();
         while self.start_next() {}
-        if self.to_start.is_empty()
+        // A group's pause is no beginning that somebody above, who needs none of them, would wait for.
+        if (self.to_start.is_empty() || self.hold.is_some())
             && self.starting.is_none()
             && let Some(started) = self.started.take()
         {

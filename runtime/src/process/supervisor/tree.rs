@@ -23,7 +23,7 @@ pub enum Strategy {
 ///
 /// # What it does
 /// * *Start*: children are started in the order in which they were added, each when the `init` of the one before has
-///   returned; a supervisor among them has begun when its own children have.
+///   returned; a supervisor among them has begun when its own children have, or are in a pause because one of them has failed.
 /// * *Restart*: when a child ends and its [kind](crate::process::Restart) says so, it is started again, and with it whom the [`Strategy`] names, after
 ///   a [pause](Backoff) that grows from 1 s to 90 s. A child that cannot be started, or whose `init` fails, counts as one that has failed.
 ///   Children that the strategy takes along are ended first, the last first, and begin again in their order; temporary ones among them
