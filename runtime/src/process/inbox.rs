@@ -13,7 +13,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use super::context::Context;
 use super::event::{Event, Events, Message};
-use super::failure::Failure;
+use super::failure::{Failure, dropped};
 use super::machine::Process;
 use super::output::Output;
 use super::payload::Payload;
@@ -104,6 +104,17 @@ where
     }
 
     fn close(&mut self) {
+        // Another task may have the inbox: it hears of the end, and who waits for an answer to what is in there, too.
+        let mut queue = lock(&self.queue);
+        queue.is_cancelled = true;
+        let (left, receiver) = (std::mem::take(&mut queue.events), queue.receiver.take());
+        drop(queue);
+        for event in left {
+            dropped(event);
+        }
+        if let Some(receiver) = receiver {
+            receiver.wake();
+        }
         self.future = None;
     }
 
@@ -126,7 +137,7 @@ impl Inbox {
         &self.context
     }
 
-    /// Waits for a message; `None`, from then on, when the process is asked to end. Other events, which only a process gets that monitors others or
+    /// Waits for a message; `None`, from then on, when the process is asked to end, or has ended and another task has the inbox. Other events, which only a process gets that monitors others or
     /// [traps exits](super::Spawn::trap_exits), are dropped: such a one waits for [`next`](Self::next).
     ///
     /// # Cancel safety
@@ -141,7 +152,7 @@ impl Inbox {
         }
     }
 
-    /// Waits for an event. [`Event::Cancel`] comes when the process is asked to end, and from then on whenever nothing else is there.
+    /// Waits for an event. [`Event::Cancel`] comes when the process is asked to end or has ended, and from then on whenever nothing else is there.
     ///
     /// # Cancel safety
     /// No event is lost.
