@@ -1,5 +1,6 @@
 //! What a process is told in its steps.
 
+use std::collections::VecDeque;
 use std::fmt;
 
 use super::failure::{ExitReason, Failure};
@@ -45,11 +46,12 @@ pub enum Event {
 
 /// The events of a step, oldest first. What a step does not take out is dropped.
 #[derive(Debug)]
-pub struct Events<'a>(std::vec::Drain<'a, Event>);
+pub struct Events<'a>(&'a mut VecDeque<Event>);
 
 impl<'a> Events<'a> {
-    pub(crate) fn new(events: &'a mut Vec<Event>) -> Self {
-        Self(events.drain(..))
+    /// What is not taken out stays in `events`, to be dropped one by one: two destructors that panic in one go abort the program.
+    pub(crate) fn new(events: &'a mut VecDeque<Event>) -> Self {
+        Self(events)
     }
 }
 
@@ -57,11 +59,11 @@ impl Iterator for Events<'_> {
     type Item = Event;
 
     fn next(&mut self) -> Option<Event> {
-        self.0.next()
+        self.0.pop_front()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.0.size_hint()
+        (self.0.len(), Some(self.0.len()))
     }
 }
 

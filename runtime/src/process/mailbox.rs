@@ -186,14 +186,14 @@ impl Mailbox {
     }
 
     /// Moves at most `max` events to `batch`; gives what is left.
-    pub(crate) fn drain(&self, batch: &mut Vec<Event>, max: usize) -> Left {
+    pub(crate) fn drain(&self, batch: &mut VecDeque<Event>, max: usize) -> Left {
         let mut queue = self.lock();
         let count = queue.events.len().min(max);
         batch.reserve(count);
         for _ in 0..count {
             if let Some(event) = queue.events.pop_front() {
                 queue.messages -= u32::from(matches!(event, Event::Message(_)));
-                batch.push(event);
+                batch.push_back(event);
             }
         }
         let left = queue.left();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     fn drained(mailbox: &Mailbox) -> usize {
-        let mut batch = Vec::new();
+        let mut batch = VecDeque::new();
         assert!(!mailbox.drain(&mut batch, usize::MAX).has_mail);
         batch.len()
     }

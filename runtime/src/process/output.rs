@@ -1,5 +1,6 @@
 //! What a step says when it returns: what the process waits for, and what it wants done meanwhile.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::commands;
@@ -33,7 +34,7 @@ pub enum Status {
 #[derive(Debug, Default)]
 pub struct Output {
     pub(crate) status: Status,
-    pub(crate) yields: Vec<Yield>,
+    pub(crate) yields: VecDeque<Yield>,
     pub(crate) result: Payload,
     /// What it waits for is not among its yields, but will wake it.
     pub(crate) has_waker: bool,
@@ -74,7 +75,7 @@ impl Output {
 
     /// Yields `command`, whatever its [handler](super::Handler) makes of the payload.
     pub fn request(&mut self, tag: u64, command: CommandId, payload: Payload) {
-        self.yields.push(Yield { tag, command, payload });
+        self.yields.push_back(Yield { tag, command, payload });
     }
 
     /// Yields a sleep: completed, with nothing, after `duration`.

@@ -13,10 +13,11 @@
 //! * *Closed once*: `close` is called exactly once for each process whose `init` was called, also when that failed or it panicked.
 //! * *Ends told last*: when others are told of an end, the state machine, its futures and what it had yielded are gone.
 //! * *One barrier*: whatever code of the user panics in steps 1 to 6, a destructor too, ends the process, which says so. An end has
-//!   one for each thing that it drops, as it has to get through.
+//!   one for each thing that it drops, as it has to get through, and so has what a step leaves: two that panic at once abort the program.
 //! * *Scratch stays*: the buffers of a step belong to the worker's thread, not to the process: one that waits holds none.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -87,20 +88,22 @@ impl Process for Gone {
     }
 }
 
-/// Buffers of a step.
+/// What a step is given and what it says, outside of the barrier: what it leaves is dropped one by one, also when it has panicked.
 #[derive(Default)]
 struct Scratch {
-    events: Vec<Event>,
-    yields: Vec<Yield>,
+    events: VecDeque<Event>,
+    output: Output,
 }
 
 impl Scratch {
     /// Drops what a step has left, and what a large one has grown. Gives what a destructor panicked with.
     fn clear(&mut self) -> Option<Failure> {
-        let events = self.events.drain(..).fold(None, |first, event| first.or(dropped(event)));
-        let failure = self.yields.drain(..).fold(events, |first, left| first.or(dropped(left)));
+        let Output { mut yields, result, .. } = std::mem::take(&mut self.output);
+        let events = self.events.drain(..).fold(dropped(result), |first, event| first.or(dropped(event)));
+        let failure = yields.drain(..).fold(events, |first, left| first.or(dropped(left)));
         self.events.shrink_to(BATCH);
-        self.yields.shrink_to(BATCH);
+        yields.shrink_to(BATCH);
+        self.output.yields = yields;
         failure
     }
 }
@@ -136,7 +139,7 @@ impl Runner {
             }
         }
         let left = if takes_events { self.take_events(&mut scratch.events) } else { Left::default() };
-        let mut output = Output { yields: std::mem::take(&mut scratch.yields), ..Output::default() };
+        let output = &mut scratch.output;
         self.entry.count_step();
         let is_first = self.start.is_some();
         let result = match self.start.take() {
@@ -152,19 +155,18 @@ impl Runner {
             }
             None => {
                 self.upgrade();
-                self.process.step(Events::new(&mut scratch.events), &mut output)
+                self.process.step(Events::new(&mut scratch.events), output)
             }
         };
-        scratch.yields = output.yields;
         if let Err(failure) = result {
             return Turn::Over(ExitReason::Failed(failure), None);
         }
-        if !scratch.yields.is_empty() {
-            self.dispatch(&mut scratch.yields);
+        if !output.yields.is_empty() {
+            self.dispatch(&mut output.yields);
         }
         if output.status == Status::Done {
             let reason = if self.entry.is_cancelled() { ExitReason::Shutdown } else { ExitReason::Normal };
-            return Turn::Over(reason, Some(output.result));
+            return Turn::Over(reason, Some(std::mem::take(&mut output.result)));
         }
         let wants_events = self.process.takes_events();
         let mut left = match (wants_events, takes_events) {
@@ -199,7 +201,7 @@ impl Runner {
     }
 
     /// Step 3; gives what is left in the mailbox.
-    fn take_events(&mut self, events: &mut Vec<Event>) -> Left {
+    fn take_events(&mut self, events: &mut VecDeque<Event>) -> Left {
         if let Some(work) = &mut self.work {
             work.take_completed(events);
         }
@@ -236,10 +238,10 @@ impl Runner {
     }
 
     /// Step 6.
-    fn dispatch(&mut self, yields: &mut Vec<Yield>) {
+    fn dispatch(&mut self, yields: &mut VecDeque<Yield>) {
         let work = self.work.get_or_insert_default();
         let handlers = self.entry.system().handlers();
-        for Yield { tag, command, payload } in yields.drain(..) {
+        while let Some(Yield { tag, command, payload }) = yields.pop_front() {
             if !work.has_room() && command != commands::CANCEL {
                 let full = format_args!("{} yields are outstanding, more may not be", Output::YIELDS_MAX);
                 work.complete(tag, Err(Failure::new(full)));

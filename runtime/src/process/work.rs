@@ -74,8 +74,8 @@ impl Work {
     }
 
     /// Takes what was completed.
-    pub(crate) fn take_completed(&mut self, batch: &mut Vec<Event>) {
-        batch.append(&mut self.completed);
+    pub(crate) fn take_completed(&mut self, batch: &mut VecDeque<Event>) {
+        batch.extend(self.completed.drain(..));
     }
 
     /// A yield with `tag` is completed.

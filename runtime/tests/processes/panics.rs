@@ -174,6 +174,69 @@ fn wherever_a_process_panics_it_ends_is_closed_once_and_everybody_is_told() {
 }
 
 #[test]
+fn several_destructors_that_panic_end_their_process_and_nothing_else() {
+    type Says = fn(&mut Output);
+    fn yields(out: &mut Output) {
+        (0..2).for_each(|tag| out.request(tag, CommandId::new(401), Payload::new(Bomb("it bursts"))));
+    }
+    with_system(async |system| {
+        // What it does in a step that leaves two messages.
+        let steps: [(Says, &str); 4] = [
+            (|_| {}, "it bursts"),
+            (|_| panic!("told to"), "told to"),
+            (yields, "it bursts"),
+            (
+                |out| {
+                    yields(out);
+                    panic!("told to")
+                },
+                "told to",
+            ),
+        ];
+        for (step, why) in steps {
+            let mut count = 0;
+            let pid = system.spawn(scripted(move |_, events, out| {
+                count += 1;
+                match count {
+                    1 => {}
+                    2 => events.for_each(|event| {
+                        if let Event::Message(message) = event {
+                            hold(message.payload)
+                        }
+                    }),
+                    _ => step(out),
+                }
+                Ok(())
+            }));
+            let pid = pid.unwrap();
+            until(|| system.info(pid).unwrap().steps == 2).await;
+            let (ends, held) = (system.wait(pid), keep_in_step(&system, pid));
+            for _ in 0..2 {
+                system.try_send(pid, Payload::new(Bomb("it bursts"))).unwrap();
+            }
+            drop(held);
+            assert_eq!(ends.await, ExitReason::Panicked(Failure::new(why)));
+        }
+        // In the inbox of a function that returns.
+        let function = process::from_fn(async |mut inbox, _| {
+            for _ in 0..2 {
+                hold(inbox.recv().await.unwrap().payload);
+            }
+            Ok(Payload::empty())
+        });
+        let ends = system.exec(Spawn::new(function).name("function"));
+        let pid = system.whereis("function").unwrap();
+        let held = keep_in_step(&system, pid);
+        system.try_send(pid, Payload::empty()).unwrap();
+        for _ in 0..2 {
+            system.try_send(pid, Payload::new(Bomb("it bursts"))).unwrap();
+        }
+        drop(held);
+        ends.await.unwrap();
+    });
+}
+
+#[test]
 fn a_message_that_sends_when_it_is_dropped_meets_no_lock() {
     struct Sends(System, Pid);
     impl Drop for Sends {
