@@ -1,8 +1,9 @@
 //! Who is there: the lives that were heard of, and when last.
 //!
 //! Invariants:
-//! * *One life a name*: of two lives of one name the later one counts while it is heard of.
+//! * *One life a name*: of two lives of one name the one with the higher number counts while it is heard of.
 //! * *Gone is gone*: a life that said goodbye does not come back, whatever of it still comes; so a heartbeat that overtakes a goodbye makes no ghost.
+//!   It says nothing of other lives: the next one may have the lower number, as it may begin in the same second or a clock may be set back.
 //! * *Bounded*: a name each, of which a program knows 4,096 at most.
 
 use std::collections::HashMap;
@@ -49,7 +50,7 @@ impl Presence {
         if peer.node == self.me.node {
             return Sign::Double { is_earlier: peer.incarnation < self.me.incarnation };
         }
-        if self.gone.get(&peer.node).is_some_and(|&gone| peer.incarnation <= gone) {
+        if self.gone.get(&peer.node) == Some(&peer.incarnation) {
             return Sign::Stale;
         }
         match self.there.get_mut(&peer.node) {
@@ -71,8 +72,7 @@ impl Presence {
         if peer.node == self.me.node {
             return false;
         }
-        let gone = self.gone.entry(peer.node).or_default();
-        *gone = peer.incarnation.max(*gone);
+        self.gone.insert(peer.node, peer.incarnation);
         let is_there = self.there.get(&peer.node).is_some_and(|(incarnation, _)| *incarnation == peer.incarnation);
         if is_there {
             self.there.remove(&peer.node);
@@ -120,6 +120,15 @@ mod tests {
         assert!(presence.bye(peer("a", 6)));
         assert_eq!(presence.heard(peer("a", 6), now), Sign::Stale, "a goodbye is the last of a life");
         assert_eq!(presence.heard(peer("a", 7), now), Sign::There { is_new: true });
+    }
+
+    #[test]
+    fn a_life_that_begins_after_a_goodbye_is_there_also_with_a_lower_number() {
+        let (now, mut presence) = (Instant::now(), Presence::new(peer("me", 1)));
+        presence.heard(peer("a", 6), now);
+        assert!(presence.bye(peer("a", 6)));
+        assert_eq!(presence.heard(peer("a", 5), now), Sign::There { is_new: true });
+        assert_eq!(presence.heard(peer("a", 6), now), Sign::Stale, "a goodbye is the last of a life");
     }
 
     #[test]
