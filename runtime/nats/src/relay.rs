@@ -5,7 +5,8 @@
 //! * `listen` hears frames, presence and questions for the name, and finds who is silent. It alone calls [`Incoming`], so that its calls are in order.
 //!   What has come is heard before silence is judged: a node that was stopped itself finds the heartbeats of the others first.
 //!
-//! How it ends: `leave`, or the drop of the relay, closes the queue; the pump publishes what is in it, then a goodbye, and flushes.
+//! How it ends: `leave`, the drop of the relay, or `listen`, which finds that another node bears the name since before, ends the heartbeats and closes
+//! the queue (`Exit`); the pump publishes what is in it, then a goodbye, and flushes.
 
 use std::fmt;
 use std::pin::Pin;
@@ -45,17 +46,29 @@ pub struct Nats {
     state: Arc<State>,
     heartbeat: Duration,
     loss: Duration,
-    stages: Mutex<Stages>,
-    /// Tells the tasks to end, by being sent to or dropped.
+    /// Until it starts: the pump's end, and the questions for the name, which is ours from the connection on.
+    unstarted: Mutex<Option<(mpsc::Receiver<Outgoing>, Subscriber)>>,
+    exit: Arc<Exit>,
+}
+
+/// How it ends, whoever finds that it has to.
+struct Exit {
+    /// The senders' end of the queue, until it leaves.
+    sender: Mutex<Option<mpsc::Sender<Outgoing>>>,
+    /// Tells the tasks to end.
     stop: watch::Sender<bool>,
 }
 
-/// What the relay has between its start and its end.
-struct Stages {
-    /// The senders' end of the queue, until it leaves.
-    sender: Option<mpsc::Sender<Outgoing>>,
-    /// Until it starts: the pump's end, and the questions for the name, which is ours from the connection on.
-    unstarted: Option<(mpsc::Receiver<Outgoing>, Subscriber)>,
+impl Exit {
+    fn quit(&self) {
+        // First, so that no heartbeat is published after the goodbye.
+        self.stop.send_replace(true);
+        *self.sender() = None;
+    }
+
+    fn sender(&self) -> MutexGuard<'_, Option<mpsc::Sender<Outgoing>>> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 struct Outgoing {
@@ -150,23 +163,14 @@ impl Nats {
     ) -> Self {
         let (sender, receiver) = mpsc::channel(queue);
         let (stop, _) = watch::channel(false);
-        let stages = Mutex::new(Stages { sender: Some(sender), unstarted: Some((receiver, name)) });
-        Self { node, subjects, client, state, heartbeat, loss, stages, stop }
+        let unstarted = Mutex::new(Some((receiver, name)));
+        let exit = Arc::new(Exit { sender: Mutex::new(Some(sender)), stop });
+        Self { node, subjects, client, state, heartbeat, loss, unstarted, exit }
     }
 
     /// What it counts, to be looked at later.
     pub fn counts(&self) -> Counts {
         Counts(self.state.clone())
-    }
-
-    fn quit(&self) {
-        // First, so that no heartbeat is published after the goodbye.
-        self.stop.send_replace(true);
-        self.stages().sender = None;
-    }
-
-    fn stages(&self) -> MutexGuard<'_, Stages> {
-        self.stages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -176,7 +180,7 @@ impl Relay for Nats {
     }
 
     fn start(&self, incoming: Incoming) -> Result<(), RelayError> {
-        let unstarted = self.stages().unstarted.take();
+        let unstarted = self.unstarted.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((receiver, name)) = unstarted else { return Err(RelayError::new("a relay is for one system")) };
         drop(self.state.incoming.set(incoming.clone()));
         let session = Session {
@@ -187,8 +191,9 @@ impl Relay for Nats {
         };
         let runtime = incoming.runtime().clone();
         drop(runtime.spawn(pump(session.clone(), receiver)));
-        drop(runtime.spawn(beat(session.clone(), self.heartbeat, self.stop.subscribe())));
-        drop(runtime.spawn(listen(session, incoming, name, (self.heartbeat, self.loss), self.stop.subscribe())));
+        drop(runtime.spawn(beat(session.clone(), self.heartbeat, self.exit.stop.subscribe())));
+        let exit = (self.exit.clone(), self.exit.stop.subscribe());
+        drop(runtime.spawn(listen(session, incoming, name, (self.heartbeat, self.loss), exit)));
         Ok(())
     }
 
@@ -197,8 +202,8 @@ impl Relay for Nats {
         if frame.len() > self.client.max_payload() {
             return Err(RelayError::too_large());
         }
-        let stages = self.stages();
-        let sender = stages.sender.as_ref().ok_or_else(RelayError::lost)?;
+        let sender = self.exit.sender();
+        let sender = sender.as_ref().ok_or_else(RelayError::lost)?;
         sender.try_send(Outgoing { to, frame }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => {
                 count(&self.state.refused);
@@ -210,7 +215,7 @@ impl Relay for Nats {
 
     fn leave(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
-            self.quit();
+            self.exit.quit();
             // Kept for who comes too late, so it is not missed.
             let _in_time = timeout(LEAVE_LIMIT, self.state.pumped.notified()).await;
         })
@@ -219,7 +224,7 @@ impl Relay for Nats {
 
 impl Drop for Nats {
     fn drop(&mut self) {
-        self.quit();
+        self.exit.quit();
     }
 }
 
@@ -287,7 +292,7 @@ async fn listen(
     incoming: Incoming,
     mut name: Subscriber,
     (heartbeat, loss): (Duration, Duration),
-    mut stop: watch::Receiver<bool>,
+    (exit, mut stop): (Arc<Exit>, watch::Receiver<bool>),
 ) {
     let (mut frames, mut presence) = match session.subscribe().await {
         Ok(subscribers) => subscribers,
@@ -329,6 +334,7 @@ async fn listen(
             }
         };
         if !goes_on {
+            exit.quit();
             known.all().into_iter().for_each(|peer| incoming.down(peer));
             return;
         }
