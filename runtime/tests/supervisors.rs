@@ -436,11 +436,21 @@ fn nobody_below_a_killed_supervisor_lives_on() {
         let deep = log.clone();
         let inner =
             move || Supervisor::new(Strategy::OneForOne).child(permanent("deep", &deep)).into_spawn().name("inner");
-        let outer =
-            Supervisor::new(Strategy::OneForOne).child(permanent("a", &log)).child(ChildSpec::permanent("i", inner));
+        // One that is told of the ends of others, and waits for messages only.
+        let trapping = || {
+            let waits = process::from_fn(async |mut inbox, _| {
+                while inbox.recv().await.is_some() {}
+                Ok(Payload::empty())
+            });
+            Spawn::new(waits).trap_exits().name("trapping")
+        };
+        let outer = Supervisor::new(Strategy::OneForOne)
+            .child(permanent("a", &log))
+            .child(ChildSpec::permanent("trapping", trapping))
+            .child(ChildSpec::permanent("i", inner));
         let pid = system.spawn(outer.into_spawn()).unwrap();
         log.take().await;
-        assert_eq!(system.process_count(), 4);
+        assert_eq!(system.process_count(), 5);
         system.kill(pid);
         let mut lines = log.take().await;
         lines.sort();

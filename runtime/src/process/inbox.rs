@@ -137,7 +137,8 @@ impl Inbox {
         &self.context
     }
 
-    /// Waits for a message; `None`, from then on, when the process is asked to end, or has ended and another task has the inbox. Other events, which only a process gets that monitors others or
+    /// Waits for a message; `None`, from then on, when the process is asked to end, when its parent, linked with it, has ended abnormally, or when it
+    /// has ended itself and another task has the inbox. Other events, which only a process gets that monitors others or
     /// [traps exits](super::Spawn::trap_exits), are dropped: such a one waits for [`next`](Self::next).
     ///
     /// # Cancel safety
@@ -147,6 +148,11 @@ impl Inbox {
             match self.next().await {
                 Event::Message(message) => return Some(message),
                 Event::Cancel => return None,
+                // Who traps exits and does not look at them ends with its parent as others do.
+                Event::Exit { pid, reason } if reason.is_abnormal() && Some(pid) == self.context.parent() => {
+                    lock(&self.queue).is_cancelled = true;
+                    return None;
+                }
                 _ => {}
             }
         }

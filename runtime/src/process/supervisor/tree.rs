@@ -35,7 +35,8 @@ pub enum Strategy {
 ///   asked, waited for until its [limit](ChildSpec::shutdown_limit), and then killed. Under [`OneForOne`](Strategy::OneForOne) those that were added
 ///   while it ran, which have no order that anybody wrote down, are ended first and all at once.
 /// * *No orphans*: its children are [linked](crate::process::Context::link) with it: however it ends, they do. A supervisor that is somebody's child ends in
-///   order when its parent is killed.
+///   order when its parent is killed, and so does a function that waits by [`recv`](crate::process::Inbox::recv). Another child that
+///   [traps exits](crate::process::Spawn::trap_exits) is told, and has to end by itself: until it does, it keeps its name.
 ///
 /// A child that has ended and is not to be started again is forgotten. A process that wants to be away for a while, and a name that has to be
 /// found meanwhile, are not its business: who calls a child by name gets an error between end and restart.
