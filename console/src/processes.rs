@@ -101,7 +101,7 @@ pub fn mailbox_tone(process: &Process) -> Tone {
     match process.mailbox_len {
         0 => Tone::Quiet,
         len if len >= process.mailbox_capacity => Tone::Alarm,
-        len if len * 2 >= process.mailbox_capacity => Tone::Warn,
+        len if len.saturating_mul(2) >= process.mailbox_capacity => Tone::Warn,
         _ => Tone::Plain,
     }
 }
@@ -281,6 +281,18 @@ mod tests {
         let row = Row { process: &blank, busy_ratio: None };
         let absent = COLUMNS.iter().filter(|column| column.cell(&row).text.trim() == ABSENT).count();
         assert_eq!(absent, 4, "busy, now, parent, task");
+    }
+
+    #[test]
+    fn a_mailbox_is_half_full_at_half_of_any_room() {
+        let tone = |mailbox_len, mailbox_capacity| {
+            mailbox_tone(&Process { mailbox_len, mailbox_capacity, ..Process::default() })
+        };
+        assert_eq!(
+            [tone(0, 8), tone(3, 8), tone(4, 8), tone(8, 8)],
+            [Tone::Quiet, Tone::Plain, Tone::Warn, Tone::Alarm]
+        );
+        assert_eq!(tone(u64::MAX - 1, u64::MAX), Tone::Warn);
     }
 
     #[test]

@@ -344,7 +344,7 @@ impl Tape {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         writer.write(flush)?;
         self.records += flush.records();
-        self.lost += flush.lost();
+        self.lost = self.lost.saturating_add(flush.lost());
         self.bytes = writer.bytes();
         Ok(())
     }
@@ -519,6 +519,19 @@ mod tests {
         tape.close().unwrap();
         assert_eq!((tape.files.len(), tape.windows_written), (2, 2));
         assert!(tape.report(Why::Stopped).contains("16 events"), "{}", tape.report(Why::Stopped));
+    }
+
+    #[test]
+    fn what_was_lost_is_counted_to_the_end_and_no_further() {
+        let scratch = Scratch::new("lost");
+        let mut tape = scratch.tape(&[], 1);
+        for at_ns in [10 * MS, 20 * MS] {
+            let mut made = flush(at_ns, Outcome::Pending);
+            made.chunks[0].lost = u64::MAX;
+            assert!(tape.take(made).unwrap());
+        }
+        tape.close().unwrap();
+        assert_eq!((tape.records, tape.lost), (2, u64::MAX));
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl Log {
         let (before, first) = former.unwrap_or((0, at));
         self.add(at, kind, runtime, text.into(), tone);
         if let Some(event) = self.events.back_mut() {
-            event.counted = Some((before + times, first));
+            event.counted = Some((before.saturating_add(times), first));
         }
     }
 

@@ -512,6 +512,18 @@ fn what_goes_on_is_one_event_in_ten_seconds_that_counts() {
 }
 
 #[test]
+fn a_counter_that_jumps_back_and_forth_counts_to_the_end_and_no_further() {
+    let mut model = Model::new(STEP);
+    for (step, restarts) in [2, u64::MAX, 2, u64::MAX].into_iter().enumerate() {
+        let mut process = fixture::process(2, step as u64 + 1);
+        process.runtimes[0].processes.as_mut().unwrap().restarts = restarts;
+        model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    }
+    let told = events(&mut model);
+    assert!(told.iter().any(|event| event.starts_with("restart 18.4Ex a supervisor")), "{told:#?}");
+}
+
+#[test]
 fn findings_of_the_doctor_come_and_go_as_events() {
     let mut model = Model::new(STEP);
     for step in 1..40 {

@@ -38,7 +38,7 @@ pub(super) fn mailbox_growing_threshold() -> String {
 
 pub(super) fn mailbox_growing(case: &Case<'_>) -> Vec<Finding> {
     let is_deep = |mailbox: &&Mailbox| {
-        let is_half_full = mailbox.len >= LEN_MIN && mailbox.len * FULL_RATIO >= mailbox.capacity;
+        let is_half_full = mailbox.len >= LEN_MIN && mailbox.len.saturating_mul(FULL_RATIO) >= mailbox.capacity;
         mailbox.rises >= RISES_MIN && (is_half_full || mailbox.len >= LEN_ALWAYS)
     };
     let deepest = case.now.processes.iter().flat_map(|all| &all.deepest);
@@ -88,7 +88,7 @@ pub(super) fn restart_storm(span: &Span<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let started = grown(|all| all.started);
-    let severity = if restarts * 2 > started { Severity::Critical } else { Severity::Warning };
+    let severity = if restarts.saturating_mul(2) > started { Severity::Critical } else { Severity::Warning };
     let title = format!("supervisors start processes anew {per_second:.0} times a second");
     let mut finding = Finding::new(Rule::RestartStorm, severity, title)
         .rate("restarts_per_second", "restarts", per_second)

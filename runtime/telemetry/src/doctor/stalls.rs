@@ -88,7 +88,7 @@ fn unwritten<'a>(case: &'a Case<'_>) -> impl Iterator<Item = (&'a Worker, &'a In
         let Some(span) = &case.span else { return false };
         let pair = span.pairs().find(|pair| pair.index() == worker.index);
         let waited_ns = pair.and_then(|pair| pair.grown_if_known(|worker| worker.run_delay_ns)).unwrap_or(0);
-        2 * waited_ns >= poll.for_ns && span.share(waited_ns) >= machine::STARVED_RATIO
+        waited_ns.saturating_mul(2) >= poll.for_ns && span.share(waited_ns) >= machine::STARVED_RATIO
     };
     let polls = case.now.workers.iter().filter_map(|worker| Some((worker, worker.in_flight.as_ref()?)));
     polls.filter(move |(worker, poll)| {

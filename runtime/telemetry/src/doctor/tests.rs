@@ -8,9 +8,12 @@ use std::collections::BTreeSet;
 
 use self::cases::all;
 use self::cases::edges::EDGES;
+use self::cases::processes::{mailbox, restarting};
+use self::cases::stalls::in_flight;
 use self::programs::{Pair, busy, idle, saturated};
 use super::{Finding, RULES, Rule, Severity, count_of, examine, markdown_table};
 use crate::incident::{Cause, Incident};
+use crate::snapshot::Snapshot;
 
 fn rules(findings: &[Finding]) -> BTreeSet<Rule> {
     findings.iter().map(|finding| finding.rule).collect()
@@ -41,6 +44,29 @@ fn each_threshold_is_where_it_is_said_to_be() {
         };
         let (over, under) = (worst((edge.over.1)()), worst((edge.under.1)()));
         assert_eq!((over, under), (Some(edge.over.0), edge.under.0), "{}: {}", edge.rule, edge.what);
+    }
+}
+
+#[test]
+fn numbers_at_the_end_of_their_range_are_judged_as_any_others() {
+    let with = |(before, mut after): Pair, change: fn(&mut Snapshot)| {
+        change(&mut after);
+        (before, after)
+    };
+    let programs = [
+        (Rule::MailboxGrowing, mailbox(u64::MAX - 1, u64::MAX, 5)),
+        (Rule::RestartStorm, with(restarting(100, 0), |now| now.processes.as_mut().unwrap().restarts = u64::MAX)),
+        (
+            Rule::CpuStarved,
+            with(busy(), |now| {
+                in_flight(now, 150);
+                now.workers[1].run_delay_ns = Some(u64::MAX);
+            }),
+        ),
+    ];
+    for (rule, (before, after)) in programs {
+        let findings = examine(&before, &after);
+        assert!(rules(&findings).contains(&rule), "{findings:#?}");
     }
 }
 

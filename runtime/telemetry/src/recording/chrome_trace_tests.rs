@@ -218,6 +218,18 @@ fn where_events_were_lost_the_trace_says_how_many_and_stays_balanced() {
 }
 
 #[test]
+fn a_recording_that_claims_to_have_lost_more_than_there_can_be_is_exported() {
+    let lossy = |at_ns, events: usize| {
+        let mut made = flush([(0, at_ns, Event::SearchBegin), (1, at_ns, Event::SearchBegin)]);
+        made.chunks.iter_mut().for_each(|chunk| chunk.lost = u64::MAX);
+        made.chunks[0].records.truncate(events);
+        made
+    };
+    let (_, exported) = export_of(&[lossy(100, 0), lossy(200, 1), lossy(300, 1)]);
+    assert_eq!(exported.lost, u64::MAX);
+}
+
+#[test]
 fn a_poll_whose_end_was_not_noted_down_ends_where_the_worker_goes_on() {
     let (read, _) = export_of(&[flush([
         (0, 100, poll_begin(1, 0)),

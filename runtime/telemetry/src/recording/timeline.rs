@@ -99,7 +99,7 @@ impl Merge {
     pub fn add(&mut self, flush: Flush) {
         for chunk in flush.chunks {
             let lane = self.lanes.entry(chunk.track).or_default();
-            lane.lost += chunk.lost;
+            lane.lost = lane.lost.saturating_add(chunk.lost);
             let was_empty = lane.records.is_empty();
             self.held += chunk.records.len();
             for record in chunk.records {

@@ -166,7 +166,7 @@ impl Writer {
             self.append(Kind::Events, flush, &frame::packed_events(chunk.track, lost, records))?;
             self.count(|end| {
                 end.records += records.len() as u64;
-                end.lost += lost;
+                end.lost = end.lost.saturating_add(lost);
             });
         }
         Ok(())

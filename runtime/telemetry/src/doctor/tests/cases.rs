@@ -2,9 +2,9 @@
 
 pub(super) mod edges;
 mod others;
-mod processes;
+pub(super) mod processes;
 mod queues;
-mod stalls;
+pub(super) mod stalls;
 
 use super::programs::{MS, Pair, busy};
 use crate::doctor::finding::Severity;

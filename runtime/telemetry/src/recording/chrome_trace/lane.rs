@@ -105,7 +105,7 @@ impl Lane {
     /// Events are missing from here on: nobody knows when what is open has ended.
     pub(super) fn lose(&mut self, out: &mut Vec<Line>, count: u64) {
         self.close_above(out, 0, self.last_ns(), "end_lost");
-        self.lost += count;
+        self.lost = self.lost.saturating_add(count);
         self.source = None;
     }
 

@@ -80,7 +80,7 @@ impl<W: Write> Trace<W> {
         match what {
             What::Event { track, event } => self.event(track, at_ns, event, texts),
             What::Lost { track, count } => {
-                self.exported.lost += count;
+                self.exported.lost = self.exported.lost.saturating_add(count);
                 let (lane, lines) = lane_of(&mut self.lanes, &mut self.lines, self.pid, track);
                 lane.lose(lines, count);
             }

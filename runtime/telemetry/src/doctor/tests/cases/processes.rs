@@ -46,7 +46,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// The deepest mailbox holds `len` of `capacity` messages, and has risen at so many looks.
-pub(super) fn mailbox(len: u64, capacity: u64, rises: u32) -> Pair {
+pub(in super::super) fn mailbox(len: u64, capacity: u64, rises: u32) -> Pair {
     let deep = Mailbox {
         pid: "local:17.3".into(),
         name: Some("lobby".into()),
@@ -67,7 +67,7 @@ pub(super) fn mailbox(len: u64, capacity: u64, rises: u32) -> Pair {
 }
 
 /// In the second between the looks so many restarts, and so many other starts.
-pub(super) fn restarting(restarts: u64, others: u64) -> Pair {
+pub(in super::super) fn restarting(restarts: u64, others: u64) -> Pair {
     let (mut before, mut after) = busy();
     for (snapshot, times) in [(&mut before, 1), (&mut after, 2)] {
         snapshot.processes = Some(Processes {
