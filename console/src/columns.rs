@@ -38,7 +38,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    fn new(text: impl Into<String>) -> Cell {
+    /// `text`, quiet where it is nothing.
+    pub(crate) fn new(text: impl Into<String>) -> Cell {
         let text = text.into();
         let tone = if ["0", "0%", "0ns", ABSENT].contains(&text.as_str()) { Tone::Quiet } else { Tone::Plain };
         Cell { text, tone }

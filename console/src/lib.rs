@@ -19,6 +19,7 @@ pub mod columns;
 pub mod incidents;
 pub mod model;
 pub mod processes;
+pub mod table;
 pub mod tasks;
 
 pub mod hits;

@@ -19,7 +19,9 @@ use volt_console::attach::{self, Ended};
 use volt_console::check::{self, limit::Measure};
 use volt_console::doctor::{self, Paper};
 use volt_console::error::Error;
-use volt_console::{clean, export, list, model, picker, processes, record, replay, stacks, target, tasks, top, why};
+use volt_console::{
+    clean, export, list, model, picker, processes, record, replay, stacks, table, target, tasks, top, why,
+};
 use volt_telemetry::recording::trigger::Reach;
 use volt_telemetry::socket::Environment;
 use volt_telemetry::tasks::Query;
@@ -104,13 +106,18 @@ fn run(arguments: Arguments) -> Result<Done, Error> {
         }
         Some(Verb::Tasks { target, runtime, sort, reverse, filter, limit, json }) => {
             let mut found = target::find(target.target.as_deref(), &environment)?;
-            let query = Query { rank: sort, is_inverted: reverse, filter, limit };
+            let query = Query { rank: sort, is_inverted: reverse, filter: table::filter(&filter), limit };
             let options = tasks::Options { runtime, query, as_json: json };
             tasks::run(&mut found.client, &options, &mut out).map(|()| Done::Shown)
         }
         Some(Verb::Processes { target, runtime, sort, reverse, filter, limit, json }) => {
             let mut found = target::find(target.target.as_deref(), &environment)?;
-            let query = volt_telemetry::processes::Query { rank: sort, is_inverted: reverse, filter, limit };
+            let query = volt_telemetry::processes::Query {
+                rank: sort,
+                is_inverted: reverse,
+                filter: table::filter(&filter),
+                limit,
+            };
             let options = processes::Options { runtime, query, as_json: json };
             processes::run(&mut found.client, &options, &mut out).map(|()| Done::Shown)
         }

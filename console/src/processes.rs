@@ -1,11 +1,9 @@
 //! Processes one by one, state machines with mailboxes: the columns of their table, for screen and text, and `volt-console processes`, which
 //! prints it.
 //!
-//! Invariant: *a pid is never cut*; a table leaves its node out, which is the same in most programs, and the detail and JSON have it whole.
+//! A table leaves a pid's node out, which is the same in most programs; the detail and JSON have it whole.
 
 use std::io::Write;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
 use volt_telemetry::client::{Client, ConnectError};
@@ -15,85 +13,39 @@ use crate::clean;
 use crate::columns::Cell;
 use crate::error::Error;
 use crate::facts::Tone;
-use crate::figures::{ABSENT, COUNT_WIDTH, DURATION_WIDTH, PERCENT_WIDTH, count, duration, left, percent, right};
+use crate::figures::{COUNT_WIDTH, DURATION_WIDTH, PERCENT_WIDTH, count, duration, percent};
+use crate::table::{self, Column, NOW_TITLE, Row, absent, extra, plain, ranked, words};
 
 /// Columns of a pid before it makes its column wider.
 const PID_WIDTH: usize = 8;
 /// Columns of the longest state.
 const STATE_WIDTH: usize = 8;
-/// How long a list is asked for again that answers somebody else's question.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// The heading of what two looks tell.
-const NOW_TITLE: &str = "now";
 /// The heading of the rest of the line.
 pub const NAME_TITLE: &str = "name, kind, spawned at";
 
-/// One process in the table.
-#[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
-    /// Its numbers.
-    pub process: &'a Process,
-    /// How much of the time since the list before it was polled; `None` when that is not known.
-    pub busy_ratio: Option<f64>,
-}
-
-/// One column.
-#[derive(Clone, Copy, Debug)]
-pub struct Column {
-    /// Its heading.
-    pub title: &'static str,
-    /// What the table is ranked by for it, if it can be.
-    pub rank: Option<Rank>,
-    /// Whether only a wide screen has it.
-    pub is_extra: bool,
-    width: usize,
-    content: fn(&Row<'_>) -> Cell,
-}
-
 /// Every column, from left to right; name, kind and location follow.
-pub const COLUMNS: [Column; 12] = [
-    ranked("pid", PID_WIDTH, Rank::Pid, |row| cell(short(&row.process.pid).into(), Tone::Plain)),
-    plain("state", STATE_WIDTH, state),
+pub const COLUMNS: [Column<Process, Rank>; 12] = [
+    ranked("pid", PID_WIDTH, Rank::Pid, |row| Cell::new(short(&row.item.pid))),
+    words("state", STATE_WIDTH, state),
     ranked("mailbox", COUNT_WIDTH + 2, Rank::Mailbox, mailbox),
-    ranked("peak", COUNT_WIDTH, Rank::Peak, |row| number(row.process.mailbox_high_water)),
-    extra(plain("cap", COUNT_WIDTH, |row| number(row.process.mailbox_capacity))),
+    ranked("peak", COUNT_WIDTH, Rank::Peak, |row| number(row.item.mailbox_high_water)),
+    extra(plain("cap", COUNT_WIDTH, |row| number(row.item.mailbox_capacity))),
     ranked("lost", COUNT_WIDTH + 1, Rank::Lost, lost),
-    ranked("steps", COUNT_WIDTH, Rank::Steps, |row| number(row.process.steps)),
-    ranked("busy", DURATION_WIDTH, Rank::Busy, |row| absent(row.process.busy_ns.map(duration))),
+    ranked("steps", COUNT_WIDTH, Rank::Steps, |row| number(row.item.steps)),
+    ranked("busy", DURATION_WIDTH, Rank::Busy, |row| absent(row.item.busy_ns.map(duration))),
     extra(plain(NOW_TITLE, PERCENT_WIDTH, |row| absent(row.busy_ratio.map(percent)))),
-    plain("parent", PID_WIDTH - 1, |row| absent(row.process.parent.as_deref().map(short).map(str::to_owned))),
-    extra(plain("links", COUNT_WIDTH, |row| number(row.process.links))),
-    extra(plain("task", PID_WIDTH - 1, |row| absent(row.process.task.map(|task| task.to_string())))),
+    plain("parent", PID_WIDTH - 1, |row| absent(row.item.parent.as_deref().map(short).map(str::to_owned))),
+    extra(plain("links", COUNT_WIDTH, |row| number(row.item.links))),
+    extra(plain("task", PID_WIDTH - 1, |row| absent(row.item.task.map(|task| task.to_string())))),
 ];
 
-const fn plain(title: &'static str, width: usize, content: fn(&Row<'_>) -> Cell) -> Column {
-    Column { title, rank: None, is_extra: false, width, content }
-}
-
-const fn ranked(title: &'static str, width: usize, rank: Rank, content: fn(&Row<'_>) -> Cell) -> Column {
-    Column { rank: Some(rank), ..plain(title, width, content) }
-}
-
-const fn extra(column: Column) -> Column {
-    Column { is_extra: true, ..column }
-}
-
-fn cell(text: String, tone: Tone) -> Cell {
-    Cell { text, tone }
-}
-
 fn number(number: u64) -> Cell {
-    cell(count(number), if number == 0 { Tone::Quiet } else { Tone::Plain })
+    Cell::new(count(number))
 }
 
-fn absent(text: Option<String>) -> Cell {
-    let tone = if text.as_ref().is_none_or(|text| text == "0%") { Tone::Quiet } else { Tone::Plain };
-    cell(text.unwrap_or_else(|| ABSENT.into()), tone)
-}
-
-fn mailbox(row: &Row<'_>) -> Cell {
-    let tone = mailbox_tone(row.process);
-    cell(format!("{}{:<2}", count(row.process.mailbox_len), tone.mark()), tone)
+fn mailbox(row: &Row<'_, Process>) -> Cell {
+    let tone = mailbox_tone(row.item);
+    Cell { text: format!("{}{:<2}", count(row.item.mailbox_len), tone.mark()), tone }
 }
 
 /// Half full is worth a look; full, senders wait or lose what they send.
@@ -106,46 +58,23 @@ pub fn mailbox_tone(process: &Process) -> Tone {
     }
 }
 
-fn lost(row: &Row<'_>) -> Cell {
-    let tone = if row.process.messages_lost == 0 { Tone::Quiet } else { Tone::Warn };
-    cell(format!("{}{:<1}", count(row.process.messages_lost), tone.mark()), tone)
+fn lost(row: &Row<'_, Process>) -> Cell {
+    let tone = if row.item.messages_lost == 0 { Tone::Quiet } else { Tone::Warn };
+    Cell { text: format!("{}{:<1}", count(row.item.messages_lost), tone.mark()), tone }
 }
 
-fn state(row: &Row<'_>) -> Cell {
-    let tone = match row.process.state {
+fn state(row: &Row<'_, Process>) -> Cell {
+    let tone = match row.item.state {
         State::Idle => Tone::Quiet,
-        State::Running => Tone::of_duration(row.process.in_poll_ns.unwrap_or(0)),
+        State::Running => Tone::of_duration(row.item.in_poll_ns.unwrap_or(0)),
         _ => Tone::Plain,
     };
-    cell(row.process.state.name().into(), tone)
+    Cell { text: row.item.state.name().into(), tone }
 }
 
 /// `17.3` of `local:17.3`.
 pub fn short(pid: &str) -> &str {
     pid.split_once(':').map_or(pid, |(_, place)| place)
-}
-
-impl Column {
-    /// What it says of a process.
-    pub fn cell(&self, row: &Row<'_>) -> Cell {
-        (self.content)(row)
-    }
-
-    /// How many columns of a terminal it takes, its title with the arrow of the order included.
-    pub fn full_width(&self) -> usize {
-        self.width.max(self.title.len() + usize::from(self.rank.is_some()))
-    }
-
-    /// `text` set into this column.
-    pub fn set(&self, text: &str) -> String {
-        let is_text = self.rank.is_none() && self.width >= STATE_WIDTH;
-        if is_text { left(text, self.full_width()) } else { right(text, self.full_width()) }
-    }
-}
-
-/// Ranks in the order of their columns.
-pub fn orders() -> Vec<Rank> {
-    COLUMNS.iter().filter_map(|column| column.rank).collect()
 }
 
 /// What to print.
@@ -169,7 +98,7 @@ pub fn run(client: &mut Client, options: &Options, out: &mut impl Write) -> Resu
         None => client.hello().runtimes.clone(),
     };
     let lists: Result<Vec<ProcessList>, ConnectError> =
-        names.iter().map(|name| ask(client, name, &options.query).map(clean::processes)).collect();
+        names.iter().map(|name| ask(client, name, &options.query)).collect();
     let lists = lists?;
     let text = if options.as_json {
         format!(
@@ -188,20 +117,9 @@ pub fn run(client: &mut Client, options: &Options, out: &mut impl Write) -> Resu
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)
 }
 
-/// The list that was asked for, or after [`PATIENCE`] the one that there is: a program with very many processes does not look through them at
-/// once again for everybody who asks.
 fn ask(client: &mut Client, runtime: &str, query: &Query) -> Result<ProcessList, ConnectError> {
-    let began = Instant::now();
-    loop {
-        let list = client.processes(Some(runtime), query)?;
-        let given = &list.query;
-        let is_it = (given.rank, given.is_inverted) == (query.rank, query.is_inverted);
-        // A filter that is too long is cut.
-        if is_it && query.filter.starts_with(&given.filter) || began.elapsed() > PATIENCE {
-            return Ok(list);
-        }
-        thread::sleep(PATIENCE / 50);
-    }
+    let is_it = |list: &ProcessList| list.query == Query { limit: list.query.limit, ..query.clone() };
+    table::ask(is_it, || client.processes(Some(runtime), query)).map(clean::processes)
 }
 
 /// What a list is of: `214 alive, 200 of 211 that match shown by mailbox`.
@@ -219,17 +137,9 @@ pub fn summary(list: &ProcessList) -> String {
 
 /// For people: a line each.
 pub fn text(list: &ProcessList) -> String {
-    let mut text = format!("runtime {}  processes {}\n", list.runtime, summary(list));
-    // Of one look nothing is known of the time just past.
-    let columns = COLUMNS.iter().filter(|column| column.title != NOW_TITLE);
-    let heads = columns.clone().map(|column| column.set(column.title) + " ");
-    text.push_str(&(heads.collect::<String>() + NAME_TITLE + "\n"));
-    for process in &list.rows {
-        let row = Row { process, busy_ratio: None };
-        columns.clone().for_each(|column| text.push_str(&(column.set(&column.cell(&row).text) + " ")));
-        text.push_str(&format!("{}  {}\n", name_and_kind(process), process.spawned_at));
-    }
-    text
+    let rest = |process: &Process| format!("{}  {}", name_and_kind(process), process.spawned_at);
+    let rows = table::text(&COLUMNS, &list.rows, NAME_TITLE, rest);
+    format!("runtime {}  processes {}\n{rows}", list.runtime, summary(list))
 }
 
 /// `lobby  Room`.
@@ -244,7 +154,7 @@ pub fn name_and_kind(process: &Process) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::width;
+    use crate::figures::ABSENT;
 
     fn process() -> Process {
         let many = u64::MAX / 2;
@@ -270,15 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn no_value_is_wider_than_its_column_and_what_is_not_known_is_a_dash() {
+    fn no_figure_is_cut_and_what_is_not_known_is_a_dash() {
+        let (pid, parent, task) = ("local:17.1234567".into(), Some("local:123456.78".into()), Some(u64::MAX));
+        let many = Process { pid, parent, task, ..process() };
+        let text = text(&ProcessList { rows: vec![many], ..ProcessList::default() });
+        assert!(["17.1234567 ", "123456.78 ", "18446744073709551615 "].iter().all(|id| text.contains(id)), "{text}");
+        assert!(!text.contains('…'), "{text}");
         let blank = Process { pid: "local:1.0".into(), ..Process::default() };
-        for process in [process(), blank.clone()] {
-            let row = Row { process: &process, busy_ratio: Some(1.0) };
-            for column in COLUMNS {
-                assert!(width(&column.cell(&row).text) <= column.full_width(), "{}", column.title);
-            }
-        }
-        let row = Row { process: &blank, busy_ratio: None };
+        let row = Row { item: &blank, busy_ratio: None };
         let absent = COLUMNS.iter().filter(|column| column.cell(&row).text.trim() == ABSENT).count();
         assert_eq!(absent, 4, "busy, now, parent, task");
     }
@@ -297,7 +206,7 @@ mod tests {
 
     #[test]
     fn every_rank_has_a_column() {
-        let mut orders = orders();
+        let mut orders = table::orders(&COLUMNS);
         orders.sort_by_key(|rank| rank.name());
         let mut all = Rank::ALL.to_vec();
         all.sort_by_key(|rank| rank.name());

@@ -83,7 +83,7 @@ impl Model {
                 self.processes.is_open = !self.processes.is_open;
                 let rows = self.process_rows();
                 self.processes.chosen =
-                    self.position().and_then(|place| rows.get(place)).map(|row| row.process.pid.clone());
+                    self.position().and_then(|place| rows.get(place)).map(|row| row.item.pid.clone());
             }
             Screen::Latency => {
                 self.latency.kind = if self.latency.kind == Kind::Delay { Kind::Poll } else { Kind::Delay };
@@ -104,14 +104,14 @@ impl Model {
             Screen::Tasks => {
                 let rows = self.task_rows();
                 let place = bounded(self.position(), rows.len());
-                let chosen = rows.get(place).map(|row| row.task.id);
+                let chosen = rows.get(place).map(|row| row.item.id);
                 // At the top of the table one follows the first.
                 self.tasks.chosen = chosen.filter(|_| place > 0 || self.tasks.is_open);
             }
             Screen::Processes => {
                 let rows = self.process_rows();
                 let place = bounded(self.position(), rows.len());
-                let chosen = rows.get(place).map(|row| row.process.pid.clone());
+                let chosen = rows.get(place).map(|row| row.item.pid.clone());
                 self.processes.chosen = chosen.filter(|_| place > 0 || self.processes.is_open);
             }
             Screen::Latency => {

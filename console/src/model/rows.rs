@@ -14,6 +14,7 @@ use crate::columns::in_flight;
 use crate::facts::state_word;
 use crate::incidents::{newest_first, task, where_to_look};
 use crate::processes;
+use crate::table::{self, Row};
 use crate::tasks;
 
 /// Tasks that are asked for: more than fit on any screen.
@@ -47,8 +48,8 @@ impl Model {
     pub fn orders(&self) -> Vec<&'static str> {
         match self.screen {
             Screen::Overview | Screen::Workers => WORKER_ORDERS.to_vec(),
-            Screen::Tasks => tasks::orders().into_iter().map(|rank| rank.name()).collect(),
-            Screen::Processes => processes::orders().into_iter().map(|rank| rank.name()).collect(),
+            Screen::Tasks => table::orders(&tasks::COLUMNS).into_iter().map(|rank| rank.name()).collect(),
+            Screen::Processes => table::orders(&processes::COLUMNS).into_iter().map(|rank| rank.name()).collect(),
             Screen::Incidents => INCIDENT_ORDERS.to_vec(),
             Screen::Blame => blame::COLUMNS.iter().map(|column| column.title).chain([blame::LOCATION_TITLE]).collect(),
             Screen::Doctor => vec!["severity"],
@@ -65,11 +66,11 @@ impl Model {
             }
             Screen::Tasks => {
                 let rows = self.task_rows();
-                rows.iter().position(|row| Some(row.task.id) == self.tasks.chosen).unwrap_or(0)
+                rows.iter().position(|row| Some(row.item.id) == self.tasks.chosen).unwrap_or(0)
             }
             Screen::Processes => {
                 let rows = self.process_rows();
-                rows.iter().position(|row| Some(&row.process.pid) == self.processes.chosen.as_ref()).unwrap_or(0)
+                rows.iter().position(|row| Some(&row.item.pid) == self.processes.chosen.as_ref()).unwrap_or(0)
             }
             Screen::Incidents => self.incidents.position(&self.incident_rows()),
             Screen::Blame => {
@@ -121,7 +122,7 @@ impl Model {
     }
 
     /// The tasks that are shown.
-    pub fn task_rows(&self) -> Vec<tasks::Row<'_>> {
+    pub fn task_rows(&self) -> Vec<Row<'_, Task>> {
         let picture = self.picture();
         let runtime = self.scene().map(|scene| &scene.snapshot.runtime);
         let Some(told) = picture.tasks.as_ref().filter(|told| Some(&told.runtime) == runtime) else {
@@ -137,11 +138,11 @@ impl Model {
             let id = format!("#{}", task.id);
             list.has([task.name.as_deref().unwrap_or(""), &task.spawned_at, task.state.name(), &id])
         };
-        let row = |task| tasks::Row { task, busy_ratio: picture.load_of(task.id) };
-        let mut rows: Vec<_> = told.rows.iter().filter(has).map(row).collect();
+        let rows = told.rows.iter().filter(has);
+        let mut rows: Vec<_> = rows.map(|item| Row { item, busy_ratio: picture.load_of(item.id) }).collect();
         rows.sort_by_key(|row| {
-            let weight = row.task.weight(rank);
-            (Reverse(if list.is_inverted { !weight } else { weight }), row.task.id)
+            let weight = row.item.weight(rank);
+            (Reverse(if list.is_inverted { !weight } else { weight }), row.item.id)
         });
         rows
     }
@@ -149,19 +150,19 @@ impl Model {
     /// The selected task.
     pub fn selected_task(&self) -> Option<&Task> {
         let rows = self.task_rows();
-        let chosen = rows.iter().find(|row| Some(row.task.id) == self.tasks.chosen);
-        chosen.or(rows.first()).map(|row| row.task)
+        let chosen = rows.iter().find(|row| Some(row.item.id) == self.tasks.chosen);
+        chosen.or(rows.first()).map(|row| row.item)
     }
 
     /// Which tasks the screen is about.
     pub fn task_query(&self) -> Query {
         let list = self.list_of(Screen::Tasks);
-        let rank = tasks::orders().get(list.order).copied().unwrap_or_default();
-        Query { rank, is_inverted: list.is_inverted, filter: list.filter.clone(), limit: TASKS_SHOWN }
+        let rank = table::orders(&tasks::COLUMNS).get(list.order).copied().unwrap_or_default();
+        Query { rank, is_inverted: list.is_inverted, filter: table::filter(&list.filter), limit: TASKS_SHOWN }
     }
 
     /// The processes that are shown.
-    pub fn process_rows(&self) -> Vec<processes::Row<'_>> {
+    pub fn process_rows(&self) -> Vec<Row<'_, Process>> {
         let picture = self.picture();
         let runtime = self.scene().map(|scene| &scene.snapshot.runtime);
         let Some(told) = picture.processes.as_ref().filter(|told| Some(&told.runtime) == runtime) else {
@@ -173,11 +174,11 @@ impl Model {
             let name = process.name.as_deref().unwrap_or("");
             list.has([name, &process.pid, &process.kind, &process.spawned_at, process.state.name()])
         };
-        let row = |process| processes::Row { process, busy_ratio: picture.load_of_process(&process.pid) };
-        let mut rows: Vec<_> = told.rows.iter().filter(has).map(row).collect();
+        let rows = told.rows.iter().filter(has);
+        let mut rows: Vec<_> = rows.map(|item| Row { item, busy_ratio: picture.load_of_process(&item.pid) }).collect();
         rows.sort_by_key(|row| {
-            let weight = row.process.weight(rank);
-            (Reverse(if list.is_inverted { !weight } else { weight }), row.process.number)
+            let weight = row.item.weight(rank);
+            (Reverse(if list.is_inverted { !weight } else { weight }), row.item.number)
         });
         rows
     }
@@ -185,8 +186,8 @@ impl Model {
     /// Which processes the screen is about.
     pub fn process_query(&self) -> volt_telemetry::processes::Query {
         let list = self.list_of(Screen::Processes);
-        let rank = processes::orders().get(list.order).copied().unwrap_or_default();
-        let (is_inverted, filter) = (list.is_inverted, list.filter.clone());
+        let rank = table::orders(&processes::COLUMNS).get(list.order).copied().unwrap_or_default();
+        let (is_inverted, filter) = (list.is_inverted, table::filter(&list.filter));
         volt_telemetry::processes::Query { rank, is_inverted, filter, limit: PROCESSES_SHOWN }
     }
 

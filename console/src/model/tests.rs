@@ -327,7 +327,7 @@ fn the_blame_table_keeps_its_choice_when_the_order_changes() {
 }
 
 fn task_ids(model: &Model) -> Vec<u64> {
-    model.task_rows().iter().map(|row| row.task.id).collect()
+    model.task_rows().iter().map(|row| row.item.id).collect()
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn a_chosen_task_stays_chosen_and_its_load_is_that_of_the_last_interval() {
     model.update(Message::Tasks(Box::new(fixture::tasks("app", 60, 4))));
     assert_eq!(model.selected_task().unwrap().id, chosen);
     let rows = model.task_rows();
-    let stuck = rows.iter().find(|row| row.task.id == 48_201).unwrap();
+    let stuck = rows.iter().find(|row| row.item.id == 48_201).unwrap();
     let load = stuck.busy_ratio.unwrap();
     assert!((load - 0.6).abs() < 0.001, "300 ms of busy time in 500: {load}");
     assert!(rows.iter().any(|row| row.busy_ratio.is_none()), "of one that was not in the list before nothing is known");
@@ -393,7 +393,7 @@ fn processes_are_asked_for_while_their_screen_is_shown_and_the_chosen_one_stays_
     for step in [3, 4] {
         model.update(Message::Processes(Box::new(fixture::processes("app", 40, step))));
     }
-    let pids = |model: &Model| model.process_rows().iter().map(|row| row.process.pid.clone()).collect::<Vec<_>>();
+    let pids = |model: &Model| model.process_rows().iter().map(|row| row.item.pid.clone()).collect::<Vec<_>>();
     assert_eq!(pids(&model)[0], "local:0.0");
     assert!(model.process_rows()[1].busy_ratio.is_some_and(|ratio| ratio > 0.0));
     act(&mut model, Action::Move(3));
@@ -509,6 +509,14 @@ fn what_goes_on_is_one_event_in_ten_seconds_that_counts() {
     assert_eq!(told.len(), 2, "{told:#?}");
     assert!(told[1].starts_with("replaced 20x within 9s: a spare"), "{told:#?}");
     assert!(told[0].starts_with("replaced 18x within 8s: a spare"), "{told:#?}");
+}
+
+#[test]
+fn a_filter_is_asked_for_as_programs_cut_it_so_that_their_answer_is_known_as_the_one_asked_for() {
+    let mut model = fixture::tasks_model(2, 9);
+    model.list_mut().filter = "ü".repeat(150) + "x";
+    let (_, query) = model.wish().tasks.unwrap();
+    assert_eq!(query.filter, "ü".repeat(100));
 }
 
 #[test]

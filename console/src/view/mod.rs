@@ -18,6 +18,7 @@ pub mod overview;
 pub mod panels;
 pub mod processes;
 pub mod stack;
+mod table;
 pub mod tasks;
 pub mod theme;
 pub mod worker;

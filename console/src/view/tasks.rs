@@ -4,25 +4,18 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
 use ratatui::text::{Line, Span};
-use volt_telemetry::tasks::{LONGEST_FROM_NS, State, Task};
+use volt_telemetry::tasks::{LONGEST_FROM_NS, Query, State, Task};
 
 use crate::facts::{LONG_NS, Tone};
-use crate::figures::{ABSENT, count, duration, head, left, maybe_duration, tail, width, wrapped};
+use crate::figures::{ABSENT, count, duration, head, maybe_duration, tail, width, wrapped};
 use crate::hits::Hits;
 use crate::model::Model;
-use crate::tasks::{COLUMNS, Column, NAME_TITLE, Row, awaits, summary};
+use crate::tasks::{COLUMNS, NAME_TITLE, awaits, summary};
 use crate::view::lines::TITLE_WIDTH;
+use crate::view::table::Table;
 use crate::view::theme::Theme;
-use crate::view::workers::window;
-use crate::view::{draw_lines, draw_message, draw_rows, part, rows};
+use crate::view::{draw_message, rows};
 use crate::why;
-
-/// Narrower screens do without the extra columns.
-const EXTRAS_FROM: u16 = 120;
-/// Lines of the detail: a rule, six of facts, and the chain.
-const DETAIL_HEIGHT: u16 = 7;
-/// The table shows so many rows at least, with its heading.
-const TABLE_MIN: u16 = 5;
 
 /// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
@@ -33,23 +26,16 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
         return draw_message(frame, rest, &nothing(model), theme);
     }
     let selected = model.position().unwrap_or(0);
-    let task = table[selected].task;
-    let chain = chain(model, task.id);
-    // A line of it may take two.
-    let wanted = DETAIL_HEIGHT + 2 * chain.len() as u16;
-    let detail = if model.tasks.is_open { wanted.min(rest.height.saturating_sub(TABLE_MIN)) } else { 0 };
-    let [list, below] = rows(rest, [Constraint::Fill(1), Constraint::Length(detail)]);
-    let shown = window(table.len(), selected, usize::from(list.height) - 1);
-    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| !column.is_extra || area.width >= EXTRAS_FROM).collect();
-    let used: usize = columns.iter().map(|column| column.full_width() + 1).sum();
-    let room = usize::from(area.width) - 1 - used;
-    let heads = heads(model, &columns, room, &part(&shown, table.len()));
-    let in_sight = table.iter().enumerate().skip(shown.start).take(shown.len());
-    let lines = in_sight.map(|(place, row)| line(row, place == selected, &columns, room, theme)).collect();
-    draw_rows(frame, list, Line::styled(heads, theme.title()), shown.start, lines, hits);
-    if model.tasks.is_open {
-        draw_lines(frame, below, detail_lines(task, &chain, usize::from(area.width), theme));
-    }
+    let task = table[selected].item;
+    let detail = if model.tasks.is_open {
+        detail_lines(task, &chain(model, task.id), usize::from(area.width), theme)
+    } else {
+        Vec::new()
+    };
+    let Query { rank, is_inverted, .. } = model.task_query();
+    let (columns, rest_title) = (&COLUMNS, NAME_TITLE);
+    let table = Table { columns, rows: &table, selected, rank, is_inverted, rest_title, rest: named, detail };
+    table.draw(frame, rest, theme, hits);
 }
 
 fn top_line(model: &Model, columns: usize, theme: Theme) -> Line<'static> {
@@ -73,30 +59,6 @@ fn nothing(model: &Model) -> String {
         Some(list) if list.alive > 0 => "No task has waited yet, and none has a name.".into(),
         Some(_) => "No task is alive.".into(),
     }
-}
-
-fn heads(model: &Model, columns: &[&Column], room: usize, part: &str) -> String {
-    let query = model.task_query();
-    let arrow = if query.is_inverted { "▲" } else { "▼" };
-    let mut text = String::from(" ");
-    for column in columns {
-        let is_order = column.rank == Some(query.rank);
-        let title = if is_order { format!("{arrow}{}", column.title) } else { column.title.into() };
-        text.push_str(&format!("{} ", column.set(&title)));
-    }
-    text.push_str(&format!("{}{part}", left(NAME_TITLE, room.saturating_sub(width(part)))));
-    text
-}
-
-fn line(row: &Row<'_>, is_selected: bool, columns: &[&Column], room: usize, theme: Theme) -> Line<'static> {
-    let mut spans = vec![Span::styled(if is_selected { "▸" } else { " " }, theme.strong())];
-    for column in columns {
-        let cell = column.cell(row);
-        spans.push(Span::styled(format!("{} ", column.set(&cell.text)), theme.tone(cell.tone)));
-    }
-    spans.push(Span::raw(named(row.task, room)));
-    let line = Line::from(spans);
-    if is_selected { line.style(theme.strong()) } else { line }
 }
 
 /// The name, and of the location what fits behind it; without a name the location.

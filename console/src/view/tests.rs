@@ -132,6 +132,23 @@ fn tasks_at_80_by_24_and_200_by_50() {
 }
 
 #[test]
+fn an_id_is_never_cut_however_large_it_has_grown_and_columns_that_do_not_fit_are_left_out() {
+    let mut model = fixture::tasks_model(4, 60);
+    let mut list = fixture::tasks("app", 9, 2);
+    (list.rows[1].id, list.rows[2].id) = (1_234_567, u64::MAX);
+    model.update(Message::Tasks(Box::new(list)));
+    for size in [(80, 24), (200, 50)] {
+        let shown = screen(&model, size);
+        assert!(shown.contains(" 1234567 ") && shown.contains(" 18446744073709551615 "), "{shown}");
+    }
+    let mut model = fixture::processes_model(4, 60);
+    let mut list = fixture::processes("app", 9, 2);
+    list.rows[1].pid = "local:17.1234567".into();
+    model.update(Message::Processes(Box::new(list)));
+    assert!(screen(&model, (80, 24)).contains(" 17.1234567 "));
+}
+
+#[test]
 fn processes_at_80_by_24_and_200_by_50() {
     let mut model = fixture::processes_model(4, 60);
     assert_screen("processes-80x24", &model, (80, 24));
