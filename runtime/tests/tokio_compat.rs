@@ -65,6 +65,18 @@ fn tokio_is_at_hand_on_a_spare_worker() {
 }
 
 #[test]
+fn a_paused_clock_moves_on_while_only_tokio_is_waited_for() {
+    watched(|| {
+        let runtime = builder(1).tokio_compat(true).start_paused(true).build().unwrap();
+        let is_over = runtime.block_on(runtime.spawn(async {
+            let (mut here, _there) = tokio::net::UnixStream::pair().unwrap();
+            volt::time::timeout(Duration::from_secs(3600), here.read(&mut [0])).await.is_err()
+        }));
+        assert!(is_over.unwrap());
+    });
+}
+
+#[test]
 fn volt_is_at_hand_in_what_tokio_runs() {
     watched(|| {
         let runtime = runtime(1);
