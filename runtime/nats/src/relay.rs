@@ -3,7 +3,8 @@
 //! * `pump` takes frames out of the queue, which `send` fills, and publishes them: so `send` never waits, and the order is that of the sends.
 //! * `beat` publishes a heartbeat at each interval. Apart from the pump, or a full queue would make the node look dead.
 //! * `listen` hears frames, presence and questions for the name, and finds who is silent. It alone calls [`Incoming`], so that its calls are in order.
-//!   What has come is heard before silence is judged: a node that was stopped itself finds the heartbeats of the others first.
+//!   What has come is heard before silence is judged: a node that was stopped itself finds the heartbeats of the others first. Under a flood of
+//!   frames, which has no end, presence is heard first, and silence judged after each batch.
 //!
 //! How it ends: `leave`, the drop of the relay, or `listen`, which finds that another node bears the name since before, ends the heartbeats and closes
 //! the queue (`Exit`); the pump publishes what is in it, then a goodbye, and flushes.
@@ -307,6 +308,8 @@ async fn listen(
     let mut looks = interval(heartbeat / LOOKS);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = 0;
+    let tell_lost =
+        |known: &mut Presence| known.lost(Instant::now(), loss).into_iter().for_each(|peer| incoming.down(peer));
     loop {
         let goes_on = volt::select! {
             biased;
@@ -329,7 +332,7 @@ async fn listen(
                 true
             }
             _ = looks.tick() => {
-                known.lost(Instant::now(), loss).into_iter().for_each(|peer| incoming.down(peer));
+                tell_lost(&mut known);
                 true
             }
         };
@@ -341,6 +344,7 @@ async fn listen(
         heard += 1;
         if heard % BATCH == 0 {
             volt::task::yield_now().await;
+            tell_lost(&mut known);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use rustix::process::Signal;
-use server::{Program, Server, on_volt};
+use server::{Flood, Program, Server, on_volt};
 use volt::process::{self, ExitReason, Node, Payload, Pid, Spawn, System};
 use volt_nats::{Counts, HEARTBEAT, LOSS, Options};
 
@@ -233,5 +233,22 @@ fn rubbish_on_the_cluster_s_subjects_does_no_harm() {
             assert!(beats == 0 || !from.contains(".alpha."), "{from} goes on");
         }
         assert_eq!(beta.nodes(), []);
+    });
+}
+
+#[test]
+fn under_a_flood_a_silent_node_is_found_lost_all_the_same() {
+    on_volt(async || {
+        let server = Server::start();
+        let beta = Program::ping(&server.address, "beta");
+        let (alpha, _) = join(&server, "alpha").await;
+        let pong = pong(&alpha, "beta").await;
+        let ends = alpha.wait(pong);
+        call(&alpha, pong).await.unwrap();
+        let flood = Flood::of(&server.address, "alpha");
+        beta.signal(Signal::KILL);
+        let killed = Instant::now();
+        assert_eq!(ends.await, ExitReason::NoConnection);
+        println!("lost {:?} after it was killed, under {} hellos", killed.elapsed(), flood.end());
     });
 }

@@ -3,9 +3,12 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long a test may take, on a machine that is busy with other things.
@@ -58,6 +61,58 @@ impl Drop for Program {
     fn drop(&mut self) {
         drop(self.0.kill());
         drop(self.0.wait());
+    }
+}
+
+/// A thread with a runtime of its own, which says hello to a node as fast as it can, each time with a higher session, so that each is work.
+pub struct Flood {
+    ends: Arc<AtomicBool>,
+    thread: JoinHandle<u64>,
+}
+
+impl Flood {
+    /// It has begun when this returns.
+    pub fn of(server: &str, node: &'static str) -> Self {
+        let (ends, server) = (Arc::new(AtomicBool::new(false)), server.to_owned());
+        let (began, has_begun) = mpsc::channel();
+        let is_over = ends.clone();
+        let thread = std::thread::spawn(move || {
+            let builder = volt::Builder::new_multi_thread().worker_threads(1).tokio_compat(true);
+            builder.build().unwrap().block_on(async move {
+                let client = async_nats::connect(server).await.unwrap();
+                let mut presence = client.subscribe("volt.ping.presence").await.unwrap();
+                let to = loop {
+                    let from = presence.next().await.unwrap().reply.unwrap();
+                    if from.contains(node) {
+                        break from;
+                    }
+                };
+                drop(presence);
+                let mut session = 0_u64;
+                // ORDERING: Relaxed; a flag that publishes nothing.
+                while !is_over.load(Ordering::Relaxed) {
+                    session += 1;
+                    let head = [session, 0, 0].map(u64::to_le_bytes).concat();
+                    let hello = [&[1, 1][..], &head].concat();
+                    let from = "volt.ping.frame.mallory.0000000000000001";
+                    client.publish_with_reply(to.clone(), from, hello.into()).await.unwrap();
+                    if session == 1000 {
+                        client.flush().await.unwrap();
+                        began.send(()).unwrap();
+                    }
+                }
+                session
+            })
+        });
+        has_begun.recv().unwrap();
+        Self { ends, thread }
+    }
+
+    /// Gives how often it has said hello.
+    pub fn end(self) -> u64 {
+        // ORDERING: Relaxed; a flag that publishes nothing.
+        self.ends.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
     }
 }
 
