@@ -17,6 +17,7 @@ use crate::recording::flush::{Chunk, Flush, Head, Mark, Table, Text, Track};
 use crate::recording::record::Record;
 use crate::scratch::Scratch;
 use crate::snapshot::{InFlight, Snapshot, Worker};
+use crate::tasks::{self, Task, TaskList};
 use crate::why::{Link, Why, Woken};
 use crate::wire::{self, Hello, MAGIC, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request, VERSION};
 
@@ -53,6 +54,7 @@ fn replies() -> Vec<Reply> {
         Reply::Why(Why { links: vec![link], ..Why::default() }),
         Reply::Error { message: "no".into() },
         Reply::Processes(Box::new(ProcessList { rows: vec![processes::Process::default()], ..ProcessList::default() })),
+        Reply::Tasks(Box::new(TaskList { rows: vec![Task::default()], ..TaskList::default() })),
     ]
 }
 
@@ -65,6 +67,7 @@ fn requests() -> Vec<Request> {
         Request::Recorder { runtime: runtime(), is_on: Some(true) },
         Request::Why { runtime: runtime(), task: "feed".into() },
         Request::Processes { runtime: runtime(), query: processes::Query::default() },
+        Request::Tasks { runtime: runtime(), query: tasks::Query::default() },
     ]
 }
 

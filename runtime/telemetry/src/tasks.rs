@@ -5,7 +5,9 @@
 //!
 //! Who writes: the runtime, from the headers of its tasks. Who reads: the console.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::bounded;
 
 /// Rows that a list has at most, whatever is asked for.
 pub const MAX_ROWS: usize = 1000;
@@ -87,6 +89,7 @@ pub struct TaskList {
     /// What it answers. Another than was asked: there are so many tasks that the runtime does not look through them again at once; ask again.
     pub query: Query,
     /// The highest first.
+    #[serde(deserialize_with = "rows")]
     pub rows: Vec<Task>,
     /// Tasks that are alive.
     pub alive: u64,
@@ -198,6 +201,10 @@ impl State {
     }
 }
 
+fn rows<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Task>, D::Error> {
+    bounded::list(deserializer, MAX_ROWS, |_| 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,6 +218,14 @@ mod tests {
             assert_eq!(serde_json::to_value(state).unwrap(), state.name());
         }
         assert_eq!(serde_json::from_str::<Rank>("\"colour\"").unwrap(), Rank::Unknown);
+    }
+
+    #[test]
+    fn a_list_of_more_rows_than_any_may_have_is_an_error() {
+        let list =
+            |rows| serde_json::to_value(TaskList { rows: vec![Task::default(); rows], ..TaskList::default() }).unwrap();
+        assert!(serde_json::from_value::<TaskList>(list(MAX_ROWS)).is_ok());
+        assert!(serde_json::from_value::<TaskList>(list(MAX_ROWS + 1)).is_err());
     }
 
     #[test]
