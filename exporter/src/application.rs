@@ -3,11 +3,12 @@
 //! Shape: one recorder a process, installed as the global one by the first exporter and kept for good, since `metrics` lets
 //! nobody take it back; later exporters find it here.
 //!
-//! Invariant *one family, one place*: names with the prefix `volt_` belong to the catalog; a metric of the application under
-//! such a name is not recorded, and the first one is logged.
+//! Invariant *one family, one place*: names that the page begins with `volt_` belong to the catalog; a metric of the application under such a
+//! name is not recorded, or, of a recorder that the application hands over, left out; the first one is logged.
 //!
 //! Histograms named `…_seconds` get the buckets of Volt's own, so that they add up over instances; others are summaries.
 
+use std::io;
 use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
@@ -15,15 +16,15 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, 
 use metrics_process::Collector;
 use volt_telemetry::catalog::{self, BUCKETS_NS};
 
-/// The prefix of the catalog's names.
-const RESERVED: &str = "volt_";
+/// The prefix of the catalog's names, without the `_` behind it, which is what the page makes of much else.
+const RESERVED: &str = "volt";
 
 /// The process's recorder for the application, installed now if none is; `None` when the application has installed another.
 pub(crate) fn recorder() -> Option<PrometheusHandle> {
     static INSTALLED: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
     let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
     if installed.is_none() {
-        let application = Application { recorder: with_buckets().build_recorder(), was_told: Once::new() };
+        let application = Application { recorder: with_buckets().build_recorder() };
         let handle = application.recorder.handle();
         *installed = metrics::set_global_recorder(application).ok().map(|()| handle);
     }
@@ -49,25 +50,37 @@ fn with_buckets() -> PrometheusBuilder {
     PrometheusBuilder::new().set_buckets_for_metric(seconds, &limits).unwrap_or_else(|_| PrometheusBuilder::new())
 }
 
+/// Writes what `recorder` counts, but families of reserved names.
+pub(crate) fn write(recorder: &PrometheusHandle, output: &mut impl io::Write) -> io::Result<()> {
+    for line in recorder.render().split_inclusive('\n') {
+        let head = ["# HELP ", "# TYPE "].into_iter().find_map(|head| line.strip_prefix(head));
+        let name = head.unwrap_or(line).split(['{', ' ']).next().unwrap_or_default();
+        if !is_reserved(name) {
+            output.write_all(line.as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the page begins `name` with the prefix of the catalog's names: what no name may hold becomes `_` there.
+fn is_reserved(name: &str) -> bool {
+    static TOLD: Once = Once::new();
+    let behind = name.strip_prefix(RESERVED).and_then(|rest| rest.chars().next());
+    let is_reserved = behind.is_some_and(|c| !c.is_ascii_alphanumeric() && c != ':');
+    if is_reserved {
+        TOLD.call_once(|| {
+            tracing::warn!(
+                metric = name,
+                "not on the page: names that begin with `{RESERVED}_` there are Volt's own; rename it"
+            );
+        });
+    }
+    is_reserved
+}
+
 /// The recorder behind the application's macros.
 struct Application {
     recorder: PrometheusRecorder,
-    was_told: Once,
-}
-
-impl Application {
-    fn is_reserved(&self, name: &str) -> bool {
-        let is_reserved = name.starts_with(RESERVED);
-        if is_reserved {
-            self.was_told.call_once(|| {
-                tracing::warn!(
-                    metric = name,
-                    "not recorded: names that begin with `{RESERVED}` are Volt's own; rename it"
-                );
-            });
-        }
-        is_reserved
-    }
 }
 
 impl Recorder for Application {
@@ -84,14 +97,56 @@ impl Recorder for Application {
     }
 
     fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
-        if self.is_reserved(key.name()) { Counter::noop() } else { self.recorder.register_counter(key, metadata) }
+        if is_reserved(key.name()) { Counter::noop() } else { self.recorder.register_counter(key, metadata) }
     }
 
     fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> Gauge {
-        if self.is_reserved(key.name()) { Gauge::noop() } else { self.recorder.register_gauge(key, metadata) }
+        if is_reserved(key.name()) { Gauge::noop() } else { self.recorder.register_gauge(key, metadata) }
     }
 
     fn register_histogram(&self, key: &Key, metadata: &Metadata<'_>) -> Histogram {
-        if self.is_reserved(key.name()) { Histogram::noop() } else { self.recorder.register_histogram(key, metadata) }
+        if is_reserved(key.name()) { Histogram::noop() } else { self.recorder.register_histogram(key, metadata) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics::Level;
+    use volt_telemetry::snapshot::{Process, Snapshot};
+
+    use super::*;
+    use crate::page::Page;
+
+    const METADATA: Metadata<'_> = Metadata::new("", Level::INFO, None);
+
+    fn count(recorder: &impl Recorder, name: &'static str) {
+        recorder.register_counter(&Key::from_static_name(name), &METADATA).increment(1);
+    }
+
+    #[test]
+    fn a_name_that_becomes_a_reserved_one_on_the_page_is_not_recorded() {
+        let recorder = with_buckets().build_recorder();
+        let handle = recorder.handle();
+        let application = Application { recorder };
+        for name in ["volt.tasks.alive", "volt x", "volt_y", "volts", "volt", "shop.volt.z"] {
+            count(&application, name);
+        }
+        let text = handle.render();
+        let names: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        assert_eq!(names.len(), 3, "{text}");
+        assert!(!text.contains("volt_tasks") && !text.contains("volt_x") && !text.contains("volt_y"), "{text}");
+    }
+
+    #[test]
+    fn a_recorder_of_the_applications_own_puts_no_family_of_volts_on_the_page_a_second_time() {
+        let recorder = with_buckets().build_recorder();
+        recorder.describe_counter("volt.tasks.alive".into(), None, "not Volt's".into());
+        count(&recorder, "volt.tasks.alive");
+        count(&recorder, "shop.orders");
+        let process = Process { runtimes: vec![Snapshot::default()], ..Process::default() };
+        let text = Page::new().with_application(recorder.handle()).render(&process);
+        assert_eq!(text.matches("# TYPE volt_tasks_alive ").count(), 1, "{text}");
+        assert_eq!(text.matches("not Volt's").count(), 0, "{text}");
+        assert!(text.contains("\nshop_orders 1\n"), "{text}");
     }
 }

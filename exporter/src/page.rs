@@ -11,7 +11,7 @@
 //! anew under an old name, the recorder and all handles are made afresh; a runtime that is gone leaves no last value
 //! behind that an alert would believe. *One name, one runtime*: Prometheus takes no series twice; `volt` gives no two
 //! runtimes of a process the same name, and on a page of several processes each series has their labels
-//! ([`ORIGIN_LABELS`]) besides. *One family, one place*: the application's recorder refuses the prefix `volt_`
+//! ([`ORIGIN_LABELS`]) besides. *One family, one place*: nothing of the application's comes with the prefix `volt_`
 //! (see [`application`](crate::application)).
 //!
 //! Rejected: one recorder for Volt and the application (ghosts could not be dropped without dropping the application's
@@ -25,6 +25,7 @@ use metrics_exporter_prometheus::{LabelSet, PrometheusBuilder, PrometheusHandle}
 use volt_telemetry::catalog::{self, BUCKETS_NS, Kind, METRICS, Metric, Sample, Value};
 use volt_telemetry::snapshot::Process;
 
+use crate::application;
 use crate::samples::{Life, ORIGIN_LABELS, Origin, Samples};
 
 /// What `/metrics` says it is.
@@ -93,7 +94,7 @@ impl Page {
         }
         self.series.render_to_write(&samples, output)?;
         match &self.application {
-            Some(application) => application.render_to_write(output),
+            Some(application) => application::write(application, output),
             None => Ok(()),
         }
     }
