@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 
@@ -137,7 +137,8 @@ impl Builder {
         }
         let page = application.clone().into_iter().fold(Page::new(), Page::with_application);
         let source = self.discover.map_or(Source::Own, |environments| Source::Found(Discovery::new(environments)));
-        let scope = Arc::new(Mutex::new(Scope { page, live: Live::default(), source, runtimes: self.runtimes }));
+        let scope = Scope { page, live: Live::default(), source, runtimes: self.runtimes, last: None };
+        let scope = Arc::new(volt::sync::Mutex::new(scope));
         let exporter = Exporter::start(listener, scope.clone(), application, self.max_connections)?;
         #[cfg(feature = "otlp")]
         if let Some(target) = target {

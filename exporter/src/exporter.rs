@@ -4,11 +4,12 @@
 //! It opens no control socket of its own accord.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use volt::Runtime;
+use volt::sync::Mutex;
 
 use crate::builder::Builder;
 use crate::error::ServeError;

@@ -92,10 +92,10 @@ impl Live {
     }
 
     /// The answer to a new look.
-    pub(crate) fn look(&mut self, seen: Vec<Seen>) -> String {
+    pub(crate) fn look(&mut self, seen: &[Seen]) -> String {
         let mut former = std::mem::take(&mut self.watches);
         let last = std::mem::take(&mut self.last);
-        let answered = seen.into_iter().filter_map(|seen| Some((seen.origin, seen.process?)));
+        let answered = seen.iter().filter_map(|seen| Some((seen.origin.clone(), seen.process.clone()?)));
         self.last = answered.collect();
         let mut shown = Vec::new();
         for (origin, process) in &self.last {

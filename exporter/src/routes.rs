@@ -2,9 +2,12 @@
 //!
 //! Invariant *no rebinding*: on a loopback address only requests whose `Host` is `localhost` or an IP address are answered. A web
 //! page that makes its own name resolve to 127.0.0.1 could otherwise read the metrics through the visitor's browser.
+//! Invariant *one look at a time*: it may take a second, and a worker's thread with it, of which there are few. Whoever asks meanwhile waits as
+//! a task, which takes no thread, and all who waited share the next.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE as CONTENT_TYPE_HEADER, HOST, VARY};
@@ -13,6 +16,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use volt::sync::Mutex;
 use volt_telemetry::snapshot::Process;
 
 use crate::application;
@@ -29,6 +33,8 @@ pub(crate) struct Scope {
     pub(crate) source: Source,
     /// Names of the runtimes; `None` = all.
     pub(crate) runtimes: Option<Vec<String>>,
+    /// The last look, and when it began.
+    pub(crate) last: Option<(Instant, Arc<[Seen]>)>,
 }
 
 /// Whose runtimes.
@@ -40,8 +46,12 @@ pub(crate) enum Source {
 }
 
 impl Scope {
-    /// The runtimes to be shown, of every process. May wait for other processes.
-    pub(crate) fn look(&mut self) -> Vec<Seen> {
+    /// The runtimes to be shown, of every process, as they were after whoever asks has asked. May wait for other processes.
+    pub(crate) fn look(&mut self) -> Arc<[Seen]> {
+        if let Some((_, seen)) = &self.last {
+            return seen.clone();
+        }
+        let began_at = Instant::now();
         let mut seen = match &mut self.source {
             Source::Own => vec![Seen { origin: Origin::new(), process: Some(volt::observe::process()) }],
             Source::Found(discovery) => discovery.look(),
@@ -51,7 +61,7 @@ impl Scope {
                 process.runtimes.retain(|runtime| names.contains(&runtime.runtime));
             }
         }
-        seen
+        self.last.insert((began_at, seen.into())).1.clone()
     }
 
     fn render(&mut self) -> String {
@@ -71,14 +81,15 @@ impl Scope {
             Some(answer) => answer,
             None => {
                 let seen = self.look();
-                self.live.look(seen)
+                self.live.look(&seen)
             }
         }
     }
 
     /// One process as an object, or several as an array.
     fn json(&mut self) -> Response {
-        let mut processes: Vec<Process> = self.look().into_iter().filter_map(|seen| seen.process).collect();
+        let seen = self.look();
+        let mut processes: Vec<&Process> = seen.iter().filter_map(|seen| seen.process.as_ref()).collect();
         match self.source {
             Source::Own => Json(processes.pop()).into_response(),
             Source::Found(_) => Json(processes).into_response(),
@@ -97,8 +108,11 @@ impl Scope {
 }
 
 /// Does `work` with the scope. Other processes may take a second to answer, so the worker is handed on for that time.
-pub(crate) fn with<T>(scope: &Mutex<Scope>, work: impl FnOnce(&mut Scope) -> T) -> T {
-    volt::task::block_in_place(|| work(&mut scope.lock().unwrap_or_else(PoisonError::into_inner)))
+pub(crate) async fn with<T>(scope: &Mutex<Scope>, work: impl FnOnce(&mut Scope) -> T) -> T {
+    let asked_at = Instant::now();
+    let mut scope = scope.lock().await;
+    scope.last.take_if(|(began_at, _)| *began_at < asked_at);
+    volt::task::block_in_place(|| work(&mut scope))
 }
 
 type Shared = State<Arc<Mutex<Scope>>>;
@@ -117,7 +131,7 @@ pub(crate) fn router(scope: Arc<Mutex<Scope>>, local_addr: SocketAddr) -> Router
 }
 
 async fn metrics(State(scope): Shared, headers: HeaderMap) -> Response {
-    let text = with(&scope, Scope::render);
+    let text = with(&scope, Scope::render).await;
     let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let (content_type, text) = if openmetrics::is_preferred(accepts) {
         (openmetrics::CONTENT_TYPE, openmetrics::from_text(&text))
@@ -128,16 +142,16 @@ async fn metrics(State(scope): Shared, headers: HeaderMap) -> Response {
 }
 
 async fn live_json(State(scope): Shared) -> Response {
-    let text = with(&scope, Scope::live);
+    let text = with(&scope, Scope::live).await;
     ([(CONTENT_TYPE_HEADER, "application/json")], text).into_response()
 }
 
 async fn snapshot(State(scope): Shared) -> Response {
-    with(&scope, Scope::json)
+    with(&scope, Scope::json).await
 }
 
 async fn readiness(State(scope): Shared) -> Response {
-    let missing = with(&scope, Scope::missing);
+    let missing = with(&scope, Scope::missing).await;
     if missing.is_empty() {
         return "ready\n".into_response();
     }

@@ -121,13 +121,21 @@ fn start_exporter(arguments: &[&str]) -> (Running, String) {
     (Running(child), address.unwrap_or_else(|| panic!("{line:?}")).to_string())
 }
 
-fn get(address: &str, path: &str) -> String {
+fn ask(address: &str, path: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    stream
+}
+
+fn answer(stream: &mut TcpStream) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     answer
+}
+
+fn get(address: &str, path: &str) -> String {
+    answer(&mut ask(address, path))
 }
 
 fn value(page: &str, name: &str, pid: u32) -> Option<f64> {
@@ -185,6 +193,25 @@ fn a_process_that_is_stopped_costs_a_page_a_second_is_told_of_all_the_while_and_
     stopped.signal("CONT");
     // A try to connect that failed just before costs a page more.
     while value(&get(&address, "/metrics"), "volt_process_up", stopped.pid()) != Some(1.0) {}
+}
+
+#[test]
+fn many_who_ask_while_a_process_is_stopped_wait_for_one_look_and_the_health_for_none() {
+    let _watchdog = watchdog();
+    let sockets = Folder::new("many-ask");
+    let stopped = start_application(&sockets.0);
+    let (_exporter, address) = start_exporter(&["--discover", sockets.0.to_str().unwrap()]);
+    assert_eq!(value(&get(&address, "/metrics"), "volt_process_up", stopped.pid()), Some(1.0));
+    stopped.stop();
+    let began = Instant::now();
+    let mut asked: Vec<TcpStream> = (0..20).map(|_| ask(&address, "/metrics")).collect();
+    get(&address, "/healthz");
+    let healthy_after = began.elapsed();
+    asked.iter_mut().for_each(|stream| assert_eq!(value(&answer(stream), "volt_process_up", stopped.pid()), Some(0.0)));
+    // A look waits for a second. Those who came while it went on share the next.
+    assert!(healthy_after < Duration::from_millis(900), "{healthy_after:?}");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    stopped.signal("CONT");
 }
 
 #[test]

@@ -20,8 +20,9 @@ pub(crate) mod settings;
 mod message;
 mod post;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use volt::sync::Mutex;
 use volt::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::routes::{self, Scope};
@@ -38,7 +39,7 @@ pub(crate) async fn push(scope: Arc<Mutex<Scope>>, target: Target) {
     loop {
         times.tick().await;
         // Both take milliseconds, which is for how long the worker is handed on.
-        let message = routes::with(&scope, |scope| messages.encode(&scope.look()));
+        let message = routes::with(&scope, |scope| messages.encode(&scope.look())).await;
         match post::post(&target, message).await {
             Ok(()) if failures > 0 => {
                 tracing::info!(collector = %target.authority, failures, "the collector takes metrics again");
