@@ -80,6 +80,8 @@ struct Shown<'a> {
 struct ShownRuntime<'a> {
     #[serde(flatten)]
     snapshot: &'a Snapshot,
+    /// By worker: a script's numbers do not hold the 64 bits of a bitmap's word.
+    is_parked: Vec<bool>,
     /// Since the look before, if there was one.
     rates: Option<Rates>,
     findings: Vec<Finding>,
@@ -118,10 +120,29 @@ fn show<'a>(before: Option<&Process>, now: &'a Process, findings: Vec<Vec<Findin
         None => now.runtimes.iter().map(|_| None).collect(),
     };
     let runtimes = now.runtimes.iter().zip(rates).zip(findings);
-    Shown {
-        program: &now.program,
-        pid: now.pid,
-        at_ns: now.at_ns,
-        runtimes: runtimes.map(|((snapshot, rates), findings)| ShownRuntime { snapshot, rates, findings }).collect(),
+    let shown = |((snapshot, rates), findings): ((&'a Snapshot, _), _)| ShownRuntime {
+        snapshot,
+        is_parked: (0..snapshot.workers.len()).map(|index| snapshot.is_parked(index)).collect(),
+        rates,
+        findings,
+    };
+    Shown { program: &now.program, pid: now.pid, at_ns: now.at_ns, runtimes: runtimes.map(shown).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use volt_telemetry::snapshot::Worker;
+
+    use super::*;
+
+    #[test]
+    fn who_is_parked_is_told_worker_by_worker_however_many_there_are() {
+        let workers = (0..64).map(|index| Worker { index, ..Worker::default() }).collect();
+        let runtime = Snapshot { parked_bitmap: vec![u64::MAX - 1], workers, ..Snapshot::default() };
+        let process = Some(Process { runtimes: vec![runtime], ..Process::default() });
+        let answer = Live::default().look(&[Seen { origin: Origin::new(), process }]);
+        let told: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        let parked = told[0]["runtimes"][0]["is_parked"].as_array().unwrap();
+        assert_eq!((parked.len(), parked.iter().filter(|is_parked| **is_parked == true).count()), (64, 63));
     }
 }

@@ -44,7 +44,6 @@ const sum = (list, of) => list.reduce((total, item) => total + of(item), 0);
 const longest = (runtime) => Math.max(0, ...runtime.workers.map((worker) => (worker.in_flight ? worker.in_flight.for_ns : 0)));
 const local = (runtime) =>
   sum(runtime.workers, (worker) => worker.ring_len + worker.batch_len + worker.inbox_len + (worker.is_lifo_filled ? 1 : 0));
-const isParked = (runtime, index) => Math.floor((runtime.parked_bitmap[Math.floor(index / 64)] || 0) / 2 ** (index % 64)) % 2 === 1;
 
 // What an axis reaches at least, so that nothing is not drawn as much, and how its numbers are written.
 const UNITS = {
@@ -182,7 +181,7 @@ function showFindings(runtime) {
 const LETTERS = { busy: "B", parked: "●", driver: "●", searching: "S", maintenance: "M" };
 
 function doing(runtime, worker) {
-  return isParked(runtime, worker.index) ? "parked" : worker.phase;
+  return runtime.is_parked[worker.index] ? "parked" : worker.phase;
 }
 
 function fact(name, value) {
@@ -203,7 +202,7 @@ function lamps(runtime) {
 
 function showFacts(runtime) {
   const on = runtime.workers.filter((worker) => worker.duty !== "off");
-  const parked = on.filter((worker) => isParked(runtime, worker.index)).length;
+  const parked = on.filter((worker) => runtime.is_parked[worker.index]).length;
   const rates = runtime.rates;
   $("facts").replaceChildren(
     fact("workers", lamps(runtime)),
