@@ -77,6 +77,17 @@ fn every_panel_obeys_the_variables_that_its_metric_can_obey() {
 }
 
 #[test]
+fn workers_of_processes_on_one_page_are_not_added_up() {
+    for file in DASHBOARDS {
+        for (title, expression, _) in expressions(&dashboard(file)) {
+            let kept = labels(&parse(expression));
+            let is_told_apart = ["instance", "program", "pid"].iter().all(|label| kept.contains(*label));
+            assert!(!kept.contains("worker") || is_told_apart, "{title}: {expression}");
+        }
+    }
+}
+
+#[test]
 fn what_a_legend_names_is_a_label_of_the_answer() {
     for file in DASHBOARDS {
         for (title, expression, legend) in expressions(&dashboard(file)) {

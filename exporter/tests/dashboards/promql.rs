@@ -7,8 +7,8 @@ use volt_telemetry::catalog;
 
 use crate::files;
 
-/// Labels that Prometheus adds, or that a metric has besides those of the catalog.
-const ADDED: [&str; 2] = ["job", "instance"];
+/// Labels that Prometheus adds, and those of a page of several processes.
+const ADDED: [&str; 4] = ["job", "instance", "program", "pid"];
 
 /// One selector of an expression.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ fn a_name_that_nobody_has_is_found_wherever_it_stands() {
 fn labels_are_followed_through_sums_and_quantiles() {
     let of = |expression: &str| labels(&parse(expression)).into_iter().collect::<Vec<_>>().join(" ");
     assert_eq!(of("sum by (worker) (rate(volt_worker_polls_total[1m])) * 60"), "worker");
-    assert_eq!(of("histogram_quantile(0.9, rate(volt_poll_duration_seconds_bucket[1m]))"), "instance job runtime");
-    assert_eq!(of("sum without (worker) (volt_worker_parked)"), "instance job runtime");
+    assert_eq!(of("histogram_quantile(0.9, rate(volt_poll_duration_seconds_bucket[1m]))"), "instance job pid program runtime");
+    assert_eq!(of("sum without (worker) (volt_worker_parked)"), "instance job pid program runtime");
     assert_eq!(of("sum(volt_worker_parked)"), "");
 }
