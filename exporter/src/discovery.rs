@@ -69,9 +69,8 @@ struct Attached {
 #[derive(Debug)]
 enum Answer {
     Hello(String),
+    /// Without a runtime if it could not take this one.
     Snapshot(Box<Process>),
-    /// It could not take this one.
-    Nothing,
     /// The connection has ended, and why.
     Failed(ConnectError),
 }
@@ -197,11 +196,7 @@ impl Attached {
                     self.asked_at = None;
                     return Ok(Some(*process));
                 }
-                Answer::Nothing if self.asked_at == Some(look) => {
-                    self.asked_at = None;
-                    return Ok(None);
-                }
-                Answer::Snapshot(_) | Answer::Nothing => {
+                Answer::Snapshot(_) => {
                     self.asked_at = None;
                     self.ask(look);
                 }
@@ -218,14 +213,53 @@ impl Attached {
 /// The thread of one process, until its connection or its page ends.
 fn serve(path: &Path, wished: &Receiver<()>, to_page: &SyncSender<Answer>) -> Result<(), ConnectError> {
     let mut client = Client::connect(path)?;
-    let mut is_wanted = to_page.send(Answer::Hello(client.hello().program.clone())).is_ok();
+    let (pid, program) = (client.hello().pid, client.hello().program.clone());
+    let mut is_wanted = to_page.send(Answer::Hello(program.clone())).is_ok();
+    let mut is_told = false;
     while is_wanted && wished.recv().is_ok() {
-        let answer = match client.snapshot() {
-            Ok(process) => Answer::Snapshot(Box::new(process)),
-            Err(error) if error.is_answer() => Answer::Nothing,
+        let process = match client.snapshot() {
+            Ok(process) => process,
+            // It is there, and no more is known.
+            Err(error) if error.is_answer() => {
+                if !std::mem::replace(&mut is_told, true) {
+                    tracing::warn!(socket = %path.display(), why = %error, "its numbers are missing on a page");
+                }
+                Process { pid, program: program.clone(), ..Process::default() }
+            }
             Err(error) => return Err(error),
         };
-        is_wanted = to_page.send(answer).is_ok();
+        is_wanted = to_page.send(Answer::Snapshot(Box::new(process))).is_ok();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use volt_telemetry::wire::{self, Hello, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request};
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_says_that_it_cannot_is_not_taken_for_a_silent_one() {
+        let path = std::env::temp_dir().join(format!("volt-cannot-{}", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = std::thread::spawn(move || {
+            let (socket, _) = listener.accept().unwrap();
+            let magic = wire::MAGIC.to_owned();
+            let hello = Hello { magic, version: wire::VERSION, pid: 7, program: "shop".into(), ..Hello::default() };
+            let say = |reply: &Reply| wire::write_frame(&socket, reply, MAX_REPLY_BYTES).unwrap();
+            say(&Reply::Hello(hello));
+            assert_eq!(wire::read_frame::<Request>(&socket, MAX_REQUEST_BYTES).unwrap(), Some(Request::Snapshot));
+            say(&Reply::Error { message: "not this time".into() });
+        });
+        let mut attached = Attached::start(&path, 7, None).unwrap();
+        attached.ask(1);
+        let answer = attached.answer(1, Instant::now() + Duration::from_secs(20)).unwrap();
+        let process = answer.expect("it has answered");
+        assert_eq!((process.pid, process.program.as_str(), process.runtimes.len()), (7, "shop", 0));
+        server.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
 }

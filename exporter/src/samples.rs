@@ -59,7 +59,8 @@ impl Samples {
             for (metric, read) in METRICS.iter().zip(&mut read) {
                 read.extend(metric.samples_of_process(*process).into_iter().map(with_origin));
             }
-            let Some(process) = *process else {
+            // One that could not tell of its runtimes has none.
+            let Some(process) = process.filter(|process| !process.runtimes.is_empty()) else {
                 // It may answer the next time, and its counters are to go on from where they were.
                 self.locations.extend(former_locations.extract_if(|life, _| life.origin == *origin));
                 continue;
