@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use volt_telemetry::doctor::course::Course;
-use volt_telemetry::incident::{Cause, Incident, Incidents, Remedy};
+use volt_telemetry::incident::{Cause, Frame, Incident, Incidents, Remedy};
 
 use super::shared::Shared;
 use super::worker::Worker;
@@ -55,8 +55,21 @@ struct Entries {
     suppressed: u64,
     evicted: u64,
     written: u64,
-    latest: VecDeque<Incident>,
+    latest: VecDeque<Kept>,
     kinds: HashMap<(String, Cause), Kind>,
+}
+
+/// An incident, and its stack apart: who reads takes that along under the lock without a copy, since the sentinel waits for the lock.
+#[derive(Clone)]
+struct Kept {
+    incident: Incident,
+    stack: Arc<[Frame]>,
+}
+
+impl Kept {
+    fn into_whole(self) -> Incident {
+        Incident { stack: self.stack.to_vec(), ..self.incident }
+    }
 }
 
 /// What was seen of one spawn location and cause.
@@ -101,31 +114,49 @@ impl Log {
             entries.latest.pop_front();
             entries.evicted += 1;
         }
-        entries.latest.push_back(incident);
+        entries.latest.push_back(Kept { incident, stack: Arc::new([]) });
         Some(entries.written)
     }
 
-    /// Changes an incident, if it is still kept. Asked for at each look, so it copies nothing.
+    /// Changes an incident but for its stack, if it is still kept. Asked for at each look, so it copies nothing.
     pub(crate) fn change(&self, id: u64, change: impl FnOnce(&mut Incident)) {
+        self.change_kept(id, |kept| change(&mut kept.incident));
+    }
+
+    fn change_kept(&self, id: u64, change: impl FnOnce(&mut Kept)) {
         let mut entries = self.lock();
-        if let Some(incident) = entries.latest.iter_mut().rev().find(|incident| incident.id == id) {
-            change(incident);
+        if let Some(kept) = entries.latest.iter_mut().rev().find(|kept| kept.incident.id == id) {
+            change(kept);
         }
+    }
+
+    /// What was found out of its stack.
+    fn fill_in(&self, id: u64, mut resolved: Resolved) {
+        resolved.frames.truncate(STACK_FRAMES_MAX);
+        let stack = Arc::from(resolved.frames);
+        self.change_kept(id, |kept| {
+            kept.stack = stack;
+            kept.incident.stack_error = resolved.error;
+        });
     }
 
     /// An incident as it is now, if it is still kept.
     pub(crate) fn get(&self, id: u64) -> Option<Incident> {
-        self.lock().latest.iter().rev().find(|incident| incident.id == id).cloned()
+        let kept = self.lock().latest.iter().rev().find(|kept| kept.incident.id == id).cloned();
+        kept.map(Kept::into_whole)
     }
 
     pub(crate) fn telemetry(&self) -> Incidents {
         let entries = self.lock();
-        Incidents {
+        let told = Incidents {
             by_cause: Cause::ALL.iter().map(|cause| entries.counts.get(cause).copied().unwrap_or(0)).collect(),
             suppressed: entries.suppressed,
             evicted: entries.evicted,
-            latest: entries.latest.iter().cloned().collect(),
-        }
+            latest: Vec::new(),
+        };
+        let latest: Vec<_> = entries.latest.iter().cloned().collect();
+        drop(entries);
+        Incidents { latest: latest.into_iter().map(Kept::into_whole).collect(), ..told }
     }
 }
 
@@ -251,7 +282,7 @@ fn tell_of(resolver: &mut Resolver, shared: &Shared, job: Job) {
         Stack::Copied(stack) => read(resolver, shared, &job, Some(stack)),
         Stack::Missed => read(resolver, shared, &job, None),
     };
-    shared.incidents.change(job.id, |incident| fill_in(incident, resolved));
+    shared.incidents.fill_in(job.id, resolved);
     if let Some(incident) = shared.incidents.get(job.id) {
         let task = shared.registry.get(incident.task_id, job.place);
         tell(&shared.name, &incident, task.as_ref());
@@ -283,12 +314,6 @@ fn read(resolver: &mut Resolver, shared: &Shared, job: &Job, stack: Option<&RawS
 
 fn without_stack(why: impl std::fmt::Display) -> Resolved {
     Resolved { error: Some(why.to_string()), ..Resolved::default() }
-}
-
-fn fill_in(incident: &mut Incident, resolved: Resolved) {
-    incident.stack = resolved.frames;
-    incident.stack.truncate(STACK_FRAMES_MAX);
-    incident.stack_error = resolved.error;
 }
 
 /// One event in the application's log, in the span of the task, if that is still there.
@@ -377,6 +402,19 @@ mod tests {
         assert!(changed.is_over && log.telemetry().latest[0].is_over);
         log.change(id + 1, |_| unreachable!("there is none"));
         assert!(log.get(id + 1).is_none());
+    }
+
+    #[test]
+    fn a_stack_is_kept_once_and_told_with_its_incident() {
+        let log = Log::default();
+        let id = log.open(incident("a:1", Cause::Cpu), 1).unwrap();
+        let frames = vec![Frame { address: 5, ..Frame::default() }; STACK_FRAMES_MAX + 1];
+        log.fill_in(id, Resolved { frames, error: Some("cut".to_owned()), ..Resolved::default() });
+        let told = log.get(id).unwrap();
+        assert_eq!((told.stack.len(), told.stack[0].address), (STACK_FRAMES_MAX, 5));
+        assert_eq!(told.stack_error.as_deref(), Some("cut"));
+        assert_eq!(log.telemetry().latest, [told]);
+        assert_eq!(Arc::strong_count(&log.lock().latest[0].stack), 1, "who reads has copies of his own");
     }
 
     #[test]
