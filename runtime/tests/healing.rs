@@ -219,6 +219,27 @@ fn without_spares_a_runtime_works_as_if_there_were_no_sentinel() {
 }
 
 #[test]
+fn a_task_that_comes_back_to_the_worker_that_held_it_up_has_waited_once() {
+    watched(|| {
+        let runtime =
+            builder(1).sentinel_interval(Some(Duration::from_millis(10))).max_spare_workers(0).build().unwrap();
+        let (open, is_open) = mpsc::channel::<()>();
+        let began = Instant::now();
+        let culprit = runtime.spawn(async move {
+            drop(volt::spawn(async {}));
+            assert!(is_open.recv().is_err(), "nobody sends");
+        });
+        wait_until(&runtime, |snapshot| snapshot.sentinel.tasks_rescued > 0);
+        drop(open);
+        runtime.block_on(culprit).unwrap();
+        let after = wait_until(&runtime, |snapshot| snapshot.tasks.alive == 0);
+        let most_ns = began.elapsed().as_nanos() as u64;
+        let caused_ns: u64 = after.blame.iter().map(|blame| blame.delay_caused_ns).sum();
+        assert!((1..=most_ns).contains(&caused_ns), "{caused_ns} of {most_ns}");
+    });
+}
+
+#[test]
 fn a_shutdown_while_workers_are_stuck_waits_for_them_and_for_the_spares() {
     watched(|| {
         let runtime = runtime(2);

@@ -422,6 +422,9 @@ impl<'a> Rounds<'a> {
             }
         }
         let count = tasks.len();
+        if count > 0 {
+            remote.cells.note_charged(now_ns);
+        }
         self.shared.sentinel.tasks_rescued.add(count as u64);
         self.shared.hand_over(tasks, now_ns);
         count > 0

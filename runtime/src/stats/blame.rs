@@ -7,7 +7,8 @@
 //!
 //! What is charged. A task that is polled has waited since it was submitted. If the poll before it on the same worker was long, then the time that
 //! both lasted is charged to the location of that poll, and written down as suffered by the location of the task. Tasks that the
-//! sentinel takes from a worker that is stuck are charged by it in the same way. So a task that waits behind many short polls charges nobody: that is
+//! sentinel takes from a worker that is stuck are charged by it in the same way, up to then; if that worker comes to poll them after all, it charges the
+//! rest. So a task that waits behind many short polls charges nobody: that is
 //! load, not blame.
 
 use std::panic::Location;

@@ -1,7 +1,7 @@
 //! The cells that a worker counts in: always on, one writer each, never locked, readable at any moment by anybody.
 //!
 //! Shape: one block a worker, on cache lines of its own. Who writes: the worker that the block belongs to, nobody else (*Single
-//! writer*). Who reads: snapshots, from any thread.
+//! writer*), but for two cells of the sentinel's, which say so. Who reads: snapshots, from any thread.
 //!
 //! A cell is written by a Relaxed load and a Relaxed store, not by a read-modify-write: with one writer nothing can come between
 //! the two, and a locked instruction would cost twenty times as much. Whether anything is written at all: see `counting`.
@@ -220,6 +220,8 @@ pub(crate) struct WorkerCells {
     long_location: AtomicPtr<Location<'static>>,
     long_began_at_ns: Gauge,
     long_ended_at_ns: Gauge,
+    /// Up to when what waited here was charged by the sentinel, which took it away. Written by the sentinel.
+    charged_until_ns: Gauge,
 
     pub(crate) poll_time: HistogramCells,
     pub(crate) schedule_delay: HistogramCells,
@@ -269,8 +271,14 @@ impl WorkerCells {
         let culprit = self.long_location.load(Ordering::Relaxed);
         // SAFETY: only `note_long` writes the pointer, from a `&'static Location`.
         let Some(culprit) = (unsafe { culprit.as_ref() }) else { return };
-        let both_since_ns = submitted_at_ns.max(self.long_began_at_ns.get());
+        // What waited in the global queue as long is charged with too little, rather than what was taken away with too much.
+        let both_since_ns = submitted_at_ns.max(self.long_began_at_ns.get()).max(self.charged_until_ns.get());
         self.blame.charge(culprit, victim, self.long_ended_at_ns.get().saturating_sub(both_since_ns));
+    }
+
+    /// What waited here until now is charged to the poll that is going on. For the sentinel.
+    pub(crate) fn note_charged(&self, now_ns: u64) {
+        self.charged_until_ns.set(now_ns);
     }
 
     /// A poll has ended that others may have waited for: one of `LONG_NS` or more.
