@@ -121,7 +121,7 @@ pub(crate) fn unlimited<R>(f: impl FnOnce() -> R) -> R {
     run_within(None, f)
 }
 
-/// Runs `f`, a poll in the middle of another one, with a budget of its own.
+/// Runs `f`, a poll of `block_on`'s future or one in the middle of another, with a budget of its own.
 #[cfg(not(loom))]
 pub(crate) fn limited<R>(operations: u32, f: impl FnOnce() -> R) -> R {
     run_within(Some(operations), f)
