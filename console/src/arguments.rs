@@ -281,7 +281,7 @@ pub(crate) enum Verb {
     Export {
         /// The recording; of one in several files the name without their numbers
         file: PathBuf,
-        /// The trace, - for standard output; the recording's name with .json if left out
+        /// The trace, - for standard output; of a recording in several files numbered as they are. The recording's name with .json if left out
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },

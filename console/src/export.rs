@@ -3,6 +3,7 @@
 //! Invariant: *half a trace is none*: no program opens it, so that what cannot be written to its end, for a full disk or
 //! for Ctrl-C, is taken away.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -17,11 +18,11 @@ use crate::error::Error;
 use crate::figures::count;
 use crate::progress::Progress;
 
-/// Exports the recording at `path`, each file of it, to `to`, or beside it under the same name; `-` is `out`. What was
+/// Exports the recording at `path`, each file of it, to `to`, numbered if there are several, or beside it under the same name; `-` is `out`. What was
 /// made is said on standard error. Returns why it ended, if before its end.
 ///
 /// # Errors
-/// [`Error::is_recording`] if there is none, or the trace cannot be written; a recording that breaks off is none, but
+/// [`Error::is_recording`] if there is none, or several files of it are to go to `out`, or the trace cannot be written; a recording that breaks off is none, but
 /// is told. [`Error::is_output_closed`].
 pub fn run(path: &Path, to: Option<&Path>, out: &mut impl Write) -> Result<Option<Ended>, Error> {
     let signals = Signals::take(true).map_err(Error::signals)?;
@@ -36,21 +37,30 @@ fn export_all(path: &Path, to: Option<&Path>, signals: &Signals, out: &mut impl 
     let parts = parts_of(path);
     let only = [path.to_path_buf()];
     let parts = if parts.is_empty() { &only[..] } else { &parts[..] };
+    if to == Some(Path::new("-")) && parts.len() > 1 {
+        let named: Vec<_> = parts.iter().map(|part| part.display().to_string()).collect();
+        let why =
+            format!("a trace is one file, and the recording has several files: export one of {}", named.join(", "));
+        return Err(Error::broken(&why));
+    }
     for part in parts {
         match to {
             Some(to) if to == Path::new("-") => {
                 export(part, &mut UntilSignal { inner: &mut *out, signals }, signals, "standard output")?;
             }
             Some(to) if parts.len() == 1 => to_file(part, to, signals)?,
-            Some(to) => {
-                let number = part.file_stem().unwrap_or_default();
-                let name = format!("{}.json", number.to_string_lossy());
-                to_file(part, &to.with_file_name(name), signals)?;
-            }
+            Some(to) => to_file(part, &numbered(to, part), signals)?,
             None => to_file(part, &part.with_extension("json"), signals)?,
         }
     }
     Ok(())
+}
+
+/// `trace.0007.json` for the part `stall.0007.voltrec`, if the trace is to go to `trace.json`.
+fn numbered(to: &Path, part: &Path) -> PathBuf {
+    let number = part.file_stem().map(Path::new).and_then(Path::extension).unwrap_or_default();
+    let ending = to.extension().unwrap_or(OsStr::new("json"));
+    to.with_extension([number, ending].join(OsStr::new(".")))
 }
 
 fn to_file(part: &Path, to: &Path, signals: &Signals) -> Result<(), Error> {

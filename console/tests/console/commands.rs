@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use crate::program::{Folder, Program, Speech, VOLT};
 use serde_json::Value;
+use volt_telemetry::recording::flush::Head;
+use volt_telemetry::recording::writer::{MIN_FILE_BYTES, Settings, Writer};
 use volt_telemetry::wire::{VERSION, Version};
 
 fn run(command: &mut Command) -> Output {
@@ -66,6 +68,29 @@ fn what_is_no_recording_is_neither_shown_nor_exported() {
     }
     assert!(!file.with_extension("json").exists(), "nothing was made");
     assert_refused(&mut folder.console(&["replay", path]), &["must be a terminal"]);
+}
+
+#[test]
+fn a_recording_in_several_files_becomes_as_many_traces_under_the_name_that_was_given() {
+    let folder = Folder::new();
+    let file = folder.socket(9).with_extension("voltrec");
+    let settings = Settings { path: file.clone(), max_file_bytes: MIN_FILE_BYTES, max_files: 1 };
+    Writer::create(settings, Head::default()).unwrap().finish().unwrap();
+    let part = |number| file.with_extension(format!("{number}.voltrec"));
+    std::fs::copy(&file, part("0000")).unwrap();
+    std::fs::rename(&file, part("0001")).unwrap();
+    let (from, to) = (file.to_str().unwrap(), file.with_file_name("trace.json"));
+    let parts = ["several files", ".0000.voltrec", ".0001.voltrec"];
+    assert_refused(&mut folder.console(&["export", from, "-o", "-"]), &parts);
+    let output = run(&mut folder.console(&["export", from, "-o", to.to_str().unwrap()]));
+    assert!(output.status.success(), "{output:?}");
+    for number in ["0000", "0001"] {
+        let trace = std::fs::read(to.with_extension(format!("{number}.json"))).unwrap();
+        serde_json::from_slice::<Value>(&trace).unwrap();
+    }
+    assert!(!to.exists());
+    let output = run(&mut folder.console(&["export", part("0001").to_str().unwrap(), "-o", "-"]));
+    serde_json::from_slice::<Value>(&output.stdout).unwrap();
 }
 
 #[test]

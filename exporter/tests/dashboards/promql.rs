@@ -126,7 +126,10 @@ fn a_name_that_nobody_has_is_found_wherever_it_stands() {
 fn labels_are_followed_through_sums_and_quantiles() {
     let of = |expression: &str| labels(&parse(expression)).into_iter().collect::<Vec<_>>().join(" ");
     assert_eq!(of("sum by (worker) (rate(volt_worker_polls_total[1m])) * 60"), "worker");
-    assert_eq!(of("histogram_quantile(0.9, rate(volt_poll_duration_seconds_bucket[1m]))"), "instance job pid program runtime");
+    assert_eq!(
+        of("histogram_quantile(0.9, rate(volt_poll_duration_seconds_bucket[1m]))"),
+        "instance job pid program runtime"
+    );
     assert_eq!(of("sum without (worker) (volt_worker_parked)"), "instance job pid program runtime");
     assert_eq!(of("sum(volt_worker_parked)"), "");
 }
