@@ -6,7 +6,7 @@
 //! the recording.
 //!
 //! Invariants. *What was recorded is kept*: a signal, a full disk, the end of the program end the file in order.
-//! *Bounded*: so many bytes a file, so many files, `HELD_RECORDS_MAX` in memory.
+//! *Bounded*: so many bytes a file, so many files, `HELD_WEIGHT_MAX` in memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
@@ -18,11 +18,13 @@ use std::time::{Duration, Instant, SystemTime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use volt_telemetry::client::Client;
 use volt_telemetry::doctor::{Rule, examine};
+use volt_telemetry::histogram::BUCKETS;
 use volt_telemetry::recording::event::{Event, Outcome};
 use volt_telemetry::recording::flush::{Flush, Head, Mark, Table, Text};
+use volt_telemetry::recording::record::Record;
 use volt_telemetry::recording::trigger::{Reach, Trigger, Verdict, Window, Windows};
 use volt_telemetry::recording::writer::{Settings, Writer};
-use volt_telemetry::snapshot::Snapshot;
+use volt_telemetry::snapshot::{Snapshot, Worker};
 
 use crate::clean;
 use crate::error::Error;
@@ -32,8 +34,10 @@ use crate::progress::Progress;
 
 /// How long the recording waits for a flush before it looks whether it is to end.
 const SLICE: Duration = Duration::from_millis(100);
-/// Records that are kept to look back at: 192 MiB.
-const HELD_RECORDS_MAX: u64 = 8 << 20;
+/// What is kept to look back at, in records: 192 MiB.
+const HELD_WEIGHT_MAX: u64 = 8 << 20;
+/// What a worker of a snapshot takes in memory, in records.
+const WORKER_WEIGHT: u64 = (size_of::<Worker>() + 2 * BUCKETS * size_of::<u64>()).div_ceil(size_of::<Record>()) as u64;
 /// Names that are kept of what is not written.
 const HELD_TEXTS_MAX: usize = 16_384;
 /// Bytes of a program's name in the name of a file.
@@ -175,7 +179,7 @@ struct Tape {
     windows: Windows,
     is_single_file: bool,
     held: VecDeque<Flush>,
-    held_records: u64,
+    held_weight: u64,
     look_back_ns: u64,
     /// Names that flushes brought which were not written.
     texts: BTreeMap<(Table, u64), String>,
@@ -196,7 +200,7 @@ impl Tape {
             windows: Windows::new(options.reach),
             is_single_file: options.max_files == 1,
             held: VecDeque::new(),
-            held_records: 0,
+            held_weight: 0,
             look_back_ns: u64::try_from(options.reach.look_back.as_nanos()).unwrap_or(u64::MAX),
             texts: BTreeMap::new(),
             examined: None,
@@ -249,7 +253,7 @@ impl Tape {
                 for held in std::mem::take(&mut self.held).into_iter().filter(|held| held.at_ns >= from_ns) {
                     self.write_with_texts(held)?;
                 }
-                self.held_records = 0;
+                self.held_weight = 0;
             }
         }
         if self.windows.open().is_some() {
@@ -315,13 +319,13 @@ impl Tape {
     /// Keeps a flush to look back at.
     fn hold(&mut self, flush: Flush) {
         let oldest_ns = flush.at_ns.saturating_sub(self.look_back_ns);
-        self.held_records += flush.records();
+        self.held_weight += weight(&flush);
         self.held.push_back(flush);
         while let Some(first) = self.held.front()
-            && (first.at_ns < oldest_ns || self.held_records > HELD_RECORDS_MAX)
+            && (first.at_ns < oldest_ns || self.held_weight > HELD_WEIGHT_MAX)
         {
             let Some(old) = self.held.pop_front() else { break };
-            self.held_records -= old.records();
+            self.held_weight -= weight(&old);
             for text in old.texts {
                 self.texts.insert((text.table, text.number), text.text);
             }
@@ -422,11 +426,16 @@ fn bytes(n: u64) -> String {
     }
 }
 
+/// What a flush takes in memory, in records: it may have few, and a snapshot of very many workers.
+fn weight(flush: &Flush) -> u64 {
+    let workers = flush.snapshot.as_ref().map_or(0, |snapshot| snapshot.workers.len() as u64);
+    flush.records() + workers * WORKER_WEIGHT
+}
+
 #[cfg(test)]
 mod tests {
     use volt_telemetry::recording::flush::Chunk;
     use volt_telemetry::recording::reader::Reader;
-    use volt_telemetry::recording::record::Record;
     use volt_telemetry::recording::writer::MIN_FILE_BYTES;
 
     use super::*;
@@ -519,6 +528,24 @@ mod tests {
         tape.close().unwrap();
         assert_eq!((tape.files.len(), tape.windows_written), (2, 2));
         assert!(tape.report(Why::Stopped).contains("16 events"), "{}", tape.report(Why::Stopped));
+    }
+
+    #[test]
+    fn a_snapshot_that_is_held_weighs_what_its_workers_take_in_memory() {
+        let scratch = Scratch::new("held");
+        let mut tape = scratch.tape(&[On::Stall], 1);
+        tape.look_back_ns = u64::MAX;
+        let snapshot = || Snapshot { workers: vec![Worker::default(); 64], ..Snapshot::default() };
+        for at_ns in [10 * MS, 20 * MS, 30 * MS] {
+            let made = Flush { snapshot: Some(Box::new(snapshot())), ..flush(at_ns, Outcome::Pending) };
+            assert!(tape.take(made).unwrap());
+        }
+        let bytes = tape.held_weight * size_of::<Record>() as u64;
+        let least = 3 * 64 * 2 * size_of_val(Worker::default().poll_time.counts()) as u64;
+        assert!((least..least * 5 / 4).contains(&bytes), "{bytes} bytes of {least}");
+        tape.look_back_ns = 0;
+        assert!(tape.take(flush(40 * MS, Outcome::Pending)).unwrap());
+        assert_eq!((tape.held.len() as u64, tape.held_weight), (1, 1), "what goes is taken off");
     }
 
     #[test]
