@@ -97,9 +97,7 @@ impl History {
                     busy: per_cent(rates.shares.busy_ratio),
                     searching: per_cent(rates.shares.searching_ratio),
                     asleep: per_cent(rates.shares.parked_ratio + rates.shares.driver_ratio),
-                    queued: [worker.ring_len, worker.batch_len, worker.inbox_len, u32::from(worker.is_lifo_filled)]
-                        .into_iter()
-                        .fold(0, u32::saturating_add),
+                    queued: u32::try_from(worker.queued()).unwrap_or(u32::MAX),
                 }),
             );
         }

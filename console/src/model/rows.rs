@@ -108,7 +108,7 @@ impl Model {
             match list.order {
                 1 => per_second(index, |rates| rates.shares.busy_ratio),
                 2 => per_second(index, |rates| rates.polls_per_second),
-                3 => u64::from(worker.ring_len) + u64::from(worker.batch_len) + u64::from(worker.is_lifo_filled),
+                3 => worker.queued(),
                 4 => worker.in_flight.as_ref().map_or(0, |poll| poll.for_ns),
                 // By number they begin with the first, by all else with the greatest.
                 _ => u64::MAX - u64::from(worker.index),

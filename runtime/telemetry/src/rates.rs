@@ -291,11 +291,9 @@ pub fn searchers_max(workers: usize) -> usize {
     workers.div_ceil(2)
 }
 
-/// Tasks in the workers' own queues now: LIFO slots, batch buffers and rings.
+/// Tasks in the workers' own queues now.
 pub fn local_queue_len(snapshot: &Snapshot) -> u64 {
-    let of =
-        |worker: &Worker| u64::from(worker.is_lifo_filled) + u64::from(worker.batch_len) + u64::from(worker.ring_len);
-    snapshot.workers.iter().map(of).sum()
+    snapshot.workers.iter().map(Worker::queued).fold(0, u64::saturating_add)
 }
 
 fn ended(snapshot: &Snapshot) -> u64 {

@@ -475,6 +475,14 @@ pub struct Worker {
     pub self_wakes: Option<u64>,
 }
 
+impl Worker {
+    /// Tasks in its queues now: LIFO slot, batch buffer, ring and inbox.
+    pub fn queued(&self) -> u64 {
+        let lens = [self.ring_len, self.batch_len, self.inbox_len, u32::from(self.is_lifo_filled)];
+        lens.map(u64::from).iter().sum()
+    }
+}
+
 impl Snapshot {
     /// Whether `field` is named in [`incomplete`](Self::incomplete): its 0 says nothing.
     pub fn lacks(&self, field: &str) -> bool {

@@ -126,3 +126,10 @@ fn what_one_of_the_two_came_without_has_no_rates() {
     let later_cut = Snapshot { incomplete: vec!["workers".into()], workers: Vec::new(), ..later };
     assert_eq!(Rates::between(&earlier, &later_cut), None);
 }
+
+#[test]
+fn tasks_in_every_queue_of_a_worker_are_in_its_own_queues() {
+    let worker = Worker { ring_len: 1, batch_len: 20, inbox_len: 300, is_lifo_filled: true, ..Worker::default() };
+    let snapshot = Snapshot { workers: vec![worker.clone(), worker], ..Snapshot::default() };
+    assert_eq!(local_queue_len(&snapshot), 2 * 322);
+}

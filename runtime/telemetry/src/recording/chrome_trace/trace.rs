@@ -180,11 +180,7 @@ impl<W: Write> Trace<W> {
         let waiting = waiting.arg("blocking", snapshot.blocking.queue_len);
         let mut queues = counter("queued");
         for worker in &snapshot.workers {
-            let queued = u64::from(worker.ring_len)
-                + u64::from(worker.batch_len)
-                + u64::from(worker.inbox_len)
-                + u64::from(worker.is_lifo_filled);
-            queues = queues.arg(&format!("worker {}", worker.index), queued);
+            queues = queues.arg(&format!("worker {}", worker.index), worker.queued());
         }
         let tasks = counter("tasks").arg("alive", snapshot.tasks.alive);
         let workers = counter("workers").arg("parked", u64::from(snapshot.parked_count()));
