@@ -121,6 +121,8 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         Symptom::GlobalStarved => queues::seldom_looking(settings, is_ill),
         Symptom::LifoMonopoly => queues::with_a_high_cap(settings, is_ill),
         Symptom::WakeStorm => effort::without_spins(settings),
+        // To read debug information would spend the quota by itself.
+        Symptom::CgroupThrottled => settings.incident_stacks(false),
         Symptom::CpuStarved => machine::undisturbed(settings, is_ill),
         Symptom::Oversubscribed => {
             machine::undisturbed(settings.worker_threads(machine::workers_oversubscribed()), is_ill)
