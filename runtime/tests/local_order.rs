@@ -1,4 +1,6 @@
 //! `LocalOrder::Lifo`: the newest first, and nothing starves, nothing is lost, and nothing waits behind a poll that lasts.
+//!
+//! ORDERING: Relaxed throughout: counts and flags that publish nothing; what a test reads at its end, a join has ordered.
 
 mod watchdog;
 
@@ -69,8 +71,8 @@ fn after_eight_of_the_newest_the_oldest_has_its_turn() {
 /// Starts the next, and ends, until it is stopped.
 fn link(stop: Arc<AtomicBool>, links: Arc<AtomicU64>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
-        links.fetch_add(1, Ordering::SeqCst);
-        if !stop.load(Ordering::SeqCst) {
+        links.fetch_add(1, Ordering::Relaxed);
+        if !stop.load(Ordering::Relaxed) {
             volt::spawn(link(stop, links));
         }
     })
@@ -88,7 +90,7 @@ fn tasks_that_spawn_tasks_for_ever_starve_none_that_is_older() {
                 let older: Vec<_> = (0..OLDER)
                     .map(|_| {
                         let links = links.clone();
-                        volt::spawn(async move { links.load(Ordering::SeqCst) })
+                        volt::spawn(async move { links.load(Ordering::Relaxed) })
                     })
                     .collect();
                 volt::spawn(link(stop, links));
@@ -100,7 +102,7 @@ fn tasks_that_spawn_tasks_for_ever_starve_none_that_is_older() {
             }
         });
         let waited = runtime.block_on(spawner).unwrap();
-        stop.store(true, Ordering::SeqCst);
+        stop.store(true, Ordering::Relaxed);
         for (before, links) in (0..).zip(&waited) {
             assert!(*links <= 2 * (before + 1) * ROUND, "{before} before it, and {links} that are newer: {waited:?}");
         }
@@ -121,7 +123,7 @@ fn who_yields_to_two_tasks_that_wake_each_other_for_ever_has_its_turn() {
                     let mut turn = turn.lock().unwrap();
                     turn.1[me] = Some(cx.waker().clone());
                     if turn.0 == me {
-                        hops.fetch_add(1, Ordering::SeqCst);
+                        hops.fetch_add(1, Ordering::Relaxed);
                         turn.0 = 1 - me;
                         turn.1[1 - me].take().into_iter().for_each(Waker::wake);
                     }
@@ -129,7 +131,7 @@ fn who_yields_to_two_tasks_that_wake_each_other_for_ever_has_its_turn() {
                 }))
             })
             .collect();
-        while hops.load(Ordering::SeqCst) < 1_000 {
+        while hops.load(Ordering::Relaxed) < 1_000 {
             std::thread::yield_now();
         }
         let most = runtime.spawn({
@@ -137,9 +139,9 @@ fn who_yields_to_two_tasks_that_wake_each_other_for_ever_has_its_turn() {
             async move {
                 let mut most = 0;
                 for _ in 0..200 {
-                    let before = hops.load(Ordering::SeqCst);
+                    let before = hops.load(Ordering::Relaxed);
                     yield_now().await;
-                    most = most.max(hops.load(Ordering::SeqCst) - before);
+                    most = most.max(hops.load(Ordering::Relaxed) - before);
                 }
                 most
             }
@@ -190,7 +192,7 @@ fn every_task_is_run_once_under_stealing_and_overflow_and_all_is_at_rest_afterwa
                                 let runs = runs.clone();
                                 volt::spawn(async move {
                                     yield_now().await;
-                                    runs[n].fetch_add(1, Ordering::SeqCst);
+                                    runs[n].fetch_add(1, Ordering::Relaxed);
                                 })
                             })
                             .collect();
@@ -200,7 +202,7 @@ fn every_task_is_run_once_under_stealing_and_overflow_and_all_is_at_rest_afterwa
                     }
                 });
                 runtime.block_on(spawner).unwrap();
-                assert!(runs.iter().all(|count| count.load(Ordering::SeqCst) == 1));
+                assert!(runs.iter().all(|count| count.load(Ordering::Relaxed) == 1));
                 // The spawner's end is counted after its handle has told of it.
                 let mut snapshot = runtime.handle().snapshot();
                 while snapshot.tasks.alive > 0 {
