@@ -7,7 +7,7 @@
 //! One column is what to reach with one worker and a processor for each thread. With as many workers as processors the thread that
 //! hands tasks in takes one of them away, so whole scheduling quanta of the kernel are in the numbers.
 //!
-//! `tests/fairness.rs` holds the same in polls, on any machine.
+//! `tests/scheduler/fairness.rs` holds the same in polls, on any machine.
 
 use std::future::poll_fn;
 use std::hint::spin_loop;

@@ -105,8 +105,57 @@ pub use {
     task::spawn,
 };
 
+// The examples stand here, where they can be compiled: `volt-macros` does not depend on Volt. A macro's tests are built for
+// the host, so that dependency would build the whole runtime a second time.
+/// # Examples
+///
+/// ```
+/// #[volt::main(worker_threads = 2, name = "greeter")]
+/// async fn main() -> Result<(), volt::task::JoinError> {
+///     let answer = volt::spawn(async { 6 * 7 }).await?;
+///     assert_eq!(answer, 42);
+///     Ok(())
+/// }
+/// ```
+///
+/// It stands for:
+///
+/// ```
+/// fn main() -> Result<(), volt::task::JoinError> {
+///     async fn main() -> Result<(), volt::task::JoinError> {
+///         let answer = volt::spawn(async { 6 * 7 }).await?;
+///         assert_eq!(answer, 42);
+///         Ok(())
+///     }
+///     match volt::Builder::new_multi_thread().worker_threads(2).name("greeter").build() {
+///         Ok(runtime) => runtime.block_on(main()),
+///         Err(error) => panic!("the Volt runtime of `main` could not be built: {error}"),
+///     }
+/// }
+/// ```
 #[cfg(all(feature = "macros", not(loom)))]
-pub use volt_macros::{main, test};
+pub use volt_macros::main;
+/// # Examples
+///
+/// ```
+/// #[volt::test]
+/// async fn a_task_gives_its_result() {
+///     assert_eq!(volt::spawn(async { 42 }).await.unwrap(), 42);
+/// }
+///
+/// #[volt::test(start_paused = true)]
+/// async fn an_hour_passes_at_once_where_nothing_else_is_to_be_done() {
+///     volt::time::sleep(std::time::Duration::from_secs(3600)).await;
+/// }
+///
+/// #[volt::test(worker_threads = 1)]
+/// async fn one_worker_is_enough() -> Result<(), volt::task::JoinError> {
+///     volt::spawn(async {}).await
+/// }
+/// # fn main() {}
+/// ```
+#[cfg(all(feature = "macros", not(loom)))]
+pub use volt_macros::test;
 
 /// Waiting for several futures in one task: Tokio's macros, which need nothing of its runtime.
 #[cfg(all(feature = "macros", not(loom)))]

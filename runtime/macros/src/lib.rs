@@ -25,33 +25,6 @@ use proc_macro::TokenStream;
 ///
 /// When the runtime cannot be built, with the error of `Builder::build`. A program that wants to handle that error calls the
 /// Builder itself.
-///
-/// # Examples
-///
-/// ```
-/// #[volt::main(worker_threads = 2, name = "greeter")]
-/// async fn main() -> Result<(), volt::task::JoinError> {
-///     let answer = volt::spawn(async { 6 * 7 }).await?;
-///     assert_eq!(answer, 42);
-///     Ok(())
-/// }
-/// ```
-///
-/// It stands for:
-///
-/// ```
-/// fn main() -> Result<(), volt::task::JoinError> {
-///     async fn main() -> Result<(), volt::task::JoinError> {
-///         let answer = volt::spawn(async { 6 * 7 }).await?;
-///         assert_eq!(answer, 42);
-///         Ok(())
-///     }
-///     match volt::Builder::new_multi_thread().worker_threads(2).name("greeter").build() {
-///         Ok(runtime) => runtime.block_on(main()),
-///         Err(error) => panic!("the Volt runtime of `main` could not be built: {error}"),
-///     }
-/// }
-/// ```
 #[proc_macro_attribute]
 pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(expand::Entry::Main, options.into(), item.into()).into()
@@ -64,26 +37,6 @@ pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
 /// `#[ignore]` and `#[should_panic]` work as usual.
 ///
 /// Every test has a runtime for itself; nothing that one test spawns outlives it.
-///
-/// # Examples
-///
-/// ```
-/// #[volt::test]
-/// async fn a_task_gives_its_result() {
-///     assert_eq!(volt::spawn(async { 42 }).await.unwrap(), 42);
-/// }
-///
-/// #[volt::test(start_paused = true)]
-/// async fn an_hour_passes_at_once_where_nothing_else_is_to_be_done() {
-///     volt::time::sleep(std::time::Duration::from_secs(3600)).await;
-/// }
-///
-/// #[volt::test(worker_threads = 1)]
-/// async fn one_worker_is_enough() -> Result<(), volt::task::JoinError> {
-///     volt::spawn(async {}).await
-/// }
-/// # fn main() {}
-/// ```
 #[proc_macro_attribute]
 pub fn test(options: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(expand::Entry::Test, options.into(), item.into()).into()

@@ -1,8 +1,10 @@
-//! What every test here runs under: a watchdog, and runtimes without the park time-out and the sentinel, which
-//! would hide a lost wake-up.
+//! What every test here runs under: a watchdog, a program of its own where it needs one, and runtimes without the park
+//! time-out and the sentinel, which would hide a lost wake-up.
 
 #![allow(dead_code, reason = "each test binary uses what it needs")]
 
+use std::any::type_name_of_val;
+use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -36,6 +38,28 @@ pub fn watched(test: impl FnOnce()) {
     test();
     drop(done);
     watchdog.join().unwrap();
+}
+
+/// Set in the program that [`alone`] starts.
+const ALONE: &str = "VOLT_TEST_ALONE";
+
+/// Runs `test` in a program of its own: for a test that changes, counts or listens to what belongs to the whole program,
+/// such as the handler of a signal, the limit on descriptors or the subscriber of `tracing`.
+///
+/// That program is this binary once more, asked for this one test by name. A closure bears the name of the function it stands
+/// in, so `test` has to be one, written in the test itself.
+pub fn alone(test: impl FnOnce()) {
+    if std::env::var_os(ALONE).is_some() {
+        return test();
+    }
+    let closure = type_name_of_val(&test);
+    let (_program, name) = closure.strip_suffix("::{{closure}}").and_then(|name| name.split_once("::")).expect(closure);
+    let program = std::env::current_exe().unwrap();
+    let child = Command::new(program).args([name, "--exact", "--nocapture"]).env(ALONE, "1").output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
+    // A name that no test bears passes as well.
+    let has_run = stdout.contains("test result: ok. 1 passed");
+    assert!(child.status.success() && has_run, "{name}: {}\n{stdout}\n{stderr}", child.status);
 }
 
 /// A runtime without the park time-out and without the sentinel.

@@ -1,0 +1,242 @@
+//! Peers and names that misbehave: errors of the kind that is expected, memory that stays bounded, and nobody else disturbed.
+//! (Out of descriptors: `accept_emfile.rs`. SIGPIPE: `sigpipe.rs`.)
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use crate::watchdog::with_workers;
+use volt::io::{AsyncReadExt, AsyncWriteExt};
+use volt::net::{TcpListener, TcpSocket, TcpStream, UdpSocket, lookup_host};
+use volt::time::{sleep, timeout};
+
+const SOON: Duration = Duration::from_millis(20);
+
+async fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    (listener, addr)
+}
+
+/// An end of Volt's and one of the standard library's, which does as it is told.
+async fn pair() -> (TcpStream, std::net::TcpStream) {
+    let (listener, addr) = listen().await;
+    let peer = std::net::TcpStream::connect(addr).unwrap();
+    (listener.accept().await.unwrap().0, peer)
+}
+
+/// An echo beside it all, that must go on: each answer is awaited.
+async fn echo_beside() -> volt::task::JoinHandle<u32> {
+    let (listener, addr) = listen().await;
+    volt::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let (mut reader, mut writer) = stream.split();
+        volt::io::copy(&mut reader, &mut writer).await.unwrap();
+    });
+    volt::spawn(async move {
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        for n in 0..50u32 {
+            stream.write_all(&n.to_be_bytes()).await.unwrap();
+            assert_eq!(stream.read_u32().await.unwrap(), n);
+        }
+        50
+    })
+}
+
+#[test]
+fn a_peer_that_closes_ends_the_stream_and_then_breaks_the_pipe() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (mut stream, peer) = pair().await;
+            drop(peer);
+            assert_eq!(stream.read(&mut [0; 8]).await.unwrap(), 0);
+            assert_eq!(stream.read_u8().await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+            // The first write brings the answer that nobody is there, a later one meets it.
+            let error = loop {
+                if let Err(error) = stream.write_all(b"x").await {
+                    break error;
+                }
+            };
+            assert!([ErrorKind::BrokenPipe, ErrorKind::ConnectionReset].contains(&error.kind()), "{error}");
+            assert_eq!(stream.write_all(b"x").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+        });
+    });
+}
+
+#[test]
+fn a_reset_is_told_to_whoever_waits_and_to_nobody_else() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let beside = echo_beside().await;
+            let (mut stream, peer) = pair().await;
+            let waits = volt::spawn(async move { stream.read(&mut [0; 8]).await });
+            rustix::net::sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+            drop(peer);
+            assert_eq!(waits.await.unwrap().unwrap_err().kind(), ErrorKind::ConnectionReset);
+            assert_eq!(beside.await.unwrap(), 50);
+        });
+    });
+}
+
+#[test]
+fn a_half_open_connection_is_given_up_by_a_time_out_and_its_descriptor_is_freed() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let beside = echo_beside().await;
+            // It sends a part of what was announced, and is silent from then on.
+            let (mut stream, mut peer) = pair().await;
+            peer.write_all(&[0, 0, 0, 9, 1, 2]).unwrap();
+            let whole = async {
+                let len = stream.read_u32().await?;
+                let mut bytes = vec![0; len as usize];
+                stream.read_exact(&mut bytes).await.map(|_| bytes)
+            };
+            assert!(timeout(SOON, whole).await.is_err());
+            drop(stream);
+            assert_eq!(peer.read(&mut [0; 8]).unwrap(), 0);
+            assert_eq!(beside.await.unwrap(), 50);
+        });
+        while runtime.handle().snapshot().driver.registrations > 0 {
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn a_reader_that_never_reads_makes_the_writer_wait_and_fills_no_memory() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let beside = echo_beside().await;
+            let (mut stream, peer) = pair().await;
+            let mut written = 0usize;
+            let chunk = vec![7; 64 * 1024];
+            loop {
+                while let Ok(result) = timeout(SOON, stream.write(&chunk)).await {
+                    written += result.unwrap();
+                    assert!(written < 64 << 20, "{written} bytes went somewhere");
+                }
+                // The kernel may find more room after a while.
+                match stream.try_write(&chunk) {
+                    Ok(more) => written += more,
+                    Err(error) => break assert_eq!(error.kind(), ErrorKind::WouldBlock),
+                }
+            }
+            assert_eq!(beside.await.unwrap(), 50);
+            // A write that was given up has written nothing.
+            drop(stream);
+            let mut peer = peer;
+            let mut heard = 0;
+            let mut buffer = vec![0; 64 * 1024];
+            loop {
+                match peer.read(&mut buffer).unwrap() {
+                    0 => break,
+                    read => heard += read,
+                }
+            }
+            assert_eq!(heard, written);
+        });
+    });
+}
+
+#[test]
+fn a_peer_that_sends_a_byte_at_a_time_costs_a_read_each_and_holds_up_nobody() {
+    const BYTES: usize = 30;
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (mut stream, mut peer) = pair().await;
+            peer.set_nodelay(true).unwrap();
+            let beside = echo_beside().await;
+            let reads = volt::spawn(async move {
+                let mut line = [0; BYTES];
+                stream.read_exact(&mut line).await.unwrap();
+                line
+            });
+            for byte in 0..BYTES {
+                assert!(!reads.is_finished());
+                peer.write_all(&[byte as u8]).unwrap();
+                sleep(Duration::from_millis(2)).await;
+            }
+            assert!(reads.await.unwrap().iter().enumerate().all(|(n, &byte)| n == usize::from(byte)));
+            assert_eq!(beside.await.unwrap(), 50);
+        });
+    });
+}
+
+#[test]
+fn a_write_that_goes_in_parts_goes_whole_and_in_order() {
+    const LEN: usize = 256 << 10;
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (listener, addr) = listen().await;
+            let socket = TcpSocket::new_v4().unwrap();
+            // So small that each write takes a part.
+            socket.set_send_buffer_size(4096).unwrap();
+            let (client, accepted) = volt::join!(socket.connect(addr), listener.accept());
+            let (mut client, mut server) = (client.unwrap(), accepted.unwrap().0);
+            let bytes: Vec<u8> = (0..LEN).map(|n| (n % 241) as u8).collect();
+            let sent = bytes.clone();
+            let writes = volt::spawn(async move {
+                let first = client.write(&sent).await.unwrap();
+                assert!(first < LEN, "it took all at once");
+                client.write_all(&sent[first..]).await.unwrap();
+            });
+            let mut heard = Vec::new();
+            server.read_to_end(&mut heard).await.unwrap();
+            writes.await.unwrap();
+            assert!(heard == bytes);
+        });
+    });
+}
+
+#[test]
+fn connecting_to_nowhere_is_refused_unreachable_or_given_up() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (listener, addr) = listen().await;
+            drop(listener);
+            assert_eq!(TcpStream::connect(addr).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+            // No host has this address, nor has any network a way to it.
+            let error = TcpStream::connect(("255.255.255.255", 1)).await.unwrap_err();
+            let kinds = [ErrorKind::NetworkUnreachable, ErrorKind::PermissionDenied, ErrorKind::HostUnreachable];
+            assert!(kinds.contains(&error.kind()), "{error:?}");
+            // A listener that accepts nobody, its queue full: the kernel says nothing, and the program's own limit decides.
+            let (listener, addr) = {
+                let socket = TcpSocket::new_v4().unwrap();
+                socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+                let listener = socket.listen(0).unwrap();
+                let addr = listener.local_addr().unwrap();
+                (listener, addr)
+            };
+            let mut queued = Vec::new();
+            let error = loop {
+                match timeout(5 * SOON, TcpStream::connect(addr)).await {
+                    Ok(stream) => queued.push(stream.unwrap()),
+                    Err(elapsed) => break std::io::Error::from(elapsed),
+                }
+                assert!(queued.len() < 64, "the queue has no end");
+            };
+            assert_eq!(error.kind(), ErrorKind::TimedOut);
+            drop(listener);
+        });
+        assert_eq!(runtime.handle().snapshot().driver.registrations, 0, "what was given up is gone");
+    });
+}
+
+#[test]
+fn a_name_that_cannot_be_looked_up_is_an_error_wherever_it_is_given() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            // Too long for a name server to be asked: no test is to depend on one.
+            let nobody = format!("{}.invalid:80", "x".repeat(300));
+            lookup_host(nobody.as_str()).await.map(drop).unwrap_err();
+            TcpStream::connect(nobody.as_str()).await.unwrap_err();
+            TcpListener::bind(nobody.as_str()).await.unwrap_err();
+            let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            socket.send_to(b"x", nobody.as_str()).await.unwrap_err();
+            socket.connect(nobody.as_str()).await.unwrap_err();
+            for nonsense in ["localhost", "localhost:http", "a\0b:1"] {
+                assert_eq!(lookup_host(nonsense).await.map(drop).unwrap_err().kind(), ErrorKind::InvalidInput);
+            }
+        });
+    });
+}

@@ -1,0 +1,221 @@
+//! Child processes, through the public API.
+
+use crate::watchdog;
+use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::watchdog::{watched, with_workers};
+use volt::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use volt::process::{ChildStdout, Command};
+use volt::time::timeout;
+
+const SOON: Duration = Duration::from_millis(5);
+
+fn sh(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
+
+/// Whether the process is there, be it as a zombie.
+fn exists(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn a_child_is_waited_for_and_its_status_is_kept() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            assert_eq!(sh("exit 7").status().await.unwrap().code(), Some(7));
+            let mut child = sh("read line; exit 3").stdin(Stdio::piped()).spawn().unwrap();
+            assert!(exists(child.id().unwrap()));
+            assert_eq!(child.try_wait().unwrap(), None);
+            assert!(child.stdin.is_some());
+            // Closes its standard input, without which it would not end.
+            assert_eq!(child.wait().await.unwrap().code(), Some(3));
+            assert_eq!(child.wait().await.unwrap().code(), Some(3));
+            assert_eq!(child.try_wait().unwrap().unwrap().code(), Some(3));
+            assert_eq!(child.id(), None);
+            assert_eq!(child.start_kill().unwrap_err().kind(), ErrorKind::InvalidInput);
+            assert_eq!(Command::new("no-such-program").spawn().unwrap_err().kind(), ErrorKind::NotFound);
+        });
+        assert_eq!(runtime.handle().snapshot().driver.registrations, 0);
+    });
+}
+
+#[test]
+fn many_children_are_waited_for_at_once() {
+    const CHILDREN: i32 = 40;
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let waits = (0..CHILDREN)
+                .map(|n| volt::spawn(async move { sh(&format!("exit {n}")).status().await.unwrap().code() }));
+            for (n, wait) in (0..).zip(waits.collect::<Vec<_>>()) {
+                assert_eq!(wait.await.unwrap(), Some(n));
+            }
+        });
+    });
+}
+
+#[test]
+fn a_child_that_is_killed_says_so_and_a_wait_that_was_dropped_takes_nothing_along() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let mut child = sh("exec sleep 1000").spawn().unwrap();
+            assert!(timeout(SOON, child.wait()).await.is_err());
+            child.kill().await.unwrap();
+            assert_eq!(child.wait().await.unwrap().signal(), Some(9));
+        });
+    });
+}
+
+#[test]
+fn pipes_carry_more_than_they_hold_in_both_directions() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let mut stdin = child.stdin.take().unwrap();
+            let text = "to and fro ".repeat(100_000);
+            let sent = text.clone();
+            let writes = volt::spawn(async move { stdin.write_all(sent.as_bytes()).await.unwrap() });
+            let output = child.wait_with_output().await.unwrap();
+            writes.await.unwrap();
+            assert!(output.status.success() && output.stdout == text.as_bytes());
+            let output = sh("echo out; echo err >&2").output().await.unwrap();
+            assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
+        });
+        assert_eq!(runtime.handle().snapshot().driver.registrations, 0);
+    });
+}
+
+#[test]
+fn writing_to_a_child_that_is_gone_is_a_broken_pipe() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let mut child = sh("exit 0").stdin(Stdio::piped()).spawn().unwrap();
+            let mut stdin = child.stdin.take().unwrap();
+            child.wait().await.unwrap();
+            // Another test's child may have a copy of the other end, until it has loaded its program.
+            let error = loop {
+                if let Err(error) = stdin.write_all(b"x").await {
+                    break error;
+                }
+            };
+            assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+        });
+    });
+}
+
+#[test]
+fn one_childs_output_can_be_anothers_input() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let mut first = sh("echo hello").stdout(Stdio::piped()).spawn().unwrap();
+            let pipe: Stdio = first.stdout.take().unwrap().try_into().unwrap();
+            let output = Command::new("tr").args(["a-z", "A-Z"]).stdin(pipe).output().await.unwrap();
+            assert_eq!(output.stdout, b"HELLO\n");
+            first.wait().await.unwrap();
+        });
+    });
+}
+
+/// The number that the script writes in its first line.
+async fn pid(stdout: ChildStdout) -> u32 {
+    BufReader::new(stdout).lines().next_line().await.unwrap().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_child_that_is_dropped_goes_on_and_becomes_no_zombie() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let mut child = sh("echo $$; read line").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let (stdin, pid) = (child.stdin.take(), pid(child.stdout.take().unwrap()).await);
+            assert_eq!(child.id(), Some(pid));
+            drop(child);
+            volt::time::sleep(SOON).await;
+            assert!(exists(pid), "it goes on");
+            drop(stdin);
+            while exists(pid) {
+                volt::task::yield_now().await;
+            }
+        });
+    });
+}
+
+#[test]
+fn a_child_that_is_to_be_killed_when_dropped_is_and_becomes_no_zombie() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let mut child = sh("echo $$; exec sleep 1000").stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+            let pid = pid(child.stdout.take().unwrap()).await;
+            drop(child);
+            while exists(pid) {
+                volt::task::yield_now().await;
+            }
+            // The same where a future is dropped that owns it.
+            let mut command = sh("exec sleep 1000");
+            let waits = command.kill_on_drop(true).status();
+            assert!(timeout(SOON, waits).await.is_err());
+        });
+    });
+}
+
+#[test]
+fn a_child_that_outlives_its_runtime_is_waited_for_by_the_next_that_starts_one() {
+    watched(|| {
+        let first = watchdog::runtime(1);
+        let (stdin, pid) = first.block_on(async {
+            let mut child = sh("echo $$; read line").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let pid = pid(child.stdout.take().unwrap()).await;
+            (child.stdin.take().unwrap().into_owned_fd().unwrap(), pid)
+        });
+        drop(first);
+        assert!(exists(pid));
+        drop(stdin);
+        let second = watchdog::runtime(1);
+        while exists(pid) {
+            second.block_on(async { sh("exit 0").status().await }).unwrap();
+        }
+    });
+}
+
+#[test]
+fn environment_folder_and_group_are_what_was_asked_for() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let mut command = sh("echo $A $B $HOME; pwd; cat /proc/self/stat | cut -d' ' -f5");
+            command.env_clear().env("PATH", "/usr/bin:/bin").envs([("A", "1"), ("B", "2")]).env_remove("B");
+            let output = command.current_dir("/").process_group(0).output().await.unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let lines = text.lines().collect::<Vec<_>>();
+            assert_eq!(lines[..2], ["1", "/"]);
+            assert_ne!(lines[2], rustix::process::getpgrp().as_raw_nonzero().to_string());
+        });
+    });
+}
+
+#[test]
+fn a_pipe_of_a_child_is_read_as_it_comes() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let mut child = sh("while read line; do echo got $line; done")
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+            for text in ["a", "b"] {
+                stdin.write_all(format!("{text}\n").as_bytes()).await.unwrap();
+                let mut answer = [0; 6];
+                stdout.read_exact(&mut answer).await.unwrap();
+                assert_eq!(answer, *format!("got {text}\n").as_bytes());
+            }
+            drop(stdin);
+            assert_eq!(stdout.read(&mut [0]).await.unwrap(), 0);
+            assert!(child.wait().await.unwrap().success());
+        });
+    });
+}

@@ -1,0 +1,230 @@
+//! A process that forks while its runtimes run: the child, which has no workers, is told so
+//! and never hangs, and the parent notices nothing. Each test runs in a program of its own: a
+//! child has a copy of whatever the process holds.
+
+use std::io::{Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+
+use crate::watchdog::{alone, runtime, watched};
+use rustix::process::{Pid, WaitOptions, waitpid};
+use volt::net::TcpListener;
+use volt::telemetry::{Phase, Unparks};
+use volt::{Builder, Runtime};
+use volt_telemetry::client::Client;
+
+/// How long a child may take before the kernel ends it, seconds.
+const CHILD_LIMIT: u32 = 8;
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn alarm(seconds: u32) -> u32;
+    fn _exit(status: i32) -> !;
+}
+
+/// Runs `child` in a forked child, and panics with its message if it panics, or hangs.
+fn in_child(child: impl FnOnce()) {
+    let (mut words, mut mouth) = std::io::pipe().unwrap();
+    // SAFETY: the C library's function. The child below keeps to what a copy of one thread can do; that is what is tested.
+    let pid = unsafe { fork() };
+    if pid == 0 {
+        // SAFETY: the C library's function; the signal's default is to end the process.
+        unsafe { alarm(CHILD_LIMIT) };
+        // The parent tells; and each child would read the symbols anew for its backtraces.
+        std::panic::set_hook(Box::new(|_| ()));
+        let message = match catch_unwind(AssertUnwindSafe(child)) {
+            Ok(()) => "well".to_owned(),
+            Err(panic) => message_of(&*panic).to_owned(),
+        };
+        let _ = mouth.write_all(message.as_bytes());
+        // SAFETY: the C library's function; nothing of the parent's is to be torn down here.
+        unsafe { _exit(0) };
+    }
+    drop(mouth);
+    let pid = Pid::from_raw(pid).expect("fork");
+    let mut message = String::new();
+    words.read_to_string(&mut message).unwrap();
+    let (_, status) = waitpid(Some(pid), WaitOptions::empty()).unwrap().expect("it was waited for");
+    assert_eq!(status.exit_status(), Some(0), "the child hangs or was killed: {status:?}");
+    assert_eq!(message, "well", "in the child");
+}
+
+fn message_of(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words")
+}
+
+/// Ends the threads of a scope that its own thread leaves, also by a panic.
+struct StopAtLast<'a>(&'a AtomicBool);
+
+impl Drop for StopAtLast<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Requires that `f` panics and says that the runtime is that of process `parent`.
+fn is_refused<R>(what: &str, parent: u32, f: impl FnOnce() -> R) {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(f)) else { panic!("{what} was not refused") };
+    let expected =
+        format!("this runtime's threads stayed behind in the parent process {parent}: build a new one after fork");
+    assert_eq!(message_of(&*panic), expected, "{what}");
+}
+
+/// A runtime that is shown on the control socket.
+fn shown(name: &str) -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).park_timeout(None).name(name).build().unwrap()
+}
+
+#[test]
+fn a_child_that_uses_its_parents_runtime_is_told_so_at_whatever_moment_it_was_forked() {
+    alone(|| {
+        watched(|| {
+            let parent = std::process::id();
+            let mut runtime = Some(shown("forking"));
+            let handle = runtime.as_ref().unwrap().handle().clone();
+            let stop = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let _stop = StopAtLast(&stop);
+                // So that locks are held when the process forks: of queues, of the registry of tasks, of the pool, of the observer.
+                let (stop, busy) = (&stop, &handle);
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        let tasks = [(); 32].map(|()| busy.spawn(async {}));
+                        tasks.into_iter().for_each(|task| busy.block_on(task).unwrap());
+                        busy.block_on(busy.spawn_blocking(|| ())).unwrap();
+                    }
+                });
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        assert_eq!(volt::observe::process().runtimes.len(), 1);
+                        drop(Builder::new_multi_thread().worker_threads(1).build().unwrap());
+                    }
+                });
+                for _ in 0..100 {
+                    in_child(|| {
+                        is_refused("spawn", parent, || handle.spawn(async {}));
+                        is_refused("try_spawn", parent, || handle.try_spawn(async {}));
+                        is_refused("spawn_blocking", parent, || handle.spawn_blocking(|| ()));
+                        is_refused("block_on", parent, || handle.block_on(async {}));
+                        is_refused("snapshot", parent, || handle.snapshot());
+                        let entered = handle.enter();
+                        is_refused("volt::spawn", parent, || volt::spawn(async {}));
+                        is_refused("sleep", parent, || volt::time::sleep(std::time::Duration::from_secs(1)));
+                        drop(entered);
+                        drop(runtime.take());
+                        assert_eq!(volt::observe::process().runtimes.len(), 0);
+                        assert_eq!(volt::observe::socket_path(), None);
+                        assert_eq!(volt::observe::health(), volt::observe::Health::default());
+                    });
+                }
+            });
+            let runtime = runtime.take().expect("only the children's copies were dropped");
+            assert_eq!(runtime.block_on(runtime.spawn(async { 1 })).unwrap(), 1);
+            let mut client =
+                Client::connect(&volt::observe::socket_path().expect("the parent's socket stays")).unwrap();
+            assert_eq!(client.snapshot().unwrap().runtimes[0].runtime, "forking");
+        });
+    });
+}
+
+#[test]
+fn a_child_builds_a_runtime_of_its_own() {
+    alone(|| {
+        watched(|| {
+            let parents = shown("api");
+            in_child(|| {
+                let childs = shown("api");
+                let sum = childs.block_on(async {
+                    let tasks: Vec<_> = (0..100).map(|n| volt::spawn(async move { n })).collect();
+                    let mut sum = 0;
+                    for task in tasks {
+                        sum += task.await.unwrap();
+                    }
+                    volt::time::sleep(std::time::Duration::from_millis(1)).await;
+                    sum + volt::task::spawn_blocking(|| 1).await.unwrap()
+                });
+                assert_eq!(sum, 99 * 100 / 2 + 1);
+                let mut client = Client::connect(&volt::observe::socket_path().unwrap()).unwrap();
+                let process = client.snapshot().unwrap();
+                assert_eq!(process.pid, std::process::id());
+                let names: Vec<_> = process.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
+                assert_eq!(names, ["api"], "the parent's is not here, nor is its name");
+
+                // And so on.
+                let (child, handle) = (std::process::id(), childs.handle().clone());
+                in_child(|| {
+                    is_refused("a grandchild's spawn", child, || handle.spawn(async {}));
+                });
+                drop(childs);
+                assert_eq!(volt::observe::socket_path(), None);
+            });
+            let mut client = Client::connect(&volt::observe::socket_path().unwrap()).unwrap();
+            assert_eq!(client.snapshot().unwrap().pid, std::process::id());
+            drop(parents);
+        });
+    });
+}
+
+#[test]
+fn a_childs_copies_of_sockets_and_wakers_do_nothing_to_the_parents() {
+    alone(|| {
+        watched(|| {
+            // Its one worker sleeps in the I/O driver, which parent and child share in the kernel.
+            let runtime = runtime(1);
+            let mut listener = Some(runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap());
+            let address = listener.as_ref().unwrap().local_addr().unwrap();
+            let waker: Arc<Mutex<Option<Waker>>> = Arc::default();
+            let waiting = runtime.spawn({
+                let waker = waker.clone();
+                let mut polls = 0;
+                std::future::poll_fn(move |cx| {
+                    *waker.lock().unwrap() = Some(cx.waker().clone());
+                    polls += 1;
+                    if polls == 2 { Poll::Ready(()) } else { Poll::Pending }
+                })
+            });
+            let waker = loop {
+                if let Some(waker) = waker.lock().unwrap().clone() {
+                    break waker;
+                }
+                std::thread::yield_now();
+            };
+            let before = asleep_in_driver(&runtime);
+            for _ in 0..20 {
+                in_child(|| {
+                    drop(listener.take());
+                    waker.wake_by_ref();
+                    waiting.abort();
+                });
+            }
+            assert_eq!(asleep_in_driver(&runtime), before, "the parent's worker slept on");
+            assert!(!waiting.is_finished());
+
+            let listener = listener.unwrap();
+            let accepting = runtime.spawn(async move { listener.accept().await.map(drop) });
+            while runtime.handle().snapshot().workers[0].polls < 2 {
+                std::thread::yield_now();
+            }
+            asleep_in_driver(&runtime);
+            // Nothing but the kernel's list tells of this.
+            let _stream = std::net::TcpStream::connect(address).unwrap();
+            runtime.block_on(accepting).unwrap().unwrap();
+            waker.wake();
+            runtime.block_on(waiting).unwrap();
+        });
+    });
+}
+
+/// Waits until the only worker sleeps in the I/O driver, and returns why it has woken up so far.
+fn asleep_in_driver(runtime: &Runtime) -> Unparks {
+    loop {
+        let worker = &runtime.handle().snapshot().workers[0];
+        if worker.phase == Phase::Driver && worker.in_flight.is_none() {
+            return worker.unparks.clone();
+        }
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,24 @@
+//! Sockets, files, timers, signals and child commands by the public API.
+
+#[path = "../folder/mod.rs"]
+mod folder;
+#[path = "../watchdog/mod.rs"]
+mod watchdog;
+
+mod accept_emfile;
+mod async_fd;
+mod axum;
+mod bad_peers;
+mod children;
+mod fork;
+mod fs;
+mod futures_io;
+mod net;
+mod os_signals;
+mod signals;
+mod sigpipe;
+mod test_clock;
+mod time;
+mod tokio_compat;
+mod udp;
+mod unix_sockets;

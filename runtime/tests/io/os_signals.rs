@@ -1,0 +1,140 @@
+//! Signals of the operating system, through the public API. In a binary of their own, since they reach the whole process; and one after the
+//! other.
+
+use crate::watchdog;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use crate::watchdog::{alone, watched, with_workers};
+use rustix::process::{Signal, getpid, kill_process};
+use volt::signal::unix::{SignalKind, signal};
+use volt::time::timeout;
+
+const SOON: Duration = Duration::from_millis(20);
+
+fn raise(signal: Signal) {
+    kill_process(getpid(), signal).unwrap();
+}
+
+#[test]
+fn every_listener_is_told_of_a_signal_and_of_a_burst_at_least_once() {
+    alone(|| {
+        with_workers(|runtime| {
+            runtime.block_on(async {
+                let mut listeners = Vec::new();
+                for _ in 0..3 {
+                    listeners.push(signal(SignalKind::user_defined1()).unwrap());
+                }
+                let mut others = signal(SignalKind::user_defined2()).unwrap();
+                for burst in [1, 1, 100_000] {
+                    (0..burst).for_each(|_| raise(Signal::USR1));
+                    for listener in &mut listeners {
+                        listener.recv().await.unwrap();
+                    }
+                }
+                for listener in &mut listeners {
+                    // What the last look left in the pipe; then nothing comes.
+                    while timeout(SOON, listener.recv()).await.is_ok() {}
+                }
+                assert!(timeout(SOON, others.recv()).await.is_err(), "that was another signal");
+            });
+            assert_eq!(runtime.handle().snapshot().driver.registrations, 0);
+        });
+    });
+}
+
+#[test]
+fn a_signal_that_comes_between_two_calls_is_not_lost() {
+    alone(|| {
+        with_workers(|runtime| {
+            runtime.block_on(async {
+                let mut listener = signal(SignalKind::hangup()).unwrap();
+                for _ in 0..100 {
+                    raise(Signal::HUP);
+                    listener.recv().await.unwrap();
+                }
+                assert!(timeout(Duration::ZERO, listener.recv()).await.is_err());
+                raise(Signal::HUP);
+                listener.recv().await.unwrap();
+            });
+        });
+    });
+}
+
+#[test]
+fn listeners_of_several_runtimes_are_told_and_one_that_is_gone_disturbs_nobody() {
+    alone(|| {
+        watched(|| {
+            let (one, other) = (watchdog::runtime(1), watchdog::runtime(2));
+            let listen = |runtime: &volt::Runtime| runtime.block_on(async { signal(SignalKind::terminate()).unwrap() });
+            let (mut first, mut second) = (listen(&one), listen(&other));
+            raise(Signal::TERM);
+            one.block_on(first.recv()).unwrap();
+            other.block_on(second.recv()).unwrap();
+            drop(one);
+            assert_eq!(other.block_on(first.recv()), None, "its runtime was shut down");
+            raise(Signal::TERM);
+            other.block_on(second.recv()).unwrap();
+            drop(first);
+            raise(Signal::TERM);
+            other.block_on(second.recv()).unwrap();
+        });
+    });
+}
+
+#[test]
+fn ctrl_c_is_waited_for_and_the_program_goes_on() {
+    alone(|| {
+        with_workers(|runtime| {
+            runtime.block_on(async {
+                let mut listening = signal(SignalKind::interrupt()).unwrap();
+                let waits = volt::spawn(volt::signal::ctrl_c());
+                while !waits.is_finished() {
+                    raise(Signal::INT);
+                    listening.recv().await.unwrap();
+                }
+                waits.await.unwrap().unwrap();
+            });
+        });
+    });
+}
+
+#[test]
+fn what_cannot_be_listened_for_is_an_error() {
+    alone(|| {
+        with_workers(|runtime| {
+            runtime.block_on(async {
+                for number in [9, 11, 19, 0, 1000, -1] {
+                    let error = signal(SignalKind::from_raw(number)).unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{number}: {error}");
+                }
+            });
+        });
+    });
+}
+
+#[test]
+fn a_forked_childs_signals_are_its_own() {
+    alone(|| {
+        watched(|| {
+            let runtime = watchdog::runtime(1);
+            let mut listener = runtime.block_on(async { signal(SignalKind::user_defined1()).unwrap() });
+            // SAFETY: the child calls what may be called in a copy of a process with several threads, or is this thread's own, and ends.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                raise(Signal::USR1);
+                // SAFETY: ends the process at once.
+                unsafe { libc::_exit(0) };
+            }
+            let mut status = 0;
+            // SAFETY: waits for the child above.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert_eq!(status, 0);
+            runtime.block_on(async {
+                assert!(timeout(SOON, listener.recv()).await.is_err(), "the child's signal came to its parent");
+                raise(Signal::USR1);
+                listener.recv().await.unwrap();
+            });
+        });
+    });
+}

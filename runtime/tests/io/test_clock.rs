@@ -1,0 +1,191 @@
+//! The test clock, through the public API.
+
+use crate::watchdog;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::watchdog::watched;
+use volt::Runtime;
+use volt::io::{AsyncReadExt, AsyncWriteExt};
+use volt::net::{TcpListener, TcpStream};
+use volt::time::{self, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// The resolution of timers.
+const TICK: Duration = Duration::from_micros(160);
+
+fn with_paused(test: impl Fn(Runtime)) {
+    for workers in [1, 2, 4] {
+        watched(|| test(watchdog::builder(workers).start_paused(true).build().unwrap()));
+    }
+}
+
+/// Whether `elapsed` is `due`, to the resolution of timers.
+fn is(elapsed: Duration, due: Duration) -> bool {
+    (due..=due + TICK).contains(&elapsed)
+}
+
+#[test]
+fn hours_pass_at_once_and_in_the_right_order() {
+    with_paused(|runtime| {
+        let real = Instant::now();
+        runtime.block_on(async {
+            let began = time::now();
+            let order = Arc::new(AtomicU32::new(0));
+            let sleepers = [3, 1, 2].map(|hours| {
+                let order = order.clone();
+                volt::spawn(async move {
+                    sleep(hours * HOUR).await;
+                    assert!(is(began.elapsed_on_clock(), hours * HOUR), "{hours}");
+                    assert_eq!(order.fetch_add(1, Ordering::Relaxed) + 1, hours);
+                })
+            });
+            for sleeper in sleepers {
+                sleeper.await.unwrap();
+            }
+            assert!(is(time::now() - began, 3 * HOUR));
+        });
+        assert!(real.elapsed() < HOUR / 2);
+    });
+}
+
+trait OnClock {
+    fn elapsed_on_clock(&self) -> Duration;
+}
+
+impl OnClock for Instant {
+    fn elapsed_on_clock(&self) -> Duration {
+        time::now() - *self
+    }
+}
+
+#[test]
+fn the_clock_stands_still_while_anything_is_left_to_be_done() {
+    with_paused(|runtime| {
+        runtime.block_on(async {
+            let began = time::now();
+            let limit = volt::spawn(timeout(HOUR, std::future::pending::<()>()));
+            // A blocking job, tasks that wake each other, a socket: all of it takes time, and none of it takes any of the clock's.
+            let job = volt::task::spawn_blocking(|| std::thread::sleep(Duration::from_millis(30)));
+            job.await.unwrap();
+            assert_eq!(time::now(), began, "a blocking job was under way");
+            for _ in 0..1_000 {
+                volt::task::yield_now().await;
+            }
+            assert_eq!(time::now(), began, "a thread in block_on was awake");
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (mut server, _) = listener.accept().await.unwrap();
+            let echo = volt::spawn(async move {
+                let mut buffer = [0; 4];
+                for _ in 0..100 {
+                    server.read_exact(&mut buffer).await.unwrap();
+                    server.write_all(&buffer).await.unwrap();
+                }
+            });
+            for _ in 0..100 {
+                client.write_all(b"ping").await.unwrap();
+                client.read_exact(&mut [0; 4]).await.unwrap();
+            }
+            echo.await.unwrap();
+            assert_eq!(time::now(), began, "something was on its way between two sockets");
+            std::thread::sleep(Duration::from_millis(30));
+            assert_eq!(time::now(), began, "a thread in block_on was awake");
+            assert!(limit.await.unwrap().is_err());
+            assert!(is(time::now() - began, HOUR));
+        });
+    });
+}
+
+#[test]
+fn advancing_fires_what_is_due_and_nothing_else() {
+    with_paused(|runtime| {
+        runtime.block_on(async {
+            let (soon, late) = (volt::spawn(sleep(HOUR)), volt::spawn(sleep(3 * HOUR)));
+            while volt::Handle::current().snapshot().timers.armed < 2 {
+                // Not awaited: that would let the clock move on by itself.
+                std::thread::yield_now();
+            }
+            let began = time::now();
+            time::advance(2 * HOUR).await;
+            assert_eq!(time::now() - began, 2 * HOUR);
+            while !soon.is_finished() {
+                std::thread::yield_now();
+            }
+            assert!(!late.is_finished());
+            late.await.unwrap();
+        });
+    });
+}
+
+#[test]
+fn intervals_and_deadlines_go_by_the_same_clock() {
+    with_paused(|runtime| {
+        runtime.block_on(async {
+            let began = time::now();
+            let mut ticks = interval(HOUR);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            for hours in 0..4 {
+                assert_eq!(ticks.tick().await - began, hours * HOUR);
+            }
+            ticks.reset();
+            assert!(is(ticks.tick().await - began, 4 * HOUR));
+            sleep_until(began + 10 * HOUR).await;
+            assert!(is(time::now() - began, 10 * HOUR));
+            let mut sleep = std::pin::pin!(sleep(HOUR));
+            sleep.as_mut().get_mut().reset(began + 12 * HOUR);
+            sleep.await;
+            assert!(is(time::now() - began, 12 * HOUR));
+        });
+    });
+}
+
+#[test]
+fn a_clock_that_goes_on_does_so_from_where_it_stood() {
+    watched(|| {
+        let runtime = watchdog::builder(2).test_clock(true).build().unwrap();
+        runtime.block_on(async {
+            let before = time::now();
+            time::pause();
+            time::advance(HOUR).await;
+            time::resume();
+            let began = time::now();
+            assert!(began - before >= HOUR);
+            sleep(Duration::from_millis(5)).await;
+            assert!(time::now() - began >= Duration::from_millis(5) && time::now() - began < HOUR);
+        });
+    });
+}
+
+#[test]
+fn a_pause_is_noticed_by_a_worker_that_sleeps_for_long() {
+    watched(|| {
+        let runtime = watchdog::builder(1).test_clock(true).build().unwrap();
+        runtime.block_on(async {
+            let sleeper = volt::spawn(sleep(HOUR));
+            let snapshot = || volt::Handle::current().snapshot();
+            while snapshot().timers.armed < 1 || snapshot().driver.owner.is_none() {
+                std::thread::yield_now();
+            }
+            time::pause();
+            // Later than what the worker sleeps until: it is not told of this timer.
+            sleep(2 * HOUR).await;
+            sleeper.await.unwrap();
+        });
+    });
+}
+
+#[test]
+#[should_panic(expected = "this runtime has no test clock: build it with Builder::test_clock(true)")]
+fn a_runtime_that_was_not_built_for_it_says_so() {
+    watchdog::runtime(1).block_on(async { time::pause() });
+}
+
+#[volt::test(start_paused = true)]
+async fn a_test_that_starts_paused_sleeps_without_waiting() {
+    let (began, really) = (time::now(), Instant::now());
+    sleep(HOUR).await;
+    assert!(is(time::now() - began, HOUR));
+    assert!(really.elapsed() < HOUR, "the system's clock went as ever");
+}

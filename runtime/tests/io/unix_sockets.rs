@@ -1,0 +1,379 @@
+//! Sockets within this machine and pipes, through the public API.
+
+use std::future::poll_fn;
+use std::io::{ErrorKind, IoSlice};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::folder::Folder;
+use crate::watchdog::with_workers;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use volt::io::unix::AsyncFd;
+use volt::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
+use volt::net::unix::pipe;
+use volt::net::{UnixDatagram, UnixListener, UnixStream};
+use volt::time::timeout;
+
+const SOON: Duration = Duration::from_millis(5);
+
+#[test]
+fn streams_echo_and_their_halves_close_one_direction() {
+    with_workers(|runtime| {
+        let folder = Folder::new();
+        runtime.block_on(async {
+            let path = folder.path("echo");
+            let listener = UnixListener::bind(&path).unwrap();
+            assert_eq!(listener.local_addr().unwrap().as_pathname(), Some(path.as_path()));
+            let server = volt::spawn(async move {
+                let (mut stream, peer) = listener.accept().await.unwrap();
+                assert!(peer.is_unnamed());
+                let cred = stream.peer_cred().unwrap();
+                assert_eq!(cred.pid(), Some(std::process::id() as i32));
+                assert_eq!(cred.uid(), rustix::process::getuid().as_raw());
+                let (mut reader, mut writer) = stream.split();
+                volt::io::copy(&mut reader, &mut writer).await.unwrap()
+            });
+            let stream = UnixStream::connect(&path).await.unwrap();
+            assert!(stream.is_write_vectored());
+            assert_eq!(stream.peer_addr().unwrap().as_pathname(), Some(path.as_path()));
+            let (mut reader, mut writer) = stream.into_split();
+            let text = "a long text ".repeat(100_000);
+            let sent = text.clone();
+            let writes = volt::spawn(async move { writer.write_all(sent.as_bytes()).await.unwrap() });
+            let mut echo = String::new();
+            reader.read_to_string(&mut echo).await.unwrap();
+            writes.await.unwrap();
+            assert!(echo == text && server.await.unwrap() == text.len() as u64);
+        });
+    });
+}
+
+#[test]
+fn bytes_behind_a_descriptor_that_was_sent_along_are_read_without_a_further_event() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (peer, here) = std::os::unix::net::UnixStream::pair().unwrap();
+            let mut here = UnixStream::from_std(here).unwrap();
+            // Nothing is there, and that is known.
+            assert!(timeout(SOON, here.read(&mut [0])).await.is_err());
+            let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let fds = [peer.as_fd()];
+            assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+            sendmsg(&peer, &[IoSlice::new(b"a")], &mut control, SendFlags::empty()).unwrap();
+            sendmsg(&peer, &[IoSlice::new(b"b")], &mut SendAncillaryBuffer::default(), SendFlags::empty()).unwrap();
+            // A read ends where the descriptor was, though there is more and room for it.
+            let mut text = [0; 2];
+            here.read_exact(&mut text).await.unwrap();
+            assert_eq!(&text, b"ab");
+        });
+    });
+}
+
+#[test]
+fn a_path_that_is_taken_is_an_error_and_so_is_one_where_nobody_listens() {
+    with_workers(|runtime| {
+        let folder = Folder::new();
+        runtime.block_on(async {
+            let path = folder.path("taken");
+            assert_eq!(UnixStream::connect(&path).await.unwrap_err().kind(), ErrorKind::NotFound);
+            let listener = UnixListener::bind(&path).unwrap();
+            assert_eq!(UnixListener::bind(&path).unwrap_err().kind(), ErrorKind::AddrInUse);
+            drop(listener);
+            assert_eq!(UnixStream::connect(&path).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+            let too_long = folder.path(&"x".repeat(120));
+            assert_eq!(UnixListener::bind(too_long).unwrap_err().kind(), ErrorKind::InvalidInput);
+        });
+    });
+}
+
+#[test]
+fn more_clients_than_a_listeners_queue_holds_all_get_through() {
+    const CLIENTS: usize = 24;
+    with_workers(|runtime| {
+        let folder = Folder::new();
+        runtime.block_on(async {
+            let path = folder.path("small");
+            let listener = {
+                let fd = rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None);
+                let fd = fd.unwrap();
+                rustix::net::bind(&fd, &rustix::net::SocketAddrUnix::new(&path).unwrap()).unwrap();
+                rustix::net::listen(&fd, 1).unwrap();
+                UnixListener::from_std(fd.into()).unwrap()
+            };
+            let clients = (0..CLIENTS).map(|_| {
+                let path = path.clone();
+                volt::spawn(async move { UnixStream::connect(path).await.unwrap() })
+            });
+            let clients = clients.collect::<Vec<_>>();
+            // Until then some of them wait.
+            while clients.iter().filter(|client| client.is_finished()).count() < 2 {
+                volt::task::yield_now().await;
+            }
+            assert!(clients.iter().any(|client| !client.is_finished()));
+            for _ in 0..CLIENTS {
+                listener.accept().await.unwrap();
+            }
+            for client in clients {
+                client.await.unwrap();
+            }
+        });
+    });
+}
+
+#[test]
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn an_abstract_name_is_in_no_file_system_and_gone_with_its_socket() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            use std::os::linux::net::SocketAddrExt;
+            let name = format!("\0volt-test-{}", std::process::id());
+            let listener = UnixListener::bind(&name).unwrap();
+            let bound = listener.local_addr().unwrap();
+            assert_eq!(bound.as_abstract_name(), Some(&name.as_bytes()[1..]));
+            let stream = UnixStream::connect(&name).await.unwrap();
+            listener.accept().await.unwrap();
+            drop((listener, stream));
+            assert_eq!(UnixStream::connect_addr(&bound).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+            let datagrams = UnixDatagram::bind(&name).unwrap();
+            let sender = UnixDatagram::bind(format!("{name}-sender")).unwrap();
+            sender.send_to(b"x", &name).await.unwrap();
+            let mut buffer = Vec::with_capacity(8);
+            let (_, from) = datagrams.recv_buf_from(&mut buffer).await.unwrap();
+            assert_eq!(from.as_abstract_name(), sender.local_addr().unwrap().as_abstract_name());
+        });
+    });
+}
+
+#[test]
+fn datagrams_come_whole_in_order_and_with_their_senders() {
+    with_workers(|runtime| {
+        let folder = Folder::new();
+        runtime.block_on(async {
+            let (server, client) = (folder.path("server"), folder.path("client"));
+            let (receiver, sender) = (UnixDatagram::bind(&server).unwrap(), UnixDatagram::bind(&client).unwrap());
+            let mut buffer = [0; 64];
+            sender.send_to(b"first", &server).await.unwrap();
+            let (len, from) = receiver.recv_from(&mut buffer).await.unwrap();
+            assert_eq!((&buffer[..len], from.as_pathname()), (&b"first"[..], Some(client.as_path())));
+            sender.connect(&server).unwrap();
+            sender.send(b"second").await.unwrap();
+            let mut polled = ReadBuf::new(&mut buffer);
+            let from = poll_fn(|cx| receiver.poll_recv_from(cx, &mut polled)).await.unwrap();
+            assert_eq!((polled.filled(), from.as_pathname()), (&b"second"[..], Some(client.as_path())));
+            assert_eq!(receiver.try_recv(&mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock);
+            let nameless = UnixDatagram::unbound().unwrap();
+            nameless.try_send_to(b"third", &server).unwrap();
+            let mut third = Vec::with_capacity(8);
+            assert!(receiver.recv_buf_from(&mut third).await.unwrap().1.is_unnamed());
+            assert_eq!(third, b"third");
+            drop(receiver);
+            assert_eq!(sender.send(b"x").await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        });
+    });
+}
+
+#[test]
+fn a_datagram_waits_for_room_even_if_others_filled_the_receivers_queue() {
+    with_workers(|runtime| {
+        let folder = Folder::new();
+        runtime.block_on(async {
+            let path = folder.path("full");
+            let receiver = UnixDatagram::bind(&path).unwrap();
+            let filler = UnixDatagram::unbound().unwrap();
+            let mut queued = 0;
+            while filler.try_send_to(b"filler", &path).is_ok() {
+                queued += 1;
+            }
+            let waits = volt::spawn({
+                let path = path.clone();
+                async move { UnixDatagram::unbound().unwrap().send_to(b"late", path).await.unwrap() }
+            });
+            assert!(timeout(4 * SOON, receiver.readable()).await.is_ok() && !waits.is_finished());
+            let mut buffer = [0; 16];
+            for _ in 0..queued {
+                assert_eq!(receiver.recv(&mut buffer).await.unwrap(), 6);
+            }
+            assert_eq!(receiver.recv(&mut buffer).await.unwrap(), 4);
+            waits.await.unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_pipe_ends_when_its_sender_goes_and_breaks_when_its_receiver_does() {
+    with_workers(|runtime| {
+        let folder = Folder::new();
+        runtime.block_on(async {
+            let (mut sender, mut receiver) = pipe::pipe().unwrap();
+            let text = "more than a pipe holds ".repeat(10_000);
+            let sent = text.clone();
+            let writes = volt::spawn(async move { sender.write_all(sent.as_bytes()).await.map(|()| sender) });
+            let mut heard = vec![0; text.len()];
+            receiver.read_exact(&mut heard).await.unwrap();
+            assert!(heard == text.as_bytes());
+            let sender = writes.await.unwrap().unwrap();
+            assert_eq!(receiver.try_read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+            drop(sender);
+            assert!(receiver.ready(Interest::READABLE).await.unwrap().is_read_closed());
+            assert_eq!(receiver.read(&mut [0]).await.unwrap(), 0);
+
+            let (sender, receiver) = pipe::pipe().unwrap();
+            drop(receiver);
+            while !sender.ready(Interest::WRITABLE).await.unwrap().is_write_closed() {
+                volt::task::yield_now().await;
+            }
+
+            let (mut sender, receiver) = pipe::pipe().unwrap();
+            while sender.try_write(&[7; 4096]).is_ok() {}
+            let writes = volt::spawn(async move { sender.write_all(b"x").await });
+            drop(receiver);
+            assert_eq!(writes.await.unwrap().unwrap_err().kind(), ErrorKind::BrokenPipe);
+
+            let path = folder.path("fifo");
+            let error = pipe::OpenOptions::new().open_receiver(folder.path(".")).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+            rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+            assert!(pipe::OpenOptions::new().open_sender(&path).is_err(), "nobody reads it");
+            let mut receiver = pipe::OpenOptions::new().open_receiver(&path).unwrap();
+            let mut sender = pipe::OpenOptions::new().open_sender(&path).unwrap();
+            sender.write_all(b"named").await.unwrap();
+            assert_eq!(receiver.read(&mut [0; 16]).await.unwrap(), 5);
+            let fd = sender.into_blocking_fd().unwrap();
+            assert_eq!(pipe::Receiver::from_owned_fd(fd).unwrap_err().kind(), ErrorKind::InvalidInput);
+        });
+        assert_eq!(runtime.handle().snapshot().driver.registrations, 0);
+    });
+}
+
+#[test]
+fn a_named_pipe_that_has_a_sender_again_is_waited_for_again() {
+    with_workers(|runtime| {
+        let folder = Folder::new();
+        runtime.block_on(async {
+            let path = folder.path("fifo");
+            rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+            let mut receiver = pipe::OpenOptions::new().open_receiver(&path).unwrap();
+            drop(pipe::OpenOptions::new().open_sender(&path).unwrap());
+            assert_eq!(receiver.read(&mut [0; 16]).await.unwrap(), 0, "nobody writes");
+            let mut sender = pipe::OpenOptions::new().open_sender(&path).unwrap();
+            assert!(timeout(SOON, receiver.read(&mut [0; 16])).await.is_err(), "somebody may write, and has not");
+            let reads = volt::spawn(async move {
+                let read = receiver.read(&mut [0; 16]).await.unwrap();
+                (read, receiver.read(&mut [0; 16]).await.unwrap())
+            });
+            sender.write_all(b"again").await.unwrap();
+            drop(sender);
+            assert_eq!(reads.await.unwrap(), (5, 0), "the second end is told as the first was");
+        });
+    });
+}
+
+/// Attempts that `attempt` makes in the time in which nothing is there: it gives `None` when it would have blocked.
+async fn attempts_in_vain(mut attempt: impl AsyncFnMut() -> Option<()>) -> u32 {
+    let mut attempts = 0;
+    let until_done = async {
+        while attempt().await.is_none() {
+            attempts += 1;
+        }
+    };
+    assert!(timeout(SOON, until_done).await.is_err());
+    attempts
+}
+
+#[test]
+fn an_attempt_in_vain_is_not_made_again_when_a_named_pipe_has_a_sender_again() {
+    with_workers(|runtime| {
+        let folder = Folder::new();
+        runtime.block_on(async {
+            let path = folder.path("fifo");
+            rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+            let open = || pipe::OpenOptions::new().open_receiver(&path).unwrap();
+            let (mut receiver, fd) = (open(), AsyncFd::new(open().into_nonblocking_fd().unwrap()).unwrap());
+            drop(pipe::OpenOptions::new().open_sender(&path).unwrap());
+            assert_eq!(receiver.read(&mut [0]).await.unwrap(), 0, "nobody writes");
+            let read = |fd: &OwnedFd| Ok(rustix::io::read(fd, &mut [0])?);
+            assert_eq!(fd.async_io(Interest::READABLE, read).await.unwrap(), 0);
+            let mut sender = pipe::OpenOptions::new().open_sender(&path).unwrap();
+
+            let by_try_read = attempts_in_vain(async || {
+                receiver.readable().await.unwrap();
+                receiver.try_read(&mut [0]).ok().map(drop)
+            });
+            assert!(by_try_read.await <= 2);
+            let by_guard = attempts_in_vain(async || {
+                let mut guard = fd.readable().await.unwrap();
+                guard.try_io(|fd| read(fd.get_ref())).ok().map(drop)
+            });
+            assert!(by_guard.await <= 2);
+
+            sender.write_all(b"ab").await.unwrap();
+            assert_eq!(receiver.read(&mut [0]).await.unwrap(), 1);
+            assert_eq!(fd.async_io(Interest::READABLE, read).await.unwrap(), 1);
+        });
+    });
+}
+
+#[test]
+fn who_waits_for_either_direction_lets_others_run_while_one_is_closed_and_the_other_full() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (here, mut there) = UnixStream::pair().unwrap();
+            there.shutdown().await.unwrap();
+            while !here.ready(Interest::READABLE).await.unwrap().is_read_closed() {
+                volt::task::yield_now().await;
+            }
+            let write = || Ok(rustix::net::send(&here, b"no room", SendFlags::NOSIGNAL)?);
+            while write().is_ok() {}
+            let writes = here.async_io(Interest::READABLE | Interest::WRITABLE, write);
+            assert!(timeout(SOON, writes).await.is_err());
+            assert_eq!(here.try_read(&mut [0]).unwrap(), 0, "the end is still told");
+        });
+    });
+}
+
+#[test]
+fn who_is_at_the_other_end_is_told_and_of_no_end_that_nobody_is() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (here, _there) = UnixStream::pair().unwrap();
+            let peer = here.peer_cred().unwrap();
+            assert_eq!(peer.pid(), Some(std::process::id() as i32));
+            assert_eq!(peer.uid(), rustix::process::getuid().as_raw());
+            // The kernel's answer is process 0, as it is of a peer in a pid namespace that this one does not see.
+            let alone = rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None);
+            let alone = UnixStream::from_std(alone.unwrap().into()).unwrap();
+            assert_eq!(alone.peer_cred().unwrap().pid(), None);
+        });
+    });
+}
+
+#[test]
+fn several_tasks_may_wait_in_accept_on_one_listener() {
+    const TASKS: usize = 8;
+    with_workers(|runtime| {
+        let folder = Folder::new();
+        runtime.block_on(async {
+            let path = folder.path("many");
+            let listener = Arc::new(UnixListener::bind(&path).unwrap());
+            let accepts = (0..TASKS).map(|_| {
+                let listener = listener.clone();
+                volt::spawn(async move { poll_or_await(&listener).await })
+            });
+            let accepts = accepts.collect::<Vec<_>>();
+            let mut clients = Vec::new();
+            for _ in 0..TASKS {
+                clients.push(UnixStream::connect(&path).await.unwrap());
+            }
+            for accept in accepts {
+                accept.await.unwrap();
+            }
+        });
+    });
+}
+
+async fn poll_or_await(listener: &UnixListener) -> UnixStream {
+    assert!(timeout(Duration::ZERO, std::future::pending::<()>()).await.is_err());
+    listener.accept().await.unwrap().0
+}

@@ -1,0 +1,165 @@
+//! What the doctor finds is told in the application's log, once when it begins and once when
+//! it is over. Each test runs in a program of its own, since it listens to the whole process.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::watchdog::{alone, builder, watched};
+use tracing::field::Field;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+use volt::{Builder, Runtime};
+
+/// A finding is over when it has not been there for so long, and a little more.
+const OVER_AFTER: Duration = Duration::from_secs(8);
+
+/// What was told, in order.
+static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
+
+#[derive(Clone, Debug)]
+struct Told {
+    level: Level,
+    fields: BTreeMap<&'static str, String>,
+}
+
+impl Told {
+    fn field(&self, name: &str) -> &str {
+        self.fields.get(name).map_or("", String::as_str)
+    }
+}
+
+fn told() -> MutexGuard<'static, Vec<Told>> {
+    TOLD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What was told of stalls in this runtime. A machine that stands still for a moment makes others, elsewhere.
+fn stalls(runtime: &Runtime) -> Vec<Told> {
+    let name = runtime.handle().snapshot().runtime;
+    let is_it = |told: &&Told| {
+        told.field("runtime") == name
+            && told.field("rule") == "stalled-poll"
+            && told.field("evidence").contains("cause: sleep")
+    };
+    told().iter().filter(is_it).cloned().collect()
+}
+
+struct Log;
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && metadata.target() == "volt::doctor"
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = BTreeMap::new();
+        event.record(&mut |field: &Field, value: &dyn Debug| {
+            // Strings come as `Debug`.
+            fields.insert(field.name(), format!("{value:?}").trim_matches('"').to_owned());
+        });
+        told().push(Told { level: *event.metadata().level(), fields });
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+fn with_sentinel(name: &str) -> Builder {
+    // Of another test's, which has come first perhaps.
+    let _is_set = tracing::subscriber::set_global_default(Log);
+    builder(2).sentinel_interval(Some(Duration::from_millis(10))).name(name)
+}
+
+/// A task that blocks its thread; and the line where it was spawned.
+fn stall(runtime: &Runtime) -> u32 {
+    let sleeps = || std::thread::sleep(Duration::from_millis(300));
+    runtime.block_on(runtime.spawn(async move { sleeps() })).unwrap();
+    line!() - 1
+}
+
+/// Something to do now and then, until `is_so`.
+fn goes_on_until(runtime: &Runtime, is_so: impl Fn() -> bool) {
+    while !is_so() {
+        runtime.block_on(runtime.spawn(async { volt::time::sleep(Duration::from_millis(5)).await })).unwrap();
+    }
+}
+
+#[test]
+fn a_stall_is_told_once_with_its_place_and_once_when_it_is_over() {
+    alone(|| {
+        watched(|| {
+            let runtime = with_sentinel("stalls").build().unwrap();
+            let line = stall(&runtime);
+            // Though nobody has anything to do any more.
+            while stalls(&runtime).is_empty() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            goes_on_until(&runtime, || stalls(&runtime).len() > 1);
+            let since = Instant::now();
+            goes_on_until(&runtime, || since.elapsed() > Duration::from_secs(2));
+
+            let stalls = stalls(&runtime);
+            let [begin, end] = &stalls[..] else { panic!("one beginning and one end: {stalls:#?}") };
+            assert_eq!((begin.level, end.level), (Level::WARN, Level::INFO));
+            for told in [begin, end] {
+                assert!(
+                    told.field("location").contains(&format!("tests/scheduler/doctor_events.rs:{line}:")),
+                    "{told:#?}"
+                );
+                assert!(told.field("evidence").contains("cause: sleep"), "{told:#?}");
+                assert!(["warning", "critical"].contains(&told.field("severity")), "{told:#?}");
+                assert!(told.field("message").contains("held worker"), "{told:#?}");
+            }
+            assert!(begin.field("advice").contains("volt::time::sleep"), "{begin:#?}");
+        });
+    });
+}
+
+#[test]
+fn who_does_not_want_it_is_told_nothing() {
+    alone(|| {
+        watched(|| {
+            let runtime = with_sentinel("silent").doctor_events(false).build().unwrap();
+            stall(&runtime);
+            let since = Instant::now();
+            goes_on_until(&runtime, || since.elapsed() > OVER_AFTER / 4);
+            let told = told();
+            assert!(!told.iter().any(|told| told.field("runtime") == "silent"), "{told:#?}");
+        });
+    });
+}
+
+#[test]
+fn a_runtime_at_rest_is_left_asleep_though_something_is_open() {
+    alone(|| {
+        watched(|| {
+            let runtime = with_sentinel("rests").build().unwrap();
+            stall(&runtime);
+            while stalls(&runtime).is_empty() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let looks = || runtime.handle().snapshot().sentinel.looks;
+            // It takes some looks more after the last worker has lain down: until there was none for longer than the doctor waits.
+            let (mut settled, mut since) = (looks(), Instant::now());
+            while since.elapsed() < Duration::from_millis(1_500) {
+                std::thread::sleep(Duration::from_millis(10));
+                if looks() != settled {
+                    (settled, since) = (looks(), Instant::now());
+                }
+            }
+            assert_eq!(stalls(&runtime).len(), 1, "its end is told when the runtime wakes up");
+            std::thread::sleep(OVER_AFTER - Duration::from_secs(3));
+            goes_on_until(&runtime, || stalls(&runtime).len() == 2);
+        });
+    });
+}

@@ -1,0 +1,192 @@
+//! A poll that does not end in time is written down while it lasts: the task, the cause, and the line of code.
+
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+
+use std::hint::black_box;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::watchdog::{builder, watched};
+use volt::telemetry::{Cause, Incident, Remedy};
+use volt::{Builder, Runtime};
+
+fn with_sentinel(workers: usize) -> Builder {
+    builder(workers).sentinel_interval(Some(Duration::from_millis(10)))
+}
+
+/// The first incident that `is_so`.
+fn incident(runtime: &Runtime, is_so: impl Fn(&Incident) -> bool) -> Incident {
+    loop {
+        let incidents = runtime.handle().snapshot().incidents;
+        if let Some(incident) = incidents.latest.into_iter().find(&is_so) {
+            return incident;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn has_stack(incident: &Incident) -> bool {
+    !incident.stack.is_empty() || incident.stack_error.is_some()
+}
+
+/// Sleeps until `open`, a little at a time, in a line of this file; says which.
+#[inline(never)]
+fn sleep_until_open(open: &mpsc::Receiver<()>) -> u32 {
+    while open.try_recv() == Err(mpsc::TryRecvError::Empty) {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    line!() - 2
+}
+
+#[test]
+fn a_poll_that_sleeps_is_named_with_its_line_while_it_still_sleeps() {
+    watched(|| {
+        let runtime = with_sentinel(2).build().unwrap();
+        let (open, is_open) = mpsc::channel();
+        let (task, handle) = (volt::task::Builder::new().name("sleeper"), runtime.handle());
+        let spawned_at = line!() + 1;
+        let sleeper = task.spawn_on(async move { sleep_until_open(&is_open) }, handle);
+        // On a machine that is busy, it waits for its processor before it sleeps.
+        let during = incident(&runtime, |incident| incident.cause == Cause::Sleep && has_stack(incident));
+        open.send(()).unwrap();
+        let line = runtime.block_on(sleeper).unwrap();
+
+        assert!(!during.is_over && during.for_ns >= 10_000_000, "{during:?}");
+        assert_eq!(during.task_name.as_deref(), Some("sleeper"));
+        assert!(during.spawned_at.contains(&format!("incidents.rs:{spawned_at}")), "{}", during.spawned_at);
+        let guilty = during.guilty().unwrap_or_else(|| panic!("{during:#?}"));
+        assert!(guilty.function.as_deref().unwrap().contains("sleep_until_open"), "{guilty:?}");
+        assert!(guilty.file.as_deref().unwrap().ends_with("tests/scheduler/incidents.rs"), "{guilty:?}");
+        assert_eq!(guilty.line, Some(line), "{guilty:?}");
+        let outermost = during.stack.last().unwrap().function.as_deref().unwrap_or_default().to_owned();
+        assert!(outermost.contains("poll"), "cut at the runtime's poll: {outermost}");
+
+        let after = incident(&runtime, |incident| incident.id == during.id && incident.is_over);
+        assert!(after.for_ns >= during.for_ns);
+    });
+}
+
+#[test]
+fn causes_are_told_apart_while_the_poll_lasts() {
+    watched(|| {
+        let runtime = with_sentinel(2).build().unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let spinner = runtime.spawn({
+            let is_over = is_over.clone();
+            async move {
+                let mut n = 0_u64;
+                while !is_over.load(Ordering::Relaxed) {
+                    n = black_box(n.wrapping_mul(31) + 1);
+                }
+            }
+        });
+        // On a machine that is busy with other things, it wants its processor more than it has it.
+        let spins = incident(&runtime, |incident| {
+            matches!(incident.cause, Cause::Cpu | Cause::NotScheduled | Cause::Throttled) && has_stack(incident)
+        });
+        is_over.store(true, Ordering::Relaxed);
+        runtime.block_on(spinner).unwrap();
+        assert!(spins.guilty().unwrap().function.as_deref().unwrap().contains("causes_are_told_apart"), "{spins:#?}");
+
+        let lock = Arc::new(Mutex::new(()));
+        let held = lock.lock().unwrap();
+        let waiter = runtime.spawn({
+            let lock = lock.clone();
+            async move { drop(lock.lock()) }
+        });
+        incident(&runtime, |incident| incident.cause == Cause::Lock);
+        drop(held);
+        runtime.block_on(waiter).unwrap();
+
+        let (mut reads, writes) = UnixStream::pair().unwrap();
+        let reader = runtime.spawn(async move { reads.read(&mut [0]).unwrap() });
+        incident(&runtime, |incident| incident.cause == Cause::Io);
+        drop(writes);
+        assert_eq!(runtime.block_on(reader).unwrap(), 0);
+    });
+}
+
+#[test]
+fn what_was_done_about_it_is_told() {
+    watched(|| {
+        let runtime = with_sentinel(1).build().unwrap();
+        let (open, is_open) = mpsc::channel::<()>();
+        let stuck = runtime.spawn(async move { is_open.recv().unwrap() });
+        let replaced = incident(&runtime, |incident| incident.remedy != Remedy::None);
+        assert_eq!(replaced.remedy, Remedy::Replaced);
+        open.send(()).unwrap();
+        runtime.block_on(stuck).unwrap();
+    });
+}
+
+#[test]
+fn stacks_and_incidents_can_be_switched_off() {
+    watched(|| {
+        let runtime = with_sentinel(1).incident_stacks(false).build().unwrap();
+        let (open, is_open) = mpsc::channel::<()>();
+        let stuck = runtime.spawn(async move { is_open.recv().unwrap() });
+        let bare = incident(&runtime, has_stack);
+        assert_eq!((bare.stack.len(), bare.stack_error.as_deref()), (0, Some("stacks are off")));
+        open.send(()).unwrap();
+        runtime.block_on(stuck).unwrap();
+
+        let runtime = with_sentinel(1).incident_after(None).build().unwrap();
+        let (open, is_open) = mpsc::channel::<()>();
+        let stuck = runtime.spawn(async move { is_open.recv().unwrap() });
+        while runtime.handle().snapshot().sentinel.replacements == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        open.send(()).unwrap();
+        runtime.block_on(stuck).unwrap();
+        assert_eq!(runtime.handle().snapshot().incidents.total(), 0);
+    });
+}
+
+#[test]
+fn the_same_task_that_stalls_again_and_again_is_counted_and_not_told_again_and_again() {
+    watched(|| {
+        let runtime = with_sentinel(2).build().unwrap();
+        for _ in 0..8 {
+            runtime.block_on(runtime.spawn(async { std::thread::sleep(Duration::from_millis(40)) })).unwrap();
+        }
+        let incidents = runtime.handle().snapshot().incidents;
+        assert!(incidents.total() >= 4, "{incidents:?}");
+        assert!(incidents.suppressed > 0 && (incidents.latest.len() as u64) < incidents.total(), "{incidents:?}");
+    });
+}
+
+#[test]
+fn a_block_that_is_announced_ends_the_incident_before_it_and_is_none_itself() {
+    const AFTER: Duration = Duration::from_secs(1);
+    watched(|| {
+        let runtime = with_sentinel(2).incident_after(Some(AFTER)).incident_stacks(false).build().unwrap();
+        let (open, is_open) = mpsc::channel();
+        let (end, is_over) = mpsc::channel::<()>();
+        let handle = runtime.handle().clone();
+        let task = runtime.spawn(async move {
+            sleep_until_open(&is_open);
+            volt::task::block_in_place(|| is_over.recv().unwrap());
+            // Long enough to be seen, and no stall by far.
+            let looks = handle.snapshot().sentinel.looks;
+            while handle.snapshot().sentinel.looks < looks + 5 {
+                std::thread::sleep(Duration::from_micros(500));
+            }
+        });
+        let before = incident(&runtime, |_| true);
+        assert!(!before.is_over, "{before:?}");
+        open.send(()).unwrap();
+        // While it blocks.
+        let over = incident(&runtime, |incident| incident.is_over);
+        // Not a synchronisation: a block that would be an incident if it were a stall.
+        std::thread::sleep(AFTER * 3 / 2);
+        end.send(()).unwrap();
+        runtime.block_on(task).unwrap();
+        let incidents = runtime.handle().snapshot().incidents;
+        assert_eq!(incidents.total(), 1, "{incidents:#?}");
+        assert_eq!(incidents.latest[0].for_ns, over.for_ns, "it does not go on after it");
+    });
+}

@@ -1,0 +1,25 @@
+//! The scheduler by the public API: nothing lost, nobody starved, stuck workers replaced, every end orderly; and what is told of it.
+
+#[path = "../watchdog/mod.rs"]
+mod watchdog;
+
+mod control_socket;
+mod debugger;
+mod doctor_events;
+mod driver;
+mod fairness;
+mod healing;
+mod incidents;
+mod local_order;
+mod options;
+mod placement;
+mod promises;
+mod proof;
+mod recorder;
+mod sentinel;
+mod shutdown;
+mod shutdown_report;
+mod stress;
+mod stuck_log;
+mod tokio_console;
+mod why;

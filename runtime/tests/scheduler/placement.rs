@@ -1,0 +1,121 @@
+//! Where tasks from outside go, and that none is lost, whichever way they are placed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use crate::watchdog::{builder, watched};
+use volt::Placement::{Global, LeastLoaded, TwoChoices};
+use volt::task::yield_now;
+
+#[test]
+fn every_task_runs_once_under_concurrent_submits_steals_and_overflows() {
+    for placement in [Global, TwoChoices, LeastLoaded] {
+        for (workers, stealing) in [(1, true), (2, true), (4, true), (3, false)] {
+            watched(|| {
+                // Small rings, so that they overflow.
+                let runtime = builder(workers)
+                    .placement(placement)
+                    .enable_stealing(stealing)
+                    .local_queue_capacity(8)
+                    .build()
+                    .unwrap();
+                let runs = Arc::new(AtomicUsize::new(0));
+                std::thread::scope(|scope| {
+                    for _ in 0..3 {
+                        scope.spawn(|| {
+                            let tasks: Vec<_> = (0..2_000)
+                                .map(|n| {
+                                    let runs = runs.clone();
+                                    runtime.spawn(async move {
+                                        if n % 3 == 0 {
+                                            yield_now().await;
+                                        }
+                                        let child = (n % 5 == 0).then(|| volt::spawn(async {}));
+                                        runs.fetch_add(1, Ordering::SeqCst);
+                                        if let Some(child) = child {
+                                            child.await.unwrap();
+                                        }
+                                    })
+                                })
+                                .collect();
+                            for task in tasks {
+                                runtime.handle().block_on(task).unwrap();
+                            }
+                        });
+                    }
+                });
+                assert_eq!(runs.load(Ordering::SeqCst), 6_000);
+                let snapshot = runtime.handle().snapshot();
+                assert_eq!(snapshot.workers.iter().map(queued).sum::<u64>() + snapshot.global_queue.len, 0);
+            });
+        }
+    }
+}
+
+/// What a worker's queues hold.
+fn queued(worker: &volt::telemetry::Worker) -> u64 {
+    u64::from(worker.ring_len + worker.batch_len + worker.inbox_len + u32::from(worker.is_lifo_filled))
+}
+
+#[test]
+fn the_loads_add_up_to_what_is_queued_or_running() {
+    for placement in [TwoChoices, LeastLoaded] {
+        watched(|| {
+            // No stealing and nobody to look elsewhere: what is placed stays where it is.
+            let runtime = builder(3).placement(placement).enable_stealing(false).build().unwrap();
+            let (entered, has_entered) = mpsc::channel();
+            let gates: Vec<mpsc::Sender<()>> = (0..30)
+                .map(|_| {
+                    let (open, is_open) = mpsc::channel::<()>();
+                    let entered = entered.clone();
+                    runtime.spawn(async move {
+                        entered.send(()).unwrap();
+                        is_open.recv().unwrap();
+                    });
+                    open
+                })
+                .collect();
+            // One runs on each worker that has any; nothing moves until the gates open.
+            has_entered.recv().unwrap();
+            let sum = loop {
+                let snapshot = runtime.handle().snapshot();
+                let running = snapshot.workers.iter().filter(|worker| worker.in_flight.is_some()).count() as u64;
+                let is_settled =
+                    snapshot.workers.iter().all(|worker| worker.in_flight.is_some() || queued(worker) == 0);
+                if is_settled {
+                    break snapshot.workers.iter().map(queued).sum::<u64>() + snapshot.global_queue.len + running;
+                }
+            };
+            assert_eq!(sum, 30, "{placement:?}");
+            for gate in &gates {
+                gate.send(()).unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn the_least_loaded_worker_is_an_idle_one() {
+    watched(|| {
+        let runtime = builder(4).placement(LeastLoaded).build().unwrap();
+        let (entered, has_entered) = mpsc::channel();
+        // Four tasks that hold their worker, placed one after the other: each must find a worker that holds nothing.
+        let gates: Vec<mpsc::Sender<()>> = (0..4)
+            .map(|_| {
+                let (open, is_open) = mpsc::channel::<()>();
+                let entered = entered.clone();
+                runtime.spawn(async move {
+                    entered.send(()).unwrap();
+                    is_open.recv().unwrap();
+                });
+                has_entered.recv().expect("it runs beside the others");
+                open
+            })
+            .collect();
+        assert!(runtime.handle().snapshot().workers.iter().all(|worker| worker.in_flight.is_some()));
+        for gate in &gates {
+            gate.send(()).unwrap();
+        }
+    });
+}

@@ -1,0 +1,218 @@
+//! The flight recorder of a running runtime, over its control socket: on while somebody records, and what it tells of polls and wakes.
+
+use std::time::{Duration, Instant};
+
+use volt::telemetry::client::Client;
+use volt::telemetry::recording::event::{Event, Outcome, Waker};
+use volt::telemetry::recording::flush::{Flush, Table, Track};
+use volt::{Builder, Runtime};
+
+/// Long where the test expects something.
+const LONG: Duration = Duration::from_secs(20);
+
+fn runtime(name: &str, builder: impl FnOnce(Builder) -> Builder) -> (Runtime, Client) {
+    let runtime = builder(Builder::new_multi_thread().worker_threads(2).name(name)).build().unwrap();
+    let path = volt::observe::socket_path().expect("a control socket");
+    (runtime, Client::connect(&path).unwrap())
+}
+
+/// All that was recorded until `is_enough`.
+struct Recorded {
+    tracks: Vec<Track>,
+    flushes: Vec<Flush>,
+}
+
+impl Recorded {
+    fn until(client: &mut Client, name: &str, look_back: Duration, is_enough: impl Fn(&Recorded) -> bool) -> Recorded {
+        let head = client.record(Some(name), look_back).unwrap();
+        let mut recorded = Recorded { tracks: head.tracks, flushes: Vec::new() };
+        let began = Instant::now();
+        while !is_enough(&recorded) {
+            assert!(began.elapsed() < LONG, "{:?}", recorded.events().map(|(_, _, event)| event).collect::<Vec<_>>());
+            recorded.flushes.extend(client.next_flush(LONG).unwrap());
+        }
+        recorded
+    }
+
+    /// By track; of each in the order in which they were made.
+    fn events(&self) -> impl Iterator<Item = (Track, u64, Event)> + '_ {
+        let chunks = self.flushes.iter().flat_map(|flush| &flush.chunks);
+        chunks.flat_map(|chunk| {
+            let track = self.tracks[chunk.track as usize];
+            chunk.records.iter().map(move |record| (track, record.at_ns(), record.event()))
+        })
+    }
+
+    fn has(&self, is_it: impl Fn(Event) -> bool) -> bool {
+        self.events().any(|(_, _, event)| is_it(event))
+    }
+
+    fn text(&self, table: Table, number: u64) -> Option<&str> {
+        let texts = self.flushes.iter().flat_map(|flush| &flush.texts);
+        texts.filter(|text| text.table == table && text.number == number).map(|text| text.text.as_str()).next()
+    }
+}
+
+#[test]
+fn a_recording_tells_who_woke_whom_and_where_each_was_spawned() {
+    let (runtime, mut client) = runtime("recorded", |builder| builder);
+    assert!(!client.recorder(Some("recorded"), None).unwrap().is_on);
+    let (pings, mut pong) = tokio::sync::mpsc::unbounded_channel::<()>();
+    let sleeper = runtime.spawn(async move {
+        loop {
+            volt::time::sleep(Duration::from_millis(1)).await;
+            if pings.send(()).is_err() {
+                break;
+            }
+        }
+    });
+    let receive = async move { while pong.recv().await.is_some() {} };
+    let named = volt::task::Builder::new().name("woken");
+    let line = line!() + 1;
+    let woken = named.spawn_on(receive, runtime.handle());
+    let (sleeper, woken) = (sleeper.id().to_string().parse().unwrap(), woken.id().to_string().parse().unwrap());
+    let wake = |task: u64, by| move |event| matches!(event, Event::Wake { task: t, by: b, .. } if t == task && b == by);
+    let ended = |event| matches!(event, Event::PollEnd { outcome: Outcome::Pending, took_ns: 1.., .. });
+    // A recording may begin in the middle of a poll.
+    let woken_in_a_poll = |recorded: &Recorded| {
+        let begins = |event| matches!(event, Event::PollBegin { task, .. } if task == sleeper);
+        let first_ns = recorded.events().filter(|found| begins(found.2)).map(|found| found.1).min()?;
+        recorded.events().find_map(|(track, at_ns, event)| match event {
+            Event::Wake { task, location, by: Waker::Task } if task == woken && at_ns > first_ns => {
+                Some((track, at_ns, location))
+            }
+            _ => None,
+        })
+    };
+    let is_enough = |recorded: &Recorded| {
+        let kinds: [&dyn Fn(Event) -> bool; 4] =
+            [&wake(sleeper, Waker::Timer), &ended, &|event| matches!(event, Event::Park { .. }), &|event| {
+                matches!(event, Event::Unpark { slept_ns: 1.., .. })
+            }];
+        kinds.iter().all(|kind| recorded.has(kind))
+            && recorded.text(Table::Task, woken).is_some()
+            && woken_in_a_poll(recorded).is_some()
+    };
+    let recorded = Recorded::until(&mut client, "recorded", Duration::ZERO, is_enough);
+    assert_eq!(recorded.text(Table::Task, woken), Some("woken"));
+    // The task's wake-up stands in the poll of the sleeper, and by its time it leads to the poll that it has caused.
+    let events: Vec<_> = recorded.events().collect();
+    let (track, at_ns, location) = woken_in_a_poll(&recorded).unwrap();
+    let text = recorded.text(Table::Location, location.into()).expect("it was polled");
+    assert!(text.contains("tests/scheduler/recorder.rs") && text.contains(&format!(":{line}:")), "{text}");
+    let before = events
+        .iter()
+        .rev()
+        .skip_while(|found| **found != (track, at_ns, Event::Wake { task: woken, location, by: Waker::Task }));
+    let poll = before.filter(|(of, ..)| *of == track).find(|(_, _, event)| matches!(event, Event::PollBegin { .. }));
+    assert!(matches!(poll, Some((_, _, Event::PollBegin { task, .. })) if *task == sleeper), "{poll:?}");
+    let caused = events.iter().any(|(_, begin_ns, event)| {
+        matches!(event, Event::PollBegin { task, delay_ns, .. } if *task == woken && begin_ns - u64::from(*delay_ns) == at_ns)
+    });
+    assert!(caused, "no poll of the task {woken} was submitted at {at_ns}");
+    // Each track's times rise.
+    for track in &recorded.tracks {
+        let times: Vec<_> = events.iter().filter(|(of, ..)| of == track).map(|(_, at_ns, _)| *at_ns).collect();
+        assert!(times.is_sorted(), "{track}");
+    }
+
+    drop(client);
+    let mut client = Client::connect(&volt::observe::socket_path().unwrap()).unwrap();
+    let began = Instant::now();
+    while client.recorder(Some("recorded"), None).unwrap().is_on {
+        assert!(began.elapsed() < LONG, "it stays on though nobody records");
+    }
+}
+
+#[test]
+fn what_overflows_between_two_polls_is_not_noted_down_after_what_follows() {
+    let (runtime, mut client) = runtime("overflowing", |builder| builder.worker_threads(1).local_queue_capacity(2));
+    // Two that wake each other use the LIFO slot up to its cap; it is flushed into a ring that others keep full.
+    let notices = std::sync::Arc::new([(); 2].map(|()| volt::sync::Notify::new()));
+    for me in 0..2 {
+        let notices = notices.clone();
+        runtime.spawn(async move {
+            loop {
+                notices[1 - me].notify_one();
+                notices[me].notified().await;
+            }
+        });
+    }
+    for _ in 0..4 {
+        runtime.spawn(async {
+            loop {
+                volt::task::yield_now().await;
+            }
+        });
+    }
+    let overflowed = |event| matches!(event, Event::Overflow { .. });
+    let recorded = Recorded::until(&mut client, "overflowing", Duration::ZERO, |recorded| {
+        recorded.events().filter(|(.., event)| overflowed(*event)).count() > 20
+    });
+    let events: Vec<_> = recorded.events().collect();
+    for track in &recorded.tracks {
+        let mine: Vec<_> = events.iter().filter(|(of, ..)| of == track).collect();
+        let fall = mine.windows(2).find(|pair| pair[0].1 > pair[1].1);
+        assert_eq!(fall, None, "{track}");
+    }
+}
+
+#[test]
+fn a_recorder_that_was_on_looks_back_and_one_that_is_switched_off_stays_off() {
+    let (runtime, mut client) = runtime("looking-back", |builder| builder.flight_recorder(true));
+    let task = runtime.spawn(async {});
+    let id: u64 = task.id().to_string().parse().unwrap();
+    runtime.block_on(task).unwrap();
+    let is_end = move |event| matches!(event, Event::PollEnd { task, outcome: Outcome::Completed, .. } if task == id);
+    let recorded = Recorded::until(&mut client, "looking-back", LONG, |recorded| recorded.has(is_end));
+    let spawn = recorded.events().find(|(_, _, event)| matches!(event, Event::Spawn { task, .. } if *task == id));
+    assert!(matches!(spawn, Some((Track::Outside, ..))), "{spawn:?}");
+    drop(client);
+
+    let mut client = Client::connect(&volt::observe::socket_path().unwrap()).unwrap();
+    assert_eq!(client.recorder(Some("looking-back"), None).unwrap().capacity, 8192);
+    client.recorder(Some("looking-back"), Some(false)).unwrap();
+    let began = Instant::now();
+    // The recording of the client that has gone may still hold it.
+    while client.recorder(Some("looking-back"), None).unwrap().is_on {
+        assert!(began.elapsed() < LONG);
+    }
+    assert!(!runtime.handle().snapshot().is_recorded);
+    assert!(client.recorder(Some("looking-back"), Some(true)).unwrap().is_on);
+    assert!(runtime.handle().snapshot().is_recorded);
+}
+
+#[test]
+fn a_runtime_that_is_not_there_is_an_answer_and_the_connection_stays() {
+    let (_runtime, mut client) = runtime("only-this", |builder| builder);
+    let error = client.record(Some("another"), Duration::ZERO).unwrap_err();
+    assert!(error.is_answer() && error.to_string().contains("no runtime is called \"another\""), "{error}");
+    assert!(client.record(Some("only-this"), Duration::ZERO).is_ok());
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed() {
+    let (runtime, mut client) = runtime("unread", |builder| builder.flight_records(1024));
+    client.record(Some("unread"), Duration::ZERO).unwrap();
+    // Far more than the ring and the socket hold; the program's end does not wait for the client.
+    let busy = runtime.spawn(async {
+        for _ in 0..200_000 {
+            volt::task::yield_now().await;
+        }
+    });
+    runtime.block_on(busy).unwrap();
+    let (mut lost, mut records, began) = (0, 0, Instant::now());
+    while lost == 0 {
+        assert!(began.elapsed() < LONG, "{records} records and none lost");
+        let flush = client.next_flush(LONG).unwrap().expect("there is more");
+        (lost, records) = (lost + flush.lost(), records + flush.records());
+    }
+    let last = runtime.spawn(async {});
+    let id: u64 = last.id().to_string().parse().unwrap();
+    let is_last = |event| matches!(event, Event::PollEnd { task, .. } if task == id);
+    let has_last =
+        |flush: Flush| flush.chunks.iter().flat_map(|chunk| &chunk.records).any(|record| is_last(record.event()));
+    while !has_last(client.next_flush(LONG).unwrap().expect("it goes on")) {
+        assert!(began.elapsed() < LONG, "what comes after the gap is not there");
+    }
+}

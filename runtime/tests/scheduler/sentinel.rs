@@ -1,0 +1,241 @@
+//! A worker that is stuck in a poll strands nobody: neither what it had queued, nor timers, nor sockets.
+//!
+//! Each blocker here waits until what it would strand has come through: without the sentinel it waits for ever.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use crate::watchdog::{builder, watched};
+use volt::Runtime;
+use volt::io::{AsyncReadExt, AsyncWriteExt};
+use volt::net::{TcpListener, TcpStream};
+
+/// Without the net of the park time-out, with the sentinel.
+fn runtime(workers: usize) -> Runtime {
+    builder(workers).sentinel_interval(Some(Duration::from_millis(10))).build().unwrap()
+}
+
+fn wait_for_all_parked(runtime: &Runtime) {
+    loop {
+        let snapshot = runtime.handle().snapshot();
+        if snapshot.parked_count() as usize == snapshot.workers.len() {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn timers_fire_while_the_worker_that_sat_in_the_driver_blocks() {
+    for workers in [2, 4] {
+        watched(|| {
+            let runtime = runtime(workers);
+            let (rang, has_rung) = mpsc::channel();
+            let timer = runtime.spawn(async move {
+                volt::time::sleep(Duration::from_millis(30)).await;
+                rang.send(()).unwrap();
+            });
+            // Woken by the driver, so that it blocks the worker that sat in it.
+            let blocker = runtime.spawn(async move {
+                volt::time::sleep(Duration::from_millis(5)).await;
+                has_rung.recv().unwrap();
+            });
+            runtime.block_on(timer).unwrap();
+            runtime.block_on(blocker).unwrap();
+        });
+    }
+}
+
+#[test]
+fn sockets_are_served_while_the_worker_that_sat_in_the_driver_blocks() {
+    watched(|| {
+        let runtime = runtime(2);
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (served, is_served) = mpsc::channel();
+        let echo = runtime.spawn(async move {
+            let (mut stream, _peer) = listener.accept().await.unwrap();
+            let mut byte = [0];
+            stream.read_exact(&mut byte).await.unwrap();
+            stream.write_all(&byte).await.unwrap();
+            served.send(()).unwrap();
+        });
+        let blocker = runtime.spawn(async move {
+            volt::time::sleep(Duration::from_millis(5)).await;
+            is_served.recv().unwrap();
+        });
+        let mut client = runtime.block_on(TcpStream::connect(address)).unwrap();
+        wait_for_block(&runtime);
+        runtime.block_on(client.write_all(b"x")).unwrap();
+        runtime.block_on(echo).unwrap();
+        runtime.block_on(blocker).unwrap();
+    });
+}
+
+/// Until a poll has lasted for longer than any that only works.
+fn wait_for_block(runtime: &Runtime) {
+    while runtime.handle().snapshot().longest_in_flight().is_none_or(|(_, poll)| poll.for_ns < 20_000_000) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_child_in_the_lifo_slot_and_tasks_in_the_ring_are_taken_from_a_stuck_worker() {
+    for children in [1, 2, 10] {
+        watched(|| {
+            let runtime = runtime(2);
+            wait_for_all_parked(&runtime);
+            let (started, has_started) = mpsc::channel();
+            let parent = runtime.spawn(async move {
+                for child in 0..children {
+                    let started = started.clone();
+                    volt::spawn(async move { started.send(child).unwrap() });
+                }
+                let mut seen: Vec<usize> = (0..children).map(|_| has_started.recv().unwrap()).collect();
+                seen.sort_unstable();
+                seen
+            });
+            assert_eq!(runtime.block_on(parent).unwrap(), (0..children).collect::<Vec<_>>());
+        });
+    }
+}
+
+#[test]
+fn the_sentinel_sleeps_while_all_workers_do() {
+    watched(|| {
+        let runtime = runtime(2);
+        runtime.block_on(runtime.spawn(async {})).unwrap();
+        let looks = || {
+            wait_for_all_parked(&runtime);
+            runtime.handle().snapshot().sentinel.looks
+        };
+        // It takes some looks more after the last worker has lain down: until there was none for a while.
+        let rest = Duration::from_millis(300);
+        let (mut settled, mut since) = (looks(), Instant::now());
+        while since.elapsed() < rest {
+            std::thread::sleep(Duration::from_millis(1));
+            if looks() != settled {
+                (settled, since) = (looks(), Instant::now());
+            }
+        }
+        assert_eq!(looks(), settled);
+    });
+}
+
+#[test]
+fn a_block_that_is_announced_and_lasts_costs_no_more_looks_than_workers_that_work() {
+    watched(|| {
+        let runtime = runtime(2);
+        let (open, is_open) = mpsc::channel::<()>();
+        let blocker = runtime.spawn(async move { volt::task::block_in_place(|| assert!(is_open.recv().is_err())) });
+        let looks = || runtime.handle().snapshot().sentinel.looks;
+        // 30 looks; with one a millisecond 300, but for a moment in which the machine lets it wait.
+        let (rest, most) = (Duration::from_millis(300), 60);
+        let mut quiet = 0;
+        while quiet < 5 {
+            let before = looks();
+            std::thread::sleep(rest);
+            quiet = if looks() - before <= most { quiet + 1 } else { 0 };
+        }
+        drop(open);
+        runtime.block_on(blocker).unwrap();
+    });
+}
+
+#[test]
+fn a_runtime_whose_worker_is_stuck_for_good_ends_at_the_limit_and_its_sentinel_with_the_worker() {
+    watched(|| {
+        let runtime = runtime(2);
+        let (open, is_open) = mpsc::channel::<()>();
+        let (entered, has_entered) = mpsc::channel();
+        runtime.spawn(async move {
+            entered.send(()).unwrap();
+            let _closed = is_open.recv();
+        });
+        has_entered.recv().unwrap();
+        let handle = runtime.handle().clone();
+        runtime.shutdown_timeout(Duration::from_millis(20));
+        drop(open);
+        // The worker ends, and with it the sentinel: nobody looks any more.
+        while handle.snapshot().workers.iter().any(|worker| worker.phase != volt::telemetry::Phase::Stopped) {
+            std::thread::yield_now();
+        }
+    });
+}
+
+/// Time on a processor, and how often it went to sleep, of this process's thread of that name.
+#[cfg(target_os = "linux")]
+fn thread_times(name: &str) -> (Duration, u64) {
+    let of = |folder: std::path::PathBuf| {
+        let read = |file: &str| std::fs::read_to_string(folder.join(file)).ok();
+        if read("comm")?.trim_end() != name {
+            return None;
+        }
+        let ran_ns = read("schedstat")?.split(' ').next()?.parse().ok()?;
+        let status = read("status")?;
+        let sleeps = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        Some((Duration::from_nanos(ran_ns), sleeps.trim().parse().ok()?))
+    };
+    loop {
+        let mut threads = std::fs::read_dir("/proc/self/task").unwrap();
+        // It has its name when it has begun.
+        if let Some(found) = threads.find_map(|thread| of(thread.ok()?.path())) {
+            return found;
+        }
+    }
+}
+
+/// Prints what it costs: `cargo test --release -p volt-runtime --test sentinel costs -- --nocapture`.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_sentinel_costs_little_while_workers_are_busy_and_nothing_while_they_rest() {
+    const BUSY_FOR: Duration = Duration::from_secs(3);
+    const RESTS_FOR: Duration = Duration::from_secs(2);
+    const INTERVAL: Duration = Duration::from_millis(10);
+    // A look itself takes a microsecond; the rest is what a machine takes to put a thread to sleep and to wake it up, which differs widely, and
+    // caches that others have used meanwhile.
+    const MAX_NAPS: f64 = 10.0;
+    watched(|| {
+        let builder = builder(2).thread_name("cost").sentinel_interval(Some(INTERVAL));
+        let runtime = builder.build().unwrap();
+        let bare = std::thread::Builder::new().name("bare".into()).spawn(move || {
+            let (began, mut naps) = (Instant::now(), 0_u32);
+            while began.elapsed() < BUSY_FOR {
+                std::thread::sleep(INTERVAL);
+                naps += 1;
+            }
+            thread_times("bare").0 / naps
+        });
+        let of_sentinel = || thread_times("cost-sentinel");
+        let (began, (before, _)) = (Instant::now(), of_sentinel());
+        let busy: Vec<_> = (0..4)
+            .map(|_| {
+                runtime.spawn(async move {
+                    while began.elapsed() < BUSY_FOR {
+                        volt::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        busy.into_iter().for_each(|task| runtime.block_on(task).unwrap());
+        let (after, _) = of_sentinel();
+        let ratio = (after - before).as_secs_f64() / began.elapsed().as_secs_f64();
+        let looks = runtime.handle().snapshot().sentinel.looks;
+        let each = (after - before) / u32::try_from(looks).unwrap();
+        let nap = bare.unwrap().join().unwrap();
+        println!("the sentinel took {:.3} % of a core, in {looks} looks of {each:?} each;", ratio * 100.0);
+        println!("a thread that sleeps as long and does nothing took {nap:?} each time");
+        assert!(each.as_secs_f64() < MAX_NAPS * nap.as_secs_f64(), "{each:?} {nap:?}");
+
+        let state = || (of_sentinel(), runtime.handle().snapshot().sentinel.looks);
+        let (mut settled, mut since) = (state(), Instant::now());
+        while since.elapsed() < RESTS_FOR {
+            std::thread::sleep(Duration::from_millis(100));
+            let now = state();
+            if now != settled {
+                (settled, since) = (now, Instant::now());
+            }
+        }
+        println!("and woke up 0 times in {RESTS_FOR:?} at rest");
+    });
+}

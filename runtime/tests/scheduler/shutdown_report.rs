@@ -1,0 +1,83 @@
+//! What a shutdown says of what it could not end. Each test runs in a program of its own,
+//! since it listens to the whole process.
+
+use std::fmt::Debug;
+use std::future::pending;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use crate::watchdog::{alone, builder, runtime, watched};
+use tracing::field::Field;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+use volt::task;
+
+/// Keeps the text of each warning.
+#[derive(Clone, Default)]
+struct Reports(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Reports {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() == Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = String::new();
+        event.record(&mut |field: &Field, value: &dyn Debug| {
+            fields += &format!("{field}={value:?} ");
+        });
+        self.0.lock().unwrap().push(fields);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn what_goes_on_after_the_limit_is_named_in_a_report_and_nothing_else_is() {
+    alone(|| {
+        watched(|| {
+            let reports = Reports::default();
+            tracing::subscriber::set_global_default(reports.clone()).unwrap();
+            let (open, is_open) = mpsc::channel::<()>();
+            let (entered, has_entered) = mpsc::channel();
+            let stuck_runtime = builder(2).name("left behind").build().unwrap();
+            let stuck = {
+                let entered = entered.clone();
+                async move {
+                    entered.send(()).unwrap();
+                    let _closed = is_open.recv();
+                }
+            };
+            task::Builder::new().name("price feed").spawn_on(stuck, stuck_runtime.handle());
+            let (open_job, is_job_open) = mpsc::channel::<()>();
+            stuck_runtime.spawn_blocking(move || {
+                entered.send(()).unwrap();
+                let _closed = is_job_open.recv();
+            });
+            (0..2).for_each(|_| has_entered.recv().unwrap());
+            let ends_in_time = runtime(1);
+            ends_in_time.spawn(pending::<()>());
+            drop(ends_in_time);
+            assert_eq!(*reports.0.lock().unwrap(), [""; 0], "nothing was left");
+            stuck_runtime.shutdown_timeout(Duration::from_millis(20));
+            let reports = reports.0.lock().unwrap();
+            let [report] = &reports[..] else { panic!("one report: {reports:?}") };
+            for part in ["left something running", "runtime=left behind", "workers=2", "tasks=1", "blocking_threads=1"]
+            {
+                assert!(report.contains(part), "no {part} in {report}");
+            }
+            assert!(report.contains(" price feed (runtime/tests/scheduler/shutdown_report.rs:"), "{report}");
+            drop((open, open_job));
+        });
+    });
+}

@@ -1,0 +1,156 @@
+//! A log that blocks or panics whoever writes into it stops neither healing nor the end of a
+//! runtime, nor what is told later. Each test runs in a program of its own, since it listens
+//! to the whole process.
+
+use std::sync::mpsc;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::watchdog::{alone, builder, watched};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+use volt::Runtime;
+
+static LOG: Mutex<State> = Mutex::new(State { blocks: false, panics: false, waiting: 0, told: 0 });
+static CHANGED: Condvar = Condvar::new();
+
+struct State {
+    /// What it does to whoever writes into it.
+    blocks: bool,
+    panics: bool,
+    /// How many wait in it, and how often it was told something.
+    waiting: usize,
+    told: usize,
+}
+
+fn state() -> MutexGuard<'static, State> {
+    LOG.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Log;
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let is_error = *metadata.level() == Level::ERROR && metadata.target() == "volt";
+        metadata.is_event() && (is_error || metadata.target() == "volt::incident")
+    }
+
+    fn event(&self, _event: &Event<'_>) {
+        let mut log = state();
+        log.told += 1;
+        log.waiting += 1;
+        CHANGED.notify_all();
+        while log.blocks {
+            log = CHANGED.wait(log).unwrap_or_else(PoisonError::into_inner);
+        }
+        log.waiting -= 1;
+        let panics = log.panics;
+        drop(log);
+        assert!(!panics, "a log that panics, on purpose");
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+fn set_blocked(blocks: bool) {
+    state().blocks = blocks;
+    CHANGED.notify_all();
+}
+
+fn wait_until(is_so: impl Fn(&State) -> bool) {
+    let mut log = state();
+    while !is_so(&log) {
+        log = CHANGED.wait(log).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+fn runtime(has_stacks: bool) -> Runtime {
+    let builder = builder(1).sentinel_interval(Some(Duration::from_millis(10)));
+    builder.incident_after(Some(Duration::from_millis(10))).incident_stacks(has_stacks).build().unwrap()
+}
+
+#[test]
+fn a_log_that_blocks_or_panics_stops_neither_healing_nor_the_end_nor_what_is_told_later() {
+    alone(|| {
+        tracing::subscriber::set_global_default(Log).unwrap();
+        for has_stacks in [false, true] {
+            watched(|| {
+                set_blocked(true);
+                let runtime = runtime(has_stacks);
+                let block = || {
+                    let (open, is_open) = mpsc::channel::<()>();
+                    (open, runtime.spawn(async move { _ = is_open.recv() }))
+                };
+                let (open, blocker) = block();
+                wait_until(|log| log.waiting > 0);
+                drop(open);
+                runtime.block_on(blocker).unwrap();
+                // And again: the one worker is stuck, so a spare has to come for this.
+                let (open, blocker) = block();
+                assert_eq!(runtime.block_on(runtime.spawn(async { 7 })).unwrap(), 7);
+                drop(open);
+                runtime.block_on(blocker).unwrap();
+                let began = Instant::now();
+                runtime.shutdown_timeout(Duration::from_millis(500));
+                assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+                set_blocked(false);
+            });
+        }
+        watched(|| {
+            state().panics = true;
+            let (runtime, before) = (runtime(true), state().told);
+            // Each of another spawn location: of one, only one a second is told.
+            let (open, is_open) = mpsc::channel::<()>();
+            let first = runtime.spawn(async move { _ = is_open.recv() });
+            wait_until(|log| log.told > before);
+            drop(open);
+            runtime.block_on(first).unwrap();
+            let (open, is_open) = mpsc::channel::<()>();
+            let second = runtime.spawn(async move { _ = is_open.recv() });
+            wait_until(|log| log.told > before + 1);
+            drop(open);
+            runtime.block_on(second).unwrap();
+        });
+    });
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn that_no_thread_can_be_started_is_told_by_none_that_is_needed_for_healing() {
+    alone(|| {
+        tracing::subscriber::set_global_default(Log).unwrap();
+        watched(|| {
+            set_blocked(true);
+            let runtime = builder(1)
+                .sentinel_interval(Some(Duration::from_millis(10)))
+                .incident_after(None)
+                .thread_stack_size(64 << 20)
+                .build()
+                .unwrap();
+            runtime.block_on(runtime.spawn(async {})).unwrap();
+            // Room for the thread that tells, not for a worker's stack.
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+            let size_kib: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
+            let limit = |current| rustix::process::Rlimit { current, maximum: None };
+            let set = |limit| rustix::process::setrlimit(rustix::process::Resource::As, limit).unwrap();
+            set(limit(Some(size_kib * 1024 + (32 << 20))));
+            let (open, is_open) = mpsc::channel::<()>();
+            let blocker = runtime.spawn(async move { _ = is_open.recv() });
+            wait_until(|log| log.waiting > 0);
+            // Now there is room again, and the log still blocks: a spare comes.
+            set(limit(None));
+            assert_eq!(runtime.block_on(runtime.spawn(async { 7 })).unwrap(), 7);
+            drop(open);
+            runtime.block_on(blocker).unwrap();
+            set_blocked(false);
+        });
+    });
+}

@@ -1,0 +1,128 @@
+//! Why a task was polled last, asked over the control socket: who woke whom, down to a timer, a thread, a blocking job.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use volt::telemetry::client::Client;
+use volt::telemetry::why::{End, State, Why};
+use volt::{Builder, Runtime};
+
+/// Long where the test expects something.
+const LONG: Duration = Duration::from_secs(20);
+
+fn runtime(name: &str) -> (Runtime, Client) {
+    let runtime = Builder::new_multi_thread().worker_threads(2).name(name).build().unwrap();
+    let client = Client::connect(&volt::observe::socket_path().expect("a control socket")).unwrap();
+    (runtime, client)
+}
+
+/// Asks until the answer is `as_expected`.
+fn why(client: &mut Client, runtime: &str, task: &str, as_expected: impl Fn(&Why) -> bool) -> Why {
+    let began = Instant::now();
+    loop {
+        let told = client.why(Some(runtime), task);
+        match told {
+            Ok(why) if as_expected(&why) => return why,
+            told => assert!(began.elapsed() < LONG, "{told:?}"),
+        }
+    }
+}
+
+/// The ids of a chain, and by whom each was woken.
+fn chain(why: &Why) -> Vec<(u64, &str)> {
+    why.links.iter().map(|link| (link.task, link.woken.as_ref().map_or("", |woken| woken.by.as_str()))).collect()
+}
+
+async fn pass_on(mut from: UnboundedReceiver<()>, to: Option<UnboundedSender<()>>) {
+    while from.recv().await.is_some() {
+        to.iter().for_each(|to| _ = to.send(()));
+    }
+}
+
+#[test]
+fn three_tasks_behind_a_timer_are_a_chain_that_ends_with_the_timer() {
+    let (runtime, mut client) = runtime("chained");
+    let ((to_second, second), (to_third, third)) = (unbounded_channel(), unbounded_channel());
+    let second = runtime.spawn(pass_on(second, Some(to_third)));
+    let third = volt::task::Builder::new().name("third").spawn_on(pass_on(third, None), runtime.handle());
+    let first = runtime.spawn(async move {
+        volt::time::sleep(Duration::from_millis(5)).await;
+        to_second.send(()).unwrap();
+        std::future::pending::<()>().await;
+    });
+    let [first, second, third]: [u64; 3] =
+        [first.id(), second.id(), third.id()].map(|id| id.to_string().parse().unwrap());
+    let expected = [(third, "task"), (second, "task"), (first, "timer")];
+    let by_id = why(&mut client, "chained", &third.to_string(), |why| chain(why) == expected);
+    assert_eq!(by_id.end, End::Source);
+    assert_eq!(by_id.links[0].name.as_deref(), Some("third"));
+    let link = &by_id.links[1];
+    assert_eq!(link.state, State::Waits);
+    assert!(link.spawned_at.contains("tests/scheduler/why.rs"), "{}", link.spawned_at);
+    let woken = link.woken.as_ref().unwrap();
+    assert_eq!((woken.task, woken.is_spawn, woken.is_later), (Some(first), false, false));
+    assert!(
+        by_id
+            .links
+            .windows(2)
+            .all(|pair| pair[0].woken.as_ref().unwrap().ago_ns <= pair[1].woken.as_ref().unwrap().ago_ns)
+    );
+    assert_eq!(why(&mut client, "chained", "third", |_| true).links.len(), 3, "by its name");
+}
+
+#[test]
+fn tasks_that_wake_each_other_are_a_circle_that_ends() {
+    let (runtime, mut client) = runtime("circle");
+    let ((to_ping, ping), (to_pong, pong)) = (unbounded_channel(), unbounded_channel());
+    to_ping.send(()).unwrap();
+    let tasks = [runtime.spawn(pass_on(ping, Some(to_pong))), runtime.spawn(pass_on(pong, Some(to_ping)))];
+    let [ping, pong] = tasks.each_ref().map(|task| task.id().to_string().parse::<u64>().unwrap());
+    let told = why(&mut client, "circle", &ping.to_string(), |why| matches!(why.end, End::Cycle { .. }));
+    assert_eq!(told.end, End::Cycle { task: ping });
+    assert_eq!(told.links.iter().map(|link| link.task).collect::<Vec<_>>(), [ping, pong]);
+    tasks.iter().for_each(|task| task.abort());
+}
+
+#[test]
+fn a_thread_a_blocking_job_and_a_task_that_has_ended_are_told_apart() {
+    let (runtime, mut client) = runtime("sources");
+    let waiting = |name| {
+        let (to, from) = unbounded_channel();
+        let task = volt::task::Builder::new().name(name).spawn_on(pass_on(from, None), runtime.handle());
+        (task, to)
+    };
+    let [outside, blocking, ended, spawned] = ["outside", "blocking", "ended", "spawned"].map(waiting);
+    let is_waiting = |why: &Why| why.links[0].state == State::Waits;
+    for name in ["outside", "blocking", "ended", "spawned"] {
+        why(&mut client, "sources", name, is_waiting);
+    }
+    outside.1.send(()).unwrap();
+    let to = blocking.1.clone();
+    runtime.block_on(runtime.spawn_blocking(move || to.send(()).unwrap())).unwrap();
+    let to = ended.1.clone();
+    let waker = runtime.spawn(async move { to.send(()).unwrap() });
+    let id: u64 = waker.id().to_string().parse().unwrap();
+    runtime.block_on(waker).unwrap();
+    let woken = |why: &Why| why.links[0].woken.clone().unwrap();
+    let is_woken = |why: &Why| !woken(why).is_spawn;
+    let told = why(&mut client, "sources", "outside", is_woken);
+    assert_eq!((woken(&told).by.as_str(), told.end), ("outside", End::Source));
+    let told = why(&mut client, "sources", "blocking", is_woken);
+    assert_eq!((woken(&told).by.as_str(), told.end), ("blocking", End::Source));
+    assert!(woken(&told).spawned_at.is_some_and(|place| place.contains("tests/scheduler/why.rs")));
+    let told = why(&mut client, "sources", "ended", is_woken);
+    assert_eq!((woken(&told).task, told.end), (Some(id), End::Ended));
+    let told = why(&mut client, "sources", "spawned", |_| true);
+    assert_eq!((woken(&told).by.as_str(), woken(&told).is_spawn), ("outside", true));
+    drop(spawned);
+}
+
+#[test]
+fn an_unknown_task_is_an_answer_that_says_what_it_may_be() {
+    let (_runtime, mut client) = runtime("unknowing");
+    for task in ["18446744073709551615", "nobody", ""] {
+        let error = client.why(Some("unknowing"), task).unwrap_err();
+        assert!(error.is_answer() && error.to_string().contains("it has ended, or was never spawned"), "{error}");
+    }
+    client.snapshot().expect("the connection stays");
+}

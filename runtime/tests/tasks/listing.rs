@@ -1,0 +1,182 @@
+//! The tasks of a runtime one by one, asked over the control socket.
+
+use std::sync::mpsc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use volt::telemetry::client::Client;
+use volt::telemetry::tasks::{MAX_ROWS, Query, Rank, State, Task, TaskList};
+use volt::{Builder, Runtime};
+
+/// Long where the test expects something.
+const LONG: Duration = Duration::from_secs(20);
+
+fn runtime(name: &str, workers: usize) -> (Runtime, Client) {
+    let runtime =
+        Builder::new_multi_thread().worker_threads(workers).sentinel_interval(None).name(name).build().unwrap();
+    let client = Client::connect(&volt::observe::socket_path().expect("a control socket")).unwrap();
+    (runtime, client)
+}
+
+fn query(rank: Rank, filter: &str) -> Query {
+    Query { rank, filter: filter.into(), limit: 100, ..Query::default() }
+}
+
+/// Asks until the answer is `as_expected`.
+#[track_caller]
+fn ask(client: &mut Client, runtime: &str, query: &Query, as_expected: impl Fn(&TaskList) -> bool) -> TaskList {
+    let began = Instant::now();
+    loop {
+        let list = client.tasks(Some(runtime), query).unwrap();
+        // One that was chosen for another question says so.
+        if list.query.filter == query.filter && list.query.rank == query.rank && as_expected(&list) {
+            return list;
+        }
+        assert!(began.elapsed() < LONG, "{list:?}");
+        std::thread::yield_now();
+    }
+}
+
+fn spawn_named(runtime: &Runtime, name: &str, future: impl Future<Output = ()> + Send + 'static) -> u64 {
+    let task = volt::task::Builder::new().name(name).spawn_on(future, runtime.handle());
+    task.id().to_string().parse().unwrap()
+}
+
+fn names(list: &TaskList) -> Vec<&str> {
+    list.rows.iter().map(|task| task.name.as_deref().unwrap_or("")).collect()
+}
+
+#[test]
+fn a_task_tells_its_polls_their_time_its_last_wake_up_and_its_wakers() {
+    let (runtime, mut client) = runtime("accounts", 1);
+    let polls = 7;
+    let id = spawn_named(&runtime, "spins", async move {
+        for _ in 1..polls {
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_millis(3) {}
+            volt::task::yield_now().await;
+        }
+        // Keeps a waker of its own.
+        let mut own = None;
+        std::future::poll_fn(|cx| {
+            own = Some(cx.waker().clone());
+            Poll::<()>::Pending
+        })
+        .await;
+    });
+    let is_there = |list: &TaskList| list.rows.first().is_some_and(|task| task.state == State::Waits);
+    let list = ask(&mut client, "accounts", &query(Rank::Busy, "SPINS"), is_there);
+    let task = &list.rows[0];
+    assert_eq!((task.id, task.name.as_deref(), task.polls), (id, Some("spins"), Some(polls)));
+    assert!(task.spawned_at.contains("tests/tasks/listing.rs:"), "{task:?}");
+    let (busy, longest) = (task.busy_ns.unwrap(), task.longest_ns.unwrap());
+    assert!(busy >= 18_000_000 && longest >= 2_800_000 && longest <= busy, "{task:?}");
+    assert_eq!((task.woken_by.as_deref(), task.waker_task, task.wakers), (Some("task"), Some(id), Some(1)));
+    assert_eq!((list.matching, list.alive, list.unseen()), (1, 1, 0));
+}
+
+#[test]
+fn a_task_that_waited_behind_another_has_suffered_the_delay() {
+    let (runtime, mut client) = runtime("delayed", 1);
+    let began = spawn_named(&runtime, "blocks", async {
+        drop(spawn_inside("waits"));
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(50) {}
+        std::future::pending().await
+    });
+    fn spawn_inside(name: &str) -> volt::task::JoinHandle<()> {
+        volt::task::Builder::new().name(name).spawn(std::future::pending())
+    }
+    let have_both = |list: &TaskList| list.rows.iter().filter(|task| task.polls == Some(1)).count() == 2;
+    let list = ask(&mut client, "delayed", &query(Rank::Delay, ""), have_both);
+    assert_eq!(names(&list), ["waits", "blocks"]);
+    assert!(list.rows[0].delay_ns.unwrap() >= 45_000_000, "{:?}", list.rows[0]);
+    assert_eq!(list.rows[1].id, began);
+}
+
+#[test]
+fn the_highest_rank_stands_first_and_the_rest_is_counted() {
+    let (runtime, mut client) = runtime("ranked", 2);
+    let polls_of = |count: u64| async move {
+        for _ in 0..count {
+            volt::task::yield_now().await;
+        }
+        std::future::pending::<()>().await;
+    };
+    (0..30).for_each(|count| _ = spawn_named(&runtime, &format!("t{count:02}"), polls_of(count)));
+    let wanted = Query { limit: 3, ..query(Rank::Polls, "") };
+    let have_waited = |list: &TaskList| list.seen == 30 && list.rows.iter().all(|task| task.state == State::Stranded);
+    let list = ask(&mut client, "ranked", &wanted, |list| have_waited(list) && names(list)[0] == "t29");
+    assert_eq!(names(&list), ["t29", "t28", "t27"]);
+    assert_eq!((list.matching, list.alive, list.is_cut), (30, 30, false));
+    let inverted = Query { is_inverted: true, ..wanted };
+    let list = ask(&mut client, "ranked", &inverted, |list| list.query.is_inverted);
+    assert_eq!(names(&list), ["t00", "t01", "t02"]);
+    let all = Query { limit: u32::MAX, ..query(Rank::Id, file!()) };
+    let list = ask(&mut client, "ranked", &all, |list| list.rows.len() == 30);
+    assert_eq!(list.query.limit as usize, MAX_ROWS, "however many are asked for");
+    assert!(list.rows.is_sorted_by_key(|task| std::cmp::Reverse(task.id)));
+    let by_state = ask(&mut client, "ranked", &query(Rank::Id, "strand"), |list| list.matching == 30);
+    assert_eq!(by_state.rows.len(), 30);
+    let of_id = by_state.rows[4].id;
+    let by_id = ask(&mut client, "ranked", &query(Rank::Id, &format!("#{of_id}")), |list| list.matching >= 1);
+    assert!(by_id.rows.iter().any(|task| task.id == of_id) && by_id.matching < 30);
+    assert_eq!(ask(&mut client, "ranked", &query(Rank::Id, "nothing"), |_| true).matching, 0);
+}
+
+#[test]
+fn a_task_stuck_in_its_first_poll_is_told_and_those_behind_it_are_counted() {
+    let (runtime, mut client) = runtime("stuck", 1);
+    let (release, is_released) = mpsc::channel::<()>();
+    let stuck = runtime.spawn(async move {
+        for _ in 0..5 {
+            drop(volt::spawn(async {}));
+        }
+        let _ = is_released.recv();
+    });
+    let is_stuck = |list: &TaskList| list.rows.len() == 1 && list.alive == 6;
+    let list = ask(&mut client, "stuck", &query(Rank::Longest, "polled"), is_stuck);
+    let Task { id, state, worker, in_poll_ns, polls, .. } = &list.rows[0];
+    assert_eq!((*id, *state, *worker, *polls), (stuck.id().to_string().parse().unwrap(), State::Polled, Some(0), None));
+    assert!(in_poll_ns.is_some());
+    assert_eq!(list.unseen(), 5, "they wait in the queue for their first poll");
+    drop(release);
+    let list = ask(&mut client, "stuck", &query(Rank::Longest, ""), |list| list.alive == 0);
+    assert_eq!((list.rows.len(), list.unseen()), (0, 0));
+}
+
+#[test]
+fn a_runtime_that_is_not_there_is_an_answer_and_the_connection_stays() {
+    let (_runtime, mut client) = runtime("there", 1);
+    let error = client.tasks(Some("elsewhere"), &Query::default()).unwrap_err();
+    assert!(error.is_answer(), "{error}");
+    assert!(client.tasks(Some("there"), &Query::default()).is_ok());
+}
+
+#[test]
+fn a_task_says_what_it_waits_for_and_where_and_no_longer_than_it_does() {
+    let (runtime, mut client) = runtime("awaits", 1);
+    let lock = std::sync::Arc::new(volt::sync::Mutex::new(()));
+    let (sender, mut receiver) = volt::sync::mpsc::channel::<()>(1);
+    let held = runtime.block_on(lock.clone().lock_owned());
+    let line = line!() + 2;
+    spawn_named(&runtime, "locks", async move {
+        drop(lock.lock().await);
+        receiver.recv().await;
+        std::future::pending().await
+    });
+    let mut told = |what: Option<&str>| {
+        let list = ask(&mut client, "awaits", &query(Rank::Id, "locks"), |list| {
+            list.rows.len() == 1 && list.rows[0].awaits.as_deref() == what
+        });
+        list.rows[0].awaits_at.clone()
+    };
+    let at = told(Some("lock")).unwrap();
+    assert!(at.contains(&format!("{}:{line}:", file!())), "{at}");
+    drop(held);
+    let at = told(Some("message")).unwrap();
+    assert!(at.contains(&format!("{}:{}:", file!(), line + 1)), "{at}");
+    // What it waits for then says nothing of itself.
+    runtime.block_on(sender.send(())).unwrap();
+    assert_eq!(told(None), None);
+}

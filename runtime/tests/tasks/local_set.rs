@@ -1,0 +1,315 @@
+//! What a `LocalSet` promises: its tasks stay on its thread, and are tasks like all others otherwise.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, pending, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use crate::watchdog::{runtime, watched, with_workers};
+use volt::io::{AsyncReadExt, AsyncWriteExt};
+use volt::net::{TcpListener, TcpStream};
+use volt::task::{self, LocalSet, Shield, consume_budget, spawn_local, yield_now};
+
+/// Polls `future` with its own thread checked each time.
+async fn on_this_thread<F: Future>(future: F) -> F::Output {
+    let here = thread::current().id();
+    let mut future = Box::pin(future);
+    poll_fn(move |cx| {
+        assert_eq!(thread::current().id(), here);
+        future.as_mut().poll(cx)
+    })
+    .await
+}
+
+#[test]
+fn timers_sockets_and_tasks_of_the_workers_wake_local_tasks_on_their_own_thread() {
+    with_workers(|runtime| {
+        let set = LocalSet::new();
+        let log = Rc::new(RefCell::new(Vec::new()));
+        set.block_on(runtime.handle(), async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let tasks = [
+                spawn_local(on_this_thread({
+                    let log = log.clone();
+                    async move {
+                        let (mut stream, _peer) = listener.accept().await.unwrap();
+                        let mut byte = [0];
+                        stream.read_exact(&mut byte).await.unwrap();
+                        log.borrow_mut().push("server");
+                    }
+                })),
+                spawn_local(on_this_thread({
+                    let log = log.clone();
+                    async move {
+                        let mut stream = TcpStream::connect(address).await.unwrap();
+                        volt::time::sleep(Duration::from_millis(2)).await;
+                        stream.write_all(&[1]).await.unwrap();
+                        log.borrow_mut().push("client");
+                    }
+                })),
+                spawn_local(on_this_thread({
+                    let log = log.clone();
+                    async move {
+                        for _ in 0..100 {
+                            volt::spawn(yield_now()).await.unwrap();
+                        }
+                        log.borrow_mut().push("joiner");
+                    }
+                })),
+            ];
+            for task in tasks {
+                task.await.unwrap();
+            }
+        });
+        log.borrow_mut().sort_unstable();
+        assert_eq!(*log.borrow(), ["client", "joiner", "server"]);
+    });
+}
+
+#[test]
+fn a_run_ends_with_its_future_and_what_is_left_goes_on_in_the_next() {
+    with_workers(|runtime| {
+        let set = LocalSet::new();
+        let rounds = Rc::new(Cell::new(0));
+        let left = set.spawn_local({
+            let rounds = rounds.clone();
+            async move {
+                for _ in 0..1_000 {
+                    rounds.set(rounds.get() + 1);
+                    yield_now().await;
+                }
+                "left"
+            }
+        });
+        set.block_on(runtime.handle(), yield_now());
+        let before = rounds.get();
+        assert!((1..1_000).contains(&before), "{before}");
+        // Nothing runs it meanwhile.
+        runtime.block_on(runtime.spawn(yield_now())).unwrap();
+        assert_eq!(rounds.get(), before);
+        assert_eq!(set.block_on(runtime.handle(), left).unwrap(), "left");
+        assert_eq!(rounds.get(), 1_000);
+        // Awaited itself it ends when its tasks have.
+        set.spawn_local({
+            let rounds = rounds.clone();
+            async move {
+                volt::time::sleep(Duration::from_millis(2)).await;
+                spawn_local(async move { rounds.set(0) });
+            }
+        });
+        runtime.block_on(set);
+        assert_eq!(rounds.get(), 0);
+    });
+}
+
+#[test]
+fn a_local_task_is_aborted_when_idle_and_when_queued_from_any_thread_and_not_behind_a_shield() {
+    with_workers(|runtime| {
+        let set = LocalSet::new();
+        set.block_on(runtime.handle(), async {
+            let held = Rc::new(());
+            let with_held = |is_shielded: bool| {
+                let held = held.clone();
+                spawn_local(async move {
+                    let _held = held;
+                    let shield = is_shielded.then(|| Shield::new().unwrap());
+                    yield_now().await;
+                    yield_now().await;
+                    drop(shield);
+                    pending::<()>().await;
+                })
+            };
+            let queued = with_held(false);
+            queued.abort();
+            assert!(queued.await.unwrap_err().is_cancelled());
+
+            let idle = with_held(false);
+            for _ in 0..5 {
+                yield_now().await;
+            }
+            let abort = idle.abort_handle();
+            thread::spawn(move || abort.abort()).join().unwrap();
+            assert!(idle.await.unwrap_err().is_cancelled());
+
+            let shielded = with_held(true);
+            yield_now().await;
+            shielded.abort();
+            assert!(!shielded.is_finished());
+            assert!(shielded.await.unwrap_err().is_cancelled());
+            assert_eq!(Rc::strong_count(&held), 1, "dropped here");
+        });
+    });
+}
+
+#[test]
+fn a_local_task_that_never_waits_lets_the_others_and_the_future_have_their_turn() {
+    watched(|| {
+        let (runtime, set) = (runtime(1), LocalSet::new());
+        set.block_on(runtime.handle(), async {
+            let turns = Rc::new(Cell::new(0));
+            let busy = spawn_local(async {
+                loop {
+                    consume_budget().await;
+                }
+            });
+            let other = spawn_local({
+                let turns = turns.clone();
+                async move {
+                    for _ in 0..100 {
+                        turns.set(turns.get() + 1);
+                        yield_now().await;
+                    }
+                }
+            });
+            other.await.unwrap();
+            assert_eq!(turns.get(), 100);
+            busy.abort();
+            assert!(busy.await.unwrap_err().is_cancelled());
+        });
+    });
+}
+
+#[test]
+fn outside_of_a_set_there_is_no_place_for_a_local_task_and_it_is_said_so() {
+    watched(|| {
+        let runtime = runtime(1);
+        let message = "spawn_local must be called inside a LocalSet";
+        let error = runtime.block_on(runtime.spawn(async { drop(spawn_local(async {})) })).unwrap_err();
+        assert!(error.to_string().contains(message), "{error}");
+        // Nor is a task of the workers on the set whose task started it.
+        let set = LocalSet::new();
+        let error = set.block_on(runtime.handle(), async {
+            spawn_local(async { volt::spawn(async { drop(spawn_local(async {})) }).await }).await.unwrap().unwrap_err()
+        });
+        assert!(error.to_string().contains(message), "{error}");
+    });
+}
+
+#[test]
+fn sets_nest_and_each_task_belongs_to_the_innermost() {
+    with_workers(|runtime| {
+        let outer = LocalSet::new();
+        let order = Rc::new(RefCell::new(Vec::new()));
+        outer.block_on(runtime.handle(), async {
+            let inner = LocalSet::new();
+            let note = |what: &'static str| {
+                let order = order.clone();
+                async move { order.borrow_mut().push(what) }
+            };
+            inner.run_until(async { spawn_local(note("inner")).await.unwrap() }).await;
+            assert_eq!(*order.borrow(), ["inner"]);
+            spawn_local(note("outer")).await.unwrap();
+            drop(inner);
+            assert_eq!(*order.borrow(), ["inner", "outer"]);
+        });
+    });
+}
+
+volt::task_local! {
+    static NAME: &'static str;
+}
+
+#[test]
+fn a_local_task_has_an_id_and_task_locals_of_its_own() {
+    with_workers(|runtime| {
+        let set = LocalSet::new();
+        set.block_on(runtime.handle(), async {
+            let tasks: Vec<_> = ["a", "b"]
+                .into_iter()
+                .map(|name| {
+                    spawn_local(NAME.scope(name, async move {
+                        yield_now().await;
+                        (task::id(), NAME.get())
+                    }))
+                })
+                .collect();
+            let ids: Vec<_> = tasks.iter().map(|task| task.id()).collect();
+            for ((task, id), name) in tasks.into_iter().zip(ids).zip(["a", "b"]) {
+                assert_eq!(task.await.unwrap(), (id, name));
+            }
+        });
+    });
+}
+
+/// A waker that holds on to another: what it holds the last reference to may wake somebody when it goes.
+struct WakesWhenDropped(Waker);
+
+impl Wake for WakesWhenDropped {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for WakesWhenDropped {
+    fn drop(&mut self) {
+        self.0.wake_by_ref();
+    }
+}
+
+#[test]
+fn what_a_waker_of_the_set_does_when_it_is_dropped_may_wake_a_task_of_the_set() {
+    watched(|| {
+        for is_replaced in [true, false] {
+            let mut set = LocalSet::new();
+            let (give, given) = mpsc::channel();
+            let polls = Rc::new(Cell::new(0));
+            let polls_of_task = polls.clone();
+            set.spawn_local(poll_fn(move |cx| {
+                polls_of_task.set(polls_of_task.get() + 1);
+                give.send(cx.waker().clone()).unwrap();
+                Poll::<()>::Pending
+            }));
+            let mut poll = |waker: &Waker| Pin::new(&mut set).poll(&mut Context::from_waker(waker));
+            assert!(poll(Waker::noop()).is_pending());
+            let waker = Waker::from(Arc::new(WakesWhenDropped(given.recv().unwrap())));
+            assert!(poll(&waker).is_pending());
+            drop(waker);
+            if is_replaced {
+                assert!(poll(Waker::noop()).is_pending());
+                assert_eq!(polls.get(), 2, "it was woken");
+            }
+            drop(set);
+        }
+    });
+}
+
+#[test]
+fn a_set_that_is_woken_by_many_threads_at_once_runs_every_wake() {
+    with_workers(|runtime| {
+        let set = LocalSet::new();
+        let sum = set.block_on(runtime.handle(), async {
+            let (tasks, senders): (Vec<_>, Vec<_>) = (0..4)
+                .map(|_| {
+                    let (sender, receiver) = mpsc::channel::<(u32, Waker)>();
+                    let task = spawn_local(async move {
+                        let mut sum = 0;
+                        for n in 0..500 {
+                            let mut is_sent = false;
+                            poll_fn(|cx| {
+                                if std::mem::replace(&mut is_sent, true) {
+                                    return Poll::Ready(());
+                                }
+                                sender.send((n, cx.waker().clone())).unwrap();
+                                Poll::Pending
+                            })
+                            .await;
+                            sum += n;
+                        }
+                        sum
+                    });
+                    (task, thread::spawn(move || receiver.iter().for_each(|(_, waker)| waker.wake())))
+                })
+                .unzip();
+            let mut sum = 0;
+            for task in tasks {
+                sum += task.await.unwrap();
+            }
+            senders.into_iter().for_each(|sender| sender.join().unwrap());
+            sum
+        });
+        assert_eq!(sum, 4 * 499 * 500 / 2);
+    });
+}

@@ -1,0 +1,18 @@
+//! Tasks by the public API: how they are spawned, joined, cancelled, grouped and released.
+
+#[path = "../folder/mod.rs"]
+mod folder;
+#[path = "../watchdog/mod.rs"]
+mod watchdog;
+
+mod budget;
+mod join_set;
+mod lifecycle;
+mod listing;
+mod local_set;
+mod panics;
+mod references;
+mod released;
+mod structured;
+mod sync;
+mod try_spawn;
