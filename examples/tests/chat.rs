@@ -1,6 +1,7 @@
 //! The chat as people use it: a process of its own, lines over TCP; and the kill test, in which one step in a hundred panics under load.
 //!
-//! `VOLT_CHAT_SECONDS` says how long the load of the kill test lasts, 5 unless set.
+//! `VOLT_CHAT_SECONDS` sets how long the load of the kill test lasts (5 unless set), and `VOLT_CHAT_PROGRAM` which build of
+//! the chat is tested (cargo's own unless set), so that these tests can test a release build without being one.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -16,6 +17,10 @@ const GROWTH_MAX_KB: u64 = 4096;
 /// A leak grows with each load. What an incident of the sentinel takes, on a machine that is busy, is taken once: up to twenty megabytes were seen.
 const ROUNDS_MAX: usize = 3;
 
+fn program() -> Command {
+    Command::new(std::env::var("VOLT_CHAT_PROGRAM").unwrap_or_else(|_| env!("CARGO_BIN_EXE_chat").to_owned()))
+}
+
 /// A chat that serves; killed if a test forgets.
 struct Chat {
     child: Child,
@@ -25,7 +30,7 @@ struct Chat {
 
 impl Chat {
     fn start(arguments: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_chat"));
+        let mut command = program();
         command
             .args(arguments)
             .stdin(Stdio::null())
@@ -197,7 +202,7 @@ fn when_it_is_interrupted_guests_are_told_and_every_process_ends() {
 #[test]
 fn an_address_that_is_taken_is_named() {
     let chat = Chat::start(&[]);
-    let second = Command::new(env!("CARGO_BIN_EXE_chat")).args(["--listen", &chat.address]).output().unwrap();
+    let second = program().args(["--listen", &chat.address]).output().unwrap();
     assert!(!second.status.success());
     let error = String::from_utf8(second.stderr).unwrap();
     assert!(error.contains(&chat.address) && error.contains("in use"), "{error}");
@@ -209,7 +214,7 @@ fn no_room_is_lost_and_nothing_leaks_while_one_step_in_a_hundred_panics() {
         std::env::var("VOLT_CHAT_SECONDS").map_or(5, |seconds| seconds.parse().expect("VOLT_CHAT_SECONDS is a number"));
     let mut chat = Chat::start(&["--report", "--chaos", "0.01"]);
     let load = |chat: &Chat, seconds: u64| {
-        let mut load = Command::new(env!("CARGO_BIN_EXE_chat"));
+        let mut load = program();
         load.args(["--load", &chat.address, "--clients", "20", "--rooms", "4", "--seconds", &seconds.to_string()]);
         let output = load.output().unwrap();
         let outcome = String::from_utf8(output.stdout).unwrap();
