@@ -12,7 +12,12 @@ use crate::driver::Driver;
 use crate::net::acceptor::Acceptor;
 use crate::net::addr::{ToSocketAddrs, resolve};
 use crate::net::surface::descriptor;
+use crate::net::tcp_socket::TcpSocket;
 use crate::net::tcp_stream::TcpStream;
+
+/// Connections that may wait for an accept: with the 128 of the standard library, 1,000 clients that connect at once overflow
+/// the queue, and those that are turned away try again a second later.
+const BACKLOG: u32 = 1024;
 
 /// A TCP socket that takes connections.
 ///
@@ -34,7 +39,8 @@ pub struct TcpListener {
 
 impl TcpListener {
     /// Opens a socket at `addr`, with `SO_REUSEADDR` so that a restart need not wait for old connections to time out, and a
-    /// backlog of 128 or what the system allows. Port 0 asks the system for a free one.
+    /// backlog of 1024 or what the system allows (`net.core.somaxconn`). Port 0 asks the system for a free one. For another
+    /// backlog see [`TcpSocket::listen`].
     ///
     /// If `addr` stands for several addresses, the first that can be had is taken.
     ///
@@ -50,7 +56,7 @@ impl TcpListener {
         let driver = context::driver();
         let mut result = Err(io::ErrorKind::InvalidInput.into());
         for addr in resolve(addr.target()).await? {
-            result = mio::net::TcpListener::bind(addr).and_then(|listener| Self::register(driver.clone(), listener));
+            result = TcpSocket::bound(addr).and_then(|socket| socket.listen_on(driver.clone(), BACKLOG));
             if result.is_ok() {
                 break;
             }

@@ -6,12 +6,14 @@ use std::fmt;
 use std::io;
 use std::net::{self, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use crate::context;
+use crate::driver::Driver;
 use crate::net::tcp_listener::TcpListener;
 use crate::net::tcp_stream::TcpStream;
 
@@ -118,7 +120,18 @@ impl TcpSocket {
     /// Outside a runtime.
     #[track_caller]
     pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
-        let driver = context::driver();
+        self.listen_on(context::driver(), backlog)
+    }
+
+    /// A socket with the address of a listener: a restart need not wait until old connections have timed out.
+    pub(super) fn bound(addr: SocketAddr) -> io::Result<TcpSocket> {
+        let socket = if addr.is_ipv4() { Self::new_v4() } else { Self::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(addr)?;
+        Ok(socket)
+    }
+
+    pub(super) fn listen_on(self, driver: Arc<Driver>, backlog: u32) -> io::Result<TcpListener> {
         rustix::net::listen(&self.fd, i32::try_from(backlog).unwrap_or(i32::MAX))?;
         TcpListener::register(driver, mio::net::TcpListener::from_std(self.fd.into()))
     }

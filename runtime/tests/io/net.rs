@@ -4,6 +4,8 @@ use crate::watchdog;
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice};
 use std::net::{Ipv4Addr, SocketAddr};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -311,6 +313,40 @@ fn a_port_that_is_taken_is_an_error_and_one_just_left_is_not() {
             client.read_to_end(&mut Vec::new()).await.unwrap();
             drop((client, listener));
             TcpListener::bind(addr).await.unwrap();
+        });
+    });
+}
+
+/// How many connections the kernel lets wait for an accept at `listener`.
+#[cfg(target_os = "linux")]
+fn backlog_of(listener: &TcpListener) -> u32 {
+    // A `tcp_info` in words: 8 bytes of small fields, then `tcpi_rto` and so on. Of a listening socket the kernel puts its
+    // backlog into `tcpi_sacked`, the eighth word.
+    let mut info = [0_u32; 32];
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    let (level, option) = (libc::IPPROTO_TCP, libc::TCP_INFO);
+    // SAFETY: the kernel writes at most `len` bytes to `info`, for which any bytes are values.
+    let got = unsafe { libc::getsockopt(listener.as_raw_fd(), level, option, info.as_mut_ptr().cast(), &raw mut len) };
+    assert!(got == 0 && len >= 32, "{}", std::io::Error::last_os_error());
+    info[7]
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_listener_has_a_backlog_of_1024_or_as_asked_for() {
+    let limit: u32 = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse().unwrap();
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            for host in ["127.0.0.1:0", "[::1]:0"] {
+                match TcpListener::bind(host).await {
+                    Ok(listener) => assert_eq!(backlog_of(&listener), limit.min(1024), "{host}"),
+                    // A machine without IPv6.
+                    Err(error) => assert_eq!((error.kind(), host), (ErrorKind::AddrNotAvailable, "[::1]:0")),
+                }
+            }
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+            assert_eq!(backlog_of(&socket.listen(7).unwrap()), limit.min(7));
         });
     });
 }

@@ -123,6 +123,24 @@ fn more_clients_than_a_listeners_queue_holds_all_get_through() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_unix_listener_queues_as_many_as_the_system_allows() {
+    // Above the 128 of the standard library's TCP listeners, below the descriptors that a process may have.
+    const CLIENTS: usize = 300;
+    let limit: usize = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse().unwrap();
+    with_workers(|runtime| {
+        let folder = Folder::new();
+        runtime.block_on(async {
+            let path = folder.path("large");
+            let _listener = UnixListener::bind(&path).unwrap();
+            // Each is through before anything was accepted.
+            let clients = (0..CLIENTS.min(limit)).map(|_| std::os::unix::net::UnixStream::connect(&path).unwrap());
+            assert_eq!(clients.collect::<Vec<_>>().len(), CLIENTS.min(limit));
+        });
+    });
+}
+
+#[test]
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn an_abstract_name_is_in_no_file_system_and_gone_with_its_socket() {
     with_workers(|runtime| {

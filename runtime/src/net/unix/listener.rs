@@ -38,7 +38,7 @@ pub struct UnixListener {
 }
 
 impl UnixListener {
-    /// A socket at `path`, which must not exist yet.
+    /// A socket at `path`, which must not exist yet, with the longest backlog that the system allows.
     ///
     /// # Errors
     /// `AddrInUse` if it exists; `InvalidInput` if it is longer than the system takes (107 bytes on Linux); what else the system says.
