@@ -199,6 +199,9 @@ pub(super) fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     let Some(former) = former.filter(|former| !matches!(former.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)) else {
         return;
     };
+    // SAFETY: the kernel gives this to every handler installed with SA_SIGINFO, as ours is.
+    let interrupted = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_sigmask };
+    let ours = set_mask(&mask_of(former, signal, interrupted));
     if former.sa_flags & libc::SA_SIGINFO != 0 {
         // SAFETY: installed with SA_SIGINFO, it is a function of this type; and it is neither of the two numbers that
         // are none.
@@ -209,4 +212,36 @@ pub(super) fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
         let former: extern "C" fn(c_int) = unsafe { std::mem::transmute(former.sa_sigaction) };
         former(signal);
     }
+    set_mask(&ours);
+}
+
+/// What is blocked while `former` runs, as if the kernel had called it: what was blocked when the signal came, what the handler asked
+/// for, and the signal itself. Ours blocks everything, which a handler of somebody else's that takes its time, or waits for another
+/// signal, must not do.
+fn mask_of(former: &libc::sigaction, signal: c_int, interrupted: &libc::sigset_t) -> libc::sigset_t {
+    let mut mask = MaybeUninit::uninit();
+    // SAFETY: makes it an empty set.
+    unsafe { libc::sigemptyset(mask.as_mut_ptr()) };
+    // SAFETY: it is a set.
+    let mask = unsafe { mask.assume_init_mut() };
+    for number in 1..=SIGNAL_MAX as c_int {
+        // SAFETY: a set. Of the kernel's the C library's type goes beyond its end, where no signal of these numbers stands.
+        let is_blocked = unsafe { libc::sigismember(interrupted, number) } == 1;
+        // SAFETY: a set.
+        let is_asked_for = unsafe { libc::sigismember(&raw const former.sa_mask, number) } == 1;
+        let is_itself = number == signal && former.sa_flags & libc::SA_NODEFER == 0;
+        if is_blocked || is_asked_for || is_itself {
+            // SAFETY: a set. The C library keeps two numbers for itself, and takes none of them.
+            unsafe { libc::sigaddset(mask, number) };
+        }
+    }
+    *mask
+}
+
+/// Has this thread block `mask` and nothing else. Returns what it has blocked before.
+fn set_mask(mask: &libc::sigset_t) -> libc::sigset_t {
+    let mut before = *mask;
+    // SAFETY: `mask` is a set, and `before` has room for one. It fails for another request than this only.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, &raw mut before) };
+    before
 }

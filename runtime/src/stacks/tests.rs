@@ -238,11 +238,18 @@ fn a_thread_that_unwinds_is_found_or_the_stack_says_why_not() {
 
 /// Installs `handler` for `signal`.
 fn handle(signal: c_int, flags: c_int, handler: extern "C" fn(c_int)) {
+    handle_with_mask(signal, flags, signal, handler);
+}
+
+/// As [`handle`], with another signal blocked while it runs.
+fn handle_with_mask(signal: c_int, flags: c_int, blocked: c_int, handler: extern "C" fn(c_int)) {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: zero is a value of all it consists of.
     let action = unsafe { action.assume_init_mut() };
     action.sa_sigaction = handler as usize;
     action.sa_flags = flags;
+    // SAFETY: a set.
+    unsafe { libc::sigaddset(&raw mut action.sa_mask, blocked) };
     // SAFETY: the action is complete.
     assert_eq!(unsafe { libc::sigaction(signal, action, ptr::null_mut()) }, 0);
 }

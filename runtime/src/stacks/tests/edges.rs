@@ -294,6 +294,29 @@ fn a_signal_of_somebody_elses_goes_to_the_handler_before_ours() {
     assert_eq!(PASSED_ON.load(Ordering::Relaxed), 1, "ours was passed on");
 }
 
+fn is_blocked(signal: c_int) -> bool {
+    let mut now = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: nothing is changed, and there is room for what is blocked.
+    assert_eq!(unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), now.as_mut_ptr()) }, 0);
+    // SAFETY: it was written.
+    unsafe { libc::sigismember(now.as_ptr(), signal) == 1 }
+}
+
+#[test]
+fn a_handler_before_ours_runs_with_the_mask_it_asked_for() {
+    let (asked_for, blocked, other) = (libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH);
+    mask(libc::SIG_BLOCK, blocked);
+    for (signal, flags) in [(own_signal(9), 0), (own_signal(10), libc::SA_NODEFER)] {
+        handle_with_mask(signal, flags, asked_for, do_in_handler);
+        let _sampler = Sampler::new(Some(signal)).unwrap();
+        let which = || [signal, asked_for, blocked, other].map(is_blocked);
+        let seen = Cell::new([true; 4]);
+        with_handler(&|| seen.set(which()), || raise(signal));
+        assert_eq!(seen.get(), [flags == 0, true, true, false], "in the handler");
+        assert_eq!(which(), [false, false, true, false], "afterwards");
+    }
+}
+
 #[test]
 fn a_handler_installed_over_ours_is_named_as_the_cause() {
     let signal = own_signal(6);
