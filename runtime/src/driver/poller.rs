@@ -7,7 +7,8 @@
 //! On Linux the wait itself is `epoll_pwait2` on mio's descriptor: mio's own wait rounds a time-out up to whole milliseconds,
 //! which made timers late by 1 ms more. Where the kernel lacks that call (before 5.11) or a sandbox refuses it, mio waits.
 //!
-//! A worker asks the kernel to end its sleeps on time, [`be_punctual`]: else each ends up to 50 µs late, so that several may end at once.
+//! The kernel is asked to end such a sleep on time ([`Punctual`]), for the sleep only: else it ends up to 50 µs late, so that several may
+//! end at once. Threads and child processes inherit that *slack* of the thread that starts them, and a task may start some.
 //!
 //! Invariants. *Numbers*: what the kernel hands back with an event is the token that mio registered, never a pointer.
 //!
@@ -46,6 +47,7 @@ impl Poller {
 
     /// Waits until something is ready, `timeout` has passed (`None` = for ever) or a signal came.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let _punctual = timeout.and_then(Punctual::begin);
         match self.events.fill(&mut self.poll, timeout) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                 self.events.clear();
@@ -61,10 +63,33 @@ impl Poller {
     }
 }
 
-/// Has the sleeps of this thread end when they should. Where the system refuses, or knows nothing of the kind, they end as before.
-pub(crate) fn be_punctual() {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let _refused = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+/// Of a sleep as long as this or longer the kernel makes the slack a thousandth anyway, which is no less than the usual slack.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const LONG: Duration = Duration::from_millis(50);
+
+/// While it lives, the sleeps of this thread end when they should. Where the system refuses, or knows nothing of the kind, they end as before.
+#[derive(Debug)]
+struct Punctual;
+
+impl Punctual {
+    /// For a sleep that lasts so long.
+    fn begin(timeout: Duration) -> Option<Self> {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if !timeout.is_zero() && timeout < LONG {
+            let set = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+            return set.is_ok().then_some(Self);
+        }
+        let _unused = timeout;
+        None
+    }
+}
+
+impl Drop for Punctual {
+    /// Back to what the thread was started with.
+    fn drop(&mut self) {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let _refused = rustix::thread::set_current_timer_slack(None);
+    }
 }
 
 /// The flags that the kernel's report stands for. An error makes both directions worth a try, which then returns it; it is no
@@ -252,12 +277,14 @@ mod tests {
 
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
-    fn a_punctual_thread_has_no_slack() {
-        let slack_ns = std::thread::spawn(|| {
-            be_punctual();
-            rustix::thread::current_timer_slack()
-        });
-        assert_eq!(slack_ns.join().unwrap().unwrap(), 1);
+    fn a_punctual_sleep_has_no_slack_and_the_thread_has_it_back_then() {
+        let slack_ns = || rustix::thread::current_timer_slack().unwrap();
+        let usual_ns = slack_ns();
+        let punctual = Punctual::begin(Duration::from_millis(1)).unwrap();
+        assert_eq!(slack_ns(), 1);
+        drop(punctual);
+        assert_eq!(slack_ns(), usual_ns);
+        assert!(Punctual::begin(Duration::ZERO).is_none() && Punctual::begin(LONG).is_none(), "of no use");
     }
 
     #[cfg(target_os = "linux")]

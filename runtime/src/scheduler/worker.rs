@@ -25,7 +25,6 @@ use super::shared::{Remote, Shared};
 use crate::clock;
 use crate::coop;
 use crate::driver::parker::Parker;
-use crate::driver::poller::be_punctual;
 use crate::driver::{self, Wait};
 use crate::recorder::lanes::Pen;
 use crate::stats::blame::LONG_NS;
@@ -107,7 +106,6 @@ impl Worker {
                 self.0.shared.worker_ended();
             }
         }
-        be_punctual();
         self.start_cells();
         let _ended = Ended(&self);
         self.on_duty(|| {
@@ -119,7 +117,6 @@ impl Worker {
 
     /// A spare on duty. Returns whether it goes off duty, its queues empty; else the runtime has ended.
     pub(crate) fn run_as_spare(&self) -> bool {
-        be_punctual();
         self.start_cells();
         self.note_replacement();
         // It was off duty, and the sentinel may doze.

@@ -25,6 +25,24 @@ impl Wake for Count {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_task_starts_inherits_no_timer_slack_of_the_drivers() {
+    let slack_ns = || rustix::thread::current_timer_slack().unwrap();
+    let usual_ns = slack_ns();
+    with_workers(|runtime| {
+        let seen = runtime.spawn(async move {
+            sleep(MS).await;
+            let of_thread = std::thread::spawn(slack_ns).join().unwrap();
+            // On /proc/self/timerslack_ns, which is the child's own.
+            let child = std::process::Command::new("cat").arg("/proc/self/timerslack_ns").output().unwrap();
+            let of_child = String::from_utf8(child.stdout).unwrap();
+            [slack_ns(), of_thread, of_child.trim().parse().unwrap()]
+        });
+        assert_eq!(runtime.block_on(seen).unwrap(), [usual_ns; 3]);
+    });
+}
+
 fn armed(runtime: &volt::Runtime) -> u64 {
     runtime.handle().snapshot().timers.armed
 }
