@@ -6,11 +6,16 @@
 //! Lateness of a timer is what passes between its deadline and the task's next line; latency of a packet is what passes between the call that
 //! sends it, on a thread of its own, and the task's next line. Each is given as median and 99th percentile, µs, over all rounds. One task, two
 //! workers, nothing else to do: of a loaded runtime the bench `peers` tells. The machine's load is printed with it, since it is in the numbers.
+//!
+//! And how long arming and disarming a timer takes beside a crowd of timers that are due within half a second, and before. *Busy* is the
+//! longest in processor time of the whole process: as long as a lock is waited for, its holder works, whatever else the machine does.
 
 use std::io::Write;
 use std::net;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,6 +29,11 @@ const TIMERS: [(Duration, usize); 4] = [
     (Duration::from_millis(100), 20),
 ];
 const PACKETS: usize = 1_000;
+/// Timers of the crowd, and how long from the first of them to the last: less than a slot of the wheel is wide.
+const CROWD: usize = 1_000_000;
+const CROWD_LASTS: Duration = Duration::from_millis(500);
+/// From the start to the first of them: more than it takes to arm them.
+const CROWD_BEGINS: Duration = Duration::from_secs(4);
 /// Between two packets: long enough that whoever spins has given up.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -38,6 +48,19 @@ fn main() {
             || volt_timers(length, count / part),
             || tokio_timers(length, count / part),
         );
+    }
+    let crowd = CROWD / part;
+    println!("{:<26} {:>12} {:>12} {:>12} {:>12}", "arm and disarm, µs", "p50", "p99.9", "longest", "busy");
+    type Probe = fn(usize) -> [Vec<(Duration, Duration)>; 2];
+    for (name, probe) in [("Volt", volt_crowd as Probe), ("Tokio", tokio_crowd)] {
+        for (what, mut times) in ["before", "beside the crowd"].into_iter().zip(probe(crowd)) {
+            times.sort();
+            let us = |time: Duration| time.as_nanos() as f64 / 1e3;
+            let [p50, p999] = [500, 999].map(|part| us(times[times.len() * part / 1_000].0));
+            let longest = us(times.last().unwrap().0);
+            let busy = us(times.iter().map(|&(_, busy)| busy).max().unwrap());
+            println!("{:<26} {p50:>12.1} {p999:>12.1} {longest:>12.1} {busy:>12.1}", format!("{name}, {what}"));
+        }
     }
     report("packet", || volt_packets(PACKETS / part), || tokio_packets(PACKETS / part));
     println!("load {}", std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim());
@@ -86,6 +109,55 @@ macro_rules! timers {
 
 timers!(volt_timers, volt_runtime, volt::spawn, volt::time::sleep);
 timers!(tokio_timers, tokio_runtime, tokio::spawn, tokio::time::sleep);
+
+/// Of this process.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// How long arming and disarming a timer takes, and what processor time passes meanwhile, again and again: while nothing is due, and while a crowd of timers is.
+macro_rules! crowd {
+    ($name:ident, $runtime:ident, $sleep_until:path, $instant:path) => {
+        fn $name(count: usize) -> [Vec<(Duration, Duration)>; 2] {
+            let runtime = $runtime();
+            let _entered = runtime.enter();
+            let mut cx = Context::from_waker(Waker::noop());
+            let began = Instant::now();
+            let first = began + CROWD_BEGINS;
+            let mut timers = Vec::with_capacity(count);
+            for index in 0..count {
+                let deadline = first + CROWD_LASTS.mul_f64(index as f64 / count as f64);
+                let mut timer = Box::pin($sleep_until($instant(deadline)));
+                assert!(timer.as_mut().poll(&mut cx).is_pending());
+                timers.push(timer);
+            }
+            assert!(Instant::now() < first - 2 * CROWD_LASTS, "it took too long to arm them");
+            let mut probe = |from: Instant| {
+                while Instant::now() < from {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                let mut took = Vec::new();
+                let until = from + 3 * CROWD_LASTS / 2;
+                while Instant::now() < until {
+                    let began = Instant::now();
+                    let busy = processor_time();
+                    {
+                        let mut timer = pin!($sleep_until($instant(began + Duration::from_secs(3_600))));
+                        assert!(timer.as_mut().poll(&mut cx).is_pending());
+                    }
+                    took.push((began.elapsed(), processor_time() - busy));
+                }
+                took
+            };
+            let margin = CROWD_LASTS / 4;
+            [probe(first - margin - 2 * CROWD_LASTS), probe(first - margin)]
+        }
+    };
+}
+
+crowd!(volt_crowd, volt_runtime, volt::time::sleep_until, std::convert::identity);
+crowd!(tokio_crowd, tokio_runtime, tokio::time::sleep_until, tokio::time::Instant::from_std);
 
 /// How long a byte takes from the sender's call to the task that waits for it.
 macro_rules! packets {

@@ -12,7 +12,6 @@ use crate::compat::Compat;
 use crate::config::{self, Backend, Config, LocalOrder, ParkSpin, Placement};
 use crate::context;
 use crate::driver::Driver;
-use crate::driver::test_clock::TestClock;
 use crate::error::BuildError;
 use crate::handle::Handle;
 use crate::observe;
@@ -464,7 +463,9 @@ impl Builder {
             Some(backend) => BuildError::system(format_args!("backend_type {backend:?} cannot be used"), error),
             None => BuildError::system("the I/O driver cannot be opened", error),
         })?;
-        driver.test_clock = self.test_clock.map(TestClock::new);
+        if let Some(is_paused) = self.test_clock {
+            driver.use_test_clock(is_paused);
+        }
         let blocking = Pool::new(Settings {
             max_threads: config.max_blocking_threads,
             keep_alive: config.blocking_keep_alive,

@@ -22,4 +22,4 @@ mod turn;
 pub(crate) mod wheel;
 
 #[cfg(not(loom))]
-pub(crate) use turn::{Driver, Polled, Turn, Wait};
+pub(crate) use turn::{Driver, ERROR_PAUSE, Polled, Turn, Wait};

@@ -129,6 +129,9 @@ pub(crate) enum Wait {
 /// How long a turn waits under a paused clock before it looks again: whoever comes to rest tells nobody.
 const PAUSED_TURN: Duration = Duration::from_millis(1);
 
+/// How long whoever is told that the kernel's list cannot be waited for waits, so that it does not spin.
+pub(crate) const ERROR_PAUSE: Duration = Duration::from_millis(10);
+
 /// What a turn found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Polled {
@@ -207,14 +210,18 @@ impl Driver {
         self.test_clock.as_ref().is_some_and(TestClock::is_paused)
     }
 
+    /// From now on timers go by a clock that tests stop and move on.
+    pub(crate) fn use_test_clock(&mut self, is_paused: bool) {
+        let clock = TestClock::new(is_paused);
+        self.timers = Timers::exact(clock.now_ns());
+        self.test_clock = Some(clock);
+    }
+
     /// Wakes whom a timer that is due by now belongs to.
     pub(crate) fn fire_due(&self) {
         let mut wakers = Vec::new();
         self.timers.fire(self.now_ns(), &mut wakers);
-        for waker in wakers {
-            // A foreign waker that panics must not keep the others from being called.
-            contain(|| waker.wake());
-        }
+        wake_all(wakers);
     }
 
     /// The driver turn, if nobody has it; `worker` is shown as its owner until it is dropped.
@@ -326,10 +333,7 @@ impl Driver {
         }
         drop(registrations);
         self.timers.shut_down(&mut wakers);
-        for waker in wakers {
-            // A foreign waker that panics must not keep the others from being called.
-            contain(|| waker.wake());
-        }
+        wake_all(wakers);
     }
 
     /// An accept waits because the process is out of descriptors or memory.
@@ -385,6 +389,13 @@ impl Driver {
     }
 }
 
+fn wake_all(wakers: Vec<Waker>) {
+    for waker in wakers {
+        // A foreign waker that panics must not keep the others from being called.
+        contain(|| waker.wake());
+    }
+}
+
 fn index_of(token: Token) -> usize {
     token.0 & MAX_REGISTRATIONS
 }
@@ -400,31 +411,31 @@ impl Turn<'_> {
     /// Waits as `wait` says, then collects the wakers of sockets that became ready and of timers that are due.
     ///
     /// # Errors
-    /// What the system says; interrupted by a signal is none, just an early return.
+    /// What the system says of sockets; interrupted by a signal is none, just an early return. Timers that are due are collected also then.
     pub(crate) fn poll(&mut self, wait: Wait, into: &mut Vec<Waker>) -> io::Result<Polled> {
         let timers = &self.driver.timers;
         let mut polled = Polled::default();
-        match wait {
-            Wait::No => {
-                self.poller.wait(Some(Duration::ZERO))?;
-            }
+        let waited = match wait {
+            Wait::No => self.poller.wait(Some(Duration::ZERO)),
             Wait::Paused { next_ns } => {
                 // ORDERING: Relaxed; a hint: what is on its way between two sockets is given a moment to arrive.
                 let has_sockets = self.driver.counters.registrations.load(Ordering::Relaxed) > 0;
                 let is_waiting = has_sockets || next_ns.is_none();
-                self.poller.wait(Some(if is_waiting { PAUSED_TURN } else { Duration::ZERO }))?;
+                self.poller.wait(Some(if is_waiting { PAUSED_TURN } else { Duration::ZERO }))
             }
             Wait::UntilTimer { at_most } => {
                 let began_ns = clock::now_ns();
                 let timeout = timers.begin_sleep(self.driver.now_ns(), at_most);
-                let result = self.poller.wait(timeout);
+                let waited = self.poller.wait(timeout);
                 polled.was_rearmed = timers.end_sleep();
-                result?;
                 let slept_ns = clock::now_ns() - began_ns;
                 polled.timed_out = at_most.is_some_and(|at_most| slept_ns >= clock::saturating_ns(at_most));
+                waited
             }
+        };
+        if waited.is_ok() {
+            self.collect(&mut polled, into);
         }
-        self.collect(&mut polled, into);
         polled.io_wakers = into.len();
         if let (Wait::Paused { next_ns: Some(next_ns) }, Some(clock)) = (wait, &self.driver.test_clock)
             && polled.events == 0
@@ -442,7 +453,7 @@ impl Turn<'_> {
         }
         polled.timed_out &= polled.events == 0 && polled.timers_fired == 0 && !polled.was_unparked;
         self.count(polled.events as u64, now_ns);
-        Ok(polled)
+        waited.map(|()| polled)
     }
 
     fn collect(&self, polled: &mut Polled, into: &mut Vec<Waker>) {
@@ -591,6 +602,26 @@ mod tests {
         let polled = turn.poll(limit, &mut Vec::new()).unwrap();
         assert_eq!(polled, Polled { timers_fired: 1, ..Polled::default() });
         assert_eq!(driver.telemetry(clock::now_ns()).0.turns, 2);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn timers_fire_while_the_kernels_list_cannot_be_waited_for() {
+        use std::mem::ManuallyDrop;
+        use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+        let driver = driver();
+        let _due = driver.arm_timer(0, Waker::noop().clone()).unwrap();
+        let mut turn = driver.try_turn(0).unwrap();
+        // SAFETY: it is open, and this owner does not close it.
+        let list = unsafe { OwnedFd::from_raw_fd(turn.poller.registry().as_raw_fd()) };
+        let null = std::fs::File::open("/dev/null").unwrap();
+        rustix::io::dup2(&null, &mut ManuallyDrop::new(list)).unwrap();
+        for (wait, timers_fired) in [(Wait::No, 1), (FOREVER, 0)] {
+            let mut wakers = Vec::new();
+            assert_eq!(turn.poll(wait, &mut wakers).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+            assert_eq!(wakers.len(), timers_fired);
+        }
     }
 
     #[test]

@@ -12,14 +12,20 @@
 //!
 //! Who writes, who reads: whoever holds the lock of `Timers`; the wheel itself knows no clock, no lock and no waker.
 //!
-//! Invariants. *Placed*: between two calls every entry lies where `place(elapsed, tick)` says. It follows that all entries of
-//! a level are due before all entries of the levels above it, that on each level the lowest occupied slot is the earliest, and
-//! that slots never wrap. *Bound*: a slot's `earliest` is never later than any tick in it (removal may leave it too early: that
-//! costs a look, never a late timer). *Forward*: `elapsed` only grows and never passes an occupied slot that was not emptied.
+//! A slot of a higher level is emptied entry by entry (a *cascade*), and a caller may stop in the midst of it: a million timers of one
+//! slot must not keep the lock for as long as it takes to move them all.
 //!
-//! Protocol of `pop_due(now)`: (1) take the earliest occupied slot; (2) if it starts after `now`, move `elapsed` to `now` and
-//! stop; (3) move `elapsed` to its start; (4) on level 0 hand out its oldest entry; (5) on a higher level place all its entries
-//! anew, now at least one level lower, and begin again.
+//! Invariants. *Placed*: between two calls every entry lies where `place(elapsed, tick)` says, but for those that a cascade has yet
+//! to move. It follows that all entries of a level are due before all entries of the levels above it, that on each level the lowest
+//! occupied slot is the earliest, and that slots never wrap. *One cascade*: while a slot is emptied, `elapsed` is its start, nothing
+//! is added to it, and nothing is handed out. *Bound*: a slot's `earliest` is never later than any tick in it (removal may leave it
+//! too early: that costs a look, never a late timer). *Forward*: `elapsed` only grows and never passes an occupied slot that was not
+//! emptied.
+//!
+//! Protocol of `pop_due(now, work)`: (1) take the slot that is being emptied, else the earliest occupied one; (2) if it starts after
+//! `now`, move `elapsed` to `now` and stop; (3) if `work` is used up, stop; (4) move `elapsed` to its start; (5) on level 0 hand out
+//! its oldest entry; (6) on a higher level place its oldest entry anew, now at least one level lower, and begin again. The list
+//! `BEYOND` has a second one beside it: what a cascade of the one finds to be beyond the levels still goes to the other.
 //!
 //! Rejected: a binary heap (cancelling is what most timers end in, and a heap does it in O(log n) or leaves corpses); keying
 //! slots by the time that is left instead of by absolute ticks (an entry is then right only for a wheel that starts at 0 and
@@ -35,8 +41,10 @@ const SLOTS: usize = 1 << LEVEL_BITS;
 const LEVELS: usize = 6;
 /// Ticks that the levels span together: 127 days.
 const SPAN_BITS: u32 = LEVEL_BITS * LEVELS as u32;
-/// The list for entries that the levels cannot hold, behind the slots of the last level.
+/// The first of two lists for entries that the levels cannot hold, behind the slots of the last level.
 const BEYOND: usize = LEVELS * SLOTS;
+/// Slots of all levels, and the two lists.
+const PLACES: usize = BEYOND + 2;
 /// "No entry" in a link.
 const NONE: u32 = u32::MAX;
 
@@ -54,7 +62,7 @@ pub(crate) struct Key {
 struct Entry<T> {
     serial: u64,
     tick: u64,
-    /// Level * 64 + slot, or `BEYOND`.
+    /// Level * 64 + slot, or one of the lists from `BEYOND` on.
     place: usize,
     previous: u32,
     next: u32,
@@ -76,9 +84,16 @@ pub(crate) struct Wheel<T> {
     elapsed: u64,
     /// Bit `s` of word `l` is set while slot `s` of level `l` holds an entry.
     occupied: [u64; LEVELS],
-    slots: Box<[Slot; BEYOND + 1]>,
+    slots: Box<[Slot; PLACES]>,
+    /// Which of the two lists takes what is beyond the levels.
+    beyond: usize,
+    /// The place that is being emptied; it holds an entry then. See *One cascade*.
+    cascading: Option<usize>,
     entries: slab::Slab<Entry<T>>,
     next_serial: u64,
+    /// Entries that cascades have moved.
+    #[cfg(test)]
+    moves: usize,
 }
 
 impl<T> Wheel<T> {
@@ -87,9 +102,13 @@ impl<T> Wheel<T> {
         Self {
             elapsed: now,
             occupied: [0; LEVELS],
-            slots: Box::new([Slot { head: NONE, tail: NONE, earliest: 0 }; BEYOND + 1]),
+            slots: Box::new([Slot { head: NONE, tail: NONE, earliest: 0 }; PLACES]),
+            beyond: BEYOND,
+            cascading: None,
             entries: slab::Slab::new(),
             next_serial: 0,
+            #[cfg(test)]
+            moves: 0,
         }
     }
 
@@ -137,36 +156,49 @@ impl<T> Wheel<T> {
 
     /// A tick that is not later than the earliest entry's; exact unless that slot lost its earliest entry by removal.
     pub(crate) fn next_tick(&self) -> Option<u64> {
-        let (place, _) = self.earliest_slot()?;
-        Some(self.slots[place].earliest)
+        let of = |place: usize| self.slots[place].earliest;
+        // Of a slot that is being emptied some entries are on lower levels already, and others were added there.
+        let placed = self.earliest_placed().map(|(place, _)| of(place));
+        self.cascading.map(of).into_iter().chain(placed).min()
     }
 
-    /// Hands out one entry that is due at `now`, in order of ticks; `None` when no more is due. See the protocol above.
-    pub(crate) fn pop_due(&mut self, now: u64) -> Option<T> {
+    /// Hands out one entry that is due at `now`, in order of ticks; `None` when no more is due, or when `work` is used up. Each entry
+    /// that is handed out or moved to another slot is a unit of work. See the protocol above.
+    pub(crate) fn pop_due(&mut self, now: u64, work: &mut usize) -> Option<T> {
         loop {
-            let slot = self.earliest_slot().filter(|&(_, start)| start <= now);
-            let Some((place, start)) = slot else {
+            let slot = self.cascading.map(|place| (place, self.elapsed)).or_else(|| self.earliest_placed());
+            let Some((place, start)) = slot.filter(|&(_, start)| start <= now) else {
                 self.elapsed = self.elapsed.max(now);
                 return None;
             };
             debug_assert!(start >= self.elapsed, "Forward: {start} lies before {}", self.elapsed);
+            *work = work.checked_sub(1)?;
             self.elapsed = start;
+            let head = self.slots[place].head;
             if place < SLOTS {
-                return Some(self.take(self.slots[place].head).payload);
+                return Some(self.take(head).payload);
             }
-            self.cascade(place);
+            if self.cascading.is_none() {
+                self.cascading = Some(place);
+                if place >= BEYOND {
+                    self.beyond = if place == BEYOND { BEYOND + 1 } else { BEYOND };
+                }
+            }
+            self.unlink(head);
+            self.link(head);
+            #[cfg(test)]
+            (self.moves += 1);
         }
     }
 
-    /// Takes every entry out, in no particular order.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
-        self.occupied = [0; LEVELS];
-        self.slots.fill(Slot { head: NONE, tail: NONE, earliest: 0 });
-        self.entries.drain().map(|entry| entry.payload)
+    /// Every entry, in no particular order.
+    pub(crate) fn into_payloads(self) -> impl Iterator<Item = T> {
+        self.entries.into_iter().map(|(_, entry)| entry.payload)
     }
 
-    /// The earliest occupied slot and the tick at which it begins: by *Placed* the lowest slot of the lowest level.
-    fn earliest_slot(&self) -> Option<(usize, u64)> {
+    /// Of the entries that are where they belong, the slot of the earliest and the tick at which it begins: by *Placed* the lowest slot
+    /// of the lowest level.
+    fn earliest_placed(&self) -> Option<(usize, u64)> {
         if let Some(level) = self.occupied.iter().position(|&word| word != 0) {
             let slot = self.occupied[level].trailing_zeros() as usize;
             let shift = LEVEL_BITS * level as u32;
@@ -174,28 +206,15 @@ impl<T> Wheel<T> {
             return Some((level * SLOTS + slot, above | (slot as u64) << shift));
         }
         // Nothing within the span. What lies beyond is looked at when the span that holds the earliest of it begins.
-        let beyond = &self.slots[BEYOND];
-        (beyond.head != NONE).then_some((BEYOND, (beyond.earliest >> SPAN_BITS) << SPAN_BITS))
-    }
-
-    /// Places every entry of a slot anew.
-    fn cascade(&mut self, place: usize) {
-        let mut index = self.slots[place].head;
-        self.slots[place] = Slot { head: NONE, tail: NONE, earliest: 0 };
-        if place < BEYOND {
-            self.occupied[place / SLOTS] &= !(1 << (place % SLOTS));
-        }
-        while index != NONE {
-            let next = self.entry_mut(index).next;
-            self.link(index);
-            index = next;
-        }
+        let beyond = &self.slots[self.beyond];
+        (beyond.head != NONE).then_some((self.beyond, (beyond.earliest >> SPAN_BITS) << SPAN_BITS))
     }
 
     /// Appends an entry to the slot where *Placed* wants it.
     fn link(&mut self, index: u32) {
         let tick = self.entry_mut(index).tick.max(self.elapsed);
-        let place = place(self.elapsed, tick);
+        let place = place(self.elapsed, tick).unwrap_or(self.beyond);
+        debug_assert_ne!(Some(place), self.cascading, "One cascade: nothing is added to the slot that is emptied");
         let tail = self.slots[place].tail;
         let entry = self.entry_mut(index);
         (entry.place, entry.previous, entry.next) = (place, tail, NONE);
@@ -223,8 +242,11 @@ impl<T> Wheel<T> {
             NONE => self.slots[place].tail = previous,
             _ => self.entry_mut(next).previous = previous,
         }
-        if self.slots[place].head == NONE && place < BEYOND {
-            self.occupied[place / SLOTS] &= !(1 << (place % SLOTS));
+        if self.slots[place].head == NONE {
+            if place < BEYOND {
+                self.occupied[place / SLOTS] &= !(1 << (place % SLOTS));
+            }
+            self.cascading = self.cascading.filter(|&cascading| cascading != place);
         }
     }
 
@@ -242,16 +264,16 @@ impl<T> Wheel<T> {
     }
 }
 
-/// Where an entry due at `tick`, not before `elapsed`, belongs.
-fn place(elapsed: u64, tick: u64) -> usize {
+/// Where an entry due at `tick`, not before `elapsed`, belongs; `None` = beyond the levels.
+fn place(elapsed: u64, tick: u64) -> Option<usize> {
     // The lowest group is set so that equal ticks, too, give level 0.
     let differing = (elapsed ^ tick) | (SLOTS as u64 - 1);
     let level = (u64::BITS - 1 - differing.leading_zeros()) / LEVEL_BITS;
     if level as usize >= LEVELS {
-        return BEYOND;
+        return None;
     }
     let slot = (tick >> (LEVEL_BITS * level)) as usize % SLOTS;
-    level as usize * SLOTS + slot
+    Some(level as usize * SLOTS + slot)
 }
 
 #[cfg(test)]
@@ -279,6 +301,14 @@ mod tests {
         fn distance(&mut self) -> u64 {
             let bits = self.below(40);
             self.below(1 << bits)
+        }
+    }
+
+    impl<T> Wheel<T> {
+        /// Without a limit to the work.
+        fn pop(&mut self, now: u64) -> Option<T> {
+            let mut work = usize::MAX;
+            self.pop_due(now, &mut work)
         }
     }
 
@@ -356,9 +386,17 @@ mod tests {
             }
             if random.below(3) != 0 {
                 let mut last = 0;
+                // Half of the times all work that there is, else a few units a call.
+                let limit = if random.below(2) == 0 { usize::MAX } else { random.below(6) as usize };
+                let mut limits = std::iter::repeat(limit);
                 // Sometimes only a few are taken, and the wheel is used in that state.
                 for _ in 0..(if random.below(4) == 0 { 2 } else { usize::MAX }) {
-                    let Some(fired) = wheel.pop_due(now) else {
+                    let mut work = limits.next().unwrap();
+                    let Some(fired) = wheel.pop_due(now, &mut work) else {
+                        if work == 0 {
+                            // Stopped in the midst: the wheel is used in that state.
+                            break;
+                        }
                         assert!(model.earliest().is_none_or(|tick| tick > now), "one that is due was not handed out");
                         break;
                     };
@@ -373,11 +411,44 @@ mod tests {
         // Everything comes in the end, and nothing else.
         while let Some(tick) = wheel.next_tick() {
             now = now.max(tick);
-            while let Some(fired) = wheel.pop_due(now) {
+            while let Some(fired) = wheel.pop(now) {
                 assert!(model.ticks.remove(&fired).expect("handed out twice") <= now);
             }
         }
         assert!(model.ticks.is_empty(), "lost: {:?}", model.ticks);
+    }
+
+    #[test]
+    fn no_call_moves_more_entries_than_it_may() {
+        const ENTRIES: u64 = 100_000;
+        const WORK: usize = 256;
+        let mut wheel = Wheel::new(0);
+        // One slot of level 3, another one beyond the levels, and what is added in the midst of a cascade.
+        let begins = [1 << (3 * LEVEL_BITS), 1 << SPAN_BITS];
+        for (round, begin) in begins.into_iter().enumerate() {
+            for id in 0..ENTRIES {
+                wheel.insert(begin + id, id);
+            }
+            let place_of_all = place(wheel.elapsed, begin);
+            assert_eq!(place_of_all, place(wheel.elapsed, begin + ENTRIES - 1), "they are in one slot");
+            let mut calls = 0;
+            let mut due = 0;
+            while wheel.len() > 0 {
+                let (before, mut work) = (wheel.moves, WORK);
+                while wheel.pop_due(begin + ENTRIES, &mut work).is_some() {
+                    due += 1;
+                }
+                assert!(wheel.moves - before <= WORK, "{} entries were moved in one call", wheel.moves - before);
+                calls += 1;
+                if calls % 100 == 0 {
+                    let key = wheel.insert(begin + ENTRIES / 2, 0);
+                    assert_eq!(wheel.remove(key), Some(0));
+                }
+            }
+            assert_eq!(due, ENTRIES, "round {round}");
+            // Each entry is moved at least once before it is handed out.
+            assert!(calls as u64 >= 2 * ENTRIES / WORK as u64, "{calls} calls");
+        }
     }
 
     #[test]
@@ -387,18 +458,18 @@ mod tests {
             wheel.insert(5_000, id);
         }
         assert_eq!(wheel.next_tick(), Some(5_000), "exact, though the slot is 4 s wide");
-        assert_eq!(wheel.pop_due(4_999), None);
+        assert_eq!(wheel.pop(4_999), None);
         for id in 0..10 {
-            assert_eq!(wheel.pop_due(5_000), Some(id));
+            assert_eq!(wheel.pop(5_000), Some(id));
         }
-        assert_eq!(wheel.pop_due(u64::MAX), None);
+        assert_eq!(wheel.pop(u64::MAX), None);
     }
 
     #[test]
     fn a_stale_key_does_not_name_the_entry_that_got_its_index() {
         let mut wheel = Wheel::new(0);
         let stale = wheel.insert(1, "first");
-        assert_eq!(wheel.pop_due(1), Some("first"));
+        assert_eq!(wheel.pop(1), Some("first"));
         let key = wheel.insert(2, "second");
         assert_eq!(stale.index, key.index, "the index was not used again, the test tests nothing");
         assert_eq!(wheel.payload_mut(stale), None);
@@ -413,19 +484,19 @@ mod tests {
         wheel.insert(u64::MAX, "never");
         wheel.insert(1 << SPAN_BITS, "beyond the span");
         wheel.insert(10, "soon");
-        assert_eq!(wheel.pop_due(10), Some("soon"));
-        assert_eq!(wheel.pop_due((1 << SPAN_BITS) - 1), None);
-        assert_eq!(wheel.pop_due(1 << SPAN_BITS), Some("beyond the span"));
-        assert_eq!(wheel.pop_due(u64::MAX - 1), None);
-        assert_eq!(wheel.pop_due(u64::MAX), Some("never"));
+        assert_eq!(wheel.pop(10), Some("soon"));
+        assert_eq!(wheel.pop((1 << SPAN_BITS) - 1), None);
+        assert_eq!(wheel.pop(1 << SPAN_BITS), Some("beyond the span"));
+        assert_eq!(wheel.pop(u64::MAX - 1), None);
+        assert_eq!(wheel.pop(u64::MAX), Some("never"));
     }
 
     #[test]
     fn a_stall_of_a_second_costs_a_look_a_level_and_not_a_look_a_tick() {
         let mut wheel = Wheel::new(0);
         wheel.insert(1 << 35, ());
-        assert_eq!(wheel.pop_due((1 << 35) - 1), None);
+        assert_eq!(wheel.pop((1 << 35) - 1), None);
         assert_eq!(wheel.elapsed, (1 << 35) - 1, "the wheel goes straight to now");
-        assert_eq!(wheel.pop_due(1 << 35), Some(()));
+        assert_eq!(wheel.pop(1 << 35), Some(()));
     }
 }

@@ -13,7 +13,6 @@ use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use volt_telemetry::Phase;
 use volt_telemetry::recording::event::{Event, Waker as By};
@@ -46,9 +45,6 @@ use record::wake_of;
 #[cfg(test)]
 #[path = "sim.rs"]
 pub(crate) mod sim;
-
-/// How long a worker whose look at the I/O driver failed waits before it goes on.
-const DRIVER_ERROR_PAUSE: Duration = Duration::from_millis(10);
 
 /// See the header of this file.
 pub(crate) struct Worker {
@@ -461,7 +457,7 @@ impl Worker {
     fn report(&self, polled: &std::io::Result<driver::Polled>) {
         if let Err(error) = polled {
             self.shared.note_trouble(Trouble::DriverFailed, error);
-            std::thread::sleep(DRIVER_ERROR_PAUSE);
+            std::thread::sleep(driver::ERROR_PAUSE);
         }
     }
 

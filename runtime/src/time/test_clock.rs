@@ -56,7 +56,7 @@ pub fn resume() {
     assert!(clock(&context::driver()).resume().is_ok(), "the clock is not paused");
 }
 
-/// Moves the clock of the current runtime on, wakes the tasks whose timers are due then, and yields once. Other workers may still be polling
+/// Moves the clock of the current runtime on, wakes the tasks whose timers are due then, to the nanosecond, and yields once. Other workers may still be polling
 /// them when this returns.
 ///
 /// # Panics

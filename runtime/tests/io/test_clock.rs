@@ -1,29 +1,25 @@
 //! The test clock, through the public API.
 
 use crate::watchdog;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use crate::watchdog::watched;
 use volt::Runtime;
 use volt::io::{AsyncReadExt, AsyncWriteExt};
 use volt::net::{TcpListener, TcpStream};
-use volt::time::{self, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use volt::time::{self, MissedTickBehavior, Sleep, interval, sleep, sleep_until, timeout};
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// The resolution of timers.
-const TICK: Duration = Duration::from_micros(160);
 
 fn with_paused(test: impl Fn(Runtime)) {
     for workers in [1, 2, 4] {
         watched(|| test(watchdog::builder(workers).start_paused(true).build().unwrap()));
     }
-}
-
-/// Whether `elapsed` is `due`, to the resolution of timers.
-fn is(elapsed: Duration, due: Duration) -> bool {
-    (due..=due + TICK).contains(&elapsed)
 }
 
 #[test]
@@ -37,14 +33,14 @@ fn hours_pass_at_once_and_in_the_right_order() {
                 let order = order.clone();
                 volt::spawn(async move {
                     sleep(hours * HOUR).await;
-                    assert!(is(began.elapsed_on_clock(), hours * HOUR), "{hours}");
+                    assert_eq!(began.elapsed_on_clock(), hours * HOUR, "{hours}");
                     assert_eq!(order.fetch_add(1, Ordering::Relaxed) + 1, hours);
                 })
             });
             for sleeper in sleepers {
                 sleeper.await.unwrap();
             }
-            assert!(is(time::now() - began, 3 * HOUR));
+            assert_eq!(time::now() - began, 3 * HOUR);
         });
         assert!(real.elapsed() < HOUR / 2);
     });
@@ -93,7 +89,7 @@ fn the_clock_stands_still_while_anything_is_left_to_be_done() {
             std::thread::sleep(Duration::from_millis(30));
             assert_eq!(time::now(), began, "a thread in block_on was awake");
             assert!(limit.await.unwrap().is_err());
-            assert!(is(time::now() - began, HOUR));
+            assert_eq!(time::now() - began, HOUR);
         });
     });
 }
@@ -119,6 +115,33 @@ fn advancing_fires_what_is_due_and_nothing_else() {
     });
 }
 
+async fn poll_once(mut sleep: Pin<&mut Sleep>) -> Poll<()> {
+    poll_fn(|cx| Poll::Ready(sleep.as_mut().poll(cx))).await
+}
+
+#[test]
+fn advancing_by_a_timers_time_to_the_nanosecond_fires_it() {
+    with_paused(|runtime| {
+        runtime.block_on(async {
+            for round in 0..200_u64 {
+                // No multiple of anything that a clock might tick by.
+                let due = Duration::from_nanos(1 + round * 1_234_567);
+                let began = time::now();
+                let mut timer = std::pin::pin!(sleep(due));
+                let is_pending = poll_once(timer.as_mut()).await.is_pending();
+                assert!(is_pending, "round {round}");
+                time::advance(due - Duration::from_nanos(1)).await;
+                assert!(poll_once(timer.as_mut()).await.is_pending(), "early in round {round}");
+                let armed = volt::Handle::current().snapshot().timers.armed;
+                time::advance(Duration::from_nanos(1)).await;
+                assert_eq!(volt::Handle::current().snapshot().timers.armed, armed - 1, "not fired in round {round}");
+                assert!(poll_once(timer.as_mut()).await.is_ready(), "round {round}");
+                assert_eq!(time::now() - began, due);
+            }
+        });
+    });
+}
+
 #[test]
 fn intervals_and_deadlines_go_by_the_same_clock() {
     with_paused(|runtime| {
@@ -130,13 +153,13 @@ fn intervals_and_deadlines_go_by_the_same_clock() {
                 assert_eq!(ticks.tick().await - began, hours * HOUR);
             }
             ticks.reset();
-            assert!(is(ticks.tick().await - began, 4 * HOUR));
+            assert_eq!(ticks.tick().await - began, 4 * HOUR);
             sleep_until(began + 10 * HOUR).await;
-            assert!(is(time::now() - began, 10 * HOUR));
+            assert_eq!(time::now() - began, 10 * HOUR);
             let mut sleep = std::pin::pin!(sleep(HOUR));
             sleep.as_mut().get_mut().reset(began + 12 * HOUR);
             sleep.await;
-            assert!(is(time::now() - began, 12 * HOUR));
+            assert_eq!(time::now() - began, 12 * HOUR);
         });
     });
 }
@@ -186,6 +209,6 @@ fn a_runtime_that_was_not_built_for_it_says_so() {
 async fn a_test_that_starts_paused_sleeps_without_waiting() {
     let (began, really) = (time::now(), Instant::now());
     sleep(HOUR).await;
-    assert!(is(time::now() - began, HOUR));
+    assert_eq!(time::now() - began, HOUR);
     assert!(really.elapsed() < HOUR, "the system's clock went as ever");
 }
