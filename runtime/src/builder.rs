@@ -458,7 +458,7 @@ impl Builder {
         let config = self.checked_config()?;
         let registration = observe::register(name);
         let troubles = Arc::new(Troubles::new(registration.name(), config.sentinel_interval.is_some()));
-        let driver = Driver::new(config.backend_type, config.max_io_completions, troubles);
+        let driver = Driver::new(config.backend_type, config.max_io_completions, troubles.clone());
         let mut driver = driver.map_err(|error| match config.backend_type {
             Some(backend) => BuildError::system(format_args!("backend_type {backend:?} cannot be used"), error),
             None => BuildError::system("the I/O driver cannot be opened", error),
@@ -472,6 +472,7 @@ impl Builder {
             thread_name: config.thread_name.clone(),
             stack_size: config.thread_stack_size,
             spin: config.park_spin,
+            troubles,
         });
 
         // Without stacks too a runtime is worth having.
@@ -631,7 +632,10 @@ fn start_thread(
 /// See `scheduler::spares`.
 fn start_spare(shared: &Arc<Shared>, slot: usize) -> io::Result<thread::JoinHandle<()>> {
     let spare = shared.clone();
-    start_thread(shared, &format!("spare-{}", slot - shared.config.workers), move || spare.run_spare(slot))
+    let name = format!("spare-{}", slot - shared.config.workers);
+    let thread = start_thread(shared, &name, move || spare.run_spare(slot));
+    thread
+        .map_err(|error| io::Error::new(error.kind(), format!("thread {}-{name}: {error}", shared.config.thread_name)))
 }
 
 #[cfg(test)]

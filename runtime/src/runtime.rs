@@ -2,14 +2,20 @@
 //!
 //! Shutdown, in this order: (1) nothing new is taken in, every later spawn is cancelled at once; (2) every task is cancelled, so that a
 //! worker drops its future and its joiner is told; (3) workers end when no task is left (the protocol stands in `scheduler/shared`); (4) blocking jobs that have not begun are cancelled,
-//! running ones waited for; (5) sockets and timers that outlive the runtime get errors. All within one time limit; what is left then is
-//! reported by a `tracing` event and goes on without an owner. A Tokio runtime beside it (`compat`) ends after all of them.
+//! running ones waited for, and so are the workers' threads, whose destructors may still run; meanwhile whoever ends the runtime turns the
+//! driver, so that timers and sockets of jobs and destructors go on; (5) sockets and timers that outlive the runtime get errors. All within
+//! one time limit; what is left then is reported by a `tracing` event and goes on without an owner. A Tokio runtime beside it (`compat`)
+//! ends after all of them.
+//!
+//! Threads are joined by a thread of its own (`Joiner`), since the standard library's join has no limit. Rejected: `pthread_timedjoin_np`, which
+//! not every system has; to ask `is_finished`, which says yes before a thread's destructors have run.
 
 use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::JoinHandle as JoinThread;
 use std::time::{Duration, Instant};
@@ -18,6 +24,7 @@ use crate::clock;
 use crate::config::ParkSpin;
 use crate::context;
 use crate::coop;
+use crate::driver::Driver;
 use crate::driver::parker::{Parker, Unparked};
 use crate::driver::spin::Habit;
 use crate::error::BuildError;
@@ -130,8 +137,11 @@ impl Runtime {
     }
 
     /// Ends the runtime: cancels all tasks, drops their futures, waits for what runs, `limit` at most. What is left then (a task that
-    /// never returns from its poll, a blocking job that goes on) is named in a `tracing` event, and the threads it runs on are left to it. A
-    /// blocking job of the runtime's own that calls this is not waited for.
+    /// never returns from its poll, a blocking job that goes on, a destructor of a worker's thread) is named in a `tracing` event, and the
+    /// threads it runs on are left to it. A blocking job of the runtime's own that calls this is not waited for.
+    ///
+    /// Timers and sockets work until the last blocking job has ended or `limit` has passed, and fail from then on. On a test clock that is
+    /// paused they fail before, since no timer would ever end the wait.
     ///
     /// Dropping the runtime does the same with the limit of [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout).
     ///
@@ -184,30 +194,116 @@ impl Runtime {
         let Some(registration) = self.registration.take() else { return };
         let shared = self.handle.shared();
         shared.close();
+        let has_passed = || deadline.is_some_and(|deadline| deadline <= Instant::now());
         let workers = shared.wait_for_workers(deadline);
+        let mut joiner = None;
         if workers == 0 {
             shared.close_queues();
-            // All are past their last task. None panics: what is the user's is contained where it is called.
-            // The sentinel first, since it starts threads.
-            self.sentinel.take().into_iter().chain(self.threads.drain(..)).for_each(|thread| _ = thread.join());
-            shared.spares.take_threads().into_iter().for_each(|thread| _ = thread.join());
+            // All are past their last task. The sentinel first, since it starts threads.
+            let threads = self.sentinel.take().into_iter().chain(self.threads.drain(..));
+            joiner = (!has_passed()).then(|| Joiner::start(shared, threads.collect()));
         }
-        let blocking = shared.blocking.shutdown(deadline);
+        shared.blocking.shut_down(Waker::from(Arc::new(DriverWaker(shared.driver.clone()))));
+        let (blocking, ending) = loop {
+            let left = (shared.blocking.others(), joiner.as_ref().map_or(0, Joiner::left));
+            // Only a worker that is stuck is left by the deadline, and then nobody else is waited for.
+            if left == (0, 0) || workers > 0 || has_passed() {
+                break left;
+            }
+            if shared.driver.is_paused() {
+                shared.driver.shut_down();
+            }
+            let at_most = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            shared.driver.turn_without_workers(at_most);
+        };
+        if let Some(joiner) = joiner {
+            joiner.end();
+        }
         shared.driver.shut_down();
         if let Some(tokio) = shared.compat() {
             tokio.shut_down(deadline);
         }
         drop(registration);
-        let has_waited = deadline.is_none_or(|deadline| deadline <= Instant::now());
-        if workers + blocking > 0 && has_waited {
+        if workers + blocking + ending > 0 {
             let (tasks, named) = shared.left_overs(LEFT_OVERS_NAMED);
             let named = named.join(", ");
             tracing::warn!(
-                target: "volt", runtime = %shared.name, workers, tasks, blocking_threads = blocking, %named,
+                target: "volt", runtime = %shared.name, workers, tasks, blocking_threads = blocking,
+                ending_threads = ending, %named,
                 "the runtime was shut down and left something running"
             );
         }
     }
+}
+
+/// Wakes whoever turns the driver: a thread or a job has ended.
+struct DriverWaker(Arc<Driver>);
+
+impl Wake for DriverWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Joins the threads of a runtime that ends, each of which may still be in a destructor of the user's.
+struct Joiner {
+    /// Threads that have not ended.
+    left: Arc<AtomicUsize>,
+    /// `None` = it could not be started, and nobody waits for them.
+    thread: Option<JoinThread<()>>,
+}
+
+impl Joiner {
+    /// Joins `threads`, and then the spares.
+    fn start(shared: &Arc<Shared>, threads: Vec<JoinThread<()>>) -> Self {
+        let left = Arc::new(AtomicUsize::new(threads.len()));
+        let joins = {
+            let (left, shared) = (left.clone(), shared.clone());
+            move || {
+                let mut spares = Vec::new();
+                for (index, thread) in threads.into_iter().enumerate() {
+                    // None panics: what is the user's is contained where it is called.
+                    let _ended = thread.join();
+                    if index == 0 {
+                        // The sentinel, which starts them, has ended. Counted before it is not any more.
+                        spares = shared.spares.take_threads();
+                        // ORDERING: Relaxed, here and below; a count, whose last value is read after an unpark or a turn's end.
+                        left.fetch_add(spares.len(), Ordering::Relaxed);
+                    }
+                    one_fewer(&left, &shared);
+                }
+                for spare in spares {
+                    let _ended = spare.join();
+                    one_fewer(&left, &shared);
+                }
+            }
+        };
+        let name = format!("{}-joiner", shared.config.thread_name);
+        let thread = std::thread::Builder::new().name(name).spawn(joins).ok();
+        if thread.is_none() {
+            // ORDERING: Relaxed; nobody else has it.
+            left.store(0, Ordering::Relaxed);
+        }
+        Self { left, thread }
+    }
+
+    fn left(&self) -> usize {
+        // ORDERING: Acquire; pairs with the Release in `one_fewer`: what the threads did is done.
+        self.left.load(Ordering::Acquire)
+    }
+
+    /// Ends with the last thread; is left alone while there are others.
+    fn end(self) {
+        if self.left() == 0 {
+            self.thread.into_iter().for_each(|thread| _ = thread.join());
+        }
+    }
+}
+
+fn one_fewer(left: &AtomicUsize, shared: &Shared) {
+    // ORDERING: Release; pairs with the Acquire in `Joiner::left`.
+    left.fetch_sub(1, Ordering::Release);
+    shared.driver.unpark();
 }
 
 impl Drop for Runtime {

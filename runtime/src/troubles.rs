@@ -17,7 +17,7 @@ use crate::clock;
 
 /// Between two times that the same is told.
 const QUIET_TIME: Duration = Duration::from_secs(1);
-const KINDS: usize = 3;
+const KINDS: usize = 4;
 const NEVER: u64 = u64::MAX;
 
 /// What cannot be done.
@@ -29,7 +29,13 @@ pub(crate) enum Trouble {
     DriverFailed,
     /// The worker that sleeps in the I/O driver cannot be woken.
     DriverNotWoken,
+    /// No thread could be started for blocking work.
+    NoBlockingThread,
 }
+
+/// Each of them.
+const ALL: [Trouble; KINDS] =
+    [Trouble::NoSpare, Trouble::DriverFailed, Trouble::DriverNotWoken, Trouble::NoBlockingThread];
 
 /// See the header of this file.
 #[derive(Debug)]
@@ -98,14 +104,14 @@ impl Troubles {
 
     /// Tells what was not told yet, but for what was told a moment ago. Runs subscribers' code.
     pub(crate) fn tell(&self, now_ns: u64) {
-        for trouble in [Trouble::NoSpare, Trouble::DriverFailed, Trouble::DriverNotWoken] {
+        for trouble in ALL {
             if let Some((error, times)) = self.take(trouble, now_ns) {
                 tell(&self.runtime, trouble, &error, times);
             }
         }
     }
 
-    fn take(&self, trouble: Trouble, now_ns: u64) -> Option<(String, u64)> {
+    pub(crate) fn take(&self, trouble: Trouble, now_ns: u64) -> Option<(String, u64)> {
         let mut notes = self.lock();
         let note = &mut notes[trouble as usize];
         let taken = note.due_at_ns().is_some_and(|due_at_ns| due_at_ns <= now_ns).then(|| {
@@ -134,6 +140,10 @@ fn tell(runtime: &str, trouble: Trouble, error: &str, times: u64) {
         Trouble::DriverNotWoken => {
             tracing::error!(target: "volt", runtime, error, times, "the I/O driver cannot be woken");
         }
+        Trouble::NoBlockingThread => tracing::error!(
+            target: "volt", runtime, error, times,
+            "no thread could be started for blocking work: jobs wait for those that there are, or fail if there is none"
+        ),
     }
 }
 

@@ -12,16 +12,21 @@
 //! good as a promise, and costs the caller no system call.
 //!
 //! Shutdown: under the lock, take the queue and say so; cancel what was in the queue, but leave the *mandatory* jobs there, for which a thread is on its
-//! way or awake, since a submit saw to it: what a file was given to write is not to be lost; wait for the threads to end. A thread whose own job
+//! way or awake, since a submit saw to it: what a file was given to write is not to be lost. Each thread that ends wakes whoever shuts the pool down
+//! and waits for that in the driver, so that timers and sockets of jobs go on. A thread whose own job
 //! shuts the pool down is not waited for, since the job ends only after the shutdown; it ends by itself then, as all of them do.
+//!
+//! If no thread can be started: jobs wait for those that there are; if there is none, they are refused, with the cause in their error.
 //!
 //! Bounds: `max_blocking_threads` threads; the queue is as long as callers make it, and its length is published.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,6 +39,8 @@ use crate::shim::CachePadded;
 use crate::task::cell::Schedule;
 use crate::task::current::wake_as;
 use crate::task::header::{Header, Notified, Task};
+use crate::task::join::Refused;
+use crate::troubles::{Trouble, Troubles};
 
 thread_local! {
     /// The pool that this thread takes jobs from. Only compared with, never followed.
@@ -48,8 +55,6 @@ struct Inner {
     state: Mutex<State>,
     /// Threads wait here for work.
     work: Condvar,
-    /// `shutdown` waits here for threads to end.
-    ended: Condvar,
     /// The last spin that was called: what the thread that spins looks at. Written under the lock.
     called: CachePadded<AtomicU64>,
     settings: Settings,
@@ -63,6 +68,8 @@ pub(crate) struct Settings {
     pub(crate) stack_size: Option<usize>,
     /// Whether an idle thread stays awake for a moment; see `driver/spin`.
     pub(crate) spin: ParkSpin,
+    /// Where threads that cannot be started are noted down.
+    pub(crate) troubles: Arc<Troubles>,
 }
 
 #[derive(Default)]
@@ -76,6 +83,8 @@ struct State {
     /// Idle threads that were promised to a job and have not woken up yet.
     promised: usize,
     is_shut_down: bool,
+    /// Who is told of each thread that ends, once the pool is shut down.
+    waits_for_end: Option<Waker>,
     submitted: u64,
     completed: u64,
     started: u64,
@@ -92,7 +101,6 @@ impl Pool {
         Self(Arc::new(Inner {
             state: Mutex::new(State::default()),
             work: Condvar::new(),
-            ended: Condvar::new(),
             called: CachePadded(AtomicU64::new(0)),
             settings,
         }))
@@ -130,27 +138,20 @@ impl Pool {
         if let Some(bytes) = inner.settings.stack_size {
             builder = builder.stack_size(bytes);
         }
-        if let Err(error) = builder.spawn(move || inner.run()) {
-            let mut state = self.0.lock();
-            state.threads -= 1;
-            self.0.ended.notify_all();
-            if state.threads > 0 {
-                // Another thread will take the job when it is done with its own.
-                drop(state);
-                tracing::warn!(%error, "could not start a thread for blocking work: the job waits for another one");
-                return;
-            }
-            let jobs = std::mem::take(&mut state.queue);
-            drop(state);
-            tracing::error!(%error, jobs = jobs.len(), "could not start any thread for blocking work: jobs cancelled");
-            jobs.into_iter().for_each(|queued| queued.job.cancel_now());
-        }
+        let Err(error) = builder.spawn(move || inner.run()) else { return };
+        self.0.settings.troubles.note(Trouble::NoBlockingThread, &error);
+        let mut state = self.0.lock();
+        // Of those that there are, one takes the job when it is done with its own.
+        let jobs = if state.threads > 1 { VecDeque::new() } else { std::mem::take(&mut state.queue) };
+        self.0.thread_ended(state);
+        jobs.into_iter().for_each(|queued| refuse(queued.job, &error));
     }
 
-    /// Cancels what has not begun, and waits until `deadline` for the rest. Returns how many threads still run, this one not counted.
-    pub(crate) fn shutdown(&self, deadline: Option<Instant>) -> usize {
+    /// Takes no more jobs, and cancels those that have not begun; whoever has `waker` is woken by each thread that ends from now on.
+    pub(crate) fn shut_down(&self, waker: Waker) {
         let mut state = self.0.lock();
         state.is_shut_down = true;
+        state.waits_for_end = Some(waker);
         let jobs = std::mem::take(&mut state.queue);
         let (mandatory, others): (VecDeque<_>, VecDeque<_>) =
             jobs.into_iter().partition(|queued: &Queued| queued.is_mandatory);
@@ -159,18 +160,11 @@ impl Pool {
         self.0.work.notify_all();
         drop(state);
         others.into_iter().for_each(|queued| queued.job.cancel_now());
+    }
 
-        let own = usize::from(ptr::eq(POOL.get(), Arc::as_ptr(&self.0)));
-        let mut state = self.0.lock();
-        while state.threads > own {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            state = match left {
-                Some(Duration::ZERO) => break,
-                Some(left) => self.0.ended.wait_timeout(state, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0,
-                None => self.0.ended.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner()),
-            };
-        }
-        state.threads - own
+    /// Threads that have not ended, this one not counted.
+    pub(crate) fn others(&self) -> usize {
+        self.0.lock().threads - usize::from(ptr::eq(POOL.get(), Arc::as_ptr(&self.0)))
     }
 
     /// Whether no job is under way, or waits.
@@ -264,9 +258,31 @@ impl Inner {
         }
         // Not counted any more, while destructors of this thread's may still shut the pool down.
         POOL.set(ptr::null());
-        state.threads -= 1;
-        self.ended.notify_all();
+        self.thread_ended(state);
     }
+
+    /// One thread fewer.
+    fn thread_ended(&self, mut state: MutexGuard<'_, State>) {
+        state.threads -= 1;
+        let waker = state.waits_for_end.clone();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+thread_local! {
+    /// Why the job that this thread runs is not to be begun.
+    static REFUSAL: Cell<Option<Refused>> = const { Cell::new(None) };
+}
+
+/// Ends a job that no thread can be had for, with `error` as the cause.
+fn refuse(job: Notified, error: &io::Error) {
+    REFUSAL.set(Some(Refused::new(format!("no thread could be started for blocking work: {error}"))));
+    let _ended = job.run(0);
+    // It is there still if the job had been aborted.
+    REFUSAL.take();
 }
 
 /// Blocking jobs are never woken and belong to no registry.
@@ -310,6 +326,11 @@ impl<F: FnOnce() -> R, R> Future for Job<F> {
 
     fn poll(mut self: std::pin::Pin<&mut Self>, _cx: &mut std::task::Context<'_>) -> std::task::Poll<R> {
         let f = self.0.take().expect("a blocking job is polled once");
+        if let Some(refused) = REFUSAL.take() {
+            drop(f);
+            // No panic: nobody's hook is called, and the error of the job's handle is no panic's.
+            std::panic::resume_unwind(Box::new(refused));
+        }
         std::task::Poll::Ready(f())
     }
 }
@@ -317,27 +338,72 @@ impl<F: FnOnce() -> R, R> Future for Job<F> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::task::cell::new_task;
+    use crate::task::id::Id;
+    use crate::task::join::JoinHandle;
+    use std::panic::Location;
+    use std::pin::pin;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::{Context, Poll, Wake};
 
-    #[test]
-    fn a_shutdown_waits_for_no_thread_that_could_not_be_started() {
-        let settings = Settings {
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A pool whose threads cannot be started.
+    fn without_threads() -> Pool {
+        Pool::new(Settings {
             max_threads: 1,
             keep_alive: Duration::MAX,
             thread_name: "none".to_owned(),
             // More than any machine has.
             stack_size: Some(1 << 60),
             spin: ParkSpin::Off,
-        };
-        let pool = Pool::new(settings);
+            troubles: Arc::new(Troubles::new("test", true)),
+        })
+    }
+
+    fn submit(pool: &Pool) -> JoinHandle<()> {
+        let job = Job::new(|| unreachable!("no thread can be started"));
+        let (notified, join) = new_task(job, BlockingSchedule, Id::next(), Location::caller(), None);
+        pool.submit(notified, false);
+        join
+    }
+
+    #[test]
+    fn a_shutdown_waits_for_no_thread_that_could_not_be_started() {
+        let pool = without_threads();
         // As `submit` leaves it.
         pool.0.lock().threads = 1;
-        thread::scope(|scope| {
-            let shutdown = scope.spawn(|| pool.shutdown(None));
-            while !pool.0.lock().is_shut_down {
-                thread::yield_now();
-            }
-            pool.start_thread(1);
-            assert_eq!(shutdown.join().unwrap(), 0);
-        });
+        let told = Arc::new(Count::default());
+        pool.shut_down(told.clone().into());
+        assert_eq!((pool.others(), told.0.load(Ordering::Relaxed)), (1, 0));
+        pool.start_thread(1);
+        assert_eq!((pool.others(), told.0.load(Ordering::Relaxed)), (0, 1));
+    }
+
+    #[test]
+    fn a_job_without_a_thread_fails_with_the_cause() {
+        let pool = without_threads();
+        let Poll::Ready(Err(error)) = pin!(submit(&pool)).poll(&mut Context::from_waker(Waker::noop())) else {
+            panic!("it is refused at once")
+        };
+        assert!(error.is_cancelled() && !error.is_panic());
+        let text = io::Error::from(error).to_string();
+        assert!(text.contains("no thread could be started for blocking work: ") && text.contains("os error"), "{text}");
+    }
+
+    #[test]
+    fn threads_that_cannot_be_started_are_reported_with_their_number() {
+        let pool = without_threads();
+        (0..201).for_each(|_| drop(submit(&pool)));
+        let (error, times) = pool.0.settings.troubles.take(Trouble::NoBlockingThread, 0).unwrap();
+        assert_eq!(times, 201);
+        assert!(error.contains("os error"), "{error}");
     }
 }

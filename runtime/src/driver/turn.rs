@@ -30,6 +30,7 @@
 use std::io;
 use std::sync::Arc;
 use std::task::Waker;
+use std::thread;
 use std::time::Duration;
 
 use mio::event::Source;
@@ -222,6 +223,24 @@ impl Driver {
         let mut wakers = Vec::new();
         self.timers.fire(self.now_ns(), &mut wakers);
         wake_all(wakers);
+    }
+
+    /// Does for `at_most` so long what workers do in the driver, of whom none is left, and returns early after anything that happened.
+    pub(crate) fn turn_without_workers(&self, at_most: Option<Duration>) {
+        // Never so: whoever is no worker has no turn.
+        let Some(mut turn) = self.try_turn(NOBODY as usize) else { return thread::yield_now() };
+        let mut wakers = Vec::new();
+        let polled = turn.poll(Wait::UntilTimer { at_most }, &mut wakers);
+        drop(turn);
+        let has_wakers = !wakers.is_empty();
+        wake_all(wakers);
+        if let Some(clock) = self.test_clock.as_ref().filter(|_| has_wakers) {
+            clock.end_wakes();
+        }
+        if let Err(error) = polled {
+            self.troubles.note(Trouble::DriverFailed, &error);
+            thread::sleep(ERROR_PAUSE);
+        }
     }
 
     /// The driver turn, if nobody has it; `worker` is shown as its owner until it is dropped.

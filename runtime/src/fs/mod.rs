@@ -38,7 +38,7 @@ pub use open_options::OpenOptions;
 /// Runs `operation` on a thread for blocking work.
 ///
 /// # Errors
-/// What it says; of kind `Other` if it panicked or the runtime was shut down before it began.
+/// What it says; of kind `Other` if it panicked, the runtime was shut down before it began, or no thread could be started for it.
 async fn run<R: Send + 'static>(operation: impl FnOnce() -> io::Result<R> + Send + 'static) -> io::Result<R> {
     let job = context::handle().spawn_blocking(operation);
     job.await?

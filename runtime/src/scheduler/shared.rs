@@ -778,10 +778,15 @@ mod tests {
     fn without_threads(workers: usize) -> Shared {
         let config = Builder::new_multi_thread().worker_threads(workers).config().clone();
         let troubles = Arc::new(Troubles::new("without threads", false));
-        let driver = Driver::new(None, 16, troubles).unwrap();
-        let (keep_alive, thread_name) = (Duration::from_secs(1), "none".to_owned());
-        let blocking =
-            Pool::new(Settings { max_threads: 1, keep_alive, thread_name, stack_size: None, spin: ParkSpin::Off });
+        let driver = Driver::new(None, 16, troubles.clone()).unwrap();
+        let blocking = Pool::new(Settings {
+            max_threads: 1,
+            keep_alive: Duration::from_secs(1),
+            thread_name: "none".to_owned(),
+            stack_size: None,
+            spin: ParkSpin::Off,
+            troubles,
+        });
         let start_thread = |_: &Arc<Shared>, _| Err(io::ErrorKind::Unsupported.into());
         Shared::new("without threads".to_owned(), config, driver, blocking, None, 1, start_thread).0
     }

@@ -212,13 +212,14 @@ impl Random {
 /// A runtime without threads.
 fn build(config: Config, seed: u64) -> (Arc<Shared>, Vec<Worker>) {
     let troubles = Arc::new(Troubles::new("sim", false));
-    let driver = Driver::new(None, 16, troubles).expect("the system has an I/O driver");
+    let driver = Driver::new(None, 16, troubles.clone()).expect("the system has an I/O driver");
     let settings = Settings {
         max_threads: 1,
         keep_alive: Duration::from_secs(1),
         thread_name: "sim".to_owned(),
         stack_size: None,
         spin: ParkSpin::Off,
+        troubles,
     };
     let (shared, cores) = Shared::new("sim".to_owned(), config, driver, Pool::new(settings), None, seed, |_, _| {
         Err(io::ErrorKind::Unsupported.into())

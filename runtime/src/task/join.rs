@@ -169,6 +169,15 @@ impl Panic {
     }
 }
 
+/// What a job unwinds with that cannot be begun: why, for people. No panic, and shown as none.
+pub(crate) struct Refused(String);
+
+impl Refused {
+    pub(crate) fn new(cause: String) -> Self {
+        Self(cause)
+    }
+}
+
 impl JoinError {
     pub(super) fn cancelled(id: Id) -> Self {
         Self { id, panic: None }
@@ -178,14 +187,25 @@ impl JoinError {
         Self { id, panic: Some(panic) }
     }
 
-    /// Whether the task was aborted, by a handle or by the shutdown of its runtime.
+    /// Whether the task was aborted, by a handle or by the shutdown of its runtime; or was never begun, since no thread could be started
+    /// for it, which the error's text says then.
     pub fn is_cancelled(&self) -> bool {
-        self.panic.is_none()
+        !self.is_panic()
     }
 
     /// Whether the task panicked.
     pub fn is_panic(&self) -> bool {
-        self.panic.is_some()
+        self.panic.is_some() && self.refusal().is_none()
+    }
+
+    /// Why the task was never begun, if that is what happened.
+    fn refusal(&self) -> Option<String> {
+        self.payload(|payload| payload.downcast_ref().map(|Refused(cause)| cause.clone()))
+    }
+
+    fn payload<R>(&self, look: impl FnOnce(&(dyn Any + Send)) -> Option<R>) -> Option<R> {
+        let Panic(payload) = self.panic.as_ref()?;
+        look(&**payload.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
     /// What the task panicked with, to be passed on with `std::panic::resume_unwind`.
@@ -202,10 +222,11 @@ impl JoinError {
     /// # Errors
     /// The error itself if the task was cancelled.
     pub fn try_into_panic(self) -> Result<Box<dyn Any + Send + 'static>, JoinError> {
-        match self.panic {
-            Some(Panic(payload)) => Ok(payload.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())),
-            None => Err(self),
+        if self.is_cancelled() {
+            return Err(self);
         }
+        let Panic(payload) = self.panic.expect("it panicked");
+        Ok(payload.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
     /// The task's id.
@@ -215,10 +236,10 @@ impl JoinError {
 
     /// The panic's message, if it is text.
     fn message(&self) -> Option<String> {
-        let Panic(payload) = self.panic.as_ref()?;
-        let payload = payload.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let text = payload.downcast_ref::<&'static str>().map(|text| (*text).to_owned());
-        text.or_else(|| payload.downcast_ref::<String>().cloned())
+        self.payload(|payload| {
+            let text = payload.downcast_ref::<&'static str>().map(|text| (*text).to_owned());
+            text.or_else(|| payload.downcast_ref::<String>().cloned())
+        })
     }
 }
 
@@ -227,7 +248,10 @@ impl fmt::Display for JoinError {
         match (self.is_panic(), self.message()) {
             (true, Some(message)) => write!(f, "task {} panicked: {message}", self.id),
             (true, None) => write!(f, "task {} panicked", self.id),
-            (false, _) => write!(f, "task {} was cancelled", self.id),
+            (false, _) => match self.refusal() {
+                Some(cause) => write!(f, "task {} was not begun: {cause}", self.id),
+                None => write!(f, "task {} was cancelled", self.id),
+            },
         }
     }
 }

@@ -1,15 +1,20 @@
 //! How a runtime ends: every handle resolves, nothing is left, and nobody waits for ever.
 
 use crate::watchdog;
+use std::cell::RefCell;
 use std::future::pending;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::watchdog::{builder, runtime, watched};
+use volt::io::AsyncReadExt;
+use volt::net::TcpListener;
 use volt::task::yield_now;
 use volt::telemetry::{Phase, Worker};
+use volt::time::timeout;
 use volt::{Handle, Runtime};
 
 #[test]
@@ -148,6 +153,124 @@ fn a_stuck_task_and_a_stuck_thread_delay_the_end_by_the_limit_only() {
         runtime.shutdown_timeout(Duration::from_millis(50));
         assert!(began.elapsed() >= Duration::from_millis(50));
         drop(open);
+    });
+}
+
+/// Waits until every worker has stopped, so that none of them is left to turn the driver.
+fn wait_for_workers(handle: &Handle) {
+    while !handle.snapshot().workers.iter().all(|worker| worker.phase == Phase::Stopped) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn timers_and_sockets_work_until_the_last_blocking_job_ends() {
+    watched(|| {
+        // Without a limit in sight.
+        let runtime = builder(2).shutdown_timeout(Duration::from_secs(3600)).build().unwrap();
+        let handle = runtime.handle().clone();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let (entered, has_entered) = mpsc::channel();
+        let job = runtime.spawn_blocking({
+            let handle = handle.clone();
+            move || {
+                entered.send(()).unwrap();
+                wait_for_workers(&handle);
+                handle.block_on(async {
+                    let began = Instant::now();
+                    assert!(timeout(Duration::from_millis(5), pending::<()>()).await.is_err());
+                    assert!(began.elapsed() >= Duration::from_millis(5));
+                    let addr = listener.local_addr().unwrap();
+                    let client = std::thread::spawn(move || {
+                        let mut stream = std::net::TcpStream::connect(addr).unwrap();
+                        stream.write_all(b"x").unwrap();
+                    });
+                    let (mut stream, _peer) = listener.accept().await.unwrap();
+                    let mut received = Vec::new();
+                    stream.read_to_end(&mut received).await.unwrap();
+                    client.join().unwrap();
+                    received
+                })
+            }
+        });
+        has_entered.recv().unwrap();
+        drop(runtime);
+        assert_eq!(watchdog::runtime(1).block_on(job).unwrap(), b"x");
+    });
+}
+
+#[test]
+fn at_the_limit_a_timer_of_a_blocking_job_fails() {
+    watched(|| {
+        for (is_paused, limit) in [(false, Duration::from_millis(20)), (true, Duration::from_secs(3600))] {
+            let runtime = builder(1).start_paused(is_paused).build().unwrap();
+            let handle = runtime.handle().clone();
+            let (entered, has_entered) = mpsc::channel();
+            let job = runtime.spawn_blocking(move || {
+                handle.block_on(async {
+                    entered.send(()).unwrap();
+                    volt::time::sleep(Duration::from_secs(3600)).await;
+                });
+            });
+            has_entered.recv().unwrap();
+            // A clock that stands still would hold the job up for ever: then the limit is not waited for.
+            runtime.shutdown_timeout(limit);
+            let error = watchdog::runtime(1).block_on(job).unwrap_err();
+            assert!(error.is_panic() && error.to_string().contains("was shut down"), "{error}");
+        }
+    });
+}
+
+/// Runs something when its thread ends.
+struct AtThreadEnd(Box<dyn FnOnce() + Send>);
+
+impl Drop for AtThreadEnd {
+    fn drop(&mut self) {
+        std::mem::replace(&mut self.0, Box::new(|| {}))();
+    }
+}
+
+thread_local! {
+    static AT_THREAD_END: RefCell<Option<AtThreadEnd>> = const { RefCell::new(None) };
+}
+
+/// Has the only worker of `runtime` do `work` in a destructor of its thread.
+fn at_thread_end(runtime: &Runtime, work: impl FnOnce() + Send + 'static) {
+    let work = AtThreadEnd(Box::new(work));
+    let task = runtime.spawn(async { AT_THREAD_END.with_borrow_mut(|end| *end = Some(work)) });
+    runtime.block_on(task).unwrap();
+}
+
+#[test]
+fn a_destructor_of_a_workers_thread_is_no_longer_than_the_limit() {
+    watched(|| {
+        let runtime = runtime(1);
+        let (open, is_open) = mpsc::channel::<()>();
+        let (entered, has_entered) = mpsc::channel();
+        at_thread_end(&runtime, move || {
+            entered.send(()).unwrap();
+            let _closed = is_open.recv();
+        });
+        let began = Instant::now();
+        runtime.shutdown_timeout(Duration::from_millis(50));
+        assert!(began.elapsed() >= Duration::from_millis(50));
+        has_entered.recv().unwrap();
+        drop(open);
+    });
+}
+
+#[test]
+fn a_sleep_in_a_destructor_of_a_workers_thread_ends() {
+    watched(|| {
+        let runtime = builder(1).shutdown_timeout(Duration::from_secs(3600)).build().unwrap();
+        let handle = runtime.handle().clone();
+        let (ended, has_ended) = mpsc::channel();
+        at_thread_end(&runtime, move || {
+            handle.block_on(async { volt::time::sleep(Duration::from_millis(1)).await });
+            ended.send(()).unwrap();
+        });
+        drop(runtime);
+        has_ended.try_recv().expect("the thread was waited for");
     });
 }
 

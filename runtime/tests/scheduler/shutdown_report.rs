@@ -1,6 +1,7 @@
 //! What a shutdown says of what it could not end. Each test runs in a program of its own,
 //! since it listens to the whole process.
 
+use std::cell::RefCell;
 use std::fmt::Debug;
 use std::future::pending;
 use std::sync::{Arc, Mutex, mpsc};
@@ -42,6 +43,27 @@ impl Subscriber for Reports {
     fn exit(&self, _: &Id) {}
 }
 
+impl Reports {
+    fn take_one(&self) -> String {
+        let mut reports = std::mem::take(&mut *self.0.lock().unwrap());
+        assert_eq!(reports.len(), 1, "one report: {reports:?}");
+        reports.remove(0)
+    }
+}
+
+/// Waits in a destructor of its thread until the sender is gone.
+struct WaitsInDrop(mpsc::Receiver<()>);
+
+impl Drop for WaitsInDrop {
+    fn drop(&mut self) {
+        let _closed = self.0.recv();
+    }
+}
+
+thread_local! {
+    static AT_THREAD_END: RefCell<Option<WaitsInDrop>> = const { RefCell::new(None) };
+}
+
 #[test]
 fn what_goes_on_after_the_limit_is_named_in_a_report_and_nothing_else_is() {
     alone(|| {
@@ -70,14 +92,25 @@ fn what_goes_on_after_the_limit_is_named_in_a_report_and_nothing_else_is() {
             drop(ends_in_time);
             assert_eq!(*reports.0.lock().unwrap(), [""; 0], "nothing was left");
             stuck_runtime.shutdown_timeout(Duration::from_millis(20));
-            let reports = reports.0.lock().unwrap();
-            let [report] = &reports[..] else { panic!("one report: {reports:?}") };
+            let report = reports.take_one();
             for part in ["left something running", "runtime=left behind", "workers=2", "tasks=1", "blocking_threads=1"]
             {
                 assert!(report.contains(part), "no {part} in {report}");
             }
             assert!(report.contains(" price feed (runtime/tests/scheduler/shutdown_report.rs:"), "{report}");
             drop((open, open_job));
+
+            let slow_runtime = builder(1).name("slow to end").build().unwrap();
+            let (open, is_open) = mpsc::channel::<()>();
+            let task =
+                slow_runtime.spawn(async { AT_THREAD_END.with_borrow_mut(|end| *end = Some(WaitsInDrop(is_open))) });
+            slow_runtime.block_on(task).unwrap();
+            slow_runtime.shutdown_timeout(Duration::from_millis(20));
+            let report = reports.take_one();
+            for part in ["runtime=slow to end", "workers=0", "tasks=0", "blocking_threads=0", "ending_threads=1"] {
+                assert!(report.contains(part), "no {part} in {report}");
+            }
+            drop(open);
         });
     });
 }
