@@ -9,6 +9,7 @@ use volt_telemetry::incident::Incident;
 use volt_telemetry::processes::ProcessList;
 use volt_telemetry::snapshot::Process;
 use volt_telemetry::tasks::TaskList;
+use volt_telemetry::text::is_invisible;
 use volt_telemetry::why::Why;
 use volt_telemetry::wire::Hello;
 
@@ -29,11 +30,6 @@ pub fn text(text: &str) -> String {
 /// [`text`] that keeps its line ends.
 pub fn lines(text: &str) -> String {
     text.chars().filter(|c| *c == '\n' || !c.is_control() && !is_invisible(*c)).collect()
-}
-
-/// Zero-width characters, line separators, and bidirectional marks, overrides and isolates.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// `process` with every string in it [cleaned](text).

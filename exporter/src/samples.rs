@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use volt_telemetry::catalog::{Locations, METRICS, Sample};
 use volt_telemetry::doctor::watch::Watch;
 use volt_telemetry::snapshot::Process;
+use volt_telemetry::text::is_invisible;
 
 /// What the series of one process are told apart by from those of others: values of [`ORIGIN_LABELS`], or nothing where there is one
 /// process.
@@ -54,6 +55,7 @@ impl Samples {
         for (origin, process) in processes {
             let with_origin = |mut sample: Sample| {
                 sample.labels.extend_from_slice(origin);
+                sample.labels.iter_mut().for_each(make_harmless);
                 sample
             };
             for (metric, read) in METRICS.iter().zip(&mut read) {
@@ -78,5 +80,34 @@ impl Samples {
             }
         }
         read
+    }
+}
+
+/// Writes out what a terminal that shows the page would obey, or what would turn a line of it around: names of programs and runtimes come
+/// from the programs. Written out and not taken out, so that two labels that differ stay two.
+fn make_harmless(label: &mut String) {
+    let is_wild = |c: char| c.is_control() || is_invisible(c);
+    if label.contains(is_wild) {
+        let written = |c: char| if is_wild(c) { c.escape_unicode().to_string() } else { c.to_string() };
+        *label = label.chars().map(written).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use volt_telemetry::snapshot::Snapshot;
+
+    use super::*;
+
+    #[test]
+    fn no_label_holds_what_a_terminal_would_obey() {
+        let runtime = Snapshot { runtime: "a\u{1b}[2J\u{202e}b\n".to_owned(), ..Snapshot::default() };
+        let process = Process { runtimes: vec![runtime], ..Process::default() };
+        let origin = vec!["evil\u{1b}]0;x\u{7}\u{200b}".to_owned(), "7".to_owned()];
+        let read = Samples::default().read(&[(origin, Some(&process))]);
+        let labels = || read.iter().flatten().flat_map(|sample| &sample.labels);
+        assert!(labels().any(|label| label == r"evil\u{1b}]0;x\u{7}\u{200b}"));
+        assert!(labels().any(|label| label == r"a\u{1b}[2J\u{202e}b\u{a}"));
+        assert!(!labels().any(|label| label.contains(|c: char| c.is_control() || c == '\u{202e}' || c == '\u{200b}')));
     }
 }

@@ -17,6 +17,7 @@ pub mod recording;
 pub mod snapshot;
 pub mod socket;
 pub mod tasks;
+pub mod text;
 pub mod why;
 pub mod wire;
 
