@@ -7,7 +7,8 @@
 //!
 //! Invariants. *One answer at a time*: while one is owed or in the outbox, no further request is read, so the client's own
 //! impatience stops it and not our memory. *The inbox is bounded* by one frame and one read; nothing is allocated by a declared
-//! length. *The outbox is bounded*: a frame joins it when it is empty, or when it stays below the limit; a snapshot of a
+//! length. *A client's share is bounded*: what its answers have taken of a processor is paid off by waiting, during which its next
+//! request is not read; a client that asks now and then never notices. *The outbox is bounded*: a frame joins it when it is empty, or when it stays below the limit; a snapshot of a
 //! subscription that does not fit is skipped and counted. *Every wait ends*: for the first request, for the rest of a request
 //! that has begun, for a client to read.
 
@@ -40,6 +41,10 @@ pub(super) struct Limits {
     pub(super) reply_bytes: usize,
     /// How many times what a snapshot took of a processor subscriptions rest after it: 200 for 0.5 % of one, however often is wished for; what it takes to listen comes to that.
     pub(super) rest: u32,
+    /// How many times what its answers took of a processor a client waits for its next one: 50 for 2 % of a processor a client.
+    pub(super) pays: u32,
+    /// What its answers may take of a processor before it waits.
+    pub(super) credit: Duration,
 }
 
 impl Limits {
@@ -50,6 +55,8 @@ impl Limits {
         outbox_bytes: 256 * 1024,
         reply_bytes: MAX_REPLY_BYTES,
         rest: 200,
+        pays: 50,
+        credit: Duration::from_millis(100),
     };
 }
 
@@ -85,6 +92,10 @@ pub(super) struct Connection {
     is_readable: bool,
     /// It asked for a snapshot.
     is_owed: bool,
+    /// When all that its answers took is paid off. It may lie ahead of now by the credit's worth.
+    paid_at: Instant,
+    /// Its next request is not read before.
+    read_at: Option<Instant>,
     subscription: Option<Subscription>,
     /// What it records.
     pub(super) recording: Option<Recording>,
@@ -117,6 +128,8 @@ impl Connection {
             sent: 0,
             is_readable: true,
             is_owed: false,
+            paid_at: now,
+            read_at: None,
             subscription: None,
             recording: None,
             request_by: Some(now + limits.request),
@@ -130,9 +143,20 @@ impl Connection {
         self.is_readable = true;
     }
 
-    /// Whether [`Connection::read`] would do something now.
-    pub(super) fn may_read(&self) -> bool {
+    /// Whether [`Connection::read`] would do something at `now`.
+    pub(super) fn may_read(&self, now: Instant) -> bool {
+        self.would_read() && self.read_at.is_none_or(|at| at <= now)
+    }
+
+    /// The same, had it nothing to pay off.
+    fn would_read(&self) -> bool {
         self.is_readable && self.outbox.is_empty() && !self.is_owed
+    }
+
+    /// Its answer took so much of a processor. See *A client's share is bounded*.
+    pub(super) fn charge(&mut self, took: Duration, now: Instant, limits: &Limits) {
+        self.paid_at = self.paid_at.max(now) + took * limits.pays;
+        self.read_at = self.paid_at.checked_sub(limits.credit * limits.pays).filter(|&at| at > now);
     }
 
     /// Whether it is owed a snapshot.
@@ -149,7 +173,7 @@ impl Connection {
     pub(super) fn read(&mut self, now: Instant, limits: &Limits) -> Result<Asked, Gone> {
         let mut buffer = [0; READ_BYTES];
         loop {
-            if !self.may_read() {
+            if !self.may_read(now) {
                 return Ok(Asked::Nothing);
             }
             if let Some(request) = self.take_request()? {
@@ -299,7 +323,8 @@ impl Connection {
         let tick = self.subscription.as_ref().map(|subscription| subscription.next_at);
         // One that does not read is not collected for.
         let recording = self.recording.as_ref().filter(|_| self.outbox.is_empty()).map(Recording::due_at);
-        [tick, recording, self.request_by, self.read_by].into_iter().flatten().min()
+        let request = self.read_at.filter(|_| self.would_read());
+        [tick, recording, request, self.request_by, self.read_by].into_iter().flatten().min()
     }
 }
 
@@ -358,6 +383,37 @@ mod tests {
         assert_eq!(connection.due_at(), Some(now + SECOND));
         connection.rest(now + 3 * SECOND);
         assert_eq!(connection.due_at(), Some(now + 3 * SECOND));
+    }
+
+    #[test]
+    fn a_client_that_floods_waits_until_its_answers_are_paid_off() {
+        let (mut connection, client, now) = pair();
+        // As it would be with a request of each at hand.
+        let may_read = |connection: &mut Connection, now| {
+            wire::write_frame(&client, &Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
+            connection.wake();
+            let asked = connection.read(now, &LIMITS).unwrap();
+            connection.answer(vec![], &LIMITS);
+            connection.flush(now, &LIMITS).unwrap();
+            connection.outbox.clear();
+            asked == Asked::Snapshot
+        };
+        connection.charge(LIMITS.credit, now, &LIMITS);
+        assert!(may_read(&mut connection, now), "its credit");
+        let took = Duration::from_millis(10);
+        connection.charge(took, now, &LIMITS);
+        assert!(!may_read(&mut connection, now), "it is read again");
+        let paid_at = now + took * LIMITS.pays;
+        assert_eq!(connection.due_at(), Some(paid_at), "the server comes back for it");
+        assert!(!may_read(&mut connection, paid_at - Duration::from_nanos(1)));
+        assert!(may_read(&mut connection, paid_at));
+        // Whoever asks once a second for what takes its share never waits.
+        let mut later = paid_at + LIMITS.credit * LIMITS.pays;
+        for _ in 0..1_000 {
+            connection.charge(SECOND / LIMITS.pays, later, &LIMITS);
+            later += SECOND;
+            assert!(may_read(&mut connection, later));
+        }
     }
 
     #[test]

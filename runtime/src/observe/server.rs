@@ -99,9 +99,10 @@ impl Server {
 
     /// When the next turn must be, if nothing happens; a time that has passed if there is something left to do.
     pub(super) fn due_at(&self) -> Option<Instant> {
-        let is_busy = self.clients.iter().flatten().any(Connection::may_read);
+        let now = Instant::now();
+        let is_busy = self.clients.iter().flatten().any(|client| client.may_read(now));
         if is_busy || self.may_accept && self.accept_at.is_none() {
-            return Some(Instant::now());
+            return Some(now);
         }
         self.clients.iter().flatten().filter_map(Connection::due_at).chain(self.accept_at).min()
     }
@@ -175,7 +176,13 @@ impl Server {
     fn serve(&mut self, registry: &Registry, now: Instant) {
         for index in 0..self.clients.len() {
             let Some(client) = &mut self.clients[index] else { continue };
-            if let Err(gone) = serve_one(client, registry, &self.limits, now) {
+            let may_read = client.may_read(now);
+            let began = processor_time();
+            let served = serve_one(client, registry, &self.limits, now);
+            if may_read {
+                client.charge(processor_time().saturating_sub(began), now, &self.limits);
+            }
+            if let Err(gone) = served {
                 self.remove(index, gone, registry);
             }
         }
@@ -194,6 +201,7 @@ impl Server {
         }
         let began = processor_time();
         let mut reply = take_snapshot(registry);
+        let mut answered = Vec::new();
         for index in 0..self.clients.len() {
             let Some(client) = self.clients[index].as_mut().filter(|client| client.is_owed()) else { continue };
             if let Reply::Snapshot { lost, .. } = &mut reply {
@@ -201,6 +209,7 @@ impl Server {
             }
             let frame = encode_or_say_why(&mut reply, self.limits.reply_bytes, registry);
             let is_sent = client.answer(frame, &self.limits);
+            answered.push(index);
             registry.count(|health| {
                 health.snapshots += u64::from(is_sent);
                 health.snapshots_lost += u64::from(!is_sent);
@@ -209,8 +218,13 @@ impl Server {
                 self.remove(index, gone, registry);
             }
         }
-        let until = now + processor_time().saturating_sub(began) * self.limits.rest;
-        self.clients.iter_mut().flatten().for_each(|client| client.rest(until));
+        let took = processor_time().saturating_sub(began);
+        self.clients.iter_mut().flatten().for_each(|client| client.rest(now + took * self.limits.rest));
+        for index in answered {
+            if let Some(client) = &mut self.clients[index] {
+                client.charge(took, now, &self.limits);
+            }
+        }
     }
 
     fn remove(&mut self, index: usize, gone: Gone, registry: &Registry) {
