@@ -7,8 +7,9 @@
 //! sends it, on a thread of its own, and the task's next line. Each is given as median and 99th percentile, µs, over all rounds. One task, two
 //! workers, nothing else to do: of a loaded runtime the bench `peers` tells. The machine's load is printed with it, since it is in the numbers.
 //!
-//! And how long arming and disarming a timer takes beside a crowd of timers that are due within half a second, and before. *Busy* is the
-//! longest in processor time of the whole process: as long as a lock is waited for, its holder works, whatever else the machine does.
+//! And how long arming and disarming a timer takes beside a crowd of timers that are due within half a second, and before.
+//! *Busy* is the longest in processor time of the whole program. It bounds how long a lock was held only on a quiet machine:
+//! a waiter that is ready but gets no processor counts the work of all others.
 
 use std::io::Write;
 use std::net;
