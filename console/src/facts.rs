@@ -193,12 +193,15 @@ impl<'a> Scene<'a> {
     /// Timers.
     pub fn timers(&self) -> Group {
         let timers = &self.snapshot.timers;
-        let facts = vec![
+        let mut facts = vec![
             Fact::new("armed", count(timers.armed)),
             Fact::new("next", maybe_duration(timers.next_in_ns)),
             Fact::new("lag", duration(timers.last_lag_ns)),
             Fact::new("fired/s", self.rate(|rates| rates.timers_fired_per_second)),
         ];
+        if let Some(clock) = self.snapshot.clock.as_ref().filter(|clock| clock.faults > 0) {
+            facts.push(Fact::fault("clock faults", clock.faults, Tone::Warn));
+        }
         Group { title: "timers", facts }
     }
 

@@ -1,22 +1,54 @@
 //! Monotonic time of this process, in nanoseconds since its first reading.
 //!
-//! One origin for the whole process, so that times taken by different threads and runtimes compare. Read from the processor's cycle
-//! counter where that can be trusted, and within microseconds of `Instant`: see `cycles`.
+//! One origin for the whole process, so that times taken by different threads and runtimes compare.
+//! Read from the processor's cycle counter where that can be trusted, within a microsecond of
+//! `Instant`: see `cycles`.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::cycles::Counter;
+use crate::cycles::{self, Clock, Fault, Source};
+use crate::fork;
 
-static COUNTER: Counter = Counter::new();
+#[cfg(test)]
+mod tests;
 
-fn origin() -> Instant {
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    *ORIGIN.get_or_init(Instant::now)
+static CLOCK: Clock<Machine> = Clock::new(Machine);
+
+/// This machine's counter and clock, unless a test puts a counter in.
+struct Machine;
+
+impl Source for Machine {
+    #[inline]
+    fn cycles(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(cycles) = injected::cycles() {
+            return cycles;
+        }
+        cycles::cycles()
+    }
+
+    fn system_ns(&self) -> u64 {
+        instant_ns()
+    }
+
+    fn is_trusted(&self) -> bool {
+        #[cfg(test)]
+        if let Some(is_trusted) = injected::is_trusted() {
+            return is_trusted;
+        }
+        cycles::is_trustworthy()
+    }
+
+    fn forks(&self) -> u32 {
+        fork::count()
+    }
 }
 
 fn instant_ns() -> u64 {
-    saturating_ns(Instant::now().saturating_duration_since(origin()))
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    let origin = *ORIGIN.get_or_init(Instant::now);
+    saturating_ns(Instant::now().saturating_duration_since(origin))
 }
 
 /// Now, in ns since the process first asked.
@@ -26,17 +58,34 @@ pub(crate) fn now_ns() -> u64 {
     if let Some(now_ns) = simulated::now_ns() {
         return now_ns;
     }
-    COUNTER.now_ns(instant_ns)
+    CLOCK.now_ns()
 }
 
-/// Holds the clock to `Instant`; to be called now and then by whoever comes by. One load as a rule.
-#[inline]
-pub(crate) fn tend(now_ns: u64) {
+/// Now, after a comparison with `Instant`, which costs one reading of that.
+///
+/// To be called at events that do not hang on this clock, by whoever comes by: see `cycles`.
+pub(crate) fn tend() -> u64 {
     #[cfg(test)]
-    if simulated::now_ns().is_some() {
-        return;
+    if let Some(now_ns) = simulated::now_ns() {
+        return now_ns;
     }
-    COUNTER.tend(now_ns, instant_ns);
+    CLOCK.tend()
+}
+
+/// How often the cycle counter failed, since the process started.
+#[inline]
+pub(crate) fn faults() -> u64 {
+    CLOCK.faults()
+}
+
+/// How the counter failed last, and whether it was then given up for good.
+pub(crate) fn last_fault() -> Option<(Fault, bool)> {
+    CLOCK.last_fault()
+}
+
+/// The numbers that people see.
+pub(crate) fn telemetry() -> volt_telemetry::Clock {
+    volt_telemetry::Clock { is_fast: CLOCK.is_fast(), faults: CLOCK.faults() }
 }
 
 /// The system's clock and this one, at one moment: `Instant` costs three times what the other does, so it is read once.
@@ -99,5 +148,80 @@ pub(crate) mod simulated {
     /// `None` = real time again.
     pub(crate) fn set(now_ns: Option<u64>) {
         NOW_NS.set(now_ns);
+    }
+}
+
+/// A cycle counter that a test puts in and bends, for the whole process: so in a process of its
+/// own.
+#[cfg(test)]
+pub(crate) mod injected {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::instant_ns;
+
+    static IS_IN: AtomicBool = AtomicBool::new(false);
+    static COUNTER: Mutex<Counter> =
+        Mutex::new(Counter { is_trusted: true, from_ns: 0, from_cycles: 0, cycles_per_ms: 0 });
+
+    /// A straight line through a moment on the system clock.
+    struct Counter {
+        is_trusted: bool,
+        from_ns: u64,
+        from_cycles: u64,
+        cycles_per_ms: u64,
+    }
+
+    impl Counter {
+        fn at(&self, ns: u64) -> u64 {
+            let since = u128::from(ns.saturating_sub(self.from_ns)) * u128::from(self.cycles_per_ms);
+            self.from_cycles.wrapping_add((since / 1_000_000) as u64)
+        }
+    }
+
+    /// What happens to the counter from now on.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) enum Bend {
+        /// It is put in: 2.5 GHz, and the kernel trusts it.
+        PutIn,
+        /// So many cycles on, or back.
+        Step(i64),
+        /// Another speed; 0 = it stops.
+        CyclesPerMs(u64),
+        Distrust,
+    }
+
+    /// What a counter of 2.5 GHz does.
+    pub(crate) const CYCLES_PER_MS: u64 = 2_500_000;
+
+    pub(crate) fn bend(bend: Bend) {
+        let mut counter = COUNTER.lock().unwrap();
+        let now_ns = instant_ns();
+        (counter.from_cycles, counter.from_ns) = (counter.at(now_ns), now_ns);
+        match bend {
+            Bend::PutIn => {
+                counter.from_cycles = 1 << 60;
+                counter.cycles_per_ms = CYCLES_PER_MS;
+            }
+            Bend::Step(by) => counter.from_cycles = counter.from_cycles.wrapping_add_signed(by),
+            Bend::CyclesPerMs(cycles_per_ms) => counter.cycles_per_ms = cycles_per_ms,
+            Bend::Distrust => counter.is_trusted = false,
+        }
+        // ORDERING: Release; pairs with the Acquire in `with`.
+        IS_IN.store(true, Ordering::Release);
+    }
+
+    /// Under the lock, so that no reading from before a step comes after it.
+    fn with<T>(f: impl FnOnce(&Counter) -> T) -> Option<T> {
+        // ORDERING: Acquire; pairs with the Release in `bend`.
+        IS_IN.load(Ordering::Acquire).then(|| f(&COUNTER.lock().unwrap()))
+    }
+
+    pub(super) fn cycles() -> Option<u64> {
+        with(|counter| counter.at(instant_ns()))
+    }
+
+    pub(super) fn is_trusted() -> Option<bool> {
+        with(|counter| counter.is_trusted)
     }
 }

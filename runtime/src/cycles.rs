@@ -1,213 +1,655 @@
-//! The processor's cycle counter as a clock: a third of the price of `Instant::now`, where it can be trusted.
+//! The process's clock, read from the processor's cycle counter where that can be trusted.
 //!
-//! Shape: a [`Scale`] says how many ns a cycle lasts and where the two clocks met last; `ns = base_ns + (cycles − base_cycles) · rate`.
-//! Scales stand in a few slots that are used in turn; an index says which one holds. Who writes: whoever calls [`Counter::tend`] when it is time
-//! and gets the lock, a worker between two ticks as a rule. Who reads: everybody, by four loads.
+//! Terms. The *counter* is the processor's cycle counter (`rdtsc`); reading it costs a third of
+//! `Instant::now`, and the clock is read at each poll. The *system clock* is `Instant`, in ns; it
+//! is the authority. A *segment* says how the clock is read for the next millisecond: from the
+//! counter, as the straight line that starts at `begin_ns` at `begin_cycles`, or from the system
+//! clock.
 //!
-//! Trusted: on x86-64, if the processor says that the counter runs at one speed in all its states, and if the kernel itself keeps time by it,
-//! which it does only after it has compared the counters of all processors. Else, and until the first scale is made, `Instant` is read.
+//! An ordinary case. A worker reads the clock. The counter lies inside the present segment, so the
+//! time is `begin_ns + (cycles − begin_cycles) · rate`. A moment later another worker reads a value
+//! behind the segment's end. It takes the writer's lock, reads both clocks, sees that the counter
+//! still does what it did, and publishes the next segment, which starts at the system clock's time.
 //!
-//! Protocol of `tend`, at growing distances (20 ms after the start, then 1 s, then every 10 s):
-//! 1. read both clocks as close together as can be;
-//! 2. the rate is what went by since the start on the one, divided by the other: the longer the program runs the better it is;
-//! 3. behind `Instant`: go to it at once. Ahead of it: run slower until the next time, since nothing may go backwards;
-//! 4. further off than [`SUSPECT_NS`] (the machine was suspended, or moved): go back to `Instant` for good.
+//! The race. A reader may hold a segment while another thread publishes the next one, even the
+//! next but one, into the same slot. And between the two threads, none may see time go backwards.
 //!
-//! Invariants: *Never backwards* on one thread; and between threads by no more than the counters of two processors differ.
-//! *Near*: within microseconds of `Instant`.
+//! Shape. Two slots, used in turn; the low bit of `current`, the generation, names the one in use.
+//! Written under the writer's lock, which is only ever tried; read by everybody, by loads.
 //!
-//! Rejected: the `quanta` crate, which calibrates once, for up to 200 ms of the program's start, and then drifts by whatever the error was.
+//! Read, by any thread:
+//! 1. load the generation, and its slot;
+//! 2. read the counter;
+//! 3. inside the segment, and the generation is still the same: done;
+//! 4. else, if nobody has the lock: take it and renew. If somebody has it: the segment's end.
+//!
+//! Renew, under the lock:
+//! 1. read both clocks, as close together as can be;
+//! 2. examine: since the last measurement the counter went as far as the rate says. The tolerance
+//!    is 1/512, four times what an NTP daemon may slew a clock by. Measure the rate anew over the
+//!    last 10 ms or more, so that the clock follows a slew;
+//! 3. make the next segment. It does not begin before the end of the former one (*Ordered*). If
+//!    that is ahead of the system clock, it runs slower, so that both meet at its end;
+//! 4. write it to the other slot, then publish the generation.
+//!
+//! A fault. The counter may step back (a suspended machine, a checkpoint restored), jump ahead (a
+//! virtual machine on another host), stop, or lose the kernel's trust. A step back or ahead leaves
+//! the segment, so the next reader finds it at Read (3). A counter that stops leaves nothing; only
+//! the system clock can tell, so `tend` compares the two. Who calls it goes by events, not by this
+//! clock: each turn of the driver, each park, every few ticks of a worker (`TEND_TICKS`), each
+//! check of the sentinel. After a fault the system clock is read; the counter is measured anew, and
+//! used again unless it fails the measurement or has failed [`MAX_FAULTS`] times. A counter that
+//! the kernel does not trust is not used again. Each fault is counted and reported.
+//!
+//! Invariants.
+//! *Ordered*: a segment shows no time behind its end, and the next one none before that end. So
+//! threads that read different segments agree, whatever the counter did between them.
+//! *Whole*: nobody uses a mixture of two segments: whoever reads a word of the generation after
+//! next sees at Read (3) that its own is over.
+//! *Near*: within a microsecond of the system clock, while the counter does what it did; after a
+//! fault, within two milliseconds as soon as it is found.
+//! *Never waits*: no reader waits for another thread. A writer that loses its processor between two
+//! instructions holds the clock at the end of the segment until it goes on, as the kernel lets it.
+//!
+//! Bounds. Within one segment the clock is as monotone as the counter: two processors may differ by
+//! what their counters do, and by how far they reorder the reading, some tens of ns. A counter that
+//! steps back by less than the segment's age shows up to a millisecond again, until the segment
+//! ends.
+//!
+//! Trusted: on x86-64, if the processor says that the counter runs at one speed in all its states,
+//! and if the kernel itself keeps time by it, which it does only after it has compared the counters
+//! of all processors.
+//!
+//! Rejected: `quanta`, which calibrates once, for up to 200 ms of the program's start, and then
+//! drifts by whatever the error was. A line for seconds instead of a segment for a millisecond: it
+//! has to be corrected under its readers, and a fault is shown for as long as it holds. A seqlock
+//! of one slot: readers would wait for a writer that lost its processor. The greatest time shown,
+//! in a word that all threads write: exact, and a shared cache line at each poll.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::shim::{AtomicU8, AtomicU64, Ordering, const_new};
 
-/// First calibration: long enough for a rate to a few millionths.
-const FIRST_AFTER_NS: u64 = 20_000_000;
-/// Second one.
-const SECOND_AFTER_NS: u64 = 1_000_000_000;
-/// All others.
-const EVERY_NS: u64 = 10_000_000_000;
-/// Further off than this the counter is not what it was.
-const SUSPECT_NS: u64 = 1_000_000;
-/// Slots for scales. A reader would have to sleep inside four loads through seven calibrations, 70 s, to read a mixture of two.
-const SLOTS: usize = 8;
-/// Fractional bits of a rate.
-const RATE_BITS: u32 = 32;
-/// How often the two clocks are read to find a pair close together.
-const READINGS: usize = 5;
+#[cfg(all(test, loom))]
+#[path = "cycles_loom.rs"]
+mod loom_models;
+#[cfg(all(test, not(loom)))]
+#[path = "cycles_tests.rs"]
+mod tests;
 
-/// How cycles become ns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Scale {
-    base_cycles: u64,
-    base_ns: u64,
-    /// ns a cycle, times 2^32.
-    rate: u64,
+/// Length of a segment, ns: what a fault can make the clock wrong by. A renewal takes some 100 ns.
+#[cfg(not(loom))]
+const SEGMENT_NS: u64 = 1_000_000;
+/// So that a model leaves a segment by a few readings.
+#[cfg(loom)]
+const SEGMENT_NS: u64 = 32;
+/// How long a rate is measured, at least: so that the error of two readings is some millionths.
+const MEASURE_NS: u64 = 10_000_000;
+/// How many times as long as the two readings took, at least: so that this holds for slow readings.
+const MEASURE_WIDTHS: u64 = 1 << 16;
+/// The part of the time by which the counter may be off since the last measurement, as a divisor.
+const TOLERANCE: u64 = 512;
+/// What it may be off by in any case, ns: interrupts, and counters that differ.
+const SLACK_NS: u64 = 10_000;
+/// The same in cycles: so far before its begin a segment shows its begin.
+const SLACK_CYCLES: u64 = 1 << 15;
+/// Fractional bits of a rate. A rate and the cycles of a segment have 32 bits each, so that their
+/// product has 64.
+const RATE_BITS: u32 = 24;
+/// Rates that a counter can have: 4 MHz to 4 THz.
+const RATES: std::ops::RangeInclusive<u64> = 1 << 12..=u32::MAX as u64;
+/// How often both clocks are read, at most, to find a pair close together.
+const READINGS: usize = if cfg!(loom) { 1 } else { 5 };
+/// Cycles that a pair close together takes, at most.
+const NARROW_CYCLES: u64 = 256;
+/// When the kernel is asked first whether it trusts the counter; short programs never ask.
+const ASK_AFTER_NS: u64 = 10_000_000;
+/// How long after an answer it is asked again.
+const ASK_EVERY_NS: u64 = 10_000_000_000;
+/// The fault after so many is the counter's last.
+pub(crate) const MAX_FAULTS: u64 = 8;
+/// "Never" as a time.
+const NEVER: u64 = u64::MAX;
+/// "Nobody" in `writer`.
+const NOBODY: u64 = 0;
+
+/// What the clock is made from.
+pub(crate) trait Source {
+    /// The processor's cycle counter.
+    fn cycles(&self) -> u64;
+    /// The system clock, ns.
+    fn system_ns(&self) -> u64;
+    /// Whether the counter runs at one speed, alike on all processors, as far as the kernel knows.
+    fn is_trusted(&self) -> bool;
+    /// How often this process was forked: a lock that was held before a fork is held by nobody.
+    fn forks(&self) -> u32;
 }
 
-impl Scale {
-    #[inline]
-    fn ns(self, cycles: u64) -> u64 {
-        // A counter of another processor may be a few cycles behind the one that made the scale.
-        let since = u128::from(cycles.saturating_sub(self.base_cycles));
-        self.base_ns + ((since * u128::from(self.rate)) >> RATE_BITS) as u64
+/// What was wrong with the counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Fault {
+    SteppedBack = 1,
+    /// It stopped, or ran slower.
+    FellBehind,
+    RanAhead,
+    /// The kernel keeps time by another one, or does not say.
+    Distrusted,
+    /// It has no speed that a counter can have.
+    Unusable,
+}
+
+impl Fault {
+    const ALL: [Self; 5] = [Self::SteppedBack, Self::FellBehind, Self::RanAhead, Self::Distrusted, Self::Unusable];
+
+    /// For the log.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::SteppedBack => "the counter stepped back",
+            Self::FellBehind => "the counter stopped, or fell behind the system clock",
+            Self::RanAhead => "the counter jumped ahead of the system clock",
+            Self::Distrusted => "the kernel no longer keeps time by the counter",
+            Self::Unusable => "the counter stands still, or has no speed that a counter can have",
+        }
     }
 }
 
-/// Both clocks at one moment.
+/// Whether the counter may be used. Written under the lock, but for what the kernel answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Trust {
+    /// The kernel was not asked yet.
+    Unknown,
+    Granted,
+    /// It was granted, and the kernel takes it back. At the next renewal that is a fault.
+    Withdrawn,
+    /// For good.
+    Denied,
+}
+
+/// How the clock is read for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Segment {
+    Counter {
+        begin_cycles: u64,
+        begin_ns: u64,
+        /// ns a cycle, times 2^24.
+        rate: u32,
+        /// Its length.
+        cycles: u32,
+    },
+    /// As the system clock, but not behind `floor_ns`, before which the segments before it ended.
+    System { floor_ns: u64, until_ns: u64 },
+}
+
+impl Segment {
+    /// From the moment of `now` on, but not behind `from_ns`; `None` if there is no such line.
+    fn of_counter(now: Reading, from_ns: u64, rate: u64) -> Option<Self> {
+        let begin_ns = now.ns.max(from_ns);
+        let cycles = u32::try_from((SEGMENT_NS << RATE_BITS) / rate).ok()?;
+        // Ahead of the system clock: slower, so that both meet at the end.
+        let ahead_ns = (begin_ns - now.ns).min(SEGMENT_NS / 2);
+        let rate = u32::try_from(rate * (SEGMENT_NS - ahead_ns) / SEGMENT_NS).ok()?;
+        Some(Self::Counter { begin_cycles: now.cycles, begin_ns, rate, cycles })
+    }
+
+    /// What it shows last, at most.
+    fn end_ns(self) -> u64 {
+        match self {
+            Self::Counter { begin_ns, rate, cycles, .. } => begin_ns + line(u64::from(cycles), u64::from(rate)),
+            Self::System { until_ns, .. } => until_ns,
+        }
+    }
+
+    /// What it shows now; `None` = it does not hold now.
+    fn show(self, source: &impl Source) -> Option<u64> {
+        match self {
+            Self::Counter { begin_cycles, begin_ns, rate, cycles } => {
+                let now_cycles = source.cycles();
+                let since = now_cycles.wrapping_sub(begin_cycles);
+                // A counter of another processor may be a little behind the one that began the
+                // segment.
+                let is_at_begin = || begin_cycles.wrapping_sub(now_cycles) <= SLACK_CYCLES;
+                if since < u64::from(cycles) {
+                    Some(begin_ns + line(since, u64::from(rate)))
+                } else {
+                    is_at_begin().then_some(begin_ns)
+                }
+            }
+            Self::System { floor_ns, until_ns } => {
+                let now_ns = source.system_ns();
+                (now_ns < until_ns).then_some(now_ns.max(floor_ns))
+            }
+        }
+    }
+}
+
+/// How far a line has gone after so many cycles; less than 2^32, both of them.
+#[inline]
+fn line(cycles: u64, rate: u64) -> u64 {
+    (cycles * rate) >> RATE_BITS
+}
+
+/// Both clocks at one moment, within `width` cycles.
 #[derive(Clone, Copy, Debug)]
-struct Pair {
+struct Reading {
     cycles: u64,
     ns: u64,
+    width: u64,
 }
 
-/// What a calibration decides.
-#[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    Use(Scale),
-    /// The counter cannot be trusted any more.
-    Leave,
-}
-
-/// The scale that follows from the two clocks at the start and now, and from the one in use so far. `next_ns` is how long it has to hold.
-fn calibrate(start: Pair, now: Pair, present: Option<Scale>, next_ns: u64) -> Verdict {
-    let (cycles, ns) = (now.cycles.saturating_sub(start.cycles), now.ns.saturating_sub(start.ns));
-    if cycles == 0 || ns == 0 {
-        return Verdict::Leave;
+impl Reading {
+    /// The reading in which the least time passed between the two.
+    fn take(source: &impl Source) -> Self {
+        let mut best = Self { cycles: 0, ns: 0, width: NEVER };
+        for _ in 0..READINGS {
+            let (before, ns, after) = (source.cycles(), source.system_ns(), source.cycles());
+            let width = after.wrapping_sub(before);
+            if width < best.width {
+                best = Self { cycles: before.wrapping_add(width / 2), ns, width };
+            }
+            if width <= NARROW_CYCLES {
+                break;
+            }
+        }
+        best
     }
-    let Ok(rate) = u64::try_from((u128::from(ns) << RATE_BITS) / u128::from(cycles)) else { return Verdict::Leave };
-    let told_ns = present.map_or(now.ns, |scale| scale.ns(now.cycles));
-    // A rate that is off by a millionth is fine, however long nobody looked.
-    let quiet_ns = present.map_or(0, |scale| now.ns.saturating_sub(scale.base_ns));
-    if told_ns.abs_diff(now.ns) > SUSPECT_NS + quiet_ns / 1_000_000 {
-        return Verdict::Leave;
-    }
-    // Ahead: slower, so that both meet at the next calibration.
-    let ahead_ns = told_ns.saturating_sub(now.ns).min(next_ns / 2);
-    let slower = (u128::from(rate) * u128::from(next_ns - ahead_ns) / u128::from(next_ns)) as u64;
-    Verdict::Use(Scale { base_cycles: now.cycles, base_ns: told_ns.max(now.ns), rate: slower })
 }
 
-/// See the header of this file.
-pub(crate) struct Counter {
-    /// Which slot holds; `SLOTS` = none, read `Instant`.
-    current: AtomicUsize,
-    slots: [Slot; SLOTS],
-    /// When to calibrate next.
-    next_ns: AtomicU64,
-    is_trusted: AtomicBool,
-    start: Mutex<Option<Pair>>,
-    /// What `Instant` is ahead by where the counter was left behind ahead of it.
-    lead_ns: AtomicU64,
-}
-
+/// A segment as three words. `pace` holds the rate in its high half and the length in its low one;
+/// 0 = the system clock, and then the first word is `until_ns` and the second `floor_ns`.
+///
+/// All are zero at first: the system clock, until the first reading renews that.
 struct Slot {
-    base_cycles: AtomicU64,
-    base_ns: AtomicU64,
-    rate: AtomicU64,
+    begin_cycles: AtomicU64,
+    begin_ns: AtomicU64,
+    pace: AtomicU64,
 }
 
 impl Slot {
-    const fn new() -> Self {
-        Self { base_cycles: AtomicU64::new(0), base_ns: AtomicU64::new(0), rate: AtomicU64::new(0) }
+    const_new! {
+        fn new() -> Self {
+            Self { begin_cycles: AtomicU64::new(0), begin_ns: AtomicU64::new(0), pace: AtomicU64::new(0) }
+        }
     }
 
     #[inline]
-    fn read(&self) -> Scale {
-        // ORDERING: Relaxed; published by the Release of `current`, whose Acquire came before.
-        let read = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
-        Scale { base_cycles: read(&self.base_cycles), base_ns: read(&self.base_ns), rate: read(&self.rate) }
+    fn words(&self) -> [u64; 3] {
+        // ORDERING: Acquire, each; pairs with the Release in `write`. Whoever reads a word of a
+        // later generation sees what came before it: that its own generation is over (*Whole*).
+        let read = |cell: &AtomicU64| cell.load(Ordering::Acquire);
+        [read(&self.begin_cycles), read(&self.begin_ns), read(&self.pace)]
     }
 
-    fn write(&self, scale: Scale) {
-        // ORDERING: Relaxed; published by the Release of `current`.
-        self.base_cycles.store(scale.base_cycles, Ordering::Relaxed);
-        // ORDERING: Relaxed; as above.
-        self.base_ns.store(scale.base_ns, Ordering::Relaxed);
-        // ORDERING: Relaxed; as above.
-        self.rate.store(scale.rate, Ordering::Relaxed);
-    }
-}
-
-impl Counter {
-    pub(crate) const fn new() -> Self {
-        Self {
-            current: AtomicUsize::new(SLOTS),
-            slots: [const { Slot::new() }; SLOTS],
-            next_ns: AtomicU64::new(FIRST_AFTER_NS),
-            is_trusted: AtomicBool::new(true),
-            start: Mutex::new(None),
-            lead_ns: AtomicU64::new(0),
+    fn read(&self) -> Segment {
+        let [begin_cycles, begin_ns, pace] = self.words();
+        match pace {
+            0 => Segment::System { until_ns: begin_cycles, floor_ns: begin_ns },
+            _ => Segment::Counter { begin_cycles, begin_ns, rate: (pace >> 32) as u32, cycles: pace as u32 },
         }
     }
 
-    /// Now in ns, from the counter, or from `instant_ns` where the counter is not (yet, or any more) to be used.
-    #[inline]
-    pub(crate) fn now_ns(&self, instant_ns: impl FnOnce() -> u64) -> u64 {
-        // ORDERING: Acquire; pairs with the Release in `tend`, which publishes the slot.
-        match self.slots.get(self.current.load(Ordering::Acquire)) {
-            Some(slot) => slot.read().ns(cycles()),
-            // ORDERING: Relaxed; written once, before `current` says that no slot holds.
-            None => instant_ns() + self.lead_ns.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Calibrates if it is time. One load if it is not.
-    #[inline]
-    pub(crate) fn tend(&self, now_ns: u64, instant_ns: impl Fn() -> u64) {
-        // ORDERING: Relaxed; a hint when to take the lock.
-        if now_ns >= self.next_ns.load(Ordering::Relaxed) {
-            self.calibrate(instant_ns);
-        }
-    }
-
-    #[cold]
-    fn calibrate(&self, instant_ns: impl Fn() -> u64) {
-        // Somebody else is at it.
-        let Ok(mut start) = self.start.try_lock() else { return };
-        // ORDERING: Relaxed, here and below; written under the lock only.
-        if !self.is_trusted.load(Ordering::Relaxed) || !is_trustworthy() {
-            self.next_ns.store(u64::MAX, Ordering::Relaxed);
-            return;
-        }
-        let now = pair(&instant_ns);
-        let Some(start) = *start else {
-            *start = Some(now);
-            self.next_ns.store(now.ns + FIRST_AFTER_NS, Ordering::Relaxed);
-            return;
+    /// Renew (4), the slot.
+    fn write(&self, segment: Segment) {
+        let words = match segment {
+            Segment::Counter { begin_cycles, begin_ns, rate, cycles } => {
+                [begin_cycles, begin_ns, u64::from(rate) << 32 | u64::from(cycles)]
+            }
+            Segment::System { floor_ns, until_ns } => [until_ns, floor_ns, 0],
         };
-        let current = self.current.load(Ordering::Relaxed);
-        let present = self.slots.get(current).map(Slot::read);
-        let distance_ns = if now.ns - start.ns < SECOND_AFTER_NS { SECOND_AFTER_NS } else { EVERY_NS };
-        match calibrate(start, now, present, distance_ns) {
-            Verdict::Use(scale) => {
-                let next = (current + 1) % SLOTS;
-                self.slots[next].write(scale);
-                // ORDERING: Release; pairs with the Acquire in `now_ns`, publishes the slot.
-                self.current.store(next, Ordering::Release);
-                self.next_ns.store(now.ns + distance_ns, Ordering::Relaxed);
-            }
-            Verdict::Leave => {
-                let told_ns = present.map_or(now.ns, |scale| scale.ns(now.cycles));
-                self.lead_ns.store(told_ns.saturating_sub(now.ns), Ordering::Relaxed);
-                self.is_trusted.store(false, Ordering::Relaxed);
-                self.next_ns.store(u64::MAX, Ordering::Relaxed);
-                // ORDERING: Release; pairs with the Acquire in `now_ns`, publishes the lead.
-                self.current.store(SLOTS, Ordering::Release);
-            }
+        for (cell, word) in [&self.begin_cycles, &self.begin_ns, &self.pace].into_iter().zip(words) {
+            // ORDERING: Release; pairs with the Acquire in `words`: before it `current` went on
+            // from the generation that had this slot.
+            cell.store(word, Ordering::Release);
         }
     }
 }
 
-/// Both clocks, from the reading in which the least time passed between them.
-fn pair(instant_ns: &impl Fn() -> u64) -> Pair {
-    let readings = (0..READINGS).map(|_| {
-        let (before, ns, after) = (cycles(), instant_ns(), cycles());
-        (after.saturating_sub(before), Pair { cycles: before + after.saturating_sub(before) / 2, ns })
-    });
-    readings.min_by_key(|(width, _)| *width).map_or(Pair { cycles: 0, ns: 0 }, |(_, pair)| pair)
+/// See the header of this file.
+#[repr(C, align(64))]
+pub(crate) struct Clock<S> {
+    /// The generation.
+    current: AtomicU64,
+    slots: [Slot; 2],
+    /// The lock: who writes, as the number of forks before it + 1.
+    writer: AtomicU64,
+    /// Under the lock: the reading that the rate is measured from; a width of `NEVER` = none.
+    measured_cycles: AtomicU64,
+    measured_ns: AtomicU64,
+    measured_width: AtomicU64,
+    /// Under the lock: ns a cycle, times 2^24, as last measured; 0 = it was not measured yet.
+    rate: AtomicU64,
+    trust: AtomicU8,
+    /// When the kernel is to be asked, on the system clock.
+    ask_at_ns: AtomicU64,
+    faults: AtomicU64,
+    last_fault: AtomicU8,
+    source: S,
 }
 
+impl<S: Source> Clock<S> {
+    const_new! {
+        pub(crate) fn new(source: S) -> Self {
+            Self {
+                current: AtomicU64::new(0),
+                slots: [Slot::new(), Slot::new()],
+                writer: AtomicU64::new(NOBODY),
+                measured_cycles: AtomicU64::new(0),
+                measured_ns: AtomicU64::new(0),
+                measured_width: AtomicU64::new(NEVER),
+                rate: AtomicU64::new(0),
+                trust: AtomicU8::new(Trust::Unknown as u8),
+                ask_at_ns: AtomicU64::new(ASK_AFTER_NS),
+                faults: AtomicU64::new(0),
+                last_fault: AtomicU8::new(0),
+                source,
+            }
+        }
+    }
+
+    /// Now, ns.
+    #[inline]
+    pub(crate) fn now_ns(&self) -> u64 {
+        // Read (1)
+        // ORDERING: Acquire; pairs with the Release in `publish`, which publishes the slot.
+        let generation = self.current.load(Ordering::Acquire);
+        let [begin_cycles, begin_ns, pace] = self.slot(generation).words();
+        if pace != 0 {
+            // Read (2)
+            let since = self.source.cycles().wrapping_sub(begin_cycles);
+            // Read (3)
+            // ORDERING: Relaxed; after the Acquires in `words`, see there.
+            if since < u64::from(pace as u32) && self.current.load(Ordering::Relaxed) == generation {
+                return begin_ns + line(since, pace >> 32);
+            }
+        }
+        self.now_ns_outside()
+    }
+
+    /// The same with the cases that are rare: another generation, the system clock, a segment that
+    /// is over.
+    #[cold]
+    #[inline(never)]
+    fn now_ns_outside(&self) -> u64 {
+        // Each further round is another thread's publication, of which there is one a millisecond,
+        // and `MAX_FAULTS` more.
+        loop {
+            // Read (1)
+            // ORDERING: Acquire; as in `now_ns`.
+            let generation = self.current.load(Ordering::Acquire);
+            let segment = self.slot(generation).read();
+            // Read (2)
+            let shown_ns = segment.show(&self.source);
+            // Read (3)
+            if !self.is_current(generation) {
+                continue;
+            }
+            if let Some(shown_ns) = shown_ns {
+                return shown_ns;
+            }
+            // Read (4)
+            match self.write() {
+                None => return segment.end_ns(),
+                Some(writer) if self.is_current(generation) => return writer.renew(generation),
+                Some(_has_renewed) => {}
+            }
+        }
+    }
+
+    /// Compares both clocks, and asks the kernel from time to time whether it trusts the counter.
+    /// Returns now, ns.
+    ///
+    /// To be called by whoever comes by, at events that do not hang on this clock.
+    pub(crate) fn tend(&self) -> u64 {
+        let (shown_ns, system_ns) = (self.now_ns(), self.source.system_ns());
+        // ORDERING: Relaxed; only the value counts.
+        if system_ns >= self.ask_at_ns.load(Ordering::Relaxed) {
+            self.ask(system_ns);
+        }
+        if system_ns.saturating_sub(shown_ns) <= SEGMENT_NS {
+            return shown_ns;
+        }
+        // This thread lost its processor between the two, or the counter stands still.
+        if let Some(writer) = self.write() {
+            writer.suspect();
+        }
+        self.now_ns()
+    }
+
+    /// Asks the kernel whether it trusts the counter. What it says holds from the next renewal on.
+    #[cold]
+    fn ask(&self, system_ns: u64) {
+        // ORDERING: Relaxed; two threads that both ask get the same answer.
+        self.ask_at_ns.store(system_ns.saturating_add(ASK_EVERY_NS), Ordering::Relaxed);
+        let (from, to) = match (self.trust(), self.source.is_trusted()) {
+            (Trust::Unknown, true) => (Trust::Unknown, Trust::Granted),
+            (Trust::Unknown, false) => (Trust::Unknown, Trust::Denied),
+            (Trust::Granted, false) => (Trust::Granted, Trust::Withdrawn),
+            (Trust::Granted, true) => return,
+            (Trust::Withdrawn | Trust::Denied, _) => {
+                // ORDERING: Relaxed; only the value counts.
+                self.ask_at_ns.store(NEVER, Ordering::Relaxed);
+                return;
+            }
+        };
+        // ORDERING: Relaxed, both; only the value counts. It fails if a renewal has denied it
+        // meanwhile, for good.
+        let _ = self.trust.compare_exchange(from as u8, to as u8, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Whether the clock is read from the counter now.
+    pub(crate) fn is_fast(&self) -> bool {
+        // ORDERING: Acquire; as in `now_ns`. Told to people: a generation too old is none too few.
+        matches!(self.slot(self.current.load(Ordering::Acquire)).read(), Segment::Counter { .. })
+    }
+
+    /// How often something was wrong with the counter while it was used, or measured to be used.
+    #[inline]
+    pub(crate) fn faults(&self) -> u64 {
+        // ORDERING: Relaxed; only counted.
+        self.faults.load(Ordering::Relaxed)
+    }
+
+    /// What was wrong last, and whether that was the end of it.
+    pub(crate) fn last_fault(&self) -> Option<(Fault, bool)> {
+        // ORDERING: Relaxed; told to people.
+        let last = self.last_fault.load(Ordering::Relaxed);
+        let fault = Fault::ALL.into_iter().find(|fault| *fault as u8 == last)?;
+        Some((fault, self.trust() == Trust::Denied))
+    }
+
+    /// Has the kernel asked at the next occasion.
+    #[cfg(test)]
+    pub(crate) fn ask_again(&self) {
+        // ORDERING: Relaxed; only the value counts.
+        self.ask_at_ns.store(0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn slot(&self, generation: u64) -> &Slot {
+        &self.slots[generation as usize & 1]
+    }
+
+    /// Read (3), the generation.
+    fn is_current(&self, generation: u64) -> bool {
+        // ORDERING: Relaxed; after the Acquires in `words`, see there.
+        self.current.load(Ordering::Relaxed) == generation
+    }
+
+    fn trust(&self) -> Trust {
+        // ORDERING: Relaxed; only the value counts.
+        let trust = self.trust.load(Ordering::Relaxed);
+        let all = [Trust::Unknown, Trust::Granted, Trust::Withdrawn];
+        all.into_iter().find(|known| *known as u8 == trust).unwrap_or(Trust::Denied)
+    }
+
+    /// The writer's lock, unless another thread of this process has it.
+    fn write(&self) -> Option<Writer<'_, S>> {
+        let this = u64::from(self.source.forks()) + 1;
+        // ORDERING: Relaxed; the exchange decides.
+        let holder = self.writer.load(Ordering::Relaxed);
+        // A holder from before a fork stayed behind in the parent.
+        let is_free = holder != this;
+        // ORDERING: Acquire; pairs with the Release in `drop`, which publishes what was written
+        // under the lock. Relaxed if another thread was first.
+        let is_mine = || self.writer.compare_exchange(holder, this, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        (is_free && is_mine()).then(|| Writer(self))
+    }
+}
+
+/// Whoever may renew.
+struct Writer<'c, S: Source>(&'c Clock<S>);
+
+impl<S: Source> Writer<'_, S> {
+    /// Publishes the segment after `generation`, which is over. Returns now, ns.
+    fn renew(&self, generation: u64) -> u64 {
+        // Renew (1)
+        let now = Reading::take(&self.0.source);
+        // Renew (2)
+        self.examine(now);
+        // Renew (3)
+        let next = self.next(self.0.slot(generation).read(), now);
+        // Renew (4)
+        self.publish(generation, next);
+        match next {
+            Segment::Counter { begin_ns, .. } => begin_ns,
+            Segment::System { floor_ns, .. } => now.ns.max(floor_ns),
+        }
+    }
+
+    /// The clock seems to stand still: ends the segment early if the counter is at fault.
+    fn suspect(&self) {
+        // ORDERING: Relaxed; written under the lock.
+        let generation = self.0.current.load(Ordering::Relaxed);
+        let now = Reading::take(&self.0.source);
+        if self.examine(now) {
+            self.publish(generation, self.next(self.0.slot(generation).read(), now));
+        }
+    }
+
+    /// Renew (2). Whether the counter is at fault, and that was noted.
+    fn examine(&self, now: Reading) -> bool {
+        let clock = self.0;
+        // ORDERING: Relaxed, here and below; written under the lock.
+        let (rate, trust) = (clock.rate.load(Ordering::Relaxed), clock.trust());
+        if matches!(trust, Trust::Unknown | Trust::Denied) {
+            return false;
+        }
+        let (cycles, ns, width) = self.since_measured(now);
+        if trust == Trust::Withdrawn {
+            self.note(Fault::Distrusted, now);
+            return true;
+        }
+        if rate != 0 {
+            let expected_ns = (i128::from(cycles) * i128::from(rate)) >> RATE_BITS;
+            let width_ns = (u128::from(width) * u128::from(rate)) >> RATE_BITS;
+            let tolerance_ns = i128::from(SLACK_NS + ns / TOLERANCE).saturating_add_unsigned(width_ns);
+            let ahead_ns = expected_ns - i128::from(ns);
+            if ahead_ns.abs() > tolerance_ns {
+                let behind = if cycles < 0 { Fault::SteppedBack } else { Fault::FellBehind };
+                self.note(if ahead_ns > 0 { Fault::RanAhead } else { behind }, now);
+                return true;
+            }
+        }
+        let has_begin = self.measured_width() != NEVER;
+        if rate == 0 && cycles < 0 && has_begin {
+            self.note(Fault::SteppedBack, now);
+            return true;
+        }
+        if ns >= MEASURE_NS && cycles.unsigned_abs() >= width.saturating_mul(MEASURE_WIDTHS) {
+            let measured = u64::try_from(cycles).ok().filter(|cycles| *cycles > 0);
+            let rate = measured.map(|cycles| (u128::from(ns) << RATE_BITS) / u128::from(cycles));
+            match rate.and_then(|rate| u64::try_from(rate).ok()).filter(|rate| RATES.contains(rate)) {
+                Some(rate) => clock.rate.store(rate, Ordering::Relaxed),
+                None => {
+                    self.note(Fault::Unusable, now);
+                    return true;
+                }
+            }
+            self.measure_from(now);
+        } else if now.width < self.measured_width() / 2 {
+            // The reading that it is measured from was slow.
+            self.measure_from(now);
+        }
+        false
+    }
+
+    /// Renew (3).
+    fn next(&self, former: Segment, now: Reading) -> Segment {
+        let clock = self.0;
+        // ORDERING: Relaxed; written under the lock.
+        let (rate, trust) = (clock.rate.load(Ordering::Relaxed), clock.trust());
+        let of_counter = || Segment::of_counter(now, former.end_ns(), rate);
+        if rate != 0
+            && trust == Trust::Granted
+            && let Some(segment) = of_counter()
+        {
+            return segment;
+        }
+        let floor_ns = match former {
+            Segment::Counter { .. } => former.end_ns(),
+            // The system clock goes on.
+            Segment::System { floor_ns, .. } => floor_ns,
+        };
+        let until_ns = if trust == Trust::Denied { NEVER } else { now.ns.saturating_add(MEASURE_NS) };
+        Segment::System { floor_ns, until_ns }
+    }
+
+    /// Renew (4).
+    fn publish(&self, generation: u64, segment: Segment) {
+        let next = generation.wrapping_add(1);
+        self.0.slot(next).write(segment);
+        // ORDERING: Release; pairs with the Acquire in Read (1), publishes the slot.
+        self.0.current.store(next, Ordering::Release);
+    }
+
+    /// The counter is at fault: it is measured anew from now on, or was used for the last time.
+    fn note(&self, fault: Fault, now: Reading) {
+        let clock = self.0;
+        // ORDERING: Relaxed, all; written under the lock, and told to people.
+        let faults = clock.faults.load(Ordering::Relaxed) + 1;
+        clock.rate.store(0, Ordering::Relaxed);
+        self.measure_from(now);
+        let is_last = matches!(fault, Fault::Distrusted | Fault::Unusable) || faults > MAX_FAULTS;
+        if is_last {
+            clock.trust.store(Trust::Denied as u8, Ordering::Relaxed);
+        }
+        // What made the counter wrong may have changed the kernel's mind.
+        clock.ask_at_ns.store(if is_last { NEVER } else { now.ns }, Ordering::Relaxed);
+        clock.last_fault.store(fault as u8, Ordering::Relaxed);
+        // ORDERING: Release; pairs with nothing that decides: whoever sees the count sees the fault
+        // soon.
+        clock.faults.store(faults, Ordering::Release);
+    }
+
+    fn measured_width(&self) -> u64 {
+        // ORDERING: Relaxed; written under the lock.
+        self.0.measured_width.load(Ordering::Relaxed)
+    }
+
+    /// Cycles and ns since the reading that the rate is measured from, and how many cycles both
+    /// readings took.
+    fn since_measured(&self, now: Reading) -> (i64, u64, u64) {
+        // ORDERING: Relaxed, both; written under the lock.
+        let cycles = now.cycles.wrapping_sub(self.0.measured_cycles.load(Ordering::Relaxed));
+        let ns = now.ns.saturating_sub(self.0.measured_ns.load(Ordering::Relaxed));
+        (cycles.cast_signed(), ns, self.measured_width().saturating_add(now.width))
+    }
+
+    fn measure_from(&self, now: Reading) {
+        // ORDERING: Relaxed, all; written under the lock.
+        self.0.measured_cycles.store(now.cycles, Ordering::Relaxed);
+        self.0.measured_ns.store(now.ns, Ordering::Relaxed);
+        self.0.measured_width.store(now.width, Ordering::Relaxed);
+    }
+}
+
+impl<S: Source> Drop for Writer<'_, S> {
+    fn drop(&mut self) {
+        // ORDERING: Release; pairs with the Acquire in `write`.
+        self.0.writer.store(NOBODY, Ordering::Release);
+    }
+}
+
+/// The processor's cycle counter; 0 where there is none that the clock could use.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 pub(crate) fn cycles() -> u64 {
@@ -215,13 +657,14 @@ pub(crate) fn cycles() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
+/// The processor's cycle counter; 0 where there is none that the clock could use.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 pub(crate) fn cycles() -> u64 {
     0
 }
 
-/// Whether the counter runs at one speed, alike on all processors.
-fn is_trustworthy() -> bool {
+/// Whether the counter runs at one speed, alike on all processors, as far as the kernel knows.
+pub(crate) fn is_trustworthy() -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
     {
         const POWER_MANAGEMENT: u32 = 0x8000_0007;
@@ -234,92 +677,4 @@ fn is_trustworthy() -> bool {
     }
     #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
     false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A counter of 2.5 GHz.
-    fn at(ns: u64) -> Pair {
-        Pair { cycles: 1_000 + ns / 2 * 5, ns }
-    }
-
-    fn used(verdict: Verdict) -> Scale {
-        match verdict {
-            Verdict::Use(scale) => scale,
-            Verdict::Leave => panic!("the counter is fine"),
-        }
-    }
-
-    #[test]
-    fn a_scale_gives_back_what_it_was_made_from() {
-        let scale = used(calibrate(at(0), at(20_000_000), None, SECOND_AFTER_NS));
-        for ns in [20_000_000, 20_000_100, 1_000_000_000, 3_600_000_000_000] {
-            let told = scale.ns(at(ns).cycles);
-            assert!(told.abs_diff(ns) <= 1 + ns / 1_000_000_000, "{ns} is told as {told}");
-        }
-    }
-
-    #[test]
-    fn behind_goes_to_the_truth_at_once_and_ahead_meets_it_at_the_next_calibration() {
-        let (start, now) = (at(0), at(1_000_000_000));
-        let off = |by: i64| Scale {
-            base_cycles: now.cycles,
-            base_ns: now.ns.saturating_add_signed(by),
-            rate: used(calibrate(start, now, None, EVERY_NS)).rate,
-        };
-        let behind = used(calibrate(start, now, Some(off(-5_000)), EVERY_NS));
-        assert_eq!(behind.base_ns, now.ns);
-
-        let ahead = used(calibrate(start, now, Some(off(5_000)), EVERY_NS));
-        assert_eq!(ahead.base_ns, now.ns + 5_000, "not backwards");
-        let later = at(now.ns + EVERY_NS);
-        assert!(ahead.ns(later.cycles).abs_diff(later.ns) < 50);
-    }
-
-    #[test]
-    fn a_counter_that_jumped_or_stopped_is_left() {
-        let scale = used(calibrate(at(0), at(1_000_000_000), None, EVERY_NS));
-        let jumped = Pair { cycles: at(5_000_000_000).cycles, ns: 2_000_000_000 };
-        assert_eq!(calibrate(at(0), jumped, Some(scale), EVERY_NS), Verdict::Leave);
-        let stopped = Pair { cycles: at(0).cycles, ns: 2_000_000_000 };
-        assert_eq!(calibrate(at(0), stopped, Some(scale), EVERY_NS), Verdict::Leave);
-    }
-
-    #[test]
-    fn time_goes_on_from_where_a_counter_that_is_left_had_come() {
-        if !is_trustworthy() {
-            return;
-        }
-        let counter = Counter::new();
-        let scale = Scale { base_cycles: 0, base_ns: u64::MAX / 4, rate: 0 };
-        counter.slots[0].write(scale);
-        counter.current.store(0, Ordering::Release);
-        *counter.start.lock().unwrap() = Some(Pair { cycles: 0, ns: 0 });
-        let told_ns = counter.now_ns(|| 7);
-        counter.calibrate(|| 7);
-        assert!(counter.now_ns(|| 8) >= told_ns);
-        assert_eq!(counter.slots.get(counter.current.load(Ordering::Acquire)).map(Slot::read), None);
-    }
-
-    #[test]
-    fn the_counter_keeps_to_the_systems_clock_and_never_goes_backwards() {
-        let (counter, origin) = (Counter::new(), std::time::Instant::now());
-        let instant_ns = || origin.elapsed().as_nanos() as u64;
-        let (mut before, mut worst_ns) = (0, 0);
-        while instant_ns() < if cfg!(miri) { 1_000_000 } else { 100_000_000 } {
-            let now_ns = counter.now_ns(instant_ns);
-            assert!(now_ns >= before, "{now_ns} after {before}");
-            before = now_ns;
-            counter.tend(now_ns, instant_ns);
-            let (early, told, late) = (instant_ns(), counter.now_ns(instant_ns), instant_ns());
-            // Only where nothing came between the readings.
-            if late - early < 2_000 {
-                worst_ns = worst_ns.max(told.abs_diff(early + (late - early) / 2));
-            }
-            before = before.max(told);
-        }
-        assert!(worst_ns < 20_000, "{worst_ns} ns away from the system's clock");
-    }
 }

@@ -29,7 +29,6 @@ mod compat;
 #[cfg(not(loom))]
 mod config;
 mod coop;
-#[cfg(not(loom))]
 mod cycles;
 #[cfg(not(loom))]
 mod error;

@@ -10,7 +10,17 @@ mod imp {
     pub(crate) use std::sync::Arc;
     #[cfg(any(test, miri, not(target_os = "linux")))]
     pub(crate) use std::sync::Condvar;
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    pub(crate) use std::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
+
+    /// A `const fn`, but under loom, whose atomics have none.
+    macro_rules! const_new {
+        ($(#[$meta:meta])* $vis:vis fn $name:ident($($arguments:tt)*) -> Self $body:block) => {
+            $(#[$meta])* $vis const fn $name($($arguments)*) -> Self $body
+        };
+    }
+    pub(crate) use const_new;
 
     /// An `UnsafeCell` whose accesses loom can watch.
     #[derive(Debug, Default)]
@@ -39,8 +49,17 @@ mod imp {
 #[cfg(loom)]
 mod imp {
     pub(crate) use loom::cell::UnsafeCell;
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
     pub(crate) use loom::sync::{Arc, Condvar};
+
+    macro_rules! const_new {
+        ($(#[$meta:meta])* $vis:vis fn $name:ident($($arguments:tt)*) -> Self $body:block) => {
+            $(#[$meta])* $vis fn $name($($arguments)*) -> Self $body
+        };
+    }
+    pub(crate) use const_new;
 }
 
 /// A lock that ignores poison.

@@ -17,7 +17,7 @@ use crate::clock;
 
 /// Between two times that the same is told.
 const QUIET_TIME: Duration = Duration::from_secs(1);
-const KINDS: usize = 4;
+const KINDS: usize = Trouble::ALL.len();
 const NEVER: u64 = u64::MAX;
 
 /// What cannot be done.
@@ -31,11 +31,15 @@ pub(crate) enum Trouble {
     DriverNotWoken,
     /// No thread could be started for blocking work.
     NoBlockingThread,
+    /// The processor's cycle counter failed, and the clock is read from the system.
+    ClockFault,
 }
 
-/// Each of them.
-const ALL: [Trouble; KINDS] =
-    [Trouble::NoSpare, Trouble::DriverFailed, Trouble::DriverNotWoken, Trouble::NoBlockingThread];
+impl Trouble {
+    /// In the order of their values.
+    const ALL: [Self; 5] =
+        [Self::NoSpare, Self::DriverFailed, Self::DriverNotWoken, Self::NoBlockingThread, Self::ClockFault];
+}
 
 /// See the header of this file.
 #[derive(Debug)]
@@ -104,7 +108,7 @@ impl Troubles {
 
     /// Tells what was not told yet, but for what was told a moment ago. Runs subscribers' code.
     pub(crate) fn tell(&self, now_ns: u64) {
-        for trouble in ALL {
+        for trouble in Trouble::ALL {
             if let Some((error, times)) = self.take(trouble, now_ns) {
                 tell(&self.runtime, trouble, &error, times);
             }
@@ -143,6 +147,11 @@ fn tell(runtime: &str, trouble: Trouble, error: &str, times: u64) {
         Trouble::NoBlockingThread => tracing::error!(
             target: "volt", runtime, error, times,
             "no thread could be started for blocking work: jobs wait for those that there are, or fail if there is none"
+        ),
+        // Nothing is lost but speed.
+        Trouble::ClockFault => tracing::warn!(
+            target: "volt", runtime, error, times,
+            "the processor's cycle counter failed, and the clock is read from the system"
         ),
     }
 }

@@ -40,7 +40,7 @@ const LEAST_NEEDED: u32 = 2;
 /// And after many that failed.
 const MOST_NEEDED: u32 = 1024;
 /// Looks at what is waited for between two looks at the clock.
-const LOOKS: u32 = 16;
+const LOOKS: u64 = 16;
 /// The newest spin's part of the average, as a divisor.
 const SHARE: u64 = 4;
 
@@ -96,17 +96,7 @@ impl Habit {
     fn spin_for(&mut self, limit_ns: u64, has_come: impl Fn() -> bool) -> Option<bool> {
         let _permit = SPINNING.permit(fork::count(), processors())?;
         let began_ns = clock::now_ns();
-        let mut looks = 0;
-        let has_come = loop {
-            if has_come() {
-                break true;
-            }
-            spin_loop();
-            looks += 1;
-            if looks % LOOKS == 0 && clock::now_ns().saturating_sub(began_ns) >= limit_ns {
-                break false;
-            }
-        };
+        let has_come = spin_until(limit_ns, LOOKS, has_come);
         self.note_spin(clock::now_ns().saturating_sub(began_ns), has_come);
         Some(has_come)
     }
@@ -124,6 +114,24 @@ impl Habit {
     pub(crate) fn note_sleep(&mut self, slept_ns: u64, has_come: bool) {
         self.streak = if has_come && slept_ns <= SHORT_NS { self.streak.saturating_add(1) } else { 0 };
     }
+}
+
+/// Stays awake until `has_come`, for `limit_ns` at most. Returns whether it has come.
+///
+/// The clock is read once in `looks_per_reading` checks. A check takes longer than a nanosecond, so
+/// the number of checks is bounded too: for a clock that stands still.
+pub(crate) fn spin_until(limit_ns: u64, looks_per_reading: u64, has_come: impl Fn() -> bool) -> bool {
+    let began_ns = clock::now_ns();
+    for look in 1..=limit_ns {
+        if has_come() {
+            return true;
+        }
+        spin_loop();
+        if look % looks_per_reading == 0 && clock::now_ns().saturating_sub(began_ns) >= limit_ns {
+            break;
+        }
+    }
+    false
 }
 
 /// Looks so many times, and once more at the end.

@@ -94,6 +94,8 @@ struct Counters {
     registrations: AtomicU64,
     /// Written by any task in accept: an RMW.
     accept_backoffs: AtomicU64,
+    /// Faults of the process's clock that this runtime's log was told of. Turn.
+    clock_faults: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -179,6 +181,7 @@ impl Driver {
             events: AtomicU64::new(0),
             registrations: AtomicU64::new(0),
             accept_backoffs: AtomicU64::new(0),
+            clock_faults: AtomicU64::new(clock::faults()),
         };
         Ok(Self {
             timers: Timers::new(now_ns),
@@ -447,7 +450,7 @@ impl Turn<'_> {
                 let timeout = timers.begin_sleep(self.driver.now_ns(), at_most);
                 let waited = self.poller.wait(timeout);
                 polled.was_rearmed = timers.end_sleep();
-                let slept_ns = clock::now_ns() - began_ns;
+                let slept_ns = clock::now_ns().saturating_sub(began_ns);
                 polled.timed_out = at_most.is_some_and(|at_most| slept_ns >= clock::saturating_ns(at_most));
                 waited
             }
@@ -462,8 +465,8 @@ impl Turn<'_> {
         {
             clock.advance_to(next_ns);
         }
-        let now_ns = clock::now_ns();
-        clock::tend(now_ns);
+        let now_ns = clock::tend();
+        self.report_clock();
         polled.timers_fired = timers.fire(self.driver.now_ns(), into);
         if let Some(clock) = &self.driver.test_clock
             && !into.is_empty()
@@ -473,6 +476,20 @@ impl Turn<'_> {
         polled.timed_out &= polled.events == 0 && polled.timers_fired == 0 && !polled.was_unparked;
         self.count(polled.events as u64, now_ns);
         waited.map(|()| polled)
+    }
+
+    /// Tells this runtime's log that the process's clock has lost its counter.
+    fn report_clock(&self) {
+        let (cell, faults) = (&self.driver.counters.clock_faults, clock::faults());
+        // ORDERING: Relaxed, both; a single-writer cell (the turn is held).
+        if cell.load(Ordering::Relaxed) == faults {
+            return;
+        }
+        cell.store(faults, Ordering::Relaxed);
+        if let Some((fault, is_last)) = clock::last_fault() {
+            let then = if is_last { "it is not used again" } else { "it is measured anew" };
+            self.driver.troubles.note(Trouble::ClockFault, &io::Error::other(format!("{}; {then}", fault.text())));
+        }
     }
 
     fn collect(&self, polled: &mut Polled, into: &mut Vec<Waker>) {

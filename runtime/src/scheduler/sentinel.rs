@@ -211,7 +211,7 @@ impl<'a> Rounds<'a> {
 
     /// One look, after a sleep that was to last for `slept`, if it was not to last until somebody gets up. Returns how long the next is to be.
     fn look(&mut self, slept: Option<Duration>) -> Duration {
-        let (shared, now_ns) = (self.shared, clock::now_ns());
+        let (shared, now_ns) = (self.shared, clock::tend());
         shared.sentinel.looks.add(1);
         let since_ns = now_ns.saturating_sub(self.looked_at_ns);
         self.looked_at_ns = now_ns;

@@ -46,6 +46,10 @@ use record::wake_of;
 #[path = "sim.rs"]
 pub(crate) mod sim;
 
+/// Ticks between two comparisons of the clock with the system's, by a worker that is always busy:
+/// what it does else when time has passed would wait for ever for a clock that stands still.
+const TEND_TICKS: u32 = 16;
+
 /// See the header of this file.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
@@ -58,13 +62,24 @@ pub(crate) struct Worker {
     pen: Pen,
     /// Polls from the LIFO slot, when the last poll was noted down.
     lifo_hits: Cell<u64>,
+    /// Ticks since the clock was compared with the system's.
+    untended_ticks: Cell<u32>,
 }
 
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, index: usize, core: Core) -> Self {
         let pen = shared.recorder.pen(record::track_of(index, shared.config.workers));
         let (remote, leases) = (shared.remotes[index].clone(), Stock::new(shared.clone()));
-        Self { shared, index, remote, core: RefCell::new(core), leases, pen, lifo_hits: Cell::new(0) }
+        Self {
+            shared,
+            index,
+            remote,
+            core: RefCell::new(core),
+            leases,
+            pen,
+            lifo_hits: Cell::new(0),
+            untended_ticks: Cell::new(0),
+        }
     }
 
     /// Whether this is a worker of that runtime.
@@ -173,6 +188,11 @@ impl Worker {
         let config = &self.shared.config;
         self.ensure_present();
         self.cells().ticks.add(1);
+        self.untended_ticks.set(self.untended_ticks.get() + 1);
+        if self.untended_ticks.get() >= TEND_TICKS {
+            self.untended_ticks.set(0);
+            clock::tend();
+        }
         if let Some(now_ns) = counting::now_ns_of_tick() {
             self.core.borrow_mut().now_ns = now_ns;
         }

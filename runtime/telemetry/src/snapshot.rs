@@ -84,6 +84,19 @@ pub struct Snapshot {
     pub workers: Vec<Worker>,
     /// What the machine gives the process, and takes from it; `None` if nobody looks.
     pub host: Option<Host>,
+    /// The process's clock; `None` in a program older than this field.
+    pub clock: Option<Clock>,
+}
+
+/// The process's clock, which all its runtimes share.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Clock {
+    /// Whether it is read from the processor's cycle counter, and not from the system at three
+    /// times the cost.
+    pub is_fast: bool,
+    /// Times that the cycle counter failed or lost the kernel's trust, since the process started.
+    pub faults: u64,
 }
 
 /// What the machine gives the process, and takes from it.

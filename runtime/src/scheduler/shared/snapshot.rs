@@ -100,6 +100,7 @@ impl Shared {
             blame,
             workers,
             host: Some(host()),
+            clock: Some(clock::telemetry()),
         }
     }
 }

@@ -5,7 +5,6 @@
 //!
 //! Who writes: the worker's own thread.
 
-use std::hint::spin_loop;
 use std::time::Duration;
 
 use volt_telemetry::Phase;
@@ -15,6 +14,7 @@ use super::{Worker, record};
 use crate::clock;
 use crate::config::ParkSpin;
 use crate::driver::parker::Slept;
+use crate::driver::spin::spin_until;
 use crate::driver::{Polled, Turn, Wait};
 use crate::queue::injector::Injector;
 use crate::scheduler::core::Core;
@@ -68,7 +68,9 @@ impl Worker {
     pub(super) fn get_up(&self, slept: &SleptBy, is_claimed: bool) {
         let cells = self.cells();
         let mut core = self.core.borrow_mut();
-        let lay_down_ns = std::mem::replace(&mut core.now_ns, clock::now_ns());
+        // In the driver the clock was tended.
+        let now_ns = if matches!(slept, SleptBy::Futex(_)) { clock::tend() } else { clock::now_ns() };
+        let lay_down_ns = std::mem::replace(&mut core.now_ns, now_ns);
         core.has_slept = true;
         let reason = if is_claimed {
             self.parker().wait_token();
@@ -204,10 +206,7 @@ impl Worker {
 /// For whoever came at once: it is often the first of many, from a thread that needs longer to hand each in than a worker to run it. Those who hand in
 /// more meanwhile see that somebody searches, and wake nobody; without this each of them would find the worker about to sleep again.
 fn linger() {
-    let began_ns = clock::now_ns();
-    while clock::now_ns().saturating_sub(began_ns) < LINGER_NS {
-        spin_loop();
-    }
+    spin_until(LINGER_NS, 1, || false);
 }
 
 /// What a worker is about to sleep on.

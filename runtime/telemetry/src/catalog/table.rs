@@ -435,6 +435,22 @@ pub static METRICS: &[Metric] = &[
         "For how long, summed over processors; not there without a quota.",
         |r| r.one_known(|s| s.host.as_ref()?.throttled_ns.map(seconds)),
     ),
+    gauge(
+        "volt_clock_fast",
+        "1",
+        RUNTIME,
+        "1 while the clock reads the processor's cycle counter, 0 while it reads the system's clock, which takes three times as long. The same for all runtimes of a program.",
+        |r| {
+            r.one_known(|s| s.clock.as_ref().map(|clock| u64::from(clock.is_fast)));
+        },
+    ),
+    counter(
+        "volt_clock_faults_total",
+        "faults",
+        RUNTIME,
+        "Times that the cycle counter stepped back, jumped, stopped or lost the kernel's trust. The clock reads the system's then. The same for all runtimes of a program.",
+        |r| r.one_known(|s| s.clock.as_ref().map(|clock| clock.faults)),
+    ),
     // Workers: what they do.
     gauge(
         "volt_worker_in_flight_poll_seconds",

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::*;
 use crate::incident::{Blame, Cause, Incident};
 use crate::processes::{Mailbox, Processes, States};
-use crate::snapshot::{Duty, Host, Tokio};
+use crate::snapshot::{Clock, Duty, Host, Tokio};
 
 /// A snapshot of `workers` workers in which every field that is read holds a value of its own.
 fn filled(workers: u32) -> Snapshot {
@@ -37,6 +37,7 @@ fn filled(workers: u32) -> Snapshot {
     let deepest = vec![Mailbox::default()];
     snapshot.processes = Some(Processes { deepest, states: Some(States::default()), ..Processes::default() });
     snapshot.host = Some(Host { throttles: Some(1), throttled_ns: Some(1), ..Host::default() });
+    snapshot.clock = Some(Clock::default());
     snapshot.driver.owner = Some(0);
     snapshot.config.io_backend = "epoll".into();
     snapshot.incidents.by_cause = vec![0; Cause::ALL.len()];
@@ -149,6 +150,7 @@ fn how_many_samples_there_are_depends_on_what_the_header_says_only() {
         workers: vec![known; 3],
         blame: vec![stalled],
         host: Some(host),
+        clock: Some(Clock::default()),
         tokio: Some(Tokio::default()),
         processes: Some(Processes { states: Some(States::default()), ..Processes::default() }),
         ..Snapshot::default()
