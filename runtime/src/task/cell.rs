@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::blocks;
 use super::contain::contain;
-use super::current::{self, Current};
+use super::current::Current;
 use super::header::{Ended, Header, Notified, Ran, Task, Vtable};
 use super::id::Id;
 use super::join::{JoinError, JoinHandle, Panic};
@@ -175,9 +175,9 @@ impl<F: Future, S: Schedule> Cell<F, S> {
         unsafe { *self.stage.get() = stage }
     }
 
-    /// Runs code of the user's as this task, and inside its span.
-    fn enter<R>(&self, task: &Task, f: impl FnOnce() -> R) -> R {
-        let _current = Current::enter(task);
+    /// Runs code of the user's inside the task's spans.
+    #[inline]
+    fn in_spans<R>(&self, f: impl FnOnce() -> R) -> R {
         match self.header.extra() {
             Some(extra) => extra.console.in_scope(|| extra.span.in_scope(f)),
             None => f(),
@@ -269,14 +269,18 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>, began_at_ns: u64) ->
         Start::Poll => {
             let waker = WakerRef::new(&task);
             // SAFETY: One runner: `start` made this thread it.
-            let poll = || (unsafe { cell.poll_future(&waker) }, current::told_in_poll());
-            match catch_unwind(AssertUnwindSafe(|| cell.enter(&task, poll))) {
-                Ok((Poll::Ready(()), _)) => {
+            let poll = || unsafe { cell.poll_future(&waker) };
+            let current = Current::enter(&task);
+            let polled = catch_unwind(AssertUnwindSafe(|| cell.in_spans(poll)));
+            // *Read once it is over*: behind the subscribers that have seen the spans left.
+            let (has_woken_itself, awaits) = current.leave();
+            match polled {
+                Ok(Poll::Ready(())) => {
                     // SAFETY: One runner; the output is in place, and the Notified's reference is handed over.
                     unsafe { complete::<F, S>(task.into_raw()) };
                     return Ran::Ended(Ended::Completed);
                 }
-                Ok((Poll::Pending, (has_woken_itself, awaits))) => {
+                Ok(Poll::Pending) => {
                     // Here, since the task may be another runner's, or gone, as soon as it is paused.
                     let at_ns = if S::IS_COUNTED { header.end_poll(began_at_ns, awaits) } else { began_at_ns };
                     cancel_if_closing(cell);
@@ -302,7 +306,11 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>, began_at_ns: u64) ->
         }
     };
     // SAFETY: One runner.
-    let dropped = catch_unwind(AssertUnwindSafe(|| cell.enter(&task, || unsafe { cell.set_stage(Stage::Empty) })));
+    let empty = || unsafe { cell.set_stage(Stage::Empty) };
+    let dropped = {
+        let _current = Current::enter(&task);
+        catch_unwind(AssertUnwindSafe(|| cell.in_spans(empty)))
+    };
     let failure = match (failure, dropped) {
         (Some(payload), Err(second)) => {
             contain(|| drop(second));
@@ -459,6 +467,8 @@ mod tests {
     use std::future::{pending, poll_fn};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, Mutex};
+
+    use crate::task::trace;
 
     /// A scheduler that queues, and holds what the registry would.
     #[derive(Clone, Default)]
@@ -621,6 +631,156 @@ mod tests {
         assert_eq!(queue.run(), ["completed"]);
         kept.lock().unwrap().take();
         assert_eq!(finish(join).unwrap(), 3);
+    }
+
+    /// The spans that a poll of the test below is in, and one that it opens; their ids are their places, from 1.
+    const SPANS: [&str; 3] = ["runtime.spawn", "volt.task", "inner"];
+
+    /// A subscriber that calls back at each step of each span of [`SPANS`].
+    struct Steps<F>(F);
+
+    impl<F: Fn(&'static str, &'static str) + Send + Sync + 'static> Steps<F> {
+        fn call(&self, span: &tracing::span::Id, step: &'static str) {
+            (self.0)(SPANS[span.into_u64() as usize - 1], step);
+        }
+    }
+
+    impl<F: Fn(&'static str, &'static str) + Send + Sync + 'static> tracing::Subscriber for Steps<F> {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, new: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            let index = SPANS.iter().position(|name| *name == new.metadata().name()).expect("one of these");
+            tracing::span::Id::from_u64(index as u64 + 1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, _: &tracing::Event<'_>) {}
+        fn enter(&self, span: &tracing::span::Id) {
+            self.call(span, "enter");
+        }
+        fn exit(&self, span: &tracing::span::Id) {
+            self.call(span, "exit");
+        }
+        fn try_close(&self, span: tracing::span::Id) -> bool {
+            self.call(&span, "close");
+            true
+        }
+    }
+
+    #[test]
+    fn a_wake_by_a_subscriber_during_the_poll_is_kept() {
+        let steps = SPANS.iter().flat_map(|span| ["enter", "exit"].map(|step| (*span, step)));
+        for step in steps.chain([("inner", "close")]) {
+            let queue = Queue::default();
+            let kept: Arc<Mutex<Option<Waker>>> = Arc::default();
+            let armed: Arc<Mutex<Option<Waker>>> = Arc::default();
+            let subscriber = Steps({
+                let armed = armed.clone();
+                move |span, now| {
+                    let waker = if (span, now) == step { armed.lock().unwrap().take() } else { None };
+                    waker.iter().for_each(Waker::wake_by_ref);
+                }
+            });
+            tracing::subscriber::with_default(subscriber, || {
+                let (id, location) = (Id::next(), Location::caller());
+                let extra = trace::extra(id, Some("logged"), location, trace::Kind::Task);
+                assert!(extra.as_ref().is_some_and(|extra| !extra.span.is_none()), "polls enter a span");
+                let future = poll_fn({
+                    let kept = kept.clone();
+                    move |cx| {
+                        *kept.lock().unwrap() = Some(cx.waker().clone());
+                        // Entered and closed during the poll.
+                        tracing::info_span!("inner").in_scope(|| ());
+                        Poll::<()>::Pending
+                    }
+                });
+                let (notified, join) = new_task(future, queue.clone(), id, location, extra);
+                queue.schedule(notified);
+                assert_eq!(queue.run(), ["pending"]);
+                let waker = kept.lock().unwrap().take().unwrap();
+                *armed.lock().unwrap() = Some(waker.clone());
+                waker.wake();
+                assert_eq!(queue.run(), ["woken", "pending"], "woken in {step:?}, it is polled once more");
+                join.abort();
+                assert_eq!(queue.run(), ["cancelled"]);
+                // Its waker is a reference to the task.
+                kept.lock().unwrap().take();
+            });
+        }
+    }
+
+    /// Wakes when dropped.
+    struct WakesOnDrop(Arc<Mutex<Option<Waker>>>);
+
+    impl Drop for WakesOnDrop {
+        fn drop(&mut self) {
+            let waker = self.0.lock().unwrap().take();
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    #[test]
+    fn a_wake_in_the_drop_of_a_future_or_an_output_is_kept() {
+        /// Leaves its waker in the slot, then waits; in its second poll it drops what it was given.
+        fn waiter<T: Send + 'static>(queue: &Queue, slot: &Arc<Mutex<Option<Waker>>>, dropped: T) -> JoinHandle<()> {
+            let (slot, mut dropped, mut polls) = (slot.clone(), Some(dropped), 0);
+            queue.spawn(poll_fn(move |cx| {
+                polls += 1;
+                *slot.lock().unwrap() = Some(cx.waker().clone());
+                if polls == 2 {
+                    drop(dropped.take());
+                }
+                if polls == 3 { Poll::Ready(()) } else { Poll::Pending }
+            }))
+        }
+        let slot: Arc<Mutex<Option<Waker>>> = Arc::default();
+        let wakes = || WakesOnDrop(slot.clone());
+        let wake = || slot.lock().unwrap().take().unwrap().wake();
+
+        // Of a future that the task drops in its own poll.
+        let queue = Queue::default();
+        let guard = wakes();
+        let join = waiter(&queue, &slot, async move { drop(guard) });
+        assert_eq!(queue.run(), ["pending"]);
+        wake();
+        assert_eq!(queue.run(), ["woken", "completed"]);
+        finish(join).unwrap();
+
+        // Of another task's output, whose handle the task drops in its own poll.
+        let other = Queue::default();
+        let guard = wakes();
+        let with_output = other.spawn(async move { guard });
+        assert_eq!(other.run(), ["completed"]);
+        let join = waiter(&queue, &slot, with_output);
+        assert_eq!(queue.run(), ["pending"]);
+        wake();
+        assert_eq!(queue.run(), ["woken", "completed"]);
+        finish(join).unwrap();
+
+        // Of the future, and of the output, of another task that ends: by itself, and by being cancelled.
+        for end in ["future", "output", "cancelled"] {
+            let join = waiter(&queue, &slot, ());
+            assert_eq!(queue.run(), ["pending"]);
+            let guard = wakes();
+            match end {
+                "future" => drop(other.spawn(async move { drop(guard) })),
+                "output" => drop(other.spawn(async move { guard })),
+                _ => {
+                    let waits = other.spawn(async move {
+                        let _guard = guard;
+                        pending::<()>().await;
+                    });
+                    assert_eq!(other.run(), ["pending"]);
+                    waits.abort();
+                }
+            }
+            assert_eq!(other.run(), [if end == "cancelled" { "cancelled" } else { "completed" }]);
+            assert_eq!(queue.run(), ["pending"], "woken by the end of `{end}`");
+            wake();
+            assert_eq!(queue.run(), ["completed"]);
+            finish(join).unwrap();
+        }
     }
 
     #[test]

@@ -5,11 +5,14 @@
 //!
 //! Invariants:
 //! * *Alive while current*: the pointer is set only while the runner holds a reference.
-//! * *Own poll*: what is told in a poll (that the task has woken itself, what it waits for) is about the poll that is going on here, and about no other: it is put by while a task is polled inside
-//!   another one's poll.
+//! * *Own poll*: the notes of a poll (that the task has woken itself, what it waits for) are about the poll that is going on here, and about no
+//!   other: they are put by while a task is polled inside another one's poll.
+//! * *Read once it is over*: [`Current::leave`] reads the notes and ends the poll in one step. A wake-up of the own task is either before that
+//!   step, and noted, or after it, and changes the task word. So none is lost, wherever in the poll the user's code runs: the future, what it
+//!   drops, and the subscribers of `tracing` that are called when the poll's spans are entered and left.
 
 use std::cell::Cell;
-use std::mem::ManuallyDrop;
+use std::mem::{self, ManuallyDrop};
 use std::ptr::NonNull;
 
 use volt_telemetry::recording::event::Waker as By;
@@ -69,6 +72,16 @@ impl<'a> Current<'a> {
         let running = Running { task: Some(task.as_raw()), ..NOTHING };
         Self { former: CURRENT.replace(running), _task: task }
     }
+
+    /// Ends the poll: the task before is current again. Returns whether this one has woken itself since the poll began, and what it noted last
+    /// that it waits for. See *Read once it is over*.
+    #[inline]
+    pub(super) fn leave(self) -> (bool, Note) {
+        let ended = CURRENT.replace(self.former);
+        // Its drop would do the same once more.
+        mem::forget(self);
+        (ended.has_woken_itself, ended.awaits)
+    }
 }
 
 impl Drop for Current<'_> {
@@ -108,17 +121,10 @@ pub(super) fn note(awaits: Note) {
     CURRENT.set(Running { awaits, ..CURRENT.get() });
 }
 
-/// Whether the task that this thread polls has woken itself since the poll began, and what it noted down last that it waits for.
-#[inline]
-pub(super) fn told_in_poll() -> (bool, Note) {
-    let running = CURRENT.get();
-    (running.has_woken_itself, running.awaits)
-}
-
 /// Whether the task that this thread polls has woken itself since the poll began.
 #[cfg(test)]
 fn has_woken_itself() -> bool {
-    told_in_poll().0
+    CURRENT.get().has_woken_itself
 }
 
 /// Calls `f` with the task that this thread polls, if it polls one.
@@ -150,7 +156,7 @@ mod tests {
     fn a_poll_inside_another_ones_takes_only_its_own_wake_ups_for_its_own() {
         let (outer, inner) = (task(), task());
         assert!(!has_noted_own_wake(outer.as_raw()), "nothing is polled");
-        let _outer = Current::enter(&outer);
+        let polled = Current::enter(&outer);
         assert!(!has_noted_own_wake(inner.as_raw()));
         {
             let _inner = Current::enter(&inner);
@@ -163,7 +169,9 @@ mod tests {
         }
         assert!(!has_woken_itself());
         assert!(has_noted_own_wake(outer.as_raw()));
-        assert!(has_woken_itself());
+        assert!(polled.leave().0);
+        assert!(!has_noted_own_wake(outer.as_raw()), "its poll is over");
+        assert!(!has_woken_itself());
     }
 
     #[test]
