@@ -10,7 +10,7 @@ use std::ptr;
 use volt_telemetry::recording::event::Waker as By;
 
 use super::worker::Worker;
-use crate::task::current::run_outside_tasks;
+use crate::task::current::{self, run_outside_tasks};
 
 thread_local! {
     /// By itself, since what needs no destructor is cheaper to reach.
@@ -32,13 +32,18 @@ pub(crate) fn is_worker() -> bool {
 
 /// Makes this thread `worker` while `f` runs.
 pub(crate) fn run_as(worker: &Worker, f: impl FnOnce()) {
-    set(worker, f);
+    set(worker, || run_outside_tasks(By::Worker, f));
 }
 
-/// Makes this thread no worker while `f` runs: for what a task says will block; and for simulated threads, whose steps are taken inside the
-/// polls of workers.
+/// Makes this thread no worker while `f` runs: for simulated threads, whose steps are taken inside the polls of workers.
+#[cfg(test)]
 pub(crate) fn run_outside_workers(f: impl FnOnce()) {
-    set(ptr::null(), f);
+    set(ptr::null(), || run_outside_tasks(By::Outside, f));
+}
+
+/// The same for what a task says will block. The task stays what it is.
+pub(crate) fn run_blocking(f: impl FnOnce()) {
+    set(ptr::null(), || current::run_blocking(f));
 }
 
 /// The worker before is set again afterwards.
@@ -50,6 +55,5 @@ fn set(worker: *const Worker, f: impl FnOnce()) {
         }
     }
     let _reset = Reset(WORKER.replace(worker));
-    let by = if worker.is_null() { By::Outside } else { By::Worker };
-    run_outside_tasks(by, f);
+    f();
 }

@@ -105,6 +105,20 @@ pub(crate) fn run_outside_tasks(by: By, f: impl FnOnce()) {
     f();
 }
 
+/// Runs `f`, which blocks in the middle of a poll: its task stays current, on a thread that is like any other outside the runtime. What is awaited
+/// meanwhile, in a `block_on`, is nothing that the poll will have to wait for.
+pub(crate) fn run_blocking(f: impl FnOnce()) {
+    struct Reset(Note, By);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            CURRENT.set(Running { awaits: self.0, ..CURRENT.get() });
+            BY.set(self.1);
+        }
+    }
+    let _reset = Reset(CURRENT.get().awaits, BY.replace(By::Outside));
+    f();
+}
+
 /// Takes note of the wake-up if `task` is the one that this thread polls; its runner will see to it. False: it is another.
 #[inline]
 pub(super) fn has_noted_own_wake(task: NonNull<Header>) -> bool {
@@ -144,6 +158,7 @@ mod tests {
     use std::panic::Location;
 
     use super::*;
+    use crate::task::awaits::Awaits;
     use crate::task::cell::{Nowhere, new_task};
     use crate::task::id::Id;
 
@@ -172,6 +187,22 @@ mod tests {
         assert!(polled.leave().0);
         assert!(!has_noted_own_wake(outer.as_raw()), "its poll is over");
         assert!(!has_woken_itself());
+    }
+
+    #[test]
+    fn a_block_in_a_poll_keeps_the_task_and_what_it_waits_for() {
+        let polled = task();
+        let current = Current::enter(&polled);
+        let former = wake_as(By::Worker);
+        run_blocking(|| {
+            Awaits::Lock.note(Location::caller());
+            assert!(has_noted_own_wake(polled.as_raw()));
+            with_waker(|waker| assert_eq!(waker.by, By::Outside));
+        });
+        assert_eq!(wake_as(former), By::Worker);
+        let (has_woken_itself, awaits) = current.leave();
+        assert!(has_woken_itself, "wherever that was");
+        assert_eq!(awaits.to_bits(), Note::NOTHING.to_bits());
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl fmt::Display for Id {
 /// The id of the task that calls this.
 ///
 /// # Panics
-/// Outside a task, the future of `block_on` included; see [`try_id`].
+/// Outside a task, the future of a `block_on` that no task has called included; see [`try_id`].
 #[track_caller]
 pub fn id() -> Id {
     try_id().expect("volt::task::id() is for code that runs in a task: spawn it, or use try_id()")

@@ -1,14 +1,13 @@
 //! What a task promises to whoever spawned it.
 
-use crate::watchdog;
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::task::Poll;
 
-use crate::watchdog::{runtime, watched, with_one_worker, with_workers};
-use volt::task::{self, yield_now};
+use crate::watchdog::{self, runtime, watched, with_one_worker, with_workers};
+use volt::task::{self, Shield, block_in_place, yield_now};
 
 /// Counts when it is dropped.
 struct OnDrop(Arc<AtomicUsize>);
@@ -403,4 +402,46 @@ fn at_rest(runtime: &volt::Runtime) -> volt::telemetry::Tasks {
         }
         std::hint::spin_loop();
     }
+}
+
+#[test]
+fn in_block_in_place_a_task_is_still_itself() {
+    with_workers(|runtime| {
+        let ids = runtime.block_on(runtime.spawn(async { (task::id(), block_in_place(task::id)) })).unwrap();
+        assert_eq!(ids.0, ids.1);
+
+        // What it shields there is shielded.
+        let (began, has_begun) = mpsc::channel();
+        let (aborted, is_aborted) = mpsc::channel();
+        let (finished, has_finished) = mpsc::channel();
+        let shielded = runtime.spawn(async move {
+            let shield = block_in_place(|| {
+                let shield = Shield::new().unwrap();
+                began.send(()).unwrap();
+                is_aborted.recv().unwrap();
+                shield
+            });
+            yield_now().await;
+            finished.send(()).unwrap();
+            drop(shield);
+            pending::<()>().await;
+        });
+        has_begun.recv().unwrap();
+        shielded.abort();
+        aborted.send(()).unwrap();
+        assert!(runtime.block_on(shielded).unwrap_err().is_cancelled());
+        has_finished.try_recv().expect("the shielded stretch was finished");
+
+        // And when it wakes itself there it is polled again.
+        let mut polls = 0;
+        let woken = runtime.spawn(poll_fn(move |cx| {
+            polls += 1;
+            if polls == 2 {
+                return Poll::Ready(());
+            }
+            block_in_place(|| cx.waker().wake_by_ref());
+            Poll::Pending
+        }));
+        runtime.block_on(woken).unwrap();
+    });
 }
