@@ -21,6 +21,9 @@ thread_local! {
     static IS_IN_BLOCK_ON: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Why this thread can be in no runtime any more, for people.
+const THREAD_ENDS: &str = "this thread is ending: the destructor of a thread-local can neither enter a Volt runtime nor use the current \
+                           one; do this before the thread ends, or spawn a task with `Handle::spawn`";
 /// Why there is no current runtime, for people.
 const NO_RUNTIME: &str = "this must be called inside a Volt runtime: in a task, in `Runtime::block_on`, or while the guard of \
                           `Handle::enter` is held";
@@ -50,9 +53,15 @@ impl Drop for EnterGuard<'_> {
 }
 
 /// Makes `handle`'s runtime current until the guard is dropped.
+///
+/// # Panics
+/// If the thread is ending and has destroyed [`ENTERED`].
+#[track_caller]
 pub(crate) fn enter(handle: &Handle) -> EnterGuard<'_> {
     let entered = Rc::new(handle.clone());
-    ENTERED.with_borrow_mut(|all| all.push(entered.clone()));
+    if ENTERED.try_with(|all| all.borrow_mut().push(entered.clone())).is_err() {
+        panic!("{THREAD_ENDS}");
+    }
     EnterGuard { entered, _tokio: handle.shared().compat().map(|tokio| tokio.enter()), _handle: PhantomData }
 }
 
@@ -73,9 +82,10 @@ pub(crate) fn try_handle() -> Option<Rc<Handle>> {
 /// Outside a runtime.
 #[track_caller]
 pub(crate) fn handle() -> Rc<Handle> {
-    match try_handle() {
-        Some(handle) => handle,
-        None => panic!("{NO_RUNTIME}"),
+    match ENTERED.try_with(|entered| entered.borrow().last().cloned()) {
+        Ok(Some(handle)) => handle,
+        Ok(None) => panic!("{NO_RUNTIME}"),
+        Err(_destroyed) => panic!("{THREAD_ENDS}"),
     }
 }
 
@@ -97,6 +107,10 @@ pub(crate) fn is_async() -> bool {
 }
 
 /// Marks this thread as inside `block_on` while `f` runs.
+///
+/// # Panics
+/// As [`enter`].
+#[track_caller]
 pub(crate) fn in_block_on<R>(handle: &Handle, f: impl FnOnce() -> R) -> R {
     let _entered = enter(handle);
     set_in_block_on(true, f)

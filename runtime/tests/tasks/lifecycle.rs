@@ -1,10 +1,13 @@
 //! What a task promises to whoever spawned it.
 
-use std::future::{pending, poll_fn};
+use std::cell::Cell;
+use std::future::{Future, pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use crate::watchdog::{self, runtime, watched, with_one_worker, with_workers};
 use volt::task::{self, Shield, block_in_place, yield_now};
@@ -443,5 +446,86 @@ fn in_block_in_place_a_task_is_still_itself() {
             Poll::Pending
         }));
         runtime.block_on(woken).unwrap();
+    });
+}
+
+thread_local! {
+    static AT_END: Cell<Option<Box<dyn FnOnceOnDrop>>> = const { Cell::new(None) };
+}
+
+/// What a thread-local does when its thread ends.
+trait FnOnceOnDrop {}
+
+/// Calls a function when it is dropped.
+struct CallOnDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> FnOnceOnDrop for CallOnDrop<F> {}
+
+impl<F: FnOnce()> Drop for CallOnDrop<F> {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|f| f());
+    }
+}
+
+/// The message of the panic of `f`.
+fn panic_of<R>(f: impl FnOnce() -> R) -> String {
+    let payload = catch_unwind(AssertUnwindSafe(f)).err().expect("it panics");
+    payload
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        .unwrap()
+}
+
+#[test]
+fn a_thread_local_destructor_wakes_spawns_and_gets_clear_errors() {
+    with_one_worker(|runtime| {
+        let (report, reported) = mpsc::channel();
+        let (give, given) = mpsc::channel();
+        let mut is_over = false;
+        let waiter = runtime.spawn(poll_fn(move |cx| {
+            if std::mem::replace(&mut is_over, true) {
+                return Poll::Ready(());
+            }
+            give.send(cx.waker().clone()).unwrap();
+            Poll::Pending
+        }));
+        let handle = runtime.handle().clone();
+        let ended = std::thread::spawn(move || {
+            let waker: Waker = given.recv().unwrap();
+            // Before the thread enters a runtime, so that what that leaves on the thread is destroyed first.
+            AT_END.set(None);
+            let entered = handle.enter();
+            let mut sleep = Box::pin(volt::time::sleep(Duration::from_secs(3600)));
+            drop(entered);
+            handle.block_on(poll_fn(|cx| {
+                assert!(sleep.as_mut().poll(cx).is_pending());
+                Poll::Ready(())
+            }));
+            let at_end = move || {
+                drop(sleep);
+                waker.wake();
+                let spawned = handle.spawn(async { task::id() });
+                assert_eq!(task::try_id(), None);
+                assert!(volt::Handle::try_current().is_none());
+                let refused = [
+                    panic_of(|| handle.block_on(async {})),
+                    panic_of(|| drop(handle.enter())),
+                    panic_of(|| volt::spawn(async {})),
+                    panic_of(|| volt::time::sleep(Duration::ZERO)),
+                    panic_of(|| task::spawn_local(async {})),
+                ];
+                report.send((spawned, refused)).unwrap();
+            };
+            AT_END.set(Some(Box::new(CallOnDrop(Some(at_end)))));
+        });
+        ended.join().unwrap();
+        runtime.block_on(waiter).unwrap();
+        let (spawned, [block_on, enter, spawn, sleep, spawn_local]) = reported.recv().unwrap();
+        runtime.block_on(spawned).unwrap();
+        for refused in [block_on, enter, spawn, sleep] {
+            assert!(refused.contains("the destructor of a thread-local"), "{refused}");
+        }
+        assert!(spawn_local.contains("LocalSet"), "{spawn_local}");
     });
 }
