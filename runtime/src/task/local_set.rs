@@ -7,15 +7,21 @@
 //! * *Same thread*: a future is polled and dropped only by the thread that the set is on: the set is not Send, runs tasks only in its
 //!   own `poll`, and ends them all before it goes. What other threads hold of a task, wakers, frees memory at most.
 //! * *Closed for good*: once the set is dropped, a waker finds the queue closed and drops what it brought.
+//! * *It ends*: while the set is dropped, destructors may start [`SPAWNS_AT_END`] more tasks, which are cancelled like the others. The future of
+//!   each further one is leaked, since its destructor might start the next; its handle says that it was cancelled.
+//! * *Set while polled*: [`CURRENT`] points to a set only for the time that [`CurrentSet`] borrows it, further up this thread's stack. It has no
+//!   destructor, so a set may be dropped together with its thread's other thread-locals, in any order.
 //! * *Unlocked wakers*: no waker is called, cloned or dropped under the lock, since what it holds may wake a task of the set, or start one.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::pin::{Pin, pin};
+use std::ptr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -29,9 +35,12 @@ use crate::coop;
 use crate::handle::Handle;
 use crate::shim::Mutex;
 
+/// Tasks that destructors may start while their set is dropped: more than any orderly end starts.
+const SPAWNS_AT_END: u32 = 1_000;
+
 thread_local! {
-    /// The set that this thread polls.
-    static CURRENT: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
+    /// The set that this thread polls, or null.
+    static CURRENT: Cell<*const Arc<Shared>> = const { Cell::new(ptr::null()) };
 }
 
 /// A set of tasks that run on the thread that awaits it.
@@ -64,7 +73,27 @@ struct State {
     woken: VecDeque<Notified>,
     alive: HashMap<u64, Task>,
     waker: Option<Waker>,
-    is_closed: bool,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Open,
+    /// The set is being dropped.
+    Closing { spawns_left: u32 },
+    /// The set is gone.
+    Closed,
+}
+
+impl State {
+    /// Counts a task that is about to be started; false: see *It ends*.
+    fn may_spawn(&mut self) -> bool {
+        let Phase::Closing { spawns_left } = &mut self.phase else { return self.phase == Phase::Open };
+        let may_spawn = *spawns_left > 0;
+        *spawns_left = spawns_left.saturating_sub(1);
+        may_spawn
+    }
 }
 
 impl Schedule for Arc<Shared> {
@@ -73,7 +102,7 @@ impl Schedule for Arc<Shared> {
 
     fn schedule(&self, task: Notified) {
         let mut state = self.state.lock();
-        if state.is_closed {
+        if state.phase == Phase::Closed {
             drop(state);
             // Closed for good; the task is complete by now, or about to be.
             drop(task);
@@ -191,7 +220,10 @@ impl Default for LocalSet {
 impl Drop for LocalSet {
     fn drop(&mut self) {
         let _current = CurrentSet::enter(&self.shared);
-        let waker = self.shared.state.lock().waker.take();
+        let mut state = self.shared.state.lock();
+        state.phase = Phase::Closing { spawns_left: SPAWNS_AT_END };
+        let waker = state.waker.take();
+        drop(state);
         // *Unlocked wakers*.
         drop(waker);
         // Until nobody is left, since a destructor may start another task here. Shields do not hold: the only thread that may poll
@@ -207,7 +239,7 @@ impl Drop for LocalSet {
                 task.cancel_now();
             }
         }
-        self.shared.state.lock().is_closed = true;
+        self.shared.state.lock().phase = Phase::Closed;
     }
 }
 
@@ -237,10 +269,11 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    let Some(shared) = CURRENT.with_borrow(Clone::clone) else {
+    // SAFETY: Set while polled.
+    let Some(shared) = (unsafe { CURRENT.get().as_ref() }) else {
         panic!("spawn_local must be called inside a LocalSet: in its block_on, in its run_until, or in a task of it");
     };
-    spawn_on(&shared, future, Location::caller())
+    spawn_on(shared, future, Location::caller())
 }
 
 fn spawn_on<F>(shared: &Arc<Shared>, future: F, location: &'static Location<'static>) -> JoinHandle<F::Output>
@@ -248,11 +281,42 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
+    let may_spawn = shared.state.lock().may_spawn();
+    if !may_spawn {
+        return refuse(shared, future, location);
+    }
     let id = Id::next();
     // SAFETY: Same thread: this is the set's, since neither the set nor CURRENT leaves it, and only the set runs its tasks.
     let (notified, join) = unsafe { new_task_of_thread(future, shared.clone(), id, location, None) };
     shared.state.lock().alive.insert(id.as_u64(), notified.task().clone());
     shared.schedule(notified);
+    join
+}
+
+/// The handle of a task that was cancelled before its first poll, and whose future is leaked: see *It ends*.
+#[cold]
+fn refuse<F>(shared: &Arc<Shared>, future: F, location: &'static Location<'static>) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    /// Stands for a future that is neither polled nor dropped.
+    struct Leaked<F>(#[allow(dead_code, reason = "it is leaked")] ManuallyDrop<F>);
+    impl<F: Future> Future for Leaked<F> {
+        type Output = F::Output;
+
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<F::Output> {
+            unreachable!("it is cancelled at once")
+        }
+    }
+    tracing::error!(
+        target: "volt", spawn = %location,
+        "destructors keep starting tasks on a LocalSet that is being dropped: after {SPAWNS_AT_END} of them, the futures are leaked"
+    );
+    let leaked = Leaked(ManuallyDrop::new(future));
+    // SAFETY: Same thread: it is run here and now, and never again.
+    let (notified, join) = unsafe { new_task_of_thread(leaked, shared.clone(), Id::next(), location, None) };
+    notified.cancel_now();
     join
 }
 
@@ -265,21 +329,20 @@ fn budgets() -> (u32, u32) {
 }
 
 /// Makes a set current while it is polled.
-struct CurrentSet {
-    former: Option<Arc<Shared>>,
+struct CurrentSet<'a> {
+    former: *const Arc<Shared>,
+    _shared: &'a Arc<Shared>,
 }
 
-impl CurrentSet {
-    fn enter(shared: &Arc<Shared>) -> Self {
-        Self { former: CURRENT.replace(Some(shared.clone())) }
+impl<'a> CurrentSet<'a> {
+    fn enter(shared: &'a Arc<Shared>) -> Self {
+        Self { former: CURRENT.replace(shared), _shared: shared }
     }
 }
 
-impl Drop for CurrentSet {
+impl Drop for CurrentSet<'_> {
     fn drop(&mut self) {
-        // The thread may be ending; then nothing is current anyway.
-        let former = self.former.take();
-        let _ended = CURRENT.try_with(|current| current.replace(former));
+        CURRENT.set(self.former);
     }
 }
 

@@ -313,3 +313,69 @@ fn a_set_that_is_woken_by_many_threads_at_once_runs_every_wake() {
         assert_eq!(sum, 4 * 499 * 500 / 2);
     });
 }
+
+thread_local! {
+    /// A set that is dropped when its thread ends.
+    static KEPT: RefCell<Option<LocalSet>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn a_set_in_a_thread_local_ends_with_its_thread() {
+    /// Says that it was dropped, and whether a task could be started on the set then.
+    struct OnDrop(mpsc::Sender<bool>);
+    impl Drop for OnDrop {
+        fn drop(&mut self) {
+            let task = spawn_local(pending::<()>());
+            self.0.send(!task.is_finished()).unwrap();
+        }
+    }
+    watched(|| {
+        let (dropped, is_dropped) = mpsc::channel();
+        let ended = thread::spawn(move || {
+            // Before the set is polled, so that its own thread-locals, if it had any, would be destroyed before it.
+            KEPT.set(Some(LocalSet::new()));
+            KEPT.with_borrow_mut(|set| {
+                let set = set.as_mut().unwrap();
+                set.spawn_local(async move {
+                    let _on_drop = OnDrop(dropped);
+                    pending::<()>().await;
+                });
+                assert!(Pin::new(set).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            });
+        });
+        ended.join().unwrap();
+        assert_eq!(is_dropped.recv(), Ok(true));
+    });
+}
+
+#[test]
+fn destructors_that_keep_spawning_do_not_keep_a_set_from_its_end() {
+    /// Starts another task with itself whenever it is dropped.
+    struct Respawns(Rc<Log>);
+    #[derive(Default)]
+    struct Log {
+        drops: Cell<u64>,
+        last: RefCell<Option<task::JoinHandle<()>>>,
+    }
+    impl Drop for Respawns {
+        fn drop(&mut self) {
+            self.0.drops.set(self.0.drops.get() + 1);
+            let next = Respawns(self.0.clone());
+            let task = spawn_local(async move {
+                let _next = next;
+                pending::<()>().await;
+            });
+            self.0.last.replace(Some(task));
+        }
+    }
+    watched(|| {
+        let log = Rc::new(Log::default());
+        let set = LocalSet::new();
+        let first = Respawns(log.clone());
+        set.spawn_local(async move { drop(first) });
+        drop(set);
+        assert!(log.drops.get() > 1, "a destructor may start a task while the set ends");
+        let last = log.last.take().unwrap();
+        assert!(last.is_finished(), "and whoever waits for the last one is told");
+    });
+}
