@@ -1,10 +1,10 @@
 //! The task word: everything about a task that more than one thread may change, in 64 bits.
 //!
-//! Shape, from the highest bit: `| references 24 | shield depth 8 | flags 8 | lifecycle 8 | reserved 16 |`.
+//! Shape, from the highest bit: `| references 48 | shield depth 8 | flags 4 | reserved 2 | lifecycle 2 |`.
 //!
 //! | part | meaning | when set | who changes it |
 //! |---|---|---|---|
-//! | references | owners of the allocation | always ≥ 1 until freed | anyone who holds one |
+//! | references | owners of the allocation | always ≥ 1 until freed, and far below 2^48: see `MAX_REFERENCES` | anyone who holds one |
 //! | shield depth | cancellation waits while > 0 | inside a shield | up: the thread that polls the task; down: whoever drops the guard |
 //! | NOTIFIED | woken once more | only while SCHEDULED | any waker; cleared by `start` and `pause` |
 //! | CANCELLED | to be dropped instead of polled | from `cancel` on, for good | anyone |
@@ -42,9 +42,12 @@
 //! | SCHEDULED | any | any | any | only with JOIN_INTEREST |
 //! | COMPLETE | 0 | any | 0 | any |
 //!
-//! Rejected: RUNNING as a state of its own. It costs a read-modify-write a poll, and tells nobody what the `Notified` does not.
+//! Rejected: RUNNING as a state of its own. It costs a read-modify-write a poll, and tells nobody what the `Notified` does not. And 24 bits of
+//! references, as the design has that the shields come from: a program that keeps four million clones of one waker is slow and not wrong, and
+//! had to be aborted.
 //!
-//! Source: the layout and the shields of seed 002; transitions in the manner of tokio's and async-task's `state.rs`.
+//! Source: the shields and the parts of the word, "Shield-based cancellation" in the design of the scheduler; transitions in the manner of tokio's
+//! and async-task's `state.rs`.
 
 use crate::shim::{AtomicU64, Ordering};
 
@@ -52,12 +55,11 @@ const IDLE: u64 = 0;
 const SCHEDULED: u64 = 1;
 const COMPLETE: u64 = 3;
 
-const LIFECYCLE_SHIFT: u32 = 16;
-const FLAGS_SHIFT: u32 = 24;
-const SHIELD_SHIFT: u32 = 32;
-const REFERENCES_SHIFT: u32 = 40;
+const FLAGS_SHIFT: u32 = 4;
+const SHIELD_SHIFT: u32 = 8;
+const REFERENCES_SHIFT: u32 = 16;
 
-const LIFECYCLE: u64 = 0xff << LIFECYCLE_SHIFT;
+const LIFECYCLE: u64 = 0b11;
 const SHIELD: u64 = 0xff << SHIELD_SHIFT;
 const NOTIFIED: u64 = 1 << FLAGS_SHIFT;
 const CANCELLED: u64 = 1 << (FLAGS_SHIFT + 1);
@@ -65,11 +67,12 @@ const JOIN_INTEREST: u64 = 1 << (FLAGS_SHIFT + 2);
 const JOIN_WAKER: u64 = 1 << (FLAGS_SHIFT + 3);
 const ONE_SHIELD: u64 = 1 << SHIELD_SHIFT;
 const ONE_REFERENCE: u64 = 1 << REFERENCES_SHIFT;
-/// A quarter of what 24 bits hold. Increments check after the fact; no machine has the 12 million threads to outrun that.
-const MAX_REFERENCES: u64 = 1 << 22;
+/// A quarter of what 48 bits hold. A program that forgets a clone each nanosecond gets there in 19 hours, and is aborted, as with `Arc`: the
+/// count must not wrap. Increments check after the fact; no machine has the threads to outrun that.
+const MAX_REFERENCES: u64 = 1 << 46;
 
 /// References that a new task starts with: the `Notified`'s, the `JoinHandle`'s.
-const INITIAL: u64 = (2 * ONE_REFERENCE) | JOIN_INTEREST | (SCHEDULED << LIFECYCLE_SHIFT);
+const INITIAL: u64 = (2 * ONE_REFERENCE) | JOIN_INTEREST | SCHEDULED;
 
 /// See the header of this file.
 #[derive(Debug)]
@@ -81,11 +84,11 @@ struct Word(u64);
 
 impl Word {
     fn lifecycle(self) -> u64 {
-        (self.0 & LIFECYCLE) >> LIFECYCLE_SHIFT
+        self.0 & LIFECYCLE
     }
 
     fn with_lifecycle(self, lifecycle: u64) -> Word {
-        Word(self.0 & !LIFECYCLE | lifecycle << LIFECYCLE_SHIFT)
+        Word(self.0 & !LIFECYCLE | lifecycle)
     }
 
     fn has(self, flag: u64) -> bool {
@@ -426,13 +429,13 @@ impl State {
         })
     }
 
-    /// Whether the output is in place, and visible to the caller if so.
-    /// Whether it waits to be woken: for who only looks.
+    /// Whether the task waits to be woken. A hint for reports.
     pub(crate) fn is_idle(&self) -> bool {
         // ORDERING: Relaxed; a hint, out of date as soon as it is read.
         Word(self.0.load(Ordering::Relaxed)).lifecycle() == IDLE
     }
 
+    /// Whether the output is in place, and visible to the caller if so.
     pub(crate) fn is_complete(&self) -> bool {
         // ORDERING: Acquire; pairs with the Release in `complete`, which publishes the output.
         Word(self.0.load(Ordering::Acquire)).lifecycle() == COMPLETE
@@ -638,6 +641,43 @@ mod tests {
     }
 
     #[test]
+    fn millions_of_references_to_one_task_are_legal() {
+        let state = State::new();
+        let count = if cfg!(miri) { 1_000 } else { 5_000_000 };
+        (0..count).for_each(|_| state.add_reference());
+        assert_eq!(word(&state).references(), 2 + count);
+        assert!(!state.drop_references(count));
+        assert_eq!(word(&state), word(&State::new()), "the rest of the word is as it was");
+    }
+
+    /// Set in the process that is to abort.
+    #[cfg(not(miri))]
+    const IN_CHILD: &str = "VOLT_TEST_REFERENCES";
+
+    #[test]
+    #[cfg(all(unix, not(miri)))]
+    fn one_reference_too_many_aborts_before_the_count_can_wrap() {
+        use std::os::unix::process::ExitStatusExt;
+
+        if std::env::var_os(IN_CHILD).is_some() {
+            let state = State::new();
+            state.0.fetch_add((MAX_REFERENCES - 4) * ONE_REFERENCE, Ordering::Relaxed);
+            state.add_reference();
+            state.add_reference();
+            println!("so far it went on");
+            state.add_reference();
+            println!("it still goes on");
+            return;
+        }
+        let test = std::thread::current().name().expect("the harness names its threads").to_owned();
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = child.args([&test, "--exact", "--nocapture"]).env(IN_CHILD, "1").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.signal(), Some(6), "SIGABRT: {output:?}");
+        assert!(text.contains("so far it went on") && !text.contains("it still goes on"), "{text}");
+    }
+
+    #[test]
     fn the_last_reference_is_the_one_that_frees() {
         let state = State::new();
         (0..2).for_each(|_| state.add_reference());
@@ -697,7 +737,8 @@ mod tests {
 
     #[test]
     fn the_parts_of_the_word_do_not_overlap() {
-        let parts = [0xffff, LIFECYCLE, 0xff << FLAGS_SHIFT, SHIELD, u64::MAX << REFERENCES_SHIFT];
+        let flags = NOTIFIED | CANCELLED | JOIN_INTEREST | JOIN_WAKER;
+        let parts = [LIFECYCLE, 0b1100, flags, SHIELD, u64::MAX << REFERENCES_SHIFT];
         assert_eq!(parts.iter().fold(0, |all, part| all | part), u64::MAX);
         assert_eq!(parts.iter().map(|part| part.count_ones()).sum::<u32>(), 64);
     }

@@ -449,6 +449,18 @@ fn in_block_in_place_a_task_is_still_itself() {
     });
 }
 
+#[test]
+fn millions_of_clones_of_one_waker_are_legal() {
+    /// More than 22 bits.
+    const CLONES: usize = 4_200_000;
+    with_one_worker(|runtime| {
+        let task = runtime.spawn(poll_fn(|cx| Poll::Ready(vec![cx.waker().clone(); CLONES])));
+        let wakers = runtime.block_on(task).unwrap();
+        assert_eq!(wakers.len(), CLONES);
+        wakers[CLONES - 1].wake_by_ref();
+    });
+}
+
 thread_local! {
     static AT_END: Cell<Option<Box<dyn FnOnceOnDrop>>> = const { Cell::new(None) };
 }

@@ -11,7 +11,6 @@ mod lifecycle;
 mod listing;
 mod local_set;
 mod panics;
-mod references;
 mod released;
 mod structured;
 mod sync;
