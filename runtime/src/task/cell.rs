@@ -14,11 +14,12 @@ use std::task::{Context, Poll, Waker};
 use super::blocks;
 use super::contain::contain;
 use super::current::Current;
+use super::handover::{self, Joined};
 use super::header::{Ended, Header, Notified, Ran, Task, Vtable};
 use super::id::Id;
 use super::join::{JoinError, JoinHandle, Panic};
 use super::origin::Extra;
-use super::state::{Complete, DropJoin, Pause, Start, Wake, WakeOwned};
+use super::state::{Pause, Start, State, Wake, WakeOwned};
 use super::waker::WakerRef;
 
 /// What a task needs from whoever runs it.
@@ -196,16 +197,81 @@ impl<F: Future, S: Schedule> Cell<F, S> {
         // SAFETY: by contract.
         contain(|| unsafe { self.set_stage(Stage::Empty) });
     }
+}
 
-    /// Replaces the join waker, containing a destructor that panics.
-    ///
+/// A pointer to a cell, for `handover`. Not a reference: see [`Joined`].
+struct Raw<F: Future, S>(NonNull<Cell<F, S>>);
+
+impl<F: Future, S> Clone for Raw<F, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F: Future, S> Copy for Raw<F, S> {}
+
+impl<F: Future, S: Schedule> Raw<F, S> {
+    /// Of a header that comes from `new_task::<F, S>`.
+    fn new(header: NonNull<Header>) -> Self {
+        Self(header.cast())
+    }
+
     /// # Safety
-    /// The caller owns the field.
-    unsafe fn set_join_waker(&self, waker: Option<Waker>) {
+    /// It comes from `new_task::<F, S>`, and a reference is held for `'a`, or until what is used of it gives it up.
+    unsafe fn cell<'a>(self) -> &'a Cell<F, S> {
+        // SAFETY: Whole provenance and Live by reference, by contract.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<F: Future, S: Schedule> Joined for Raw<F, S> {
+    type Waker = Waker;
+
+    unsafe fn state<'a>(self) -> &'a State
+    where
+        Self: 'a,
+    {
         // SAFETY: by contract.
-        if let Some(former) = std::mem::replace(unsafe { &mut *self.join_waker.get() }, waker) {
+        unsafe { &self.cell().header.state }
+    }
+
+    unsafe fn does_as_well(self, waker: &Waker) -> bool {
+        // SAFETY: the JoinHandle holds a reference.
+        let cell = unsafe { self.cell() };
+        // SAFETY: by contract nobody writes the field.
+        let held = unsafe { &*cell.join_waker.get() };
+        held.as_ref().is_some_and(|held| held.will_wake(waker))
+    }
+
+    /// Contains a destructor that panics.
+    unsafe fn set_join_waker(self, waker: Option<&Waker>) {
+        let waker = waker.cloned();
+        // SAFETY: the owner of the field holds a reference.
+        let cell = unsafe { self.cell() };
+        // SAFETY: by contract.
+        if let Some(former) = std::mem::replace(unsafe { &mut *cell.join_waker.get() }, waker) {
             contain(|| drop(former));
         }
+    }
+
+    unsafe fn wake_joiner(self) {
+        // SAFETY: the runner's reference is not given up yet.
+        let cell = unsafe { self.cell() };
+        // SAFETY: by contract nobody writes the field.
+        let Some(waker) = (unsafe { &*cell.join_waker.get() }) else { return };
+        // SAFETY: Live by reference: as above, and ManuallyDrop does not give it up.
+        let ended = ManuallyDrop::new(unsafe { Task::from_raw(self.0.cast()) });
+        // It is this task that wakes, though its poll is over.
+        let _current = Current::enter(&ended);
+        // A foreign waker that panics must not take the worker along.
+        contain(|| waker.wake_by_ref());
+    }
+
+    unsafe fn drop_output(self) {
+        // SAFETY: the owner of the output holds a reference.
+        let cell = unsafe { self.cell() };
+        // SAFETY: by contract.
+        unsafe { cell.drop_output() };
     }
 }
 
@@ -216,39 +282,11 @@ impl<F: Future, S: Schedule> Cell<F, S> {
 unsafe fn complete<F: Future, S: Schedule>(raw: NonNull<Header>) {
     // SAFETY: by contract.
     let cell = unsafe { cell_of::<F, S>(raw) };
-    let state = &cell.header.state;
     let kept = cell.scheduler.release(&cell.header).map(Task::into_raw);
     // The cell may be gone as soon as they are given up.
     let references = 1 + u64::from(kept.is_some());
-    let is_last = if state.is_unobserved(references) {
-        // Nothing to publish, and nobody to be told.
-        true
-    } else {
-        match state.complete(references) {
-            Complete::Keep => false,
-            Complete::DropOutput => {
-                // SAFETY: Join hand-over: no JOIN_INTEREST, the output is the completer's.
-                unsafe { cell.drop_output() };
-                state.drop_references(references)
-            }
-            Complete::WakeJoiner => {
-                // SAFETY: Join hand-over: JOIN_WAKER is set, so nobody writes the field.
-                if let Some(waker) = unsafe { &*cell.join_waker.get() } {
-                    // SAFETY: Live by reference: the runner's is not given up yet, and ManuallyDrop does not do so.
-                    let ended = ManuallyDrop::new(unsafe { Task::from_raw(raw) });
-                    // It is this task that wakes, though its poll is over.
-                    let _current = Current::enter(&ended);
-                    // A foreign waker that panics must not take the worker along.
-                    contain(|| waker.wake_by_ref());
-                }
-                state.release_join_waker(references) && {
-                    // SAFETY: Join hand-over: the handle went and left the field to the completer.
-                    unsafe { cell.set_join_waker(None) };
-                    state.drop_references(references)
-                }
-            }
-        }
-    };
+    // SAFETY: by contract, and they are the runner's and the scheduler's.
+    let is_last = unsafe { handover::complete(Raw::<F, S>::new(raw), references) };
     if is_last {
         // SAFETY: Live by reference: the last are the caller's, and are given up here.
         unsafe { dealloc::<F, S>(raw) }
@@ -382,26 +420,12 @@ unsafe fn dealloc<F: Future, S: Schedule>(raw: NonNull<Header>) {
 
 unsafe fn poll_join<F: Future, S: Schedule>(raw: NonNull<Header>, into: *mut (), waker: &Waker) {
     // SAFETY: the vtable is that of F and S, and the JoinHandle holds a reference.
-    let cell = unsafe { cell_of::<F, S>(raw) };
-    let state = &cell.header.state;
-    if !state.is_complete() {
-        let is_published = state.has_join_waker();
-        if is_published {
-            // SAFETY: Join hand-over: JOIN_WAKER is set, both sides may read.
-            let held = unsafe { &*cell.join_waker.get() };
-            if held.as_ref().is_some_and(|held| held.will_wake(waker)) {
-                return;
-            }
-        }
-        let is_owned = !is_published || state.retract_join_waker().is_ok();
-        if is_owned {
-            // SAFETY: Join hand-over: JOIN_WAKER is clear, the field is the handle's (or the completer has let go of it).
-            unsafe { cell.set_join_waker(Some(waker.clone())) };
-            if state.publish_join_waker().is_ok() {
-                return;
-            }
-        }
+    let is_complete = unsafe { handover::poll_join(Raw::<F, S>::new(raw), waker) };
+    if !is_complete {
+        return;
     }
+    // SAFETY: as above.
+    let cell = unsafe { cell_of::<F, S>(raw) };
     // SAFETY: Join hand-over: the task is complete, and the output is the JoinHandle's.
     let stage = std::mem::replace(unsafe { &mut *cell.stage.get() }, Stage::Empty);
     let output = match stage {
@@ -415,24 +439,10 @@ unsafe fn poll_join<F: Future, S: Schedule>(raw: NonNull<Header>, into: *mut (),
 }
 
 unsafe fn drop_join<F: Future, S: Schedule>(raw: NonNull<Header>) {
-    // SAFETY: the vtable is that of F and S, and the handle's reference is handed over; it is given up below.
-    let cell = unsafe { cell_of::<F, S>(raw) };
-    let state = &cell.header.state;
-    let drops = state.drop_join_interest();
-    if let DropJoin::OutputAndWaker | DropJoin::Output = drops {
-        // A destructor that panics is contained, as everywhere: whether the task ended before its handle went is chance, and so would
-        // be the thread that the panic hits.
-        // SAFETY: Join hand-over: complete with JOIN_INTEREST, so the output is the handle's.
-        unsafe { cell.drop_output() };
-    }
-    if let DropJoin::OutputAndWaker | DropJoin::Waker = drops {
-        // SAFETY: Join hand-over: JOIN_WAKER is clear, the field is the handle's.
-        unsafe { cell.set_join_waker(None) };
-    }
-    let is_last = match drops {
-        DropJoin::Nothing { was_last_reference } => was_last_reference,
-        _ => state.is_only_reference() || state.drop_references(1),
-    };
+    // A destructor that panics is contained: whether the task ended before its handle went is chance, and so would be the thread that the
+    // panic hits.
+    // SAFETY: the vtable is that of F and S, and the handle's reference is handed over.
+    let is_last = unsafe { handover::drop_join(Raw::<F, S>::new(raw)) };
     if is_last {
         // SAFETY: Live by reference: the handle's was the last.
         unsafe { dealloc::<F, S>(raw) }

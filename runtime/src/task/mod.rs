@@ -2,6 +2,8 @@
 
 pub(crate) mod state;
 
+mod handover;
+
 #[cfg(not(loom))]
 pub(crate) mod id;
 

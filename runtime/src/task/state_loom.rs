@@ -1,30 +1,16 @@
 //! Models of the task word: what `state.rs` promises, in every interleaving. Run as CONTRIBUTING.md says.
 //!
-//! Each model has a twin in which the step that it is about is done wrong; the twin must fail.
+//! The hand-over of output and join waker is the shipped one, `handover`, on cells that loom watches. Each model has a twin in which the step that
+//! it is about is done wrong; the twin must fail, with the message of what it breaks.
 
 use super::*;
+use crate::shim::explore::{breaks, holds};
+use crate::task::handover::{self, Joined};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicBool;
+use loom::sync::atomic::{AtomicBool, AtomicU32};
 use loom::thread;
-
-/// How many executions a model took; one would mean that nothing was interleaved.
-fn explore(model: impl Fn() + Sync + Send + 'static) {
-    let executions = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let count = executions.clone();
-    loom::model(move || {
-        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        model();
-    });
-    let executions = executions.load(std::sync::atomic::Ordering::Relaxed);
-    println!("{executions} executions");
-    assert!(executions > 1, "the model interleaved nothing");
-}
-
-/// Whether loom finds a fault in the model.
-fn fails(model: impl Fn() + Sync + Send + 'static) -> bool {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| loom::model(model))).is_err()
-}
+use std::marker::PhantomData;
 
 /// A waker that returns early when a plain load says "not idle": the fault of tokio #7622.
 fn wake_with_early_return(state: &State) -> Wake {
@@ -76,12 +62,12 @@ fn wake_model(wake: fn(&State) -> Wake) {
 
 #[test]
 fn loom_no_wake_up_is_lost() {
-    explore(|| wake_model(State::wake));
+    holds(None, || wake_model(State::wake));
 }
 
 #[test]
 fn loom_twin_an_early_return_on_a_plain_load_loses_a_wake_up() {
-    assert!(fails(|| wake_model(wake_with_early_return)));
+    breaks("the last poll saw what both wakers had written", None, || wake_model(wake_with_early_return));
 }
 
 /// A waker that goes with its wake-up, its reference handed to the `Notified` if it submits the task.
@@ -126,18 +112,18 @@ fn wake_owned_model(wake: fn(&State) -> Wake) {
 
 #[test]
 fn loom_wakers_that_go_with_their_wake_up_lose_no_wake_up_and_no_reference() {
-    explore(|| {
+    holds(None, || {
         wake_model(|state| {
             state.add_reference();
             wake_owned(state)
         })
     });
-    explore(|| wake_owned_model(wake_owned));
+    holds(None, || wake_owned_model(wake_owned));
 }
 
 #[test]
 fn loom_twin_a_waker_that_goes_with_its_wake_up_and_does_not_say_so_leaks_the_task() {
-    assert!(fails(|| wake_owned_model(State::wake)));
+    breaks("each waker's reference was handed on or released", None, || wake_owned_model(State::wake));
 }
 
 /// Pause by a load and a store instead of one transition.
@@ -169,12 +155,12 @@ fn pause_model(pause: fn(&State) -> Pause) {
 
 #[test]
 fn loom_a_wake_beside_the_end_of_a_poll_reschedules_once() {
-    explore(|| pause_model(|state| state.pause(false)));
+    holds(None, || pause_model(|state| state.pause(false)));
 }
 
 #[test]
 fn loom_twin_a_pause_in_two_steps_loses_the_wake_up() {
-    assert!(fails(|| pause_model(pause_in_two_steps)));
+    breaks("leads to another poll", None, || pause_model(pause_in_two_steps));
 }
 
 /// A start that takes note of a wake-up without acquiring it.
@@ -216,12 +202,12 @@ fn start_model(start: fn(&State) -> Start) {
 
 #[test]
 fn loom_a_wake_beside_the_start_of_a_poll_is_seen_by_it_or_leads_to_another() {
-    explore(|| start_model(State::start));
+    holds(None, || start_model(State::start));
 }
 
 #[test]
 fn loom_twin_a_start_that_does_not_acquire_the_wake_up_loses_it() {
-    assert!(fails(|| start_model(start_without_acquiring)));
+    breaks("the last poll saw what the waker had written", None, || start_model(start_without_acquiring));
 }
 
 /// The end of a poll in which the task woke itself, without a look whether it is to be cancelled; nor does the next start look.
@@ -255,7 +241,7 @@ fn cancel_of_a_yielding_task_model(pause_and_start: fn(&State) -> bool, pause: f
 
 #[test]
 fn loom_cancel_beside_polls_that_wake_their_own_task_drops_it() {
-    explore(|| cancel_of_a_yielding_task_model(pause_and_start, |state| state.pause(false)));
+    holds(None, || cancel_of_a_yielding_task_model(pause_and_start, |state| state.pause(false)));
 }
 
 /// Only wake-ups are looked for at the end of a poll.
@@ -265,7 +251,9 @@ fn pause_without_cancellation(state: &State) -> Pause {
 
 #[test]
 fn loom_twin_polls_that_never_look_for_a_cancellation_lose_it() {
-    assert!(fails(|| cancel_of_a_yielding_task_model(pause_and_start_without_a_look, pause_without_cancellation)));
+    breaks("a cancelled task is dropped", None, || {
+        cancel_of_a_yielding_task_model(pause_and_start_without_a_look, pause_without_cancellation)
+    });
 }
 
 /// Cancelling only sets the flag, as the source does.
@@ -296,20 +284,23 @@ fn cancel_model(cancel: fn(&State) -> Wake) {
 
 #[test]
 fn loom_cancel_beside_the_end_of_a_poll_drops_the_task() {
-    explore(|| cancel_model(State::cancel));
+    holds(None, || cancel_model(State::cancel));
 }
 
 #[test]
 fn loom_twin_a_cancel_that_only_sets_the_flag_leaves_the_task_idle() {
-    assert!(fails(|| cancel_model(cancel_flag_only)));
+    breaks("a cancelled task is dropped", None, || cancel_model(cancel_flag_only));
 }
 
-/// The join waker field and the output, watched by loom.
+/// The join waker and the output, watched by loom.
 struct Task {
     state: State,
     waker: UnsafeCell<Option<u32>>,
     output: UnsafeCell<Option<u32>>,
-    woken: AtomicBool,
+    /// What whoever holds a reference may use.
+    rest: UnsafeCell<()>,
+    /// The last waker that was woken.
+    woken: AtomicU32,
     freed: AtomicBool,
 }
 
@@ -318,22 +309,95 @@ unsafe impl Sync for Task {}
 // SAFETY: plain data.
 unsafe impl Send for Task {}
 
+/// The steps of `handover` that a fault can replace.
+trait Steps: Copy + 'static {
+    fn retract(state: &State) -> Result<(), IsComplete> {
+        state.retract_join_waker()
+    }
+
+    fn publish(state: &State) -> Result<(), IsComplete> {
+        state.publish_join_waker()
+    }
+
+    fn release(state: &State, references: u64) -> bool {
+        state.release_join_waker(references)
+    }
+
+    fn is_only_reference(state: &State) -> bool {
+        state.is_only_reference()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct AsBuilt;
+
+impl Steps for AsBuilt {}
+
+/// What `handover` is given.
+#[derive(Clone, Copy)]
+struct Pointer<'t, S>(&'t Task, PhantomData<S>);
+
+impl<S: Steps> Joined for Pointer<'_, S> {
+    type Waker = u32;
+
+    unsafe fn state<'a>(self) -> &'a State
+    where
+        Self: 'a,
+    {
+        &self.0.state
+    }
+
+    unsafe fn does_as_well(self, waker: &u32) -> bool {
+        // SAFETY: Join hand-over: by contract nobody writes the field.
+        self.0.waker.with(|held| unsafe { *held }) == Some(*waker)
+    }
+
+    unsafe fn set_join_waker(self, waker: Option<&u32>) {
+        // SAFETY: Join hand-over: by contract the caller owns the field.
+        self.0.waker.with_mut(|held| unsafe { *held = waker.copied() });
+    }
+
+    unsafe fn wake_joiner(self) {
+        // SAFETY: Join hand-over: by contract nobody writes the field.
+        let waker = self.0.waker.with(|held| unsafe { *held });
+        self.0.woken.store(waker.expect("a published waker is there"), Ordering::Release);
+    }
+
+    unsafe fn drop_output(self) {
+        self.0.set_output(None);
+    }
+
+    unsafe fn retract_join_waker(self) -> Result<(), IsComplete> {
+        S::retract(&self.0.state)
+    }
+
+    unsafe fn publish_join_waker(self) -> Result<(), IsComplete> {
+        S::publish(&self.0.state)
+    }
+
+    unsafe fn release_join_waker(self, references: u64) -> bool {
+        S::release(&self.0.state, references)
+    }
+
+    unsafe fn is_only_reference(self) -> bool {
+        S::is_only_reference(&self.0.state)
+    }
+}
+
 impl Task {
-    fn running() -> Arc<Task> {
+    /// A task in its poll, whose runner will give up so many references.
+    fn running(references: u64) -> Arc<Task> {
         let task = Task {
             state: State::new(),
             waker: UnsafeCell::new(None),
             output: UnsafeCell::new(None),
-            woken: AtomicBool::new(false),
+            rest: UnsafeCell::new(()),
+            woken: AtomicU32::new(0),
             freed: AtomicBool::new(false),
         };
+        (1..references).for_each(|_| task.state.add_reference());
         assert_eq!(task.state.start(), Start::Poll);
         Arc::new(task)
-    }
-
-    fn set_waker(&self, waker: Option<u32>) {
-        // SAFETY: Join hand-over: callers own the field.
-        self.waker.with_mut(|slot| unsafe { *slot = waker });
     }
 
     fn set_output(&self, output: Option<u32>) {
@@ -346,215 +410,201 @@ impl Task {
         self.output.with_mut(|slot| unsafe { (*slot).take() })
     }
 
-    fn complete(&self, release: fn(&State) -> bool) {
+    fn complete<S: Steps>(&self, references: u64) {
         self.set_output(Some(7));
-        if self.state.is_unobserved(1) {
-            self.set_output(None);
-            return self.free();
-        }
-        match self.state.complete(1) {
-            Complete::DropOutput => {
-                self.set_output(None);
-                self.drop_reference();
-            }
-            Complete::Keep => {}
-            Complete::WakeJoiner => {
-                // SAFETY: Join hand-over: JOIN_WAKER is set, so nobody writes the field.
-                let waker = self.waker.with(|slot| unsafe { *slot });
-                assert_eq!(waker, Some(1), "the published waker is there");
-                self.woken.store(true, Ordering::Release);
-                if release(&self.state) {
-                    self.set_waker(None);
-                    self.drop_reference();
-                }
-            }
-        }
-    }
-
-    /// The owner has done with the task; the last one frees it.
-    fn drop_reference(&self) {
-        if self.state.is_only_reference() || self.state.drop_references(1) {
+        // SAFETY: the model's threads are the task's runner and its handle, one each.
+        let is_last = unsafe { handover::complete(Pointer::<S>(self, PhantomData), references) };
+        if is_last {
             self.free();
         }
     }
 
-    /// Nobody uses the task any more, or loom says so.
+    /// One poll of the JoinHandle; None = Pending.
+    fn poll_join<S: Steps>(&self, waker: u32) -> Option<u32> {
+        // SAFETY: as in `complete`.
+        let is_complete = unsafe { handover::poll_join(Pointer::<S>(self, PhantomData), &waker) };
+        is_complete.then(|| self.take_output().expect("the output is in place"))
+    }
+
+    fn drop_join<S: Steps>(&self) {
+        // SAFETY: as in `complete`.
+        let is_last = unsafe { handover::drop_join(Pointer::<S>(self, PhantomData)) };
+        if is_last {
+            self.free();
+        }
+    }
+
+    /// Nobody uses the task any more, or loom says so. What is still in it is dropped with it.
     fn free(&self) {
         assert!(!self.freed.swap(true, Ordering::Relaxed), "freed once");
-        self.waker.with_mut(|_| ());
-        self.output.with_mut(|_| ());
+        // SAFETY: the last reference is gone.
+        self.waker.with_mut(|slot| unsafe { *slot = None });
+        self.set_output(None);
+        self.rest.with_mut(|_| ());
     }
+}
 
-    /// One poll of the JoinHandle; None = Pending.
-    fn poll_join(&self) -> Option<u32> {
-        if self.state.is_complete() {
-            return self.take_output();
-        }
-        self.set_waker(Some(1));
-        if self.state.publish_join_waker() == Err(IsComplete) {
-            self.set_waker(None);
-            return self.take_output();
-        }
-        None
+/// A completer beside a joiner that has been polled with waker 1, if `is_second`, and is polled with waker 2.
+fn join_model<S: Steps>(is_second: bool) {
+    let task = Task::running(1);
+    if is_second {
+        assert_eq!(task.poll_join::<S>(1), None);
     }
-
-    fn drop_join(&self) {
-        match self.state.drop_join_interest() {
-            DropJoin::OutputAndWaker => {
-                self.set_output(None);
-                self.set_waker(None);
-                self.drop_reference();
-            }
-            DropJoin::Output => {
-                self.set_output(None);
-                self.drop_reference();
-            }
-            DropJoin::Waker => {
-                self.set_waker(None);
-                self.drop_reference();
-            }
-            DropJoin::Nothing { was_last_reference } => {
-                if was_last_reference {
-                    self.free();
-                }
-            }
+    let completer = thread::spawn({
+        let task = task.clone();
+        move || task.complete::<S>(1)
+    });
+    let joiner = thread::spawn({
+        let task = task.clone();
+        move || task.poll_join::<S>(2)
+    });
+    completer.join().unwrap();
+    match joiner.join().unwrap() {
+        Some(output) => assert_eq!(output, 7),
+        None => {
+            assert_eq!(task.woken.load(Ordering::Acquire), 2, "a pending joiner is woken by its last waker");
+            assert_eq!(task.take_output(), Some(7));
         }
     }
 }
 
 #[test]
 fn loom_a_joiner_is_woken_or_finds_the_output() {
-    explore(|| {
-        let task = Task::running();
-        let completer = thread::spawn({
-            let task = task.clone();
-            move || task.complete(release_one)
-        });
-        let joiner = thread::spawn({
-            let task = task.clone();
-            move || task.poll_join()
-        });
-        completer.join().unwrap();
-        match joiner.join().unwrap() {
-            Some(output) => assert_eq!(output, 7),
-            None => {
-                assert!(task.woken.load(Ordering::Acquire), "a pending joiner is woken");
-                assert_eq!(task.take_output(), Some(7));
-            }
-        }
-    });
-}
-
-fn release_one(state: &State) -> bool {
-    state.release_join_waker(1)
-}
-
-fn drop_join_model(release: fn(&State) -> bool) {
-    let task = Task::running();
-    assert_eq!(task.poll_join(), None);
-    let completer = thread::spawn({
-        let task = task.clone();
-        move || task.complete(release)
-    });
-    let dropper = thread::spawn({
-        let task = task.clone();
-        move || task.drop_join()
-    });
-    completer.join().unwrap();
-    dropper.join().unwrap();
-    // SAFETY: both actors have ended.
-    assert_eq!(task.output.with(|slot| unsafe { *slot }), None, "the output is dropped");
-    // SAFETY: both actors have ended.
-    assert_eq!(task.waker.with(|slot| unsafe { *slot }), None, "the waker is dropped");
-    assert!(task.freed.load(Ordering::Relaxed), "and the task is freed");
+    holds(None, || join_model::<AsBuilt>(false));
 }
 
 #[test]
-fn loom_output_and_waker_are_dropped_once_when_the_handle_goes_beside_completion() {
-    explore(|| drop_join_model(release_one));
-}
-
-#[test]
-fn loom_twin_a_completer_that_never_releases_the_waker_leaks_it() {
-    assert!(fails(|| drop_join_model(|_| false)));
-}
-
-#[test]
-fn loom_twin_a_completer_that_drops_the_waker_unasked_races_with_the_handle() {
-    assert!(fails(|| drop_join_model(|state| {
-        let _ = state.release_join_waker(1);
-        true
-    })));
+fn loom_a_joiner_that_changes_its_waker_is_woken_by_the_last() {
+    holds(None, || join_model::<AsBuilt>(true));
 }
 
 #[test]
 fn loom_twin_publishing_without_looking_at_completion_leaves_a_joiner_asleep() {
-    assert!(fails(|| {
-        let task = Task::running();
-        let completer = thread::spawn({
-            let task = task.clone();
-            move || task.complete(release_one)
-        });
-        let joiner = thread::spawn({
-            let task = task.clone();
-            move || {
-                if task.state.is_complete() {
-                    return true;
-                }
-                task.set_waker(Some(1));
-                task.state.0.fetch_or(JOIN_WAKER, Ordering::AcqRel);
-                false
-            }
-        });
-        completer.join().unwrap();
-        let found = joiner.join().unwrap();
-        assert!(found || task.woken.load(Ordering::Acquire), "a pending joiner is woken");
-    }));
+    #[derive(Clone, Copy)]
+    struct PublishesBlindly;
+    impl Steps for PublishesBlindly {
+        fn publish(state: &State) -> Result<(), IsComplete> {
+            state.0.fetch_or(JOIN_WAKER, Ordering::AcqRel);
+            Ok(())
+        }
+    }
+    breaks("a pending joiner is woken by its last waker", None, || join_model::<PublishesBlindly>(false));
 }
 
-/// A handle that was never polled goes beside completion; whoever is last looks whether it is by `is_last`, without giving its reference up.
-fn detach_model(is_last: fn(&State) -> bool) {
-    let task = Task::running();
+#[test]
+fn loom_twin_a_waker_replaced_without_being_retracted_is_woken_while_it_changes() {
+    #[derive(Clone, Copy)]
+    struct RetractsNothing;
+    impl Steps for RetractsNothing {
+        fn retract(_: &State) -> Result<(), IsComplete> {
+            Ok(())
+        }
+    }
+    breaks("Causality violation", None, || join_model::<RetractsNothing>(true));
+}
+
+/// A handle that was polled, or not, goes beside completion.
+fn drop_join_model<S: Steps>(is_polled: bool, references: u64) {
+    let task = Task::running(references);
+    if is_polled {
+        assert_eq!(task.poll_join::<S>(1), None);
+    }
     let completer = thread::spawn({
         let task = task.clone();
-        move || task.complete(release_one)
+        move || task.complete::<S>(references)
     });
     let dropper = thread::spawn({
         let task = task.clone();
-        move || match task.state.drop_join_interest() {
-            DropJoin::OutputAndWaker if is_last(&task.state) => task.free(),
-            DropJoin::Nothing { was_last_reference: false } => {}
-            drops => unreachable!("the completer releases its reference with completion: {drops:?}"),
-        }
+        move || task.drop_join::<S>()
     });
     completer.join().unwrap();
+    dropper.join().unwrap();
+    assert!(task.freed.load(Ordering::Relaxed), "the task is freed");
+    // SAFETY: both actors have ended.
+    assert_eq!(task.output.with(|slot| unsafe { *slot }), None, "the output is dropped");
+    // SAFETY: both actors have ended.
+    assert_eq!(task.waker.with(|slot| unsafe { *slot }), None, "the waker is dropped");
+}
+
+#[test]
+fn loom_output_and_waker_are_dropped_once_when_the_handle_goes_beside_completion() {
+    // The runner's reference, and the scheduler's.
+    holds(None, || drop_join_model::<AsBuilt>(true, 1));
+    holds(None, || drop_join_model::<AsBuilt>(true, 2));
+}
+
+#[test]
+fn loom_a_task_whose_handle_goes_beside_completion_is_freed_once_after_all_uses() {
+    holds(None, || drop_join_model::<AsBuilt>(false, 1));
+    holds(None, || drop_join_model::<AsBuilt>(false, 2));
+}
+
+#[test]
+fn loom_twin_a_completer_that_never_releases_the_waker_leaks_it() {
+    #[derive(Clone, Copy)]
+    struct NeverReleases;
+    impl Steps for NeverReleases {
+        fn release(_: &State, _: u64) -> bool {
+            false
+        }
+    }
+    breaks("the task is freed", None, || drop_join_model::<NeverReleases>(true, 1));
+}
+
+#[test]
+fn loom_twin_a_completer_that_drops_the_waker_unasked_races_with_the_handle() {
+    #[derive(Clone, Copy)]
+    struct DropsUnasked;
+    impl Steps for DropsUnasked {
+        fn release(state: &State, _: u64) -> bool {
+            let _is_handle_gone = state.release_join_waker(0);
+            true
+        }
+    }
+    breaks("Causality violation", None, || drop_join_model::<DropsUnasked>(true, 1));
+}
+
+/// Whether it is the last is looked at without acquiring what the others did before.
+#[derive(Clone, Copy)]
+struct LooksWithoutAcquiring;
+
+impl Steps for LooksWithoutAcquiring {
+    fn is_only_reference(state: &State) -> bool {
+        Word(state.0.load(Ordering::Relaxed)).references() == 1
+    }
+}
+
+/// Another owner uses the task, and gives up its reference beside a handle that goes after completion.
+fn last_use_model<S: Steps>() {
+    let task = Task::running(1);
+    task.state.add_reference();
+    task.complete::<S>(1);
+    let other = thread::spawn({
+        let task = task.clone();
+        move || {
+            task.rest.with(|_| ());
+            if task.state.drop_references(1) {
+                task.free();
+            }
+        }
+    });
+    let dropper = thread::spawn({
+        let task = task.clone();
+        move || task.drop_join::<S>()
+    });
+    other.join().unwrap();
     dropper.join().unwrap();
     assert!(task.freed.load(Ordering::Relaxed), "the task is freed");
 }
 
 #[test]
-fn loom_a_task_whose_handle_goes_beside_completion_is_freed_once_after_all_uses() {
-    explore(|| detach_model(State::is_only_reference));
+fn loom_the_last_of_two_owners_frees_after_the_others_use() {
+    holds(None, last_use_model::<AsBuilt>);
 }
 
 #[test]
 fn loom_twin_a_look_for_other_references_that_acquires_nothing_frees_beside_a_use() {
-    assert!(fails(|| {
-        let task = Task::running();
-        let other = thread::spawn({
-            let task = task.clone();
-            move || {
-                task.set_output(Some(7));
-                if task.state.drop_references(1) {
-                    task.free();
-                }
-            }
-        });
-        if Word(task.state.0.load(Ordering::Relaxed)).references() == 1 || task.state.drop_references(1) {
-            task.free();
-        }
-        other.join().unwrap();
-    }));
+    breaks("Causality violation", None, last_use_model::<LooksWithoutAcquiring>);
 }
 
 fn references_model(drop_reference: fn(&State) -> bool) {
@@ -586,14 +636,14 @@ fn references_model(drop_reference: fn(&State) -> bool) {
 
 #[test]
 fn loom_the_last_reference_frees_after_all_uses() {
-    explore(|| references_model(|state| state.drop_references(1)));
+    holds(None, || references_model(|state| state.drop_references(1)));
 }
 
 #[test]
 fn loom_twin_a_relaxed_drop_frees_beside_a_use() {
-    assert!(fails(|| references_model(|state| {
-        Word(state.0.fetch_sub(ONE_REFERENCE, Ordering::Relaxed)).references() == 1
-    })));
+    breaks("Causality violation", None, || {
+        references_model(|state| Word(state.0.fetch_sub(ONE_REFERENCE, Ordering::Relaxed)).references() == 1)
+    });
 }
 
 /// A shield that is left as the source leaves it: the depth goes down, and nobody looks whether a cancellation waited.
@@ -629,10 +679,115 @@ fn shield_model(leave: fn(&State) -> Wake) {
 
 #[test]
 fn loom_a_shield_left_beside_a_cancellation_and_the_end_of_a_poll_lets_the_task_end() {
-    explore(|| shield_model(State::leave_shield));
+    holds(None, || shield_model(State::leave_shield));
 }
 
 #[test]
 fn loom_twin_a_shield_left_without_a_look_leaves_a_cancelled_task_idle() {
-    assert!(fails(|| shield_model(leave_without_a_look)));
+    breaks("the cancellation takes effect when the shield is gone", None, || shield_model(leave_without_a_look));
+}
+
+/// The notes that a thread takes of a poll, as `current` has them.
+#[derive(Default)]
+struct Notes {
+    is_current: bool,
+    has_woken_itself: bool,
+}
+
+impl Notes {
+    /// As a waker of the polled task, called on the thread that polls it.
+    fn wake_own(&mut self, state: &State) {
+        if self.is_current {
+            self.has_woken_itself = true;
+        } else {
+            assert_eq!(state.wake(), Wake::Nothing, "it runs");
+        }
+    }
+
+    /// The end of the notes, which are read in the same step: *Read once it is over*.
+    fn leave(&mut self) -> bool {
+        std::mem::take(self).has_woken_itself
+    }
+}
+
+/// A poll whose end, by these steps, runs code of the user's: it returns what is said to `pause`.
+type EndPoll = fn(&mut Notes, &State, &dyn Fn(&mut Notes, &State)) -> bool;
+
+/// A subscriber that writes and wakes the task when the poll's span is left, beside another waker: the last poll sees what both wrote.
+fn subscriber_model(end_poll: EndPoll) {
+    let state = Arc::new(State::new());
+    // Relaxed on purpose: only the task word orders them.
+    let written = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
+    let waker = thread::spawn({
+        let (state, written) = (state.clone(), written.clone());
+        move || {
+            written[0].store(true, Ordering::Relaxed);
+            state.wake() == Wake::Submit
+        }
+    });
+    let runner = thread::spawn({
+        let (state, written) = (state.clone(), written.clone());
+        move || {
+            let mut is_first = true;
+            loop {
+                assert_eq!(state.start(), Start::Poll);
+                let mut notes = Notes { is_current: true, ..Notes::default() };
+                let seen = [0, 1].map(|index: usize| written[index].load(Ordering::Relaxed));
+                let subscriber = |notes: &mut Notes, state: &State| {
+                    written[1].store(true, Ordering::Relaxed);
+                    notes.wake_own(state);
+                };
+                let has_woken_itself = if std::mem::take(&mut is_first) {
+                    end_poll(&mut notes, &state, &subscriber)
+                } else {
+                    notes.leave()
+                };
+                match state.pause(has_woken_itself) {
+                    Pause::Reschedule => {}
+                    Pause::Idle => return seen,
+                    Pause::Cancel => unreachable!(),
+                }
+            }
+        }
+    });
+    let is_submitted = waker.join().unwrap();
+    let mut seen = runner.join().unwrap();
+    if is_submitted {
+        assert_eq!(state.start(), Start::Poll);
+        seen = [0, 1].map(|index: usize| written[index].load(Ordering::Relaxed));
+    }
+    assert_eq!(seen, [true, true], "the last poll saw what both wakers had written");
+}
+
+#[test]
+fn loom_a_wake_by_a_subscriber_beside_one_by_another_is_kept() {
+    holds(None, || {
+        subscriber_model(|notes, state, subscriber| {
+            subscriber(notes, state);
+            notes.leave()
+        });
+    });
+}
+
+#[test]
+fn loom_a_wake_after_the_notes_were_read_is_kept() {
+    holds(None, || {
+        subscriber_model(|notes, state, subscriber| {
+            let has_woken_itself = notes.leave();
+            subscriber(notes, state);
+            has_woken_itself
+        });
+    });
+}
+
+#[test]
+fn loom_twin_notes_read_before_they_end_lose_a_wake_up() {
+    breaks("the last poll saw what both wakers had written", None, || {
+        subscriber_model(|notes, state, subscriber| {
+            let has_woken_itself = notes.has_woken_itself;
+            subscriber(notes, state);
+            notes.leave();
+            has_woken_itself
+        });
+    });
 }
