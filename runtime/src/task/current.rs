@@ -153,6 +153,16 @@ pub(super) fn with<R>(f: impl FnOnce(Option<&Task>) -> R) -> R {
     }
 }
 
+/// Whether the task that this thread polls was cancelled.
+pub(super) fn is_cancelled() -> bool {
+    with(|task| task.is_some_and(|task| task.header().state.cancellation().is_requested))
+}
+
+/// Whether it was, and is dropped at the end of this poll: no shield protects it.
+pub(super) fn is_cancellation_effective() -> bool {
+    with(|task| task.is_some_and(|task| task.header().state.cancellation().is_effective))
+}
+
 #[cfg(test)]
 mod tests {
     use std::panic::Location;

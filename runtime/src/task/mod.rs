@@ -75,7 +75,7 @@ pub use {
     join_set::JoinSet,
     local_set::{LocalSet, spawn_local},
     scope::{Child, Scope, ScopeError, scope},
-    shield::{Shield, ShieldError, shield},
+    shield::{Shield, ShieldError, is_cancellation_effective, is_cancelled, shield},
     spawn::{Builder, TrySpawnError, spawn, spawn_blocking, try_spawn},
     task_local::{LocalAccessError, LocalKey, Scoped},
     yield_now::{consume_budget, yield_now},

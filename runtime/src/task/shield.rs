@@ -3,7 +3,8 @@
 //! A shield is counted in the task word. While the count is above 0 a cancelled task is polled as usual, since it needs its own I/O to
 //! get to the end of the stretch; when the count returns to 0 the cancellation takes effect at once.
 //!
-//! Source: seed 002, "Shield-based cancellation", with guards in place of pairs of calls, and an error in place of a carry.
+//! Source: "Shield-based cancellation" in the design of the scheduler, with guards in place of pairs of calls, and an error in place of a carry. Its
+//! `isCancellationEffective()` is [`is_cancellation_effective`]; [`is_cancelled`] is for the shielded stretch itself, of which the former is never true.
 
 use std::fmt;
 use std::future::Future;
@@ -91,6 +92,55 @@ impl fmt::Debug for Shield {
 pub async fn shield<F: Future>(future: F) -> Result<F::Output, ShieldError> {
     let _shield = Shield::new()?;
     Ok(future.await)
+}
+
+/// Returns whether the calling task was cancelled, by [`JoinHandle::abort`](super::JoinHandle::abort) or by the shutdown of its runtime.
+///
+/// A shielded task goes on after it was cancelled: it can ask this to leave out what is no longer worth doing. An aborted task that waits is polled
+/// once more for that. Outside a task this returns false; so it does in `block_on`, which nothing cancels.
+///
+/// ```
+/// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// let (sender, receiver) = std::sync::mpsc::channel();
+/// let task = runtime.spawn(async move {
+///     volt::task::shield(async {
+///         sender.send("begin").unwrap();
+///         while !volt::task::is_cancelled() {
+///             volt::task::yield_now().await; // one piece of a long work after the other
+///         }
+///         sender.send("tidied up").unwrap();
+///     })
+///     .await
+///     .unwrap();
+/// });
+/// assert_eq!(receiver.recv().unwrap(), "begin");
+/// task.abort();
+/// assert!(runtime.block_on(task).is_err_and(|error| error.is_cancelled()));
+/// assert_eq!(receiver.recv().unwrap(), "tidied up");
+/// ```
+pub fn is_cancelled() -> bool {
+    current::is_cancelled()
+}
+
+/// Returns whether the calling task was cancelled and no [`Shield`] defers that: it is dropped when it next awaits something that is pending.
+///
+/// Never true inside a shielded stretch; there, ask [`is_cancelled`]. False outside a task.
+///
+/// ```
+/// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// let task = runtime.spawn(async {
+///     let mut rounds = 0;
+///     // A computation without an await, which nothing else would interrupt.
+///     while !volt::task::is_cancellation_effective() {
+///         rounds += 1;
+///     }
+///     rounds
+/// });
+/// task.abort();
+/// # let _ = runtime.block_on(task);
+/// ```
+pub fn is_cancellation_effective() -> bool {
+    current::is_cancellation_effective()
 }
 
 /// A task may hold 255 shields; this would have been the 256th.

@@ -206,6 +206,13 @@ pub(crate) enum DropJoin {
     Nothing { was_last_reference: bool },
 }
 
+/// See [`State::cancellation`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cancellation {
+    pub(crate) is_requested: bool,
+    pub(crate) is_effective: bool,
+}
+
 /// The task completed before the transition could take place.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct IsComplete;
@@ -282,9 +289,13 @@ impl State {
         self.transition(|now| {
             let cancelled = Word(now.0 & !takes_down | CANCELLED);
             match now.lifecycle() {
-                // A shielded task is scheduled as well: one poll for nothing, and one case less.
+                // A shielded task is scheduled as well, so that it can see that it is cancelled.
                 IDLE => (Word(cancelled.0 + ONE_REFERENCE).with_lifecycle(SCHEDULED), Wake::Submit),
                 COMPLETE => (now, Wake::Nothing),
+                // For the same reason, once: this poll may have asked already. Whoever shuts down cancels before and after each poll.
+                _ if cancelled.shield_depth() > 0 && !now.has(CANCELLED) => {
+                    (Word(cancelled.0 | NOTIFIED), Wake::Nothing)
+                }
                 _ => (cancelled, Wake::Nothing),
             }
         })
@@ -481,6 +492,13 @@ impl State {
         Word(self.0.load(Ordering::Acquire)).references() == 1
     }
 
+    /// Whether the task was cancelled, and whether that takes effect: when it is not shielded. Asked by the running task.
+    pub(crate) fn cancellation(&self) -> Cancellation {
+        // ORDERING: Relaxed; a hint to the task itself, for which nothing is published with the flag.
+        let now = Word(self.0.load(Ordering::Relaxed));
+        Cancellation { is_requested: now.has(CANCELLED), is_effective: now.is_cancellation_due() }
+    }
+
     /// So many references less. True: they were the last, free the task.
     #[must_use = "true means that the task must be freed"]
     pub(crate) fn drop_references(&self, count: u64) -> bool {
@@ -614,6 +632,8 @@ mod tests {
         assert_eq!(state.start(), Start::Poll);
         state.enter_shield().unwrap();
         assert_eq!(state.cancel(), Wake::Nothing);
+        assert_eq!(state.pause(false), Pause::Reschedule, "so that it can ask whether it is cancelled");
+        assert_eq!(state.start(), Start::Poll);
         assert_eq!(state.pause(false), Pause::Idle);
         assert_eq!(state.leave_shield(), Wake::Submit);
         assert_eq!(state.start(), Start::Cancel);
@@ -675,6 +695,24 @@ mod tests {
         let text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.signal(), Some(6), "SIGABRT: {output:?}");
         assert!(text.contains("so far it went on") && !text.contains("it still goes on"), "{text}");
+    }
+
+    #[test]
+    fn a_task_sees_its_cancellation_and_whether_a_shield_defers_it() {
+        let (state, seen) = (State::new(), |is_requested, is_effective| Cancellation { is_requested, is_effective });
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.cancellation(), seen(false, false));
+        state.enter_shield().unwrap();
+        assert_eq!(state.cancel(), Wake::Nothing);
+        assert_eq!(state.cancellation(), seen(true, false));
+        assert_eq!(state.pause(false), Pause::Reschedule, "it may have asked before");
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.cancel(), Wake::Nothing);
+        assert_eq!(state.pause(false), Pause::Idle, "it was polled for that already");
+        assert_eq!(state.wake(), Wake::Submit);
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.leave_shield(), Wake::Nothing);
+        assert_eq!(state.cancellation(), seen(true, true));
     }
 
     #[test]

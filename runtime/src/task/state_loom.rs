@@ -667,7 +667,15 @@ fn shield_model(leave: fn(&State) -> Wake) {
     });
     let runner = thread::spawn({
         let state = state.clone();
-        move || state.pause(false)
+        move || {
+            loop {
+                match state.pause(false) {
+                    Pause::Reschedule if state.start() == Start::Poll => {}
+                    Pause::Reschedule | Pause::Cancel => return Pause::Cancel,
+                    Pause::Idle => return Pause::Idle,
+                }
+            }
+        }
     });
     let submitted = [canceller.join().unwrap(), leaver.join().unwrap()];
     let paused = runner.join().unwrap();
@@ -685,6 +693,55 @@ fn loom_a_shield_left_beside_a_cancellation_and_the_end_of_a_poll_lets_the_task_
 #[test]
 fn loom_twin_a_shield_left_without_a_look_leaves_a_cancelled_task_idle() {
     breaks("the cancellation takes effect when the shield is gone", None, || shield_model(leave_without_a_look));
+}
+
+/// A cancellation that leaves a running task as it is, shielded or not, but for the flag.
+fn cancel_without_another_poll(state: &State) -> Wake {
+    state.transition(|now| match now.lifecycle() {
+        IDLE => (Word((now.0 | CANCELLED) + ONE_REFERENCE).with_lifecycle(SCHEDULED), Wake::Submit),
+        _ => (Word(now.0 | CANCELLED), Wake::Nothing),
+    })
+}
+
+/// A shielded task, which asks in each poll whether it is cancelled, is cancelled beside the end of one: it sees that in its last poll.
+fn ask_model(cancel: fn(&State) -> Wake) {
+    let state = Arc::new(State::new());
+    assert_eq!(state.start(), Start::Poll);
+    state.enter_shield().unwrap();
+    let canceller = thread::spawn({
+        let state = state.clone();
+        move || cancel(&state)
+    });
+    let runner = thread::spawn({
+        let state = state.clone();
+        move || {
+            loop {
+                let seen = state.cancellation();
+                match state.pause(false) {
+                    Pause::Reschedule => assert_eq!(state.start(), Start::Poll, "it is shielded"),
+                    Pause::Idle => return seen,
+                    Pause::Cancel => unreachable!("it is shielded"),
+                }
+            }
+        }
+    });
+    let is_submitted = canceller.join().unwrap() == Wake::Submit;
+    let mut seen = runner.join().unwrap();
+    if is_submitted {
+        assert_eq!(state.start(), Start::Poll, "it is shielded");
+        seen = state.cancellation();
+    }
+    assert!(seen.is_requested && !seen.is_effective, "a shielded task sees that it is cancelled");
+}
+
+#[test]
+fn loom_a_shielded_task_that_is_cancelled_beside_the_end_of_a_poll_sees_it() {
+    holds(None, || ask_model(State::cancel));
+}
+
+#[test]
+fn loom_twin_a_cancellation_without_another_poll_is_not_seen_behind_a_shield() {
+    breaks("a shielded task sees that it is cancelled", None, || ask_model(cancel_without_another_poll));
 }
 
 /// The notes that a thread takes of a poll, as `current` has them.

@@ -439,3 +439,52 @@ fn a_task_local_follows_its_task_over_workers_and_nests() {
         assert!(NAME.try_with(|_| ()).is_err());
     });
 }
+
+#[test]
+fn a_task_can_ask_whether_it_is_cancelled_and_shielded() {
+    with_workers(|runtime| {
+        let asked = || (task::is_cancelled(), task::is_cancellation_effective());
+        assert_eq!(asked(), (false, false), "outside a task");
+        let (began, has_begun) = mpsc::channel();
+        let (aborted, is_aborted) = mpsc::channel();
+        let (report, reported) = mpsc::channel();
+        let task = runtime.spawn(async move {
+            let before = asked();
+            let shield = Shield::new().unwrap();
+            began.send(()).unwrap();
+            task::block_in_place(|| is_aborted.recv().unwrap());
+            let here = asked();
+            yield_now().await;
+            let later = asked();
+            drop(shield);
+            report.send([before, here, later, asked()]).unwrap();
+            pending::<()>().await;
+        });
+        has_begun.recv().unwrap();
+        task.abort();
+        aborted.send(()).unwrap();
+        assert!(runtime.block_on(task).unwrap_err().is_cancelled());
+        let expected = [(false, false), (true, false), (true, false), (true, true)];
+        assert_eq!(reported.recv().unwrap(), expected);
+
+        // One that waits behind its shield is polled, and so can ask; and a shutdown is a cancellation too.
+        let (waits, is_waiting) = mpsc::channel();
+        let (report, reported) = mpsc::channel();
+        for is_shutdown in [false, true] {
+            let (waits, report) = (waits.clone(), report.clone());
+            let task = runtime.spawn(async move {
+                let _shield = Shield::new().unwrap();
+                waits.send(()).unwrap();
+                poll_fn(|_cx| if task::is_cancelled() { Poll::Ready(()) } else { Poll::Pending }).await;
+                report.send(asked()).unwrap();
+            });
+            is_waiting.recv().unwrap();
+            if !is_shutdown {
+                task.abort();
+                assert_eq!(reported.recv().unwrap(), (true, false));
+            }
+        }
+        drop(runtime);
+        assert_eq!(reported.recv().unwrap(), (true, false));
+    });
+}
