@@ -8,7 +8,10 @@
 //! |---|---|---|
 //! | `Open` | is adopted | the first error comes, or the body panics |
 //! | `Cancelled` | is adopted and aborted: it is waited for like its siblings | nobody is left |
-//! | `Over` | is aborted, and nobody waits | never |
+//! | `Over` | is dropped, or aborted if it arrives just then, and nobody waits | never |
+//!
+//! A [`Child`] that will never have a value is pending for as long as its scope goes on, since the scope drops whoever awaits it inside. At the
+//! end, `over`, those who await it outside are woken, and panic: nobody else would ever wake them.
 //!
 //! Who writes: anybody who holds a clone (arrivals), the family (all of it). Who reads: the family.
 //!
@@ -28,9 +31,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 use std::thread;
 
-use tokio::sync::oneshot;
+use tokio::sync::{SetOnce, oneshot};
 
 use super::contain::contain;
+use super::current;
 use super::join::{JoinError, JoinHandle};
 use super::join_set::JoinSet;
 use crate::context;
@@ -147,6 +151,9 @@ impl<E: Send + 'static> Family<E> {
             };
             drop(state);
             drop(former);
+            if is_over {
+                self.scope.end();
+            }
             return if is_over { Poll::Ready(None) } else { Poll::Pending };
         }
     }
@@ -178,14 +185,18 @@ impl<E: Send + 'static> Family<E> {
 
 impl<E: Send + 'static> Drop for Family<E> {
     fn drop(&mut self) {
-        // The set aborts those that it holds.
+        // All are aborted before the end is told, so that a child that awaits another one sees that it is cancelled itself.
+        self.cancel();
         self.scope.enter(Phase::Over).iter().for_each(JoinHandle::abort);
+        self.scope.end();
     }
 }
 
 /// Starts the children of a [`scope`]; clones start children of the same one.
 pub struct Scope<E> {
     state: Arc<Mutex<State<E>>>,
+    /// Set once nobody inside is left.
+    over: Arc<SetOnce<()>>,
 }
 
 struct State<E> {
@@ -206,7 +217,13 @@ enum Phase {
 impl<E: Send + 'static> Scope<E> {
     fn new() -> Self {
         let state = State { arrivals: Vec::new(), waker: None, phase: Phase::Open };
-        Self { state: Arc::new(Mutex::new(state)) }
+        Self { state: Arc::new(Mutex::new(state)), over: Arc::new(SetOnce::new()) }
+    }
+
+    /// Tells those who await a child outside that the scope has ended.
+    fn end(&self) {
+        // It may have been told: the family is dropped after its last child too.
+        let _told = self.over.set(());
     }
 
     fn lock(&self) -> MutexGuard<'_, State<E>> {
@@ -224,8 +241,9 @@ impl<E: Send + 'static> Scope<E> {
         arrivals
     }
 
-    /// Starts a child in the current runtime. Awaiting what is returned gives the child's value; dropping it changes nothing. If the child
-    /// fails it never resolves: the scope ends instead, and with it whoever waits. After the scope has ended the child is cancelled at once.
+    /// Starts a child in the current runtime. Awaiting the returned [`Child`] gives the child's value; dropping it changes nothing. If the child
+    /// fails, the `Child` never resolves: the scope ends instead, and drops whoever awaits it. After the scope has ended, the child is dropped
+    /// without being started.
     ///
     /// # Panics
     /// Outside a runtime.
@@ -236,13 +254,20 @@ impl<E: Send + 'static> Scope<E> {
         T: Send + 'static,
     {
         let (sender, receiver) = oneshot::channel();
+        let value = Child(Awaits::Value(receiver, self.over.clone()));
+        let runtime = context::handle();
+        // For good, so that a child that comes later is never polled. One that comes at the same moment may be.
+        let is_over = self.lock().phase == Phase::Over;
+        if is_over {
+            return value;
+        }
         let reports = async move {
             // Nobody may want the value.
             let _unclaimed = sender.send(child.await?);
             Ok(())
         };
         // *Unlocked code*: a runtime that is shut down drops the future at once.
-        let child = context::handle().spawn_at(reports, None, Location::caller());
+        let child = runtime.spawn_at(reports, None, Location::caller());
         let to_abort = child.abort_handle();
         let mut state = self.lock();
         let phase = state.phase;
@@ -261,13 +286,13 @@ impl<E: Send + 'static> Scope<E> {
         if let Some(waker) = waker {
             waker.wake();
         }
-        Child { value: Some(receiver) }
+        value
     }
 }
 
 impl<E> Clone for Scope<E> {
     fn clone(&self) -> Self {
-        Self { state: self.state.clone() }
+        Self { state: self.state.clone(), over: self.over.clone() }
     }
 }
 
@@ -277,30 +302,48 @@ impl<E> fmt::Debug for Scope<E> {
     }
 }
 
-/// The value of a child of a [`scope`], to be awaited.
+/// The value of a child of a [`scope`], to be awaited inside the scope.
+///
+/// # Panics
+/// If the child failed or was cancelled and the scope has ended: code outside the scope, which the scope does not drop, would wait for ever.
 ///
 /// # Cancel safety
 /// Cancel safe: the value waits.
 #[must_use = "awaiting it gives the child's value; the child runs in any case"]
-pub struct Child<T> {
-    /// `None` once the child has failed.
-    value: Option<oneshot::Receiver<T>>,
+pub struct Child<T>(Awaits<T>);
+
+enum Awaits<T> {
+    /// The child's value, or that it has none.
+    Value(oneshot::Receiver<T>, Arc<SetOnce<()>>),
+    /// The end of the scope.
+    End(Pin<Box<dyn Future<Output = ()> + Send + Sync>>),
 }
 
 impl<T> Future for Child<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let Some(value) = &mut self.value else { return Poll::Pending };
-        match Pin::new(value).poll(cx) {
-            Poll::Ready(Ok(value)) => Poll::Ready(value),
-            Poll::Ready(Err(_)) => {
-                // It failed: the scope is about to end, and whoever waits here with it; until then it may be polled again.
-                self.value = None;
-                Poll::Pending
+        if let Awaits::Value(value, over) = &mut self.0 {
+            match ready!(Pin::new(value).poll(cx)) {
+                Ok(value) => return Poll::Ready(value),
+                Err(_failed) => {
+                    let over = over.clone();
+                    self.0 = Awaits::End(Box::pin(async move {
+                        over.wait().await;
+                    }));
+                }
             }
-            Poll::Pending => Poll::Pending,
         }
+        if let Awaits::End(end) = &mut self.0 {
+            ready!(end.as_mut().poll(cx));
+        }
+        // A child of a scope that was dropped may get here in the poll in which it is cancelled.
+        assert!(
+            current::is_cancellation_effective(),
+            "the scope of this child has ended, and the child gave no value: it failed, was cancelled, or was started too late; await it inside \
+             the scope"
+        );
+        Poll::Pending
     }
 }
 
@@ -343,9 +386,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_that_failed_stays_pending_however_often_it_is_polled() {
+    fn a_child_that_failed_stays_pending_until_its_scope_ends() {
         let (sender, receiver) = oneshot::channel::<u32>();
-        let mut child = Child { value: Some(receiver) };
+        let mut child = Child(Awaits::Value(receiver, Arc::new(SetOnce::new())));
         let mut cx = Context::from_waker(Waker::noop());
         drop(sender);
         for _ in 0..3 {

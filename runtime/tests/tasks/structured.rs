@@ -441,6 +441,44 @@ fn a_task_local_follows_its_task_over_workers_and_nests() {
 }
 
 #[test]
+fn a_child_awaited_after_its_scope_panics_and_does_not_hang() {
+    with_workers(|runtime| {
+        // Started on a clone of the scope that outlives it.
+        let error = runtime.block_on(async {
+            let (give, given) = volt::sync::oneshot::channel();
+            let ended = task::scope(async |scope| {
+                give.send(scope.clone()).ok().unwrap();
+                Ok::<_, String>(())
+            });
+            ended.await.unwrap();
+            let late = given.await.unwrap().spawn(async { Ok(5) });
+            volt::spawn(late).await.unwrap_err()
+        });
+        assert!(error.to_string().contains("the scope of this child has ended"), "{error}");
+
+        // Started in time, failed, and awaited outside, from before the scope ends until after.
+        let error = runtime.block_on(async {
+            let (give, given) = volt::sync::oneshot::channel();
+            let waiter = volt::spawn(async {
+                let child: task::Child<u32> = given.await.unwrap();
+                child.await
+            });
+            let ended = task::scope(async |scope| {
+                let child = scope.spawn(async {
+                    yield_now().await;
+                    Err::<u32, _>("no")
+                });
+                give.send(child).ok().unwrap();
+                pending::<Result<(), &str>>().await
+            });
+            assert!(matches!(ended.await, Err(task::ScopeError::Failed("no"))));
+            waiter.await.unwrap_err()
+        });
+        assert!(error.to_string().contains("the scope of this child has ended"), "{error}");
+    });
+}
+
+#[test]
 fn a_task_can_ask_whether_it_is_cancelled_and_shielded() {
     with_workers(|runtime| {
         let asked = || (task::is_cancelled(), task::is_cancellation_effective());
