@@ -738,29 +738,47 @@ impl Schedule for Lease {
     }
 }
 
+/// Many workers, whose threads are a test's.
+#[cfg(test)]
+pub(super) fn without_threads(workers: usize) -> (Shared, Vec<Core>) {
+    use crate::blocking::pool::Settings;
+    use crate::config::ParkSpin;
+
+    let config = crate::Builder::new_multi_thread().worker_threads(workers).config().clone();
+    let troubles = Arc::new(Troubles::new("without threads", false));
+    let driver = Driver::new(None, 16, troubles.clone()).unwrap();
+    let blocking = Pool::new(Settings {
+        max_threads: 1,
+        keep_alive: Duration::from_secs(1),
+        thread_name: "none".to_owned(),
+        stack_size: None,
+        spin: ParkSpin::Off,
+        troubles,
+    });
+    let start_thread = |_: &Arc<Shared>, _| Err(io::ErrorKind::Unsupported.into());
+    Shared::new("without threads".to_owned(), config, driver, blocking, None, 1, start_thread)
+}
+
 #[cfg(test)]
 mod tests {
     use std::panic::Location;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::thread;
     use std::time::{Duration, Instant};
-    use std::{io, thread};
 
     use volt_telemetry::Snapshot;
     use volt_telemetry::doctor::finding::{Finding, Severity};
     use volt_telemetry::doctor::rule::{Rule, examine};
 
-    use super::Shared;
-    use crate::blocking::pool::{Pool, Settings};
+    use super::{Shared, without_threads};
     use crate::builder::Builder;
-    use crate::config::{ParkSpin, Placement};
-    use crate::driver::Driver;
+    use crate::config::Placement;
     use crate::runtime::Runtime;
     use crate::scheduler::leases::Lease;
     use crate::task::cell::new_task;
     use crate::task::id::Id;
     use crate::task::join::JoinHandle;
-    use crate::troubles::Troubles;
 
     #[test]
     fn a_batch_wakes_a_worker_for_each_task_and_no_more() {
@@ -774,27 +792,10 @@ mod tests {
         }
     }
 
-    /// Many workers, whose threads are this test's.
-    fn without_threads(workers: usize) -> Shared {
-        let config = Builder::new_multi_thread().worker_threads(workers).config().clone();
-        let troubles = Arc::new(Troubles::new("without threads", false));
-        let driver = Driver::new(None, 16, troubles.clone()).unwrap();
-        let blocking = Pool::new(Settings {
-            max_threads: 1,
-            keep_alive: Duration::from_secs(1),
-            thread_name: "none".to_owned(),
-            stack_size: None,
-            spin: ParkSpin::Off,
-            troubles,
-        });
-        let start_thread = |_: &Arc<Shared>, _| Err(io::ErrorKind::Unsupported.into());
-        Shared::new("without threads".to_owned(), config, driver, blocking, None, 1, start_thread).0
-    }
-
     #[test]
     fn a_shutdown_wakes_each_worker_once_though_they_lie_down_again_at_once() {
         const WORKERS: usize = 256;
-        let shared = without_threads(WORKERS);
+        let (shared, _cores) = without_threads(WORKERS);
         (0..WORKERS).for_each(|worker| shared.idle.begin_park(worker, false));
         let (wakes, is_ready, is_over) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
         let count_wakes = |worker: usize| {

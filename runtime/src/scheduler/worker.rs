@@ -10,6 +10,7 @@
 //! simulation (`sim`) takes the same steps of many workers one by one, in any order in which threads could.
 
 use std::cell::{Cell, RefCell};
+use std::mem;
 use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
@@ -318,13 +319,16 @@ impl Worker {
         };
         // A push into an empty LIFO slot wakes nobody: this worker runs it next.
         if let Some(task) = evicted {
-            match core.road {
+            match &mut core.road {
                 Road::Lifo if core.stack.is_some() => self.push_newest(core, task),
                 Road::Lifo => {
                     self.push_back(core, task);
                     self.wake_for_surplus(core, 1);
                 }
-                Road::Ring => self.push_back(core, task),
+                Road::Ring { pushed } => {
+                    *pushed += 1;
+                    self.push_back(core, task);
+                }
             }
         }
         None
@@ -488,10 +492,9 @@ impl Worker {
             if core.wakers.is_empty() {
                 return;
             }
-            core.road = Road::Ring;
-            (std::mem::take(&mut core.wakers), core.io_wakers)
+            core.road = Road::Ring { pushed: 0 };
+            (mem::take(&mut core.wakers), core.io_wakers)
         };
-        let collected = wakers.len();
         let former = wake_as(By::Io);
         for (index, waker) in wakers.drain(..).enumerate() {
             if index == of_io {
@@ -504,12 +507,15 @@ impl Worker {
         let mut core = self.core.borrow_mut();
         // What waking a crowd took is nobody's poll, and nobody's wait.
         core.now_ns = clock::now_ns();
-        core.road = Road::Lifo;
+        // Not one a waker: a foreign one may have started any number of tasks, or none.
+        let road = mem::replace(&mut core.road, Road::Lifo);
         core.wakers = wakers;
         if let Some(clock) = &self.shared.driver.test_clock {
             clock.end_wakes();
         }
-        self.wake_for_surplus(&core, collected);
+        if let Road::Ring { pushed } = road {
+            self.wake_for_surplus(&core, pushed);
+        }
     }
 }
 
@@ -549,4 +555,36 @@ fn thread_id() -> u64 {
     return u64::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap_or(0);
     #[cfg(not(target_os = "linux"))]
     return 0;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Wake, Waker};
+
+    use super::*;
+    use crate::scheduler::shared::without_threads;
+
+    #[test]
+    fn helpers_come_for_all_that_a_foreign_waker_starts() {
+        const WORKERS: usize = 4;
+        struct Starts(Arc<Shared>);
+        impl Wake for Starts {
+            fn wake(self: Arc<Self>) {
+                (0..10).for_each(|_| drop(self.0.spawn(async {}, None, Location::caller())));
+            }
+        }
+        let (shared, mut cores) = without_threads(WORKERS);
+        let shared = Arc::new(shared);
+        (1..WORKERS).for_each(|worker| shared.idle.begin_park(worker, false));
+        let worker = Worker::new(shared.clone(), 0, cores.remove(0));
+        current::run_as(&worker, || {
+            worker.core.borrow_mut().wakers.push(Waker::from(Arc::new(Starts(shared.clone()))));
+            worker.wake_collected();
+            assert_eq!(shared.idle.parked_count(), 0, "ten tasks are enough for all");
+            assert_eq!(worker.cells().wakes_sent.get(), WORKERS as u64 - 1);
+            let tasks: Vec<_> = std::iter::from_fn(|| worker.core.borrow_mut().ring.pop()).collect();
+            assert_eq!(tasks.len(), 10);
+            tasks.into_iter().for_each(Notified::cancel_now);
+        });
+    }
 }
