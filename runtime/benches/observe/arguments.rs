@@ -11,7 +11,7 @@ cargo bench -p volt-runtime --bench observe -- [OPTION…]
   --quick         fewer and shorter rounds, and fewer instructions counted
   --rounds N      turns that each program gets (default 11, with --quick 3)
   --workers N     threads each runtime is started with (default 1: what is asked is the cost of a poll)
-  --volt          only Volt with and without; the rest has to be built for minutes the first time
+  --volt          only Volt, with and without, and with a logger; the rest has to be built for minutes the first time
   --help          this
 ";
 

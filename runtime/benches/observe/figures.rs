@@ -1,13 +1,15 @@
 //! What was found for one workload, and what follows: the cost of observation, and whether it stays under the ceiling.
 
 use crate::quantile::quantile;
-use crate::subjects::{CLOCK_KEPT, NAMES, UNOBSERVED, VOLT};
+use crate::subjects::{CLOCK_KEPT, LOGGED, NAMES, UNOBSERVED, VOLT};
 use crate::workloads::Workload;
 
 /// What all that is on by default may cost: ns a poll,
 pub(crate) const CEILING_NS: f64 = 20.0;
 /// and of what the same costs without.
 pub(crate) const CEILING_RATIO: f64 = 0.05;
+/// What a workload may cost with an ordinary logger installed, as a multiple of what it costs without.
+pub(crate) const LOGGED_MULTIPLE: f64 = 1.3;
 
 /// Of one workload; by the places in [`NAMES`].
 #[derive(Clone, Debug, Default)]
@@ -49,6 +51,11 @@ impl Figures {
     /// Instructions an operation.
     pub(crate) fn instructions(&self, subject: usize) -> Option<f64> {
         self.instructions[subject]
+    }
+
+    /// With an ordinary logger, as a multiple of without.
+    pub(crate) fn logged_multiple(&self) -> Option<f64> {
+        Some(self.cost_ns(LOGGED)? / self.cost_ns(VOLT)?)
     }
 
     /// The median over the rounds, ns an operation.

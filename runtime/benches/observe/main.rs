@@ -6,7 +6,7 @@
 //! cargo bench -p volt-runtime --bench observe -- --json         the same, one JSON object a line
 //! cargo bench -p volt-runtime --bench observe -- --only yield --only baton
 //! cargo bench -p volt-runtime --bench observe -- --quick        fewer and shorter rounds
-//! cargo bench -p volt-runtime --bench observe -- --volt         only Volt, with and without
+//! cargo bench -p volt-runtime --bench observe -- --volt         only Volt: with and without, and with a logger
 //! ```
 //!
 //! How it measures. Each subject is a program of its own (`subjects`), which runs one round of one workload of the bench `peers` and tells

@@ -3,15 +3,15 @@
 //! The JSON keys: `workload`, `unit` (processor time); `polls_per_operation`; `ns`, `spread_ns`, `instructions`: for each subject, an operation's median, half the
 //! distance between the quartiles of its rounds, and what callgrind counts; `cost_ns`, `cost_ns_per_poll`, `cost_ratio`: Volt with less Volt
 //! without, the last divided by without; `best_cost_ns`: the same of the best rounds; `clock_ns`: what of it is for reading the clock; `cost_instructions_per_poll`,
-//! `cost_instructions_ratio`, `clock_instructions` likewise; `ceiling_ns` a poll, `ceiling_ratio`, `is_met`, by the times. What was not
-//! measured is null. What could not be built or counted is told on the error stream.
+//! `cost_instructions_ratio`, `clock_instructions` likewise; `ceiling_ns` a poll, `ceiling_ratio`, `is_met`, by the times; `logged_multiple`: with
+//! an ordinary logger at INFO, divided by without, and `logged_multiple_max`, what it may be. What was not measured is null. What could not be built or counted is told on the error stream.
 
 use std::fmt::Display;
 
 use crate::arguments::{Arguments, Form};
-use crate::figures::{CEILING_NS, CEILING_RATIO, Difference, Figures};
+use crate::figures::{CEILING_NS, CEILING_RATIO, Difference, Figures, LOGGED_MULTIPLE};
 use crate::machine;
-use crate::subjects::{NAMES, TOKIO, VOLT};
+use crate::subjects::{LOGGED, NAMES, SPANS, TOKIO, VOLT};
 use crate::workloads::Workload;
 
 /// The packages whose versions a page has to name.
@@ -60,9 +60,10 @@ impl Report {
         );
         tables.head(&COST_TITLES);
         self.rows.iter().for_each(|(workload, figures)| tables.line(&cost_cells(workload, figures)));
-        println!("\n{}\n", worst(&self.rows));
+        println!("\n{}", worst(&self.rows));
+        println!("{}\n", dearest_logged(&self.rows));
         println!(
-            "Beside Tokio under its own observers: ns an operation (instructions); × is the multiple of Tokio unobserved.\n"
+            "With a logger, and beside Tokio under its own observers: ns an operation (instructions); × is the multiple of the same runtime without.\n"
         );
         let titles: Vec<_> = ["workload"].into_iter().chain(NAMES).collect();
         tables.head(&titles);
@@ -126,8 +127,10 @@ fn cost_cells(workload: &Workload, figures: &Figures) -> Vec<String> {
 
 fn subject_cells(workload: &Workload, figures: &Figures) -> Vec<String> {
     let subject = |index: usize| {
-        let multiple = figures.cost_ns(index).zip(figures.cost_ns(TOKIO)).filter(|_| index > TOKIO);
-        let multiple = multiple.map_or(String::new(), |(cost_ns, tokio_ns)| format!(" ×{:.1}", cost_ns / tokio_ns));
+        // Each is compared with its own runtime, unobserved by anybody else.
+        let own = if index > TOKIO { Some(TOKIO) } else { [LOGGED, SPANS].contains(&index).then_some(VOLT) };
+        let multiple = figures.cost_ns(index).zip(own.and_then(|own| figures.cost_ns(own)));
+        let multiple = multiple.map_or(String::new(), |(cost_ns, own_ns)| format!(" ×{:.2}", cost_ns / own_ns));
         let instructions = figures.instructions(index).map_or(String::new(), |count| format!(" ({count:.0})"));
         format!("{}{multiple}{instructions}", cell(figures.cost_ns(index), 1))
     };
@@ -159,6 +162,16 @@ fn worst(rows: &[(&Workload, Figures)]) -> String {
     )
 }
 
+/// The workload that an ordinary logger makes dearest, and the verdict.
+fn dearest_logged(rows: &[(&Workload, Figures)]) -> String {
+    let multiples = rows.iter().filter_map(|(workload, figures)| Some((figures.logged_multiple()?, workload.name)));
+    let Some((multiple, name)) = multiples.max_by(|one, other| one.0.total_cmp(&other.0)) else {
+        return "With a logger nothing was measured.".to_owned();
+    };
+    let verdict = if multiple <= LOGGED_MULTIPLE { "met" } else { "MISSED" };
+    format!("With an ordinary logger at INFO: ×{multiple:.2} ({name}), at most ×{LOGGED_MULTIPLE}: {verdict}.")
+}
+
 fn json(workload: &Workload, figures: &Figures) -> String {
     let each = |of: &dyn Fn(usize) -> Option<f64>| {
         let key = |name: &str| name.replace(", ", "_").replace(' ', "_");
@@ -170,7 +183,8 @@ fn json(workload: &Workload, figures: &Figures) -> String {
     format!(
         "{{\"workload\":\"{}\",\"unit\":\"ns CPU\",\"polls_per_operation\":{},\"ns\":{{{}}},\"spread_ns\":{{{}}},\"instructions\":{{{}}},\
          \"cost_ns\":{},\"cost_ns_per_poll\":{},\"cost_ratio\":{},\"best_cost_ns\":{},\"clock_ns\":{},\"cost_instructions_per_poll\":{},\
-         \"cost_instructions_ratio\":{},\"clock_instructions\":{},\"ceiling_ns\":{CEILING_NS},\"ceiling_ratio\":{CEILING_RATIO},\"is_met\":{}}}",
+         \"cost_instructions_ratio\":{},\"clock_instructions\":{},\"ceiling_ns\":{CEILING_NS},\"ceiling_ratio\":{CEILING_RATIO},\"is_met\":{},\
+         \"logged_multiple\":{},\"logged_multiple_max\":{LOGGED_MULTIPLE}}}",
         workload.name,
         workload.polls,
         each(&|subject| figures.cost_ns(subject)),
@@ -185,6 +199,7 @@ fn json(workload: &Workload, figures: &Figures) -> String {
         of(instructions, &Difference::ratio),
         of(figures.clock_instructions(), &Difference::absolute),
         or_null(figures.is_met(workload)),
+        or_null(figures.logged_multiple()),
     )
 }
 

@@ -5,6 +5,8 @@
 //! | volt | the bench `peers` as it stands |
 //! | volt, unobserved | the same with `--cfg volt_unobserved`: see `volt::stats::counting` |
 //! | volt, clock kept | the same, but that the clock is read as in the first |
+//! | volt, logged | the first, with an ordinary logger at INFO installed |
+//! | volt, spans | the same at DEBUG, so that each task has a span: see `volt::task::trace` |
 //! | tokio | the bench `peers` again |
 //! | tokio, histogram | `tokio-watched` beside this file: Tokio's `enable_metrics_poll_time_histogram` |
 //! | tokio, console | the same with `console-subscriber`, and nobody attached |
@@ -26,13 +28,23 @@ const PERMIT: &str = "VOLT_BENCH_OBSERVE";
 const WATCHED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/observe/tokio-watched");
 
 /// In the order of the turns.
-pub(crate) const NAMES: [&str; 6] =
-    ["volt", "volt, unobserved", "volt, clock kept", "tokio", "tokio, histogram", "tokio, console"];
+pub(crate) const NAMES: [&str; 8] = [
+    "volt",
+    "volt, unobserved",
+    "volt, clock kept",
+    "volt, logged",
+    "volt, spans",
+    "tokio",
+    "tokio, histogram",
+    "tokio, console",
+];
 /// Places in [`NAMES`].
 pub(crate) const VOLT: usize = 0;
 pub(crate) const UNOBSERVED: usize = 1;
 pub(crate) const CLOCK_KEPT: usize = 2;
-pub(crate) const TOKIO: usize = 3;
+pub(crate) const LOGGED: usize = 3;
+pub(crate) const SPANS: usize = 4;
+pub(crate) const TOKIO: usize = 5;
 
 /// One of [`NAMES`].
 #[derive(Clone, Debug)]
@@ -87,6 +99,8 @@ pub(crate) fn build(is_volt_only: bool) -> (Vec<Subject>, Vec<String>) {
 fn subject(index: usize, program: PathBuf) -> Subject {
     let (first, key): (&[_], _) = match index {
         VOLT..=CLOCK_KEPT => (&["--json", "--rounds", "1", "--runtime", "volt"], "\"volt\":"),
+        LOGGED => (&["--log", "info", "--json", "--rounds", "1", "--runtime", "volt"], "\"volt\":"),
+        SPANS => (&["--log", "debug", "--json", "--rounds", "1", "--runtime", "volt"], "\"volt\":"),
         TOKIO => (&["--json", "--rounds", "1", "--runtime", "tokio"], "\"tokio\":"),
         _ if is_console(index) => (&["console"], "\"tokio\":"),
         _ => (&["histogram"], "\"tokio\":"),
@@ -104,7 +118,7 @@ fn build_one(index: usize) -> Result<PathBuf, String> {
     let peers: &[_] = &["bench", "--package", "volt-runtime", "--bench", "peers", "--no-run"];
     let watched: &[_] = &["build", "--release", "--locked"];
     match index {
-        VOLT | TOKIO => cargo(peers, env!("CARGO_MANIFEST_DIR"), &own, ""),
+        VOLT | LOGGED | SPANS | TOKIO => cargo(peers, env!("CARGO_MANIFEST_DIR"), &own, ""),
         UNOBSERVED => cargo(peers, env!("CARGO_MANIFEST_DIR"), &apart("unobserved"), "--cfg volt_unobserved"),
         CLOCK_KEPT => cargo(
             peers,

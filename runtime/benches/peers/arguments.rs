@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tracing_subscriber::filter::LevelFilter;
+
 use crate::meter::Meter;
 use crate::runtimes;
 use crate::workloads;
@@ -21,6 +23,7 @@ For profilers:
   --workers N     instead of one for each processor
   --batches N     exactly N batches a round, without warm-up
   --cpu           processor time of the whole process instead of time, where a workload is measured in batches
+  --log LEVEL     with a logger installed, tracing-subscriber's fmt at that level, which writes to nowhere
 ";
 
 /// Time that one round of one runtime is given, warm-up included.
@@ -50,6 +53,7 @@ pub(crate) struct Arguments {
     pub(crate) workers: usize,
     batches: Option<usize>,
     is_cpu: bool,
+    pub(crate) log: Option<LevelFilter>,
 }
 
 impl Arguments {
@@ -72,6 +76,7 @@ impl Arguments {
                 "--runtime" => parsed.runtimes.push(runtime(value()?)?),
                 "--rounds" => rounds = Some(count(argument, value()?)?),
                 "--workers" => workers = Some(count(argument, value()?)?),
+                "--log" => parsed.log = Some(level(value()?)?),
                 "--batches" => parsed.batches = Some(count(argument, value()?)?),
                 _ => return Err(format!("unknown option {argument}\n\n{USAGE}")),
             }
@@ -111,6 +116,10 @@ fn known(prefix: &str) -> Result<String, String> {
 fn runtime(name: &str) -> Result<usize, String> {
     let index = runtimes::NAMES.iter().position(|known| *known == name);
     index.ok_or_else(|| format!("no runtime \"{name}\"; the runtimes are: {}", runtimes::NAMES.join(", ")))
+}
+
+fn level(text: &str) -> Result<LevelFilter, String> {
+    text.parse().map_err(|_| format!("--log needs a level such as info or debug, not \"{text}\""))
 }
 
 fn count(option: &str, value: &str) -> Result<usize, String> {

@@ -358,7 +358,7 @@ impl Shared {
     /// End (1): counts a new task and submits it, or hands it back if the runtime shuts down.
     fn start(self: &Arc<Self>, task: Notified) -> Result<(), Notified> {
         if task.header().extra().is_some() {
-            self.keep_new(task.task());
+            self.keep_in_registry(task.task());
         }
         if self.is_recorded.is_on() {
             let location = number_of(task.header().location());
@@ -400,20 +400,11 @@ impl Shared {
         });
     }
 
-    /// Takes a task with a name into the registry, where the observer finds it.
-    #[cold]
-    fn keep_new(&self, task: &Task) {
-        self.keep_in(task, task.header().id.as_u64() as usize);
-    }
-
-    /// Takes a task into the registry that is about to wait for the first time.
-    fn keep_waiting(&self, task: &Task) {
-        let worker = current::with_worker(|worker| worker.map(Worker::index));
-        self.keep_in(task, worker.unwrap_or_default());
-    }
-
-    fn keep_in(&self, task: &Task, shard: usize) {
-        if self.registry.keep(task, shard) {
+    /// Takes a task into the registry: one that is about to wait for the first time, or a new one with a name or a span, which the
+    /// observer looks up there. A worker uses the shard of its number, others spread.
+    fn keep_in_registry(&self, task: &Task) {
+        let worker = current::with_worker(|worker| worker.filter(|worker| worker.is_of(self)).map(Worker::index));
+        if self.registry.keep(task, worker.unwrap_or(task.header().id.as_u64() as usize)) {
             let wake = task.header().state.cancel();
             debug_assert_eq!(wake, Wake::Nothing, "it is about to be submitted, or runs");
         }
@@ -728,7 +719,7 @@ impl Schedule for Lease {
     #[inline]
     fn keep(&self, task: &Task) {
         if !task.header().is_kept() {
-            self.keep_waiting(task);
+            self.keep_in_registry(task);
         }
     }
 

@@ -15,7 +15,8 @@
 //! Shape: shards, each a lock around slots of 8 bytes; free slots are a list through themselves. A worker always uses the same shard, so that
 //! it shares the lock only with whoever ends a task that first waited elsewhere. A task remembers its place.
 //!
-//! Rejected: every task from its spawn on, sharded by id. Two locks a task, a tenth of what a spawn costs, for tasks nobody ever looks for.
+//! Rejected: every task from its spawn on, sharded by id. Two locks a task, a tenth of what a spawn costs, for tasks nobody ever looks for. Tasks
+//! with names sharded by id: a look-up takes one lock instead of all, and all workers share the locks of all spawns.
 
 use std::collections::HashMap;
 use std::ptr::{self, NonNull};
@@ -181,19 +182,21 @@ impl Registry {
         self.look_up(id, place, |task| task.header().name().map(str::to_owned)).flatten()
     }
 
-    /// The name of task `id`, if it is in here and was kept by a caller that preferred the shard of that number.
+    /// The name of task `id`, if it is in here and has one.
     pub(crate) fn name_by_id(&self, id: u64) -> Option<String> {
         let mut name = None;
         self.with_named(id, |task| name = task.name().map(str::to_owned));
         name
     }
 
-    /// Calls `f` with the task of that id, if it has a name; as [`name_by_id`](Self::name_by_id).
+    /// Calls `f` with the task of that id, if it is in here and has a name. Looks into one shard after the other: for observers.
     pub(crate) fn with_named(&self, id: u64, f: impl FnOnce(&Header)) {
-        let shard = self.shards[id as usize % self.shards.len()].lock();
-        let slot = shard.named.get(&id).copied();
-        if let Some(task) = slot.and_then(|slot| shard.slots.get(slot)) {
-            f(task.header());
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let slot = shard.named.get(&id).copied();
+            if let Some(task) = slot.and_then(|slot| shard.slots.get(slot)) {
+                return f(task.header());
+            }
         }
     }
 
@@ -393,7 +396,7 @@ mod tests {
         let registry = Registry::new(3);
         let tasks = [task(Some("first")), task(None), task(Some("second"))];
         let id_of = |(task, _): &(Notified, JoinHandle<()>)| task.header().id.as_u64();
-        tasks.iter().for_each(|task| assert!(!registry.keep(task.0.task(), id_of(task) as usize)));
+        tasks.iter().enumerate().for_each(|(worker, task)| assert!(!registry.keep(task.0.task(), worker)));
         let names = || tasks.each_ref().map(|task| registry.name_by_id(id_of(task)));
         assert_eq!(names(), [Some("first".to_owned()), None, Some("second".to_owned())]);
         drop(registry.remove(tasks[0].0.header()));

@@ -2,7 +2,7 @@
 //!
 //! | what | target, level | for whom |
 //! |---|---|---|
-//! | span `volt.task{id, name, spawn}` | `volt`, INFO | log lines: polls enter it |
+//! | span `volt.task{id, name, spawn}` | `volt::task`, INFO of a task with a name, DEBUG of one without | log lines: polls enter it |
 //! | span `runtime.spawn{kind, task.name, task.id, loc.file, loc.line, loc.col}` | `tokio::task`, TRACE; of a blocking job `tokio::task::blocking` | tokio-console: polls enter it, its end is the task's |
 //! | event `{op, task.id}`, the span's id, not the task's | `tokio::task::waker`, TRACE | tokio-console: `waker.wake`, `waker.wake_by_ref`, `waker.clone`, `waker.drop` |
 //!
@@ -11,11 +11,21 @@
 //!
 //! Invariant: *off when nobody subscribes*: a spawn and a waker's step look at the level that anybody listens to, one relaxed load, and
 //! nothing is allocated.
+//!
+//! Why two levels. A span is expensive: the subscriber formats its fields and stores them, the task gets a box, a place in the registry, and two
+//! calls of the subscriber a poll; a task that does nothing costs 5 to 18 times as much with one (`benches/peers/RESULTS.md`). An ordinary logger at INFO should not
+//! multiply the price of tasks that nobody will look for in the log. So it gets the spans of the tasks that somebody has given a name. The filter
+//! `volt::task=debug` asks for those of all tasks, and `volt::task=off` for none; a filter that names the application only, such as `myapp=info`,
+//! needs `volt::task=info` beside it.
+//!
+//! Rejected: a setting of the Builder's, beside the subscriber's filter, which can be changed while the program runs; a span that is made when the
+//! task first logs something, since only the subscriber knows when that is; TRACE, which tokio-console's spans have, and which is too
+//! much in every other respect for a user who only wants log lines with their tasks.
 
 use std::panic::Location;
 
-use tracing::Span;
 use tracing::level_filters::LevelFilter;
+use tracing::{Level, Span};
 
 use super::header::Task;
 use super::id::Id;
@@ -38,8 +48,7 @@ pub(crate) fn extra(
     location: &'static Location<'static>,
     kind: Kind,
 ) -> Option<Box<Extra>> {
-    let is_heard = LevelFilter::current() >= LevelFilter::INFO;
-    if !counting::IS_ON || (name.is_none() && !is_heard) {
+    if !counting::IS_ON || (name.is_none() && LevelFilter::current() < LevelFilter::DEBUG) {
         return None;
     }
     listened_to(id, name, location, kind)
@@ -48,10 +57,22 @@ pub(crate) fn extra(
 #[cold]
 fn listened_to(id: Id, name: Option<&str>, location: &'static Location<'static>, kind: Kind) -> Option<Box<Extra>> {
     let name = name.map(|name| &name[..name.floor_char_boundary(MAX_NAME_BYTES)]);
+    macro_rules! task_span {
+        ($level:ident) => {
+            tracing::span!(
+                target: "volt::task",
+                parent: None,
+                Level::$level,
+                "volt.task",
+                id = id.as_u64(),
+                name,
+                spawn = %location
+            )
+        };
+    }
     let span = match kind {
-        Kind::Task => {
-            tracing::info_span!(target: "volt", parent: None, "volt.task", id = id.as_u64(), name, spawn = %location)
-        }
+        Kind::Task if name.is_some() => task_span!(INFO),
+        Kind::Task => task_span!(DEBUG),
         Kind::Blocking => Span::none(),
     };
     let console = console_span(id, name.unwrap_or_default(), location, kind);
@@ -100,5 +121,50 @@ pub(super) fn waker(task: &Task, op: &'static str) {
 fn tell_waker(task: &Task, op: &'static str) {
     if let Some(id) = task.header().extra().and_then(|extra| extra.console.id()) {
         tracing::trace!(target: "tokio::task::waker", op, task.id = id.into_u64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::span::{Attributes, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    use super::*;
+
+    /// A subscriber that enables spans up to a level, as an ordinary logger of that level does.
+    struct Logger(LevelFilter);
+
+    impl Subscriber for Logger {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= self.0
+        }
+        fn max_level_hint(&self) -> Option<LevelFilter> {
+            Some(self.0)
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, _: &Event<'_>) {}
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[test]
+    fn a_logger_at_info_sees_named_tasks_and_at_debug_all() {
+        // Whether there is a span that polls enter, and whether there is anything beside the location.
+        let extra_of = |level, name| {
+            tracing::subscriber::with_default(Logger(level), || {
+                let extra = extra(Id::next(), name, Location::caller(), Kind::Task);
+                extra.map(|extra| (!extra.span.is_disabled(), extra.name.is_some()))
+            })
+        };
+        assert_eq!(extra_of(LevelFilter::WARN, None), None);
+        assert_eq!(extra_of(LevelFilter::WARN, Some("feed")), Some((false, true)));
+        assert_eq!(extra_of(LevelFilter::INFO, None), None, "a task without a name costs nothing more");
+        assert_eq!(extra_of(LevelFilter::INFO, Some("feed")), Some((true, true)));
+        assert_eq!(extra_of(LevelFilter::DEBUG, None), Some((true, false)));
+        assert_eq!(extra_of(LevelFilter::DEBUG, Some("feed")), Some((true, true)));
     }
 }

@@ -11,3 +11,5 @@ pub(crate) const BATON_HOPS: usize = 10_000;
 pub(crate) const PINGS: usize = 1_000;
 /// Tasks started and waited for one at a time.
 pub(crate) const ONE_BY_ONE: usize = 2_000;
+/// Tasks started before the first is waited for.
+pub(crate) const MANY: usize = 10_000;

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::latch::Latch;
-use super::sizes::ONE_BY_ONE;
+use super::sizes::{MANY, ONE_BY_ONE};
 use crate::meter::Meter;
 use crate::runtimes::peer::Peer;
 
-/// Tasks started before the first is waited for.
-const MANY: usize = 10_000;
+/// Tasks started before the first is waited for, where they are not [`MANY`].
 const FEW: usize = 200;
 /// Few are started so many times a batch.
 const FEW_TIMES: usize = 20;
