@@ -8,7 +8,8 @@ use crate::workloads::Workload;
 pub(crate) const CEILING_NS: f64 = 20.0;
 /// and of what the same costs without.
 pub(crate) const CEILING_RATIO: f64 = 0.05;
-/// What a workload may cost with an ordinary logger installed, as a multiple of what it costs without.
+/// What a workload may cost with an ordinary logger installed, as a multiple of what it costs
+/// without.
 pub(crate) const LOGGED_MULTIPLE: f64 = 1.3;
 
 /// Of one workload; by the places in [`NAMES`].

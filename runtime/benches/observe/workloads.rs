@@ -20,7 +20,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     Workload { name: "wake_1x100000", polls: 1.0, operations: ALONE_TIMES, batches: 8 },
     // The new task's one poll, and that of the task which waited for it.
     Workload { name: "spawn_join_local", polls: 2.0, operations: ONE_BY_ONE, batches: 60 },
-    // The new task's one poll, and a part of the one that spawns and joins them all. With more than one worker, spawned on one and ended on another.
+    // The new task's one poll, and a part of the one that spawns and joins them all. With more than
+    // one worker, spawned on one and ended on another.
     Workload { name: "spawn_local", polls: 1.0, operations: MANY, batches: 8 },
     // The first task's until it waits, the second's, and the first's again.
     Workload { name: "ping_pong", polls: 3.0, operations: PINGS, batches: 60 },

@@ -17,7 +17,8 @@
 //! For profilers: `--runtime volt --workers 1 --rounds 1 --batches 50` runs exactly that much, without warm-up. The difference between the
 //! instructions of two such runs (callgrind), divided by that of their operations, is the instructions an operation.
 //!
-//! What a logger costs: `--log info` installs one, of the kind that most programs have. The bench `observe` does so in turns with a run without.
+//! What a logger costs: `--log info` installs one, of the kind that most programs have. The bench
+//! `observe` does so in turns with a run without.
 //!
 //! glibc gives memory back to the system at the top of its heap by default, and takes it again in the next batch, which is half of what some
 //! workloads then measure. So the bench starts itself again with `MALLOC_TRIM_THRESHOLD_` set, for all runtimes alike.

@@ -59,7 +59,8 @@ pub(crate) struct Core {
 pub(crate) enum Road {
     /// To the LIFO slot: a running task woke it, and what they share is warm.
     Lifo,
-    /// To the ring's tail: I/O or a timer woke it, in a crowd, and the first must not become the last. So many went there.
+    /// To the ring's tail: I/O or a timer woke it, in a crowd, and the first must not become the
+    /// last. So many went there.
     Ring { pushed: usize },
 }
 

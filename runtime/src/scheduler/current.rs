@@ -35,7 +35,8 @@ pub(crate) fn run_as(worker: &Worker, f: impl FnOnce()) {
     set(worker, || run_outside_tasks(By::Worker, f));
 }
 
-/// Makes this thread no worker while `f` runs: for simulated threads, whose steps are taken inside the polls of workers.
+/// Makes this thread no worker while `f` runs: for simulated threads, whose steps are taken inside
+/// the polls of workers.
 #[cfg(test)]
 pub(crate) fn run_outside_workers(f: impl FnOnce()) {
     set(ptr::null(), || run_outside_tasks(By::Outside, f));

@@ -400,8 +400,9 @@ impl Shared {
         });
     }
 
-    /// Takes a task into the registry: one that is about to wait for the first time, or a new one with a name or a span, which the
-    /// observer looks up there. A worker uses the shard of its number, others spread.
+    /// Takes a task into the registry: one that is about to wait for the first time, or a new one
+    /// with a name or a span, which the observer looks up there. A worker uses the shard of its
+    /// number, others spread.
     fn keep_in_registry(&self, task: &Task) {
         let worker = current::with_worker(|worker| worker.filter(|worker| worker.is_of(self)).map(Worker::index));
         if self.registry.keep(task, worker.unwrap_or(task.header().id.as_u64() as usize)) {

@@ -10,8 +10,9 @@ use crate::scheduler::current;
 /// call [`Handle::block_on`](crate::Handle::block_on). The task itself does not go on meanwhile, and neither does what shares its poll: the
 /// other branches of a `join!` or `select!`, the other tasks of a [`LocalSet`](crate::task::LocalSet).
 ///
-/// The closure is still the task's: [`id`](crate::task::id) is the same, a [`Shield`](crate::task::Shield) that it makes protects the task, and
-/// a wake-up of the task has it polled again.
+/// The closure is still the task's: [`id`](crate::task::id) is the same, a
+/// [`Shield`](crate::task::Shield) that it makes protects the task, and a wake-up of the task has
+/// it polled again.
 ///
 /// Where there is no worker, in `Runtime::block_on` or outside a runtime, the closure is simply called.
 ///

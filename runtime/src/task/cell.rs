@@ -217,7 +217,8 @@ impl<F: Future, S: Schedule> Raw<F, S> {
     }
 
     /// # Safety
-    /// It comes from `new_task::<F, S>`, and a reference is held for `'a`, or until what is used of it gives it up.
+    /// It comes from `new_task::<F, S>`, and a reference is held for `'a`, or until what is used of
+    /// it gives it up.
     unsafe fn cell<'a>(self) -> &'a Cell<F, S> {
         // SAFETY: Whole provenance and Live by reference, by contract.
         unsafe { self.0.as_ref() }
@@ -439,8 +440,8 @@ unsafe fn poll_join<F: Future, S: Schedule>(raw: NonNull<Header>, into: *mut (),
 }
 
 unsafe fn drop_join<F: Future, S: Schedule>(raw: NonNull<Header>) {
-    // A destructor that panics is contained: whether the task ended before its handle went is chance, and so would be the thread that the
-    // panic hits.
+    // A destructor that panics is contained: whether the task ended before its handle went is
+    // chance, and so would be the thread that the panic hits.
     // SAFETY: the vtable is that of F and S, and the handle's reference is handed over.
     let is_last = unsafe { handover::drop_join(Raw::<F, S>::new(raw)) };
     if is_last {
@@ -643,7 +644,8 @@ mod tests {
         assert_eq!(finish(join).unwrap(), 3);
     }
 
-    /// The spans that a poll of the test below is in, and one that it opens; their ids are their places, from 1.
+    /// The spans that a poll of the test below is in, and one that it opens; their ids are their
+    /// places, from 1.
     const SPANS: [&str; 3] = ["runtime.spawn", "volt.task", "inner"];
 
     /// A subscriber that calls back at each step of each span of [`SPANS`].
@@ -768,7 +770,8 @@ mod tests {
         assert_eq!(queue.run(), ["woken", "completed"]);
         finish(join).unwrap();
 
-        // Of the future, and of the output, of another task that ends: by itself, and by being cancelled.
+        // Of the future, and of the output, of another task that ends: by itself, and by being
+        // cancelled.
         for end in ["future", "output", "cancelled"] {
             let join = waiter(&queue, &slot, ());
             assert_eq!(queue.run(), ["pending"]);

@@ -5,11 +5,14 @@
 //!
 //! Invariants:
 //! * *Alive while current*: the pointer is set only while the runner holds a reference.
-//! * *Own poll*: the notes of a poll (that the task has woken itself, what it waits for) are about the poll that is going on here, and about no
-//!   other: they are put by while a task is polled inside another one's poll.
-//! * *Read once it is over*: [`Current::leave`] reads the notes and ends the poll in one step. A wake-up of the own task is either before that
-//!   step, and noted, or after it, and changes the task word. So none is lost, wherever in the poll the user's code runs: the future, what it
-//!   drops, and the subscribers of `tracing` that are called when the poll's spans are entered and left.
+//! * *Own poll*: the notes of a poll (that the task has woken itself, what it waits for) are about
+//!   the poll that is going on here, and about no other: they are put by while a task is polled
+//!   inside another one's poll.
+//! * *Read once it is over*: [`Current::leave`] reads the notes and ends the poll in one step. A
+//!   wake-up of the own task is either before that step, and noted, or after it, and changes the
+//!   task word. So none is lost, wherever in the poll the user's code runs: the future, what it
+//!   drops, and the subscribers of `tracing` that are called when the poll's spans are entered and
+//!   left.
 
 use std::cell::Cell;
 use std::mem::{self, ManuallyDrop};
@@ -73,8 +76,8 @@ impl<'a> Current<'a> {
         Self { former: CURRENT.replace(running), _task: task }
     }
 
-    /// Ends the poll: the task before is current again. Returns whether this one has woken itself since the poll began, and what it noted last
-    /// that it waits for. See *Read once it is over*.
+    /// Ends the poll: the task before is current again. Returns whether this one has woken itself
+    /// since the poll began, and what it noted last that it waits for. See *Read once it is over*.
     #[inline]
     pub(super) fn leave(self) -> (bool, Note) {
         let ended = CURRENT.replace(self.former);
@@ -105,8 +108,9 @@ pub(crate) fn run_outside_tasks(by: By, f: impl FnOnce()) {
     f();
 }
 
-/// Runs `f`, which blocks in the middle of a poll: its task stays current, on a thread that is like any other outside the runtime. What is awaited
-/// meanwhile, in a `block_on`, is nothing that the poll will have to wait for.
+/// Runs `f`, which blocks in the middle of a poll: its task stays current, on a thread that is like
+/// any other outside the runtime. What is awaited meanwhile, in a `block_on`, is nothing that the
+/// poll will have to wait for.
 pub(crate) fn run_blocking(f: impl FnOnce()) {
     struct Reset(Note, By);
     impl Drop for Reset {

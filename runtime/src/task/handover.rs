@@ -1,35 +1,47 @@
-//! How a task's output and its join waker change hands: between the runner that completes the task and the JoinHandle.
+//! How a task's output and its join waker change hands: between the runner that completes the task
+//! and the JoinHandle.
 //!
-//! For a newcomer. A task that ends leaves an output, which its JoinHandle wants. A handle that was polled before that has left a waker in the
-//! task, the *join waker*, so that it is woken at the end. In the ordinary case the handle publishes its waker, the runner puts the output in
-//! place, completes, and wakes the joiner; the handle is polled again, takes the output, and is dropped. The race is about who cleans up
-//! when both go at the same moment: each of output, waker and memory must be dropped once, after its last use.
+//! For a newcomer. A task that ends leaves an output, which its JoinHandle wants. A handle that was
+//! polled before that has left a waker in the task, the *join waker*, so that it is woken at the
+//! end. In the ordinary case the handle publishes its waker, the runner puts the output in place,
+//! completes, and wakes the joiner; the handle is polled again, takes the output, and is dropped.
+//! The race is about who cleans up when both go at the same moment: each of output, waker and
+//! memory must be dropped once, after its last use.
 //!
-//! Steps, as in the code and in the model (`state_loom`). Who owns what is *Join hand-over* of `state`.
+//! Steps, as in the code and in the model (`state_loom`). Who owns what is *Join hand-over* of
+//! `state`.
 //!
 //! Complete, by the runner, when the output is in place:
-//! 1. Unobserved: if the runner holds all references that are left, nobody else can see the task: it is freed as it is.
+//! 1. Unobserved: if the runner holds all references that are left, nobody else can see the task:
+//!    it is freed as it is.
 //! 2. COMPLETE is set. Without a handle, the output is the runner's to drop.
 //! 3. A published join waker is woken where it is.
-//! 4. The join waker is released: from now on it is the handle's. If the handle has gone meanwhile, it is the runner's to drop.
-//! 5. The runner's references are given up, with (2) or (4) if nothing is left to be dropped after that.
+//! 4. The join waker is released: from now on it is the handle's. If the handle has gone meanwhile,
+//!    it is the runner's to drop.
+//! 5. The runner's references are given up, with (2) or (4) if nothing is left to be dropped after
+//!    that.
 //!
 //! Poll, by the handle:
 //! 1. If the task is complete, the output is the handle's to take.
-//! 2. If the waker that is published does as well, nothing is left to do. If not, it is retracted first.
-//! 3. The waker is put in place, and then published. If the task completes meanwhile, the output is there.
+//! 2. If the waker that is published does as well, nothing is left to do. If not, it is retracted
+//!    first.
+//! 3. The waker is put in place, and then published. If the task completes meanwhile, the output is
+//!    there.
 //!
 //! Drop, by the handle:
 //! 1. JOIN_INTEREST is cleared, and JOIN_WAKER if the task is not complete.
-//! 2. What is the handle's is dropped: the output after completion; the waker unless the completer is using it.
+//! 2. What is the handle's is dropped: the output after completion; the waker unless the completer
+//!    is using it.
 //! 3. The handle's reference is given up.
 //!
-//! What owns the memory is behind the trait [`Joined`]: the cell of a task in the program, cells that loom watches in the model.
+//! What owns the memory is behind the trait [`Joined`]: the cell of a task in the program, cells
+//! that loom watches in the model.
 
 use super::state::{Complete, DropJoin, IsComplete, State};
 
-/// A pointer to a task, to its output and to its join waker. Passed by value: the task may be freed by others as soon as a step has
-/// given a reference up, while the function that took it is still returning.
+/// A pointer to a task, to its output and to its join waker. Passed by value: the task may be freed
+/// by others as soon as a step has given a reference up, while the function that took it is still
+/// returning.
 pub(super) trait Joined: Copy {
     type Waker;
 
@@ -170,7 +182,8 @@ pub(super) unsafe fn poll_join<J: Joined>(task: J, waker: &J::Waker) -> bool {
         }
     }
     // Poll (3)
-    // SAFETY: Join hand-over: JOIN_WAKER is clear, so the field is the handle's, or the completer has let go of it.
+    // SAFETY: Join hand-over: JOIN_WAKER is clear, so the field is the handle's, or the completer
+    // has let go of it.
     unsafe { task.set_join_waker(Some(waker)) };
     // SAFETY: by contract.
     unsafe { task.publish_join_waker() }.is_err()

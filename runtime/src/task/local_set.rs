@@ -7,10 +7,12 @@
 //! * *Same thread*: a future is polled and dropped only by the thread that the set is on: the set is not Send, runs tasks only in its
 //!   own `poll`, and ends them all before it goes. What other threads hold of a task, wakers, frees memory at most.
 //! * *Closed for good*: once the set is dropped, a waker finds the queue closed and drops what it brought.
-//! * *It ends*: while the set is dropped, destructors may start [`SPAWNS_AT_END`] more tasks, which are cancelled like the others. The future of
-//!   each further one is leaked, since its destructor might start the next; its handle says that it was cancelled.
-//! * *Set while polled*: [`CURRENT`] points to a set only for the time that [`CurrentSet`] borrows it, further up this thread's stack. It has no
-//!   destructor, so a set may be dropped together with its thread's other thread-locals, in any order.
+//! * *It ends*: while the set is dropped, destructors may start [`SPAWNS_AT_END`] more tasks, which
+//!   are cancelled like the others. The future of each further one is leaked, since its destructor
+//!   might start the next; its handle says that it was cancelled.
+//! * *Set while polled*: [`CURRENT`] points to a set only for the time that [`CurrentSet`] borrows
+//!   it, further up this thread's stack. It has no destructor, so a set may be dropped together
+//!   with its thread's other thread-locals, in any order.
 //! * *Unlocked wakers*: no waker is called, cloned or dropped under the lock, since what it holds may wake a task of the set, or start one.
 
 use std::cell::Cell;
@@ -293,7 +295,8 @@ where
     join
 }
 
-/// The handle of a task that was cancelled before its first poll, and whose future is leaked: see *It ends*.
+/// The handle of a task that was cancelled before its first poll, and whose future is leaked: see
+/// *It ends*.
 #[cold]
 fn refuse<F>(shared: &Arc<Shared>, future: F, location: &'static Location<'static>) -> JoinHandle<F::Output>
 where

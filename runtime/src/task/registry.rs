@@ -15,8 +15,9 @@
 //! Shape: shards, each a lock around slots of 8 bytes; free slots are a list through themselves. A worker always uses the same shard, so that
 //! it shares the lock only with whoever ends a task that first waited elsewhere. A task remembers its place.
 //!
-//! Rejected: every task from its spawn on, sharded by id. Two locks a task, a tenth of what a spawn costs, for tasks nobody ever looks for. Tasks
-//! with names sharded by id: a look-up takes one lock instead of all, and all workers share the locks of all spawns.
+//! Rejected: every task from its spawn on, sharded by id. Two locks a task, a tenth of what a spawn
+//! costs, for tasks nobody ever looks for. Tasks with names sharded by id: a look-up takes one lock
+//! instead of all, and all workers share the locks of all spawns.
 
 use std::collections::HashMap;
 use std::ptr::{self, NonNull};
@@ -189,7 +190,8 @@ impl Registry {
         name
     }
 
-    /// Calls `f` with the task of that id, if it is in here and has a name. Looks into one shard after the other: for observers.
+    /// Calls `f` with the task of that id, if it is in here and has a name. Looks into one shard
+    /// after the other: for observers.
     pub(crate) fn with_named(&self, id: u64, f: impl FnOnce(&Header)) {
         for shard in &self.shards {
             let shard = shard.lock();

@@ -10,8 +10,9 @@
 //! | `Cancelled` | is adopted and aborted: it is waited for like its siblings | nobody is left |
 //! | `Over` | is dropped, or aborted if it arrives just then, and nobody waits | never |
 //!
-//! A [`Child`] that will never have a value is pending for as long as its scope goes on, since the scope drops whoever awaits it inside. At the
-//! end, `over`, those who await it outside are woken, and panic: nobody else would ever wake them.
+//! A [`Child`] that will never have a value is pending for as long as its scope goes on, since the
+//! scope drops whoever awaits it inside. At the end, `over`, those who await it outside are woken,
+//! and panic: nobody else would ever wake them.
 //!
 //! Who writes: anybody who holds a clone (arrivals), the family (all of it). Who reads: the family.
 //!
@@ -185,7 +186,8 @@ impl<E: Send + 'static> Family<E> {
 
 impl<E: Send + 'static> Drop for Family<E> {
     fn drop(&mut self) {
-        // All are aborted before the end is told, so that a child that awaits another one sees that it is cancelled itself.
+        // All are aborted before the end is told, so that a child that awaits another one sees that
+        // it is cancelled itself.
         self.cancel();
         self.scope.enter(Phase::Over).iter().for_each(JoinHandle::abort);
         self.scope.end();
@@ -241,9 +243,10 @@ impl<E: Send + 'static> Scope<E> {
         arrivals
     }
 
-    /// Starts a child in the current runtime. Awaiting the returned [`Child`] gives the child's value; dropping it changes nothing. If the child
-    /// fails, the `Child` never resolves: the scope ends instead, and drops whoever awaits it. After the scope has ended, the child is dropped
-    /// without being started.
+    /// Starts a child in the current runtime. Awaiting the returned [`Child`] gives the child's
+    /// value; dropping it changes nothing. If the child fails, the `Child` never resolves: the
+    /// scope ends instead, and drops whoever awaits it. After the scope has ended, the child is
+    /// dropped without being started.
     ///
     /// # Panics
     /// Outside a runtime.
@@ -256,7 +259,8 @@ impl<E: Send + 'static> Scope<E> {
         let (sender, receiver) = oneshot::channel();
         let value = Child(Awaits::Value(receiver, self.over.clone()));
         let runtime = context::handle();
-        // For good, so that a child that comes later is never polled. One that comes at the same moment may be.
+        // For good, so that a child that comes later is never polled. One that comes at the same
+        // moment may be.
         let is_over = self.lock().phase == Phase::Over;
         if is_over {
             return value;
@@ -305,7 +309,8 @@ impl<E> fmt::Debug for Scope<E> {
 /// The value of a child of a [`scope`], to be awaited inside the scope.
 ///
 /// # Panics
-/// If the child failed or was cancelled and the scope has ended: code outside the scope, which the scope does not drop, would wait for ever.
+/// If the child failed or was cancelled and the scope has ended: code outside the scope, which the
+/// scope does not drop, would wait for ever.
 ///
 /// # Cancel safety
 /// Cancel safe: the value waits.

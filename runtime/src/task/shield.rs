@@ -3,8 +3,10 @@
 //! A shield is counted in the task word. While the count is above 0 a cancelled task is polled as usual, since it needs its own I/O to
 //! get to the end of the stretch; when the count returns to 0 the cancellation takes effect at once.
 //!
-//! Source: "Shield-based cancellation" in the design of the scheduler, with guards in place of pairs of calls, and an error in place of a carry. Its
-//! `isCancellationEffective()` is [`is_cancellation_effective`]; [`is_cancelled`] is for the shielded stretch itself, of which the former is never true.
+//! Source: "Shield-based cancellation" in the design of the scheduler, with guards in place of
+//! pairs of calls, and an error in place of a carry. Its `isCancellationEffective()` is
+//! [`is_cancellation_effective`]; [`is_cancelled`] is for the shielded stretch itself, of which the
+//! former is never true.
 
 use std::fmt;
 use std::future::Future;
@@ -94,10 +96,12 @@ pub async fn shield<F: Future>(future: F) -> Result<F::Output, ShieldError> {
     Ok(future.await)
 }
 
-/// Returns whether the calling task was cancelled, by [`JoinHandle::abort`](super::JoinHandle::abort) or by the shutdown of its runtime.
+/// Returns whether the calling task was cancelled, by
+/// [`JoinHandle::abort`](super::JoinHandle::abort) or by the shutdown of its runtime.
 ///
-/// A shielded task goes on after it was cancelled: it can ask this to leave out what is no longer worth doing. An aborted task that waits is polled
-/// once more for that. Outside a task this returns false; so it does in `block_on`, which nothing cancels.
+/// A shielded task goes on after it was cancelled: it can ask this to leave out what is no longer
+/// worth doing. An aborted task that waits is polled once more for that. Outside a task this
+/// returns false; so it does in `block_on`, which nothing cancels.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -122,7 +126,8 @@ pub fn is_cancelled() -> bool {
     current::is_cancelled()
 }
 
-/// Returns whether the calling task was cancelled and no [`Shield`] defers that: it is dropped when it next awaits something that is pending.
+/// Returns whether the calling task was cancelled and no [`Shield`] defers that: it is dropped when
+/// it next awaits something that is pending.
 ///
 /// Never true inside a shielded stretch; there, ask [`is_cancelled`]. False outside a task.
 ///

@@ -1,6 +1,7 @@
 //! The task word: everything about a task that more than one thread may change, in 64 bits.
 //!
-//! Shape, from the highest bit: `| references 48 | shield depth 8 | flags 4 | reserved 2 | lifecycle 2 |`.
+//! Shape, from the highest bit:
+//! `| references 48 | shield depth 8 | flags 4 | reserved 2 | lifecycle 2 |`.
 //!
 //! | part | meaning | when set | who changes it |
 //! |---|---|---|---|
@@ -42,12 +43,13 @@
 //! | SCHEDULED | any | any | any | only with JOIN_INTEREST |
 //! | COMPLETE | 0 | any | 0 | any |
 //!
-//! Rejected: RUNNING as a state of its own. It costs a read-modify-write a poll, and tells nobody what the `Notified` does not. And 24 bits of
-//! references, as the design has that the shields come from: a program that keeps four million clones of one waker is slow and not wrong, and
-//! had to be aborted.
+//! Rejected: RUNNING as a state of its own. It costs a read-modify-write a poll, and tells nobody
+//! what the `Notified` does not. And 24 bits of references, as the design has that the shields come
+//! from: a program that keeps four million clones of one waker is slow and not wrong, and had to be
+//! aborted.
 //!
-//! Source: the shields and the parts of the word, "Shield-based cancellation" in the design of the scheduler; transitions in the manner of tokio's
-//! and async-task's `state.rs`.
+//! Source: the shields and the parts of the word, "Shield-based cancellation" in the design of the
+//! scheduler; transitions in the manner of tokio's and async-task's `state.rs`.
 
 use crate::shim::{AtomicU64, Ordering};
 
@@ -67,8 +69,9 @@ const JOIN_INTEREST: u64 = 1 << (FLAGS_SHIFT + 2);
 const JOIN_WAKER: u64 = 1 << (FLAGS_SHIFT + 3);
 const ONE_SHIELD: u64 = 1 << SHIELD_SHIFT;
 const ONE_REFERENCE: u64 = 1 << REFERENCES_SHIFT;
-/// A quarter of what 48 bits hold. A program that forgets a clone each nanosecond gets there in 19 hours, and is aborted, as with `Arc`: the
-/// count must not wrap. Increments check after the fact; no machine has the threads to outrun that.
+/// A quarter of what 48 bits hold. A program that forgets a clone each nanosecond gets there in 19
+/// hours, and is aborted, as with `Arc`: the count must not wrap. Increments check after the fact;
+/// no machine has the threads to outrun that.
 const MAX_REFERENCES: u64 = 1 << 46;
 
 /// References that a new task starts with: the `Notified`'s, the `JoinHandle`'s.
@@ -292,7 +295,8 @@ impl State {
                 // A shielded task is scheduled as well, so that it can see that it is cancelled.
                 IDLE => (Word(cancelled.0 + ONE_REFERENCE).with_lifecycle(SCHEDULED), Wake::Submit),
                 COMPLETE => (now, Wake::Nothing),
-                // For the same reason, once: this poll may have asked already. Whoever shuts down cancels before and after each poll.
+                // For the same reason, once: this poll may have asked already. Whoever shuts down
+                // cancels before and after each poll.
                 _ if cancelled.shield_depth() > 0 && !now.has(CANCELLED) => {
                     (Word(cancelled.0 | NOTIFIED), Wake::Nothing)
                 }
@@ -492,9 +496,11 @@ impl State {
         Word(self.0.load(Ordering::Acquire)).references() == 1
     }
 
-    /// Whether the task was cancelled, and whether that takes effect: when it is not shielded. Asked by the running task.
+    /// Whether the task was cancelled, and whether that takes effect: when it is not shielded.
+    /// Asked by the running task.
     pub(crate) fn cancellation(&self) -> Cancellation {
-        // ORDERING: Relaxed; a hint to the task itself, for which nothing is published with the flag.
+        // ORDERING: Relaxed; a hint to the task itself, for which nothing is published with the
+        // flag.
         let now = Word(self.0.load(Ordering::Relaxed));
         Cancellation { is_requested: now.has(CANCELLED), is_effective: now.is_cancellation_due() }
     }

@@ -1,7 +1,8 @@
 //! Models of the task word: what `state.rs` promises, in every interleaving. Run as CONTRIBUTING.md says.
 //!
-//! The hand-over of output and join waker is the shipped one, `handover`, on cells that loom watches. Each model has a twin in which the step that
-//! it is about is done wrong; the twin must fail, with the message of what it breaks.
+//! The hand-over of output and join waker is the shipped one, `handover`, on cells that loom
+//! watches. Each model has a twin in which the step that it is about is done wrong; the twin must
+//! fail, with the message of what it breaks.
 
 use super::*;
 use crate::shim::explore::{breaks, holds};
@@ -444,7 +445,8 @@ impl Task {
     }
 }
 
-/// A completer beside a joiner that has been polled with waker 1, if `is_second`, and is polled with waker 2.
+/// A completer beside a joiner that has been polled with waker 1, if `is_second`, and is polled
+/// with waker 2.
 fn join_model<S: Steps>(is_second: bool) {
     let task = Task::running(1);
     if is_second {
@@ -574,7 +576,8 @@ impl Steps for LooksWithoutAcquiring {
     }
 }
 
-/// Another owner uses the task, and gives up its reference beside a handle that goes after completion.
+/// Another owner uses the task, and gives up its reference beside a handle that goes after
+/// completion.
 fn last_use_model<S: Steps>() {
     let task = Task::running(1);
     task.state.add_reference();
@@ -703,7 +706,8 @@ fn cancel_without_another_poll(state: &State) -> Wake {
     })
 }
 
-/// A shielded task, which asks in each poll whether it is cancelled, is cancelled beside the end of one: it sees that in its last poll.
+/// A shielded task, which asks in each poll whether it is cancelled, is cancelled beside the end of
+/// one: it sees that in its last poll.
 fn ask_model(cancel: fn(&State) -> Wake) {
     let state = Arc::new(State::new());
     assert_eq!(state.start(), Start::Poll);
@@ -770,7 +774,8 @@ impl Notes {
 /// A poll whose end, by these steps, runs code of the user's: it returns what is said to `pause`.
 type EndPoll = fn(&mut Notes, &State, &dyn Fn(&mut Notes, &State)) -> bool;
 
-/// A subscriber that writes and wakes the task when the poll's span is left, beside another waker: the last poll sees what both wrote.
+/// A subscriber that writes and wakes the task when the poll's span is left, beside another waker:
+/// the last poll sees what both wrote.
 fn subscriber_model(end_poll: EndPoll) {
     let state = Arc::new(State::new());
     // Relaxed on purpose: only the task word orders them.

@@ -12,15 +12,18 @@
 //! Invariant: *off when nobody subscribes*: a spawn and a waker's step look at the level that anybody listens to, one relaxed load, and
 //! nothing is allocated.
 //!
-//! Why two levels. A span is expensive: the subscriber formats its fields and stores them, the task gets a box, a place in the registry, and two
-//! calls of the subscriber a poll; a task that does nothing costs 5 to 18 times as much with one (`benches/peers/RESULTS.md`). An ordinary logger at INFO should not
-//! multiply the price of tasks that nobody will look for in the log. So it gets the spans of the tasks that somebody has given a name. The filter
-//! `volt::task=debug` asks for those of all tasks, and `volt::task=off` for none; a filter that names the application only, such as `myapp=info`,
-//! needs `volt::task=info` beside it.
+//! Why two levels. A span is expensive: the subscriber formats its fields and stores them, the task
+//! gets a box, a place in the registry, and two calls of the subscriber a poll; a task that does
+//! nothing costs 5 to 18 times as much with one (`benches/peers/RESULTS.md`). An ordinary logger at
+//! INFO should not multiply the price of tasks that nobody will look for in the log. So it gets the
+//! spans of the tasks that somebody has given a name. The filter `volt::task=debug` asks for those
+//! of all tasks, and `volt::task=off` for none; a filter that names the application only, such as
+//! `myapp=info`, needs `volt::task=info` beside it.
 //!
-//! Rejected: a setting of the Builder's, beside the subscriber's filter, which can be changed while the program runs; a span that is made when the
-//! task first logs something, since only the subscriber knows when that is; TRACE, which tokio-console's spans have, and which is too
-//! much in every other respect for a user who only wants log lines with their tasks.
+//! Rejected: a setting of the Builder's, beside the subscriber's filter, which can be changed while
+//! the program runs; a span that is made when the task first logs something, since only the
+//! subscriber knows when that is; TRACE, which tokio-console's spans have, and which is too much in
+//! every other respect for a user who only wants log lines with their tasks.
 
 use std::panic::Location;
 
@@ -153,7 +156,8 @@ mod tests {
 
     #[test]
     fn a_logger_at_info_sees_named_tasks_and_at_debug_all() {
-        // Whether there is a span that polls enter, and whether there is anything beside the location.
+        // Whether there is a span that polls enter, and whether there is anything beside the
+        // location.
         let extra_of = |level, name| {
             tracing::subscriber::with_default(Logger(level), || {
                 let extra = extra(Id::next(), name, Location::caller(), Kind::Task);

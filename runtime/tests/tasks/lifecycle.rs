@@ -505,7 +505,8 @@ fn a_thread_local_destructor_wakes_spawns_and_gets_clear_errors() {
         let handle = runtime.handle().clone();
         let ended = std::thread::spawn(move || {
             let waker: Waker = given.recv().unwrap();
-            // Before the thread enters a runtime, so that what that leaves on the thread is destroyed first.
+            // Before the thread enters a runtime, so that what that leaves on the thread is
+            // destroyed first.
             AT_END.set(None);
             let entered = handle.enter();
             let mut sleep = Box::pin(volt::time::sleep(Duration::from_secs(3600)));

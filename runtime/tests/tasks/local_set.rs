@@ -332,7 +332,8 @@ fn a_set_in_a_thread_local_ends_with_its_thread() {
     watched(|| {
         let (dropped, is_dropped) = mpsc::channel();
         let ended = thread::spawn(move || {
-            // Before the set is polled, so that its own thread-locals, if it had any, would be destroyed before it.
+            // Before the set is polled, so that its own thread-locals, if it had any, would be
+            // destroyed before it.
             KEPT.set(Some(LocalSet::new()));
             KEPT.with_borrow_mut(|set| {
                 let set = set.as_mut().unwrap();

@@ -505,7 +505,8 @@ fn a_task_can_ask_whether_it_is_cancelled_and_shielded() {
         let expected = [(false, false), (true, false), (true, false), (true, true)];
         assert_eq!(reported.recv().unwrap(), expected);
 
-        // One that waits behind its shield is polled, and so can ask; and a shutdown is a cancellation too.
+        // One that waits behind its shield is polled, and so can ask; and a shutdown is a
+        // cancellation too.
         let (waits, is_waiting) = mpsc::channel();
         let (report, reported) = mpsc::channel();
         for is_shutdown in [false, true] {

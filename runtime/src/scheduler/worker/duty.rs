@@ -33,7 +33,8 @@ impl Worker {
         self.begin_block();
         let _back = Back(self);
         let (mut f, mut result) = (Some(f), None);
-        // To what it calls, this is a thread like any other: it may wait, and what it wakes takes the global road. But it is still the task's.
+        // To what it calls, this is a thread like any other: it may wait, and what it wakes takes
+        // the global road. But it is still the task's.
         current::run_blocking(|| result = f.take().map(|f| coop::outside_polls(f)));
         result.expect("it was called once")
     }
