@@ -116,6 +116,7 @@ pub async fn shield<F: Future>(future: F) -> Result<F::Output, ShieldError> {
 ///     })
 ///     .await
 ///     .unwrap();
+///     std::future::pending::<()>().await; // here the task ends
 /// });
 /// assert_eq!(receiver.recv().unwrap(), "begin");
 /// task.abort();
