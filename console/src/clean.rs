@@ -45,6 +45,7 @@ pub fn process(mut process: Process) -> Process {
         }
         runtime.incidents.latest.iter_mut().for_each(incident);
         runtime.blame.iter_mut().for_each(|blame| in_place(&mut blame.spawned_at));
+        runtime.findings.iter_mut().flatten().for_each(finding_in_place);
         if let Some(processes) = &mut runtime.processes {
             for mailbox in &mut processes.deepest {
                 [&mut mailbox.pid, &mut mailbox.kind, &mut mailbox.spawned_at].into_iter().for_each(in_place);
@@ -95,9 +96,15 @@ pub fn processes(mut list: ProcessList) -> ProcessList {
 
 /// `finding` with every string in it [cleaned](text).
 pub fn finding(mut finding: Finding) -> Finding {
+    finding_in_place(&mut finding);
+    finding
+}
+
+fn finding_in_place(finding: &mut Finding) {
     in_place(&mut finding.title);
     in_place(&mut finding.advice);
     for evidence in &mut finding.evidence {
+        in_place(evidence.key.to_mut());
         in_place(&mut evidence.text);
         if let Figure::Text(word) = &mut evidence.value {
             in_place(word);
@@ -113,7 +120,6 @@ pub fn finding(mut finding: Finding) -> Finding {
             Place::Spawned { at } => in_place(at),
         }
     }
-    finding
 }
 
 /// `hello` with every string in it [cleaned](text).
@@ -169,7 +175,18 @@ mod tests {
             stack: vec![frame],
             ..Incident::default()
         };
+        let findings = serde_json::json!([{
+            "rule": "stalled-poll",
+            "severity": "warning",
+            "title": EVIL,
+            "advice": EVIL,
+            "evidence": [{ "key": EVIL, "value": EVIL, "text": EVIL }],
+            "tasks": [{ "id": 7, "name": EVIL }],
+            "locations": [{ "kind": "guilty", "at": EVIL, "function": EVIL }],
+        }]);
+        let findings: Snapshot = serde_json::from_value(serde_json::json!({ "findings": findings })).unwrap();
         let runtime = Snapshot {
+            findings: findings.findings,
             incidents: Incidents { latest: vec![incident], ..Incidents::default() },
             blame: vec![Blame { spawned_at: evil(), ..Blame::default() }],
             runtime: evil(),
@@ -181,7 +198,7 @@ mod tests {
         let cleaned = process(Process { program: evil(), runtimes: vec![runtime], ..Process::default() });
         // Whatever string a snapshot has or will have is in its JSON.
         let json = serde_json::to_string(&cleaned).unwrap();
-        assert_eq!(json.matches(TAME).count(), 14);
+        assert_eq!(json.matches(TAME).count(), 14 + 8);
         assert!(!json.contains("\\u001b") && !json.contains('\u{9b}') && !json.contains('\u{202e}'), "{json}");
     }
 

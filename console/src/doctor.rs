@@ -1,12 +1,13 @@
-//! `volt-console doctor`: looks at a program twice, and says what is wrong with it.
+//! `volt-console doctor`: prints what is wrong with a program.
 //!
-//! Protocol. (1) First look: as text, what is stuck at that moment is told at once, since whoever asks has little time.
-//! (2) Wait. (3) Second look: the other findings, the worst first; what was told in (1) is told again only if it has
+//! Protocol. (1) First snapshot: as text, current warnings and worse are printed immediately, since whoever is on call has little time.
+//! (2) Wait. (3) Second snapshot: the other findings, the worst first; what was printed in (1) is printed again only if it has
 //! become worse. JSON is one object, after (3).
 //!
-//! The rules are those of `volt_telemetry::doctor`; here is only how findings look. Strings of the program are cleaned
-//! before they are kept.
+//! The verdict is the program's own, with its history, so that every reader shows the same; a program that is too old to judge itself is judged here, from
+//! these snapshots. Here is only how findings look. Strings of the program are cleaned before they are kept.
 
+use std::cmp::Reverse;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use serde_json::{Value, json};
 use volt_telemetry::client::Client;
 use volt_telemetry::doctor::INTERVAL_MIN_NS;
 use volt_telemetry::doctor::finding::{Finding, Severity, TaskName};
-use volt_telemetry::doctor::rule::{RULES, RuleEntry, examine};
+use volt_telemetry::doctor::rule::{RULES, RuleEntry};
+use volt_telemetry::doctor::watch::Watch;
 use volt_telemetry::processes::LOOK_NS;
 use volt_telemetry::snapshot::{Process, Snapshot};
 
@@ -74,17 +76,15 @@ impl Paper {
 #[derive(Clone, Debug, PartialEq)]
 struct Told {
     runtime: String,
+    /// When its snapshot was taken.
+    at_ns: u64,
     finding: Finding,
 }
 
 impl Told {
-    /// Whether it is about the same place and cause as `other`, or the same workers where no place is known, whatever
-    /// the numbers are.
+    /// Whether it is the same finding as `other`, whatever the numbers are.
     fn is_like(&self, other: &Told) -> bool {
-        let (one, two) = (&self.finding, &other.finding);
-        let is_same = self.runtime == other.runtime && one.rule == two.rule && one.locations == two.locations;
-        let cause = |finding: &Finding| finding.evidence.iter().find(|of| of.key == "cause").map(|of| of.text.clone());
-        is_same && cause(one) == cause(two) && (!one.locations.is_empty() || one.workers == two.workers)
+        self.runtime == other.runtime && self.finding.key() == other.finding.key()
     }
 }
 
@@ -94,14 +94,15 @@ impl Told {
 /// [`Error::is_connect`] when the program ends in between; [`Error::is_output_closed`].
 pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Result<bool, Error> {
     let mut print = |text: &str| out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output);
-    let first = clean::process(client.snapshot()?);
+    let mut watch = Watch::default();
+    let first = look(client, &mut watch)?;
     let stuck = at_once(&first);
     if !options.as_json {
         print(&head(&first, options.wait))?;
         print(&text(&stuck, options.paper))?;
     }
-    let second = if options.wait.is_zero() { first.clone() } else { clean::process(look_after(client, options.wait)?) };
-    let (all, news) = join(stuck, findings(&first, &second));
+    let second = if options.wait.is_zero() { first.clone() } else { look_after(client, &mut watch, options.wait)? };
+    let (all, news) = join(stuck, findings(&second));
     if options.as_json {
         print(&format!("{}\n", json(&first, &second, &all)))?;
     } else {
@@ -111,34 +112,40 @@ pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Resul
     Ok(all.iter().any(|told| told.finding.severity >= options.fail_on))
 }
 
-/// The look after `wait`. It looks in between, too, so that the program sees what only several looks tell: whether a mailbox grows.
-fn look_after(client: &mut Client, wait: Duration) -> Result<Process, Error> {
+/// A snapshot, judged.
+fn look(client: &mut Client, watch: &mut Watch) -> Result<Process, Error> {
+    let mut process = clean::process(client.snapshot()?);
+    watch.fill_in(&mut process.runtimes);
+    Ok(process)
+}
+
+/// The snapshot after `wait`. It takes some in between, too, so that the program sees what only several tell: whether a mailbox grows.
+fn look_after(client: &mut Client, watch: &mut Watch, wait: Duration) -> Result<Process, Error> {
     let looks = (wait.as_nanos() / u128::from(LOOK_NS)).clamp(1, LOOKS_MAX) as u32;
     for _ in 1..looks {
         std::thread::sleep(wait / looks);
-        client.snapshot()?;
+        look(client, watch)?;
     }
     std::thread::sleep(wait / looks);
-    Ok(client.snapshot()?)
+    look(client, watch)
 }
 
-/// What is stuck at this moment. What is over can wait until it is known whether there was more of it.
+/// What is wrong at this moment. What is past can wait until it is known whether there is more.
 fn at_once(first: &Process) -> Vec<Told> {
-    let mut stuck = findings(first, first);
+    let mut stuck = findings(first);
     stuck.retain(|told| told.finding.severity >= Severity::Warning);
     stuck
 }
 
-/// What is wrong with each runtime of `later`, the worst first.
-fn findings(earlier: &Process, later: &Process) -> Vec<Told> {
+/// What is wrong with each runtime, the worst first.
+fn findings(process: &Process) -> Vec<Told> {
     let mut told = Vec::new();
-    for now in &later.runtimes {
-        let then = earlier.runtimes.iter().find(|then| then.runtime == now.runtime).unwrap_or(now);
-        let findings = examine(then, now).into_iter();
-        told.extend(findings.map(|finding| Told { runtime: now.runtime.clone(), finding: clean::finding(finding) }));
+    for now in &process.runtimes {
+        let findings = now.findings.iter().flatten().cloned();
+        told.extend(findings.map(|finding| Told { runtime: now.runtime.clone(), at_ns: now.at_ns, finding }));
     }
     // Stable: within a severity the order of the runtimes, and of the rules.
-    told.sort_by_key(|told| std::cmp::Reverse(told.finding.severity));
+    told.sort_by_key(|told| (Reverse(told.finding.seen.is_current), Reverse(told.finding.severity)));
     told
 }
 
@@ -150,7 +157,7 @@ fn join(first: Vec<Told>, second: Vec<Told>) -> (Vec<Told>, Vec<Told>) {
     let news: Vec<_> = second.iter().filter(is_news).cloned().collect();
     let is_gone = |former: &Told| !news.iter().any(|told| told.is_like(former));
     let mut all: Vec<_> = first.iter().filter(|former| is_gone(former)).cloned().chain(news.iter().cloned()).collect();
-    all.sort_by_key(|told| std::cmp::Reverse(told.finding.severity));
+    all.sort_by_key(|told| (Reverse(told.finding.seen.is_current), Reverse(told.finding.severity)));
     (all, news)
 }
 
@@ -168,11 +175,12 @@ fn head(process: &Process, wait: Duration) -> String {
 
 fn text(all: &[Told], paper: Paper) -> String {
     let mut text = String::new();
-    for Told { runtime, finding } in all {
-        let severity = finding.severity.name().to_uppercase();
+    for Told { runtime, at_ns, finding } in all {
+        let severity = if finding.seen.is_current { finding.severity.name().to_uppercase() } else { "PAST".into() };
         let (on, off) = if paper.has_colors { (color(finding.severity), "\u{1b}[0m") } else { ("", "") };
         text += &format!("{on}{severity}{off}  {}  in runtime {runtime}\n", finding.rule);
         text += &paragraph("  ", "  ", &finding.title, paper.columns);
+        text += &paragraph("    - ", "      ", &finding.history(*at_ns), paper.columns);
         for place in &finding.locations {
             text += &paragraph("    - ", "      ", &place.to_string(), paper.columns);
         }
@@ -199,12 +207,15 @@ fn summary(first: &Process, second: &Process, all: &[Told], paper: Paper) -> Str
         0 => "at one moment, so that only what was stuck then could be seen".into(),
         interval_ns => format!("over {}", duration(interval_ns)),
     };
-    let count = |severity: Severity| all.iter().filter(|told| told.finding.severity == severity).count();
+    let current = || all.iter().filter(|told| told.finding.seen.is_current);
+    let count = |severity: Severity| current().filter(|told| told.finding.severity == severity).count();
     let found: Vec<_> = Severity::ALL.iter().rev().filter(|severity| count(**severity) > 0).collect();
-    let found: Vec<_> = found.iter().map(|severity| format!("{} {}", count(**severity), severity.name())).collect();
+    let mut found: Vec<_> = found.iter().map(|severity| format!("{} {}", count(**severity), severity.name())).collect();
+    let past = all.len() - current().count();
+    found.extend((past > 0).then(|| format!("{past} past")));
     let found = if found.is_empty() { "Nothing found".into() } else { format!("Found: {}", found.join(", ")) };
     let looked = format!(
-        "{found}. Asked {} rules about {} with {} {over}.",
+        "{found}. Checked {} rules across {} with {} {over}.",
         RULES.len(),
         several(second.runtimes.len(), "runtime"),
         several(workers as usize, "worker"),
@@ -318,9 +329,16 @@ mod tests {
         Process { pid: 7, program: "shop".into(), at_ns: runtime.at_ns, runtimes: vec![runtime], ..Process::default() }
     }
 
+    /// What is found in the last of these snapshots.
+    fn told(snapshots: &[&Process]) -> Vec<Told> {
+        let mut watch = Watch::default();
+        let judge = |process: &&Process| watch.filled(&clean::process((*process).clone())).into_owned();
+        findings(snapshots.iter().map(judge).last().as_ref().unwrap())
+    }
+
     #[test]
     fn text_names_the_task_the_line_the_cause_and_what_to_do() {
-        let told = text(&findings(&process(900, 300), &process(900, 300)), WIDE);
+        let told = text(&told(&[&process(900, 300)]), WIDE);
         let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
         for part in [
             "CRITICAL stalled-poll in runtime app",
@@ -339,7 +357,7 @@ mod tests {
     #[test]
     fn control_characters_of_the_program_are_gone_from_text_and_json() {
         let (first, second) = (process(900, 300), process(1_900, 1_300));
-        let all = findings(&first, &second);
+        let all = told(&[&first, &second]);
         let both = text(&all, WIDE) + &json(&first, &second, &all).to_string();
         assert!(both.contains("check[2Jout"), "{both}");
         assert!(!both.contains('\u{1b}') && !both.contains("\\u001b"), "{both}");
@@ -348,7 +366,7 @@ mod tests {
     #[test]
     fn no_line_is_wider_than_the_terminal_unless_a_word_is() {
         for columns in [40, 80, 120] {
-            let told = findings(&process(900, 300), &process(900, 300));
+            let told = told(&[&process(900, 300)]);
             let told = text(&told, Paper { columns, has_colors: false });
             for line in told.lines() {
                 assert!(width(line) <= columns || line.split_whitespace().count() <= 2, "{columns}: {line}");
@@ -360,7 +378,7 @@ mod tests {
 
     #[test]
     fn colours_are_there_only_where_they_are_wanted_and_the_word_is_always() {
-        let told = findings(&process(900, 300), &process(900, 300));
+        let told = told(&[&process(900, 300)]);
         let colored = text(&told, Paper { columns: 80, has_colors: true });
         assert!(colored.starts_with("\u{1b}[1;31mCRITICAL\u{1b}[0m"), "{colored}");
         assert!(!text(&told, WIDE).contains('\u{1b}'));
@@ -368,7 +386,7 @@ mod tests {
 
     #[test]
     fn what_the_first_look_told_is_not_told_again_unless_it_has_become_worse() {
-        let stuck = |for_ms| findings(&process(900, for_ms), &process(900, for_ms));
+        let stuck = |for_ms| told(&[&process(900, for_ms)]);
         let (all, news) = join(stuck(300), stuck(300));
         assert_eq!((all.len(), news.len()), (1, 0));
         let (all, news) = join(stuck(30), stuck(300));
@@ -379,20 +397,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_told_once_when_it_is_known_whether_there_was_more() {
-        let over = |at_ms, count| {
-            let mut process = process(at_ms, 300);
-            let incidents = &mut process.runtimes[0].incidents;
-            (incidents.latest[0].began_at_ns, incidents.latest[0].is_over) = (1_000_000, true);
-            incidents.by_cause = Cause::ALL.map(|cause| if cause == Cause::Sleep { count } else { 0 }).to_vec();
-            process
-        };
-        let first = over(900, 1);
-        assert_eq!(at_once(&first), [], "nobody is in a hurry");
-        for (count, severity) in [(1, Severity::Info), (2, Severity::Warning)] {
-            let (all, news) = join(at_once(&first), findings(&first, &over(1_900, count)));
-            assert_eq!((all.len(), news.len(), all[0].finding.severity), (1, 1, severity));
-        }
+    fn what_is_past_says_since_when_and_is_no_reason_to_fail() {
+        let mut first = process(900, 300);
+        first.runtimes[0].incidents.latest[0].is_over = true;
+        let mut later = first.clone();
+        later.runtimes[0].at_ns += 125_000_000_000;
+        let past = told(&[&first, &later]);
+        assert_eq!((past.len(), past[0].finding.severity), (1, Severity::Info));
+        assert_eq!(at_once(&later), []);
+        let text = text(&past, WIDE);
+        assert!(text.starts_with("PAST  stalled-poll"), "{text}");
+        assert!(text.contains("past, at worst warning; first seen 2 min ago, last 2 min ago, by 1 check"), "{text}");
+        let summary = summary(&first, &later, &past, WIDE);
+        assert!(summary.starts_with("Found: 1 past. Checked"), "{summary}");
+    }
+
+    #[test]
+    fn the_verdict_of_the_program_is_the_one_that_is_printed() {
+        let mut process = process(900, 300);
+        process.runtimes[0].findings = Some(Vec::new());
+        assert_eq!(told(&[&process]), []);
     }
 
     #[test]
@@ -403,8 +427,9 @@ mod tests {
             ..Process::default()
         };
         let (first, second) = (at(1_000_000_000), at(2_000_000_000));
-        let told = summary(&first, &second, &findings(&first, &second), WIDE);
-        let begin = format!("Nothing found. Asked {} rules about 1 runtime with 0 workers over 1.0s.\n", Rule::COUNT);
+        let told = summary(&first, &second, &told(&[&first, &second]), WIDE);
+        let begin =
+            format!("Nothing found. Checked {} rules across 1 runtime with 0 workers over 1.0s.\n", Rule::COUNT);
         assert!(told.starts_with(&begin), "{told}");
         assert!(told.contains("Not judged") && told.contains("cpu-starved"), "{told}");
         assert!(summary(&first, &first, &[], WIDE).contains("at one moment"), "one look sees less");
@@ -413,7 +438,7 @@ mod tests {
     #[test]
     fn json_is_one_object_with_the_findings_and_what_was_not_judged() {
         let (first, second) = (process(900, 300), process(1_900, 1_300));
-        let json = json(&first, &second, &findings(&first, &second));
+        let json = json(&first, &second, &told(&[&first, &second]));
         assert_eq!((&json["program"], &json["interval_ns"]), (&json!("shop"), &json!(1_000_000_000)));
         assert_eq!(json["worst"], "critical");
         assert_eq!(

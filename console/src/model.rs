@@ -8,11 +8,12 @@
 //! while the live one goes on below. *History is bounded* by [`HISTORY_MAX`]. *What was lost is counted and stays counted*
 //! over reconnections. *A choice follows its name*: the selected runtime stays selected when others come and go.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
-use volt_telemetry::doctor::{Finding, INTERVAL_MIN_NS, examine};
+use volt_telemetry::doctor::{Finding, Key, Watch};
 use volt_telemetry::processes::{self, ProcessList};
 use volt_telemetry::rates::Rates;
 use volt_telemetry::snapshot::{Process, Snapshot};
@@ -29,8 +30,8 @@ mod message;
 mod rows;
 mod screens;
 
+pub(crate) use events::tone_of;
 pub use events::{EVENTS_MAX, Happened, Log};
-pub(crate) use events::{told, tone_of};
 pub use history::{CLASSES, EDGE_POWERS, HISTORY_MAX, History, Kind, Point, Spread, spread};
 pub use message::{Action, Effect, Message};
 pub use rows::{PROCESSES_SHOWN, TASKS_SHOWN, WORKER_ORDERS};
@@ -104,8 +105,8 @@ pub struct Picture {
     pub findings: Vec<(String, Finding)>,
     /// What has happened.
     pub log: Log,
-    /// What findings are judged against: of each runtime a snapshot of a second ago, or more.
-    bases: Vec<Snapshot>,
+    /// Judges programs that do not judge themselves.
+    watch: Watch,
 }
 
 /// Everything that the screen shows.
@@ -145,8 +146,8 @@ pub struct Model {
     pub latency: LatencyChoice,
     /// The selected row of the blame table: its location.
     chosen_location: Option<String>,
-    /// The selected finding, as it is told.
-    chosen_finding: Option<String>,
+    /// The selected finding, and its runtime.
+    chosen_finding: Option<(String, Key)>,
     /// The place of the selected event, the first being the latest.
     chosen_event: usize,
     /// The selected worker, by its index.
@@ -163,6 +164,8 @@ pub struct Model {
     live: Picture,
     held: Option<Picture>,
     lost_in_subscription: u64,
+    /// The connection is to another process than the one before.
+    is_another_life: bool,
 }
 
 impl Model {
@@ -196,6 +199,7 @@ impl Model {
             live: Picture::default(),
             held: None,
             lost_in_subscription: 0,
+            is_another_life: false,
         }
     }
 
@@ -204,7 +208,9 @@ impl Model {
         match message {
             Message::Tick(now) => self.now = now,
             Message::Connected(hello) => {
-                self.hello = clean::hello(hello);
+                let hello = clean::hello(hello);
+                self.is_another_life = (hello.pid, hello.start_time) != (self.hello.pid, self.hello.start_time);
+                self.hello = hello;
                 if let Link::Lost { since, .. } = &self.link {
                     let after = crate::figures::age(nanos(self.now.saturating_sub(*since)));
                     let text = format!("connected again after {after}, pid {}", self.hello.pid);
@@ -214,6 +220,8 @@ impl Model {
                 self.live.received_at = self.now;
                 self.lost_in_subscription = 0;
             }
+            // A program that was not there has sent nothing that could be lost.
+            Message::Missed(_) if self.is_another_life => {}
             Message::Missed(updates) => self.lost = self.lost.saturating_add(updates),
             Message::Snapshot { process, lost } => self.take(clean::process(*process), lost),
             Message::Disconnected { reason, retry_in } => self.lose(clean::text(&reason), retry_in),
@@ -353,7 +361,7 @@ impl Model {
 }
 
 impl Picture {
-    fn take(&mut self, process: Process, now: Duration) {
+    fn take(&mut self, mut process: Process, now: Duration) {
         let rates = self.process.as_ref().map(|earlier| Rates::between_processes(earlier, &process));
         self.rates = rates.unwrap_or_else(|| vec![None; process.runtimes.len()]);
         self.histories.retain(|history| process.runtimes.iter().any(|runtime| runtime.runtime == history.name));
@@ -366,34 +374,16 @@ impl Picture {
             });
             self.histories[index].take(runtime, rates);
         }
+        self.watch.fill_in(&mut process.runtimes);
         self.log.take(&process, now);
-        self.judge(&process);
+        let of = |runtime: &Snapshot| {
+            let findings = runtime.findings.iter().flatten().cloned();
+            findings.map(|finding| (runtime.runtime.clone(), finding)).collect::<Vec<_>>()
+        };
+        self.findings = process.runtimes.iter().flat_map(of).collect();
+        self.findings.sort_by_key(|(_, finding)| (Reverse(finding.seen.is_current), Reverse(finding.severity)));
         self.earlier = self.process.replace(process);
         self.received_at = now;
-    }
-
-    /// Asks the doctor, if a second has gone by.
-    fn judge(&mut self, process: &Process) {
-        let is_due = |runtime: &Snapshot| match self.base_of(runtime) {
-            Some(base) => runtime.at_ns >= base.at_ns.saturating_add(INTERVAL_MIN_NS),
-            None => true,
-        };
-        if !process.runtimes.iter().any(is_due) && process.runtimes.len() == self.bases.len() {
-            return;
-        }
-        let of = |runtime: &Snapshot| {
-            let findings = examine(self.base_of(runtime).unwrap_or(runtime), runtime);
-            findings.into_iter().map(|finding| (runtime.runtime.clone(), clean::finding(finding))).collect::<Vec<_>>()
-        };
-        let mut findings: Vec<_> = process.runtimes.iter().flat_map(of).collect();
-        findings.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.severity));
-        self.findings = findings;
-        self.bases.clone_from(&process.runtimes);
-    }
-
-    fn base_of(&self, runtime: &Snapshot) -> Option<&Snapshot> {
-        let is_it = |base: &&Snapshot| base.runtime == runtime.runtime && base.started_at_ns == runtime.started_at_ns;
-        self.bases.iter().find(is_it)
     }
 
     /// How much of the time since the list before the task of this id was polled.

@@ -310,7 +310,9 @@ impl Tape {
         if snapshot.at_ns.saturating_sub(before.at_ns) < EXAMINED_APART_NS {
             return None;
         }
-        let findings = examine(before, snapshot);
+        let since_ns = before.at_ns;
+        let mut findings = snapshot.findings.clone().unwrap_or_else(|| examine(before, snapshot));
+        findings.retain(|finding| finding.seen.is_current && finding.seen.last_at_ns > since_ns);
         self.examined = Some(snapshot.clone());
         let is_waited_for = |rule: Rule| rules.iter().any(|wanted| wanted.is_none_or(|wanted| wanted == rule));
         findings.iter().find(|finding| is_waited_for(finding.rule)).map(|finding| finding.rule.name().to_owned())

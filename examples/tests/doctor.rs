@@ -33,8 +33,10 @@ const APART: Duration = Duration::from_millis(300);
 const FAR_APART: Duration = Duration::from_millis(1_100);
 /// Pairs of looks at a look-alike.
 const LOOK_ALIKE_LOOKS: usize = 3;
-/// How long a symptom may take to show; as a rule it does at once.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a symptom may take to show; as a rule it does at once, and a leak after half a minute.
+const PATIENCE: Duration = Duration::from_secs(80);
+/// How long what looks like a leak is looked at: for longer than a leak takes to be found.
+const LEAK_LOOKS: usize = 30;
 /// What other programs on the machine may cause at any time.
 const MACHINE: [Rule; 3] = [Rule::CpuStarved, Rule::CgroupThrottled, Rule::ProcessPaused];
 
@@ -53,7 +55,7 @@ struct Patient {
 impl Patient {
     fn with_symptom(rule: Rule, look_alike: bool, groups: &[PathBuf]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_symptoms"));
-        command.args([rule.name(), "--seconds", "60"]).args(look_alike.then_some("--look-alike"));
+        command.args([rule.name(), "--seconds", "120"]).args(look_alike.then_some("--look-alike"));
         command.args(groups.iter().flat_map(|folder| [Path::new("--group"), folder]));
         let mut patient = Self::start(command);
         if matches!(rule, Rule::TaskLeak | Rule::RestartStorm) {
@@ -92,7 +94,10 @@ impl Patient {
         std::thread::sleep(self.apart);
         let after = self.look();
         let pairs = before.runtimes.iter().zip(&after.runtimes);
-        let findings = pairs.flat_map(|(before, after)| examine(before, after)).collect();
+        let mut findings: Vec<_> = pairs.flat_map(|(before, after)| examine(before, after)).collect();
+        // What two looks cannot tell, the program itself has seen.
+        let own = after.runtimes.iter().flat_map(|runtime| runtime.findings.iter().flatten());
+        findings.extend(own.filter(|finding| finding.rule == Rule::TaskLeak && finding.seen.is_current).cloned());
         *before = after;
         findings
     }
@@ -118,6 +123,8 @@ fn check_until(rule: Rule, beside: &[Rule], groups: &[PathBuf], is_it: impl Fn(&
     let found = find(rule, groups, is_it);
     for finding in &found {
         let is_expected = finding.rule == rule || beside.contains(&finding.rule) || is_of_the_machine(finding, &found);
+        // A stray stall, of a machine that is busy, is an info.
+        let is_expected = is_expected || finding.severity == Severity::Info;
         assert!(is_expected, "{rule} comes with {finding:#?}");
     }
     let least = found.iter().filter(|finding| finding.rule == rule).map(|finding| finding.severity).max();
@@ -128,7 +135,8 @@ fn check_until(rule: Rule, beside: &[Rule], groups: &[PathBuf], is_it: impl Fn(&
     while patient.examine_from(&mut before).iter().any(|finding| finding.rule == rule) && !groups.is_empty() {
         assert!(began.elapsed() < PATIENCE, "what looks like {rule} is taken for it all the time");
     }
-    for _ in 0..LOOK_ALIKE_LOOKS {
+    let looks = if rule == Rule::TaskLeak { LEAK_LOOKS } else { LOOK_ALIKE_LOOKS };
+    for _ in 0..looks {
         let mut found = patient.examine_from(&mut before);
         found.retain(|finding| finding.rule == rule && Some(finding.severity) >= least.min(Some(Severity::Warning)));
         assert!(found.is_empty(), "what looks like {rule} is taken for it: {found:#?}");

@@ -2,7 +2,7 @@
 //!
 //! Shape: `/` is a page with its script, style and plot library, all of them in this program, so that it works where there is no internet.
 //! The script asks `/live.json` once a second, and keeps what it draws; nothing is kept here but the last look. What follows from two looks
-//! (rates, ratios, findings) is computed here, by `volt_telemetry`, as for everybody else.
+//! (rates, ratios) is computed here, by `volt_telemetry`, as for everybody else; findings are the program's own.
 //!
 //! Invariants. *Looks are far apart*: those who ask within [`FRESH`] get the same answer, so that two viewers do not halve the time over
 //! which rates are taken, and a viewer costs no more than a scraper. *Nothing is asked of others*: the page loads and sends nothing beyond
@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use volt_telemetry::doctor::finding::Finding;
 use volt_telemetry::doctor::watch::Watch;
 use volt_telemetry::rates::Rates;
 use volt_telemetry::snapshot::{Process, Snapshot};
@@ -84,7 +83,6 @@ struct ShownRuntime<'a> {
     is_parked: Vec<bool>,
     /// Since the look before, if there was one.
     rates: Option<Rates>,
-    findings: Vec<Finding>,
 }
 
 impl Live {
@@ -97,15 +95,13 @@ impl Live {
     pub(crate) fn look(&mut self, seen: &[Seen]) -> String {
         let mut former = std::mem::take(&mut self.watches);
         let last = std::mem::take(&mut self.last);
-        let answered = seen.iter().filter_map(|seen| Some((seen.origin.clone(), seen.process.clone()?)));
-        self.last = answered.collect();
-        let mut shown = Vec::new();
-        for (origin, process) in &self.last {
+        for seen in seen {
+            let (origin, Some(process)) = (&seen.origin, &seen.process) else { continue };
             let mut watch = former.remove(origin).unwrap_or_default();
-            let findings = watch.look(&process.runtimes);
+            self.last.insert(origin.clone(), watch.filled(process).into_owned());
             self.watches.insert(origin.clone(), watch);
-            shown.push(show(last.get(origin), process, findings));
         }
+        let mut shown: Vec<_> = self.last.iter().map(|(origin, process)| show(last.get(origin), process)).collect();
         shown.sort_by_key(|process| process.pid);
         let answer = serde_json::to_string(&shown).expect("plain data has a JSON form");
         self.answer = Some((Instant::now(), answer.clone()));
@@ -113,18 +109,17 @@ impl Live {
     }
 }
 
-fn show<'a>(before: Option<&Process>, now: &'a Process, findings: Vec<Vec<Finding>>) -> Shown<'a> {
+fn show<'a>(before: Option<&Process>, now: &'a Process) -> Shown<'a> {
     let before = before.filter(|before| now.at_ns.saturating_sub(before.at_ns) < STALE_NS);
     let rates = match before {
         Some(before) => Rates::between_processes(before, now),
         None => now.runtimes.iter().map(|_| None).collect(),
     };
-    let runtimes = now.runtimes.iter().zip(rates).zip(findings);
-    let shown = |((snapshot, rates), findings): ((&'a Snapshot, _), _)| ShownRuntime {
+    let runtimes = now.runtimes.iter().zip(rates);
+    let shown = |(snapshot, rates): (&'a Snapshot, _)| ShownRuntime {
         snapshot,
         is_parked: (0..snapshot.workers.len()).map(|index| snapshot.is_parked(index)).collect(),
         rates,
-        findings,
     };
     Shown { program: &now.program, pid: now.pid, at_ns: now.at_ns, runtimes: runtimes.map(shown).collect() }
 }

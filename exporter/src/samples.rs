@@ -1,7 +1,7 @@
 //! What is told of processes, look after look: every sample of the catalog.
 //!
 //! Who writes: [`Samples::read`], under `&mut`. Kept from look to look are, for each runtime, which spawn locations have series
-//! ([`Locations`]), also while its process is silent, and, for each process, the last looks for the doctor to compare with ([`Watch`]).
+//! ([`Locations`]), also while its process is silent, and, for each process, the findings of one that does not judge itself ([`Watch`]).
 
 use std::collections::HashMap;
 
@@ -68,13 +68,13 @@ impl Samples {
                 continue;
             };
             let mut watch = former_watches.remove(origin).unwrap_or_default();
-            let found = watch.look(&process.runtimes);
+            let process = watch.filled(process);
             self.watches.insert(origin.clone(), watch);
-            for ((runtime, life), findings) in process.runtimes.iter().zip(Life::all(origin, process)).zip(&found) {
+            for (runtime, life) in process.runtimes.iter().zip(Life::all(origin, &process)) {
                 let mut locations = former_locations.remove(&life).unwrap_or_default();
                 locations.take(&runtime.blame);
                 for (metric, read) in METRICS.iter().zip(&mut read) {
-                    read.extend(metric.samples_with(runtime, &locations, findings).into_iter().map(with_origin));
+                    read.extend(metric.samples_with(runtime, &locations).into_iter().map(with_origin));
                 }
                 self.locations.insert(life, locations);
             }

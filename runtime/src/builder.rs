@@ -260,9 +260,10 @@ impl Builder {
         self
     }
 
-    /// How long a poll lasts before it is an incident: written down with its cause and its stack, shown in the console and told in a `tracing`
-    /// event of the target `volt::incident`. `None` = there are none. Default 10 ms; more if four times this
-    /// runtime's 99th percentile is more, but ten times as much at most.
+    /// How long a poll lasts before it is an incident: counted, written down with its cause and its stack, shown in the console, judged by the doctor,
+    /// and written to the log as a `tracing` event of the target `volt::incident`. `None` = there are none. Default 10 ms. What is usual in this
+    /// runtime, up to four times the 99th percentile of its polls, is an incident too; the log then has one a minute of each kind instead of one a
+    /// second.
     pub fn incident_after(mut self, time: Option<Duration>) -> Self {
         self.config.incident_after_ns = time.map(clock::saturating_ns);
         self
@@ -284,9 +285,9 @@ impl Builder {
         self
     }
 
-    /// Whether what `volt-console doctor` would find is told in the log too, while the runtime is not idle: a `tracing` event of the target
-    /// `volt::doctor` when a finding begins (WARN, with its rule, severity, location, evidence and advice) and one when it is over (INFO). Each is
-    /// told once, and not again within a minute. Nothing is done for it while nobody subscribes. Default true.
+    /// Whether the findings of `volt-console doctor` are written to the log too, while the runtime is not idle: a `tracing` event of the target
+    /// `volt::doctor` when a finding begins (WARN, with its rule, severity, location, evidence and advice) and one when it is over (INFO), 30 s after it
+    /// was last seen or later. Each is written at most once a minute. Default true.
     pub fn doctor_events(mut self, enable: bool) -> Self {
         self.config.doctor_events = enable;
         self

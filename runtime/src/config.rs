@@ -69,10 +69,9 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) const SPARE_LINGER: Duration = Duration::from_secs(1);
 /// How long the thread of a spare sleeps off duty before it ends.
 pub(crate) const SPARE_KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// A poll that has lasted for so long is an incident, unless that is usual for the program: what a person notices, and no poll of a program that
-/// behaves takes.
+/// A poll that has lasted for so long is an incident: what a person notices, and no poll of a program that behaves takes.
 pub(crate) const INCIDENT_AFTER: Duration = Duration::from_millis(10);
-/// How often the doctor looks, for the log: often enough that who reads it still finds what it tells of; a look takes less than a millisecond.
+/// How often the doctor checks a runtime that is awake. A check takes less than a millisecond.
 pub(crate) const DOCTOR_INTERVAL: Duration = Duration::from_secs(1);
 /// Spare workers there may be: as many as there are workers, but at least so many, since with few workers a single kind of task can hold all;
 pub(crate) const MIN_SPARE_WORKERS: usize = 4;

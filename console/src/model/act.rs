@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+use volt_telemetry::doctor::Place;
+use volt_telemetry::incident::Incident;
+
 use super::{Action, Effect, INTERVALS, Kind, Model, Screen};
+use crate::incidents::newest_first;
 
 /// Characters that a filter may have.
 const FILTER_MAX: usize = 100;
@@ -88,8 +92,25 @@ impl Model {
             Screen::Latency => {
                 self.latency.kind = if self.latency.kind == Kind::Delay { Kind::Poll } else { Kind::Delay };
             }
-            Screen::Workers | Screen::Blame | Screen::Doctor | Screen::Events => {}
+            Screen::Doctor => self.open_incident(),
+            Screen::Workers | Screen::Blame | Screen::Events => {}
         }
+    }
+
+    /// Opens the stack of the latest incident that the selected finding is about, if there is one.
+    fn open_incident(&mut self) {
+        let rows = self.finding_rows();
+        let Some((runtime, finding)) = self.position().and_then(|place| rows.get(place)).copied() else { return };
+        let is_place = |at: &str| finding.locations.iter().any(|place| place.at() == at);
+        let is_it = |incident: &&Incident| {
+            let line = incident.guilty().map(|frame| Place::of_frame(frame).at().to_owned());
+            is_place(&incident.spawned_at) && line.is_none_or(|line| is_place(&line))
+        };
+        let of = self.runtimes().iter().find(|of| of.runtime == *runtime);
+        let Some(incident) = of.and_then(|of| newest_first(&of.incidents).find(is_it)).cloned() else { return };
+        self.selected_runtime = Some(runtime.clone());
+        self.incidents.show(incident);
+        self.screen = Screen::Incidents;
     }
 
     /// Selects the row at the place that `to` makes of the present one.

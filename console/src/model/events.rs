@@ -241,7 +241,7 @@ fn subject(incident: &Incident) -> String {
 }
 
 /// `stalled-poll: task 7 has held …`, without what a terminal would obey.
-pub(crate) fn told(finding: &Finding) -> String {
+fn told(finding: &Finding) -> String {
     format!("{}: {}", finding.rule.name(), clean::text(&finding.title))
 }
 

@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 
-use volt_telemetry::doctor::Finding;
+use volt_telemetry::doctor::{Finding, Key};
 use volt_telemetry::incident::Incident;
 use volt_telemetry::processes::Process;
 use volt_telemetry::tasks::{Query, Task};
 
-use super::{Happened, List, Model, Screen, told};
+use super::{Happened, List, Model, Screen};
 use crate::asker::Wish;
 use crate::blame;
 use crate::columns::in_flight;
@@ -244,7 +244,9 @@ impl Model {
         let list = self.list_of(Screen::Doctor);
         let has = |row: &&(String, Finding)| {
             let (runtime, finding) = row;
-            list.has([runtime.as_str(), finding.rule.name(), finding.severity.name(), &finding.title])
+            let places = finding.locations.iter().map(|place| place.at());
+            let texts = [runtime.as_str(), finding.rule.name(), finding.severity.name(), &finding.title];
+            list.has(texts.into_iter().chain(places))
         };
         let mut rows: Vec<_> = self.picture().findings.iter().filter(has).collect();
         if list.is_inverted {
@@ -266,7 +268,6 @@ impl Model {
 }
 
 /// What tells a finding from others, whatever its numbers are.
-pub(super) fn key_of((runtime, finding): &(String, Finding)) -> String {
-    let title: String = finding.title.chars().filter(|c| !c.is_ascii_digit()).collect();
-    format!("{runtime} {} {title}", told(finding).split(':').next().unwrap_or_default())
+pub(super) fn key_of((runtime, finding): &(String, Finding)) -> (String, Key) {
+    (runtime.clone(), finding.key())
 }

@@ -166,6 +166,13 @@ impl IncidentList {
         self.open = Some((incident, call));
     }
 
+    /// Opens the stack of this one.
+    pub(super) fn show(&mut self, incident: Incident) {
+        self.chosen = Some(incident.id);
+        let call = first_call(&incident);
+        self.open = Some((incident, call));
+    }
+
     /// Closes the stack; whether one was open.
     pub(super) fn close(&mut self) -> bool {
         self.open.take().is_some()

@@ -142,11 +142,15 @@ fn losses_add_up_over_subscriptions() {
     assert_eq!(model.lost, 5);
     lose(&mut model, 4, 1);
     assert_eq!(model.lost, 6, "the server counts from 0 after a new subscription");
-    model.update(Message::Connected(Hello::default()));
+    model.update(Message::Connected(model.hello.clone()));
     lose(&mut model, 5, 2);
     assert_eq!(model.lost, 8);
     model.update(Message::Missed(7));
     assert_eq!(model.lost, 15, "and what came while nobody was there to hear it");
+    let started_anew = Hello { start_time: model.hello.start_time + 1, ..model.hello.clone() };
+    model.update(Message::Connected(started_anew));
+    model.update(Message::Missed(7));
+    assert_eq!(model.lost, 15, "a program that was not there has sent nothing");
 }
 
 #[test]
@@ -534,7 +538,7 @@ fn a_counter_that_jumps_back_and_forth_counts_to_the_end_and_no_further() {
 #[test]
 fn findings_of_the_doctor_come_and_go_as_events() {
     let mut model = Model::new(STEP);
-    for step in 1..40 {
+    for step in 1..140 {
         // Stuck from the fourth second to the sixth.
         let is_stuck = (8..12).contains(&step);
         let mut process =
@@ -550,6 +554,18 @@ fn findings_of_the_doctor_come_and_go_as_events() {
     let told = events(&mut model);
     assert!(told.iter().any(|event| event.starts_with("found stalled-poll:")), "{told:#?}");
     assert!(told.iter().any(|event| event.starts_with("over stalled-poll:")), "{told:#?}");
+}
+
+#[test]
+fn a_finding_opens_the_stack_that_it_is_about() {
+    let mut model = fixture::stalled_model(4, 5);
+    act(&mut model, Action::Show(Screen::Doctor));
+    let places: Vec<_> = model.finding_rows()[0].1.locations.iter().map(|place| place.at().to_owned()).collect();
+    act(&mut model, Action::ToggleDetail);
+    assert_eq!(model.screen, Screen::Incidents);
+    assert!(model.incidents.open_call().is_some());
+    let incident = model.incidents.selected(&[]).expect("its stack is open");
+    assert!(places.contains(&incident.spawned_at), "{places:?}: {incident:#?}");
 }
 
 #[test]

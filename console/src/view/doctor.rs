@@ -26,14 +26,16 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     let findings = model.finding_rows();
     if findings.is_empty() {
         let text = match model.list().filter.is_empty() {
-            true => format!("Nothing is wrong now: {} rules were asked.", RULES.len()),
+            true => format!("Nothing is wrong: {} rules were checked.", RULES.len()),
             false => "No finding matches the filter; Esc shows all.".into(),
         };
         return draw_message(frame, area, &text, theme);
     }
     let selected = model.position().unwrap_or(0);
     let columns = usize::from(area.width);
-    let detail = detail_lines(&findings[selected].1, columns, theme);
+    let (runtime, finding) = findings[selected];
+    let at_ns = model.runtimes().iter().find(|of| of.runtime == *runtime).map_or(0, |of| of.at_ns);
+    let detail = detail_lines(finding, at_ns, columns, theme);
     let wanted = (findings.len() as u16 + 1).min(LIST_MIN.max(area.height.saturating_sub(detail.len() as u16)));
     let [list, below] = rows(area, [Constraint::Length(wanted), Constraint::Fill(1)]);
     let shown = window(findings.len(), selected, usize::from(list.height) - 1);
@@ -50,6 +52,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
 fn line((runtime, finding): &(String, Finding), is_selected: bool, columns: usize, theme: Theme) -> Line<'static> {
     let tone = tone_of(finding.severity);
     let word = match finding.severity {
+        _ if !finding.seen.is_current => "past",
         Severity::Critical => "CRITICAL",
         severity => severity.name(),
     };
@@ -65,7 +68,7 @@ fn line((runtime, finding): &(String, Finding), is_selected: bool, columns: usiz
     if is_selected { line.style(theme.strong()) } else { line }
 }
 
-fn detail_lines(finding: &Finding, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+fn detail_lines(finding: &Finding, at_ns: u64, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let room = columns.saturating_sub(TITLE_WIDTH + 1);
     let mut lines = vec![Line::styled("─".repeat(columns), theme.label())];
     let mut add = |title: &str, texts: Vec<String>| {
@@ -78,6 +81,7 @@ fn detail_lines(finding: &Finding, columns: usize, theme: Theme) -> Vec<Line<'st
         }
     };
     add("what", wrapped(&finding.title, room));
+    add("seen", wrapped(&finding.history(at_ns), room));
     let place = |place: &Place| match place {
         Place::Guilty { at, function: Some(function) } => format!("{at} in {function}"),
         Place::Guilty { at, function: None } => at.clone(),

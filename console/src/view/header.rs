@@ -24,10 +24,15 @@ const NAME_MAX_WIDTH: usize = 24;
 /// Draws the two lines at the top.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
     let [first, second] = rows(area, [Constraint::Length(1); 2]);
-    draw_split(frame, first, identity(model, theme), freshness(model, theme));
+    draw_identity(frame, first, model, theme);
     let tabs = tabs(model, theme, usize::from(area.width));
     let room = usize::from(area.width).saturating_sub(tabs.width() + 2);
     draw_split(frame, second, tabs, losses(model, theme, room.min(REASON_MAX_WIDTH)));
+}
+
+/// Draws the first of them, which says whose numbers these are and of when.
+pub fn draw_identity(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
+    draw_split(frame, area, identity(model, theme), freshness(model, theme));
 }
 
 /// Draws the two lines at the bottom: the screens, and the keys that fit, the more important ones first; or what is typed.
@@ -112,7 +117,8 @@ fn keys_of(model: &Model) -> &'static [(&'static str, &'static str)] {
         Screen::Incidents if model.incidents.open_call().is_some() => &[("↑↓", "call"), ("Esc", "back")],
         Screen::Incidents => &[("↑↓", "row"), ("Enter", "stack"), ("<>", "sort")],
         Screen::Blame => &[("<>", "sort"), ("↑↓", "row")],
-        Screen::Doctor | Screen::Events => &[("↑↓", "row")],
+        Screen::Doctor => &[("↑↓", "row"), ("Enter", "stack")],
+        Screen::Events => &[("↑↓", "row")],
     }
 }
 
@@ -169,6 +175,8 @@ fn freshness(model: &Model, theme: Theme) -> Line<'static> {
             let text = format!("! SILENT for {} ", age(nanos(silent)));
             spans.push(Span::styled(text, theme.tone(Tone::Warn)));
         }
+        // What is shown is not live.
+        (Link::Live, None) if model.is_paused() => {}
         (Link::Live, None) => {
             spans.push(Span::styled("● live", theme.good()));
             spans.push(Span::styled("  every ", theme.label()));

@@ -23,7 +23,7 @@ fn a_healthy_program_gives_0_and_says_what_was_looked_at() {
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.starts_with("shop  pid "), "{text}");
-    assert!(text.contains("Nothing found. Asked ") && text.contains("about 2 runtimes with 4 workers"), "{text}");
+    assert!(text.contains("Nothing found. Checked ") && text.contains("across 2 runtimes with 4 workers"), "{text}");
 }
 
 #[test]

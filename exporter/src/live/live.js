@@ -151,21 +151,32 @@ function drawPlots() {
 
 // ---- what is now ----------------------------------------------------------------------------------------------------------
 
+// Of what is wrong, how much somebody has to do something about.
+function badge(runtime) {
+  return runtime.findings.filter((finding) => finding.seen.is_current && finding.severity !== "info").length;
+}
+
+function history(seen, nowNs) {
+  const ago = (atNs) => (nowNs - atNs < 1e9 ? "just now" : `${duration(nowNs - atNs)} ago`);
+  const past = seen.is_current ? "" : `past, at worst ${seen.worst}; `;
+  return `${past}first seen ${ago(seen.first_at_ns)}, last ${ago(seen.last_at_ns)}, by ${seen.count} checks`;
+}
+
 function showFindings(runtime) {
   const box = $("findings");
-  const rank = { critical: 0, warning: 1, info: 2 };
-  const found = [...runtime.findings].sort((a, b) => rank[a.severity] - rank[b.severity]);
-  box.className = found.length ? found[0].severity : "";
-  if (!found.length) {
-    box.replaceChildren(element("b", "", "Nothing found: no poll is stuck, nothing waits for long."));
-    return;
-  }
+  const found = runtime.findings;
+  const current = found.filter((finding) => finding.seen.is_current);
+  box.className = current.length ? current[0].severity : "";
+  const well = current.length ? [] : [element("b", "", "OK: no poll is stuck, nothing waits for long.")];
   box.replaceChildren(
+    ...well,
     ...found.map((finding) => {
+      const word = finding.seen.is_current ? finding.severity : "past";
       const shown = element("div", "finding " + finding.severity);
       const title = element("b");
-      title.append(element("span", "severity", finding.severity), `${finding.rule}: ${finding.title}`);
+      title.append(element("span", "severity", word), `${finding.rule}: ${finding.title}`);
       shown.append(title);
+      shown.append(element("p", "", history(finding.seen, runtime.at_ns)));
       for (const place of finding.locations) {
         const where = element("p", "", place.kind === "guilty" ? "at " : "spawned at ");
         where.append(element("code", "", place.at + (place.function ? " in " + place.function : "")));
@@ -292,7 +303,7 @@ function showChoice(runtimes) {
   }
   $("runtimes").replaceChildren(
     ...runtimes.map(({ key, name, runtime }) => {
-      const button = element("button", "", runtime.findings.length ? `${name} (${runtime.findings.length}!)` : name);
+      const button = element("button", "", badge(runtime) ? `${name} (${badge(runtime)}!)` : name);
       button.setAttribute("aria-pressed", String(key === chosen));
       button.addEventListener("click", () => {
         choose(key);
@@ -306,7 +317,7 @@ function showChoice(runtimes) {
 function show(runtimes) {
   showChoice(runtimes);
   const { process, runtime } = runtimes.find(({ key }) => key === chosen);
-  document.title = (runtime.findings.length ? `(${runtime.findings.length}!) ` : "") + `${process.program}: ${runtime.runtime} - Volt`;
+  document.title = (badge(runtime) ? `(${badge(runtime)}!) ` : "") + `${process.program}: ${runtime.runtime} - Volt`;
   $("title").textContent = `${process.program} · pid ${process.pid}`;
   showFindings(runtime);
   showFacts(runtime);

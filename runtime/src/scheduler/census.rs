@@ -34,6 +34,7 @@ const OTHER: &str = "other";
 pub(crate) struct Census(Mutex<Option<Taken>>);
 
 struct Taken {
+    at_ns: u64,
     /// Not to be walked again before.
     good_until_ns: u64,
     /// `None` = there were too many tasks.
@@ -51,9 +52,9 @@ struct Count {
 }
 
 impl Census {
-    /// Adds what is known of each location to `blame`. False: there are too many tasks.
+    /// Adds what is known of each location to `blame`, and returns when that was counted. `None`: there are too many tasks.
     #[must_use = "what is not known is to be said"]
-    pub(crate) fn tell(&self, registry: &Registry, blame: &mut Vec<Blame>) -> bool {
+    pub(crate) fn tell(&self, registry: &Registry, blame: &mut Vec<Blame>) -> Option<u64> {
         let mut last = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let now_ns = clock::now_ns();
         let taken = match last.take() {
@@ -61,7 +62,7 @@ impl Census {
             _ => take(registry, now_ns),
         };
         let taken = last.insert(taken);
-        let Some(places) = &taken.places else { return false };
+        let places = taken.places.as_ref()?;
         for blame in &mut *blame {
             (blame.alive, blame.stranded) = (Some(0), Some(0));
         }
@@ -70,7 +71,7 @@ impl Census {
             place.alive = place.alive.map(|alive| alive + count.alive);
             place.stranded = place.stranded.map(|stranded| stranded + count.stranded);
         }
-        true
+        Some(taken.at_ns)
     }
 }
 
@@ -84,7 +85,8 @@ fn take(registry: &Registry, began_at_ns: u64) -> Taken {
     });
     let ended_at_ns = clock::now_ns();
     let took_ns = ended_at_ns.saturating_sub(began_at_ns);
-    Taken { good_until_ns: ended_at_ns + REST.saturating_mul(took_ns), places: is_complete.then_some(places) }
+    let good_until_ns = ended_at_ns + REST.saturating_mul(took_ns);
+    Taken { at_ns: ended_at_ns, good_until_ns, places: is_complete.then_some(places) }
 }
 
 fn place_in(blame: &mut Vec<Blame>, spawned_at: String) -> &mut Blame {
@@ -165,15 +167,15 @@ mod tests {
         let (census, registry) = (Census::default(), Registry::new(1));
         let place = Location::caller();
         let places = Places::from([(0, (place, Count { alive: 3, stranded: 2 }))]);
-        *census.0.lock().unwrap() = Some(Taken { good_until_ns: u64::MAX, places: Some(places) });
+        *census.0.lock().unwrap() = Some(Taken { at_ns: 7, good_until_ns: u64::MAX, places: Some(places) });
         let mut blame = vec![Blame { spawned_at: OTHER.into(), ..Blame::default() }];
-        assert!(census.tell(&registry, &mut blame));
+        assert_eq!(census.tell(&registry, &mut blame), Some(7));
         assert_eq!((blame.len(), blame[0].alive, blame[0].stranded), (1, Some(3), Some(2)), "no place of its own");
-        *census.0.lock().unwrap() = Some(Taken { good_until_ns: u64::MAX, places: None });
-        assert!(!census.tell(&registry, &mut vec![Blame::default()]));
-        *census.0.lock().unwrap() = Some(Taken { good_until_ns: 0, places: None });
+        *census.0.lock().unwrap() = Some(Taken { at_ns: 7, good_until_ns: u64::MAX, places: None });
+        assert_eq!(census.tell(&registry, &mut vec![Blame::default()]), None);
+        *census.0.lock().unwrap() = Some(Taken { at_ns: 7, good_until_ns: 0, places: None });
         let mut blame = vec![Blame::default()];
-        assert!(census.tell(&registry, &mut blame), "it is walked again");
+        assert!(census.tell(&registry, &mut blame).is_some_and(|at_ns| at_ns > 7), "it is walked again");
         assert_eq!((blame[0].alive, blame[0].stranded), (Some(0), Some(0)));
     }
 }

@@ -1,31 +1,39 @@
-//! What the doctor finds in this runtime, told in the application's log: one event when it begins, one when it is over.
+//! The runtime's own verdict: what the doctor finds in it, with history, for snapshots and for the application's log.
 //!
-//! Protocol. (1) The sentinel, which is awake while a worker is, asks for an examination each `DOCTOR_INTERVAL`, if somebody listens; and once
-//! more before it dozes, if an incident came since or something is open. (2) The thread that reads stacks takes a snapshot, compares it with
-//! the one before, and tells what is new (`volt_telemetry::doctor::course`: what is told, how often, and how much at most).
+//! Protocol. (1) The sentinel, which is awake while a worker is, requests an examination each `DOCTOR_INTERVAL`; and once more before it dozes, if an incident
+//! came since or something is open. (2) The thread that reads stacks takes a snapshot. (3) Whoever takes a snapshot has it judged: the history of findings
+//! (`volt_telemetry::doctor::history`) compares it with the one before, and its findings go into the snapshot. So an idle runtime's findings
+//! become past when somebody reads them. (4) The thread that reads stacks writes what began and ended to the log, if somebody listens
+//! (`volt_telemetry::doctor::course`: how often, and how much at most).
 //!
-//! Invariants. *No worker and no sentinel runs a subscriber's code*, which may block: workers do in their tasks' own events only. *An idle runtime
-//! is left asleep*: what is open when it comes to rest ends in the log when it wakes up.
+//! Invariants. *One verdict*: the log, the control socket and the exporter show the findings of one history. *No worker and no sentinel runs a
+//! subscriber's code*, which may block: workers do in their tasks' own events only. *An idle runtime is left asleep*: what is open when it comes to
+//! rest ends in the log when it wakes up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
+use volt_telemetry::Snapshot;
 use volt_telemetry::doctor::course::{Course, Turn};
-use volt_telemetry::doctor::finding::Finding;
+use volt_telemetry::doctor::finding::{Finding, Severity};
+use volt_telemetry::doctor::history::History;
 
 use super::shared::Shared;
 use crate::task::contain::contain;
 
-/// What the sentinel has to know of the findings.
+/// See the header of this file.
 #[derive(Default)]
 pub(crate) struct Doctor {
+    /// Whether something is open, for the sentinel.
     is_unwell: AtomicBool,
+    history: Mutex<History>,
 }
 
 impl Doctor {
     /// Whether anybody may listen. One relaxed load, and nothing of a subscriber's.
-    pub(super) fn is_wanted(shared: &Shared) -> bool {
+    fn is_wanted(shared: &Shared) -> bool {
         shared.config.doctor_events && LevelFilter::current() >= LevelFilter::WARN
     }
 
@@ -35,18 +43,28 @@ impl Doctor {
         self.is_unwell.load(Ordering::Relaxed)
     }
 
-    /// Compares the runtime with what `course` has seen of it, and tells.
+    /// What is wrong with the runtime, this snapshot of it included.
+    pub(super) fn judge(&self, now: &Snapshot) -> Vec<Finding> {
+        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        history.check(now);
+        let findings = history.findings(now.at_ns);
+        drop(history);
+        let is_open = |finding: &Finding| finding.seen.is_current && finding.severity >= Severity::Warning;
+        // ORDERING: Relaxed; the flag alone is the message.
+        self.is_unwell.store(findings.iter().any(is_open), Ordering::Relaxed);
+        findings
+    }
+
+    /// Judges the runtime as it is now, and writes to the log what `course` has not.
     pub(super) fn examine(&self, shared: &Shared, course: &mut Course) {
-        if !tracing::event_enabled!(target: "volt::doctor", Level::WARN) {
+        let now = shared.snapshot();
+        if !Self::is_wanted(shared) || !tracing::event_enabled!(target: "volt::doctor", Level::WARN) {
             return;
         }
-        let now = shared.snapshot();
         for turn in course.look(&now) {
             // A subscriber that panics at one must still be told the next.
             contain(|| tell(&shared.name, &turn));
         }
-        // ORDERING: Relaxed; the flag alone is the message.
-        self.is_unwell.store(course.is_unwell(), Ordering::Relaxed);
     }
 }
 

@@ -7,7 +7,8 @@
 //! Who writes: the sentinel and that thread, under one lock that no worker takes. Who reads: snapshots.
 //!
 //! Bounds: the latest `LATEST_MAX` incidents are kept, stacks of `STACK_FRAMES_MAX` frames, `STACKS_WAITING_MAX` stacks wait to be read. Of one spawn
-//! location and cause one is written down in `QUIET_TIME`; the others are counted, and the next that is written down says how many they were.
+//! location and cause one is written down in `QUIET_TIME`; the others are counted, and the next that is written down says how many they were. Of those
+//! that are usual for the runtime one is written to the log in `USUAL_QUIET_TIME`.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -42,6 +43,8 @@ const END_PATIENCE: Duration = Duration::from_millis(100);
 const END_PAUSE: Duration = Duration::from_micros(100);
 /// Between two incidents of the same spawn location and cause that are written down.
 const QUIET_TIME: Duration = Duration::from_secs(1);
+/// Between two incidents of the same spawn location and cause that are written to the log, where polls as long are usual.
+const USUAL_QUIET_TIME: Duration = Duration::from_secs(60);
 /// Spawn locations and causes that this is known of.
 const KINDS_MAX: usize = 256;
 
@@ -78,6 +81,9 @@ struct Kind {
     written_at_ns: u64,
     /// Since then.
     suppressed: u64,
+    /// When one was last written to the log, and how many there were since.
+    logged_at_ns: Option<u64>,
+    unlogged: u64,
 }
 
 impl Log {
@@ -99,6 +105,9 @@ impl Log {
         let kind = entries.kinds.get(&key).copied();
         let is_like_one =
             kind.is_some_and(|kind| now_ns.saturating_sub(kind.written_at_ns) < clock::saturating_ns(QUIET_TIME));
+        if let Some(kind) = entries.kinds.get_mut(&key) {
+            kind.unlogged += 1;
+        }
         if is_like_one || (kind.is_none() && entries.kinds.len() >= KINDS_MAX) {
             entries.suppressed += 1;
             if let Some(kind) = entries.kinds.get_mut(&key) {
@@ -106,7 +115,8 @@ impl Log {
             }
             return None;
         }
-        entries.kinds.insert(key, Kind { written_at_ns: now_ns, suppressed: 0 });
+        let (logged_at_ns, unlogged) = kind.map_or((None, 1), |kind| (kind.logged_at_ns, kind.unlogged + 1));
+        entries.kinds.insert(key, Kind { written_at_ns: now_ns, suppressed: 0, logged_at_ns, unlogged });
         entries.written += 1;
         incident.id = entries.written;
         incident.suppressed = kind.map_or(0, |kind| kind.suppressed);
@@ -116,6 +126,20 @@ impl Log {
         }
         entries.latest.push_back(Kept { incident, stack: Arc::new([]) });
         Some(entries.written)
+    }
+
+    /// Whether an incident is to be written to the log, and if so, how many like it were not since the last one.
+    fn log(&self, incident: &Incident, is_usual: bool, now_ns: u64) -> Option<u64> {
+        let mut entries = self.lock();
+        let key = (incident.spawned_at.clone(), incident.cause);
+        // Its cause may be another one by now, of which nothing is known.
+        let Some(kind) = entries.kinds.get_mut(&key) else { return Some(incident.suppressed) };
+        let quiet_ns = clock::saturating_ns(USUAL_QUIET_TIME);
+        if is_usual && kind.logged_at_ns.is_some_and(|at_ns| now_ns.saturating_sub(at_ns) < quiet_ns) {
+            return None;
+        }
+        kind.logged_at_ns = Some(now_ns);
+        Some(std::mem::take(&mut kind.unlogged).saturating_sub(1))
     }
 
     /// Changes an incident but for its stack, if it is still kept. Asked for at each look, so it copies nothing.
@@ -169,6 +193,8 @@ pub(super) struct Job {
     pub(super) poll_seq: u64,
     /// Where its task was seen in the registry.
     pub(super) place: Place,
+    /// Polls as long as this one are usual in this runtime.
+    pub(super) is_usual: bool,
 }
 
 /// What there is of a stack.
@@ -283,9 +309,10 @@ fn tell_of(resolver: &mut Resolver, shared: &Shared, job: Job) {
         Stack::Missed => read(resolver, shared, &job, None),
     };
     shared.incidents.fill_in(job.id, resolved);
-    if let Some(incident) = shared.incidents.get(job.id) {
+    let Some(incident) = shared.incidents.get(job.id) else { return };
+    if let Some(suppressed) = shared.incidents.log(&incident, job.is_usual, clock::now_ns()) {
         let task = shared.registry.get(incident.task_id, job.place);
-        tell(&shared.name, &incident, task.as_ref());
+        tell(&shared.name, &incident, suppressed, task.as_ref());
     }
 }
 
@@ -317,7 +344,7 @@ fn without_stack(why: impl std::fmt::Display) -> Resolved {
 }
 
 /// One event in the application's log, in the span of the task, if that is still there.
-fn tell(runtime: &str, incident: &Incident, task: Option<&Task>) {
+fn tell(runtime: &str, incident: &Incident, suppressed: u64, task: Option<&Task>) {
     let guilty = incident.guilty();
     let function = guilty.and_then(|frame| frame.function.as_deref());
     let line = guilty.and_then(|frame| Some(format!("{}:{}", frame.file.as_deref()?, frame.line?)));
@@ -335,7 +362,7 @@ fn tell(runtime: &str, incident: &Incident, task: Option<&Task>) {
             function,
             line,
             remedy = incident.remedy.name(),
-            suppressed = incident.suppressed,
+            suppressed,
             "a poll holds its worker: it {}", incident.cause.explain()
         );
     };
@@ -378,6 +405,24 @@ mod tests {
         let suppressed: Vec<_> = told.latest.iter().map(|incident| incident.suppressed).collect();
         assert_eq!(suppressed, [0, 0, 0, 2]);
         assert_eq!(told.counts().find(|(cause, _)| *cause == Cause::Sleep), Some((Cause::Sleep, 5)));
+    }
+
+    #[test]
+    fn usual_ones_are_all_counted_and_logged_once_a_minute() {
+        let (log, second) = (Log::default(), 1_000_000_000);
+        let mut logged = Vec::new();
+        for n in 1..=150 {
+            for soon in 0..3 {
+                let now_ns = n * second + soon;
+                let Some(id) = log.open(incident("a:1", Cause::Sleep), now_ns) else { continue };
+                logged.extend(log.log(&log.get(id).unwrap(), true, now_ns).map(|suppressed| (n, suppressed)));
+            }
+        }
+        assert_eq!(logged, [(1, 0), (61, 179), (121, 179)]);
+        let told = log.telemetry();
+        assert_eq!((told.total(), told.latest.len()), (450, LATEST_MAX), "the doctor sees one of each second");
+        let unusual = log.open(incident("a:1", Cause::Sleep), 151 * second).unwrap();
+        assert_eq!(log.log(&log.get(unusual).unwrap(), false, 151 * second), Some(89));
     }
 
     #[test]

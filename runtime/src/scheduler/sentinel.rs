@@ -15,7 +15,7 @@
 //!
 //! A spare stays for `SPARE_LINGER` after the last stall, since who blocks once blocks again. Then as many leave as are too many.
 //!
-//! Each poll that is stuck is also looked into, and written down if it lasts: see `witness`. Now and then the doctor is asked: see `doctor`.
+//! Each poll that is stuck is also looked into, and written down if it lasts: see `witness`. Once a second the doctor is asked: see `doctor`.
 //!
 //! Looks follow each other at `sentinel_interval`; while spares linger, at `SUSPICIOUS_INTERVAL`, and while a poll is long too, which doubles if
 //! nothing has to be done. A block that was announced may last for hours: as long as somebody is parked beside it, it is looked at as a long poll is.
@@ -244,7 +244,7 @@ impl<'a> Rounds<'a> {
         let is_due = now_ns.saturating_sub(self.examined_at_ns) >= clock::saturating_ns(DOCTOR_INTERVAL);
         let is_leaving = self.quiet_looks == QUIET_LOOKS;
         let is_asked = is_due || is_leaving && (self.witness.has_news() || shared.sentinel.doctor.is_unwell());
-        if is_asked && Doctor::is_wanted(shared) {
+        if is_asked {
             self.examined_at_ns = now_ns;
             self.witness.have_examined();
         }

@@ -1,8 +1,9 @@
 //! What the sentinel knows of a poll that lasts: what its thread does, why, and where it is in the code.
 //!
-//! Two looks at a thread, a millisecond or more apart, say what it does (`kernel::cause`). A poll that has lasted for `incident_after`, and for
-//! `P99_MULTIPLE` times what all but one in a hundred polls of this runtime take, becomes an incident: its thread is asked for a copy of its stack, and all
-//! of it is written down (`incidents`).
+//! Two looks at a thread, a millisecond or more apart, say what it does (`kernel::cause`). A poll that has lasted for `incident_after` becomes an
+//! incident: its thread is asked for a copy of its stack, and all of it is written down (`incidents`), whatever is usual for this runtime. What is
+//! *usual*, `P99_MULTIPLE` times what all but one in a hundred polls take, is written to the log less often: adaptation limits the volume of the log, and
+//! nothing else.
 //!
 //! Who writes: the sentinel's thread.
 
@@ -24,9 +25,9 @@ use crate::kernel::host;
 use crate::kernel::thread::{ThreadProbe, ThreadSample};
 use crate::recorder::lanes::Pen;
 
-/// A poll that lasts no longer than so many times the 99th percentile is this program's way, and no incident;
+/// A poll that lasts no longer than so many times the 99th percentile is usual for this program;
 const P99_MULTIPLE: u64 = 4;
-/// unless it lasts for so many times `incident_after`: where most polls block, none is usual.
+/// unless it lasts for so many times `incident_after`: of what is that long the log is to have each second's.
 const USUAL_MAX_MULTIPLE: u64 = 10;
 /// Of fewer polls, one in a hundred is the longest that there was: the first stall of a program would make those after it usual.
 const USUAL_FROM_POLLS: u64 = 1_000;
@@ -205,7 +206,7 @@ impl<'a> Witness<'a> {
         Some(cause)
     }
 
-    /// A poll is stuck, for `for_ns` so far, that left out for which the machine stood still: an incident, if that is long for this runtime.
+    /// A poll is stuck, for `for_ns` so far, that left out for which the machine stood still: an incident, if that is long.
     pub(super) fn see(&mut self, slot: usize, for_ns: u64, now_ns: u64) {
         let shared = self.shared;
         let Some(after_ns) = shared.config.incident_after_ns else { return };
@@ -218,9 +219,10 @@ impl<'a> Witness<'a> {
         }
         // From half of the time on, so that there are two looks when it is up.
         let Some(cause) = self.cause(slot, now_ns) else { return };
-        if for_ns < after_ns || for_ns < self.usual_ns(now_ns).min(USUAL_MAX_MULTIPLE.saturating_mul(after_ns)) {
+        if for_ns < after_ns {
             return;
         }
+        let is_usual = for_ns < self.usual_ns(now_ns).min(USUAL_MAX_MULTIPLE.saturating_mul(after_ns));
         let (remote, poll_seq) = (&shared.remotes[slot], self.watched[slot].poll_seq);
         // What was asked of the kernel took its time: the poll may be over, and the next one innocent.
         let Some((poll, place)) = remote.cells.in_flight_of(poll_seq, now_ns) else { return };
@@ -250,7 +252,7 @@ impl<'a> Witness<'a> {
         let stack = self.take_stack(slot);
         // Of the next poll, perhaps.
         let stack = if remote.cells.poll_seq() == poll_seq { stack } else { Stack::Missed };
-        let job = Job { id, stack, slot, poll_seq, place };
+        let job = Job { id, stack, slot, poll_seq, place, is_usual };
         let is_taken = match self.reader() {
             Ok(reader) => reader.take(job).map_err(str::to_owned),
             Err(error) => Err(format!("no thread could be started to read it: {error}")),

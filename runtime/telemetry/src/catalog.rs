@@ -26,8 +26,8 @@ mod opentelemetry;
 mod page;
 mod table;
 
-use crate::doctor::finding::{Finding, Severity};
-use crate::doctor::rule::{RULES, count_of, examine};
+use crate::doctor::finding::Severity;
+use crate::doctor::rule::{RULES, count_of};
 use crate::processes::States;
 use crate::{Health, Histogram, Process, Snapshot, Worker};
 
@@ -116,13 +116,13 @@ impl Metric {
     pub fn samples(&self, snapshot: &Snapshot) -> Vec<Sample> {
         let mut locations = Locations::default();
         locations.take(&snapshot.blame);
-        self.samples_with(snapshot, &locations, &examine(snapshot, snapshot))
+        self.samples_with(snapshot, &locations)
     }
 
     /// [`samples`](Self::samples) of a reader that has seen this runtime before, with the spawn locations that it knows,
-    /// `snapshot` included, and what the doctor has found since.
-    pub fn samples_with(&self, snapshot: &Snapshot, locations: &Locations, findings: &[Finding]) -> Vec<Sample> {
-        let mut reading = Reading { snapshot, locations, findings, samples: Vec::new() };
+    /// `snapshot` included.
+    pub fn samples_with(&self, snapshot: &Snapshot, locations: &Locations) -> Vec<Sample> {
+        let mut reading = Reading { snapshot, locations, samples: Vec::new() };
         if let Read::Runtime(read) = self.read {
             read(&mut reading);
         }
@@ -183,7 +183,6 @@ pub fn seconds(ns: u64) -> f64 {
 struct Reading<'a> {
     snapshot: &'a Snapshot,
     locations: &'a Locations,
-    findings: &'a [Finding],
     samples: Vec<Sample>,
 }
 
@@ -274,7 +273,8 @@ impl<'a> Reading<'a> {
     fn each_rule(&mut self) {
         for entry in &RULES {
             for severity in [Severity::Warning, Severity::Critical] {
-                let count = count_of(self.findings, entry.rule, severity);
+                let findings = self.snapshot.findings.as_deref().unwrap_or_default();
+                let count = count_of(findings, entry.rule, severity);
                 self.push(&[entry.name, severity.name()], count);
             }
         }

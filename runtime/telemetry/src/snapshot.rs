@@ -9,6 +9,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded;
+use crate::doctor::finding::{self, Finding};
 use crate::health::Health;
 use crate::histogram::Histogram;
 use crate::incident::{Blame, Cause, Incidents};
@@ -86,6 +87,13 @@ pub struct Snapshot {
     pub host: Option<Host>,
     /// The process's clock; `None` in a program older than this field.
     pub clock: Option<Clock>,
+    /// When the tasks in `blame.alive` and `blame.stranded` were counted, which takes time where there are many; `None` if
+    /// they were not, or nobody says when.
+    pub alive_counted_at_ns: Option<u64>,
+    /// What the runtime's own doctor finds, with history, the worst first; `None` if nobody says: a program that is older
+    /// than this.
+    #[serde(deserialize_with = "finding::of_message")]
+    pub findings: Option<Vec<Finding>>,
 }
 
 /// The process's clock, which all its runtimes share.

@@ -11,9 +11,10 @@ use tracing::field::Field;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 use volt::{Builder, Runtime};
+use volt_telemetry::doctor::{Finding, Rule, Severity};
 
-/// A finding is over when it has not been there for so long, and a little more.
-const OVER_AFTER: Duration = Duration::from_secs(8);
+/// A finding is over when it has not been seen for so long, at least.
+const HOLD: Duration = Duration::from_nanos(volt_telemetry::doctor::history::HOLD_NS);
 
 /// What was told, in order.
 static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
@@ -132,7 +133,7 @@ fn who_does_not_want_it_is_told_nothing() {
             let runtime = with_sentinel("silent").doctor_events(false).build().unwrap();
             stall(&runtime);
             let since = Instant::now();
-            goes_on_until(&runtime, || since.elapsed() > OVER_AFTER / 4);
+            goes_on_until(&runtime, || since.elapsed() > Duration::from_secs(2));
             let told = told();
             assert!(!told.iter().any(|told| told.field("runtime") == "silent"), "{told:#?}");
         });
@@ -158,8 +159,55 @@ fn a_runtime_at_rest_is_left_asleep_though_something_is_open() {
                 }
             }
             assert_eq!(stalls(&runtime).len(), 1, "its end is told when the runtime wakes up");
-            std::thread::sleep(OVER_AFTER - Duration::from_secs(3));
+            // Not a synchronisation: nobody is awake to see that it is over.
+            std::thread::sleep(HOLD);
             goes_on_until(&runtime, || stalls(&runtime).len() == 2);
+        });
+    });
+}
+
+/// Of a thousand polls twenty block for 20 ms: less than four times the 99th percentile, and so usual there.
+#[test]
+fn blocking_that_is_usual_is_a_warning_as_long_as_it_goes_on() {
+    const LOOKED_AT_FOR: Duration = Duration::from_secs(5);
+    alone(|| {
+        watched(|| {
+            let runtime = with_sentinel("chronic").build().unwrap();
+            let line = line!() + 1;
+            let block = || runtime.spawn(async { std::thread::sleep(Duration::from_millis(20)) });
+            let round = || {
+                runtime.block_on(block()).unwrap();
+                for _ in 0..50 {
+                    runtime.block_on(runtime.spawn(async {})).unwrap();
+                }
+            };
+            (0..40).for_each(|_| round());
+            let before = runtime.handle().snapshot();
+            assert!(before.poll_time().quantile_ns(0.99).unwrap() >= 10_000_000, "so that it is usual");
+            let place = format!("tests/scheduler/doctor_events.rs:{line}:");
+            let severity = || {
+                let findings = runtime.handle().snapshot().findings.unwrap();
+                let is_it = |of: &&Finding| {
+                    of.rule == Rule::StalledPoll && of.locations.iter().any(|at| at.at().contains(&place))
+                };
+                findings.iter().find(is_it).filter(|of| of.seen.is_current).map(|of| of.severity)
+            };
+            while severity() < Some(Severity::Warning) {
+                round();
+            }
+            let since = Instant::now();
+            while since.elapsed() < LOOKED_AT_FOR {
+                assert!(severity() >= Some(Severity::Warning), "{:#?}", runtime.handle().snapshot().findings);
+                round();
+            }
+            let after = runtime.handle().snapshot();
+            assert!(after.incidents.total() > before.incidents.total(), "they are all counted");
+            let told: Vec<_> = stalls(&runtime)
+                .iter()
+                .filter(|told| told.field("location").contains(&place))
+                .map(|told| told.level)
+                .collect();
+            assert!(told.len() <= 1 && !told.contains(&Level::INFO), "it is not said to be over: {told:?}");
         });
     });
 }

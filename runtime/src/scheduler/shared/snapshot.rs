@@ -1,7 +1,7 @@
 //! Everything that is counted in a runtime, lifted into plain data.
 //!
-//! Who reads: whoever asks for a snapshot, on its own thread. It reads cells, queue lengths and the kernel's numbers, and stops no worker; of its two
-//! locks (`time_floors`, `census`) no worker takes either.
+//! Who reads: whoever asks for a snapshot, on its own thread. It reads cells, queue lengths and the kernel's numbers, and stops no worker; of its three
+//! locks (`time_floors`, `census`, the doctor's history) no worker takes any.
 //!
 //! Consistency: each cell is exact, cells are not of one moment. Ends are counted before spawns, so that what is alive is never negative.
 
@@ -18,15 +18,16 @@ use crate::kernel::thread::ThreadTimes;
 use crate::scheduler::staff::Duty;
 
 impl Shared {
-    /// What all workers and the sentinel know of each spawn location, those that kept others waiting longest first; and what of it is not known.
-    fn blame(&self) -> (Vec<volt_telemetry::Blame>, Vec<String>) {
+    /// What all workers and the sentinel know of each spawn location, those that kept others waiting longest first; what of it is not known; and when
+    /// tasks were counted.
+    fn blame(&self) -> (Vec<volt_telemetry::Blame>, Vec<String>, Option<u64>) {
         let mut blame = Vec::new();
         self.remotes_in_use().iter().for_each(|remote| remote.cells.blame.read(&mut blame));
         self.sentinel.blame.read(&mut blame);
-        let is_counted = self.census.tell(&self.registry, &mut blame);
+        let counted_at_ns = self.census.tell(&self.registry, &mut blame);
         blame.sort_by_key(|blame| Reverse((blame.delay_caused_ns, blame.busy_ns)));
-        let unknown: &[&str] = if is_counted { &[] } else { &["blame.alive", "blame.stranded"] };
-        (blame, unknown.iter().map(|field| (*field).to_owned()).collect())
+        let unknown: &[&str] = if counted_at_ns.is_some() { &[] } else { &["blame.alive", "blame.stranded"] };
+        (blame, unknown.iter().map(|field| (*field).to_owned()).collect(), counted_at_ns)
     }
 
     /// Lifts everything that is counted into plain data.
@@ -66,8 +67,8 @@ impl Shared {
             .collect();
         drop(floors);
         let (driver, timers) = self.driver.telemetry(now_ns);
-        let (blame, incomplete) = self.blame();
-        Snapshot {
+        let (blame, incomplete, alive_counted_at_ns) = self.blame();
+        let mut snapshot = Snapshot {
             runtime: self.name.clone(),
             at_ns: now_ns,
             started_at_ns: self.started_at_ns,
@@ -101,6 +102,10 @@ impl Shared {
             workers,
             host: Some(host()),
             clock: Some(clock::telemetry()),
-        }
+            alive_counted_at_ns,
+            findings: None,
+        };
+        snapshot.findings = Some(self.sentinel.doctor.judge(&snapshot));
+        snapshot
     }
 }

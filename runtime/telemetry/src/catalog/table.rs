@@ -107,7 +107,7 @@ pub static METRICS: &[Metric] = &[
         "volt_doctor_findings",
         "findings",
         &["runtime", "rule", "severity"],
-        "What the doctor finds wrong since the look before, by its rule and how bad it is: warning or critical; `volt-console doctor` explains.",
+        "What the runtime's doctor finds wrong now, by rule and severity: warning or critical. A finding stays for 30 s after it was last seen, at least; `volt-console doctor` explains it.",
         |r| r.each_rule(),
     ),
     histogram("volt_poll_duration_seconds", "How long polls of tasks took; a poll counts when it has ended.", |r| {

@@ -109,7 +109,8 @@ fn every_help_is_a_sentence() {
 
 #[test]
 fn every_metric_gives_a_value_above_zero_for_a_filled_snapshot() {
-    let snapshot = filled(2);
+    let mut snapshot = filled(2);
+    snapshot.findings = Some(crate::doctor::examine(&snapshot, &snapshot));
     for metric in METRICS {
         let samples = samples(metric, &snapshot);
         let named = samples.iter().any(|sample| number(&sample.value) > 0.0);

@@ -3,13 +3,19 @@
 //! Strings in here come from the program that is looked at, names of tasks first of all: who prints them on a terminal
 //! cleans them.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::rule::Rule;
+use crate::bounded;
 use crate::incident::Frame;
 
+/// Findings that a reader takes from one runtime, with all their numbers; a program keeps far fewer.
+const MAX_WEIGHT: usize = 16 * 1024;
+
 /// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Worth knowing; nobody has to get up for it.
@@ -53,10 +59,34 @@ pub struct Finding {
     pub locations: Vec<Place>,
     /// What to change.
     pub advice: String,
+    /// Since when, how often, and whether it still is so.
+    pub seen: Seen,
+}
+
+/// When a finding was seen, on the clock of [`Snapshot::at_ns`](crate::Snapshot::at_ns).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Seen {
+    /// Whether it is so now. A finding that is past is an [info](Severity::Info).
+    pub is_current: bool,
+    /// When it was first seen.
+    pub first_at_ns: u64,
+    /// When it was last seen.
+    pub last_at_ns: u64,
+    /// Checks that found it; they are a second apart as a rule.
+    pub count: u64,
+    /// The worst that it was.
+    pub worst: Severity,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { is_current: true, first_at_ns: 0, last_at_ns: 0, count: 1, worst: Severity::Info }
+    }
 }
 
 /// A task that a finding is about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskName {
     /// Its id.
     pub id: u64,
@@ -65,7 +95,7 @@ pub struct TaskName {
 }
 
 /// A line of the program's code.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Place {
     /// The innermost line of the application's own code in a poll that did not end.
@@ -83,10 +113,10 @@ pub enum Place {
 }
 
 /// One number that a finding rests on.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// Its name for programs, with the unit last: `for_ns`, `waiting_count`, `lifo_ratio`.
-    pub key: &'static str,
+    pub key: Cow<'static, str>,
     /// Its value for programs.
     pub value: Figure,
     /// Both for people.
@@ -94,7 +124,7 @@ pub struct Evidence {
 }
 
 /// The value of an [`Evidence`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Figure {
     /// How many, or how many ns.
@@ -116,7 +146,47 @@ impl Finding {
             tasks: Vec::new(),
             locations: Vec::new(),
             advice: String::new(),
+            seen: Seen { worst: severity, ..Seen::default() },
         }
+    }
+
+    /// Since when it is there and how often it was seen, in one line: `first seen 3.2 min ago, last 0 s ago, by 190 checks`.
+    pub fn history(&self, now_ns: u64) -> String {
+        let Seen { is_current, first_at_ns, last_at_ns, count, worst } = self.seen;
+        let ago = |at_ns: u64| match now_ns.saturating_sub(at_ns) / 1_000_000_000 {
+            0 => "just now".to_owned(),
+            seconds => format!("{} ago", duration(seconds * 1_000_000_000)),
+        };
+        let past = if is_current { String::new() } else { format!("past, at worst {}; ", worst.name()) };
+        format!("{past}first seen {}, last {}, by {}", ago(first_at_ns), ago(last_at_ns), counted(count, "check"))
+    }
+
+    /// What makes two findings of one runtime the same, whatever their numbers are: the rule, and where in the code.
+    pub fn key(&self) -> Key {
+        let mut places: Vec<_> = match self.rule {
+            // Rules about one place. The places of other rules are whoever is there at the moment.
+            Rule::StalledPoll
+            | Rule::NoYield
+            | Rule::SelfWakeLoop
+            | Rule::LostWaker
+            | Rule::TaskLeak
+            | Rule::MailboxGrowing => self.locations.iter().map(|place| place.at().to_owned()).collect(),
+            _ => Vec::new(),
+        };
+        places.sort_unstable();
+        Key { rule: self.rule, places }
+    }
+
+    /// The value of a piece of evidence that is a number of ns, or a count.
+    pub(super) fn figure(&self, key: &str) -> Option<u64> {
+        let evidence = self.evidence.iter().find(|evidence| evidence.key == key)?;
+        if let Figure::Count(count) = evidence.value { Some(count) } else { None }
+    }
+
+    /// When it was so, if that is not the moment of the snapshot.
+    pub(super) fn seen_from(mut self, first_at_ns: u64, last_at_ns: u64) -> Self {
+        (self.seen.first_at_ns, self.seen.last_at_ns) = (first_at_ns, last_at_ns);
+        self
     }
 
     pub(super) fn ns(self, key: &'static str, label: &str, ns: u64) -> Self {
@@ -143,7 +213,7 @@ impl Finding {
 
     fn with(mut self, key: &'static str, value: Figure, text: String) -> Self {
         debug_assert!(self.evidence.iter().all(|evidence| evidence.key != key), "{key} stands twice");
-        self.evidence.push(Evidence { key, value, text });
+        self.evidence.push(Evidence { key: key.into(), value, text });
         self
     }
 
@@ -177,8 +247,73 @@ impl Finding {
     }
 }
 
+/// See [`Finding::key`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    rule: Rule,
+    places: Vec<String>,
+}
+
+impl Key {
+    pub(super) fn rule(&self) -> Rule {
+        self.rule
+    }
+
+    /// Whether `other` is the same but for a line that is known of one of them only: the stack of a stuck poll is read a
+    /// moment after the poll is seen.
+    pub(super) fn is_less_known(&self, other: &Key) -> bool {
+        self.rule == other.rule
+            && self.rule == Rule::StalledPoll
+            && self.places.len() < other.places.len()
+            && self.places.iter().all(|place| other.places.contains(place))
+    }
+}
+
+/// A finding as another version of Volt may send it.
+#[derive(Deserialize)]
+struct Sent {
+    rule: String,
+    severity: Severity,
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    evidence: Vec<Evidence>,
+    #[serde(default)]
+    workers: Vec<u32>,
+    #[serde(default)]
+    tasks: Vec<TaskName>,
+    #[serde(default)]
+    locations: Vec<Place>,
+    #[serde(default)]
+    advice: String,
+    #[serde(default)]
+    seen: Seen,
+}
+
+/// The findings of a message. Those of rules that this reader does not know are left out.
+pub(crate) fn of_message<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Finding>>, D::Error> {
+    let known = |sent: Sent| {
+        let Sent { rule, severity, title, evidence, workers, tasks, locations, advice, seen } = sent;
+        let rule = Rule::by_name(&rule)?;
+        Some(Finding { rule, severity, title, evidence, workers, tasks, locations, advice, seen })
+    };
+    let sent: Option<SentList> = Option::deserialize(deserializer)?;
+    Ok(sent.map(|SentList(list)| list.into_iter().filter_map(known).collect()))
+}
+
+struct SentList(Vec<Sent>);
+
+impl<'de> Deserialize<'de> for SentList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let weigh =
+            |sent: &Sent| 1 + sent.evidence.len() + sent.workers.len() + sent.tasks.len() + sent.locations.len();
+        bounded::list(deserializer, MAX_WEIGHT, weigh).map(SentList)
+    }
+}
+
 impl Place {
-    pub(super) fn of_frame(frame: &Frame) -> Self {
+    /// A line of a stack.
+    pub fn of_frame(frame: &Frame) -> Self {
         let at = match (&frame.file, frame.line) {
             (Some(file), Some(line)) => format!("{file}:{line}"),
             (Some(file), None) => file.clone(),
@@ -246,4 +381,54 @@ pub(super) fn percent(ratio: f64) -> String {
 /// One thing or several: `1 task`, `3 tasks`.
 pub(super) fn counted(count: u64, thing: &str) -> String {
     if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::Snapshot;
+    use crate::wire::{MAX_REPLY_BYTES, decode, encode};
+
+    fn finding() -> Finding {
+        Finding::new(Rule::StalledPoll, Severity::Warning, "it blocks")
+            .ns("for_ns", "for", 7)
+            .rate("rate", "rate", 2.0)
+            .word("cause", "cause", "sleep")
+            .worker(3)
+            .task(7, Some("checkout"))
+            .spawned_at("src/main.rs:12:5")
+            .advice("Do not.")
+            .seen_from(5, 9)
+    }
+
+    #[test]
+    fn findings_come_through_a_message_as_they_were() {
+        let sent = Snapshot { findings: Some(vec![finding()]), ..Snapshot::default() };
+        let frame = encode(&sent, MAX_REPLY_BYTES).unwrap();
+        assert_eq!(decode::<Snapshot>(&frame[4..]).unwrap(), sent);
+        let frame = encode(&Snapshot::default(), MAX_REPLY_BYTES).unwrap();
+        assert_eq!(decode::<Snapshot>(&frame[4..]).unwrap().findings, None);
+    }
+
+    #[test]
+    fn findings_of_rules_of_tomorrow_are_left_out_and_too_many_refused() {
+        let mut json =
+            serde_json::to_value(Snapshot { findings: Some(vec![finding(); 2]), ..Snapshot::default() }).unwrap();
+        json["findings"][0]["rule"] = "of-tomorrow".into();
+        let read: Snapshot = serde_json::from_value(json).unwrap();
+        assert_eq!(read.findings, Some(vec![finding()]));
+        let many = Snapshot { findings: Some(vec![finding(); MAX_WEIGHT]), ..Snapshot::default() };
+        assert!(serde_json::from_value::<Snapshot>(serde_json::to_value(many).unwrap()).is_err());
+    }
+
+    #[test]
+    fn the_history_is_one_line() {
+        const SECOND: u64 = 1_000_000_000;
+        let mut finding = finding().seen_from(10 * SECOND, 190 * SECOND);
+        finding.seen.count = 45;
+        assert_eq!(finding.history(190 * SECOND), "first seen 3 min ago, last just now, by 45 checks");
+        finding.seen.is_current = false;
+        let told = "past, at worst warning; first seen 6.6 min ago, last 3.6 min ago, by 45 checks";
+        assert_eq!(finding.history(410 * SECOND), told);
+    }
 }

@@ -1,14 +1,19 @@
-//! What is wrong with a running program, told from two looks at it: rules over snapshots, and what they find.
+//! What is wrong with a running program: rules over snapshots, what they find, and the history of what they found.
+//!
+//! [`examine`] applies the rules to two snapshots. [`History`] does so again and again, and its findings are the verdict:
+//! a program keeps one for each runtime and sends it with its snapshots, so that every reader shows the same.
 //!
 //! Pure: a rule reads plain data and gives plain data. Text, JSON, the metric, the table in the documentation and the
 //! exit code of `volt-console doctor` come from one table, [`RULES`].
 
 pub mod course;
 pub mod finding;
+pub mod history;
 pub mod rule;
 pub mod watch;
 
 mod case;
+mod growth;
 
 mod machine;
 mod processes;
@@ -22,6 +27,7 @@ mod tests;
 
 pub use case::INTERVAL_MIN_NS;
 pub use course::{Course, Turn};
-pub use finding::{Evidence, Figure, Finding, Place, Severity, TaskName};
+pub use finding::{Evidence, Figure, Finding, Key, Place, Seen, Severity, TaskName};
+pub use history::History;
 pub use rule::{RULES, Rule, RuleEntry, count_of, examine, markdown_table};
 pub use watch::Watch;

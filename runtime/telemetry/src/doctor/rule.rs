@@ -17,6 +17,7 @@ use serde::{Serialize, Serializer};
 
 use super::case::{Case, Span};
 use super::finding::{Finding, Severity};
+use super::growth::Growth;
 use super::{machine, processes, queues, stalls, tasks, wakes};
 use crate::snapshot::Snapshot;
 
@@ -90,6 +91,8 @@ enum Judge {
     Case(fn(&Case<'_>) -> Vec<Finding>),
     /// By two looks only.
     Span(fn(&Span<'_>) -> Vec<Finding>),
+    /// By what has grown over minutes: for those who have watched for so long.
+    Growth(fn(&Growth) -> Vec<Finding>),
 }
 
 /// Every rule.
@@ -97,7 +100,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::StalledPoll,
         name: "stalled-poll",
-        meaning: "A poll does not come back: whatever it does, it blocks its worker's thread.",
+        meaning: "Polls block their worker's thread, at one place in the code.",
         threshold: stalls::stalled_poll_threshold,
         is_told: always,
         judge: Judge::Case(stalls::stalled_poll),
@@ -234,10 +237,10 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::TaskLeak,
         name: "task-leak",
-        meaning: "Tasks are spawned and do not end.",
+        meaning: "More and more tasks of one spawn location are alive.",
         threshold: tasks::task_leak_threshold,
-        is_told: always,
-        judge: Judge::Span(tasks::task_leak),
+        is_told: tasks::are_alive_told,
+        judge: Judge::Growth(tasks::task_leak),
     },
     RuleEntry {
         rule: Rule::LostWaker,
@@ -316,9 +319,10 @@ impl RuleEntry {
         (self.is_told)(snapshot)
     }
 
-    /// Whether a single look may be enough for it: it tells of what is so at a moment, and not of rates.
+    /// Whether one check is enough for it: it does not go by the rates between two snapshots, which one odd second may
+    /// distort.
     pub fn can_judge_one_look(&self) -> bool {
-        matches!(self.judge, Judge::Case(_))
+        !matches!(self.judge, Judge::Span(_))
     }
 
     /// From which number on it speaks, and why that one.
@@ -334,7 +338,8 @@ fn always(_: &Snapshot) -> bool {
 /// Asks every rule about a runtime, from one look at it to a later one, and gives what they found, the worst first.
 ///
 /// With the same snapshot twice, with two of different runtimes, or with two less than 100 ms apart, only rules speak
-/// that can tell from one look: what is stuck at this moment.
+/// that can tell from one look: what is stuck at this moment. What takes minutes to see, and whether something goes on,
+/// [`History`](super::History) knows.
 ///
 /// ```
 /// use volt_telemetry::doctor::{Rule, examine};
@@ -348,6 +353,11 @@ fn always(_: &Snapshot) -> bool {
 /// assert_eq!(examine(&now, &now)[0].rule, Rule::StalledPoll);
 /// ```
 pub fn examine(before: &Snapshot, after: &Snapshot) -> Vec<Finding> {
+    examine_with(before, after, None)
+}
+
+/// The same, with what has grown over minutes.
+pub(super) fn examine_with(before: &Snapshot, after: &Snapshot, growth: Option<&Growth>) -> Vec<Finding> {
     let case = Case::of(before, after);
     let mut findings: Vec<Finding> = RULES
         .iter()
@@ -355,8 +365,14 @@ pub fn examine(before: &Snapshot, after: &Snapshot) -> Vec<Finding> {
             (Judge::Case(judge), _) => judge(&case),
             (Judge::Span(judge), Some(span)) => judge(span),
             (Judge::Span(_), None) => Vec::new(),
+            (Judge::Growth(judge), _) => growth.map(judge).unwrap_or_default(),
         })
         .collect();
+    for finding in &mut findings {
+        if finding.seen.last_at_ns == 0 {
+            (finding.seen.first_at_ns, finding.seen.last_at_ns) = (after.at_ns, after.at_ns);
+        }
+    }
     findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.rule));
     findings
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use super::case::{Case, LATE_NS, Span, poll_for_ns, queue_len};
 use super::finding::{Finding, Severity, counted, duration, percent, spawned, task};
+use super::history::RECURRING_MOMENTS;
 use super::machine;
 use super::rule::Rule;
 use crate::incident::{Blame, Cause, Incident, Remedy};
@@ -42,15 +43,15 @@ fn is_of_the_task(cause: Cause) -> bool {
 
 pub(super) fn stalled_poll_threshold() -> String {
     format!(
-        "the runtime has written an incident down (a poll above 10 ms, or above what is usual there): {} when it goes \
-         on for {} or nothing could be done, {} when it goes on or ended between the looks, {} when before; without an \
-         incident: a poll in flight for {}, or for {} if its place has had one lately",
+        "polls of one place last 10 ms or more (`Builder::incident_after`): {} as soon as one has lasted for {} and goes \
+         on, or no spare worker was left; {} if one lasted for {}, or if it happens again and again, which is in \
+         {RECURRING_MOMENTS} different seconds of a minute, for as long as it does; {} otherwise. What the kernel did \
+         to the poll does not count",
         Severity::Critical.name(),
         duration(OUTAGE_NS),
         Severity::Warning.name(),
-        Severity::Info.name(),
         duration(OUTAGE_NS),
-        duration(LATE_NS),
+        Severity::Info.name(),
     )
 }
 
@@ -65,12 +66,14 @@ pub(super) fn stalled_poll(case: &Case<'_>) -> Vec<Finding> {
             None => {}
         }
     }
-    let mut groups: BTreeMap<(&str, Cause), Vec<&Incident>> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, Cause, String), Vec<&Incident>> = BTreeMap::new();
     for incident in &known {
-        groups.entry((&incident.spawned_at, incident.cause)).or_default().push(incident);
+        // Several lines may block in tasks of one spawn location, as the handlers of a service do.
+        let line = incident.guilty().map(|frame| super::Place::of_frame(frame).at().to_owned()).unwrap_or_default();
+        groups.entry((&incident.spawned_at, incident.cause, line)).or_default().push(incident);
     }
     findings.extend(groups.values().filter_map(|incidents| of_incidents(case, incidents)));
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), std::cmp::Reverse(finding.seen.last_at_ns)));
     findings.truncate(FINDINGS_MAX);
     findings
 }
@@ -141,25 +144,19 @@ fn of_unknown(worker: &Worker, poll: &InFlight) -> Finding {
         .advice(advice(Cause::Unknown))
 }
 
-/// Incidents of one spawn location and cause.
+/// Incidents of one spawn location, cause and line.
 fn of_incidents(case: &Case<'_>, incidents: &[&Incident]) -> Option<Finding> {
     let shown = *incidents.iter().max_by_key(|incident| (!incident.is_over, ended_at_ns(incident)))?;
     let ended_ago_ns = case.now.at_ns.saturating_sub(ended_at_ns(shown));
-    let is_last = || {
-        let mut like = case.now.incidents.latest.iter().filter(|incident| incident.cause == shown.cause);
-        like.all(|incident| ended_at_ns(incident) <= ended_at_ns(shown))
+    let is_recent = match &case.span {
+        Some(span) => ended_at_ns(shown) >= span.then.at_ns,
+        None => false,
     };
-    let is_recent = case.span.as_ref().is_some_and(|span| {
-        // Of many of one kind one a second is written down, the others are only counted, by cause: they are taken to be
-        // like the last.
-        let has_more = || span.grown(|snapshot| of_cause(snapshot, shown.cause)) > 0 && is_last();
-        ended_at_ns(shown) >= span.then.at_ns || has_more()
-    });
     let is_outage = shown.for_ns >= OUTAGE_NS || shown.remedy == Remedy::Capped;
     let severity = match (shown.is_over, is_recent) {
         (false, _) if is_outage => Severity::Critical,
-        (false, _) | (true, true) => Severity::Warning,
-        (true, false) => Severity::Info,
+        (true, true) if is_outage => Severity::Warning,
+        _ => Severity::Info,
     };
     let who = task(shown.task_id, shown.task_name.as_deref());
     let guilty = shown.guilty();
@@ -172,6 +169,7 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident]) -> Option<Finding> {
     let title = format!("{who} {has_held} worker {} for {}: {why}{line}", shown.worker, duration(shown.for_ns));
     let seen_count: u64 =
         incidents.iter().map(|incident| incident.suppressed.saturating_add(1)).fold(0, u64::saturating_add);
+    let first_ns = incidents.iter().map(|incident| incident.began_at_ns).min().unwrap_or(shown.began_at_ns);
     let longest_ns = incidents.iter().map(|incident| incident.for_ns).max().unwrap_or(shown.for_ns);
     let mut finding = Finding::new(Rule::StalledPoll, severity, title).word("cause", "cause", shown.cause.name()).ns(
         "for_ns",
@@ -202,18 +200,14 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident]) -> Option<Finding> {
         .task(shown.task_id, shown.task_name.as_deref())
         .guilty(guilty)
         .spawned_at(&shown.spawned_at)
-        .advice(advice(shown.cause));
+        .advice(advice(shown.cause))
+        .seen_from(first_ns, ended_at_ns(shown).min(case.now.at_ns).max(1));
     Some(finding)
 }
 
 /// When it ended, or was last seen to go on.
 fn ended_at_ns(incident: &Incident) -> u64 {
     incident.began_at_ns.saturating_add(incident.for_ns)
-}
-
-/// How many incidents there were of a cause, since start.
-fn of_cause(snapshot: &Snapshot, cause: Cause) -> u64 {
-    snapshot.incidents.counts().find(|(of, _)| *of == cause).map_or(0, |(_, count)| count)
 }
 
 fn remedy(remedy: Remedy) -> &'static str {

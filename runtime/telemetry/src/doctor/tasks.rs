@@ -1,22 +1,15 @@
 //! Rules about tasks and jobs that pile up.
 
+use std::cmp::Reverse;
+
 use super::case::Span;
 use super::finding::{Finding, Severity, counted, duration, percent, spawned};
+use super::growth::{Growth, LEAK_ENDED_RATIO, LEAK_GROWN_MIN, LONG_NS, Leak, SHORT_NS, START_NS};
 use super::rule::Rule;
-use crate::incident::Blame;
-use crate::rates::local_queue_len;
 use crate::snapshot::Snapshot;
 
-/// Fewer tasks alive than this are a program's own business.
-const LEAK_ALIVE_MIN: u64 = 1_000;
-/// Spawns a second below which growth is slow enough to wait for a longer look.
-const LEAK_SPAWNED_PER_SECOND: f64 = 100.0;
-/// Of what is spawned, what may end.
-const LEAK_ENDED_RATIO: f64 = 0.05;
-/// Over less time, tasks that wait for their turn look like tasks that stay.
-const LEAK_INTERVAL_NS: u64 = 1_000_000_000;
-/// Until then a program may still be starting, and what it starts may stay on purpose.
-const START_NS: u64 = 60_000_000_000;
+/// Findings of this rule that are told of one runtime.
+const LEAKS_MAX: usize = 16;
 
 // ---- blocking-pool-saturated ---------------------------------------------------------------------------------------
 
@@ -60,61 +53,45 @@ pub(super) fn blocking_pool_saturated(span: &Span<'_>) -> Vec<Finding> {
 
 // ---- task-leak -----------------------------------------------------------------------------------------------------
 
+pub(super) fn are_alive_told(snapshot: &Snapshot) -> bool {
+    snapshot.tasks.spawned == 0 || snapshot.blame.iter().any(|blame| blame.alive.is_some())
+}
+
 pub(super) fn task_leak_threshold() -> String {
     format!(
-        "over {} at least {LEAK_SPAWNED_PER_SECOND} tasks a second are spawned, less than {} as many end or wait in \
-         queues, and {LEAK_ALIVE_MIN} live; {} in the first {} of a runtime, when it may still be starting, {} after",
-        duration(LEAK_INTERVAL_NS),
+        "the tasks alive of one spawn location grow by {LEAK_GROWN_MIN} or more, at every check: over {}, or over {} if \
+         less than {} as many tasks end as are spawned; until it is half of that. In the first {} of a runtime, when it \
+         may still be starting, the short time gives {}, afterwards {}",
+        duration(LONG_NS),
+        duration(SHORT_NS),
         percent(LEAK_ENDED_RATIO),
-        Severity::Info.name(),
         duration(START_NS),
+        Severity::Info.name(),
         Severity::Warning.name()
     )
 }
 
-pub(super) fn task_leak(span: &Span<'_>) -> Vec<Finding> {
-    let now = span.now;
-    let spawned = span.grown(|snapshot| snapshot.tasks.spawned);
-    let alive_before = span.then.tasks.alive;
-    let queued = now.global_queue.len.saturating_add(local_queue_len(now));
-    let grown = now.tasks.alive.saturating_sub(alive_before).saturating_sub(queued);
-    let ended = spawned.saturating_sub(grown);
-    let is_growing = span.interval_ns() >= LEAK_INTERVAL_NS
-        && span.per_second(spawned) >= LEAK_SPAWNED_PER_SECOND
-        && now.tasks.alive >= LEAK_ALIVE_MIN;
-    let ratio = ended as f64 / spawned.max(1) as f64;
-    if !is_growing || ratio >= LEAK_ENDED_RATIO {
-        return Vec::new();
-    }
-    let age_ns = now.at_ns.saturating_sub(now.started_at_ns);
-    let severity = if age_ns < START_NS { Severity::Info } else { Severity::Warning };
-    let title = format!(
-        "{} live, {:.0} more a second, and hardly any ends",
-        counted(now.tasks.alive, "task"),
-        span.per_second(grown)
-    );
-    let mut finding = Finding::new(Rule::TaskLeak, severity, title)
-        .count("alive_count", "tasks that live", now.tasks.alive)
-        .rate("spawned_per_second", "spawned", span.per_second(spawned))
-        .rate("ended_per_second", "ended", span.per_second(ended))
-        .ns("age_ns", "the runtime was built before this look by", age_ns)
+pub(super) fn task_leak(growth: &Growth) -> Vec<Finding> {
+    let mut findings: Vec<_> = growth.leaks().iter().map(of_leak).collect();
+    findings.sort_by_key(|finding| (Reverse(finding.severity), Reverse(finding.figure("grown_count"))));
+    findings.truncate(LEAKS_MAX);
+    findings
+}
+
+fn of_leak(leak: &Leak) -> Finding {
+    let severity = if leak.is_at_start { Severity::Info } else { Severity::Warning };
+    let per_second = leak.grown as f64 * 1e9 / leak.over_ns.max(1) as f64;
+    let title = format!("{} {} are alive, {per_second:.0} more a second", leak.alive, spawned(&leak.spawned_at));
+    Finding::new(Rule::TaskLeak, severity, title)
+        .count("alive_count", "tasks of that place that are alive", leak.alive)
+        .count("grown_count", "more than before", leak.grown)
+        .ns("over_ns", "within", leak.over_ns)
+        .rate("grown_per_second", "growth", per_second)
+        .spawned_at(&leak.spawned_at)
         .advice(
-            "Find where they are spawned and what they wait for: a channel whose other end is kept, a connection \
-             without a time-out, a loop without an end. Abort tasks that nobody needs, and bound how many there may \
-             be.",
-        );
-    let growth = |now: &Blame| {
-        let then = span.then.blame.iter().find(|then| then.spawned_at == now.spawned_at);
-        Some(now.alive?.saturating_sub(then.map_or(Some(0), |then| then.alive)?))
-    };
-    // The one place that grows most, if places are known.
-    let worst = now.blame.iter().filter_map(|blame| Some((growth(blame)?, blame))).max_by_key(|(growth, _)| *growth);
-    if let Some((growth @ 1.., blame)) = worst {
-        finding = finding
-            .count("worst_grown_count", "of the growth, tasks of the place that grew most", growth)
-            .spawned_at(&blame.spawned_at);
-    }
-    vec![finding]
+            "See what they wait for (`volt-console tasks`): a channel whose other end is kept, a connection without a \
+             time-out, a loop without an end. Abort tasks that nobody needs, and bound how many there may be.",
+        )
 }
 
 // ---- lost-waker ----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ use self::cases::processes::{mailbox, restarting};
 use self::cases::stalls::in_flight;
 use self::programs::{Pair, busy, idle, saturated};
 use super::{Finding, RULES, Rule, Severity, count_of, examine, markdown_table};
-use crate::incident::{Cause, Incident};
+use crate::incident::Incident;
 use crate::snapshot::Snapshot;
 
 fn rules(findings: &[Finding]) -> BTreeSet<Rule> {
@@ -74,7 +74,8 @@ fn numbers_at_the_end_of_their_range_are_judged_as_any_others() {
 fn every_rule_has_a_case() {
     let covered: BTreeSet<_> = all().map(|case| case.rule).collect();
     for entry in &RULES {
-        assert!(covered.contains(&entry.rule), "{}", entry.name);
+        // What takes minutes to grow has its cases in `growth` and `history`.
+        assert!(covered.contains(&entry.rule) || entry.rule == Rule::TaskLeak, "{}", entry.name);
     }
 }
 
@@ -156,24 +157,6 @@ fn what_counts_counts_by_how_bad_it_is() {
 }
 
 #[test]
-fn polls_that_were_only_counted_are_taken_to_be_like_the_last_one_of_their_cause() {
-    let (before, mut after) = busy();
-    let old = |spawned_at: &str, began_at_ns| Incident {
-        spawned_at: spawned_at.into(),
-        began_at_ns,
-        for_ns: 30_000_000,
-        is_over: true,
-        cause: Cause::Cpu,
-        ..Incident::default()
-    };
-    after.incidents.latest = vec![old("src/first.rs:1:1", 1_000_000_000), old("src/last.rs:1:1", 2_000_000_000)];
-    after.incidents.by_cause = vec![7];
-    let findings = examine(&before, &after);
-    let told: Vec<_> = findings.iter().map(|finding| (finding.severity, finding.locations[0].at())).collect();
-    assert_eq!(told, [(Severity::Warning, "src/last.rs:1:1"), (Severity::Info, "src/first.rs:1:1")]);
-}
-
-#[test]
 fn a_poll_that_nobody_wrote_down_has_the_cause_and_the_line_of_the_one_before() {
     let case = all().find(|case| case.what == "a poll of a place that was stuck a moment ago").unwrap();
     let (before, after) = case.sick();
@@ -182,7 +165,7 @@ fn a_poll_that_nobody_wrote_down_has_the_cause_and_the_line_of_the_one_before() 
     assert_eq!((findings[0].workers.clone(), findings[0].tasks[0].id), (vec![1], 9), "the one that goes on");
     assert!(
         findings[0].title.contains(
-            "has held worker 1 for 40 ms: a poll that waits for \
+            "has held worker 1 for 140 ms: a poll that waits for \
         I/O"
         ),
         "{}",
@@ -198,7 +181,9 @@ fn an_incident_of_long_ago_says_nothing_about_a_poll_of_today() {
     let (before, mut after) = case.sick();
     after.incidents.latest[0].began_at_ns -= 30_000_000_000;
     let findings = examine(&before, &after);
-    assert_eq!(findings.iter().map(|finding| finding.severity).collect::<Vec<_>>(), [Severity::Info], "{findings:#?}");
+    let severities: Vec<_> = findings.iter().map(|finding| finding.severity).collect();
+    assert_eq!(severities, [Severity::Critical, Severity::Info], "{findings:#?}");
+    assert!(findings[0].title.contains("no cause known"), "{findings:#?}");
 }
 
 #[test]

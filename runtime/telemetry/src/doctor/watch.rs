@@ -1,124 +1,110 @@
-//! The doctor for those who come by now and then: an exporter at each scrape, a thread that looks once a second.
+//! Findings of programs that do not judge themselves, since they are older than that: for an exporter, a console, a live page.
 //!
-//! Shape: of each runtime that lives, the last look that was kept and the one before it.
+//! Shape: of each runtime that lives, a [`History`] that is fed with what the reader gets.
 //!
-//! Invariants. *Bounded*: two snapshots a runtime, and none of a runtime that is gone. *Far enough apart*: what is
-//! compared with is `APART_NS` old at least, however often somebody looks, so that two scrapers do not blind each
-//! other.
+//! Invariants. *The program's word counts*: findings that came with a snapshot stay as they are, so that every reader shows the same. *Bounded*: one history a
+//! runtime, and none of a runtime that is gone or judges itself.
 
-use super::finding::Finding;
-use super::rule::examine;
-use crate::snapshot::Snapshot;
+use std::borrow::Cow;
 
-/// How old the look before has to be: rates over less time are rough.
-const APART_NS: u64 = 1_000_000_000;
+use super::history::History;
+use crate::snapshot::{Process, Snapshot};
 
-/// Remembers what it saw, and tells what is wrong since.
+/// Fills in findings where a program does not send them.
 ///
 /// ```
 /// use volt_telemetry::doctor::Watch;
 /// use volt_telemetry::Snapshot;
 ///
-/// let runtimes = [Snapshot { runtime: "main".into(), ..Snapshot::default() }];
-/// let mut watch = Watch::default();
-/// assert_eq!(watch.look(&runtimes), [Vec::new()]);
+/// let mut runtimes = [Snapshot { runtime: "main".into(), ..Snapshot::default() }];
+/// Watch::default().fill_in(&mut runtimes);
+/// assert_eq!(runtimes[0].findings, Some(Vec::new()));
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
-    kept: Vec<Kept>,
-}
-
-/// Looks at one runtime.
-#[derive(Clone, Debug)]
-struct Kept {
-    last: Snapshot,
-    before: Option<Snapshot>,
+    histories: Vec<(String, History)>,
 }
 
 impl Watch {
-    /// What is wrong with each of a program's `runtimes`, in their order, from the look before to this one; at the
-    /// first look only what is stuck at the moment.
-    pub fn look(&mut self, runtimes: &[Snapshot]) -> Vec<Vec<Finding>> {
-        let mut former = std::mem::take(&mut self.kept);
-        let mut found = Vec::new();
-        for now in runtimes {
-            let place = former.iter().position(|kept| is_same(&kept.last, now));
-            let kept = place.map(|place| former.swap_remove(place));
-            let (findings, kept) = look(kept, now);
-            found.push(findings);
-            self.kept.push(kept);
+    /// Sees to it that each of a program's `runtimes` has findings.
+    pub fn fill_in(&mut self, runtimes: &mut [Snapshot]) {
+        self.histories.retain(|(name, _)| runtimes.iter().any(|now| now.runtime == *name && now.findings.is_none()));
+        for now in runtimes.iter_mut().filter(|now| now.findings.is_none()) {
+            let index = self.histories.iter().position(|(name, _)| *name == now.runtime);
+            let index = index.unwrap_or_else(|| {
+                self.histories.push((now.runtime.clone(), History::default()));
+                self.histories.len() - 1
+            });
+            let history = &mut self.histories[index].1;
+            history.check(now);
+            now.findings = Some(history.findings(now.at_ns));
         }
-        found
     }
-}
 
-fn look(kept: Option<Kept>, now: &Snapshot) -> (Vec<Finding>, Kept) {
-    match kept {
-        None => (examine(now, now), Kept { last: now.clone(), before: None }),
-        Some(kept) if now.at_ns.saturating_sub(kept.last.at_ns) >= APART_NS => {
-            (examine(&kept.last, now), Kept { last: now.clone(), before: Some(kept.last) })
+    /// `process` with findings for each of its runtimes.
+    pub fn filled<'p>(&mut self, process: &'p Process) -> Cow<'p, Process> {
+        if process.runtimes.iter().all(|runtime| runtime.findings.is_some()) {
+            self.histories.clear();
+            return Cow::Borrowed(process);
         }
-        Some(kept) => (examine(kept.before.as_ref().unwrap_or(now), now), kept),
+        let mut process = process.clone();
+        self.fill_in(&mut process.runtimes);
+        Cow::Owned(process)
     }
-}
-
-fn is_same(then: &Snapshot, now: &Snapshot) -> bool {
-    then.runtime == now.runtime && then.started_at_ns == now.started_at_ns
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Rule;
+    use crate::doctor::{Finding, Rule, Severity};
     use crate::snapshot::Sentinel;
 
     const SECOND: u64 = 1_000_000_000;
 
     /// A runtime that was paused `pauses` times so far.
-    fn paused(at_ns: u64, pauses: u64) -> [Snapshot; 1] {
+    fn paused(second: u64, pauses: u64) -> [Snapshot; 1] {
         [Snapshot {
             runtime: "main".into(),
-            at_ns,
+            at_ns: second * SECOND,
             sentinel: Sentinel { pauses, ..Sentinel::default() },
             ..Snapshot::default()
         }]
     }
 
-    fn rules(findings: &[Vec<Finding>]) -> Vec<Rule> {
-        findings.iter().flatten().map(|finding| finding.rule).collect()
+    fn current(watch: &mut Watch, mut runtimes: [Snapshot; 1]) -> Vec<Rule> {
+        watch.fill_in(&mut runtimes);
+        let findings = runtimes[0].findings.iter().flatten();
+        findings.filter(|finding| finding.seen.is_current).map(|finding| finding.rule).collect()
     }
 
     #[test]
-    fn each_look_is_compared_with_the_one_before() {
+    fn an_older_program_is_judged_from_snapshot_to_snapshot() {
         let mut watch = Watch::default();
-        assert_eq!(rules(&watch.look(&paused(SECOND, 3))), [], "before the first look nobody knows");
-        assert_eq!(rules(&watch.look(&paused(16 * SECOND, 4))), [Rule::ProcessPaused]);
-        assert_eq!(rules(&watch.look(&paused(31 * SECOND, 4))), []);
+        assert_eq!(current(&mut watch, paused(20, 3)), [], "before the first nobody knows");
+        assert_eq!(current(&mut watch, paused(35, 4)), [Rule::ProcessPaused]);
+        assert_eq!(current(&mut watch, paused(36, 4)), [Rule::ProcessPaused], "it stays for a while");
+        assert_eq!(current(&mut watch, paused(80, 4)), []);
     }
 
     #[test]
-    fn looks_in_quick_succession_see_the_same() {
+    fn what_a_program_says_itself_stays() {
+        let mut runtimes = paused(20, 3);
+        let own = vec![Finding::new(Rule::TaskLeak, Severity::Warning, "own")];
+        runtimes[0].findings = Some(own.clone());
         let mut watch = Watch::default();
-        watch.look(&paused(SECOND, 3));
-        watch.look(&paused(16 * SECOND, 4));
-        for late_ns in [1, 1_000_000, SECOND - 1] {
-            assert_eq!(rules(&watch.look(&paused(16 * SECOND + late_ns, 4))), [Rule::ProcessPaused]);
-        }
-        assert_eq!(rules(&watch.look(&paused(17 * SECOND, 4))), []);
+        watch.fill_in(&mut runtimes);
+        assert_eq!(runtimes[0].findings, Some(own));
+        assert!(watch.histories.is_empty());
     }
 
     #[test]
-    fn two_snapshots_are_kept_of_a_runtime_and_none_of_one_that_is_gone() {
+    fn nothing_is_kept_of_a_runtime_that_is_gone() {
         let mut watch = Watch::default();
         for second in 1..100 {
-            watch.look(&paused(second * SECOND, second));
-            assert_eq!(watch.kept.len(), 1);
+            watch.fill_in(&mut paused(second, second));
+            assert_eq!(watch.histories.len(), 1);
         }
-        let mut anew = paused(100 * SECOND, 0);
-        anew[0].started_at_ns = 99 * SECOND;
-        assert_eq!(rules(&watch.look(&anew)), [], "another runtime of that name");
-        assert_eq!(watch.kept.len(), 1);
-        watch.look(&[]);
-        assert_eq!(watch.kept.len(), 0);
+        watch.fill_in(&mut []);
+        assert!(watch.histories.is_empty());
     }
 }

@@ -3,15 +3,15 @@
 //! Invariant: *Near*: what is over is so by less than twice the threshold, what is under by less than half of it, so that
 //! a threshold that is doubled or halved is noticed here.
 
-use super::others::{growing, looping, throttled_for, waiting_for_processors, woken};
+use super::others::{looping, throttled_for, waiting_for_processors, woken};
 use super::processes::{mailbox, restarting};
 use super::queues::{all_asleep, beside_local_work, lifo_only, old_global_queue, uneven};
 use super::stalls::{computing, in_flight};
-use super::{after, both, incident, stuck};
+use super::{after, both, stuck};
 use crate::doctor::finding::Severity::{self, Critical, Info, Warning};
 use crate::doctor::rule::Rule;
 use crate::doctor::tests::programs::{MS, Pair, SECOND, busy, idle};
-use crate::incident::{Cause, Incident};
+use crate::incident::Cause;
 use crate::snapshot::GlobalQueue;
 
 /// A threshold.
@@ -41,7 +41,7 @@ pub(in super::super) const EDGES: &[Edge] = &[
         Rule::StalledPoll,
         "a poll that is stuck, from when on it is an outage",
         (Critical, || stuck(Cause::Sleep, 150)),
-        (Warning, || stuck(Cause::Sleep, 60)),
+        (Info, || stuck(Cause::Sleep, 60)),
     ),
     edge(
         Rule::StalledPoll,
@@ -49,18 +49,6 @@ pub(in super::super) const EDGES: &[Edge] = &[
         Critical,
         || after(busy(), |now| in_flight(now, 150)),
         || after(busy(), |now| in_flight(now, 60)),
-    ),
-    step(
-        Rule::StalledPoll,
-        "a poll whose place was stuck lately",
-        (Warning, || like_one_before(30, 3)),
-        (Info, || like_one_before(15, 3)),
-    ),
-    step(
-        Rule::StalledPoll,
-        "how long ago its place was stuck",
-        (Warning, || like_one_before(40, 7)),
-        (Info, || like_one_before(40, 15)),
     ),
     edge(Rule::NoYield, "the mean poll", Warning, || computing(1_500, 400), || computing(700, 400)),
     edge(Rule::NoYield, "waiting that is caused", Warning, || computing(8_000, 145), || computing(8_000, 65)),
@@ -215,22 +203,6 @@ pub(in super::super) const EDGES: &[Edge] = &[
         (Warning, || throttled_for(150)),
     ),
     // ---- what piles up
-    edge(Rule::TaskLeak, "tasks alive", Warning, || growing(650, 1_500), || growing(650, 700)),
-    edge(Rule::TaskLeak, "tasks a second", Warning, || growing(150, 5_000), || growing(60, 5_000)),
-    edge(Rule::TaskLeak, "of them, those that end", Warning, || leaking_but_for(140), || leaking_but_for(320)),
-    edge(
-        Rule::TaskLeak,
-        "for how long",
-        Warning,
-        || growing(4_000, 9_000),
-        || after(growing(4_000, 9_000), |now| now.at_ns -= 400 * MS),
-    ),
-    step(
-        Rule::TaskLeak,
-        "how old the runtime is",
-        (Warning, || both(growing(4_000, 9_000), |snapshot| snapshot.started_at_ns = 32 * SECOND)),
-        (Info, || both(growing(4_000, 9_000), |snapshot| snapshot.started_at_ns = 77 * SECOND)),
-    ),
     // ---- processes
     edge(Rule::MailboxGrowing, "how often it was deeper", Warning, || mailbox(600, 1024, 4), || mailbox(600, 1024, 3)),
     edge(Rule::MailboxGrowing, "how full it is", Warning, || mailbox(600, 1024, 5), || mailbox(400, 1024, 5)),
@@ -257,16 +229,6 @@ pub(in super::super) const EDGES: &[Edge] = &[
         (Warning, || restarting(100, 110)),
     ),
 ];
-
-/// A poll that has lasted for so long; its place was stuck `ago_s` before.
-fn like_one_before(for_ms: u64, ago_s: u64) -> Pair {
-    after(busy(), |now| {
-        let before =
-            Incident { is_over: true, began_at_ns: now.at_ns - ago_s * SECOND, ..incident(now, Cause::Io, 30) };
-        now.incidents.latest.push(Incident { spawned_at: "src/feed.rs:8:9".into(), ..before });
-        in_flight(now, for_ms);
-    })
-}
 
 fn asleep_over_a_task_for(ms: u64) -> Pair {
     both(all_asleep(1), |snapshot| {
@@ -326,11 +288,6 @@ fn races(lost: u64, won: u64) -> Pair {
         now.workers[1].steal_races_lost += lost;
         now.workers[1].steals += won;
     })
-}
-
-/// 4,000 tasks more in a second, of which so many have ended.
-fn leaking_but_for(ended: u64) -> Pair {
-    after(growing(4_000, 9_000), |now| now.tasks.alive -= ended)
 }
 
 /// So many restarts among many starts, in so many seconds.

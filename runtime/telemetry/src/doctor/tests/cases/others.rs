@@ -158,24 +158,6 @@ pub(super) const CASES: &[Case] = &[
         look_alike: || after(full_pool(0, 60), |now| now.blocking.queue_len = 30),
     },
     Case {
-        rule: Rule::TaskLeak,
-        severity: Severity::Warning,
-        what: "4,000 tasks more in a second",
-        sick: || spawning(4_000),
-        beside: &[],
-        but: "4,000 tasks spawned in a second, most of which end",
-        look_alike: || spawning(400),
-    },
-    Case {
-        rule: Rule::TaskLeak,
-        severity: Severity::Info,
-        what: "4,000 tasks more in a second, soon after the start",
-        sick: || both(spawning(4_000), |snapshot| snapshot.started_at_ns = 100 * SECOND),
-        beside: &[],
-        but: "4,000 tasks more that all wait for their turn",
-        look_alike: || after(spawning(4_000), |now| now.global_queue.len = 4_000),
-    },
-    Case {
         rule: Rule::LostWaker,
         severity: Severity::Warning,
         what: "three tasks without a waker",
@@ -211,30 +193,6 @@ fn full_pool(queue_len: u64, done: u64) -> Pair {
         (pool.threads, pool.idle_threads, pool.max_threads, pool.queue_len) = (8, 0, 8, queue_len);
     });
     after.blocking.completed = before.blocking.completed + done;
-    (before, after)
-}
-
-/// 4,000 spawned within the second, so many of them alive at its end.
-fn spawning(alive: u64) -> Pair {
-    let (mut before, mut after) = busy();
-    for (snapshot, spawned, alive) in [(&mut before, 9_000, 5_000), (&mut after, 13_000, 5_000 + alive)] {
-        snapshot.tasks.spawned = spawned;
-        snapshot.tasks.alive = alive;
-        snapshot.tasks.completed = spawned - alive;
-        snapshot.blame[1].alive = Some(alive);
-    }
-    (before, after)
-}
-
-/// So many spawned within the second and none ended, so many of them alive at its end.
-pub(super) fn growing(spawned: u64, alive: u64) -> Pair {
-    let (mut before, mut after) = busy();
-    (before.tasks.spawned, before.tasks.alive) = (20_000, alive - spawned);
-    (after.tasks.spawned, after.tasks.alive) = (20_000 + spawned, alive);
-    // What waits in queues does not stay.
-    after.workers[0].ring_len = 0;
-    after.workers[0].is_lifo_filled = false;
-    after.global_queue.len = 0;
     (before, after)
 }
 

@@ -20,9 +20,11 @@ pub(super) const CASES: &[Case] = &[
     Case {
         rule: Rule::StalledPoll,
         severity: Severity::Warning,
-        what: "a poll that ended between the looks",
+        what: "a long poll that ended between the looks",
         sick: || {
-            after(busy(), |now| now.incidents.latest.push(Incident { is_over: true, ..incident(now, Cause::Lock, 30) }))
+            after(busy(), |now| {
+                now.incidents.latest.push(Incident { is_over: true, ..incident(now, Cause::Lock, 130) })
+            })
         },
         beside: &[],
         but: "a long poll, shorter than what counts without an incident",
@@ -30,15 +32,9 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         rule: Rule::StalledPoll,
-        severity: Severity::Warning,
-        what: "polls like one before the looks, that were only counted",
-        sick: || {
-            after(busy(), |now| {
-                let old = Incident { is_over: true, began_at_ns: SECOND, ..incident(now, Cause::Cpu, 30) };
-                now.incidents.latest.push(old);
-                now.incidents.by_cause = vec![4];
-            })
-        },
+        severity: Severity::Info,
+        what: "a short stall, which is one too many if it happens again",
+        sick: || stuck(Cause::Cpu, 30),
         beside: &[],
         but: "a poll that the kernel has kept off the processor",
         look_alike: || {
@@ -88,14 +84,14 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         rule: Rule::StalledPoll,
-        severity: Severity::Warning,
+        severity: Severity::Critical,
         what: "a poll of a place that was stuck a moment ago",
         sick: || {
             after(busy(), |now| {
                 let before =
                     Incident { is_over: true, began_at_ns: now.at_ns - 3 * SECOND, ..incident(now, Cause::Io, 30) };
                 now.incidents.latest.push(Incident { spawned_at: "src/feed.rs:8:9".into(), ..before });
-                in_flight(now, 40);
+                in_flight(now, 140);
             })
         },
         beside: &[],
