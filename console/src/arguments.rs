@@ -63,6 +63,9 @@ pub(crate) const CHAPTERS: [(&str, &str); 4] = [
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
+    /// The program to show, without a command: its pid, its name or a runtime's, or its socket's path
+    #[arg(value_name = "PROGRAM")]
+    pub(crate) program: Option<String>,
 }
 
 #[derive(Subcommand)]

@@ -35,7 +35,13 @@ impl Error {
 
     pub(crate) fn not_a_terminal() -> Error {
         let remedy = "for text use `volt-console top`, for a script `volt-console top --once --json`";
-        Error::new(Kind::NotATerminal, format!("standard input and output must be a terminal for `attach`: {remedy}"))
+        Error::new(Kind::NotATerminal, format!("standard input and output must be a terminal for a screen: {remedy}"))
+    }
+
+    /// Of a word without a command, which may be meant to be one.
+    pub fn or_command(mut self) -> Error {
+        self.message += "; if a command is meant, `volt-console --help` lists them";
+        self
     }
 
     pub(crate) fn dumb_terminal() -> Error {

@@ -70,7 +70,8 @@ fn run(arguments: Arguments) -> Result<Done, Error> {
     let environment = Environment::of_process();
     let mut out = io::stdout().lock();
     match arguments.verb {
-        None => match target::find(None, &environment) {
+        None => match target::find(arguments.program.as_deref(), &environment) {
+            Err(error) if arguments.program.is_some() && error.is_connect() => Err(error.or_command()),
             Ok(found) => {
                 drop(out);
                 attach::attach_to(found, attach::Options::default()).map(Done::Left)

@@ -38,6 +38,10 @@ pub fn choose(
             }
             (_, "q" | "quit") => return Ok(None),
             (_, "") => {}
+            // An arrow key, say: this is a line of text.
+            (_, choice) if choice.contains(char::is_control) => {
+                print("Keys have no meaning here: type a number, a pid or a name.\n")?;
+            }
             (_, choice) => match target::find(Some(&meant(&listing, choice)), environment) {
                 Ok(found) => return Ok(Some(found)),
                 Err(error) => print(&format!("{}\n", crate::clean::lines(&error.to_string())))?,

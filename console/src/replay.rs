@@ -136,8 +136,9 @@ pub fn print(
 /// # Errors
 /// [`Error::is_not_a_terminal`], [`Error::is_recording`], and those of the terminal.
 pub fn run(path: &Path, at: Option<Duration>, look: Look) -> Result<Ended, Error> {
-    check_terminal()?;
+    // First what is wrong with the file, wherever it is to be shown.
     let mut film = Film::open(path)?;
+    check_terminal()?;
     let signals = Signals::take(true).map_err(Error::terminal)?;
     let mut terminal = Terminal::enter(!look.leaves_mouse).map_err(Error::terminal)?;
     let keyboard = Keyboard::listen().map_err(Error::thread)?;

@@ -131,9 +131,11 @@ pub fn summary(list: &TaskList) -> String {
     let filter = if list.query.filter.is_empty() { "" } else { " that match" };
     let (shown, order) = (count(list.rows.len() as u64), if list.query.is_inverted { "the least " } else { "" });
     let cut = if list.is_cut { ", not all were looked at" } else { "" };
+    // Tasks end while the list is made: those in it were alive.
+    let alive = list.alive.max(list.matching);
     format!(
         "{} alive, {shown} of {}{filter} shown by {order}{}{more}{cut}",
-        count(list.alive),
+        count(alive),
         count(list.matching),
         list.query.rank.name()
     )
@@ -210,5 +212,11 @@ mod tests {
         assert!(text.contains("12.3k alive, 1 of 40 shown by busy, 345 more not polled yet"), "{text}");
         assert!(text.lines().last().unwrap().ends_with("feed  src/main.rs:7:5"), "{text}");
         assert_eq!(text.lines().count(), 3);
+    }
+
+    #[test]
+    fn no_more_tasks_are_listed_than_are_said_to_be_alive() {
+        let list = TaskList { alive: 51, matching: 55, ..TaskList::default() };
+        assert!(summary(&list).starts_with("55 alive, 0 of 55 shown"), "{}", summary(&list));
     }
 }

@@ -35,7 +35,8 @@ fn sign(c: char) -> char {
         '░' | '▃' | '▂' => ':',
         '·' | '▁' => '.',
         '●' | '▓' => '*',
-        '○' => 'o',
+        // No letter: the letter of the phase stands beside it.
+        '○' => '.',
         '◆' => '%',
         '◇' => 'v',
         '▸' | '▶' | '→' => '>',

@@ -15,7 +15,7 @@ const KEYS: [&str; 6] = [
     "- more often  + less often     ? h F1 help  Esc back      q Ctrl-C quit",
     "mouse: click a screen's name or a row, again to open it; the wheel moves",
     "Marks: ! worth a look   !! wrong: 10 ms and 100 ms for polls and delays",
-    "One screen, one moment: every number comes from the same snapshot.",
+    "One screen, one snapshot. Lists of tasks are taken a moment after it.",
 ];
 
 /// [`KEYS`], or what they are in a replay.

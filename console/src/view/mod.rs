@@ -29,20 +29,22 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
 use crate::facts::Group;
-use crate::figures::width;
+use crate::figures::{tail, width};
 use crate::hits::Hits;
-use crate::model::{Action, Model, Screen};
+use crate::model::{Action, Model, Screen, tone_of};
 use crate::view::theme::Theme;
 
 /// The smallest screen that is drawn on, in columns and rows.
 pub const MIN_SIZE: (u16, u16) = (80, 24);
+/// On a smaller one there is no more than a sentence.
+const SMALL_MIN_SIZE: (u16, u16) = (40, 6);
 
 /// Draws one screen, and tells what lies where.
 pub fn draw(frame: &mut Frame<'_>, model: &Model, theme: Theme, hits: &mut Hits) {
     hits.clear();
     let area = frame.area();
     if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
-        draw_too_small(frame, area);
+        draw_small(frame, area, model, theme);
     } else {
         draw_whole(frame, area, model, theme, hits);
     }
@@ -115,6 +117,30 @@ fn draw_nothing(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) 
         "Waiting for the first snapshot …"
     };
     draw_message(frame, area, text, theme);
+}
+
+/// What matters most, where there is no room for a screen: whether the program is well, and if not, where to look.
+fn draw_small(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
+    if area.width < SMALL_MIN_SIZE.0 || area.height < SMALL_MIN_SIZE.1 || model.picture().process.is_none() {
+        return draw_too_small(frame, area);
+    }
+    let [top, body, bottom] = rows(area, [Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)]);
+    header::draw_identity(frame, top, model, theme);
+    let current = || model.picture().findings.iter().filter(|(_, finding)| finding.seen.is_current);
+    let mut lines = vec![match current().count() {
+        0 => Line::styled("OK: no findings", theme.good()),
+        1 => Line::styled("1 finding", theme.strong()),
+        count => Line::styled(format!("{count} findings"), theme.strong()),
+    }];
+    for (_, finding) in current() {
+        let style = theme.tone(tone_of(finding.severity));
+        lines.push(Line::styled(format!("{} {}", finding.severity.name(), finding.rule.name()), style));
+        let place = finding.locations.first().map_or("", |place| place.at());
+        lines.push(Line::raw(format!("  {}", tail(place, usize::from(area.width).saturating_sub(2)))));
+    }
+    draw_lines(frame, body, lines);
+    let text = format!("{}x{} shows more; q quits", MIN_SIZE.0, MIN_SIZE.1);
+    frame.render_widget(Line::styled(text, theme.label()), bottom);
 }
 
 fn draw_too_small(frame: &mut Frame<'_>, area: Rect) {

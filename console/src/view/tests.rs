@@ -176,6 +176,38 @@ fn the_doctor_at_80_by_24_and_200_by_50() {
 }
 
 #[test]
+fn a_small_screen_says_whether_the_program_is_well_and_where_not() {
+    let model = fixture::stalled_model(4, 5);
+    let drawn = screen(&model, (60, 15));
+    let place = model.finding_rows()[0].1.locations[0].at().to_owned();
+    assert!(drawn.contains("critical stalled-poll") && drawn.contains(&place), "{drawn}");
+    let mut process = fixture::process(2, 1);
+    process.runtimes.iter_mut().flat_map(|runtime| &mut runtime.workers).for_each(|worker| worker.in_flight = None);
+    let mut well = Model::new(fixture::STEP);
+    well.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    let drawn = screen(&well, (60, 15));
+    assert!(drawn.contains("OK: no findings"), "{drawn}");
+}
+
+#[test]
+fn a_paused_screen_does_not_claim_to_be_live() {
+    let mut model = fixture::model(2, 3);
+    assert!(screen(&model, (80, 24)).contains("● live"));
+    model.update(Message::Do(Action::TogglePause));
+    let drawn = screen(&model, (80, 24));
+    assert!(drawn.contains("PAUSED") && !drawn.contains("● live"), "{drawn}");
+}
+
+#[test]
+fn lamps_in_ascii_are_no_letters() {
+    let mut terminal = terminal((80, 24));
+    let theme = Theme::new(true).with_ascii(true);
+    terminal.draw(|frame| draw(frame, &fixture::model(4, 3), theme, &mut Hits::default())).unwrap();
+    let text: String = terminal.backend().buffer().content.iter().map(|cell| cell.symbol()).collect();
+    assert!(!text.contains("oD") && !text.contains("oP"), "{text}");
+}
+
+#[test]
 fn events_at_80_by_24_and_200_by_50() {
     let mut model = fixture::stalled_model(4, 5);
     model.update(Message::Disconnected { reason: "the program has ended".into(), retry_in: fixture::STEP });
@@ -285,7 +317,8 @@ fn a_screen_below_the_minimum_is_refused_politely() {
         let screen = screen(&fixture::model(2, 4), size);
         assert!(!screen.contains("workers"), "{screen}");
     }
-    assert!(screen(&fixture::model(2, 4), (79, 24)).contains("It has 79x24, I need 80x24."));
+    assert!(screen(&fixture::model(2, 4), (79, 24)).contains("80x24 shows more"));
+    assert!(screen(&fixture::model(2, 4), (79, 5)).contains("It has 79x5, I need 80x24."));
 }
 
 #[test]
@@ -314,6 +347,8 @@ fn every_screen_is_drawn_whole_at_every_size_from_the_minimum_on() {
             for size in [(80, 24), (81, 25), (99, 24), (110, 24), (177, 35), (300, 100)] {
                 for action in [Action::ToggleDetail, Action::Last, Action::ToggleDetail, Action::First] {
                     model.update(Message::Do(action));
+                    // From the doctor's it leads to another one.
+                    show(&mut model, chosen);
                     let screen = screen(&model, size);
                     let bars: Vec<&str> = screen.lines().rev().take(2).collect();
                     let name = format!("[{}]", chosen.name());

@@ -67,7 +67,9 @@ fn what_is_no_recording_is_neither_shown_nor_exported() {
         assert_refused(&mut folder.console(verb), &["is not a recording of Volt's"]);
     }
     assert!(!file.with_extension("json").exists(), "nothing was made");
-    assert_refused(&mut folder.console(&["replay", path]), &["must be a terminal"]);
+    // And not that this is no terminal.
+    assert_refused(&mut folder.console(&["replay", path]), &["is not a recording of Volt's"]);
+    assert_refused(&mut folder.console(&["replay", "/nowhere"]), &["there is no recording", "/nowhere"]);
 }
 
 #[test]
@@ -317,10 +319,17 @@ fn without_a_terminal_attach_says_what_to_use_instead() {
 }
 
 #[test]
+fn a_program_is_shown_by_its_name_alone() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    assert_refused(&mut folder.console(&["shop"]), &["must be a terminal"]);
+    assert_refused(&mut folder.console(&["atach"]), &["\"atach\"", "volt-console --help"]);
+}
+
+#[test]
 fn arguments_that_make_no_sense_exit_with_2() {
     let folder = Folder::new();
-    for arguments in [&["top", "--interval", "0s"][..], &["atach"], &["list", "--yaml"], &["attach", "--interval", "x"]]
-    {
+    for arguments in [&["top", "--interval", "0s"][..], &["list", "--yaml"], &["attach", "--interval", "x"]] {
         let output = run(&mut folder.console(arguments));
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }

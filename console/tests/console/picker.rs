@@ -37,6 +37,16 @@ fn a_number_a_pid_or_a_name_chooses_and_what_is_none_of_them_is_asked_again() {
 }
 
 #[test]
+fn an_arrow_key_is_no_program_and_is_not_printed_back() {
+    let folder = Folder::new();
+    let _shop = Program::start(&folder.socket(0), "shop", VOLT);
+    let _mail = Program::start(&folder.socket(1), "mail", VOLT);
+    let (who, printed) = chosen(&folder, b"\x1b[B\nq\n");
+    assert_eq!(who, None);
+    assert!(printed.contains("type a number") && !printed.contains("called") && !printed.contains("[B"), "{printed}");
+}
+
+#[test]
 fn q_and_the_end_of_the_input_choose_nothing() {
     let folder = Folder::new();
     let _shop = Program::start(&folder.socket(0), "shop", VOLT);

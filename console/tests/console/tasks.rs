@@ -58,5 +58,5 @@ fn the_numbers_as_text_are_ascii_if_that_is_asked_for() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
     let text = run(&mut folder.console(&["top", "shop", "--once", "--ascii", "--plain"])).stdout;
-    assert!(text.is_ascii() && text.windows(5).any(|part| part == b"opark"), "{}", String::from_utf8_lossy(&text));
+    assert!(text.is_ascii() && text.windows(5).any(|part| part == b".park"), "{}", String::from_utf8_lossy(&text));
 }

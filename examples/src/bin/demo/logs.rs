@@ -18,6 +18,8 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// Lines kept while the console is open, none like another.
 const KEPT_LINES: usize = 100;
+/// Of these, lines that are written when the console has left: what a person reads before the prompt.
+const SHOWN_LINES: usize = 5;
 
 /// The place that the subscriber writes to.
 #[derive(Clone)]
@@ -57,10 +59,12 @@ impl Kept {
     }
 
     fn show(&self, to: &mut impl Write) -> io::Result<()> {
-        if self.dropped > 0 {
-            writeln!(to, "({} older log lines were dropped)", self.dropped)?;
+        let hidden = self.lines.len().saturating_sub(SHOWN_LINES);
+        let older = self.dropped + self.lines.iter().take(hidden).map(|line| 1 + line.repeated).sum::<u64>();
+        if older > 0 {
+            writeln!(to, "({older} older log lines are left out; `demo --headless` prints them all)")?;
         }
-        for line in &self.lines {
+        for line in self.lines.iter().skip(hidden) {
             to.write_all(line.text.as_bytes())?;
             if line.repeated > 0 {
                 writeln!(to, "  … {} more like this", line.repeated)?;
@@ -162,7 +166,9 @@ mod tests {
         let lines = [name(0), name(0)].into_iter().chain((1..KEPT_LINES + 2).map(name));
         let shown = shown(lines);
         let mut lines = shown.lines();
-        assert_eq!(lines.next(), Some("(3 older log lines were dropped)"), "two of the first kind, one of the second");
-        assert_eq!((lines.next(), lines.count()), (Some("xxx"), KEPT_LINES - 1));
+        let left_out = KEPT_LINES - SHOWN_LINES + 3;
+        let told = format!("({left_out} older log lines are left out; `demo --headless` prints them all)");
+        assert_eq!(lines.next(), Some(told.as_str()), "of the dropped two of the first kind and one of the second");
+        assert_eq!((lines.next(), lines.count()), (Some(name(KEPT_LINES - SHOWN_LINES + 2).as_str()), SHOWN_LINES - 1));
     }
 }
