@@ -153,6 +153,11 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident]) -> Option<Finding> {
         None => false,
     };
     let is_outage = shown.for_ns >= OUTAGE_NS || shown.remedy == Remedy::Capped;
+    // Whose holder the kernel does not run, on a machine that is short of time, waits for the machine.
+    let may_be_victim = matches!(shown.cause, Cause::Lock | Cause::Unknown | Cause::PageIn) && !is_outage;
+    if may_be_victim && case.span.as_ref().is_some_and(machine::is_to_blame) {
+        return None;
+    }
     let severity = match (shown.is_over, is_recent) {
         (false, _) if is_outage => Severity::Critical,
         (true, true) if is_outage => Severity::Warning,

@@ -1,5 +1,6 @@
 //! Polls that take too long, and what looks like it.
 
+use super::others::waiting_for_processors;
 use super::{Case, after, both, incident, stuck};
 use crate::doctor::finding::Severity;
 use crate::doctor::rule::Rule;
@@ -97,6 +98,19 @@ pub(super) const CASES: &[Case] = &[
         beside: &[],
         but: "a poll as long of another place",
         look_alike: || after(busy(), |now| in_flight(now, 40)),
+    },
+    Case {
+        rule: Rule::StalledPoll,
+        severity: Severity::Info,
+        what: "a short wait for a lock",
+        sick: || stuck(Cause::Lock, 30),
+        beside: &[],
+        but: "a short wait for a lock whose holder the kernel does not run",
+        look_alike: || {
+            after(waiting_for_processors(200, 300, 2), |now| {
+                now.incidents.latest.push(incident(now, Cause::Lock, 30));
+            })
+        },
     },
     Case {
         rule: Rule::NoYield,
