@@ -16,6 +16,8 @@ mod worker;
 pub const LONG_NS: u64 = 10_000_000;
 /// A poll of this length is an outage of its worker.
 pub const STUCK_NS: u64 = 100_000_000;
+/// A task that has waited in the global queue for this long is late, however short the target is.
+const LATE_NS: u64 = 10_000_000;
 
 /// What a value means to the reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,7 +148,7 @@ impl<'a> Scene<'a> {
     pub fn queues(&self) -> Group {
         let queue = &self.snapshot.global_queue;
         let target = self.snapshot.config.target_global_queue_latency_ns;
-        let is_late = target > 0 && queue.oldest_age_ns.is_some_and(|age| age > target.saturating_mul(10));
+        let is_late = queue.oldest_age_ns.is_some_and(|age| age > target.saturating_mul(10).max(LATE_NS));
         let oldest = Fact::new("oldest", maybe_duration(queue.oldest_age_ns));
         let facts = vec![
             Fact::new("global", count(queue.len)),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use volt_telemetry::incident::{Blame, Cause, Frame, Incident, Incidents, Remedy};
 use volt_telemetry::processes::{self, Process as Machine, ProcessList, Processes};
 use volt_telemetry::snapshot::{
-    Blocking, Config, Driver, Duty, GlobalQueue, InFlight, Phase, Process, Sentinel, Snapshot, Tasks, Timers, Unparks,
-    Worker,
+    Blocking, Config, Driver, Duty, GlobalChecks, GlobalQueue, InFlight, Phase, Process, Sentinel, Snapshot, Tasks,
+    Timers, Unparks, Worker,
 };
 use volt_telemetry::tasks::{self, Rank, Task, TaskList};
 use volt_telemetry::why::{End, Link, State, Why, Woken};
@@ -48,7 +48,7 @@ pub(crate) fn runtime(name: &str, workers: u32, at_ns: u64, step: u64) -> Snapsh
             coop_budget: 128,
             max_lifo_polls_per_tick: 3,
             local_queue_capacity: 256,
-            global_queue_batch_size: 32,
+            global_queue_batch_size: 64,
             global_queue_capacity: 65_536,
             min_global_queue_interval: 8,
             max_global_queue_interval: 255,
@@ -141,7 +141,8 @@ fn worker(index: u32, step: u64) -> Worker {
         tasks_stolen: 2_210 * step,
         steal_races_lost: 17 * step,
         tasks_given: 2_190 * step,
-        global_looks: 800 * step,
+        global_checks: GlobalChecks { interval: 420 * step, elapsed: 30 * step, empty: 60 * step },
+        global_check_polls: 38_700 * step,
         global_batches: 500 * step,
         global_tasks: 4_400 * step,
         avg_poll_ns: 11_300 + 900 * u64::from(index),

@@ -64,7 +64,6 @@ impl Builder {
             default_avg_task_ns: clock::saturating_ns(config::DEFAULT_AVG_TASK),
             min_global_queue_interval: config::MIN_GLOBAL_QUEUE_INTERVAL,
             max_global_queue_interval: config::MAX_GLOBAL_QUEUE_INTERVAL,
-            global_look_after_ns: clock::saturating_ns(config::GLOBAL_LOOK_AFTER),
             lifo_steal_after_ns: clock::saturating_ns(config::LIFO_STEAL_AFTER),
             driver_interval_ns: clock::saturating_ns(config::DRIVER_INTERVAL),
             park_timeout: Some(config::PARK_TIMEOUT),
@@ -151,13 +150,18 @@ impl Builder {
         self
     }
 
-    /// Slots of a worker's batch buffer, the most that one look at the global queue brings; a power of two, 2 to 32,768. Default 32.
+    /// Slots of a worker's batch buffer, which holds tasks fetched from the global queue and not yet polled; a power of two,
+    /// 2 to 32,768. Default 64.
+    ///
+    /// A fetch returns one task for the next poll and puts the rest into the buffer, so it takes at most this many and one:
+    /// with 16 slots, up to 17 tasks.
     pub fn global_queue_batch_size(mut self, slots: usize) -> Self {
         self.config.global_queue_batch_size = slots;
         self
     }
 
-    /// Bounds of the fair share, length / workers, that one look brings; 1 ≤ `min` ≤ `max`. Default 4 and 64.
+    /// Bounds of the fair share, length / workers, that one fetch from the global queue takes; 1 ≤ `min` ≤ `max`. Default 4
+    /// and 64. A fetch also never takes more than [`global_queue_batch_size`](Self::global_queue_batch_size) has room for.
     pub fn global_queue_batch_bounds(mut self, min: usize, max: usize) -> Self {
         self.config.min_global_queue_batch = min;
         self.config.max_global_queue_batch = max;
@@ -172,14 +176,24 @@ impl Builder {
         self
     }
 
-    /// How long a task may wait in the global queue while all workers are busy: what the tuner aims at; more than 0. Default 1 ms. Timers and I/O
-    /// wait no longer either: they are looked at between two polls if nobody did for this long.
+    /// Time between two checks of the global queue while a worker is busy with tasks of its own; more than 0. Default 3 µs.
+    ///
+    /// Each worker keeps a moving average of its poll time. This target divided by that average, within
+    /// [`global_queue_interval_bounds`](Self::global_queue_interval_bounds), is the *interval*: the worker checks the global
+    /// queue after so many local polls. When polls suddenly take longer than the average says, it checks as soon as the
+    /// target has passed since the last check, but not before one local poll, so that neither queue starves.
+    ///
+    /// `volt_worker_global_checks_total` counts both (`trigger="interval"` and `"elapsed"`), and
+    /// `volt_worker_global_check_polls_total` the polls between them. A check of an empty queue costs one load; a longer target
+    /// saves little and lets tasks from outside wait longer. A target of 1 ms with bounds 8 and 255 gives the intervals 255, 100,
+    /// 20, 10 and 8 for polls of 1 µs, 10 µs, 50 µs, 100 µs and 1 ms.
     pub fn target_global_queue_latency(mut self, latency: Duration) -> Self {
         self.config.target_global_queue_latency_ns = clock::saturating_ns(latency);
         self
     }
 
-    /// Weight of a new sample in the moving average of poll time; more than 0, at most 1, to a thousandth. Default 0.1.
+    /// Weight of a full tick of polls ([`budget_per_tick`](Self::budget_per_tick)) in the moving average of poll time; a tick
+    /// with fewer polls weighs proportionally less. More than 0, at most 1, to a thousandth. Default 0.1.
     pub fn ewma_alpha(mut self, alpha: f64) -> Self {
         // Out of bounds becomes 0, which `build` refuses.
         let is_valid = (0.0005..=1.0).contains(&alpha);
@@ -193,17 +207,13 @@ impl Builder {
         self
     }
 
-    /// Bounds of the polls between two looks at the global queue; 1 ≤ `min` ≤ `max`. Default 8 and 255. Equal bounds switch the tuner off.
+    /// Bounds of the interval, the local polls between two checks of the global queue; 1 ≤ `min` ≤ `max`. Default 1 and 255.
+    ///
+    /// Equal bounds fix the interval. A check may still come earlier, when
+    /// [`target_global_queue_latency`](Self::target_global_queue_latency) has passed since the last one.
     pub fn global_queue_interval_bounds(mut self, min: u32, max: u32) -> Self {
         self.config.min_global_queue_interval = min;
         self.config.max_global_queue_interval = max;
-        self
-    }
-
-    /// A worker that has not looked at the global queue for this long looks before its next poll but one, however few polls that were.
-    /// Default 3 µs.
-    pub fn global_queue_look_after(mut self, time: Duration) -> Self {
-        self.config.global_look_after_ns = clock::saturating_ns(time);
         self
     }
 
@@ -214,7 +224,8 @@ impl Builder {
         self
     }
 
-    /// A worker looks at timers and I/O between ticks if nobody did for this long. Default 50 µs.
+    /// A worker polls the driver (timers and I/O) between ticks if no worker did for this long, and between two polls of a
+    /// tick if none did for 20 times as long. Default 50 µs, so 1 ms within a tick.
     pub fn driver_interval(mut self, time: Duration) -> Self {
         self.config.driver_interval_ns = clock::saturating_ns(time);
         self

@@ -10,34 +10,36 @@ pub(crate) const BUDGET_PER_TICK: u32 = 128;
 pub(crate) const COOP_BUDGET: u32 = 128;
 /// Polls from the LIFO slot a tick: enough for a request and its reply, too few for two tasks to keep a third waiting.
 pub(crate) const MAX_LIFO_POLLS_PER_TICK: u32 = 3;
-/// With [`LocalOrder::Lifo`], polls newest first in a row before something older has its turn: as few as the global queue waits for at least, so
-/// that nothing waits longer for standing in the wrong place, and enough that eight polls of nine find their data warm.
+/// With [`LocalOrder::Lifo`], polls newest first in a row before something older has its turn: enough that eight polls of
+/// nine find their data warm, and few enough that the older tasks' share is felt.
 pub(crate) const MAX_NEWEST_POLLS: u32 = 8;
 /// Slots of a worker's ring, a power of two.
 pub(crate) const LOCAL_QUEUE_CAPACITY: usize = 256;
-/// Slots of a worker's batch buffer, a power of two: no look at the global queue brings more.
-pub(crate) const GLOBAL_QUEUE_BATCH_SIZE: usize = 32;
-/// A look at the global queue brings its fair share, length / workers, but at least this many.
+/// Slots of a worker's batch buffer, a power of two. A fetch from the global queue returns one task and fills the
+/// buffer with the rest, so with 64 slots the upper bound of a fetch, [`MAX_GLOBAL_QUEUE_BATCH`], is reached.
+pub(crate) const GLOBAL_QUEUE_BATCH_SIZE: usize = 64;
+/// A fetch from the global queue takes the worker's fair share, length / workers, but at least this many.
 pub(crate) const MIN_GLOBAL_QUEUE_BATCH: usize = 4;
 /// See [`MIN_GLOBAL_QUEUE_BATCH`]: at most this many.
 pub(crate) const MAX_GLOBAL_QUEUE_BATCH: usize = 64;
-/// How long a task may wait in the global queue while every worker is busy: what the tuner aims at.
-pub(crate) const TARGET_GLOBAL_QUEUE_LATENCY: Duration = Duration::from_millis(1);
-/// Weight of a new sample in the moving average of poll time, in thousandths.
+/// Time between two checks of the global queue while a worker is busy. A check of an empty queue is one load, a hundredth
+/// of this, and a task from outside waits for little more than this and one poll.
+pub(crate) const TARGET_GLOBAL_QUEUE_LATENCY: Duration = Duration::from_micros(3);
+/// Weight of a full tick in the moving average of poll time, in thousandths.
 pub(crate) const EWMA_ALPHA_PER_MILLE: u32 = 100;
-/// The average before anything was measured; makes the first interval 20.
+/// The average before anything was measured; makes the first interval 1.
 pub(crate) const DEFAULT_AVG_TASK: Duration = Duration::from_micros(50);
-/// Fewest polls between two looks at the global queue by count.
-pub(crate) const MIN_GLOBAL_QUEUE_INTERVAL: u32 = 8;
-/// Most polls between two looks at the global queue.
+/// Fewest local polls between two checks of the global queue. With 8, polls of 100 µs would keep it waiting for 800 µs.
+pub(crate) const MIN_GLOBAL_QUEUE_INTERVAL: u32 = 1;
+/// Most local polls between two checks of the global queue, however short polls are.
 pub(crate) const MAX_GLOBAL_QUEUE_INTERVAL: u32 = 255;
-/// A worker that has not looked at the global queue for this long looks before its next poll but one: the look is one load, and a task
-/// from outside waits for little more than that.
-pub(crate) const GLOBAL_LOOK_AFTER: Duration = Duration::from_micros(3);
 /// A thief may take the LIFO slot of a worker whose present poll has lasted this long.
 pub(crate) const LIFO_STEAL_AFTER: Duration = Duration::from_millis(1);
-/// Timers and I/O are looked at between ticks if nobody did for this long.
+/// A worker polls the driver (timers and I/O) between ticks if nobody did for this long.
 pub(crate) const DRIVER_INTERVAL: Duration = Duration::from_micros(50);
+/// Within a tick, between two polls, it does so after this many times [`DRIVER_INTERVAL`], 1 ms: 128 slow polls must not
+/// stop the clock, and a system call after each poll of 50 µs would be too dear.
+pub(crate) const DRIVER_INTERVALS_IN_TICK: u64 = 20;
 /// First park time-out: a net under the wake-up protocol, doubled while it finds nothing.
 pub(crate) const PARK_TIMEOUT: Duration = Duration::from_millis(10);
 /// Where the doubling ends; from here on only the worker in the I/O driver keeps a time-out.
@@ -57,8 +59,8 @@ pub(crate) const TIGHT_LOOKS: u32 = 4;
 pub(crate) const SENTINEL_INTERVAL: Duration = Duration::from_millis(10);
 /// How often it looks while a worker is stuck, or may be: a task that is stranded waits for two looks.
 pub(crate) const SUSPICIOUS_INTERVAL: Duration = Duration::from_millis(1);
-/// A poll that has lasted for so long holds up what waits behind it, if it is the same at two looks: as long as a task may wait in the global queue.
-pub(crate) const STUCK_AFTER: Duration = TARGET_GLOBAL_QUEUE_LATENCY;
+/// A poll that has lasted for so long holds up what waits behind it, if it is the same at two looks.
+pub(crate) const STUCK_AFTER: Duration = Duration::from_millis(1);
 /// A poll that burns processor time is left alone for this long before another thread comes to share the processors with it.
 pub(crate) const BURN_AFTER: Duration = Duration::from_millis(5);
 /// The same for a poll whose thread has to wait for its processor: as a rule it is over as soon as it gets one.
@@ -100,9 +102,11 @@ pub(crate) const MAX_NAME_BYTES: usize = 64;
 const _: () = assert!(LOCAL_QUEUE_CAPACITY.is_power_of_two() && GLOBAL_QUEUE_BATCH_SIZE.is_power_of_two());
 const _: () =
     assert!(MIN_GLOBAL_QUEUE_BATCH <= GLOBAL_QUEUE_BATCH_SIZE && MIN_GLOBAL_QUEUE_BATCH <= MAX_GLOBAL_QUEUE_BATCH);
-const _: () = assert!(MIN_GLOBAL_QUEUE_INTERVAL <= MAX_GLOBAL_QUEUE_INTERVAL);
+const _: () = assert!(1 <= MIN_GLOBAL_QUEUE_INTERVAL && MIN_GLOBAL_QUEUE_INTERVAL <= MAX_GLOBAL_QUEUE_INTERVAL);
+// Its first task goes to the caller, the others into the buffer.
+const _: () = assert!(MAX_GLOBAL_QUEUE_BATCH <= GLOBAL_QUEUE_BATCH_SIZE + 1);
 const _: () = assert!(MAX_LIFO_POLLS_PER_TICK < BUDGET_PER_TICK);
-const _: () = assert!(0 < MAX_NEWEST_POLLS && MAX_NEWEST_POLLS <= MIN_GLOBAL_QUEUE_INTERVAL);
+const _: () = assert!(0 < MAX_NEWEST_POLLS);
 const _: () = assert!(FLIGHT_RECORDS.is_power_of_two() && FLIGHT_RECORDS <= MAX_FLIGHT_RECORDS);
 const _: () = assert!(TIGHT_LOOKS <= STEPPED_LOOKS);
 const _: () = assert!(!PARK_SPIN.is_zero() && PARK_SPIN.as_nanos() <= MAX_PARK_SPIN.as_nanos());
@@ -185,7 +189,6 @@ pub(crate) struct Config {
     pub(crate) default_avg_task_ns: u64,
     pub(crate) min_global_queue_interval: u32,
     pub(crate) max_global_queue_interval: u32,
-    pub(crate) global_look_after_ns: u64,
     pub(crate) lifo_steal_after_ns: u64,
     pub(crate) driver_interval_ns: u64,
     pub(crate) park_timeout: Option<Duration>,

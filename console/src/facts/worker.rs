@@ -70,6 +70,7 @@ fn worker_polls(worker: &Worker, rates: Option<&WorkerRates>) -> Group {
         Fact::new("since start", count(worker.polls)),
         Fact::new("ewma", duration(worker.avg_poll_ns)),
         Fact::new("interval", worker.global_queue_interval.to_string()),
+        Fact::new("polls/check", rates.and_then(|rates| rates.polls_per_global_check).map_or(ABSENT.into(), rate)),
     ];
     Group { title: "polls", facts }
 }
@@ -84,7 +85,9 @@ fn worker_steals(worker: &Worker) -> Group {
         Fact::new("ring overflows", count(worker.overflows)),
         Fact::new("tasks overflowed", count(worker.tasks_overflowed)),
         Fact::new("from global", count(worker.global_tasks)),
-        Fact::new("global looks", count(worker.global_looks)),
+        Fact::new("checks: interval", count(worker.global_checks.interval)),
+        Fact::new("elapsed", count(worker.global_checks.elapsed)),
+        Fact::new("empty", count(worker.global_checks.empty)),
     ];
     Group { title: "steals", facts }
 }

@@ -14,6 +14,7 @@ use crate::driver::spin::Habit;
 use crate::queue::ring::Producer;
 use crate::queue::stack;
 use crate::rng::FastRand;
+use crate::stats::cells::Trigger;
 use crate::task::header::Notified;
 
 /// See the header of this file.
@@ -37,10 +38,11 @@ pub(crate) struct Core {
     pub(crate) newest_polls: u32,
     /// Whether the stack's oldest is next when something older has its turn, or the ring's.
     pub(crate) is_stacks_turn: bool,
-    /// Polls since the last look at the global queue, the one that a task is sought for included, those from the batch not: local tasks
-    /// get their interval in between.
-    pub(crate) polls_since_look: u32,
-    pub(crate) looked_at_ns: u64,
+    /// Local polls since the last check of the global queue, including the one that a task is sought for. Polls from the
+    /// batch do not count: local tasks get their interval in between.
+    pub(crate) polls_since_check: u32,
+    /// When the time since the last check makes the next one due.
+    pub(crate) check_at_ns: u64,
     pub(crate) is_searching: bool,
     /// It was parked and has not run a task since: the sentinel may doze.
     pub(crate) has_slept: bool,
@@ -86,8 +88,8 @@ impl Core {
             has_come_to_ring: false,
             newest_polls: 0,
             is_stacks_turn: false,
-            polls_since_look: 0,
-            looked_at_ns: now_ns,
+            polls_since_check: 0,
+            check_at_ns: now_ns.saturating_add(config.target_global_queue_latency_ns),
             is_searching: false,
             has_slept: false,
             park_timeout: config.park_timeout,
@@ -103,19 +105,27 @@ impl Core {
         self.stack.as_ref().map_or(0, stack::Producer::len)
     }
 
-    /// Whether the global queue is to be looked at before local work: by count, or by time, whichever is first.
+    /// What makes a check of the global queue due before local work, if it is due: the tuner's interval, or as the guard
+    /// against polls that have become longer than the interval was made for, the time since the last check.
     ///
-    /// The count alone would let 8 polls of 1 ms pass, or 255 of 1 µs; the source counts ticks of 128 polls instead. A look at an empty queue is
-    /// one load, and the time was read for the statistics. But one local poll there is, whatever the time: else a global queue that always holds something, and slow polls, would keep local tasks waiting for ever.
-    pub(crate) fn is_global_due(&self, config: &Config) -> bool {
-        let is_late = self.now_ns.saturating_sub(self.looked_at_ns) >= config.global_look_after_ns;
-        self.polls_since_look > if is_late { 1 } else { self.tuner.interval() }
+    /// Both follow from one target, so with steady polls the interval is first: `interval * average <= target`. The time was
+    /// read for the statistics and costs one comparison. One local poll comes first, whatever the time: otherwise slow polls
+    /// and a global queue that is never empty would keep local tasks waiting for ever.
+    #[inline]
+    pub(crate) fn due_check(&self) -> Option<Trigger> {
+        if self.polls_since_check > self.tuner.interval() {
+            Some(Trigger::Interval)
+        } else if self.now_ns >= self.check_at_ns && self.polls_since_check > 1 {
+            Some(Trigger::Elapsed)
+        } else {
+            None
+        }
     }
 
-    /// A look at the global queue has taken place; if it brought nothing, a local task is polled instead.
-    pub(crate) fn note_look(&mut self, has_brought: bool) {
-        self.polls_since_look = u32::from(!has_brought);
-        self.looked_at_ns = self.now_ns;
+    /// The global queue was checked. If it was empty, a local task is polled instead.
+    pub(crate) fn note_check(&mut self, has_brought: bool, config: &Config) {
+        self.polls_since_check = u32::from(!has_brought);
+        self.check_at_ns = self.now_ns.saturating_add(config.target_global_queue_latency_ns);
     }
 
     /// A tick ends: the LIFO slot has its polls again, unless the ring is still waiting for its turn. In short ticks that are filled by batches,

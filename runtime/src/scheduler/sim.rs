@@ -35,6 +35,8 @@
 mod check;
 #[path = "sim/load.rs"]
 mod load;
+#[path = "sim/spacing.rs"]
+mod spacing;
 #[path = "sim/step.rs"]
 mod step;
 #[path = "sim/tests.rs"]

@@ -1,8 +1,8 @@
 //! One worker: its loop, and how it takes tasks in. Where it finds them stands in `search`, how it sleeps in `park`.
 //!
 //! One turn: look after timers and I/O if nobody did for a while; then up to `budget_per_tick` times find a task and poll it once;
-//! then feed the tuner. Nothing found: park. Between two polls timers and I/O are also looked after once a millisecond has passed, so
-//! that 128 slow polls stop no clock (the source, and a plain tick budget, would let 128 polls of 1 ms do so).
+//! then feed the tuner. Nothing found: park. Between two polls of a tick the worker polls the driver once 20 times `driver_interval` have
+//! passed, 1 ms by default, so that 128 slow polls stop no clock.
 //!
 //! Who writes: the worker's own thread.
 //!
@@ -23,6 +23,7 @@ use super::current;
 use super::leases::Stock;
 use super::shared::{Remote, Shared};
 use crate::clock;
+use crate::config::DRIVER_INTERVALS_IN_TICK;
 use crate::coop;
 use crate::driver::parker::Parker;
 use crate::driver::{self, Wait};
@@ -198,7 +199,8 @@ impl Worker {
             self.core.borrow_mut().now_ns = now_ns;
         }
         self.tend_driver(config.driver_interval_ns);
-        Tick { budget_left: config.budget_per_tick, busy_ns: 0, last: None }
+        let driver_interval_ns = config.driver_interval_ns.saturating_mul(DRIVER_INTERVALS_IN_TICK);
+        Tick { budget_left: config.budget_per_tick, driver_interval_ns, busy_ns: 0, last: None }
     }
 
     /// One poll out of the tick's budget, and a look at the driver if it is time.
@@ -207,7 +209,7 @@ impl Worker {
         tick.budget_left -= 1;
         tick.count_last(cells);
         self.poll(cells, task, tick);
-        self.tend_driver(self.shared.config.target_global_queue_latency_ns);
+        self.tend_driver(tick.driver_interval_ns);
     }
 
     /// Feeds the tuner, and begins to count anew.
@@ -523,6 +525,8 @@ impl Worker {
 pub(super) struct Tick {
     /// Polls.
     budget_left: u32,
+    /// How long after the last poll of the driver the next is due between two polls.
+    driver_interval_ns: u64,
     /// Time spent in polls.
     busy_ns: u64,
     /// The last poll, if it is not counted yet. It is counted before the next one begins: by then the clock's reading, which all of that hangs on,

@@ -22,7 +22,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
 use volt_telemetry::histogram::unbounded_bucket_of;
-use volt_telemetry::{Histogram, InFlight, Phase, Unparks, Worker};
+use volt_telemetry::{GlobalChecks, Histogram, InFlight, Phase, Unparks, Worker};
 
 use crate::stats::blame::BlameTable;
 use crate::stats::counting;
@@ -148,6 +148,17 @@ pub(crate) enum WakeReason {
     Spurious,
 }
 
+/// Why a worker checks the global queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// As many local polls as the tuner's interval have passed.
+    Interval,
+    /// The target latency has passed since the last check.
+    Elapsed,
+    /// Nothing is left to poll locally or to steal.
+    Empty,
+}
+
 /// A poll that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Polled {
@@ -198,7 +209,10 @@ pub(crate) struct WorkerCells {
     pub(crate) tasks_stolen: Counter,
     pub(crate) steal_races_lost: Counter,
 
-    pub(crate) global_looks: Counter,
+    /// Checks of the global queue, by [`Trigger`].
+    global_checks: [Counter; 3],
+    /// Local polls before the checks that came between local polls.
+    global_check_polls: Counter,
     pub(crate) global_batches: Counter,
     pub(crate) global_tasks: Counter,
     pub(crate) avg_poll_ns: Gauge,
@@ -372,6 +386,15 @@ impl WorkerCells {
         self.unparks[reason as usize].add(1);
     }
 
+    /// A check of the global queue, `polls` local polls after the one before.
+    pub(crate) fn count_global_check(&self, trigger: Trigger, polls: u64) {
+        self.global_checks[trigger as usize].add(1);
+        // A worker that has run out of work checks whatever the interval is.
+        if trigger != Trigger::Empty {
+            self.global_check_polls.add(polls);
+        }
+    }
+
     pub(crate) fn count_end(&self, ended: Ended) {
         // Who counts the end of a task also counts its spawn, which came before.
         self.ended[ended as usize].add_one();
@@ -514,6 +537,7 @@ impl WorkerCells {
         }
         let [busy_ns, searching_ns, parked_ns, driver_ns, maintenance_ns] = *floor_ns;
         let [notified, timeout, io, timer, spurious] = std::array::from_fn(|reason| self.unparks[reason].get());
+        let [interval, elapsed, empty] = std::array::from_fn(|trigger| self.global_checks[trigger].get());
         let thread_id = u32::try_from(self.thread_id.get()).ok().filter(|id| *id != 0);
         // Before the polls, of which there may be more by then, so that there is never too much left.
         let (budget, polls_before) = (self.budget.get(), self.polls_before_tick.get());
@@ -544,7 +568,8 @@ impl WorkerCells {
             steals: self.steals.get(),
             tasks_stolen: self.tasks_stolen.get(),
             steal_races_lost: self.steal_races_lost.get(),
-            global_looks: self.global_looks.get(),
+            global_checks: GlobalChecks { interval, elapsed, empty },
+            global_check_polls: self.global_check_polls.get(),
             global_batches: self.global_batches.get(),
             global_tasks: self.global_tasks.get(),
             avg_poll_ns: self.avg_poll_ns.get(),

@@ -32,6 +32,6 @@ pub use health::Health;
 pub use histogram::Histogram;
 pub use incident::{Blame, Cause, Frame, Incident, Incidents, Remedy};
 pub use snapshot::{
-    Blocking, Clock, Config, Driver, Duty, GlobalQueue, Host, InFlight, Phase, Process, Sentinel, Snapshot, Tasks,
-    Timers, Tokio, Unparks, Worker,
+    Blocking, Clock, Config, Driver, Duty, GlobalChecks, GlobalQueue, Host, InFlight, Phase, Process, Sentinel,
+    Snapshot, Tasks, Timers, Tokio, Unparks, Worker,
 };

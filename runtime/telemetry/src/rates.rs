@@ -83,7 +83,12 @@ pub struct WorkerRates {
     pub steal_races_lost_per_second: f64,
     /// Tasks that others took from it.
     pub tasks_given_per_second: f64,
-    /// Tasks that it brought from the global queue.
+    /// Checks of the global queue by trigger.
+    pub global_checks_per_second: GlobalCheckRates,
+    /// Local polls between two checks of the global queue, on average; `None` when there was no check between local polls.
+    /// To be read beside the worker's `global_queue_interval`.
+    pub polls_per_global_check: Option<f64>,
+    /// Tasks that it took from the global queue.
     pub global_tasks_per_second: f64,
     /// Parks.
     pub parks_per_second: f64,
@@ -116,6 +121,17 @@ pub struct LocationRates {
     pub delayed_by_it: f64,
     /// Delay suffered, in tasks: how many of these waited behind polls of others at a time, on average.
     pub delayed: f64,
+}
+
+/// Checks of the global queue per second, by trigger; see [`GlobalChecks`](crate::snapshot::GlobalChecks).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct GlobalCheckRates {
+    /// The tuner's interval.
+    pub interval: f64,
+    /// The target latency.
+    pub elapsed: f64,
+    /// Nothing left to poll.
+    pub empty: f64,
 }
 
 /// Wake-ups a second, by reason; see [`Unparks`](crate::snapshot::Unparks).
@@ -319,6 +335,9 @@ impl Interval {
     fn worker(self, then: &Worker, now: &Worker) -> WorkerRates {
         let rate = |of: fn(&Worker) -> u64| self.rate(of(then), of(now));
         let share = |of: fn(&Worker) -> u64| self.share(of(then), of(now));
+        let grown = |of: fn(&Worker) -> u64| of(now).saturating_sub(of(then));
+        let checks = grown(|worker| worker.global_checks.between_polls());
+        let check_polls = grown(|worker| worker.global_check_polls);
         WorkerRates {
             index: now.index,
             shares: Shares {
@@ -341,6 +360,12 @@ impl Interval {
             tasks_stolen_per_second: rate(|worker| worker.tasks_stolen),
             steal_races_lost_per_second: rate(|worker| worker.steal_races_lost),
             tasks_given_per_second: rate(|worker| worker.tasks_given),
+            global_checks_per_second: GlobalCheckRates {
+                interval: rate(|worker| worker.global_checks.interval),
+                elapsed: rate(|worker| worker.global_checks.elapsed),
+                empty: rate(|worker| worker.global_checks.empty),
+            },
+            polls_per_global_check: (checks > 0).then(|| check_polls as f64 / checks as f64),
             global_tasks_per_second: rate(|worker| worker.global_tasks),
             parks_per_second: rate(|worker| worker.parks),
             unparks_per_second: UnparkRates {

@@ -139,7 +139,7 @@ pub struct Config {
     pub min_global_queue_interval: u32,
     /// See `min_global_queue_interval`.
     pub max_global_queue_interval: u32,
-    /// How long a task may wait in the global queue by intent, ns.
+    /// Time between two checks of the global queue by a busy worker, ns.
     pub target_global_queue_latency_ns: u64,
     /// Whether workers steal from each other.
     pub enable_stealing: bool,
@@ -386,6 +386,30 @@ impl Unparks {
     }
 }
 
+/// Checks of the global queue, since the runtime started, by what triggered them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GlobalChecks {
+    /// As many local polls as [`Worker::global_queue_interval`] had passed.
+    pub interval: u64,
+    /// The target latency had passed since the last check, earlier than the interval: polls took longer than the average.
+    pub elapsed: u64,
+    /// The worker had nothing left to poll.
+    pub empty: u64,
+}
+
+impl GlobalChecks {
+    /// Triggers and counts, in a fixed order.
+    pub fn by_trigger(&self) -> [(&'static str, u64); 3] {
+        [("interval", self.interval), ("elapsed", self.elapsed), ("empty", self.empty)]
+    }
+
+    /// Checks that came between local polls: all but those of a worker that had nothing left to poll.
+    pub fn between_polls(&self) -> u64 {
+        self.interval.saturating_add(self.elapsed)
+    }
+}
+
 /// One worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -464,15 +488,19 @@ pub struct Worker {
     /// Tasks that other workers took from this one.
     pub tasks_given: u64,
 
-    /// Looks at the global queue that took its lock.
-    pub global_looks: u64,
-    /// Of these, looks that brought tasks.
+    /// Checks of the global queue, by what triggered them.
+    pub global_checks: GlobalChecks,
+    /// Local polls before the checks that came between local polls (`interval` and `elapsed`). Divided by the number of these
+    /// checks it is the average number of polls between two checks, to be read beside `global_queue_interval`.
+    pub global_check_polls: u64,
+    /// Checks that took tasks.
     pub global_batches: u64,
-    /// Tasks brought.
+    /// Tasks taken from the global queue.
     pub global_tasks: u64,
     /// Moving average (EWMA) of poll time, ns.
     pub avg_poll_ns: u64,
-    /// Polls between two looks at the global queue, as tuned from it.
+    /// Local polls between two checks of the global queue: the target latency divided by the average poll time, within its
+    /// bounds. A check comes earlier when the target latency has passed.
     pub global_queue_interval: u32,
 
     /// Times it went to sleep.

@@ -15,10 +15,8 @@ use volt::{Placement, Runtime};
 
 /// Tasks handed in, one after the other.
 const SAMPLES: usize = 200;
-/// What the tuner aims at, and what passes at most between two looks at the global queue.
-const TARGET: Duration = Duration::from_millis(1);
-/// Most polls between two looks.
-const MAX_INTERVAL: u64 = 255;
+/// What passes at most between two checks of the global queue, but for one poll.
+const TARGET: Duration = Duration::from_micros(3);
 
 thread_local! {
     /// Which worker this thread is, by the number at the end of its name.
@@ -89,19 +87,17 @@ impl Drop for Hogs {
 
 /// Polls of others that a task may wait for, the one that is going on when it comes not included.
 fn limit(placement: Placement, workers: usize, poll_time: Duration) -> u64 {
-    // A poll that long is followed by a look.
-    let is_long = poll_time > Duration::from_micros(20);
-    let by_time = TARGET.as_nanos() / poll_time.as_nanos();
-    let looks = if is_long { 1 } else { MAX_INTERVAL.min(by_time as u64) + 1 };
+    // One poll lies between two checks in any case; the clocks may differ by one more.
+    let by_time = (TARGET.as_nanos() / poll_time.as_nanos()).max(1) as u64 + 1;
     match placement {
-        Global => looks,
-        // To the ring's tail, behind all hogs if they are all there; or to the global queue, if every worker looks stuck.
-        _ => looks.max(2 * workers as u64 + 1),
+        Global => by_time,
+        // To the ring's tail, behind all hogs if they are all there; or to the global queue, if every worker is stuck.
+        _ => by_time.max(2 * workers as u64 + 1),
     }
 }
 
 #[test]
-fn a_task_from_outside_waits_a_millisecond_and_one_poll_at_most() {
+fn a_task_from_outside_waits_3_us_and_two_polls_at_most() {
     for placement in [Global, TwoChoices, LeastLoaded] {
         for workers in [1, 2] {
             for micros in [1, 10, 100, 1_000] {

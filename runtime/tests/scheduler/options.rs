@@ -88,7 +88,7 @@ fn the_lifo_cap_is_as_many_polls_a_tick_as_was_asked_for() {
 }
 
 #[test]
-fn a_look_at_the_global_queue_brings_no_more_than_the_batch_buffer_and_the_bounds_allow() {
+fn a_fetch_takes_no_more_than_batch_buffer_and_bounds_allow() {
     watched(|| {
         let batches = |builder: Builder| {
             let runtime = builder.build().unwrap();
@@ -98,8 +98,8 @@ fn a_look_at_the_global_queue_brings_no_more_than_the_batch_buffer_and_the_bound
             tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
             worker(&runtime).global_batches - before
         };
-        // 60 for one worker: two looks with a buffer of 32, and the blocker's; all others take more.
-        assert!(batches(builder(1)) <= 4);
+        // 60 for one worker: one fetch, and the blocker's; one more if a fetch comes between two spawns.
+        assert!(batches(builder(1)) <= 3);
         assert!(batches(builder(1).global_queue_batch_size(4)) >= 60 / 5);
         assert!(batches(builder(1).global_queue_batch_bounds(1, 2)) >= 60 / 3);
     });
@@ -114,14 +114,15 @@ fn the_tuner_begins_with_what_it_was_given_and_stays_in_its_bounds() {
             let worker = worker(&runtime);
             (worker.avg_poll_ns, worker.global_queue_interval)
         };
-        assert_eq!(begins(builder(1)), (50_000, 20));
-        assert_eq!(begins(builder(1).default_avg_task(100 * MS / 1_000)), (100_000, 10));
+        assert_eq!(begins(builder(1)), (50_000, 1));
+        assert_eq!(begins(builder(1).default_avg_task(MS / 1_000)), (1_000, 3));
         assert_eq!(begins(builder(1).target_global_queue_latency(2 * MS)), (50_000, 40));
         assert_eq!(begins(builder(1).global_queue_interval_bounds(33, 33)), (50_000, 33));
         // A new sample is all, or almost nothing.
         for (alpha, is_forgotten) in [(1.0, true), (0.001, false)] {
             let runtime = builder(1).default_avg_task(Duration::from_secs(1)).ewma_alpha(alpha).build().unwrap();
-            polls(&runtime, 100);
+            // Ten ticks, of a tenth of a second in the average at a weight of a thousandth, of nothing at a weight of 1.
+            polls(&runtime, 1_280);
             wait_until(|| worker(&runtime).phase != Phase::Busy);
             let avg_ns = worker(&runtime).avg_poll_ns;
             assert_eq!(avg_ns < 500_000_000, is_forgotten, "{alpha}: {avg_ns} ns");
@@ -164,14 +165,66 @@ fn polls_before_a_task_from_outside(builder: Builder) -> u64 {
 }
 
 #[test]
-fn how_soon_the_global_queue_is_looked_at_follows_from_three_options() {
+fn when_the_global_queue_is_checked_follows_from_two_options() {
     watched(|| {
         assert!(polls_before_a_task_from_outside(builder(1)) <= 1, "after each poll that is long");
-        let by_count = builder(1).global_queue_look_after(HOUR).target_global_queue_latency(HOUR);
+        let by_time = builder(1).global_queue_interval_bounds(255, 255);
+        assert!(polls_before_a_task_from_outside(by_time) <= 1, "the interval is long, the target has passed");
+        let by_count = builder(1).target_global_queue_latency(HOUR);
         let most = polls_before_a_task_from_outside(by_count.clone().global_queue_interval_bounds(100, 100));
         assert!((50..=101).contains(&most), "{most}");
         let most = polls_before_a_task_from_outside(by_count.global_queue_interval_bounds(10, 10));
         assert!((2..=11).contains(&most), "{most}");
+    });
+}
+
+#[test]
+fn checks_of_the_global_queue_are_counted_by_trigger() {
+    watched(|| {
+        // What 3,300 local polls of a single task have added.
+        let counted = |builder: Builder| {
+            let runtime = builder.build().unwrap();
+            wait_until(|| worker(&runtime).phase != Phase::Stopped);
+            let before = worker(&runtime);
+            polls(&runtime, 3_300);
+            wait_until(|| worker(&runtime).global_checks.empty > before.global_checks.empty);
+            let after = worker(&runtime);
+            let polls = after.global_check_polls - before.global_check_polls;
+            let grown = |of: fn(&Worker) -> u64| of(&after) - of(&before);
+            (grown(|worker| worker.global_checks.interval), grown(|worker| worker.global_checks.elapsed), polls)
+        };
+        // By number alone: an hour passes for nobody.
+        let (interval, elapsed, polls) =
+            counted(builder(1).target_global_queue_latency(HOUR).global_queue_interval_bounds(33, 33));
+        assert_eq!(elapsed, 0);
+        assert!((98..=100).contains(&interval) && polls == 33 * interval, "{interval} checks, {polls} polls");
+        // By time alone: a nanosecond passes in each poll.
+        let nanosecond = Duration::from_nanos(1);
+        let (interval, elapsed, polls) =
+            counted(builder(1).target_global_queue_latency(nanosecond).global_queue_interval_bounds(255, 255));
+        assert_eq!(interval, 0);
+        assert!((3_000..=3_300).contains(&elapsed) && polls < elapsed * 11 / 10, "{elapsed} checks, {polls} polls");
+    });
+}
+
+#[test]
+fn the_driver_is_polled_as_often_as_was_asked_for() {
+    watched(|| {
+        // Turns of the driver while 3,300 polls in a row left the worker no time to sleep.
+        let turns = |builder: Builder| {
+            let runtime = builder.build().unwrap();
+            let task = runtime.spawn(async {
+                let turns = || volt::Handle::current().snapshot().driver.turns;
+                let before = turns();
+                for _ in 0..3_300 {
+                    yield_now().await;
+                }
+                turns() - before
+            });
+            runtime.block_on(task).unwrap()
+        };
+        assert_eq!(turns(builder(1).driver_interval(HOUR)), 0);
+        assert!(turns(builder(1).driver_interval(Duration::ZERO)) >= 3_000);
     });
 }
 

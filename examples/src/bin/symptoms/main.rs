@@ -118,7 +118,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         Symptom::ParkedWhileBacklog | Symptom::LifoHeld | Symptom::Imbalance => {
             queues::with_tasks_that_stay(settings, is_ill)
         }
-        Symptom::GlobalStarved => queues::seldom_looking(settings, is_ill),
+        Symptom::GlobalStarved => queues::seldom_checking(settings, is_ill),
         Symptom::LifoMonopoly => queues::with_a_high_cap(settings, is_ill),
         Symptom::WakeStorm => effort::without_spins(settings),
         // To read debug information would spend the quota by itself.

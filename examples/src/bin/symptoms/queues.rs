@@ -10,10 +10,9 @@ use volt::Builder;
 
 use crate::scene::{End, Scene, compute};
 
-/// A piece of work: of a crowd, of a pair that plays ping-pong, and one that is felt.
+/// A piece of work: of a crowd, and of a pair that plays ping-pong.
 const SHORT_POLL: Duration = Duration::from_micros(200);
 const PING_PONG_POLL: Duration = Duration::from_micros(20);
-const LONG_POLL: Duration = Duration::from_millis(2);
 /// Tasks that share a worker.
 const CROWD: usize = 64;
 /// Tasks that wait beside a pair.
@@ -44,21 +43,21 @@ pub(crate) fn imbalance(scene: &mut Scene) {
     });
 }
 
-/// A worker that has tasks of its own looks at the global queue every 255 polls at most, and by no clock.
-pub(crate) fn seldom_looking(settings: Builder, is_ill: bool) -> Builder {
+/// A worker that has tasks of its own checks the global queue every 4 ms, and takes one task each time.
+pub(crate) fn seldom_checking(settings: Builder, is_ill: bool) -> Builder {
     if is_ill {
-        settings.global_queue_interval_bounds(255, 255).global_queue_look_after(Duration::from_secs(3_600))
+        settings.target_global_queue_latency(Duration::from_millis(4)).global_queue_batch_bounds(1, 1)
     } else {
         settings
     }
 }
 
-/// Work of their own for all workers, a little from outside.
+/// Work of their own for all workers, and more from outside than a task every 4 ms for each.
 pub(crate) fn global_starved(scene: &mut Scene) {
-    scene.crowd(BYSTANDERS, LONG_POLL);
+    scene.crowd(BYSTANDERS, SHORT_POLL);
     scene.outside(|runtime| {
         drop(runtime.spawn(async {}));
-        thread::sleep(10 * PING_INTERVAL);
+        thread::sleep(PING_INTERVAL);
     });
 }
 

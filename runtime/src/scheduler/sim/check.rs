@@ -1,7 +1,7 @@
 //! What must hold, after each step and at rest.
 //!
 //! *Bounded*, in polls of the worker that holds the task, which is the only time that the worker answers for:
-//! * global queue: between two looks, fewer local polls than the tuner's interval, and none, but the first, after 1 ms;
+//! * global queue: between two checks, as many local polls as the tuner's interval at most, and none, but the first, after the target latency;
 //! * LIFO slot: no more polls from it a tick than its cap, where that is the order;
 //! * batch buffer: a task with n before it is run n + 1 polls later;
 //! * ring: two polls from it are at most `polls_between_ring_polls` apart, and a task with n before it waits n + 2 times that;

@@ -52,6 +52,8 @@ pub(super) fn draw(random: &Random, fault: Option<Fault>) -> (Config, Load) {
         .placement(random.pick(&[Placement::Global, Placement::TwoChoices, Placement::LeastLoaded]))
         .park_spin(ParkSpin::Off)
         .eager_driver_handoff(random.one_in(2))
+        .target_global_queue_latency(Duration::from_micros(random.pick(&[3, 100, 1_000])))
+        .global_queue_interval_bounds(random.pick(&[1, 8]), random.pick(&[8, 32, 255]))
         .park_timeout(if random.one_in(2) { None } else { Some(Duration::from_millis(10)) })
         .config()
         .clone();

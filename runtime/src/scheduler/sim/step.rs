@@ -246,9 +246,9 @@ impl World<'_> {
             Some(Fault::NoOlders) => worker.core.borrow_mut().newest_polls = 0,
             Some(Fault::GlobalNeverDue) => {
                 let mut core = worker.core.borrow_mut();
-                (core.polls_since_look, core.looked_at_ns) = (0, core.now_ns);
+                (core.polls_since_check, core.check_at_ns) = (0, u64::MAX);
             }
-            Some(Fault::GlobalAlwaysDue) => worker.core.borrow_mut().polls_since_look = u32::MAX - 1,
+            Some(Fault::GlobalAlwaysDue) => worker.core.borrow_mut().polls_since_check = u32::MAX - 1,
             _ => {}
         }
         let mut hidden = Vec::new();

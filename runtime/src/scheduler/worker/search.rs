@@ -3,8 +3,8 @@
 //! `next_task`, in this order:
 //! 1. batch buffer: fetched from the global queue, so it waited longest; what others placed in the inbox is moved to the ring, and if the ring
 //!    is full, half of that to the global queue first: tasks that yield may keep it full for ever;
-//! 2. global queue, if due; not before one local poll, if the last look brought something: else local work would starve behind slow polls
-//!    and a global queue that is never empty;
+//! 2. global queue, if due: after as many local polls as the tuner's interval, or when the target latency has passed since the last check,
+//!    but not before one local poll: else local work would starve behind slow polls and a global queue that is never empty;
 //! 3. LIFO slot, up to its cap; at the cap the slot is flushed to the ring's tail, where its turn comes and thieves see it: at once, if the ring
 //!    is empty. What is woken at the cap goes to the ring without coming to the slot. A new tick renews the count if the ring had its turn in the last one;
 //! 4. ring, first in, first out;
@@ -31,6 +31,7 @@ use crate::queue::injector::Injector;
 use crate::queue::ring::Steal;
 use crate::scheduler::core::Core;
 use crate::scheduler::shared::Remote;
+use crate::stats::cells::Trigger;
 use crate::task::header::Notified;
 
 impl Worker {
@@ -77,14 +78,12 @@ impl Worker {
         if remote.inbox.len() > 0 {
             self.empty_inbox(core, &remote.inbox);
         }
-        core.polls_since_look += 1;
+        core.polls_since_check += 1;
         // 2. global queue, if due
-        if core.is_global_due(config) {
-            let task = self.fetch(core);
-            core.note_look(task.is_some());
-            if task.is_some() {
-                return task;
-            }
+        if let Some(trigger) = core.due_check()
+            && let Some(task) = self.check_global(core, trigger)
+        {
+            return Some(task);
         }
         if core.stack.is_some() {
             return self.newest_task(core);
@@ -175,8 +174,15 @@ impl Worker {
             }
         }
         // 6. global queue
+        self.check_global(core, Trigger::Empty)
+    }
+
+    /// Checks the global queue, and counts why and after how many local polls.
+    fn check_global(&self, core: &mut Core, trigger: Trigger) -> Option<Notified> {
+        // Without the one that a task is sought for.
+        self.cells().count_global_check(trigger, u64::from(core.polls_since_check.saturating_sub(1)));
         let task = self.fetch(core);
-        core.note_look(task.is_some());
+        core.note_check(task.is_some(), &self.shared.config);
         task
     }
 
@@ -200,7 +206,6 @@ impl Worker {
                 debug_assert!(pushed.is_ok(), "never more than fits");
             }
         });
-        cells.global_looks.add(1);
         cells.global_batches.add(u64::from(taken > 0));
         cells.global_tasks.add(taken as u64);
         if taken > 0 {

@@ -205,7 +205,7 @@ pub static METRICS: &[Metric] = &[
         "volt_global_queue_target_latency_seconds",
         "seconds",
         RUNTIME,
-        "How long a task may wait in the global queue by intent; the tuner aims at it.",
+        "Time between two checks of the global queue by a busy worker; the tuner aims at it.",
         |r| r.one(|s| seconds(s.config.target_global_queue_latency_ns)),
     ),
     counter(
@@ -607,26 +607,39 @@ pub static METRICS: &[Metric] = &[
         r.each(|w| w.tasks_given);
     }),
     // Workers: the global queue.
-    counter("volt_worker_global_looks_total", "looks", WORKER, "Looks at the global queue that took its lock.", |r| {
-        r.each(|w| w.global_looks);
-    }),
+    counter(
+        "volt_worker_global_checks_total",
+        "checks",
+        &["runtime", "worker", "trigger"],
+        "Checks of the global queue, by trigger: as many local polls as the interval had passed (interval), the target latency had passed \
+         earlier (elapsed), or the worker had nothing left to poll (empty).",
+        |r| r.each_by(|w| w.global_checks.by_trigger()),
+    ),
+    counter(
+        "volt_worker_global_check_polls_total",
+        "polls",
+        WORKER,
+        "Local polls before the checks of the global queue that came between local polls; divided by these checks (trigger interval and \
+         elapsed) the average spacing, to be read beside the interval.",
+        |r| r.each(|w| w.global_check_polls),
+    ),
     counter(
         "volt_worker_global_batches_total",
         "batches",
         WORKER,
-        "Looks at the global queue that brought tasks.",
+        "Checks of the global queue that took tasks.",
         |r| {
             r.each(|w| w.global_batches);
         },
     ),
-    counter("volt_worker_global_tasks_total", "tasks", WORKER, "Tasks brought from the global queue.", |r| {
+    counter("volt_worker_global_tasks_total", "tasks", WORKER, "Tasks taken from the global queue.", |r| {
         r.each(|w| w.global_tasks);
     }),
     gauge(
         "volt_worker_global_queue_interval",
         "polls",
         WORKER,
-        "Polls between two looks at the global queue, as tuned from the average poll time.",
+        "Local polls between two checks of the global queue: the target latency divided by the average poll time, within its bounds.",
         |r| r.each(|w| w.global_queue_interval),
     ),
     // Workers: sleeping and waking.

@@ -18,6 +18,8 @@ const LIFO_HELD_NS: u64 = 100_000_000;
 /// Of a worker's polls, those from the LIFO slot. By default at most 3 polls of a tick of 128 are, so only another
 /// setting gets here.
 const LIFO_SHARE: f64 = 0.75;
+/// A wait in a worker's own queues that is worth a word: longer than any tick of short polls.
+const FELT_NS: u64 = 1_000_000;
 /// Fewer polls than this are no monopoly.
 const LIFO_POLLS_MIN: u64 = 1_000;
 /// A worker that slept for so much of the time was not needed, or not woken.
@@ -204,14 +206,15 @@ pub(super) fn global_starved(span: &Span<'_>) -> Vec<Finding> {
     let poll_p99_ns = span.rates.poll_time.p99_ns.unwrap_or(0);
     let finding = Finding::new(Rule::GlobalStarved, severity, title)
         .ns("global_age_ns", "how long the oldest task there has waited", age_ns)
-        .ns("target_ns", "how long it should wait at most", config.target_global_queue_latency_ns)
+        .ns("target_ns", "time between two checks of it, by intent", config.target_global_queue_latency_ns)
         .count("global_count", "tasks there", span.now.global_queue.len)
         .ratio("global_ratio", "polls that were of tasks from there", share)
-        .count("interval_polls_count", "polls between two looks there, at most", intervals.max().unwrap_or(0).into())
+        .count("interval_polls_count", "polls between two checks of it, at most", intervals.max().unwrap_or(0).into())
         .ns("poll_p99_ns", "99 % of the polls took no longer than", poll_p99_ns)
         .advice(
-            "Shorten the polls (see `no-yield`), or look at the global queue more often: \
-             Builder::target_global_queue_latency, global_queue_interval_bounds and global_queue_look_after.",
+            "Shorten the polls (see `no-yield`), check the global queue more often (lower \
+             Builder::target_global_queue_latency or the upper of global_queue_interval_bounds), or take more from it \
+             at each check (global_queue_batch_bounds).",
         );
     vec![finding]
 }
@@ -266,8 +269,9 @@ pub(super) fn lifo_held(case: &Case<'_>) -> Vec<Finding> {
 pub(super) fn lifo_monopoly_threshold() -> String {
     format!(
         "{} of a worker's polls, and of {LIFO_POLLS_MIN} at least, come from its LIFO slot, while tasks wait in its \
-         other queues at both looks and one waited for longer than a task should in the global queue",
-        percent(LIFO_SHARE)
+         other queues at both looks and one waited for {} or longer",
+        percent(LIFO_SHARE),
+        duration(FELT_NS)
     )
 }
 
@@ -278,7 +282,7 @@ pub(super) fn lifo_monopoly(span: &Span<'_>) -> Vec<Finding> {
         let (polls, hits) = (pair.grown(|worker| worker.polls), pair.grown(|worker| worker.lifo_hits));
         let share = hits as f64 / polls.max(1) as f64;
         let longest_ns = pair.rates.schedule_delay.max_ns.unwrap_or(0);
-        let is_felt = longest_ns >= config.target_global_queue_latency_ns;
+        let is_felt = longest_ns >= FELT_NS;
         if polls < LIFO_POLLS_MIN || share < LIFO_SHARE || pair.queue_len() == 0 || !is_felt {
             continue;
         }
