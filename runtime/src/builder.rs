@@ -217,8 +217,8 @@ impl Builder {
         self
     }
 
-    /// A thief may take the LIFO slot of a worker whose present poll has lasted this long, and [`Builder::placement`] passes that worker over. Default
-    /// 1 ms. When the sentinel takes a worker for stuck does not depend on it.
+    /// A thief may take the LIFO slot of a worker whose present poll has lasted this long. Default 1 ms. Neither the sentinel nor
+    /// [`placement`](Self::placement) depends on it.
     pub fn lifo_steal_after(mut self, time: Duration) -> Self {
         self.config.lifo_steal_after_ns = clock::saturating_ns(time);
         self

@@ -7,38 +7,44 @@
 //! them: a counter costs every push, pop, steal and overflow a read-modify-write, and drifts where one is forgotten (the source resets it
 //! to 0 while others count, and is wrong for ever). Derived, it cannot drift: the sum of all loads is what is queued or running.
 //!
-//! Workers that are in a long poll are passed over: what they hold is about to be stolen anyway.
+//! Workers that cannot run a task soon are skipped: those that have declared that they block (`block_in_place`), those that the
+//! sentinel has declared away, and those whose present poll has lasted for `STUCK_AFTER`, which covers the time before the
+//! sentinel sees them and runtimes without one. If no candidate is left, the task goes to the global queue. A worker may begin to
+//! block right after it was chosen; then a thief takes the task, as from a ring.
 //!
-//! Source: seed 003, the least-loaded scan, with a scan that starts at a rotating index (else all ties go to worker 0) and ends at
-//! the first idle worker; Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 2001.
+//! Spares are never chosen. A spare that stands in is there for a moment, and it steals from the inboxes like any thief.
+//!
+//! The least-loaded scan starts at a rotating index (otherwise all ties go to worker 0) and ends at the first idle worker. Two choices:
+//! Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 2001.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::shared::Remote;
+use super::staff::Staff;
 use crate::clock;
-use crate::config::Placement;
+use crate::config::{Placement, STUCK_AFTER};
 
 /// Chooses workers for one runtime.
 pub(crate) struct Placer {
     placement: Placement,
     /// Where the next scan starts; also the source of the two choices.
     turn: AtomicUsize,
-    /// A poll that has lasted this long keeps its worker from getting more, ns.
-    long_poll_ns: u64,
 }
 
 impl Placer {
-    pub(crate) fn new(placement: Placement, long_poll_ns: u64) -> Self {
-        Self { placement, turn: AtomicUsize::new(0), long_poll_ns }
+    pub(crate) fn new(placement: Placement) -> Self {
+        Self { placement, turn: AtomicUsize::new(0) }
     }
 
-    /// The worker whose inbox is to take the next task; `None` = the global queue.
-    pub(crate) fn choose(&self, remotes: &[Arc<Remote>]) -> Option<usize> {
+    /// The worker whose inbox is to take the next task; `None` = the global queue. `remotes` are those of the workers, without spares.
+    #[inline]
+    pub(crate) fn choose(&self, remotes: &[Arc<Remote>], staff: &Staff) -> Option<usize> {
         match self.placement {
             Placement::Global => None,
-            Placement::TwoChoices => self.two_choices(remotes),
-            Placement::LeastLoaded => self.least_loaded(remotes),
+            Placement::TwoChoices => self.two_choices(remotes, staff),
+            Placement::LeastLoaded => self.least_loaded(remotes, staff),
         }
     }
 
@@ -47,38 +53,42 @@ impl Placer {
         self.turn.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn two_choices(&self, remotes: &[Arc<Remote>]) -> Option<usize> {
+    fn two_choices(&self, remotes: &[Arc<Remote>], staff: &Staff) -> Option<usize> {
         let count = remotes.len();
         let mixed = mix(self.next_turn() as u64);
         let one = reduce(mixed as u32, count);
         // Another one, each with the same chance.
         let other = (one + 1 + reduce((mixed >> 32) as u32, count.saturating_sub(1))) % count;
-        let now_ns = clock::now_ns();
-        let open = [one, other].into_iter().filter(|worker| !self.is_stuck(&remotes[*worker], now_ns));
+        let now_ns = LazyCell::new(clock::now_ns);
+        let open = [one, other].into_iter().filter(|worker| is_open(*worker, &remotes[*worker], staff, || *now_ns));
         open.min_by_key(|worker| load(&remotes[*worker]))
     }
 
-    fn least_loaded(&self, remotes: &[Arc<Remote>]) -> Option<usize> {
+    fn least_loaded(&self, remotes: &[Arc<Remote>], staff: &Staff) -> Option<usize> {
         let count = remotes.len();
         let start = self.next_turn() % count;
-        let now_ns = clock::now_ns();
+        let now_ns = LazyCell::new(clock::now_ns);
         let mut best = None;
         for worker in (start..count).chain(0..start) {
             let remote = &remotes[worker];
             let load = load(remote);
+            if best.is_some_and(|(least, _)| load >= least) || !is_open(worker, remote, staff, || *now_ns) {
+                continue;
+            }
             if load == 0 {
                 return Some(worker);
             }
-            if best.is_none_or(|(least, _)| load < least) && !self.is_stuck(remote, now_ns) {
-                best = Some((load, worker));
-            }
+            best = Some((load, worker));
         }
         best.map(|(_, worker)| worker)
     }
+}
 
-    fn is_stuck(&self, remote: &Remote, now_ns: u64) -> bool {
-        remote.cells.poll_for_ns(now_ns) >= Some(self.long_poll_ns)
-    }
+/// Whether a worker can run a task soon: it is on duty, neither blocks nor is declared away, and its present poll, if any, is not a
+/// long one. The clock is read only for workers that are in a poll.
+fn is_open(worker: usize, remote: &Remote, staff: &Staff, now_ns: impl Fn() -> u64) -> bool {
+    let is_stuck = || remote.cells.poll_for_ns(now_ns()) >= Some(clock::saturating_ns(STUCK_AFTER));
+    staff.is_present(worker) && !(remote.cells.is_in_poll() && is_stuck())
 }
 
 /// Tasks that a worker holds or runs.
@@ -127,10 +137,10 @@ mod tests {
     }
 
     fn chosen(placement: Placement, workers: usize) -> Vec<usize> {
-        let (remotes, _cores) = remotes(workers);
-        let placer = Placer::new(placement, 1_000_000);
+        let ((remotes, _cores), staff) = (remotes(workers), Staff::new(workers, 0));
+        let placer = Placer::new(placement);
         let mut counts = vec![0; workers];
-        (0..7_000).for_each(|_| counts[placer.choose(&remotes).expect("nobody is stuck")] += 1);
+        (0..7_000).for_each(|_| counts[placer.choose(&remotes, &staff).expect("nobody is stuck")] += 1);
         counts
     }
 
@@ -151,7 +161,7 @@ mod tests {
     #[test]
     fn global_chooses_nobody() {
         let (remotes, _cores) = remotes(2);
-        assert_eq!(Placer::new(Placement::Global, 1).choose(&remotes), None);
+        assert_eq!(Placer::new(Placement::Global).choose(&remotes, &Staff::new(2, 0)), None);
     }
 
     fn task() -> Notified {
@@ -159,8 +169,8 @@ mod tests {
     }
 
     /// All choices of a hundred.
-    fn choices(placer: &Placer, remotes: &[Arc<Remote>]) -> Vec<Option<usize>> {
-        let mut choices: Vec<_> = (0..100).map(|_| placer.choose(remotes)).collect();
+    fn choices(placer: &Placer, remotes: &[Arc<Remote>], staff: &Staff) -> Vec<Option<usize>> {
+        let mut choices: Vec<_> = (0..100).map(|_| placer.choose(remotes, staff)).collect();
         choices.sort_unstable();
         choices.dedup();
         choices
@@ -168,9 +178,9 @@ mod tests {
 
     #[test]
     fn the_less_loaded_is_chosen() {
-        let hour_ns = clock::saturating_ns(HOUR);
+        let staff = Staff::new(2, 0);
         for placement in [Placement::TwoChoices, Placement::LeastLoaded] {
-            let placer = Placer::new(placement, hour_ns);
+            let placer = Placer::new(placement);
             // Wherever a worker holds a task.
             for place in 0..5 {
                 let (remotes, mut cores) = remotes(2);
@@ -179,29 +189,44 @@ mod tests {
                     1 => cores[0].batch.push(task()).unwrap(),
                     2 => remotes[0].inbox.push(task(), 0).unwrap(),
                     3 => assert!(remotes[0].lifo.put(task()).is_none()),
-                    _ => _ = remotes[0].cells.begin_poll(task().header(), clock::now_ns()),
+                    // One that has just begun, for an hour.
+                    _ => _ = remotes[0].cells.begin_poll(task().header(), clock::now_ns() + clock::saturating_ns(HOUR)),
                 }
-                assert_eq!(choices(&placer, &remotes), [Some(1)], "{placement:?}, {place}");
+                assert_eq!(choices(&placer, &remotes, &staff), [Some(1)], "{placement:?}, {place}");
                 // And of two that hold some, the one that holds fewer.
                 (0..2).for_each(|_| cores[1].ring.push(task()).unwrap());
-                assert_eq!(choices(&placer, &remotes), [Some(0)], "{placement:?}, {place}");
+                assert_eq!(choices(&placer, &remotes, &staff), [Some(0)], "{placement:?}, {place}");
             }
         }
     }
 
     #[test]
-    fn whoever_is_stuck_is_passed_over_and_if_all_are_nobody_is_chosen() {
+    fn whoever_cannot_run_a_task_soon_is_skipped() {
         let task = task();
+        let begin_long_poll = |remote: &Remote| {
+            let began_at_ns = clock::now_ns().saturating_sub(clock::saturating_ns(STUCK_AFTER));
+            remote.cells.begin_poll(task.header(), began_at_ns);
+        };
+        type Stop<'a> = &'a dyn Fn(&Staff, &Remote, usize);
+        let stops: [(&str, Stop<'_>); 3] = [
+            ("stuck", &|_, remote, _| begin_long_poll(remote)),
+            ("away", &|staff, _, worker| assert!(staff.declare_away(worker))),
+            ("blocking", &|staff, _, worker| staff.begin_blocking(worker)),
+        ];
         for placement in [Placement::TwoChoices, Placement::LeastLoaded] {
-            // Every poll is a long one.
-            let placer = Placer::new(placement, 0);
-            let (remotes, mut cores) = remotes(2);
-            (0..5).for_each(|_| cores[1].ring.push(self::task()).unwrap());
-            assert_eq!(choices(&placer, &remotes), [Some(0)]);
-            remotes[0].cells.begin_poll(task.header(), clock::now_ns());
-            assert_eq!(choices(&placer, &remotes), [Some(1)], "{placement:?}: however much it holds");
-            remotes[1].cells.begin_poll(task.header(), clock::now_ns());
-            assert_eq!(choices(&placer, &remotes), [None], "{placement:?}");
+            for (what, stop) in stops {
+                let placer = Placer::new(placement);
+                let ((remotes, mut cores), staff) = (remotes(2), Staff::new(2, 2));
+                (0..5).for_each(|_| cores[1].ring.push(self::task()).unwrap());
+                assert_eq!(choices(&placer, &remotes, &staff), [Some(0)]);
+                stop(&staff, &remotes[0], 0);
+                assert_eq!(choices(&placer, &remotes, &staff), [Some(1)], "{placement:?}, {what}, with an empty queue");
+                stop(&staff, &remotes[1], 1);
+                assert_eq!(choices(&placer, &remotes, &staff), [None], "{placement:?}, all {what}");
+                // A spare stands in, and is no candidate.
+                assert!(staff.call().is_some());
+                assert_eq!(choices(&placer, &remotes, &staff), [None], "{placement:?}, all {what}, beside a spare");
+            }
         }
     }
 

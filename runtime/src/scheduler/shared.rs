@@ -251,7 +251,7 @@ impl Shared {
             incidents: incidents::Log::default(),
             troubles: driver.troubles().clone(),
             sampler,
-            placer: Placer::new(config.placement, config.lifo_steal_after_ns),
+            placer: Placer::new(config.placement),
             registry: Registry::new(remotes.len()),
             driver: Arc::new(driver),
             blocking,
@@ -411,10 +411,15 @@ impl Shared {
         }
     }
 
+    /// The worker whose inbox takes the next task from outside; `None` = the global queue.
+    pub(crate) fn place(&self) -> Option<usize> {
+        self.placer.choose(&self.remotes[..self.config.workers], &self.staff)
+    }
+
     /// Hands a new task in from outside the workers, or back if the runtime shuts down.
     fn inject_new(&self, task: Notified) -> Result<(), Notified> {
         let submitted_at_ns = task.header().submitted_at_ns();
-        let chosen = self.placer.choose(&self.remotes[..self.config.workers]);
+        let chosen = self.place();
         let arrivals = &self.arrivals[chosen.map_or(0, |worker| worker + 1)];
         let queue = chosen.map_or(&self.injector, |worker| &self.remotes[worker].inbox);
         // Submit (1)
@@ -434,7 +439,7 @@ impl Shared {
             std::mem::forget(task);
             return;
         }
-        let chosen = self.placer.choose(&self.remotes[..self.config.workers]);
+        let chosen = self.place();
         let queue = chosen.map_or(&self.injector, |worker| &self.remotes[worker].inbox);
         // Stamped a moment ago, by whoever woke it.
         let now_ns = task.header().submitted_at_ns();
@@ -838,7 +843,7 @@ mod tests {
     /// Submits a task as a fault in the protocol would: Submit (1), and no more; long ago.
     fn submit_and_wake_nobody(shared: &Arc<Shared>) -> JoinHandle<()> {
         let (task, join) = new_task(async {}, Lease::of(shared), Id::next(), Location::caller(), None);
-        let chosen = shared.placer.choose(&shared.remotes[..1]);
+        let chosen = shared.place();
         assert_eq!(chosen.is_some(), shared.config.placement != Placement::Global);
         let arrivals = &shared.arrivals[chosen.map_or(0, |worker| worker + 1)];
         let queue = chosen.map_or(&shared.injector, |worker| &shared.remotes[worker].inbox);

@@ -186,10 +186,11 @@ impl Staff {
         }
     }
 
-    /// Whether `slot`, the caller's own, has to return. One load, of a line that is seldom written.
+    /// Whether `slot` is on duty, and neither away nor blocking; if not, and it is the caller's own, the caller has to return.
+    /// One load, of a line that is seldom written.
     #[inline]
     pub(crate) fn is_present(&self, slot: usize) -> bool {
-        // ORDERING: Relaxed; who misses it looks again in the next tick.
+        // ORDERING: Relaxed; a worker that misses it checks again in the next tick, and a placement that misses it is mended by a thief.
         self.duties[slot].load(Ordering::Relaxed) == PRESENT
     }
 

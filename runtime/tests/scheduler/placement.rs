@@ -95,6 +95,68 @@ fn the_loads_add_up_to_what_is_queued_or_running() {
     }
 }
 
+/// Keeps all workers but one in `block` until the guard is dropped; returns when they are there.
+fn block_all_but_one(runtime: &volt::Runtime, workers: usize, block: fn(mpsc::Receiver<()>)) -> Vec<mpsc::Sender<()>> {
+    let (entered, has_entered) = mpsc::channel();
+    let blocked = || runtime.handle().snapshot().workers.iter().filter(|worker| worker.in_flight.is_some()).count();
+    let mut gates = Vec::new();
+    while gates.len() < workers - 1 {
+        let (open, is_open) = mpsc::channel();
+        let entered = entered.clone();
+        runtime.spawn(async move {
+            entered.send(()).unwrap();
+            block(is_open);
+        });
+        has_entered.recv().unwrap();
+        gates.push(open);
+    }
+    assert_eq!(blocked(), workers - 1);
+    gates
+}
+
+/// Nothing but the placement may bring a task to the worker that can run it: no thief, no sentinel, no spare.
+fn tasks_avoid_workers_that(block: fn(mpsc::Receiver<()>), is_out: fn(&volt::telemetry::Worker) -> bool) {
+    const WORKERS: usize = 3;
+    const HOUR: std::time::Duration = std::time::Duration::from_secs(3600);
+    for placement in [Global, TwoChoices, LeastLoaded] {
+        watched(|| {
+            let runtime = builder(WORKERS)
+                .placement(placement)
+                .enable_stealing(false)
+                .sentinel_interval(None)
+                .max_spare_workers(0)
+                .lifo_steal_after(HOUR)
+                .build()
+                .unwrap();
+            let gates = block_all_but_one(&runtime, WORKERS, block);
+            while runtime.handle().snapshot().workers.iter().filter(|worker| is_out(worker)).count() < WORKERS - 1 {
+                std::thread::yield_now();
+            }
+            // A task that is placed at a worker that is out waits until the gates open: that is never.
+            for _ in 0..100 {
+                runtime.block_on(runtime.spawn(async {})).unwrap();
+            }
+            drop(gates);
+        });
+    }
+}
+
+#[test]
+fn no_task_is_placed_at_a_worker_in_block_in_place() {
+    tasks_avoid_workers_that(
+        |is_open| volt::task::block_in_place(|| _ = is_open.recv()),
+        |worker| worker.duty == volt::telemetry::Duty::Blocking,
+    );
+}
+
+#[test]
+fn no_task_is_placed_at_a_worker_in_a_long_poll() {
+    tasks_avoid_workers_that(
+        |is_open| _ = is_open.recv(),
+        |worker| worker.in_flight.as_ref().is_some_and(|poll| poll.for_ns >= 2_000_000),
+    );
+}
+
 #[test]
 fn the_least_loaded_worker_is_an_idle_one() {
     watched(|| {
