@@ -37,7 +37,10 @@ pub fn process(mut process: Process) -> Process {
     in_place(&mut process.program);
     for runtime in &mut process.runtimes {
         in_place(&mut runtime.runtime);
-        in_place(&mut runtime.config.io_backend);
+        let config = &mut runtime.config;
+        [&mut config.placement, &mut config.local_order, &mut config.park_spin, &mut config.io_backend]
+            .into_iter()
+            .for_each(in_place);
         runtime.incomplete.iter_mut().for_each(in_place);
         for poll in runtime.workers.iter_mut().filter_map(|worker| worker.in_flight.as_mut()) {
             poll.task_name.iter_mut().for_each(in_place);
@@ -191,14 +194,20 @@ mod tests {
             blame: vec![Blame { spawned_at: evil(), ..Blame::default() }],
             runtime: evil(),
             incomplete: vec![evil()],
-            config: Config { io_backend: evil(), ..Config::default() },
+            config: Config {
+                placement: evil(),
+                local_order: evil(),
+                park_spin: evil(),
+                io_backend: evil(),
+                ..Config::default()
+            },
             workers: vec![Worker { in_flight: Some(in_flight), ..Worker::default() }],
             ..Snapshot::default()
         };
         let cleaned = process(Process { program: evil(), runtimes: vec![runtime], ..Process::default() });
         // Whatever string a snapshot has or will have is in its JSON.
         let json = serde_json::to_string(&cleaned).unwrap();
-        assert_eq!(json.matches(TAME).count(), 14 + 8);
+        assert_eq!(json.matches(TAME).count(), 17 + 8);
         assert!(!json.contains("\\u001b") && !json.contains('\u{9b}') && !json.contains('\u{202e}'), "{json}");
     }
 

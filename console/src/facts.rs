@@ -134,7 +134,7 @@ impl<'a> Scene<'a> {
         let shares = |of: fn(&Shares) -> f64| self.rates.map_or(ABSENT.into(), |rates| percent(of(&rates.shares)));
         let facts = vec![
             Fact::new("parked", format!("{}/{on_duty}", snapshot.parked_count())),
-            Fact::new("searching", format!("{}/{searchers}", snapshot.searching)),
+            Fact::new("searching", format!("{}/{}", snapshot.searching, searchers.max(snapshot.searching as usize))),
             Fact::new("busy", shares(|shares| shares.busy_ratio)),
             Fact::new("search", shares(|shares| shares.searching_ratio)),
             Fact::new("asleep", shares(|shares| shares.parked_ratio + shares.driver_ratio)),
@@ -252,6 +252,25 @@ impl<'a> Scene<'a> {
             Fact::new("looks", count(sentinel.looks)),
         ];
         Group { title: "sentinel", facts }
+    }
+
+    /// The runtime's settings that decide where tasks go and when.
+    pub fn settings(&self) -> Group {
+        let config = &self.snapshot.config;
+        let bounds = |min: u32, max: u32| format!("{min}..{max}");
+        let facts = vec![
+            Fact::new("placement", config.placement.clone()),
+            Fact::new("order", config.local_order.clone()),
+            Fact::new("spin", config.park_spin.clone()),
+            Fact::new("target", duration(config.target_global_queue_latency_ns)),
+            Fact::new("interval", bounds(config.min_global_queue_interval, config.max_global_queue_interval)),
+            Fact::new("alpha", config.ewma_alpha.to_string()),
+            Fact::new("batch", bounds(config.min_global_queue_batch, config.max_global_queue_batch)),
+            Fact::new("driver every", duration(config.driver_interval_ns)),
+            Fact::new("steals", if config.enable_stealing { "on" } else { "off" }),
+            Fact::new("park time-out", maybe_duration(config.park_timeout_ns)),
+        ];
+        Group { title: "settings", facts }
     }
 
     /// Poll times of the last interval.

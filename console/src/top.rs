@@ -133,7 +133,8 @@ pub fn text(earlier: &Process, later: &Process) -> String {
         }
         text.push('\n');
         let groups = [scene.workers(), scene.poll_time(), scene.schedule_delay(), scene.queues(), scene.tasks()];
-        let others = [scene.driver(), scene.timers(), scene.blocking(), scene.sentinel(), scene.incidents()];
+        let others =
+            [scene.driver(), scene.timers(), scene.blocking(), scene.sentinel(), scene.incidents(), scene.settings()];
         groups.iter().chain(&others).for_each(|group| text.push_str(&fact_line(group)));
         if !snapshot.incomplete.is_empty() {
             text.push_str(&format!("incomplete {}\n", snapshot.incomplete.join(", ")));
@@ -149,9 +150,9 @@ pub fn text(earlier: &Process, later: &Process) -> String {
 
 /// What happened from `earlier` to `later`, for programs.
 ///
-/// `runtimes` holds every runtime: each number of its [`Snapshot`] under its own name, `parked_bitmap` as a list of 0 and 1 (and
-/// as a string beside it), and `rates` for the runtime and for each worker. The busiest runtime's fields stand at the top level
-/// too.
+/// `runtimes` holds every runtime: each number of its [`Snapshot`] under its own name, as at `/snapshot`, and beside them
+/// `parked_bitmap_string` (a 0 or 1 for each worker) and `rates` for the runtime and for each worker. The busiest runtime's fields
+/// stand at the top level too.
 pub fn json(earlier: &Process, later: &Process) -> Value {
     let rates = Rates::between_processes(earlier, later);
     let runtimes: Vec<Value> =
@@ -170,9 +171,8 @@ pub fn json(earlier: &Process, later: &Process) -> Value {
 
 fn runtime_json(snapshot: &Snapshot, rates: Option<&Rates>) -> Value {
     let mut runtime = json!(snapshot);
-    let bits: Vec<u8> = (0..snapshot.workers.len()).map(|index| u8::from(snapshot.is_parked(index))).collect();
-    let string: String = bits.iter().map(u8::to_string).collect();
-    runtime["parked_bitmap"] = json!(bits);
+    let bit = |index| if snapshot.is_parked(index) { '1' } else { '0' };
+    let string: String = (0..snapshot.workers.len()).map(bit).collect();
     runtime["parked_bitmap_string"] = json!(string);
     runtime["parked_count"] = json!(snapshot.parked_count());
     runtime["searchers_max"] = json!(searchers_max(worker_count(snapshot)));
@@ -237,7 +237,7 @@ mod tests {
         let json = json(&earlier, &later);
         let plain = json!(later.runtimes[0]);
         for (field, value) in plain.as_object().unwrap() {
-            if field == "parked_bitmap" || field == "workers" || field == "at_ns" {
+            if field == "workers" || field == "at_ns" {
                 continue;
             }
             assert_eq!(&json[field], value, "{field}");
@@ -253,7 +253,7 @@ mod tests {
     fn json_shows_the_bitmap_as_bits_and_as_a_string() {
         let (earlier, later) = sample();
         let json = json(&earlier, &later);
-        assert_eq!(json["parked_bitmap"], json!([0, 0, 1, 1]));
+        assert_eq!(json["parked_bitmap"], json!([0b1100]), "words of 64 bits, as at /snapshot");
         assert_eq!(json["parked_bitmap_string"], "0011");
         assert_eq!((&json["parked_count"], &json["workers"][2]["is_parked"]), (&json!(2), &json!(true)));
     }

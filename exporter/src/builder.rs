@@ -27,6 +27,9 @@ const MAX_CONNECTIONS: usize = 256;
 
 /// Serves `/metrics` at `address` until the exporter is dropped; [`Exporter::builder`] has more settings.
 ///
+/// Becomes the process's recorder of the `metrics` crate if there is none yet. An application that installs its own later uses
+/// [`Builder::install_recorder`].
+///
 /// # Errors
 ///
 /// As [`Builder::serve`].
@@ -47,6 +50,7 @@ pub struct Builder {
     runtimes: Option<Vec<String>>,
     discover: Option<Vec<Environment>>,
     application: Option<PrometheusHandle>,
+    installs_recorder: bool,
     max_connections: usize,
     #[cfg(feature = "otlp")]
     otlp: Option<Otlp>,
@@ -60,6 +64,7 @@ impl Builder {
             runtimes: None,
             discover: None,
             application: None,
+            installs_recorder: true,
             max_connections: MAX_CONNECTIONS,
             #[cfg(feature = "otlp")]
             otlp: None,
@@ -95,10 +100,21 @@ impl Builder {
         self
     }
 
-    /// Shows the metrics of this recorder, for applications that install one of their own. Unless set, the exporter installs one
-    /// for the process if there is none; if there is a foreign one, its metrics are not on the page.
+    /// Shows the metrics of this recorder, for applications that install one of their own. The exporter then installs none.
     pub fn application_metrics(mut self, recorder: PrometheusHandle) -> Self {
         self.application = Some(recorder);
+        self
+    }
+
+    /// Whether the exporter becomes the process's recorder of the `metrics` crate if there is none yet, so that what the application
+    /// counts with `metrics::counter!` is on the page. Default true.
+    ///
+    /// A process has one recorder, for good: an application that installs its own *after* [`serve`](Self::serve) fails to, unless
+    /// this is false. One that installs its own before `serve` keeps it, whatever is set here; hand its handle to
+    /// [`application_metrics`](Self::application_metrics) to have its metrics on this page too. `process_*` go to whichever recorder
+    /// the process has.
+    pub fn install_recorder(mut self, enable: bool) -> Self {
+        self.installs_recorder = enable;
         self
     }
 
@@ -128,8 +144,8 @@ impl Builder {
         #[cfg(feature = "otlp")]
         let target = self.otlp.clone().map(Otlp::check).transpose()?;
         let listener = self.bind()?;
-        let application = self.application.or_else(application::recorder);
-        if application.is_none() {
+        let application = self.application.or_else(|| self.installs_recorder.then(application::recorder).flatten());
+        if application.is_none() && self.installs_recorder {
             tracing::info!(
                 "the application has a metrics recorder of its own; to see its metrics on Volt's page too, hand its handle to \
                  volt_exporter::Builder::application_metrics"

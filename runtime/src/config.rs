@@ -112,7 +112,7 @@ const _: () = assert!(TIGHT_LOOKS <= STEPPED_LOOKS);
 const _: () = assert!(!PARK_SPIN.is_zero() && PARK_SPIN.as_nanos() <= MAX_PARK_SPIN.as_nanos());
 const _: () = assert!(PARK_TIMEOUT.as_nanos() <= MAX_PARK_TIMEOUT.as_nanos());
 
-/// What waits for I/O.
+/// What waits for I/O. Each system has one of these; `io_uring` and `poll(2)` are not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
@@ -120,10 +120,6 @@ pub enum Backend {
     Epoll,
     /// macOS and the BSDs.
     Kqueue,
-    /// `poll(2)`, where nothing better is.
-    Poll,
-    /// Linux, completion-based.
-    IoUring,
 }
 
 /// Where a task goes that is spawned or woken by a thread that is no worker.
@@ -250,6 +246,28 @@ impl Config {
             min_global_queue_interval: self.min_global_queue_interval,
             max_global_queue_interval: self.max_global_queue_interval,
             target_global_queue_latency_ns: self.target_global_queue_latency_ns,
+            ewma_alpha: f64::from(self.ewma_alpha_per_mille) / 1000.0,
+            min_global_queue_batch: self.min_global_queue_batch as u32,
+            max_global_queue_batch: self.max_global_queue_batch as u32,
+            driver_interval_ns: self.driver_interval_ns,
+            lifo_steal_after_ns: self.lifo_steal_after_ns,
+            placement: match self.placement {
+                Placement::Global => "global",
+                Placement::TwoChoices => "two-choices",
+                Placement::LeastLoaded => "least-loaded",
+            }
+            .to_owned(),
+            local_order: match self.local_order {
+                LocalOrder::Fifo => "fifo",
+                LocalOrder::Lifo => "lifo",
+            }
+            .to_owned(),
+            park_spin: match self.park_spin {
+                ParkSpin::Off => "off",
+                ParkSpin::Adaptive { .. } => "adaptive",
+                ParkSpin::Stepped => "stepped",
+            }
+            .to_owned(),
             enable_stealing: self.enable_stealing,
             park_timeout_ns: self.park_timeout.map(crate::clock::saturating_ns),
             io_backend: io_backend.to_owned(),

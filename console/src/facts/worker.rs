@@ -20,6 +20,7 @@ impl Scene<'_> {
             worker_steals(worker),
             worker_parks(worker),
             worker_time(rates),
+            self.settings(),
         ]
     }
 
@@ -105,6 +106,9 @@ fn worker_parks(worker: &Worker) -> Group {
         Fact::new("t.out", count(unparks.timeout)),
         Fact::new("spur", count(unparks.spurious)),
         Fact::new("wakes sent", count(worker.wakes_sent)),
+        Fact::new("time-out", maybe_duration(worker.park_timeout_ns)),
+        Fact::new("spins: helped", count(worker.spins_helped)),
+        Fact::new("in vain", count(worker.spins_in_vain)),
     ]);
     Group { title: "parks", facts }
 }

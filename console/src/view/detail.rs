@@ -12,14 +12,14 @@ use crate::view::fact_line;
 use crate::view::lines::TITLE_WIDTH;
 use crate::view::theme::Theme;
 
-/// A screen that is lower has no room for the last group of facts.
+/// A screen that is lower has no room for the last two groups of facts.
 const ALL_GROUPS_FROM: u16 = 28;
 
 /// The lines that [`draw`] needs on a screen of `screen_height`.
 pub fn height(scene: &Scene<'_>, worker: usize, screen_height: u16) -> u16 {
     // The rule, the poll in flight, and the groups.
     let groups = scene.worker(worker).len() as u16;
-    2 + if screen_height < ALL_GROUPS_FROM { groups.saturating_sub(1) } else { groups }
+    2 + if screen_height < ALL_GROUPS_FROM { groups.saturating_sub(2) } else { groups }
 }
 
 /// Draws the lines.

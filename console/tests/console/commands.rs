@@ -131,7 +131,7 @@ fn top_once_json_has_the_workers_and_their_rates() {
         assert!(output.status.success(), "{target:?}: {output:?}");
         let json: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(json["workers"].as_array().unwrap().len(), 3);
-        assert_eq!(json["parked_bitmap"], serde_json::json!([1, 1, 1]));
+        assert_eq!(json["parked_bitmap"], serde_json::json!([0b111]));
         assert_eq!(json["runtimes"].as_array().unwrap().len(), 2);
         let polls = json["workers"][0]["rates"]["polls_per_second"].as_f64().unwrap();
         assert!((999_000.0..1_001_000.0).contains(&polls), "a poll every µs of its clock: {polls}");

@@ -219,6 +219,8 @@ pub(crate) struct WorkerCells {
     pub(crate) global_queue_interval: Gauge,
 
     pub(crate) parks: Counter,
+    /// ns; 0 = none.
+    pub(crate) park_timeout_ns: Gauge,
     unparks: [Counter; 5],
     pub(crate) wakes_sent: Counter,
     pub(crate) spins_helped: Counter,
@@ -575,6 +577,7 @@ impl WorkerCells {
             avg_poll_ns: self.avg_poll_ns.get(),
             global_queue_interval: self.global_queue_interval.get() as u32,
             parks: self.parks.get(),
+            park_timeout_ns: Some(self.park_timeout_ns.get()).filter(|ns| *ns != 0),
             unparks: Unparks { notified, timeout, io, timer, spurious },
             wakes_sent: self.wakes_sent.get(),
             spins_helped: self.spins_helped.get(),

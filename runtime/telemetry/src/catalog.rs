@@ -18,8 +18,8 @@
 //! waited. A counter that the kernel does not tell is not there, and neither is what a snapshot came without
 //! ([`Snapshot::incomplete`]): a counter that were 0 for once would have started anew.
 //!
-//! Left out: thread ids and phases (identities, not numbers; time by state says more), when the next timer is due, and
-//! the incidents themselves, which are events: `volt-console` shows them, the application's log has them.
+//! Left out: thread ids and phases (identities, not numbers; time by state says more), when the next timer is due, how long
+//! a worker's present sleep lasts at most, the settings (but for limits that a panel draws), and the incidents themselves, which are events: `volt-console` shows them, the application's log has them.
 
 mod locations;
 mod opentelemetry;

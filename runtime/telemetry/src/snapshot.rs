@@ -55,7 +55,11 @@ pub struct Snapshot {
     pub config: Config,
     /// Bit `w % 64` of word `w / 64` is set while worker `w` is parked and not yet claimed.
     pub parked_bitmap: Vec<u64>,
-    /// Workers that look for work right now, claimed ones on their way included.
+    /// Workers that search for work now: those that steal, and those that were woken and are on their way.
+    ///
+    /// A worker starts to steal by itself only while fewer than half of the workers search. Workers that were woken are counted
+    /// without a limit, so the count may be above half. A worker that was refused, or that does not steal, still checks the
+    /// global queue: its phase is [`Phase::Searching`], and it is not counted here.
     pub searching: u32,
     /// The queue that everybody feeds from.
     pub global_queue: GlobalQueue,
@@ -141,11 +145,27 @@ pub struct Config {
     pub max_global_queue_interval: u32,
     /// Time between two checks of the global queue by a busy worker, ns.
     pub target_global_queue_latency_ns: u64,
+    /// Weight of a full tick in the moving average of poll time.
+    pub ewma_alpha: f64,
+    /// Bounds of one fetch from the global queue, in tasks.
+    pub min_global_queue_batch: u32,
+    /// See `min_global_queue_batch`.
+    pub max_global_queue_batch: u32,
+    /// Time between two polls of the driver by busy workers, between ticks, ns; within a tick 20 times as long.
+    pub driver_interval_ns: u64,
+    /// A thief may take the LIFO slot of a worker whose poll has lasted this long, ns.
+    pub lifo_steal_after_ns: u64,
+    /// Where tasks from outside go: `global`, `two-choices`, `least-loaded`.
+    pub placement: String,
+    /// In which order a worker polls its own tasks: `fifo`, `lifo`.
+    pub local_order: String,
+    /// Whether threads stay awake for a moment before they sleep: `off`, `adaptive`, `stepped`.
+    pub park_spin: String,
     /// Whether workers steal from each other.
     pub enable_stealing: bool,
     /// First park time-out, ns; `None` = parked workers sleep until woken.
     pub park_timeout_ns: Option<u64>,
-    /// What waits for I/O: `epoll`, `kqueue`, `poll`.
+    /// What waits for I/O: `epoll`, `kqueue`.
     pub io_backend: String,
 }
 
@@ -315,7 +335,7 @@ pub enum Phase {
     Stopped,
     /// Polls tasks and takes them from its own queues.
     Busy,
-    /// Looks for work in other workers' queues and the global one.
+    /// Looks for work in the global queue and, if it is one of [`Snapshot::searching`], in other workers' queues.
     Searching,
     /// Sleeps on its futex.
     Parked,
@@ -505,6 +525,9 @@ pub struct Worker {
 
     /// Times it went to sleep.
     pub parks: u64,
+    /// How long its latest sleep lasts at most, ns: the park time-out, which doubles while it finds nothing; `None` = until it is
+    /// woken.
+    pub park_timeout_ns: Option<u64>,
     /// Times it woke up, by reason.
     pub unparks: Unparks,
     /// Workers that it woke.

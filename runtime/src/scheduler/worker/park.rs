@@ -114,17 +114,21 @@ impl Worker {
             return Bed::Token;
         }
         let timeout = self.core.borrow().park_timeout;
+        let publish = |timeout: Option<Duration>| cells.park_timeout_ns.set(timeout.map_or(0, clock::saturating_ns));
         if let Some(turn) = shared.driver.try_turn(self.index) {
             let now_ns = counting::now_ns();
             cells.enter_phase(Phase::Driver, now_ns);
             self.pen.park(|| now_ns, event::Bed::Driver);
+            publish(timeout);
             return if self.parker().begin_driver() { Bed::Driver { turn, timeout } } else { Bed::Token };
         }
         let now_ns = counting::now_ns();
         cells.enter_phase(Phase::Parked, now_ns);
         self.pen.park(|| now_ns, event::Bed::Futex);
         // Only the worker in the driver keeps a time-out for good: one net is enough, and the others sleep undisturbed.
-        Bed::Futex { timeout: timeout.filter(|timeout| *timeout < shared.config.max_park_timeout) }
+        let timeout = timeout.filter(|timeout| *timeout < shared.config.max_park_timeout);
+        publish(timeout);
+        Bed::Futex { timeout }
     }
 
     /// Spin: stays awake for a moment, if that is worth while. Returns whether a token came.
