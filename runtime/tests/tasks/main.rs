@@ -5,6 +5,7 @@ mod folder;
 #[path = "../watchdog/mod.rs"]
 mod watchdog;
 
+mod attributes;
 mod budget;
 mod join_set;
 mod lifecycle;

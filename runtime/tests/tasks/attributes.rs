@@ -24,7 +24,7 @@ async fn the_options_reach_the_builder() {
     assert_eq!(Handle::current().snapshot().runtime, "named by its test");
 }
 
-#[volt::test(crate = facade::inside, worker_threads = 1)]
+#[volt::test(crate = crate::attributes::facade::inside, worker_threads = 1)]
 async fn volt_may_be_reached_by_another_path() -> Result<(), JoinError> {
     assert_eq!(workers(), 1);
     volt::spawn(async {}).await
