@@ -9,11 +9,10 @@
 //! Histograms named `…_seconds` get the buckets of Volt's own, so that they add up over instances; others are summaries.
 
 use std::io;
-use std::sync::{Mutex, Once, OnceLock, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
-use metrics_process::Collector;
 use volt_telemetry::catalog::{self, BUCKETS_NS};
 
 /// The prefix of the catalog's names, without the `_` behind it, which is what the page makes of much else.
@@ -33,16 +32,21 @@ pub(crate) fn recorder() -> Option<PrometheusHandle> {
 
 /// Brings `process_*` (processor time, memory, open files, threads) up to date in the process's recorder.
 ///
-/// metrics-process, because it has the names and the units of Prometheus' own client libraries on every system.
+/// metrics-process, because it has the names and the units of Prometheus' own client libraries.
+#[cfg(any(target_os = "linux", target_os = "freebsd"))]
 pub(crate) fn collect_process() {
-    static COLLECTOR: OnceLock<Collector> = OnceLock::new();
+    static COLLECTOR: std::sync::OnceLock<metrics_process::Collector> = std::sync::OnceLock::new();
     let collector = COLLECTOR.get_or_init(|| {
-        let collector = Collector::default();
+        let collector = metrics_process::Collector::default();
         collector.describe();
         collector
     });
     collector.collect();
 }
+
+/// Adds nothing: see the dependency in `Cargo.toml`.
+#[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
+pub(crate) fn collect_process() {}
 
 fn with_buckets() -> PrometheusBuilder {
     let limits = BUCKETS_NS.map(catalog::seconds);

@@ -28,6 +28,7 @@ pub(crate) enum Wait {
     /// Data, a connection, a place in a buffer, a file's name.
     Io,
     /// Something about its memory: a lock on it, or a page.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux's system calls are known"))]
     Memory,
     /// A page of a file: for a read, or since it was touched.
     Page,

@@ -15,7 +15,6 @@
 //! had there. `process_vm_readv`, which cannot fault, but costs a walk through page tables, and is forbidden in some
 //! containers.
 
-use std::ffi::c_int;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -100,7 +99,7 @@ impl Page {
 
 #[cfg(target_arch = "x86_64")]
 fn registers(context: &libc::ucontext_t) -> Registers {
-    let register = |index: c_int| context.uc_mcontext.gregs[index as usize] as u64;
+    let register = |index: libc::c_int| context.uc_mcontext.gregs[index as usize] as u64;
     Registers { ip: register(libc::REG_RIP), sp: register(libc::REG_RSP), fp: register(libc::REG_RBP), lr: 0 }
 }
 

@@ -1,6 +1,5 @@
 //! Stacks on systems where they cannot be taken: the same names, and no way to come by a value of theirs.
 
-use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use volt_telemetry::Frame;
 
 /// Why there is no stack.
-pub(crate) type CaptureError = Infallible;
+pub(crate) type CaptureError = io::Error;
 
 /// A thread that can be asked for its stack: none.
 #[derive(Debug)]

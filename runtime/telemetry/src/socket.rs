@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
 
@@ -28,9 +28,9 @@ pub const MAX_PATH_BYTES: usize = if cfg!(target_os = "linux") { 107 } else { 10
 /// Sockets looked at in one folder; more are left out and reported in [`Listing::refused`].
 pub const MAX_SOCKETS: usize = 1024;
 /// The bit of a folder's mode by which only owners remove what is in it: that of `/tmp`.
-const STICKY: u32 = 0o1000;
+const STICKY: RawMode = 0o1000;
 /// The bits of a folder's mode by which its group and everybody write to it.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
+const WRITABLE_BY_OTHERS: RawMode = 0o022;
 
 /// What decides where this user's control sockets are.
 ///

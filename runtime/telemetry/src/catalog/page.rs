@@ -12,7 +12,7 @@ pub fn markdown_page() -> String {
          Counters end in `_total`, only grow, and start anew with their runtime. A gauge is what is true at the moment of the scrape; one of a duration is \
          0 when nothing waits. A histogram has buckets at powers of two, {} ns to {last:.0} s. At most {LOCATIONS_MAX} spawn locations of a runtime have \
          series of their own; the others are `other`. What the kernel or an older program does not tell is not there.\n\n\
-         `volt-exporter` adds the labels `program` and `pid` to all of them. On the same page stand the application's own metrics and `process_*`. \
+         `volt-exporter` adds the labels `program` and `pid` to all of them. On the same page stand the application's own metrics and, on Linux and FreeBSD, `process_*`. \
          Pushed by OTLP (feature `otlp` of the exporter) they have the second name, and no suffix for kind and unit.\n\n",
         first * 1e9
     );
