@@ -366,7 +366,7 @@ impl Steps for ClaimsByStore {
 
 #[test]
 fn claiming_by_a_store_is_found() {
-    breaks("lost or came out twice", None, || owner_and_thief::<ClaimsByStore>(4, 4, 2));
+    breaks("a steal ended twice", None, || owner_and_thief::<ClaimsByStore>(4, 4, 2));
 }
 
 /// Releases by a store of what it claimed, not by a loop: what the owner popped meanwhile comes back.
@@ -531,7 +531,7 @@ impl Steps for PopsBothHeads {
 
 #[test]
 fn a_pop_that_ends_the_thiefs_steal_is_found() {
-    breaks("Causality violation", None, || owner_and_thief::<PopsBothHeads>(2, 4, 2));
+    breaks("a steal ended twice", None, || owner_and_thief::<PopsBothHeads>(2, 4, 2));
 }
 
 /// Pop claims with a Relaxed swap: a thief sees the new head and an old tail.

@@ -248,7 +248,7 @@ impl Steps for ClaimsByStore {
 
 #[test]
 fn claiming_by_a_store_is_found() {
-    breaks("lost or came out twice", None, || model::<ClaimsByStore>(4, 3, DOWN_AND_UP, 1));
+    breaks("a steal ended twice", None, || model::<ClaimsByStore>(4, 3, DOWN_AND_UP, 1));
 }
 
 /// Claims by moving both heads: the owner takes the slots for free while they are read.

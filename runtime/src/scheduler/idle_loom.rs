@@ -11,7 +11,7 @@ use loom::thread;
 
 use super::*;
 use crate::driver::parker::{Parker, Unparked};
-use crate::queue::ring::ring;
+use crate::queue::ring::{Steal, Stealer, ring};
 use crate::queue::stack::stack;
 use crate::shim::explore::{breaks, holds};
 use crate::shim::{Arc, AtomicBool, Condvar, Mutex};
@@ -644,13 +644,24 @@ fn a_spin_that_takes_the_token_is_found() {
     breaks("deadlock", None, || model::<TakesTheTokenInTheSpin>(ONE_THAT_SPINS));
 }
 
-/// The owner of a ring and a stack pushes, pops, and puts into its slot, which is no Submit; from some push on it holds surplus. A worker parks beside
-/// it. It was claimed, or has seen one of the two filled. `asks` says, after a push of one task, whether somebody is to be claimed, and is told how many
-/// are queued where that was pushed, and how many in all, each with the slot.
-fn surplus_model(asks: fn(&Idle, usize, usize) -> bool, steps: &[Step]) {
-    let idle = Arc::new(Idle::new(2, 0));
+/// The owner of a ring and a stack pushes, pops, and puts into its slot, which is no Submit. From
+/// some push on it holds surplus.
+///
+/// Beside it a worker parks: somebody has claimed it, or its look finds a task. There may also be a
+/// `thief`, a searcher that steals once. At the end the owner may hold no surplus unless somebody
+/// was claimed or has seen a task.
+///
+/// `asks` decides after each push whether to claim a worker, from the count in that queue, the
+/// count in both, each with the slot, and the count of tasks pushed at once.
+fn surplus_model(asks: fn(&Idle, usize, usize, usize) -> bool, thief: Option<Thief>, steps: &[Step]) {
+    let idle = Arc::new(Idle::new(3, 0));
     let (mut ring, in_ring) = ring::<u32>(4);
     let (mut stack, in_stack) = stack::<u32>(4);
+    let thief = thief.map(|thief| {
+        idle.start_searching();
+        let (idle, in_ring) = (idle.clone(), in_ring.clone());
+        loom::thread::spawn(move || thief(&idle, &in_ring))
+    });
     let parker = loom::thread::spawn({
         let idle = idle.clone();
         move || {
@@ -659,78 +670,140 @@ fn surplus_model(asks: fn(&Idle, usize, usize) -> bool, steps: &[Step]) {
         }
     });
     let (mut is_claimed, mut in_slot) = (false, 0);
-    for step in steps {
-        match step {
+    for &step in steps {
+        let pushed = match step {
             // The model's slot orders nothing, as a plain store would not.
-            Step::Put => in_slot = 1,
-            Step::Pop => assert!(ring.pop().is_some()),
-            Step::PopStack => assert!(stack.pop_newest().is_some()),
-            Step::Push | Step::PushStack => {
-                let is_to_ring = matches!(step, Step::Push);
-                if is_to_ring { ring.push(0) } else { stack.push(0) }.expect("there is room");
-                let here = if is_to_ring { ring.len() } else { stack.len() } + in_slot;
-                let queued = ring.len() + stack.len() + in_slot;
-                if queued > 1 && asks(&idle, here, queued) {
-                    is_claimed |= idle.claim_for_submit(None).is_some();
-                }
+            Step::Put => {
+                in_slot = 1;
+                continue;
             }
+            // A thief may have been there.
+            Step::Pop => {
+                let _ = ring.pop();
+                continue;
+            }
+            Step::PopStack => {
+                assert!(stack.pop_newest().is_some());
+                continue;
+            }
+            Step::Push(count) => {
+                (0..count).for_each(|task| ring.push(task as u32).expect("there is room"));
+                count
+            }
+            Step::PushStack => {
+                stack.push(0).expect("there is room");
+                1
+            }
+        };
+        let here = if matches!(step, Step::PushStack) { stack.len() } else { ring.len() } + in_slot;
+        let queued = ring.len() + stack.len() + in_slot;
+        if queued > 1 && asks(&idle, here, queued, pushed) {
+            is_claimed |= idle.claim_for_submit(None).is_some();
         }
     }
-    let has_seen = parker.join().unwrap();
-    assert!(is_claimed || has_seen, "somebody sleeps beside surplus");
+    let has_seen = parker.join().unwrap() | thief.is_some_and(|thief| thief.join().unwrap());
+    let is_surplus = ring.len() + stack.len() + in_slot > 1;
+    assert!(!is_surplus || is_claimed || has_seen, "somebody sleeps beside surplus");
+}
+
+/// Whether it has claimed somebody, or has seen a task after it parked.
+type Thief = fn(&Idle, &Stealer<u32>) -> bool;
+
+/// Steals once, leaves the searchers as in Search, and parks after the poll.
+fn steals(idle: &Idle, ring_of_owner: &Stealer<u32>) -> bool {
+    let has_found = has_stolen(ring_of_owner);
+    let has_claimed = has_found && idle.stop_searching() && ring_of_owner.len() > 0 && idle.claim_any(None).is_some();
+    idle.begin_park(2, !has_found);
+    has_claimed || ring_of_owner.len() > 0
+}
+
+/// Steals once, and is still a searcher in the poll of what it stole, which does not end.
+fn runs_as_a_searcher(idle: &Idle, ring_of_owner: &Stealer<u32>) -> bool {
+    !has_stolen(ring_of_owner) && {
+        idle.begin_park(2, true);
+        ring_of_owner.len() > 0
+    }
+}
+
+fn has_stolen(ring_of_owner: &Stealer<u32>) -> bool {
+    let (mut own, _) = ring::<u32>(4);
+    matches!(ring_of_owner.steal_into(&mut own), Steal::Taken { .. })
 }
 
 #[derive(Clone, Copy)]
 enum Step {
-    Push,
+    /// To the ring, so many before anybody is told.
+    Push(usize),
     PushStack,
     Pop,
     PopStack,
     Put,
 }
 
-const RING_ALONE: &[Step] = &[Step::Push, Step::Push, Step::Push, Step::Pop, Step::Push];
-const RING_AND_SLOT: &[Step] = &[Step::Push, Step::Put, Step::Push, Step::Push];
+const ONE_BY_ONE: &[Step] = &[Step::Push(1), Step::Push(1), Step::Push(1), Step::Pop, Step::Push(1)];
+const RING_AND_SLOT: &[Step] = &[Step::Push(1), Step::Put, Step::Push(1), Step::Push(1)];
+const TOGETHER: &[Step] = &[Step::Push(4)];
+/// The second push finds surplus that is not new, unless a thief was there.
+const TOGETHER_TWICE: &[Step] = &[Step::Push(2), Step::Pop, Step::Push(2)];
 
 /// The stack's surplus goes while the ring's begins.
 const RING_AFTER_STACK: &[Step] = &[
     Step::PushStack,
     Step::PushStack,
     Step::PushStack,
-    Step::Push,
+    Step::Push(1),
     Step::PopStack,
     Step::PopStack,
     Step::PopStack,
     Step::Put,
 ];
 
-fn as_built(idle: &Idle, here: usize, _queued: usize) -> bool {
-    idle.is_anybody_parked_for_surplus(here, 1)
+fn as_built(idle: &Idle, here: usize, _queued: usize, pushed: usize) -> bool {
+    idle.is_anybody_parked_for_surplus(here, pushed)
 }
 
 #[test]
 fn nobody_sleeps_beside_surplus() {
-    holds(None, || surplus_model(as_built, RING_ALONE));
-    holds(None, || surplus_model(as_built, RING_AND_SLOT));
-    holds(None, || surplus_model(as_built, RING_AFTER_STACK));
+    for steps in [ONE_BY_ONE, RING_AND_SLOT, RING_AFTER_STACK, TOGETHER, TOGETHER_TWICE] {
+        holds(None, || surplus_model(as_built, None, steps));
+    }
+}
+
+#[test]
+fn nobody_sleeps_beside_surplus_and_a_thief() {
+    for steps in [ONE_BY_ONE, RING_AND_SLOT, TOGETHER, TOGETHER_TWICE] {
+        // Four threads: with 3 preemptions more than 500,000 orders, a minute.
+        holds(Some(2), || surplus_model(as_built, Some(steals), steps));
+    }
+}
+
+#[test]
+fn a_thief_that_polls_before_it_leaves_the_searchers_is_found() {
+    breaks("sleeps beside surplus", None, || surplus_model(as_built, Some(runs_as_a_searcher), ONE_BY_ONE));
 }
 
 #[test]
 fn surplus_that_is_made_without_a_fence_is_found() {
-    breaks("sleeps beside surplus", None, || {
-        surplus_model(|idle, _here, _queued| !idle.is_nobody_parked(), RING_ALONE)
-    });
+    let without = |idle: &Idle, _here, _queued, _pushed| !idle.is_nobody_parked();
+    breaks("sleeps beside surplus", None, move || surplus_model(without, None, ONE_BY_ONE));
+}
+
+#[test]
+fn surplus_of_many_that_is_told_as_that_of_one_is_found() {
+    let as_of_one = |idle: &Idle, here, _queued, _pushed| idle.is_anybody_parked_for_surplus(here, 1);
+    breaks("sleeps beside surplus", None, move || surplus_model(as_of_one, None, TOGETHER));
 }
 
 #[test]
 fn surplus_that_is_told_by_the_ring_alone_is_found() {
-    let only_the_second =
-        |idle: &Idle, here, _queued| if here == 2 { idle.is_anybody_parked() } else { !idle.is_nobody_parked() };
-    breaks("sleeps beside surplus", None, move || surplus_model(only_the_second, RING_AND_SLOT));
+    let only_the_second = |idle: &Idle, here, _queued, _pushed| {
+        if here == 2 { idle.is_anybody_parked() } else { !idle.is_nobody_parked() }
+    };
+    breaks("sleeps beside surplus", None, move || surplus_model(only_the_second, None, RING_AND_SLOT));
 }
 
 #[test]
 fn surplus_that_is_told_by_ring_and_stack_together_is_found() {
-    let by_both = |idle: &Idle, _here, queued| idle.is_anybody_parked_for_surplus(queued, 1);
-    breaks("sleeps beside surplus", None, move || surplus_model(by_both, RING_AFTER_STACK));
+    let by_both = |idle: &Idle, _here, queued, pushed| idle.is_anybody_parked_for_surplus(queued, pushed);
+    breaks("sleeps beside surplus", None, move || surplus_model(by_both, None, RING_AFTER_STACK));
 }

@@ -203,7 +203,8 @@ fn loom_a_spare_that_is_leaving_is_not_declared_away() {
 
 #[test]
 fn loom_twin_a_spare_that_leaves_without_saying_so_first_is_found() {
-    breaks("COUNTED", None, a_spare_that_leaves_while_it_is_declared_away(leave_without_keeping_the_sentinel_away));
+    let fault = leave_without_keeping_the_sentinel_away;
+    breaks("only its own thread moves", None, a_spare_that_leaves_while_it_is_declared_away(fault));
 }
 
 // ---- a call beside a spare that goes ------------------------------------------------------------------------------------
