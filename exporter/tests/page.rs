@@ -6,15 +6,15 @@ use volt_exporter::Page;
 use volt_telemetry::catalog::{self, METRICS};
 use volt_telemetry::processes::{Processes, States};
 use volt_telemetry::snapshot::Tokio;
-use volt_telemetry::{Blame, Health, Histogram, Host, Process, Snapshot, Worker};
+use volt_telemetry::{Blame, Clock, Health, Histogram, Host, Process, Snapshot, Worker};
 
 fn runtime(name: &str, workers: u32) -> Snapshot {
     let worker = |index| Worker { index, cpu_ns: Some(0), run_delay_ns: Some(0), ..Worker::default() };
     let host = Host { processors: 2, throttles: Some(0), throttled_ns: Some(0) };
     let workers = (0..workers).map(worker).collect();
     let processes = Some(Processes { states: Some(States::default()), ..Processes::default() });
-    let tokio = Some(Tokio::default());
-    Snapshot { runtime: name.into(), workers, host: Some(host), processes, tokio, ..Snapshot::default() }
+    let (tokio, clock) = (Some(Tokio::default()), Some(Clock::default()));
+    Snapshot { runtime: name.into(), workers, host: Some(host), processes, tokio, clock, ..Snapshot::default() }
 }
 
 fn process(runtimes: Vec<Snapshot>) -> Process {
@@ -215,7 +215,8 @@ fn a_page_of_many_workers_is_less_than_a_megabyte() {
 #[test]
 fn a_runtime_may_have_any_name() {
     let text = Page::new().render(&process(vec![runtime("a\"b\nc{}", 1)]));
-    assert!(text.contains(r#"volt_tasks_alive{runtime="a\"b\nc{}"} 0"#), "{text}");
+    // A line feed is written out, like everything else that a terminal would obey.
+    assert!(text.contains(r#"volt_tasks_alive{runtime="a\"b\\u{a}c{}"} 0"#), "{text}");
 }
 
 #[test]
@@ -226,7 +227,7 @@ fn a_process_without_runtimes_is_up_and_no_more() {
 }
 
 #[test]
-fn what_the_doctor_finds_stands_there_by_rule_until_the_next_look_is_well() {
+fn a_finding_is_on_the_page_until_it_has_not_recurred_for_a_while() {
     let mut page = Page::new();
     let at = |second: u64, rescues: u64| {
         let mut main = runtime("main", 1);
@@ -244,5 +245,6 @@ fn what_the_doctor_finds_stands_there_by_rule_until_the_next_look_is_well() {
     assert_eq!(found(&page.render(&at(1, 0)), "lost-wakeup"), Some(0.0));
     let sick = page.render(&at(16, 3));
     assert_eq!((found(&sick, "lost-wakeup"), found(&sick, "stalled-poll")), (Some(1.0), Some(0.0)));
-    assert_eq!(found(&page.render(&at(31, 3)), "lost-wakeup"), Some(0.0), "it was before the last look");
+    assert_eq!(found(&page.render(&at(31, 3)), "lost-wakeup"), Some(1.0), "15 s ago");
+    assert_eq!(found(&page.render(&at(91, 3)), "lost-wakeup"), Some(0.0), "75 s ago");
 }
