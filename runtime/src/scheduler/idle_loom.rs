@@ -301,7 +301,8 @@ fn two_tasks_that_meet_get_two_workers_of_which_one_spins() {
 
 #[test]
 fn two_tasks_that_meet_get_two_workers() {
-    holds(Some(2), || model::<AsBuilt>(TWO_THAT_MEET));
+    // With 2 preemptions 94 s of processor time, as much as half of all other models together.
+    holds(Some(1), || model::<AsBuilt>(TWO_THAT_MEET));
 }
 
 #[test]
