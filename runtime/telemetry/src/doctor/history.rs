@@ -9,13 +9,13 @@
 //!
 //! 1. A check applies the rules to this snapshot and to the one before, [`CHECKS_APART_NS`] earlier or more. What a rule finds is *seen*.
 //! 2. A finding *enters* when it is seen. One that goes by rates, when it is seen at two checks in a row. A stall that is short, when it was seen in
-//!    [`RECURRING_MOMENTS`] different seconds within [`RECURRING_NS`]: again and again, it is a warning.
+//!    `RECURRING_MOMENTS` different seconds within `RECURRING_NS`: again and again, it is a warning.
 //! 3. It stays as bad as it was for [`HOLD_NS`] after it was last seen to be so bad, and for twice as long as it takes from one time to the next:
 //!    until it comes half as often as it did.
 //! 4. Then it is *past*: an info that says when it was seen first and last.
 //!
 //! Invariants. *Only time mends*: between two checks a finding becomes milder only by (3). *Bounded*: `KNOWN_MAX` findings, of which past ones are
-//! dropped first, after [`PAST_NS`] at the latest; what finds no room is counted in [`unheard`](History::unheard). *Adaptation stays out*: what is written
+//! dropped first, after `PAST_NS` at the latest; what finds no room is counted in [`unheard`](History::unheard). *Adaptation stays out*: what is written
 //! to the log depends on how much there was lately, the verdict does not.
 
 use std::cmp::Reverse;
