@@ -131,17 +131,18 @@ fn that_no_thread_can_be_started_is_told_by_none_that_is_needed_for_healing() {
             let runtime = builder(1)
                 .sentinel_interval(Some(Duration::from_millis(10)))
                 .incident_after(None)
-                .thread_stack_size(64 << 20)
+                .thread_stack_size(512 << 20)
                 .build()
                 .unwrap();
             runtime.block_on(runtime.spawn(async {})).unwrap();
-            // Room for the thread that tells, not for a worker's stack.
+            // Room for the thread that tells, not for a worker's stack, though the size be read just while
+            // a thread that starts has 128 MB more for a moment, as glibc lays out its heap.
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
             let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
             let size_kib: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
             let limit = |current| rustix::process::Rlimit { current, maximum: None };
             let set = |limit| rustix::process::setrlimit(rustix::process::Resource::As, limit).unwrap();
-            set(limit(Some(size_kib * 1024 + (32 << 20))));
+            set(limit(Some(size_kib * 1024 + (192 << 20))));
             let (open, is_open) = mpsc::channel::<()>();
             let blocker = runtime.spawn(async move { _ = is_open.recv() });
             wait_until(|log| log.waiting > 0);
