@@ -88,14 +88,14 @@ pub(crate) enum Verb {
         #[command(flatten)]
         drawing: Drawing,
     },
-    /// Say what is wrong with a program, at which line, and what to change
+    /// Show what is wrong with a program, at which line, and what to change
     ///
-    /// It looks twice. The exit code is 0 if nothing as bad as --fail-on was found, 1 if something was, 2 if it could not
-    /// look.
+    /// Takes two snapshots. The exit code is 0 if nothing as bad as --fail-on is wrong now, 1 if something is, and 2 if the
+    /// check itself failed.
     Doctor {
         #[command(flatten)]
         target: Target,
-        /// Time between the two looks, as 250ms or 2s; 0s looks once and sees only what is stuck at that moment
+        /// Time between the two snapshots, as 250ms or 2s; with 0s there is only one
         #[arg(long = "for", value_name = "TIME", default_value = "1s", value_parser = look_for)]
         wait: Duration,
         /// Print one JSON object

@@ -109,7 +109,12 @@ pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Resul
         print(&text(&news, options.paper))?;
         print(&summary(&first, &second, &all, options.paper))?;
     }
-    Ok(all.iter().any(|told| told.finding.severity >= options.fail_on))
+    Ok(worst(&all) >= Some(options.fail_on))
+}
+
+/// The worst of what is wrong now; `None` if nothing is. What is past is no reason to fail.
+fn worst(all: &[Told]) -> Option<Severity> {
+    all.iter().filter(|told| told.finding.seen.is_current).map(|told| told.finding.severity).max()
 }
 
 /// A snapshot, judged.
@@ -204,7 +209,7 @@ fn text(all: &[Told], paper: Paper) -> String {
 fn summary(first: &Process, second: &Process, all: &[Told], paper: Paper) -> String {
     let workers: u32 = second.runtimes.iter().map(Snapshot::on_duty_count).fold(0, u32::saturating_add);
     let over = match second.at_ns.saturating_sub(first.at_ns) {
-        0 => "at one moment, so that only what was stuck then could be seen".into(),
+        0 => "in one snapshot".into(),
         interval_ns => format!("over {}", duration(interval_ns)),
     };
     let current = || all.iter().filter(|told| told.finding.seen.is_current);
@@ -291,7 +296,7 @@ fn json(first: &Process, second: &Process, all: &[Told]) -> Value {
         "runtimes": second.runtimes.iter().map(|runtime| &runtime.runtime).collect::<Vec<_>>(),
         "rules": RULES.iter().map(|entry| entry.name).collect::<Vec<_>>(),
         "not_judged": unjudged(second).map(|entry| entry.name).collect::<Vec<_>>(),
-        "worst": all.iter().map(|told| told.finding.severity).max(),
+        "worst": worst(all),
         "findings": all.iter().map(finding).collect::<Vec<_>>(),
     })
 }
@@ -404,7 +409,7 @@ mod tests {
         later.runtimes[0].at_ns += 125_000_000_000;
         let past = told(&[&first, &later]);
         assert_eq!((past.len(), past[0].finding.severity), (1, Severity::Info));
-        assert_eq!(at_once(&later), []);
+        assert_eq!((at_once(&later), worst(&past)), (Vec::new(), None));
         let text = text(&past, WIDE);
         assert!(text.starts_with("PAST  stalled-poll"), "{text}");
         assert!(text.contains("past, at worst warning; first seen 2 min ago, last 2 min ago, by 1 check"), "{text}");
@@ -432,7 +437,7 @@ mod tests {
             format!("Nothing found. Checked {} rules across 1 runtime with 0 workers over 1.0s.\n", Rule::COUNT);
         assert!(told.starts_with(&begin), "{told}");
         assert!(told.contains("Not judged") && told.contains("cpu-starved"), "{told}");
-        assert!(summary(&first, &first, &[], WIDE).contains("at one moment"), "one look sees less");
+        assert!(summary(&first, &first, &[], WIDE).contains("in one snapshot"), "without an interval");
     }
 
     #[test]

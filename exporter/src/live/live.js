@@ -159,7 +159,7 @@ function badge(runtime) {
 function history(seen, nowNs) {
   const ago = (atNs) => (nowNs - atNs < 1e9 ? "just now" : `${duration(nowNs - atNs)} ago`);
   const past = seen.is_current ? "" : `past, at worst ${seen.worst}; `;
-  return `${past}first seen ${ago(seen.first_at_ns)}, last ${ago(seen.last_at_ns)}, by ${seen.count} checks`;
+  return `${past}first seen ${ago(seen.first_at_ns)}, last ${ago(seen.last_at_ns)}, by ${seen.count} ${seen.count === 1 ? "check" : "checks"}`;
 }
 
 function showFindings(runtime) {

@@ -185,7 +185,7 @@ fn thread_times(name: &str) -> (Duration, u64) {
     }
 }
 
-/// Prints what it costs: `cargo test --release -p volt-runtime --test sentinel costs -- --nocapture`.
+/// Prints what it costs: `cargo test --release -p volt-runtime --test scheduler sentinel:: -- --nocapture`.
 #[test]
 #[cfg(target_os = "linux")]
 fn the_sentinel_costs_little_while_workers_are_busy_and_nothing_while_they_rest() {
