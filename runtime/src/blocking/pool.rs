@@ -143,6 +143,7 @@ impl Pool {
         let mut state = self.0.lock();
         // Of those that there are, one takes the job when it is done with its own.
         let jobs = if state.threads > 1 { VecDeque::new() } else { std::mem::take(&mut state.queue) };
+        state.completed += jobs.len() as u64;
         self.0.thread_ended(state);
         jobs.into_iter().for_each(|queued| refuse(queued.job, &error));
     }
@@ -394,6 +395,7 @@ mod tests {
             panic!("it is refused at once")
         };
         assert!(error.is_cancelled() && !error.is_panic());
+        assert!(pool.is_idle(), "a refused job is over");
         let text = io::Error::from(error).to_string();
         assert!(text.contains("no thread could be started for blocking work: ") && text.contains("os error"), "{text}");
     }

@@ -467,8 +467,9 @@ impl Worker {
         self.pen.note(|| core.now_ns, || record::driver_out(&polled));
         self.cells().enter_phase(Phase::Busy, core.now_ns);
         drop(core);
-        self.report(&polled);
         self.wake_collected();
+        // After the wake-ups: it pauses after a failure, and timers fire all the same.
+        self.report(&polled);
         self.hand_driver_on();
     }
 

@@ -420,11 +420,17 @@ impl State {
         })
     }
 
-    /// One shield more; called from inside the task's own poll.
+    /// One shield more; called from inside the task's own poll. If the task was cancelled in this poll, before there was a
+    /// shield, it is polled once more, as when it is cancelled under one: it may have asked before the cancellation.
     pub(crate) fn enter_shield(&self) -> Result<(), ShieldOverflow> {
         self.transition(|now| {
             debug_assert_eq!(now.lifecycle(), SCHEDULED, "shields are entered by the running task");
-            if now.shield_depth() == 0xff { (now, Err(ShieldOverflow)) } else { (Word(now.0 + ONE_SHIELD), Ok(())) }
+            let asks_again = if now.has(CANCELLED) && now.shield_depth() == 0 { NOTIFIED } else { 0 };
+            if now.shield_depth() == 0xff {
+                (now, Err(ShieldOverflow))
+            } else {
+                (Word((now.0 + ONE_SHIELD) | asks_again), Ok(()))
+            }
         })
     }
 
@@ -542,6 +548,18 @@ mod tests {
         assert_eq!(word(&state).references(), 2);
         assert_eq!(state.start(), Start::Poll);
         assert_eq!(state.pause(false), Pause::Idle, "woken twice in the queue is one poll");
+    }
+
+    #[test]
+    fn a_task_cancelled_just_before_its_shield_is_polled_again() {
+        let state = State::new();
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.cancel(), Wake::Nothing);
+        state.enter_shield().unwrap();
+        assert_eq!(state.pause(false), Pause::Reschedule, "so that it sees that it is cancelled");
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.pause(false), Pause::Idle, "once is enough");
+        assert_eq!(state.leave_shield(), Wake::Submit, "and now the cancellation is due");
     }
 
     #[test]
