@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use volt_console::hits::Hits;
 use volt_console::model::{Action, HISTORY_MAX, Message, Model, Screen};
-use volt_console::view::{self, theme::Theme};
+use volt_console::view;
+use volt_console::view::hits::Hits;
+use volt_console::view::theme::Theme;
 use volt_telemetry::snapshot::{InFlight, Phase, Process, Snapshot, Worker};
 use volt_telemetry::tasks::{State, Task, TaskList};
 

@@ -4,10 +4,10 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use volt_recording::error::RecordingError;
 use volt_telemetry::client::ConnectError;
-use volt_telemetry::recording::error::RecordingError;
 
-use crate::clean;
+use crate::text::clean;
 
 /// Why the console ended or did not begin; the text says what to do.
 #[derive(Debug)]
@@ -28,13 +28,29 @@ enum Kind {
     Io,
 }
 
+/// Commands that need no terminal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Instead {
+    for_text: &'static str,
+    for_script: &'static str,
+}
+
+impl Instead {
+    /// Of the live screen.
+    pub(crate) const OF_ATTACH: Instead =
+        Instead { for_text: "volt-console top", for_script: "volt-console top --once --json" };
+    /// Of the replay of a recording.
+    pub(crate) const OF_REPLAY: Instead =
+        Instead { for_text: "volt-console replay --once FILE", for_script: "volt-console replay --json FILE" };
+}
+
 impl Error {
     fn new(kind: Kind, message: String) -> Error {
         Error { kind, message }
     }
 
-    pub(crate) fn not_a_terminal() -> Error {
-        let remedy = "for text use `volt-console top`, for a script `volt-console top --once --json`";
+    pub(crate) fn not_a_terminal(instead: Instead) -> Error {
+        let remedy = format!("for text use `{}`, for a script `{}`", instead.for_text, instead.for_script);
         Error::new(Kind::NotATerminal, format!("standard input and output must be a terminal for a screen: {remedy}"))
     }
 
@@ -44,8 +60,8 @@ impl Error {
         self
     }
 
-    pub(crate) fn dumb_terminal() -> Error {
-        let remedy = "for text use `volt-console top`; if it is not dumb, set TERM, as to xterm";
+    pub(crate) fn dumb_terminal(instead: Instead) -> Error {
+        let remedy = format!("for text use `{}`; if it is not dumb, set TERM, as to xterm", instead.for_text);
         Error::new(Kind::NotATerminal, format!("the terminal is dumb (TERM) and cannot show a screen: {remedy}"))
     }
 

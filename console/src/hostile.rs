@@ -10,16 +10,20 @@ use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::{Value, json};
-use volt_telemetry::doctor::examine;
+use volt_diagnosis::doctor::rule::examine;
 use volt_telemetry::snapshot::Process;
 use volt_telemetry::wire::Hello;
 
-use crate::check::limit::Measure;
-use crate::check::tally::Tally;
-use crate::hits::Hits;
+use crate::commands::check::limit::Measure;
+use crate::commands::check::tally::Tally;
+use crate::commands::stacks;
+use crate::commands::top;
+use crate::fixture;
 use crate::model::{Action, DEFAULT_INTERVAL, Message, Model, Screen};
-use crate::view::{self, theme::Theme};
-use crate::{clean, fixture, stacks, top};
+use crate::text::clean;
+use crate::view;
+use crate::view::hits::Hits;
+use crate::view::theme::Theme;
 
 const EVIL: &str = "a\u{1b}]0;t\u{7}\u{9b}2J\r\n\u{202e}\u{200b}語e\u{301}z";
 

@@ -3,51 +3,39 @@
 //! The console attaches to a program's control socket and never links the runtime: it must work when the runtime is what is
 //! broken. The binary `volt-console` is a thin front; a program may also show itself with [`attach()`].
 //!
-//! Shape: [`connection`] (a thread that reads snapshots), [`asker`] (one that asks for tasks and processes) and [`input`] (keys, mouse) send [`model::Message`]s; [`model`] takes them in;
-//! [`view`] draws the model. [`record`] writes down what a program's workers do; [`replay`] shows that on the same screens, [`export`] makes a
-//! trace of it. [`list`], [`top`] and [`stacks`] print the same as text and JSON, [`doctor`] what is wrong with it; [`check`] holds it to limits.
+//! A number's way from a socket to the screen, from the bottom of this list to its top:
+//!
+//! * [`text`]: figures and strings as they are printed; [`facts`]: what a snapshot means, in words;
+//!   [`tables`]: columns of workers, tasks, processes and locations.
+//! * [`model`]: the state of the screen. A [`Message`](model::Message) changes it; no terminal and no
+//!   socket in there.
+//! * [`view`]: draws the model.
+//! * [`programs`]: finds programs and keeps connections to them, which send messages to the model;
+//!   [`terminal`]: the terminal, and its keys and mouse as messages.
+//! * [`commands`]: one file per command. [`attach`](commands::attach) and
+//!   [`replay`](commands::replay) show the screen, the others print text or JSON.
 #![forbid(unsafe_code)]
 
-pub mod error;
-pub mod figures;
+pub mod text;
 
-pub mod clean;
+pub mod error;
 pub mod facts;
 
-pub mod blame;
-pub mod columns;
-pub mod incidents;
-pub mod model;
-pub mod processes;
-pub mod table;
-pub mod tasks;
+pub mod tables;
 
-pub mod hits;
-pub mod input;
+pub mod model;
+
 pub mod view;
 
-pub mod asker;
-pub mod connection;
-pub mod progress;
-pub mod target;
+pub mod programs;
 pub mod terminal;
 
-pub mod attach;
-pub mod check;
-pub mod doctor;
-pub mod export;
-pub mod list;
-pub mod picker;
-pub mod record;
-pub mod replay;
-pub mod stacks;
-pub mod top;
-pub mod why;
+pub mod commands;
 
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod hostile;
 
-pub use attach::{Ended, Options, attach};
+pub use commands::attach::{Ended, Options, attach};
 pub use error::Error;

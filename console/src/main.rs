@@ -6,8 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
-mod completions;
-mod man;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -15,18 +13,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use volt_console::attach::{self, Ended};
-use volt_console::check::{self, limit::Measure};
-use volt_console::doctor::{self, Paper};
+use volt_console::commands::attach::{self, Ended};
+use volt_console::commands::check::{self, limit::Measure};
+use volt_console::commands::doctor::{self, Paper};
+use volt_console::commands::{export, list, listing, picker, record, replay, stacks, top, why};
 use volt_console::error::Error;
-use volt_console::{
-    clean, export, list, model, picker, processes, record, replay, stacks, table, target, tasks, top, why,
-};
-use volt_telemetry::recording::trigger::Reach;
+use volt_console::model;
+use volt_console::programs::target;
+use volt_console::tables::listing::filter as cut_filter;
+use volt_console::text::clean;
+use volt_recording::windows::Reach;
+use volt_telemetry::processes::{self, ProcessList};
 use volt_telemetry::socket::Environment;
-use volt_telemetry::tasks::Query;
+use volt_telemetry::tasks::{self, TaskList};
 
-use crate::arguments::{Arguments, Verb};
+use crate::arguments::{Arguments, Rows, Verb, completions, man};
 
 /// Exit code of `doctor` and `check` when it could not look: 1 is for what it found.
 const COULD_NOT_LOOK: u8 = 2;
@@ -105,22 +106,17 @@ fn run(arguments: Arguments) -> Result<Done, Error> {
                 top::Options { is_once: once, as_json: json, is_ascii: ascii, interval: interval.unwrap_or(default) };
             top::run(found, &environment, options, &mut out).map(|()| Done::Shown)
         }
-        Some(Verb::Tasks { target, runtime, sort, reverse, filter, limit, json }) => {
+        Some(Verb::Tasks { target, sort, filter, rows: Rows { runtime, reverse, limit, json } }) => {
             let mut found = target::find(target.target.as_deref(), &environment)?;
-            let query = Query { rank: sort, is_inverted: reverse, filter: table::filter(&filter), limit };
-            let options = tasks::Options { runtime, query, as_json: json };
-            tasks::run(&mut found.client, &options, &mut out).map(|()| Done::Shown)
+            let query = tasks::Query { rank: sort, is_inverted: reverse, filter: cut_filter(&filter), limit };
+            let options = listing::Options { runtime, query, as_json: json };
+            listing::run::<TaskList>(&mut found.client, &options, &mut out).map(|()| Done::Shown)
         }
-        Some(Verb::Processes { target, runtime, sort, reverse, filter, limit, json }) => {
+        Some(Verb::Processes { target, sort, filter, rows: Rows { runtime, reverse, limit, json } }) => {
             let mut found = target::find(target.target.as_deref(), &environment)?;
-            let query = volt_telemetry::processes::Query {
-                rank: sort,
-                is_inverted: reverse,
-                filter: table::filter(&filter),
-                limit,
-            };
-            let options = processes::Options { runtime, query, as_json: json };
-            processes::run(&mut found.client, &options, &mut out).map(|()| Done::Shown)
+            let query = processes::Query { rank: sort, is_inverted: reverse, filter: cut_filter(&filter), limit };
+            let options = listing::Options { runtime, query, as_json: json };
+            listing::run::<ProcessList>(&mut found.client, &options, &mut out).map(|()| Done::Shown)
         }
         Some(Verb::Stacks { target, all, json }) => {
             let mut found = target::find(target.target.as_deref(), &environment)?;

@@ -13,7 +13,7 @@ use std::sync::{Mutex, Once, PoisonError};
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
-use volt_telemetry::catalog::{self, BUCKETS_NS};
+use volt_diagnosis::catalog::{self, BUCKETS_NS};
 
 /// The prefix of the catalog's names, without the `_` behind it, which is what the page makes of much else.
 const RESERVED: &str = "volt";

@@ -11,14 +11,14 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use volt::Runtime;
 use volt::sync::Mutex;
 
-use crate::builder::Builder;
 use crate::error::ServeError;
 use crate::routes::{Scope, router};
 
 /// The name of the exporter's runtime.
 const RUNTIME: &str = "exporter";
 /// Time for the head of a request, and between two. Scrapes come every 15 s or so and open a connection anew, which is cheap;
-/// connections that say nothing are gone soon.
+/// connections that say nothing are gone soon. A client whose connection overflowed the listen queue can exceed it without a
+/// fault of its own: see [`Builder::max_connections`](crate::Builder::max_connections).
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a page waits for a client that takes nothing of it. Prometheus gives a scrape up after 10 s.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -45,11 +45,6 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// An exporter at the default settings, to be changed.
-    pub fn builder() -> Builder {
-        Builder::new()
-    }
-
     /// Where it listens, the port that the system chose included.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr

@@ -17,7 +17,7 @@
 //!
 //! With the feature `otlp` the same numbers are pushed to a collector of OpenTelemetry's besides: `Otlp`.
 //!
-//! What the names mean: [`volt_telemetry::catalog`], and `docs/metrics.md`.
+//! What the names mean: [`volt_diagnosis::catalog`], and `docs/metrics.md`.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -2,7 +2,7 @@
 //!
 //! Shape: `/` is a page with its script, style and plot library, all of them in this program, so that it works where there is no internet.
 //! The script asks `/live.json` once a second, and keeps what it draws; nothing is kept here but the last look. What follows from two looks
-//! (rates, ratios) is computed here, by `volt_telemetry`, as for everybody else; findings are the program's own.
+//! (rates, ratios) is computed here, by `volt_diagnosis`, as for everybody else; findings are the program's own.
 //!
 //! Invariants. *Looks are far apart*: those who ask within [`FRESH`] get the same answer, so that two viewers do not halve the time over
 //! which rates are taken, and a viewer costs no more than a scraper. *Nothing is asked of others*: the page loads and sends nothing beyond
@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use volt_telemetry::doctor::watch::Watch;
-use volt_telemetry::rates::Rates;
+use volt_diagnosis::doctor::watch::Watch;
+use volt_diagnosis::rates::Rates;
 use volt_telemetry::snapshot::{Process, Snapshot};
 
 use crate::discovery::Seen;
@@ -96,7 +96,11 @@ impl Live {
         let mut former = std::mem::take(&mut self.watches);
         let last = std::mem::take(&mut self.last);
         for seen in seen {
-            let (origin, Some(process)) = (&seen.origin, &seen.process) else { continue };
+            let (origin, Some(process)) = (&seen.origin, &seen.process) else {
+                // It may answer the next time.
+                self.watches.extend(former.remove_entry(&seen.origin));
+                continue;
+            };
             let mut watch = former.remove(origin).unwrap_or_default();
             self.last.insert(origin.clone(), watch.filled(process).into_owned());
             self.watches.insert(origin.clone(), watch);

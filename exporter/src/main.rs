@@ -1,4 +1,4 @@
-//! The program `volt-exporter`: serves the metrics of every Volt process that it may attach to.
+//! The program `volt-exporter`: serves the metrics of every Volt program that it may attach to.
 //!
 //! Ends by a signal; there is nothing to clean up. Exit code 1: it could not begin, with the reason on stderr; 2: the arguments make no sense.
 #![forbid(unsafe_code)]
@@ -16,9 +16,9 @@ use volt_exporter::Otlp;
 use volt_exporter::{DEFAULT_ADDRESS, Exporter};
 use volt_telemetry::socket::Environment;
 
-/// Serve the metrics of every Volt process that this user may attach to, for Prometheus.
+/// Serve the metrics of every Volt program that this user may attach to, for Prometheus.
 ///
-/// Each series has the labels `program`, `pid` and `runtime`. The processes open no port for it: this attaches to their control sockets.
+/// Each series has the labels `program`, `pid` and `runtime`. The programs open no port for it: this attaches to their control sockets.
 #[derive(Parser)]
 #[command(name = "volt-exporter", version)]
 struct Arguments {

@@ -73,7 +73,7 @@ fn family<'a>(name: &'a str, kind: &'a str, declared: &HashSet<&str>) -> (&'a st
 
 #[cfg(test)]
 mod tests {
-    use volt_telemetry::catalog::{Kind, METRICS};
+    use volt_diagnosis::catalog::{Kind, METRICS};
 
     use super::*;
 

@@ -22,7 +22,7 @@ use std::io;
 use metrics::{Counter, Gauge, Key, KeyName, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
 use metrics_exporter_prometheus::{LabelSet, PrometheusBuilder, PrometheusHandle};
-use volt_telemetry::catalog::{self, BUCKETS_NS, Kind, METRICS, Metric, Sample, Value};
+use volt_diagnosis::catalog::{self, BUCKETS_NS, Kind, METRICS, Metric, Sample, Value};
 use volt_telemetry::snapshot::Process;
 
 use crate::application;
@@ -246,7 +246,7 @@ mod tests {
             let mut text = Vec::new();
             page.render_all(&[(origin.clone(), process.as_ref())], &mut text).unwrap();
             let text = String::from_utf8(text).unwrap();
-            let up = text.lines().find_map(|line| line.strip_prefix(r#"volt_process_up{program="shop",pid="7"} "#));
+            let up = text.lines().find_map(|line| line.strip_prefix(r#"volt_program_up{program="shop",pid="7"} "#));
             let caused = r#"volt_location_delay_caused_seconds_total{runtime="main",location="a.rs:1:1",program="shop",pid="7"} "#;
             let caused = text.lines().find_map(|line| line.strip_prefix(caused));
             (up.map(String::from), caused.map(String::from))

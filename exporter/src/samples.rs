@@ -1,12 +1,13 @@
 //! What is told of processes, look after look: every sample of the catalog.
 //!
 //! Who writes: [`Samples::read`], under `&mut`. Kept from look to look are, for each runtime, which spawn locations have series
-//! ([`Locations`]), also while its process is silent, and, for each process, the findings of one that does not judge itself ([`Watch`]).
+//! ([`Locations`]), and, for each process, the findings of one that does not judge itself
+//! ([`Watch`]); both also while the process is silent.
 
 use std::collections::HashMap;
 
-use volt_telemetry::catalog::{Locations, METRICS, Sample};
-use volt_telemetry::doctor::watch::Watch;
+use volt_diagnosis::catalog::{Locations, METRICS, Sample};
+use volt_diagnosis::doctor::watch::Watch;
 use volt_telemetry::snapshot::Process;
 use volt_telemetry::text::is_invisible;
 
@@ -65,6 +66,8 @@ impl Samples {
             let Some(process) = process.filter(|process| !process.runtimes.is_empty()) else {
                 // It may answer the next time, and its counters are to go on from where they were.
                 self.locations.extend(former_locations.extract_if(|life, _| life.origin == *origin));
+                // So are its findings, whose history would begin anew.
+                self.watches.extend(former_watches.remove_entry(origin));
                 continue;
             };
             let mut watch = former_watches.remove(origin).unwrap_or_default();
@@ -84,20 +87,66 @@ impl Samples {
 }
 
 /// Writes out what a terminal that shows the page would obey, or what would turn a line of it around: names of programs and runtimes come
-/// from the programs. Written out and not taken out, so that two labels that differ stay two.
+/// from the programs. Written out and not taken out, so that two labels that differ stay two; for
+/// that reason the backslash of a name that reads as if it were written out is written out, too.
 fn make_harmless(label: &mut String) {
+    const WRITTEN: &str = "\\u{";
     let is_wild = |c: char| c.is_control() || is_invisible(c);
-    if label.contains(is_wild) {
-        let written = |c: char| if is_wild(c) { c.escape_unicode().to_string() } else { c.to_string() };
-        *label = label.chars().map(written).collect();
+    if !label.contains(is_wild) && !label.contains(WRITTEN) {
+        return;
     }
+    let mut written = String::with_capacity(label.len());
+    for (index, c) in label.char_indices() {
+        if is_wild(c) || label[index..].starts_with(WRITTEN) {
+            written.extend(c.escape_unicode());
+        } else {
+            written.push(c);
+        }
+    }
+    *label = written;
 }
 
 #[cfg(test)]
 mod tests {
-    use volt_telemetry::snapshot::Snapshot;
+    use volt_telemetry::snapshot::{Sentinel, Snapshot};
 
     use super::*;
+
+    #[test]
+    fn a_silent_process_keeps_what_was_known_of_it() {
+        const SECOND: u64 = 1_000_000_000;
+        // An older one, that does not judge itself, and was paused once between two readings.
+        let paused = |second: u64, pauses: u64| {
+            let sentinel = Sentinel { pauses, ..Sentinel::default() };
+            let runtime = Snapshot { at_ns: second * SECOND, sentinel, ..Snapshot::default() };
+            Process { runtimes: vec![runtime], ..Process::default() }
+        };
+        let known = |samples: &Samples| {
+            let mut watch = samples.watches[&Origin::new()].clone();
+            watch.filled(&paused(37, 1)).runtimes[0].findings.iter().flatten().count()
+        };
+        let mut samples = Samples::default();
+        samples.read(&[(Origin::new(), Some(&paused(20, 0)))]);
+        samples.read(&[(Origin::new(), Some(&paused(35, 1)))]);
+        assert_eq!(known(&samples), 1);
+        samples.read(&[(Origin::new(), None)]);
+        assert_eq!(known(&samples), 1, "it did not answer once");
+        samples.read(&[]);
+        assert!(samples.watches.is_empty(), "and is gone");
+    }
+
+    #[test]
+    fn labels_that_differ_stay_different() {
+        let written = |label: &str| {
+            let mut label = label.to_owned();
+            make_harmless(&mut label);
+            label
+        };
+        assert_ne!(written("\u{1b}"), written(r"\u{1b}"));
+        assert_eq!(written(r"\u{1b}"), r"\u{5c}u{1b}");
+        let plain = r"C:\users\u\{}";
+        assert_eq!(written(plain), plain);
+    }
 
     #[test]
     fn no_label_holds_what_a_terminal_would_obey() {

@@ -2,6 +2,7 @@
 //!
 //!     cargo bench -p volt-runtime --bench latency            # a minute
 //!     cargo bench -p volt-runtime --bench latency -- --quick
+//!     cargo bench -p volt-runtime --bench latency -- --markdown   # the table of docs/tokio.md
 //!
 //! Lateness of a timer is what passes between its deadline and the task's next line; latency of a packet is what passes between the call that
 //! sends it, on a thread of its own, and the task's next line. Each is given as median and 99th percentile, µs, over all rounds. One task, two
@@ -22,12 +23,12 @@ use std::time::{Duration, Instant};
 
 const WORKERS: usize = 2;
 const ROUNDS: usize = 3;
-/// How long a timer lasts, and how many of them a round has.
-const TIMERS: [(Duration, usize); 4] = [
-    (Duration::from_micros(50), 2_000),
-    (Duration::from_micros(500), 1_000),
-    (Duration::from_millis(5), 200),
-    (Duration::from_millis(100), 20),
+/// What a timer is called, how long it lasts, and how many of them a round has.
+const TIMERS: [(&str, Duration, usize); 4] = [
+    ("timer of 50 µs", Duration::from_micros(50), 2_000),
+    ("timer of 500 µs", Duration::from_micros(500), 1_000),
+    ("timer of 5 ms", Duration::from_millis(5), 200),
+    ("timer of 100 ms", Duration::from_millis(100), 20),
 ];
 const PACKETS: usize = 1_000;
 /// Timers of the crowd, and how long from the first of them to the last: less than a slot of the wheel is wide.
@@ -38,20 +39,39 @@ const CROWD_BEGINS: Duration = Duration::from_secs(4);
 /// Between two packets: long enough that whoever spins has given up.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// How the figures are printed. The crowd is always text.
+#[derive(Clone, Copy)]
+enum Form {
+    Table,
+    Markdown,
+}
+
 fn main() {
     let is_quick = std::env::args().any(|argument| argument == "--quick");
+    let form = if std::env::args().any(|argument| argument == "--markdown") { Form::Markdown } else { Form::Table };
     let part = if is_quick { 10 } else { 1 };
-    println!("load {}", std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim());
-    println!("{:<16} {:>12} {:>12} {:>12} {:>12}", "µs", "Volt p50", "Volt p99", "Tokio p50", "Tokio p99");
-    for (length, count) in TIMERS {
-        report(
-            &format!("timer {length:?}"),
-            || volt_timers(length, count / part),
-            || tokio_timers(length, count / part),
-        );
+    println!("load {}", load());
+    match form {
+        Form::Table => {
+            println!("{:<16} {:>12} {:>12} {:>12} {:>12}", "µs", "Volt p50", "Volt p99", "Tokio p50", "Tokio p99");
+        }
+        Form::Markdown => println!("\n| | Volt p50 | p99 | Tokio p50 | p99 |\n|---|---|---|---|---|"),
     }
-    let crowd = CROWD / part;
-    println!("{:<26} {:>12} {:>12} {:>12} {:>12}", "arm and disarm, µs", "p50", "p99.9", "longest", "busy");
+    for (name, length, count) in TIMERS {
+        report(form, name, || volt_timers(length, count / part), || tokio_timers(length, count / part));
+    }
+    report(form, "packet", || volt_packets(PACKETS / part), || tokio_packets(PACKETS / part));
+    crowds(CROWD / part);
+    println!("load {}", load());
+}
+
+fn load() -> String {
+    std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim().to_owned()
+}
+
+/// Arming and disarming a timer, before and beside the crowd.
+fn crowds(crowd: usize) {
+    println!("\n{:<26} {:>12} {:>12} {:>12} {:>12}", "arm and disarm, µs", "p50", "p99.9", "longest", "busy");
     type Probe = fn(usize) -> [Vec<(Duration, Duration)>; 2];
     for (name, probe) in [("Volt", volt_crowd as Probe), ("Tokio", tokio_crowd)] {
         for (what, mut times) in ["before", "beside the crowd"].into_iter().zip(probe(crowd)) {
@@ -63,12 +83,10 @@ fn main() {
             println!("{:<26} {p50:>12.1} {p999:>12.1} {longest:>12.1} {busy:>12.1}", format!("{name}, {what}"));
         }
     }
-    report("packet", || volt_packets(PACKETS / part), || tokio_packets(PACKETS / part));
-    println!("load {}", std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim());
 }
 
 /// Rounds in turns, so that what the machine does meanwhile hits both.
-fn report(what: &str, volt: impl Fn() -> Vec<Duration>, tokio: impl Fn() -> Vec<Duration>) {
+fn report(form: Form, what: &str, volt: impl Fn() -> Vec<Duration>, tokio: impl Fn() -> Vec<Duration>) {
     let (mut of_volt, mut of_tokio) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         of_volt.extend(volt());
@@ -78,7 +96,20 @@ fn report(what: &str, volt: impl Fn() -> Vec<Duration>, tokio: impl Fn() -> Vec<
         times.sort();
         [times.len() / 2, times.len() * 99 / 100].map(|index| times[index].as_nanos() as f64 / 1e3)
     });
-    println!("{what:<16} {:>12.1} {:>12.1} {:>12.1} {:>12.1}", volt[0], volt[1], tokio[0], tokio[1]);
+    match form {
+        Form::Table => {
+            println!("{what:<16} {:>12.1} {:>12.1} {:>12.1} {:>12.1}", volt[0], volt[1], tokio[0], tokio[1]);
+        }
+        Form::Markdown => {
+            let [volt, tokio] = [volt, tokio].map(|times| times.map(cell));
+            println!("| {what} | {} | {} | {} | {} |", volt[0], volt[1], tokio[0], tokio[1]);
+        }
+    }
+}
+
+/// With as many digits as mean something.
+fn cell(us: f64) -> String {
+    if us < 100.0 { format!("{us:.1}") } else { format!("{us:.0}") }
 }
 
 fn volt_runtime() -> volt::Runtime {

@@ -18,90 +18,45 @@
 //!
 //! Names and semantics are Tokio's where Tokio has them. Sockets speak the I/O traits of the `tokio` crate, which are free of its runtime
 //! ([`io`]); features `hyper` and `axum` bridge to those.
-#![cfg_attr(loom, allow(dead_code, unused_imports, unreachable_pub))]
 
-mod shim;
-
-#[cfg(not(loom))]
-mod clock;
-#[cfg(not(loom))]
-mod compat;
-#[cfg(not(loom))]
-mod config;
-mod coop;
-mod cycles;
-#[cfg(not(loom))]
-mod error;
-#[cfg(not(loom))]
-mod fork;
-#[cfg(not(loom))]
-mod kernel;
-mod recorder;
-#[cfg(not(loom))]
-mod rng;
-#[cfg(any(loom, all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
-mod stacks;
-#[cfg(not(any(loom, all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))))]
-#[path = "stacks/unsupported.rs"]
-mod stacks;
-#[cfg(not(loom))]
-mod stats;
-#[cfg(not(loom))]
-mod troubles;
-
-mod driver;
-mod queue;
-mod scheduler;
 pub mod task;
 
-#[cfg(not(loom))]
-mod blocking;
-#[cfg(not(loom))]
-mod builder;
-#[cfg(not(loom))]
-mod context;
-#[cfg(not(loom))]
-mod handle;
-#[cfg(not(loom))]
-pub mod observe;
-#[cfg(not(loom))]
-mod runtime;
-
-#[cfg(not(loom))]
-mod children;
-#[cfg(not(loom))]
 pub mod fs;
-#[cfg(not(loom))]
 pub mod io;
-#[cfg(not(loom))]
 pub mod net;
 pub mod process;
-#[cfg(not(loom))]
 pub mod signal;
-#[cfg(not(loom))]
 pub mod sync;
-#[cfg(not(loom))]
 pub mod time;
 
-#[cfg(not(loom))]
+pub mod telemetry;
+
 mod bridge;
 
-#[cfg(all(feature = "axum", not(loom)))]
+#[cfg(feature = "axum")]
 pub use bridge::axum;
-#[cfg(all(feature = "futures-io", not(loom)))]
+#[cfg(feature = "futures-io")]
 pub use bridge::futures_io;
-#[cfg(all(feature = "hyper", not(loom)))]
+#[cfg(feature = "hyper")]
 pub use bridge::hyper;
 
-#[cfg(not(loom))]
+/// What shows this program to the outside: the list of its runtimes, and the control socket.
+pub mod observe {
+    pub use volt_core::observe::registry::{health, process, socket_path};
+    pub use volt_core::scheduler::listing::processes::ProcessSource;
+    pub use volt_telemetry::health::Health;
+}
+
 pub use {
-    builder::Builder,
-    config::{Backend, LocalOrder, ParkSpin, Placement},
-    context::EnterGuard,
-    error::BuildError,
-    handle::Handle,
-    runtime::Runtime,
-    task::spawn,
+    task::spawn::spawn,
+    volt_core::{
+        builder::Builder,
+        config::{Backend, ParkSpin, Placement},
+        context::EnterGuard,
+        error::BuildError,
+        handle::Handle,
+        runtime::Runtime,
+    },
 };
 
 // The examples stand here, where they can be compiled: `volt-macros` does not depend on Volt. A macro's tests are built for
@@ -132,7 +87,7 @@ pub use {
 ///     }
 /// }
 /// ```
-#[cfg(all(feature = "macros", not(loom)))]
+#[cfg(feature = "macros")]
 pub use volt_macros::main;
 /// # Examples
 ///
@@ -153,12 +108,9 @@ pub use volt_macros::main;
 /// }
 /// # fn main() {}
 /// ```
-#[cfg(all(feature = "macros", not(loom)))]
+#[cfg(feature = "macros")]
 pub use volt_macros::test;
 
 /// Waiting for several futures in one task: Tokio's macros, which need nothing of its runtime.
-#[cfg(all(feature = "macros", not(loom)))]
+#[cfg(feature = "macros")]
 pub use tokio::{join, pin, select, try_join};
-
-/// What the numbers mean: the types of [`Handle::snapshot`] and [`observe::process`].
-pub use volt_telemetry as telemetry;

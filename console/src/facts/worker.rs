@@ -1,10 +1,10 @@
 //! What is said of one worker, in groups.
 
-use volt_telemetry::rates::{Shares, WorkerRates};
-use volt_telemetry::snapshot::Worker;
+use volt_diagnosis::rates::{Shares, WorkerRates};
+use volt_telemetry::snapshot::{GlobalChecks, Worker};
 
 use super::{Fact, Group, Scene, Tone};
-use crate::figures::{ABSENT, count, duration, maybe_duration, percent, rate};
+use crate::text::figures::{ABSENT, count, duration, maybe_duration, percent, rate};
 
 /// A worker that could run and is not let for so much of its time is short of processor.
 const STARVED_RATIO: f64 = 0.2;
@@ -77,6 +77,8 @@ fn worker_polls(worker: &Worker, rates: Option<&WorkerRates>) -> Group {
 }
 
 fn worker_steals(worker: &Worker) -> Group {
+    let checks =
+        |of: fn(&GlobalChecks) -> u64| worker.global_checks.as_ref().map_or(ABSENT.into(), |all| count(of(all)));
     let facts = vec![
         Fact::new("tries", count(worker.steal_attempts)),
         Fact::new("ok", count(worker.steals)),
@@ -86,9 +88,9 @@ fn worker_steals(worker: &Worker) -> Group {
         Fact::new("ring overflows", count(worker.overflows)),
         Fact::new("tasks overflowed", count(worker.tasks_overflowed)),
         Fact::new("from global", count(worker.global_tasks)),
-        Fact::new("checks: interval", count(worker.global_checks.interval)),
-        Fact::new("elapsed", count(worker.global_checks.elapsed)),
-        Fact::new("empty", count(worker.global_checks.empty)),
+        Fact::new("checks: interval", checks(|checks| checks.interval)),
+        Fact::new("elapsed", checks(|checks| checks.elapsed)),
+        Fact::new("empty", checks(|checks| checks.empty)),
     ];
     Group { title: "steals", facts }
 }
@@ -111,4 +113,20 @@ fn worker_parks(worker: &Worker) -> Group {
         Fact::new("in vain", count(worker.spins_in_vain)),
     ]);
     Group { title: "parks", facts }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_that_nobody_counts_are_absent_and_not_none() {
+        let value = |worker: &Worker| {
+            let steals = worker_steals(worker);
+            let empty = steals.facts.iter().find(|fact| fact.label == "empty").unwrap();
+            empty.value.clone()
+        };
+        assert_eq!(value(&Worker::default()), ABSENT, "of an older program");
+        assert_eq!(value(&Worker { global_checks: Some(GlobalChecks::default()), ..Worker::default() }), "0");
+    }
 }

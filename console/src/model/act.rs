@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use volt_telemetry::doctor::Place;
+use volt_telemetry::finding::Place;
 use volt_telemetry::incident::Incident;
 
 use super::{Action, Effect, INTERVALS, Kind, Model, Screen};
-use crate::incidents::newest_first;
+use crate::facts::incidents::newest_first;
 
 /// Characters that a filter may have.
 const FILTER_MAX: usize = 100;

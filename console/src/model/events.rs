@@ -8,15 +8,16 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use volt_telemetry::doctor::{Course, Finding, Severity, Turn};
+use volt_diagnosis::doctor::course::{Course, Turn};
+use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::incident::Incident;
 use volt_telemetry::processes::kind_name;
 use volt_telemetry::snapshot::{Process, Snapshot};
 
-use crate::clean;
 use crate::facts::Tone;
-use crate::figures::{age, count, duration};
-use crate::incidents::{named, newest_first, where_to_look};
+use crate::facts::incidents::{named, newest_first, where_to_look};
+use crate::text::clean;
+use crate::text::figures::{age, count, duration};
 
 /// Events that are kept.
 pub const EVENTS_MAX: usize = 500;

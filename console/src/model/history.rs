@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
+use volt_diagnosis::rates::Rates;
 use volt_telemetry::histogram::{Histogram, bounds_of};
-use volt_telemetry::rates::Rates;
 use volt_telemetry::snapshot::Snapshot;
 
 /// Moments that are kept: one for each column of a wide terminal.

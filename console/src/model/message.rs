@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use volt_telemetry::processes::ProcessList;
+use volt_telemetry::processes::{self, ProcessList};
 use volt_telemetry::snapshot::Process;
-use volt_telemetry::tasks::TaskList;
+use volt_telemetry::tasks::{Query, TaskList};
 use volt_telemetry::why::Why;
 use volt_telemetry::wire::Hello;
 
@@ -104,4 +104,24 @@ pub enum Effect {
     Subscribe(Duration),
     /// End.
     Quit,
+}
+
+/// What is to be asked, again and again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wish {
+    /// The tasks of a runtime.
+    pub tasks: Option<(String, Query)>,
+    /// The processes of a runtime.
+    pub processes: Option<(String, processes::Query)>,
+    /// Why a task of a runtime was polled last.
+    pub why: Option<(String, u64)>,
+    /// Time between two answers.
+    pub interval: Duration,
+}
+
+impl Wish {
+    /// Whether there is nothing to ask.
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_none() && self.processes.is_none() && self.why.is_none()
+    }
 }

@@ -2,29 +2,26 @@
 
 use std::cmp::Reverse;
 
-use volt_telemetry::doctor::{Finding, Key};
+use volt_diagnosis::doctor::key::Key;
+use volt_telemetry::finding::Finding;
 use volt_telemetry::incident::Incident;
 use volt_telemetry::processes::Process;
 use volt_telemetry::tasks::{Query, Task};
 
 use super::{Happened, List, Model, Screen};
-use crate::asker::Wish;
-use crate::blame;
-use crate::columns::in_flight;
+use crate::facts::incidents::{newest_first, task, where_to_look};
 use crate::facts::state_word;
-use crate::incidents::{newest_first, task, where_to_look};
-use crate::processes;
-use crate::table::{self, Row};
-use crate::tasks;
+use crate::model::Wish;
+use crate::tables::blame;
+use crate::tables::listing::{self, Row};
+use crate::tables::processes;
+use crate::tables::tasks;
+use crate::tables::workers::in_flight;
 
 /// Tasks that are asked for: more than fit on any screen.
 pub const TASKS_SHOWN: u32 = 300;
 /// Processes that are asked for, likewise.
 pub const PROCESSES_SHOWN: u32 = 300;
-/// What somebody who looks for what is wrong sorts processes by first: their mailboxes.
-pub(super) const FIRST_PROCESS_ORDER: usize = 1;
-/// By what somebody who looks for what is wrong sorts tasks first: the time that their polls took.
-pub(super) const FIRST_TASK_ORDER: usize = 1;
 /// What workers may be sorted by.
 pub const WORKER_ORDERS: [&str; 5] = ["number", "busy", "polls/s", "queue", "in flight"];
 /// What incidents may be sorted by.
@@ -48,8 +45,8 @@ impl Model {
     pub fn orders(&self) -> Vec<&'static str> {
         match self.screen {
             Screen::Overview | Screen::Workers => WORKER_ORDERS.to_vec(),
-            Screen::Tasks => table::orders(&tasks::COLUMNS).into_iter().map(|rank| rank.name()).collect(),
-            Screen::Processes => table::orders(&processes::COLUMNS).into_iter().map(|rank| rank.name()).collect(),
+            Screen::Tasks => listing::orders(&tasks::COLUMNS).into_iter().map(|rank| rank.name()).collect(),
+            Screen::Processes => listing::orders(&processes::COLUMNS).into_iter().map(|rank| rank.name()).collect(),
             Screen::Incidents => INCIDENT_ORDERS.to_vec(),
             Screen::Blame => blame::COLUMNS.iter().map(|column| column.title).chain([blame::LOCATION_TITLE]).collect(),
             Screen::Doctor => vec!["severity"],
@@ -100,7 +97,7 @@ impl Model {
                 list.has([worker.index.to_string().as_str(), state_word(worker), &poll])
             });
         }
-        let per_second = |index: usize, of: fn(&volt_telemetry::rates::WorkerRates) -> f64| {
+        let per_second = |index: usize, of: fn(&volt_diagnosis::rates::WorkerRates) -> f64| {
             (scene.worker_rates(index).map_or(0.0, of) * 1e6) as u64
         };
         let weight = |index: usize| {
@@ -140,10 +137,7 @@ impl Model {
         };
         let rows = told.rows.iter().filter(has);
         let mut rows: Vec<_> = rows.map(|item| Row { item, busy_ratio: picture.load_of(item.id) }).collect();
-        rows.sort_by_key(|row| {
-            let weight = row.item.weight(rank);
-            (Reverse(if list.is_inverted { !weight } else { weight }), row.item.id)
-        });
+        sort(&mut rows, list.is_inverted, |item| (item.weight(rank), item.id));
         rows
     }
 
@@ -157,8 +151,8 @@ impl Model {
     /// Which tasks the screen is about.
     pub fn task_query(&self) -> Query {
         let list = self.list_of(Screen::Tasks);
-        let rank = table::orders(&tasks::COLUMNS).get(list.order).copied().unwrap_or_default();
-        Query { rank, is_inverted: list.is_inverted, filter: table::filter(&list.filter), limit: TASKS_SHOWN }
+        let rank = listing::orders(&tasks::COLUMNS).get(list.order).copied().unwrap_or_default();
+        Query { rank, is_inverted: list.is_inverted, filter: listing::filter(&list.filter), limit: TASKS_SHOWN }
     }
 
     /// The processes that are shown.
@@ -176,18 +170,15 @@ impl Model {
         };
         let rows = told.rows.iter().filter(has);
         let mut rows: Vec<_> = rows.map(|item| Row { item, busy_ratio: picture.load_of_process(&item.pid) }).collect();
-        rows.sort_by_key(|row| {
-            let weight = row.item.weight(rank);
-            (Reverse(if list.is_inverted { !weight } else { weight }), row.item.number)
-        });
+        sort(&mut rows, list.is_inverted, |item| (item.weight(rank), item.number));
         rows
     }
 
     /// Which processes the screen is about.
     pub fn process_query(&self) -> volt_telemetry::processes::Query {
         let list = self.list_of(Screen::Processes);
-        let rank = table::orders(&processes::COLUMNS).get(list.order).copied().unwrap_or_default();
-        let (is_inverted, filter) = (list.is_inverted, table::filter(&list.filter));
+        let rank = listing::orders(&processes::COLUMNS).get(list.order).copied().unwrap_or_default();
+        let (is_inverted, filter) = (list.is_inverted, listing::filter(&list.filter));
         volt_telemetry::processes::Query { rank, is_inverted, filter, limit: PROCESSES_SHOWN }
     }
 
@@ -269,5 +260,13 @@ impl Model {
 
 /// What tells a finding from others, whatever its numbers are.
 pub(super) fn key_of((runtime, finding): &(String, Finding)) -> (String, Key) {
-    (runtime.clone(), finding.key())
+    (runtime.clone(), Key::of(finding))
+}
+
+/// The greatest weight first, or the least; equals by their number. `key` returns both.
+fn sort<T>(rows: &mut [Row<'_, T>], is_inverted: bool, key: impl Fn(&T) -> (u64, u64)) {
+    rows.sort_by_key(|row| {
+        let (weight, number) = key(row.item);
+        (Reverse(if is_inverted { !weight } else { weight }), number)
+    });
 }

@@ -7,7 +7,7 @@
 use volt_telemetry::incident::{Incident, Incidents};
 use volt_telemetry::why::Why;
 
-use crate::incidents::{Whose, calls, newest_first};
+use crate::facts::incidents::{Whose, calls, newest_first};
 use crate::model::history::Kind;
 
 /// What the terminal shows.
@@ -73,6 +73,11 @@ impl Screen {
             Screen::Processes => "procs",
             other => other.name(),
         }
+    }
+
+    /// The order that it begins with: tasks by the time that their polls took, processes by their mailboxes.
+    pub(super) fn first_order(self) -> usize {
+        usize::from(matches!(self, Screen::Tasks | Screen::Processes))
     }
 }
 

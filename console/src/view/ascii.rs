@@ -56,7 +56,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::view::latency::SHADES;
+    use crate::view::screens::latency::SHADES;
 
     #[test]
     fn the_shades_of_a_heat_map_are_told_apart() {

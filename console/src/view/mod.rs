@@ -4,34 +4,22 @@
 //! [screens](crate::model::Screen); the names of the screens, and the keys (two lines).
 
 pub mod ascii;
-pub mod blame;
-pub mod detail;
-pub mod doctor;
-pub mod events;
-pub mod header;
-pub mod help;
-pub mod incidents;
-pub mod lamps;
-pub mod latency;
-pub mod lines;
-pub mod overview;
-pub mod panels;
-pub mod processes;
-pub mod stack;
-mod table;
-pub mod tasks;
+pub mod hits;
 pub mod theme;
-pub mod worker;
-pub mod workers;
+
+pub mod parts;
+pub mod screens;
 
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::text::{Line, Span};
+use ratatui::layout::{Constraint, Rect};
+use ratatui::text::Line;
 
-use crate::facts::Group;
-use crate::figures::{tail, width};
-use crate::hits::Hits;
-use crate::model::{Action, Model, Screen, tone_of};
+use crate::model::{Model, Screen, tone_of};
+use crate::text::figures::tail;
+use crate::view::hits::Hits;
+use crate::view::parts::layout::{draw_lines, draw_message, rows};
+use crate::view::parts::{header, help};
+use crate::view::screens::{blame, doctor, events, incidents, latency, overview, processes, tasks, worker};
 use crate::view::theme::Theme;
 
 /// The smallest screen that is drawn on, in columns and rows.
@@ -77,39 +65,6 @@ fn draw_whole(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hi
     }
 }
 
-/// Lines one below the other, as many as fit.
-pub(crate) fn draw_lines(frame: &mut Frame<'_>, area: Rect, lines: impl IntoIterator<Item = Line<'static>>) {
-    for (row, line) in (area.y..area.bottom()).zip(lines) {
-        frame.render_widget(line, Rect { y: row, height: 1, ..area });
-    }
-}
-
-/// The rows of a list: those of `lines` in sight, each of which a click picks, below a heading.
-pub(crate) fn draw_rows(
-    frame: &mut Frame<'_>,
-    area: Rect,
-    heads: Line<'static>,
-    first: usize,
-    lines: Vec<Line<'static>>,
-    hits: &mut Hits,
-) {
-    for (offset, row) in (area.y + 1..area.bottom()).enumerate().take(lines.len()) {
-        hits.add(Rect { y: row, height: 1, ..area }, Action::Pick(first + offset));
-    }
-    draw_lines(frame, area, std::iter::once(heads).chain(lines));
-}
-
-/// A line in the middle of `area`.
-pub(crate) fn draw_message(frame: &mut Frame<'_>, area: Rect, text: &str, theme: Theme) {
-    let [_, line, _] = rows(area, [Constraint::Fill(1), Constraint::Length(1), Constraint::Fill(1)]);
-    frame.render_widget(Line::styled(text.to_owned(), theme.label()).centered(), line);
-}
-
-/// `3-12/300` if not all rows are in sight.
-pub(crate) fn part(shown: &std::ops::Range<usize>, total: usize) -> String {
-    if shown.len() < total { format!("{}-{}/{total}", shown.start + 1, shown.end) } else { String::new() }
-}
-
 fn draw_nothing(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
     let text = if model.picture().process.is_some() {
         "This program has no runtime at the moment."
@@ -153,29 +108,6 @@ fn draw_too_small(frame: &mut Frame<'_>, area: Rect) {
     for (row, line) in (top..area.height).zip(text) {
         frame.render_widget(Line::raw(line).centered(), Rect { y: area.y + row, height: 1, ..area });
     }
-}
-
-pub(crate) fn rows<const N: usize>(area: Rect, heights: [Constraint; N]) -> [Rect; N] {
-    Layout::vertical(heights).areas(area)
-}
-
-/// `title label value  label value` in at most `columns`; facts that do not fit are left out, none is cut.
-pub(crate) fn fact_line(group: &Group, title_width: usize, columns: usize, theme: Theme) -> Line<'static> {
-    let mut spans = vec![Span::styled(format!("{:<title_width$}", group.title), theme.title())];
-    let mut used = title_width;
-    for fact in &group.facts {
-        let value = fact.marked();
-        let gap = if spans.len() > 1 { "  " } else { "" };
-        let label = if fact.label.is_empty() { gap.to_string() } else { format!("{gap}{} ", fact.label) };
-        let needed = width(&label) + width(&value);
-        if used + needed > columns {
-            break;
-        }
-        used += needed;
-        spans.push(Span::styled(label, theme.label()));
-        spans.push(Span::styled(value, theme.tone(fact.tone)));
-    }
-    Line::from(spans)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use ratatui::style::{Color, Modifier, Style};
 use volt_telemetry::snapshot::Phase;
 
 use crate::facts::Tone;
-use crate::incidents::Whose;
+use crate::facts::incidents::Whose;
 
 /// How to draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

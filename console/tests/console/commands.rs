@@ -4,11 +4,12 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Output, Stdio};
 
-use crate::program::{Folder, Program, Speech, VOLT};
 use serde_json::Value;
+use volt_recording::writer::{MIN_FILE_BYTES, Settings, Writer};
 use volt_telemetry::recording::flush::Head;
-use volt_telemetry::recording::writer::{MIN_FILE_BYTES, Settings, Writer};
 use volt_telemetry::wire::{VERSION, Version};
+
+use crate::program::{Folder, Program, Speech, VOLT};
 
 fn run(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).output().expect("the console runs")

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use volt_console::connection::Connection;
 use volt_console::model::Message;
+use volt_console::programs::connection::Connection;
 use volt_telemetry::client::Client;
 
 use crate::program::{Folder, Program, VOLT};

@@ -3,6 +3,7 @@
 mod check;
 mod commands;
 mod connection;
+mod crates;
 mod doctor;
 mod picker;
 mod record;

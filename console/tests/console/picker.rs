@@ -2,7 +2,7 @@
 
 use crate::program::{Folder, Program, Speech, VOLT};
 use crate::screen::{Screen, assert_given_back};
-use volt_console::picker::choose;
+use volt_console::commands::picker::choose;
 use volt_telemetry::socket::Environment;
 
 /// Who is chosen by these lines, and what was printed.
@@ -34,6 +34,19 @@ fn a_number_a_pid_or_a_name_chooses_and_what_is_none_of_them_is_asked_again() {
         "{printed}"
     );
     assert!(!printed.contains('\u{1b}'), "{printed:?}");
+}
+
+#[test]
+fn sockets_that_programs_left_behind_are_no_choice() {
+    let folder = Folder::new();
+    // A pid that no process has.
+    drop(std::os::unix::net::UnixListener::bind(folder.path().join("2000000003-7.sock")).unwrap());
+    let _shop = Program::start(&folder.socket(0), "shop", VOLT);
+    let _mail = Program::start(&folder.socket(1), "mail", VOLT);
+    let (who, printed) = chosen(&folder, b"2\n");
+    assert!(who.is_some() && !printed.contains("2000000003") && !printed.contains("stale"), "{printed}");
+    let (who, printed) = chosen(&folder, b"3\nq\n");
+    assert!(who.is_none() && printed.contains("process 3 has no control socket"), "{printed}");
 }
 
 #[test]

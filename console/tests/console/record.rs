@@ -143,6 +143,10 @@ fn a_replay_is_drawn_as_it_was_asked_for_and_its_help_has_its_own_keys() {
     let path = path.to_str().unwrap();
     let output = run(&mut folder.console(&["replay", "--once", "--ascii", path]));
     assert!(output.status.success() && output.stdout.is_ascii(), "{}", stderr(&output));
+    // Without a terminal it names the command that shows the recording, not one for live programs.
+    let output = run(&mut folder.console(&["replay", path]));
+    let said = stderr(&output);
+    assert!(said.contains("use `volt-console replay --once FILE`") && !said.contains("volt-console top"), "{said}");
     let arguments = ["replay", "--plain", "--ascii", "--no-mouse", path];
     let mut screen = Screen::start(folder.console(&arguments), 80, 24);
     screen.wait_for("replay", 0);

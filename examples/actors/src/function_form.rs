@@ -1,6 +1,6 @@
-//! Volt's processes as async functions: `volt::process::from_fn`, which send with `Context::send`.
+//! Volt's processes as async functions: `volt_process::from_fn`, which send with `Context::send`.
 
-use volt::process::{Failure, Inbox, Payload, Pid, Process, from_fn};
+use volt_process::{Failure, Inbox, Payload, Pid, Process, from_fn};
 
 use crate::peer::Order;
 use crate::tally::{ARRIVED, BEGUN, ENDED, Seen};

@@ -1,6 +1,6 @@
-//! Volt's processes as state machines: `volt::process::Process`, which sends with `Context::try_send` and, where a mailbox is full, yields.
+//! Volt's processes as state machines: `volt_process::Process`, which sends with `Context::try_send` and, where a mailbox is full, yields.
 
-use volt::process::{Context, Event, Events, Failure, Message, Output, Payload, Pid, Process};
+use volt_process::{Context, Event, Events, Failure, Message, Output, Payload, Pid, Process};
 
 use crate::peer::Order;
 use crate::tally::{ARRIVED, BEGUN, ENDED, Seen};

@@ -4,7 +4,7 @@
 
 use std::marker::PhantomData;
 
-use volt::process::{Payload, Pid, Process, Spawn, System};
+use volt_process::{Payload, Pid, Process, Spawn, System};
 
 use crate::peer::{Order, Peer};
 

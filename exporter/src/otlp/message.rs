@@ -19,7 +19,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
-use volt_telemetry::catalog::{self, BUCKETS_NS, Kind, METRICS, Sample, Value};
+use volt_diagnosis::catalog::{self, BUCKETS_NS, Kind, METRICS, Sample, Value};
 use volt_telemetry::snapshot::Process;
 
 use crate::discovery::Seen;

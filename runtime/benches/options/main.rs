@@ -1,4 +1,5 @@
-//! What `Builder::local_order` and `Builder::park_spin` make of the workloads of the bench `peers`: each setting beside the defaults.
+//! What `Builder::park_spin` makes of the workloads of the bench `peers`: each setting beside the
+//! defaults.
 //!
 //! ```text
 //! cargo bench -p volt-runtime --bench options                    every workload, a table for a page

@@ -4,17 +4,15 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use volt::{Builder, LocalOrder, ParkSpin};
+use volt::{Builder, ParkSpin};
 
 use crate::peer::Peer;
 
-pub(crate) const COUNT: usize = 4;
+pub(crate) const COUNT: usize = 2;
 /// In the order of the turns.
-pub(crate) const NAMES: [&str; COUNT] = [Adaptive::NAME, Lifo::NAME, Stepped::NAME, Off::NAME];
+pub(crate) const NAMES: [&str; COUNT] = [Adaptive::NAME, Off::NAME];
 
 pub(crate) type Adaptive = Volt<Defaults>;
-pub(crate) type Lifo = Volt<LifoOrder>;
-pub(crate) type Stepped = Volt<SteppedSpin>;
 pub(crate) type Off = Volt<NoSpin>;
 
 /// One setting.
@@ -40,8 +38,6 @@ macro_rules! setting {
 }
 
 setting!(Defaults, "defaults", |builder| builder);
-setting!(LifoOrder, "local_order(Lifo)", |builder| builder.local_order(LocalOrder::Lifo));
-setting!(SteppedSpin, "park_spin(Stepped)", |builder| builder.park_spin(ParkSpin::Stepped));
 setting!(NoSpin, "park_spin(Off)", |builder| builder.park_spin(ParkSpin::Off));
 
 /// A runtime with that setting.

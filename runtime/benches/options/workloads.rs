@@ -16,7 +16,7 @@ mod wake;
 mod wake_idle;
 
 use crate::meter::Meter;
-use crate::subjects::{Adaptive, COUNT, Lifo, Off, Stepped};
+use crate::subjects::{Adaptive, COUNT, Off};
 
 /// A workload on one subject: one value a row.
 type Run = fn(&Meter) -> Vec<f64>;
@@ -32,7 +32,7 @@ pub(crate) struct Workload {
 macro_rules! workload {
     ($run:path, $($row:literal, $unit:literal);+) => {{
         use $run as run;
-        Workload { rows: &[$(($row, $unit)),+], runs: [run::<Adaptive>, run::<Lifo>, run::<Stepped>, run::<Off>] }
+        Workload { rows: &[$(($row, $unit)),+], runs: [run::<Adaptive>, run::<Off>] }
     }};
 }
 

@@ -5,7 +5,7 @@
 //! cargo bench -p volt-runtime --bench peers -- --json               the same, one JSON object a line
 //! cargo bench -p volt-runtime --bench peers -- --only spawn --only baton_1
 //! cargo bench -p volt-runtime --bench peers -- --quick              fewer and shorter rounds
-//! cargo bench -p volt-runtime --bench peers -- --markdown           the table that stands in the README
+//! cargo bench -p volt-runtime --bench peers -- --markdown           the table that stands in RESULTS.md
 //! cargo bench -p volt-runtime --bench peers -- --list               the names, and what each is
 //! ```
 //!

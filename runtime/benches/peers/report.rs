@@ -46,7 +46,7 @@ impl Report {
             Form::Markdown => println!(
                 "```text\n{}\n```\n\n{}. {}; {}. {} workers for each runtime, its defaults otherwise; {} rounds in turns, medians; ratio = \
                  Volt's cost divided by Tokio's, below 1 is better; ± half the distance between the quartiles of Volt's rounds.\n\n\
-                 | workload | what | unit | Volt | Tokio | smol | ratio | target | |\n|---|---|---|---|---|---|---|---|---|",
+                 | workload | unit | Volt | Tokio | smol | ratio | target | |\n|---|---|---|---|---|---|---|---|",
                 machine::command("peers"),
                 machine::day_and_commit(),
                 machine::machine(),
@@ -99,7 +99,7 @@ fn line(row: &Row, figures: &Figures) -> String {
         cell(2),
         ratio(figures, 0.5),
         ratio(figures, 0.0),
-        format!("{}{}", target(row.target), verdict(row, figures))
+        format!("{} {}", target(row), verdict(row, figures))
     )
 }
 
@@ -107,15 +107,14 @@ fn markdown(row: &Row, figures: &Figures) -> String {
     let cell = |runtime| figures.median(runtime).map_or("–".to_owned(), number);
     let spread = figures.spread(0).map_or(String::new(), |spread| format!(" ±{:.0} %", spread * 50.0));
     format!(
-        "| `{}` | {} | {} | {}{spread} | {} | {} | {} | {} |{} |",
+        "| `{}` | {} | {}{spread} | {} | {} | {} | {} | {} |",
         row.name,
-        row.about,
         row.unit,
         cell(0),
         cell(1),
         cell(2),
         ratio(figures, 0.5),
-        target(row.target),
+        target(row),
         verdict(row, figures)
     )
 }
@@ -126,8 +125,8 @@ fn ratio(figures: &Figures, share: f64) -> String {
 
 fn verdict(row: &Row, figures: &Figures) -> &'static str {
     match figures.is_met(row.target) {
-        Some(true) => " met",
-        Some(false) => " MISSED",
+        Some(true) => "met",
+        Some(false) => "missed",
         None => "",
     }
 }
@@ -142,12 +141,13 @@ fn number(value: f64) -> String {
     }
 }
 
-/// For people.
-pub(crate) fn target(target: Target) -> String {
-    match target {
+/// For people: the greatest ratio, and the greatest value with its unit.
+pub(crate) fn target(row: &Row) -> String {
+    let unit = row.unit;
+    match row.target {
         Target::Ratio(ratio) => format!("≤ {ratio:.2}"),
-        Target::AtMost(at_most) => format!("≤ {at_most} abs"),
-        Target::Both { ratio, at_most } => format!("≤ {ratio:.2}, {at_most} abs"),
+        Target::AtMost(at_most) => format!("≤ {at_most} {unit}"),
+        Target::Both { ratio, at_most } => format!("≤ {ratio:.2}, {at_most} {unit}"),
         Target::None => "–".to_owned(),
     }
 }

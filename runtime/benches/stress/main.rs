@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use heap::Live;
 use mix::{Done, Mix};
+use volt::Placement;
 use volt::telemetry::Snapshot;
-use volt::{LocalOrder, Placement};
 
 #[global_allocator]
 static ALLOCATOR: heap::Counting = heap::Counting;
@@ -156,7 +156,6 @@ fn come_and_go(polls: u64, seed: u64, all: &mut Done) -> Rests {
             workers: WORKERS[round as usize % WORKERS.len()],
             outsiders: 1 + round / 3 % 2,
             placement: PLACEMENTS[(round / 2) as usize % PLACEMENTS.len()],
-            local_order: [LocalOrder::Fifo, LocalOrder::Lifo][(round / 3) as usize % 2],
             // With the net what it catches is counted; without it a lost wake-up hangs.
             park_timeout: (round % 2 == 0).then_some(Duration::from_millis(10)),
             local_queue_capacity: [256, 8][(round / 4) as usize % 2],
@@ -174,11 +173,10 @@ fn come_and_go(polls: u64, seed: u64, all: &mut Done) -> Rests {
             std::thread::yield_now();
         }
         println!(
-            "{:>2}  {:>2} workers {:<11} {:<4} ring {:>3} {:<6} {:>9} polls {:>8} tasks {:>6} steals {:>8} parks {:>5.1} s {:>6.1} M polls/s  {}",
+            "{:>2}  {:>2} workers {:<11} ring {:>3} {:<6} {:>9} polls {:>8} tasks {:>6} steals {:>8} parks {:>5.1} s {:>6.1} M polls/s  {}",
             round + 1,
             mix.workers,
             format!("{:?}", mix.placement),
-            format!("{:?}", mix.local_order),
             mix.local_queue_capacity,
             if mix.park_timeout.is_some() { "net" } else { "no net" },
             done.polls,
@@ -199,7 +197,6 @@ fn live_long(polls: u64, seed: u64, all: &mut Done) -> Rests {
         workers: 3,
         outsiders: 2,
         placement: Placement::TwoChoices,
-        local_order: LocalOrder::Fifo,
         park_timeout: Some(Duration::from_millis(10)),
         local_queue_capacity: 64,
         polls,

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use volt::task::{JoinHandle, consume_budget, yield_now};
 use volt::telemetry::{Snapshot, Worker};
-use volt::{Handle, LocalOrder, Placement};
+use volt::{Handle, Placement};
 
 /// Roots of one outsider that are alive at once.
 const WINDOW: usize = 128;
@@ -43,7 +43,6 @@ pub struct Mix {
     /// Threads that hand roots in.
     pub outsiders: u64,
     pub placement: Placement,
-    pub local_order: LocalOrder,
     /// The net under the wake-up protocol; without it a lost wake-up is a hang.
     pub park_timeout: Option<Duration>,
     /// Small rings overflow.
@@ -331,7 +330,6 @@ pub fn run(mix: &Mix, mut watch: impl FnMut(&Snapshot), mut rest: impl FnMut()) 
         .name("stress")
         .worker_threads(mix.workers)
         .placement(mix.placement)
-        .local_order(mix.local_order)
         .park_timeout(mix.park_timeout)
         .local_queue_capacity(mix.local_queue_capacity)
         .max_blocking_threads(4)

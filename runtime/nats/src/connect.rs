@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_nats::client::RequestErrorKind;
 use async_nats::{ConnectOptions, Event};
-use volt::process::Node;
 use volt::time::timeout;
+use volt_process::Node;
 
 use crate::presence::{HEARTBEAT, LOSS};
 use crate::relay::{BACKLOG, Nats, QUEUE, State};

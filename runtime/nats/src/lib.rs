@@ -1,12 +1,12 @@
 //! Volt's processes across machines, over [NATS](https://nats.io).
 //!
-//! Every node is a [`System`](volt::process::System) with the relay of this package; all that know the same server and the same cluster's name reach
-//! each other. What holds across nodes, however they are joined, `volt::process` says: at most once, in the order of each sender, and a node that is lost
+//! Every node is a [`System`](volt_process::System) with the relay of this package; all that know the same server and the same cluster's name reach
+//! each other. What holds across nodes, however they are joined, `volt_process` says: at most once, in the order of each sender, and a node that is lost
 //! ends calls, watches and links with `NoConnection`.
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use volt::process::{Payload, System};
+//! use volt_process::{Payload, System};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // async-nats is bound to Tokio: the runtime needs one beside it.
@@ -47,7 +47,7 @@
 //!   connected anew.
 //! * *A node does not keep up*: NATS drops what is beyond [`BACKLOG`] messages for it (*slow consumer*, [counted](Counts::slow_consumer)); the gap breaks
 //!   its conversations off, as a loss would.
-//! * *The queue to the server is full*: messages are refused ([`is_full`](volt::process::SendError::is_full)), and counted.
+//! * *The queue to the server is full*: messages are refused ([`is_full`](volt_process::SendError::is_full)), and counted.
 //! * *Two nodes have one name*: the second is refused when it connects. Of two that connect at the same moment, the later one leaves again, with an error in the log.
 //!
 //! Nodes of a cluster trust each other, and whoever may publish to its subjects: let the server ask for credentials ([`Options::client`]).
@@ -55,7 +55,7 @@
 //! # Figures
 //!
 //! Two nodes in two programs and a `nats-server` 2.9 on one machine of two processors under other load (load average 7), release build, payloads of 8
-//! bytes, the middle of three runs (`ping SERVER alpha beta 5000`, and `ping loopback 5000` for a [`Hub`](volt::process::Hub) within one program):
+//! bytes, the middle of three runs (`ping SERVER alpha beta 5000`, and `ping loopback 5000` for a [`Hub`](volt_process::Hub) within one program):
 //!
 //! | | one by one, median | 99th percentile | 64 at once |
 //! |---|---|---|---|

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use volt::process::{Node, Peer};
+use volt_process::{Node, Peer};
 
 /// How often a node says that it is there.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);

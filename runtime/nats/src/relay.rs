@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use async_nats::{Client, Message, Subscriber};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
-use volt::process::{Incoming, Node, Peer, Relay, RelayError};
 use volt::sync::{Notify, mpsc, watch};
 use volt::time::{MissedTickBehavior, interval, timeout};
+use volt_process::{Incoming, Node, Peer, Relay, RelayError};
 
 use crate::presence::{Presence, Sign};
 use crate::subject::Subjects;
@@ -39,7 +39,7 @@ const LOOKS: u32 = 4;
 const UP: &[u8] = b"up";
 const BYE: &[u8] = b"bye";
 
-/// A node's relay over NATS, for [`volt::process::Builder::relay`]. Made by [`Options::connect`](crate::Options::connect).
+/// A node's relay over NATS, for [`volt_process::Builder::relay`]. Made by [`Options::connect`](crate::Options::connect).
 pub struct Nats {
     node: Node,
     subjects: Subjects,

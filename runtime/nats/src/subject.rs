@@ -1,6 +1,6 @@
 //! The subjects of a cluster, and who is named by one.
 
-use volt::process::{Node, Peer};
+use volt_process::{Node, Peer};
 
 /// The subjects of one cluster, from the point of view of one node.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use rustix::process::Signal;
 use server::{Flood, Program, Server, on_volt};
-use volt::process::{self, ExitReason, Node, Payload, Pid, Spawn, System};
 use volt_nats::{Counts, HEARTBEAT, LOSS, Options};
+use volt_process::{ExitReason, Node, Payload, Pid, Spawn, System};
 
 const LONG: Duration = Duration::from_secs(100);
 
@@ -31,7 +31,7 @@ async fn pong(system: &System, name: &str) -> Pid {
     system.whereis_on(node(name), "pong").await.unwrap().unwrap()
 }
 
-async fn call(system: &System, pid: Pid) -> Result<Payload, process::CallError> {
+async fn call(system: &System, pid: Pid) -> Result<Payload, volt_process::CallError> {
     system.call(pid, Payload::bytes("ping"), LONG).await
 }
 
@@ -50,7 +50,7 @@ fn two_programs_exchange_calls_messages_and_ends() {
         let (alpha, _) = join(&server, "alpha").await;
         let pong = pong(&alpha, "beta").await;
         assert_eq!(call(&alpha, pong).await.unwrap().as_bytes().unwrap(), "ping".as_bytes());
-        let numbers = process::from_fn(async move |mut inbox, _input| {
+        let numbers = volt_process::from_fn(async move |mut inbox, _input| {
             for n in 0..1000_u32 {
                 inbox.context().send(pong, Payload::bytes(n.to_le_bytes().to_vec())).await?;
                 if n % 100 == 99 {
@@ -58,9 +58,9 @@ fn two_programs_exchange_calls_messages_and_ends() {
                 }
             }
             for n in 0..1000_u32 {
-                let message = inbox.recv().await.ok_or_else(|| process::Failure::new("cancelled"))?;
+                let message = inbox.recv().await.ok_or_else(|| volt_process::Failure::new("cancelled"))?;
                 if message.payload.as_bytes().unwrap()[..] != n.to_le_bytes() || message.from != Some(pong) {
-                    return Err(process::Failure::new(format_args!("message {n} is not what comes")));
+                    return Err(volt_process::Failure::new(format_args!("message {n} is not what comes")));
                 }
             }
             Ok(Payload::empty())

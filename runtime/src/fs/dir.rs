@@ -11,9 +11,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::context;
 use crate::fs::run;
-use crate::task::join::JoinHandle;
+use volt_core::context;
+use volt_core::task::join::JoinHandle;
 
 /// Entries that one job reads: a hand-over to another thread costs as much as a few of them.
 const ENTRIES_AT_ONCE: usize = 32;

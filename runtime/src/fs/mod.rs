@@ -29,7 +29,7 @@ use std::fs::{self, Metadata, Permissions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::context;
+use volt_core::context;
 
 pub use dir::{DirBuilder, DirEntry, ReadDir, read_dir};
 pub use file::File;

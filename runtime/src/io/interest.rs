@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign, Sub};
 
-use crate::driver::readiness::Flags;
+use volt_core::driver::readiness::Flags;
 
 /// What to wait for. Never empty.
 ///

@@ -19,9 +19,9 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::ReadBuf;
 
-use crate::context;
-use crate::coop;
-use crate::task::join::JoinHandle;
+use volt_core::context;
+use volt_core::coop;
+use volt_core::task::join::JoinHandle;
 
 /// Most bytes that one operation moves, unless told otherwise: large enough that what a hand-over to another thread costs does not count.
 const MAX_BUF_BYTES: usize = 2 << 20;

@@ -9,10 +9,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::task::{Context, Poll, ready};
 
-use crate::context;
-use crate::driver::readiness::{Direction, Flags, Seen};
-use crate::driver::registration::Registration;
 use crate::io::{Interest, Ready};
+use volt_core::context;
+use volt_core::driver::readiness::{Direction, Flags, Seen};
+use volt_core::driver::registration::Registration;
 
 /// Lets a task wait for a descriptor that a foreign type owns: of a library in another language, a device, an eventfd, a timerfd.
 ///

@@ -17,12 +17,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::io::Errno;
-
-use crate::driver::Driver;
-use crate::driver::readiness::{Direction, Flags};
-use crate::driver::registration::Registration;
-use crate::shim::{AtomicU32, Mutex, Ordering};
-use crate::time::sleep::Sleep;
+use volt_core::driver::readiness::{Direction, Flags};
+use volt_core::driver::registration::Registration;
+use volt_core::driver::turn::Driver;
+use volt_core::sleep::Sleep;
+use volt_shim::{AtomicU32, Mutex, Ordering};
 
 /// First wait of an accept that found no descriptor, ms: long enough to be cheap, short enough not to be noticed.
 const MIN_BACKOFF_MS: u32 = 5;
@@ -159,12 +158,13 @@ fn is_exhaustion(errno: Errno) -> bool {
     [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::NOSPC].contains(&errno)
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::{Builder, context};
+    use crate::Builder;
+    use volt_core::context;
 
     #[test]
     fn a_connection_that_cannot_be_watched_is_lost_and_the_next_is_taken() {

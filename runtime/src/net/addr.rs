@@ -6,7 +6,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-use crate::context;
+use volt_core::context;
 
 /// What can be given where an address is asked for: addresses, pairs of host and port, and texts such as `"127.0.0.1:80"` or
 /// `"example.org:80"`. Names are looked up without blocking the caller's worker.

@@ -19,8 +19,8 @@ use bytes::BufMut;
 use rustix::net::SendFlags;
 use tokio::io::ReadBuf;
 
-use crate::driver::readiness::Direction;
-use crate::driver::registration::Registration;
+use volt_core::driver::readiness::Direction;
+use volt_core::driver::registration::Registration;
 
 /// Slices in one system call: `UIO_MAXIOV`, the same on all systems.
 const MAX_SLICES: usize = 1024;

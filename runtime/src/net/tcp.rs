@@ -4,7 +4,8 @@ use std::task::{Context, Poll};
 
 use tokio::io::ReadBuf;
 
-use crate::net::surface::{halves, reads, writes};
+use crate::net::surface::halves::halves;
+use crate::net::surface::{reads, writes};
 use crate::net::tcp_stream::TcpStream;
 
 halves!(TcpStream, net::SocketAddr);

@@ -7,13 +7,13 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::context;
-use crate::driver::Driver;
 use crate::net::acceptor::Acceptor;
 use crate::net::addr::{ToSocketAddrs, resolve};
 use crate::net::surface::descriptor;
 use crate::net::tcp_socket::TcpSocket;
 use crate::net::tcp_stream::TcpStream;
+use volt_core::context;
+use volt_core::driver::turn::Driver;
 
 /// Connections that may wait for an accept: with the 128 of the standard library, 1,000 clients that connect at once overflow
 /// the queue, and those that are turned away try again a second later.
@@ -118,6 +118,25 @@ impl TcpListener {
     /// What the system says.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.io.source().set_ttl(ttl)
+    }
+}
+
+impl TcpSocket {
+    /// Takes connections, `backlog` of which may wait to be accepted, or what the system allows.
+    ///
+    /// # Errors
+    /// What the system says.
+    ///
+    /// # Panics
+    /// Outside a runtime.
+    #[track_caller]
+    pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
+        self.listen_on(context::driver(), backlog)
+    }
+
+    fn listen_on(self, driver: Arc<Driver>, backlog: u32) -> io::Result<TcpListener> {
+        rustix::net::listen(&self.fd, i32::try_from(backlog).unwrap_or(i32::MAX))?;
+        TcpListener::register(driver, mio::net::TcpListener::from_std(self.fd.into()))
     }
 }
 

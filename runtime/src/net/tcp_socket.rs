@@ -6,20 +6,17 @@ use std::fmt;
 use std::io;
 use std::net::{self, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-use crate::context;
-use crate::driver::Driver;
-use crate::net::tcp_listener::TcpListener;
 use crate::net::tcp_stream::TcpStream;
+use volt_core::context;
 
 /// A TCP socket whose options are set before it connects or listens.
 ///
-/// Unlike [`TcpListener::bind`] it leaves `SO_REUSEADDR` off until told otherwise.
+/// Unlike [`TcpListener::bind`](crate::net::TcpListener::bind) it leaves `SO_REUSEADDR` off until told otherwise.
 ///
 /// ```
 /// use volt::net::TcpSocket;
@@ -39,7 +36,7 @@ use crate::net::tcp_stream::TcpStream;
 /// # }).unwrap();
 /// ```
 pub struct TcpSocket {
-    fd: OwnedFd,
+    pub(super) fd: OwnedFd,
 }
 
 impl TcpSocket {
@@ -111,29 +108,12 @@ impl TcpSocket {
         }
     }
 
-    /// Takes connections, `backlog` of which may wait to be accepted, or what the system allows.
-    ///
-    /// # Errors
-    /// What the system says.
-    ///
-    /// # Panics
-    /// Outside a runtime.
-    #[track_caller]
-    pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
-        self.listen_on(context::driver(), backlog)
-    }
-
     /// A socket with the address of a listener: a restart need not wait until old connections have timed out.
     pub(super) fn bound(addr: SocketAddr) -> io::Result<TcpSocket> {
         let socket = if addr.is_ipv4() { Self::new_v4() } else { Self::new_v6() }?;
         socket.set_reuseaddr(true)?;
         socket.bind(addr)?;
         Ok(socket)
-    }
-
-    pub(super) fn listen_on(self, driver: Arc<Driver>, backlog: u32) -> io::Result<TcpListener> {
-        rustix::net::listen(&self.fd, i32::try_from(backlog).unwrap_or(i32::MAX))?;
-        TcpListener::register(driver, mio::net::TcpListener::from_std(self.fd.into()))
     }
 
     /// The address at this end.

@@ -11,13 +11,13 @@ use std::time::Duration;
 use rustix::net::{RecvFlags, recv, sockopt};
 use tokio::io::ReadBuf;
 
-use crate::context;
-use crate::driver::Driver;
-use crate::driver::readiness::{Direction, Flags};
-use crate::driver::registration::Registration;
 use crate::net::addr::{ToSocketAddrs, resolve};
 use crate::net::bytes::fill_read_buf;
 use crate::net::surface::{descriptor, reads, tries_to_read, tries_to_write, waits, writes};
+use volt_core::context;
+use volt_core::driver::readiness::{Direction, Flags};
+use volt_core::driver::registration::Registration;
+use volt_core::driver::turn::Driver;
 
 /// What a new connection begins as: its buffer for sending is empty, and its peer may have sent already.
 pub(super) const PROBABLY_READY: Flags = Flags::READABLE.and(Flags::WRITABLE);

@@ -12,13 +12,14 @@ use bytes::BufMut;
 use rustix::net::{RecvFlags, recvfrom, sockopt};
 use tokio::io::ReadBuf;
 
-use crate::context;
-use crate::driver::Driver;
-use crate::driver::readiness::{Direction, Flags};
-use crate::driver::registration::Registration;
 use crate::net::addr::{ToSocketAddrs, resolve};
 use crate::net::bytes::{fill_buf_mut, fill_read_buf};
-use crate::net::surface::{datagrams, descriptor, waits};
+use crate::net::surface::datagrams::datagrams;
+use crate::net::surface::{descriptor, waits};
+use volt_core::context;
+use volt_core::driver::readiness::{Direction, Flags};
+use volt_core::driver::registration::Registration;
+use volt_core::driver::turn::Driver;
 
 /// A UDP socket. All its methods take `&self`: share it in an `Arc` to send and receive in different tasks.
 ///

@@ -20,12 +20,12 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 
 use signal_hook_registry::SigId;
+use volt_stacks::fork::Home;
 
-use crate::context;
-use crate::driver::readiness::{Direction, Flags};
-use crate::driver::registration::Registration;
-use crate::fork::Home;
 use crate::io::Interest;
+use volt_core::context;
+use volt_core::driver::readiness::{Direction, Flags};
+use volt_core::driver::registration::Registration;
 
 /// Which signal.
 ///

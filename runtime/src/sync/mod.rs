@@ -25,8 +25,8 @@ use std::panic::Location;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-use crate::coop;
-use crate::task::awaits::Awaits;
+use volt_core::coop;
+use volt_core::task::awaits::Awaits;
 
 mod barrier;
 mod mutex;

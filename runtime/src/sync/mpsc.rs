@@ -23,8 +23,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::{Awaits, spend};
-use crate::coop;
 use crate::time::timeout;
+use volt_core::coop;
 
 #[doc(no_inline)]
 pub use tokio::sync::mpsc::{Permit, PermitIterator};

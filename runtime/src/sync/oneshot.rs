@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use super::{Awaits, poll_spend, spend};
-use crate::coop;
+use volt_core::coop;
 
 #[doc(no_inline)]
 pub use tokio::sync::oneshot::error;

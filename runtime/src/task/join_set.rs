@@ -8,11 +8,11 @@ use std::task::{Context, Poll, Waker};
 
 use futures_util::stream::{FuturesUnordered, Stream};
 
-use super::id::Id;
-use super::join::{AbortHandle, JoinError, JoinHandle};
-use crate::context;
-use crate::coop;
-use crate::handle::Handle;
+use volt_core::context;
+use volt_core::coop;
+use volt_core::handle::Handle;
+use volt_core::task::id::Id;
+use volt_core::task::join::{AbortHandle, JoinError, JoinHandle};
 
 /// A set of tasks. Dropping it aborts them.
 ///

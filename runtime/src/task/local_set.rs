@@ -27,22 +27,22 @@ use std::ptr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use super::cell::{Schedule, new_task_of_thread};
-use super::header::{Header, Notified, Ran, Task};
-use super::id::Id;
-use super::join::JoinHandle;
-use crate::config::{BUDGET_PER_TICK, COOP_BUDGET};
-use crate::context;
-use crate::coop;
-use crate::handle::Handle;
-use crate::shim::Mutex;
+use volt_core::config::{BUDGET_PER_TICK, COOP_BUDGET};
+use volt_core::context;
+use volt_core::coop;
+use volt_core::handle::Handle;
+use volt_core::task::cell::{Schedule, new_task_of_thread};
+use volt_core::task::header::{Header, Notified, Ran, Task};
+use volt_core::task::id::Id;
+use volt_core::task::join::JoinHandle;
+use volt_shim::Mutex;
 
 /// Tasks that destructors may start while their set is dropped: more than any orderly end starts.
 const SPAWNS_AT_END: u32 = 1_000;
 
 thread_local! {
     /// The set that this thread polls, or null.
-    static CURRENT: Cell<*const Arc<Shared>> = const { Cell::new(ptr::null()) };
+    static CURRENT: Cell<*const Shared> = const { Cell::new(ptr::null()) };
 }
 
 /// A set of tasks that run on the thread that awaits it.
@@ -61,14 +61,14 @@ thread_local! {
 /// assert_eq!(sum, 41);
 /// ```
 pub struct LocalSet {
-    shared: Arc<Shared>,
+    shared: Shared,
     /// Same thread.
     _not_send: PhantomData<*const ()>,
 }
 
-struct Shared {
-    state: Mutex<State>,
-}
+/// What the set and its tasks share.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -98,12 +98,12 @@ impl State {
     }
 }
 
-impl Schedule for Arc<Shared> {
+impl Schedule for Shared {
     /// Its polls are part of the one of the task that polls the set.
     const IS_COUNTED: bool = false;
 
     fn schedule(&self, task: Notified) {
-        let mut state = self.state.lock();
+        let mut state = self.0.lock();
         if state.phase == Phase::Closed {
             drop(state);
             // Closed for good; the task is complete by now, or about to be.
@@ -127,20 +127,20 @@ impl Schedule for Arc<Shared> {
     fn keep(&self, _task: &Task) {}
 
     fn release(&self, task: &Header) -> Option<Task> {
-        self.state.lock().alive.remove(&task.id.as_u64())
+        self.0.lock().alive.remove(&task.id.as_u64())
     }
 }
 
 impl Shared {
     fn pop(&self) -> Option<Notified> {
-        self.state.lock().woken.pop_front()
+        self.0.lock().woken.pop_front()
     }
 }
 
 impl LocalSet {
     /// An empty set.
     pub fn new() -> Self {
-        Self { shared: Arc::new(Shared { state: Mutex::new(State::default()) }), _not_send: PhantomData }
+        Self { shared: Shared(Arc::new(Mutex::new(State::default()))), _not_send: PhantomData }
     }
 
     /// Starts a task on this set. It runs while the set is awaited.
@@ -185,16 +185,16 @@ impl LocalSet {
         let shared = &self.shared;
         // *Unlocked wakers*.
         let waker = cx.waker().clone();
-        let former = shared.state.lock().waker.replace(waker);
+        let former = shared.0.lock().waker.replace(waker);
         drop(former);
         let (polls, operations) = budgets();
         for _poll in 0..polls {
             let Some(task) = shared.pop() else {
-                return if shared.state.lock().alive.is_empty() { Poll::Ready(()) } else { Poll::Pending };
+                return if shared.0.lock().alive.is_empty() { Poll::Ready(()) } else { Poll::Pending };
             };
             let ran = coop::limited(operations, || task.run(0));
             if let Ran::Woken { task, .. } = ran {
-                shared.state.lock().woken.push_back(task);
+                shared.0.lock().woken.push_back(task);
             }
         }
         // There is more: others first.
@@ -222,7 +222,7 @@ impl Default for LocalSet {
 impl Drop for LocalSet {
     fn drop(&mut self) {
         let _current = CurrentSet::enter(&self.shared);
-        let mut state = self.shared.state.lock();
+        let mut state = self.shared.0.lock();
         state.phase = Phase::Closing { spawns_left: SPAWNS_AT_END };
         let waker = state.waker.take();
         drop(state);
@@ -231,7 +231,7 @@ impl Drop for LocalSet {
         // Until nobody is left, since a destructor may start another task here. Shields do not hold: the only thread that may poll
         // these tasks goes.
         loop {
-            let alive: Vec<Task> = self.shared.state.lock().alive.values().cloned().collect();
+            let alive: Vec<Task> = self.shared.0.lock().alive.values().cloned().collect();
             if alive.is_empty() {
                 break;
             }
@@ -241,13 +241,13 @@ impl Drop for LocalSet {
                 task.cancel_now();
             }
         }
-        self.shared.state.lock().phase = Phase::Closed;
+        self.shared.0.lock().phase = Phase::Closed;
     }
 }
 
 impl fmt::Debug for LocalSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LocalSet").field("alive", &self.shared.state.lock().alive.len()).finish()
+        f.debug_struct("LocalSet").field("alive", &self.shared.0.lock().alive.len()).finish()
     }
 }
 
@@ -278,19 +278,19 @@ where
     spawn_on(shared, future, Location::caller())
 }
 
-fn spawn_on<F>(shared: &Arc<Shared>, future: F, location: &'static Location<'static>) -> JoinHandle<F::Output>
+fn spawn_on<F>(shared: &Shared, future: F, location: &'static Location<'static>) -> JoinHandle<F::Output>
 where
     F: Future + 'static,
     F::Output: 'static,
 {
-    let may_spawn = shared.state.lock().may_spawn();
+    let may_spawn = shared.0.lock().may_spawn();
     if !may_spawn {
         return refuse(shared, future, location);
     }
     let id = Id::next();
     // SAFETY: Same thread: this is the set's, since neither the set nor CURRENT leaves it, and only the set runs its tasks.
     let (notified, join) = unsafe { new_task_of_thread(future, shared.clone(), id, location, None) };
-    shared.state.lock().alive.insert(id.as_u64(), notified.task().clone());
+    shared.0.lock().alive.insert(id.as_u64(), notified.task().clone());
     shared.schedule(notified);
     join
 }
@@ -298,7 +298,7 @@ where
 /// The handle of a task that was cancelled before its first poll, and whose future is leaked: see
 /// *It ends*.
 #[cold]
-fn refuse<F>(shared: &Arc<Shared>, future: F, location: &'static Location<'static>) -> JoinHandle<F::Output>
+fn refuse<F>(shared: &Shared, future: F, location: &'static Location<'static>) -> JoinHandle<F::Output>
 where
     F: Future + 'static,
     F::Output: 'static,
@@ -333,12 +333,12 @@ fn budgets() -> (u32, u32) {
 
 /// Makes a set current while it is polled.
 struct CurrentSet<'a> {
-    former: *const Arc<Shared>,
-    _shared: &'a Arc<Shared>,
+    former: *const Shared,
+    _shared: &'a Shared,
 }
 
 impl<'a> CurrentSet<'a> {
-    fn enter(shared: &'a Arc<Shared>) -> Self {
+    fn enter(shared: &'a Shared) -> Self {
         Self { former: CURRENT.replace(shared), _shared: shared }
     }
 }
@@ -352,10 +352,10 @@ impl Drop for CurrentSet<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::shield::Shield;
     use std::cell::Cell;
     use std::future::{pending, poll_fn};
     use std::rc::Rc;
+    use volt_core::task::shield::Shield;
 
     fn poll(set: &mut LocalSet) -> Poll<()> {
         Pin::new(set).poll(&mut Context::from_waker(Waker::noop()))
@@ -456,7 +456,7 @@ mod tests {
         assert!(poll(&mut set).is_pending());
         let shared = set.shared.clone();
         drop(set);
-        assert!(shared.state.lock().alive.is_empty());
-        assert_eq!(Arc::strong_count(&shared), 1, "no task holds the set any more");
+        assert!(shared.0.lock().alive.is_empty());
+        assert_eq!(Arc::strong_count(&shared.0), 1, "no task holds the set any more");
     }
 }

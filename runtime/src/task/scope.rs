@@ -1,8 +1,8 @@
 //! Structured concurrency: children that cannot outlive the stretch of code that started them.
 //!
 //! Shape. The future of [`scope`] owns the *family*: the set of the children's handles. What clones of [`Scope`] share with it is small: the
-//! children that have *arrived* since it looked last, the waker by which it is told of them, and the phase. So whoever holds a clone, the
-//! children themselves above all, does not keep the family alive.
+//! children that have *arrived* since it looked last, how many are *on their way*, the waker by which it is told of them, and the phase. So
+//! whoever holds a clone, the children themselves above all, does not keep the family alive.
 //!
 //! | phase | a child that arrives | left when |
 //! |---|---|---|
@@ -13,6 +13,13 @@
 //! A [`Child`] that will never have a value is pending for as long as its scope goes on, since the
 //! scope drops whoever awaits it inside. At the end, `over`, those who await it outside are woken,
 //! and panic: nobody else would ever wake them.
+//!
+//! Protocol of a spawn: (1) under the lock: the scope is not over, and one more child is on its way; (2) start its task, without the
+//! lock; (3) under the lock: it has arrived, or, if the phase is `Over` by now, it is dropped; (4) abort it, unless the phase is `Open`;
+//! (5) under the lock: one fewer is on its way; wake the family, or, if the phase is `Over` and that was the last, say that the scope has
+//! ended. The family is not done before nobody is on the way; a scope whose future is dropped does not wait, and its last child says that
+//! it has ended. So *Aborted first*: when those who await a child are told of the end, every child has ended, or is aborted. A
+//! child that is running already between (2) and (4), and awaits one that it was refused, would panic otherwise.
 //!
 //! Who writes: anybody who holds a clone (arrivals), the family (all of it). Who reads: the family.
 //!
@@ -34,11 +41,11 @@ use std::thread;
 
 use tokio::sync::{SetOnce, oneshot};
 
-use super::contain::contain;
-use super::current;
-use super::join::{JoinError, JoinHandle};
 use super::join_set::JoinSet;
-use crate::context;
+use volt_core::context;
+use volt_core::task::contain::contain;
+use volt_core::task::current;
+use volt_core::task::join::{JoinError, JoinHandle};
 
 /// Runs `body` and every child that it starts on its [`Scope`], and returns when all of them have ended. The first error, of the body or of a
 /// child, cancels the others; it is returned after they are gone. A child that panics counts as an error.
@@ -143,7 +150,7 @@ impl<E: Send + 'static> Family<E> {
                 continue;
             }
             // *Nobody is forgotten*: whoever arrives after this hold of the lock finds the waker, or the scope over.
-            let is_over = may_end && next.is_ready();
+            let is_over = may_end && next.is_ready() && state.on_the_way == 0;
             let former = if is_over {
                 state.phase = Phase::Over;
                 state.waker.take()
@@ -186,11 +193,13 @@ impl<E: Send + 'static> Family<E> {
 
 impl<E: Send + 'static> Drop for Family<E> {
     fn drop(&mut self) {
-        // All are aborted before the end is told, so that a child that awaits another one sees that
-        // it is cancelled itself.
+        // *Aborted first*
         self.cancel();
         self.scope.enter(Phase::Over).iter().for_each(JoinHandle::abort);
-        self.scope.end();
+        let is_anybody_on_the_way = self.scope.lock().on_the_way > 0;
+        if !is_anybody_on_the_way {
+            self.scope.end();
+        }
     }
 }
 
@@ -203,13 +212,15 @@ pub struct Scope<E> {
 
 struct State<E> {
     arrivals: Vec<JoinHandle<Result<(), E>>>,
+    /// Children between Spawn (1) and Spawn (5).
+    on_the_way: usize,
     /// Woken when a child arrives, so that it is adopted.
     waker: Option<Waker>,
     phase: Phase,
 }
 
-/// See the header of this file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// See the header of this file. From one to the next and never back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Open,
     Cancelled,
@@ -218,7 +229,7 @@ enum Phase {
 
 impl<E: Send + 'static> Scope<E> {
     fn new() -> Self {
-        let state = State { arrivals: Vec::new(), waker: None, phase: Phase::Open };
+        let state = State { arrivals: Vec::new(), on_the_way: 0, waker: None, phase: Phase::Open };
         Self { state: Arc::new(Mutex::new(state)), over: Arc::new(SetOnce::new()) }
     }
 
@@ -232,10 +243,10 @@ impl<E: Send + 'static> Scope<E> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Goes over to `phase`; those who had arrived before. The waker goes: the family is awake.
+    /// Goes over to `phase`, if it comes after the present one; those who had arrived before. The waker goes: the family is awake.
     fn enter(&self, phase: Phase) -> Vec<JoinHandle<Result<(), E>>> {
         let mut state = self.lock();
-        state.phase = phase;
+        state.phase = state.phase.max(phase);
         let arrivals = mem::take(&mut state.arrivals);
         let waker = state.waker.take();
         drop(state);
@@ -259,21 +270,37 @@ impl<E: Send + 'static> Scope<E> {
         let (sender, receiver) = oneshot::channel();
         let value = Child(Awaits::Value(receiver, self.over.clone()));
         let runtime = context::handle();
-        // For good, so that a child that comes later is never polled. One that comes at the same
-        // moment may be.
-        let is_over = self.lock().phase == Phase::Over;
-        if is_over {
-            return value;
-        }
+        // Spawn (1)
+        let Some(on_the_way) = OnTheWay::new(self) else { return value };
         let reports = async move {
             // Nobody may want the value.
             let _unclaimed = sender.send(child.await?);
             Ok(())
         };
+        // Spawn (2)
         // *Unlocked code*: a runtime that is shut down drops the future at once.
-        let child = runtime.spawn_at(reports, None, Location::caller());
+        on_the_way.arrive(runtime.spawn_at(reports, None, Location::caller()));
+        value
+    }
+}
+
+/// A child that is being started.
+struct OnTheWay<'s, E: Send + 'static>(&'s Scope<E>);
+
+impl<'s, E: Send + 'static> OnTheWay<'s, E> {
+    /// Spawn (1); `None` = the scope is over, for good.
+    fn new(scope: &'s Scope<E>) -> Option<Self> {
+        let mut state = scope.lock();
+        let is_over = state.phase == Phase::Over;
+        state.on_the_way += usize::from(!is_over);
+        drop(state);
+        (!is_over).then(|| Self(scope))
+    }
+
+    fn arrive(self, child: JoinHandle<Result<(), E>>) {
         let to_abort = child.abort_handle();
-        let mut state = self.lock();
+        // Spawn (3)
+        let mut state = self.0.lock();
         let phase = state.phase;
         let refused = if phase == Phase::Over {
             Some(child)
@@ -281,16 +308,29 @@ impl<E: Send + 'static> Scope<E> {
             state.arrivals.push(child);
             None
         };
-        let waker = state.waker.take();
         drop(state);
         drop(refused);
+        // Spawn (4)
         if phase != Phase::Open {
             to_abort.abort();
         }
+    }
+}
+
+impl<E: Send + 'static> Drop for OnTheWay<'_, E> {
+    fn drop(&mut self) {
+        // Spawn (5)
+        let mut state = self.0.lock();
+        state.on_the_way -= 1;
+        let is_end = state.phase == Phase::Over && state.on_the_way == 0;
+        let waker = state.waker.take();
+        drop(state);
         if let Some(waker) = waker {
             waker.wake();
         }
-        value
+        if is_end {
+            self.0.end();
+        }
     }
 }
 
@@ -389,6 +429,45 @@ impl<E: std::error::Error + 'static> std::error::Error for ScopeError<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scope_that_is_over_does_not_open_again() {
+        let scope = Scope::<()>::new();
+        let family = Family { scope: scope.clone(), children: JoinSet::new() };
+        scope.enter(Phase::Over);
+        scope.enter(Phase::Cancelled);
+        assert_eq!(scope.lock().phase, Phase::Over);
+        drop(family);
+        assert!(OnTheWay::new(&scope).is_none());
+    }
+
+    #[test]
+    fn a_scope_waits_for_a_child_that_is_being_started() {
+        let scope = Scope::<()>::new();
+        let mut family = Family { scope: scope.clone(), children: JoinSet::new() };
+        let mut cx = Context::from_waker(Waker::noop());
+        let on_the_way = OnTheWay::new(&scope).unwrap();
+        assert!(family.poll_next(&mut cx, true).is_pending(), "it may become a child");
+        assert!(scope.lock().waker.is_some());
+        drop(on_the_way);
+        assert!(scope.lock().waker.is_none(), "the family is woken");
+        assert!(matches!(family.poll_next(&mut cx, true), Poll::Ready(None)));
+        assert!(scope.over.initialized());
+    }
+
+    /// A child that runs before it is aborted may await one that was refused, and would panic.
+    #[test]
+    fn the_end_of_a_dropped_scope_comes_after_its_last_abort() {
+        let scope = Scope::<()>::new();
+        let family = Family { scope: scope.clone(), children: JoinSet::new() };
+        let (first, last) = (OnTheWay::new(&scope).unwrap(), OnTheWay::new(&scope).unwrap());
+        drop(family);
+        assert!(!scope.over.initialized());
+        drop(first);
+        assert!(!scope.over.initialized(), "the last one is not aborted yet");
+        drop(last);
+        assert!(scope.over.initialized());
+    }
 
     #[test]
     fn a_child_that_failed_stays_pending_until_its_scope_ends() {

@@ -1,12 +1,12 @@
 //! Starting tasks in the current runtime.
 
-use std::fmt;
 use std::future::Future;
 use std::panic::Location;
 
-use super::join::JoinHandle;
-use crate::context;
-use crate::handle::Handle;
+use volt_core::context;
+use volt_core::handle::Handle;
+use volt_core::task::join::JoinHandle;
+use volt_core::task::refused::TrySpawnError;
 
 /// Starts a task in the current runtime. It runs whether or not the handle is awaited.
 ///
@@ -168,59 +168,3 @@ impl<'a> Builder<'a> {
         handle.try_spawn_at(future, self.name, self.location.unwrap_or(Location::caller()))
     }
 }
-
-/// A task was not started; holds its future.
-pub struct TrySpawnError<F> {
-    future: F,
-    refusal: Refusal,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Refusal {
-    Full { capacity: usize },
-    ShutDown,
-}
-
-impl<F> TrySpawnError<F> {
-    pub(crate) fn full(future: F, capacity: usize) -> Self {
-        Self { future, refusal: Refusal::Full { capacity } }
-    }
-
-    pub(crate) fn shut_down(future: F) -> Self {
-        Self { future, refusal: Refusal::ShutDown }
-    }
-
-    /// As many tasks wait as may; some time later there may be room.
-    pub fn is_full(&self) -> bool {
-        matches!(self.refusal, Refusal::Full { .. })
-    }
-
-    /// The runtime is shut down, or about to be, and takes no task in any more.
-    pub fn is_shut_down(&self) -> bool {
-        matches!(self.refusal, Refusal::ShutDown)
-    }
-
-    /// The future, as it was.
-    pub fn into_inner(self) -> F {
-        self.future
-    }
-}
-
-impl<F> fmt::Debug for TrySpawnError<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TrySpawnError").field("refusal", &self.refusal).finish_non_exhaustive()
-    }
-}
-
-impl<F> fmt::Display for TrySpawnError<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.refusal {
-            Refusal::Full { capacity } => {
-                write!(f, "global_queue_capacity is {capacity}, and as many tasks wait: try again later, or raise it")
-            }
-            Refusal::ShutDown => f.write_str("the runtime is shut down and takes no more tasks"),
-        }
-    }
-}
-
-impl<F> std::error::Error for TrySpawnError<F> {}

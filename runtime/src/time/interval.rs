@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use crate::time::sleep::{Sleep, after, sleep_until};
 use crate::time::test_clock::now;
+use volt_core::sleep::{Sleep, after, sleep_until};
 
 /// A tick that comes later than this was missed, and [`MissedTickBehavior`] applies: well above a timer's own lateness.
 const MISSED_AFTER: Duration = Duration::from_millis(5);

@@ -9,14 +9,13 @@
 //! that runtime runs.
 
 mod interval;
-pub(crate) mod sleep;
 mod test_clock;
 pub(crate) mod timeout;
 
 pub use interval::{Interval, MissedTickBehavior, interval, interval_at};
-pub use sleep::{Sleep, sleep, sleep_until};
 pub use test_clock::{advance, now, pause, resume};
 pub use timeout::{Elapsed, Timeout, timeout, timeout_at};
+pub use volt_core::sleep::{Sleep, sleep, sleep_until};
 
 #[doc(no_inline)]
 pub use std::time::{Duration, Instant};

@@ -6,10 +6,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::context;
-use crate::driver::Driver;
-use crate::driver::test_clock::TestClock;
 use crate::task::yield_now;
+use volt_core::context;
+use volt_core::driver::test_clock::TestClock;
+use volt_core::driver::turn::Driver;
 
 /// Now, on the clock of the current runtime's timers: `Instant::now()`, unless a test has paused it or moved it on.
 ///

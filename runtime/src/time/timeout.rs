@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use pin_project_lite::pin_project;
 
-use crate::driver::Driver;
-use crate::time::sleep::{Sleep, sleep, sleep_until};
+use volt_core::driver::turn::Driver;
+use volt_core::sleep::{Sleep, sleep, sleep_until};
 
 /// Gives `future` at most `duration` to end.
 ///

@@ -7,7 +7,6 @@
 //! Invariant: *what is over the bound is not kept while it is read*: the error comes with the element that breaks it.
 
 use std::fmt;
-use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
@@ -23,16 +22,29 @@ pub(crate) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     max: usize,
     weigh: fn(&T) -> usize,
 ) -> Result<Vec<T>, D::Error> {
-    deserializer.deserialize_seq(List { max, weigh, element: PhantomData })
+    deserializer.deserialize_seq(List { max, weigh, keep: Some })
 }
 
-struct List<T> {
+/// Reads a list of `max` elements at most, of which only those are kept that `keep` knows.
+///
+/// # Errors
+/// Those of the deserializer, and one that says so if there are more, known or not.
+pub(crate) fn known<'de, D: Deserializer<'de>, E: Deserialize<'de>, T>(
+    deserializer: D,
     max: usize,
-    weigh: fn(&T) -> usize,
-    element: PhantomData<T>,
+    keep: fn(E) -> Option<T>,
+) -> Result<Vec<T>, D::Error> {
+    deserializer.deserialize_seq(List { max, weigh: |_| 1, keep })
 }
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
+/// Reads elements as `E` and keeps them as `T`.
+struct List<E, T> {
+    max: usize,
+    weigh: fn(&E) -> usize,
+    keep: fn(E) -> Option<T>,
+}
+
+impl<'de, E: Deserialize<'de>, T> Visitor<'de> for List<E, T> {
     type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,7 +59,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
             if weight > self.max {
                 return Err(A::Error::custom(format!("a list of more than {}", self.max)));
             }
-            list.push(element);
+            list.extend((self.keep)(element));
         }
         Ok(list)
     }

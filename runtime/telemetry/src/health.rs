@@ -25,6 +25,8 @@ pub struct Health {
     pub dropped_silent: u64,
     /// Clients dropped because they did not read.
     pub dropped_slow: u64,
+    /// Times that a client was made to wait, since its answers took more of a processor than a client may have.
+    pub throttles: u64,
     /// Snapshots sent.
     pub snapshots: u64,
     /// Snapshots of subscriptions that were skipped because the client read too slowly.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::Process;
 use crate::client::Client;
 use crate::incident::{Blame, Frame, Incident, Incidents};
 use crate::processes::{self, Mailbox, ProcessList, Processes};
@@ -16,7 +15,7 @@ use crate::recording::event::Event;
 use crate::recording::flush::{Chunk, Flush, Head, Mark, Table, Text, Track};
 use crate::recording::record::Record;
 use crate::scratch::Scratch;
-use crate::snapshot::{InFlight, Snapshot, Worker};
+use crate::snapshot::{InFlight, Process, Snapshot, Worker};
 use crate::tasks::{self, Task, TaskList};
 use crate::why::{Link, Why, Woken};
 use crate::wire::{self, Hello, MAGIC, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request, VERSION};

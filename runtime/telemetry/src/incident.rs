@@ -181,7 +181,8 @@ impl Incident {
 pub struct Incidents {
     /// How many, by cause, in the order of [`Cause::ALL`].
     pub by_cause: Vec<u64>,
-    /// Of these, incidents that were counted and not written down, since there were too many of their like.
+    /// Of these, incidents that were counted and not written down when they began, since there were
+    /// too many of their like. One that lasts is written down late, and stays counted here.
     pub suppressed: u64,
     /// Written down, and pushed out of `latest` by newer ones.
     pub evicted: u64,
@@ -206,7 +207,9 @@ impl Incidents {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Blame {
-    /// Where the tasks were spawned: `file:line:column`; `other` for those that the table had no room for.
+    /// Where the tasks were spawned: `file:line:column`; `other` for those that the table had no
+    /// room for. A row with `alive` but without `self_wakes` is a location outside the table with
+    /// many tasks; its other counters are included in `other`.
     pub spawned_at: String,
     /// Polls.
     pub polls: u64,

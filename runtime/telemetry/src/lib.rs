@@ -1,19 +1,25 @@
-//! The vocabulary that Volt's runtime, exporter and console share.
+//! The data that Volt's runtime, exporter and console share.
 //!
-//! A running program is seen as a [`Process`] of [`Snapshot`]s, plain data lifted once from the runtime's cells. Everything
-//! else here is about those: what a number is called ([`catalog`]), what follows from two of them ([`rates`]), and how they
-//! travel ([`wire`], [`socket`]). This crate imports nothing of Volt's and holds no unsafe code.
+//! A running program is a [`Process`] of [`Snapshot`]s, plain data that the runtime reads from its
+//! cells. This crate defines that data and how it travels between programs. It computes nothing
+//! from it: `volt-diagnosis` derives rates, findings and metrics, and `volt-recording` writes
+//! recordings to files. This crate uses no other crate of Volt and contains no unsafe code.
+//!
+//! Reading order: [`snapshot`] with its parts [`histogram`], [`incident`], [`finding`] (with the
+//! names in [`rule`]) and [`health`]; then the answers to questions about single tasks and
+//! processes, [`tasks`], [`processes`] and [`why`]; then the flight recorder's events in
+//! [`recording`]; last the control socket: [`wire`] defines its messages, [`socket`] its paths,
+//! [`client`] a connection.
 #![forbid(unsafe_code)]
 
-pub mod catalog;
 pub mod client;
-pub mod doctor;
+pub mod finding;
 pub mod health;
 pub mod histogram;
 pub mod incident;
 pub mod processes;
-pub mod rates;
 pub mod recording;
+pub mod rule;
 pub mod snapshot;
 pub mod socket;
 pub mod tasks;

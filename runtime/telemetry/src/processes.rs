@@ -1,4 +1,4 @@
-//! The processes of a runtime (`volt::process`: state machines with mailboxes) as plain data: what there is to say of all of them, in every
+//! The processes of a runtime (`volt_process`: state machines with mailboxes) as plain data: what there is to say of all of them, in every
 //! snapshot ([`Processes`]); and one by one those that rank highest by what somebody asks for ([`Query`], [`ProcessList`]).
 //!
 //! Invariants: *bounded*, [`MAX_DEEPEST`] mailboxes and [`MAX_ROWS`] rows; *counters only grow*, and add up over the systems of a runtime;
@@ -347,7 +347,7 @@ impl States {
 /// use volt_telemetry::processes::kind_name;
 ///
 /// assert_eq!(kind_name("chat::rooms::Room<u64>"), "Room");
-/// assert_eq!(kind_name("volt::process::inbox::Function<chat::serve::{{closure}}, _>"), "serve");
+/// assert_eq!(kind_name("volt_process::steps::inbox::Function<chat::serve::{{closure}}, _>"), "serve");
 /// ```
 pub fn kind_name(kind: &str) -> &str {
     let of_function = kind.split_once("::inbox::Function<").map(|(_, function)| function);

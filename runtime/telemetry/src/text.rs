@@ -1,4 +1,5 @@
-//! Characters that names from other programs may hold, and that whoever shows them does not.
+//! Text for people: numbers as they are written everywhere, and the characters of names from other
+//! programs that must not be shown.
 
 /// Whether `c` is shown as nothing, or reorders what is shown: zero-width characters, line separators, and bidirectional marks, overrides
 /// and isolates. Control characters are not among them: see `char::is_control`.
@@ -10,4 +11,33 @@
 /// ```
 pub fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// A length of time for people, to two digits: `850 ns`, `4.2 ms`, `312 ms`, `17 s`, `3.5 h`.
+pub fn duration(ns: u64) -> String {
+    const UNITS: [(u64, &str); 6] = [
+        (86_400_000_000_000, "days"),
+        (3_600_000_000_000, "h"),
+        (60_000_000_000, "min"),
+        (1_000_000_000, "s"),
+        (1_000_000, "ms"),
+        (1_000, "µs"),
+    ];
+    match UNITS.into_iter().find(|(unit, _)| ns >= *unit) {
+        Some((unit, name)) if ns < 10 * unit && ns % unit >= unit / 10 => {
+            format!("{}.{} {name}", ns / unit, ns % unit / (unit / 10))
+        }
+        Some((unit, name)) => format!("{} {name}", ns / unit),
+        None => format!("{ns} ns"),
+    }
+}
+
+/// A ratio for people: `43 %`.
+pub fn percent(ratio: f64) -> String {
+    format!("{:.0} %", ratio * 100.0)
+}
+
+/// One thing or several: `1 task`, `3 tasks`.
+pub fn counted(count: u64, thing: &str) -> String {
+    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
 }

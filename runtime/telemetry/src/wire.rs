@@ -12,6 +12,7 @@
 //! Versions: [`VERSION`] is {major, minor} in one number each. A different major is refused by the console with both numbers in
 //! the message; a different minor is read as far as both sides know the fields. Minor 1 added [`Request::Record`],
 //! [`Request::Recorder`] and [`Request::Why`], minor 2 [`Request::Tasks`], minor 3 [`Request::Processes`]; a client looks at the server's minor before it sends one of them.
+//! Minor 4 added [`Reply::Throttled`], which an older client passes over.
 //!
 //! Rejected: postcard and bincode, smaller but not self-describing, so that one added field breaks every older console.
 
@@ -19,16 +20,16 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::Process;
 use crate::processes::{self, ProcessList};
 use crate::recording::flush::{Flush, Head};
+use crate::snapshot::Process;
 use crate::tasks::{Query, TaskList};
 use crate::why;
 
 /// What tells a control socket of Volt's from any other.
 pub const MAGIC: &str = "volt-control";
 /// Protocol version: consoles of another major version are refused.
-pub const VERSION: Version = Version { major: 1, minor: 3 };
+pub const VERSION: Version = Version { major: 1, minor: 4 };
 /// Largest request that a server reads, bytes.
 pub const MAX_REQUEST_BYTES: usize = 64 * 1024;
 /// Largest reply that a server sends and a client reads, bytes.
@@ -173,6 +174,12 @@ pub enum Reply {
     Tasks(Box<TaskList>),
     /// Processes, one by one.
     Processes(Box<ProcessList>),
+    /// The next request is not read for a while, since the answers so far took more of a processor than a client may
+    /// have. It is answered after that; the connection stays. Sent unasked, once each time. Minor 4.
+    Throttled {
+        /// How long, ms.
+        wait_ms: u64,
+    },
     /// The request could not be served; the connection stays.
     Error {
         /// What is wrong and what to do.
@@ -209,8 +216,12 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
     })
 }
 
-/// MessagePack of somebody who is not trusted.
-pub(crate) fn unpack<T: DeserializeOwned>(body: &[u8]) -> Result<T, rmp_serde::decode::Error> {
+/// MessagePack from a sender that is not trusted: of bounded depth. For the body of a frame of the
+/// control socket, see [`decode`].
+///
+/// # Errors
+/// The bytes are no such `T`, or are nested too deeply.
+pub fn unpack<T: DeserializeOwned>(body: &[u8]) -> Result<T, rmp_serde::decode::Error> {
     let mut from = rmp_serde::Deserializer::from_read_ref(body);
     from.set_max_depth(MAX_DEPTH);
     T::deserialize(&mut from)

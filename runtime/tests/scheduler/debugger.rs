@@ -14,10 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{fs, io, ptr};
 
-use crate::watchdog::{builder, watched};
 use volt::Runtime;
 use volt::telemetry::{Cause, Incident, Snapshot};
-use volt_telemetry::doctor::rule::{Rule, examine};
+use volt_diagnosis::doctor::rule::examine;
+use volt_telemetry::rule::Rule;
+
+use crate::watchdog::{builder, watched};
 
 const IN_CHILD: &str = "VOLT_DEBUGGER_CHILD";
 /// What a person takes for a look at least.

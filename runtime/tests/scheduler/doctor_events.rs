@@ -6,15 +6,17 @@ use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::watchdog::{alone, builder, watched};
 use tracing::field::Field;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 use volt::{Builder, Runtime};
-use volt_telemetry::doctor::{Finding, Rule, Severity};
+use volt_telemetry::finding::{Finding, Severity};
+use volt_telemetry::rule::Rule;
+
+use crate::watchdog::{alone, builder, watched};
 
 /// A finding is over when it has not been seen for so long, at least.
-const HOLD: Duration = Duration::from_nanos(volt_telemetry::doctor::history::HOLD_NS);
+const HOLD: Duration = Duration::from_nanos(volt_diagnosis::doctor::history::HOLD_NS);
 
 /// What was told, in order.
 static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());

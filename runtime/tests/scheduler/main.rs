@@ -10,7 +10,6 @@ mod driver;
 mod fairness;
 mod healing;
 mod incidents;
-mod local_order;
 mod options;
 mod placement;
 mod promises;

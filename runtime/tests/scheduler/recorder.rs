@@ -158,6 +158,27 @@ fn what_overflows_between_two_polls_is_not_noted_down_after_what_follows() {
 }
 
 #[test]
+fn the_return_of_a_stuck_worker_precedes_what_it_does_next() {
+    let (runtime, mut client) = runtime("returning", |builder| builder.worker_threads(1));
+    runtime.spawn(async {
+        loop {
+            // Long enough to be replaced, and for the driver to be due after it.
+            std::thread::sleep(Duration::from_millis(10));
+            volt::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let recorded = Recorded::until(&mut client, "returning", Duration::ZERO, |recorded| {
+        recorded.events().filter(|(.., event)| matches!(event, Event::Return)).count() >= 10
+    });
+    let events: Vec<_> = recorded.events().collect();
+    for track in &recorded.tracks {
+        let mine: Vec<_> = events.iter().filter(|(of, ..)| of == track).collect();
+        let fall = mine.windows(2).find(|pair| pair[0].1 > pair[1].1);
+        assert_eq!(fall, None, "{track}");
+    }
+}
+
+#[test]
 fn a_recorder_that_was_on_looks_back_and_one_that_is_switched_off_stays_off() {
     let (runtime, mut client) = runtime("looking-back", |builder| builder.flight_recorder(true));
     let task = runtime.spawn(async {});

@@ -65,6 +65,39 @@ thread_local! {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_shutdown_without_a_thread_to_join_the_others_says_so() {
+    alone(|| {
+        watched(|| {
+            let reports = Reports::default();
+            tracing::subscriber::set_global_default(reports.clone()).unwrap();
+            let runtime = builder(1).name("no joiner").build().unwrap();
+            runtime.block_on(runtime.spawn(async {})).unwrap();
+            // Room for what is allocated here and there, not for a thread's stack.
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+            let size_kib: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
+            let limit = rustix::process::Rlimit { current: Some((size_kib + 1024) * 1024), maximum: None };
+            rustix::process::setrlimit(rustix::process::Resource::As, limit).unwrap();
+            // Those that find room all the same, in memory that was freed since, keep it.
+            let keeps_room = || {
+                std::thread::Builder::new().spawn(|| {
+                    loop {
+                        std::thread::park();
+                    }
+                })
+            };
+            while keeps_room().is_ok() {}
+            drop(runtime);
+            let report = reports.take_one();
+            for part in ["no thread could be started to join", "runtime=no joiner", "os error"] {
+                assert!(report.contains(part), "no {part} in {report}");
+            }
+        });
+    });
+}
+
+#[test]
 fn what_goes_on_after_the_limit_is_named_in_a_report_and_nothing_else_is() {
     alone(|| {
         watched(|| {

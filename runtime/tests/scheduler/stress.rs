@@ -8,7 +8,7 @@ use crate::watchdog;
 use std::time::Duration;
 
 use mix::{Done, Mix};
-use volt::{LocalOrder, Placement};
+use volt::Placement;
 
 /// Polls of each runtime.
 const POLLS: u64 = 120_000;
@@ -21,7 +21,6 @@ fn a_million_polls_of_everything_lose_nothing_and_end_at_rest() {
             workers,
             outsiders: 1 + round as u64 % 2,
             placement: [Placement::Global, Placement::TwoChoices, Placement::LeastLoaded][round / 3],
-            local_order: [LocalOrder::Fifo, LocalOrder::Lifo][round / 2 % 2],
             park_timeout: (round % 4 == 0).then_some(Duration::from_millis(100)),
             local_queue_capacity: [256, 8][round % 2],
             polls: POLLS,

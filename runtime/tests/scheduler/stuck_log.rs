@@ -2,16 +2,18 @@
 //! runtime, nor what is told later. Each test runs in a program of its own, since it listens
 //! to the whole process.
 
+use std::fmt::Debug;
 use std::sync::mpsc;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::watchdog::{alone, builder, watched};
+use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 use volt::Runtime;
 
-static LOG: Mutex<State> = Mutex::new(State { blocks: false, panics: false, waiting: 0, told: 0 });
+static LOG: Mutex<State> = Mutex::new(State { blocks: false, panics: false, waiting: 0, told: 0, times: 0 });
 static CHANGED: Condvar = Condvar::new();
 
 struct State {
@@ -21,6 +23,8 @@ struct State {
     /// How many wait in it, and how often it was told something.
     waiting: usize,
     told: usize,
+    /// The sum of its fields `times`.
+    times: u64,
 }
 
 fn state() -> MutexGuard<'static, State> {
@@ -35,9 +39,19 @@ impl Subscriber for Log {
         metadata.is_event() && (is_error || metadata.target() == "volt::incident")
     }
 
-    fn event(&self, _event: &Event<'_>) {
+    fn event(&self, event: &Event<'_>) {
+        struct Times(u64);
+        impl Visit for Times {
+            fn record_u64(&mut self, field: &Field, value: u64) {
+                self.0 += if field.name() == "times" { value } else { 0 };
+            }
+            fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
+        }
+        let mut times = Times(0);
+        event.record(&mut times);
         let mut log = state();
         log.told += 1;
+        log.times += times.0;
         log.waiting += 1;
         CHANGED.notify_all();
         while log.blocks {
@@ -152,6 +166,43 @@ fn that_no_thread_can_be_started_is_told_by_none_that_is_needed_for_healing() {
             drop(open);
             runtime.block_on(blocker).unwrap();
             set_blocked(false);
+        });
+    });
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_job_without_a_thread_is_reported_while_all_sleep_and_at_the_end() {
+    alone(|| {
+        tracing::subscriber::set_global_default(Log).unwrap();
+        watched(|| {
+            let runtime = builder(1)
+                .sentinel_interval(Some(Duration::from_millis(1)))
+                .thread_stack_size(512 << 20)
+                .build()
+                .unwrap();
+            runtime.block_on(runtime.spawn(async {})).unwrap();
+            let looks = || runtime.handle().snapshot().sentinel.looks;
+            // The sentinel dozes when it does not look any more.
+            while {
+                let before = looks();
+                std::thread::sleep(Duration::from_millis(100));
+                looks() > before
+            } {}
+            // Room for the thread that reports, not for one of the pool's.
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+            let size_kib: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
+            let limit = rustix::process::Rlimit { current: Some(size_kib * 1024 + (192 << 20)), maximum: None };
+            rustix::process::setrlimit(rustix::process::Resource::As, limit).unwrap();
+            let fail = || assert!(runtime.block_on(runtime.spawn_blocking(|| ())).unwrap_err().is_cancelled());
+            fail();
+            wait_until(|log| log.times == 1);
+            // A moment after the last report.
+            (0..2).for_each(|_| fail());
+            drop(runtime);
+            // What came since the last report.
+            wait_until(|log| log.times == 3);
         });
     });
 }

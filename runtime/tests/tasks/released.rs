@@ -66,9 +66,14 @@ fn connection(runtime: &Runtime) -> (TcpListener, TcpStream, TcpStream) {
     })
 }
 
-/// Nobody writes to it, and now it knows: it was likely to be ready.
+/// Reads from a new stream, which counts as readable, until it no longer does: a report of the kernel that comes in the middle
+/// of an attempt lets one more be made.
 fn make_unready(stream: &TcpStream) {
-    assert_eq!(stream.try_read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    let is_unready = || pin!(stream.readable()).poll(&mut Context::from_waker(Waker::noop())).is_pending();
+    wait_until(|| {
+        assert_eq!(stream.try_read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        is_unready()
+    });
 }
 
 /// Reads once into nowhere, with a waker of `bell`: leaves it in the stream's slot.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use volt::process::{Context, Events, Failure, Output, Payload, Process};
+use volt_process::{Context, Events, Failure, Output, Payload, Process};
 
 use crate::tally::Tally;
 

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use volt::io::{AsyncReadExt, AsyncWriteExt};
 use volt::net::TcpStream;
-use volt::process::{Context, Event, Failure, Inbox, MonitorId, Payload, Pid};
 use volt::time::{now, sleep_until, timeout};
+use volt_process::{Context, Event, Failure, Inbox, MonitorId, Payload, Pid};
 
 use crate::room::Room;
 use crate::server::House;

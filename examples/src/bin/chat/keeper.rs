@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use volt::process::{Context, Event, Events, Failure, Output, Payload, Process};
+use volt_process::{Context, Event, Events, Failure, Output, Payload, Process};
 
 use crate::words::{History, ToKeeper, remember};
 

@@ -28,9 +28,9 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
-use volt::process::System;
 use volt::signal::unix::{SignalKind, signal};
 use volt::time::{interval, sleep_until};
+use volt_process::System;
 
 use crate::chaos::Chaos;
 use crate::load::Load;

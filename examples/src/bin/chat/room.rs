@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use volt::process::{Context, Event, Events, Failure, Message, MonitorId, Output, Payload, Pid, Process};
+use volt_process::{Context, Event, Events, Failure, Message, MonitorId, Output, Payload, Pid, Process};
 
 use crate::keeper;
 use crate::tally::Tally;

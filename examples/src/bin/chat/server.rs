@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use volt::net::{TcpListener, TcpStream};
-use volt::process::{
-    self, Backoff, ChildSpec, Event, Failure, Inbox, Overflow, Payload, Pid, Spawn, SpawnError, Strategy, Supervisor,
+use volt::time::sleep;
+use volt_process::{
+    Backoff, ChildSpec, Event, Failure, Inbox, Overflow, Payload, Pid, Spawn, SpawnError, Strategy, Supervisor,
     SupervisorError, SupervisorRef, System,
 };
-use volt::time::sleep;
 
 use crate::chaos::Chaos;
 use crate::keeper::{self, Keeper};
@@ -79,7 +79,7 @@ pub(crate) fn open(
         .child(ChildSpec::permanent(GUESTS, move || for_guests.supervisor().into_spawn().name(GUESTS)))
         .child(ChildSpec::permanent("listener", move || {
             let (house, listener) = (for_listener.clone(), listener.try_clone());
-            let accepting = process::from_fn(async move |inbox, _| accept(inbox, listener?, house).await);
+            let accepting = volt_process::from_fn(async move |inbox, _| accept(inbox, listener?, house).await);
             Spawn::new(for_listener.chaos.wrap(accepting)).name("listener")
         }));
     system.spawn(root.into_spawn().name("chat"))
@@ -130,7 +130,8 @@ impl House {
         // Lines are short, and somebody waits for each.
         drop(stream.set_nodelay(true));
         let house = self.clone();
-        let serving = process::from_fn(async move |inbox, _| connection::serve(inbox, stream, house, number).await);
+        let serving =
+            volt_process::from_fn(async move |inbox, _| connection::serve(inbox, stream, house, number).await);
         let name = format!("guest.{number}");
         let guest =
             Spawn::new(self.chaos.wrap(serving)).name(name.clone()).mailbox(GUEST_MAILBOX, Overflow::DropNewest);

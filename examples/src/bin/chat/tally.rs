@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use volt::process::System;
+use volt_process::System;
 
 /// Counted where it happens.
 #[derive(Default)]

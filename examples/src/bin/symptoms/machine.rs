@@ -17,6 +17,8 @@ const TURN: Duration = Duration::from_millis(1);
 const FAR_AWAY: Duration = Duration::from_secs(86_400);
 /// Threads, or workers, that want each processor.
 const CROWD: usize = 4;
+/// Workers a processor, for the symptom of too many.
+const OVERSUBSCRIBED: usize = 8;
 /// How long the process is stopped, and how long it then runs, seconds, as the shell wants them.
 const STOPPED_FOR: &str = "0.2";
 const RUNS_FOR: Duration = Duration::from_millis(200);
@@ -61,8 +63,10 @@ pub(crate) fn undisturbed(settings: Builder, is_ill: bool) -> Builder {
     if is_ill { settings } else { settings.park_timeout(None) }
 }
 
+/// So many that they get most of the processors' time beside a dozen busy threads of others: with a quarter of it or less,
+/// it would be the others who are too many.
 pub(crate) fn workers_oversubscribed() -> usize {
-    CROWD * processors()
+    OVERSUBSCRIBED * processors()
 }
 
 pub(crate) fn oversubscribed(scene: &Scene) {

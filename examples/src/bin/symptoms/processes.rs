@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use volt::process::{self, Backoff, ChildSpec, Failure, Overflow, Payload, Spawn, Strategy, Supervisor, System};
+use volt_process::{Backoff, ChildSpec, Failure, Overflow, Payload, Spawn, Strategy, Supervisor, System};
 
 use crate::scene::Scene;
 
@@ -19,7 +19,7 @@ const BACKOFF: Duration = Duration::from_millis(10);
 /// More messages than a process takes, which nobody tells the sender; or which the sender waits for room with.
 pub(crate) fn mailbox_growing(scene: &mut Scene) {
     let system = System::new(&scene.runtime);
-    let slow = process::from_fn(async |mut inbox, _input| {
+    let slow = volt_process::from_fn(async |mut inbox, _input| {
         while let Some(_message) = inbox.recv().await {
             volt::time::sleep(WORK).await;
         }
@@ -43,7 +43,7 @@ pub(crate) fn mailbox_growing(scene: &mut Scene) {
 pub(crate) fn restart_storm(scene: &mut Scene) {
     let system = System::new(&scene.runtime);
     let child = ChildSpec::permanent("child", || {
-        Spawn::new(process::from_fn(async |_inbox, _input| Err(Failure::new("the database does not answer"))))
+        Spawn::new(volt_process::from_fn(async |_inbox, _input| Err(Failure::new("the database does not answer"))))
     });
     let supervisor = Supervisor::new(Strategy::OneForOne).child(child);
     let supervisor = if scene.is_ill {

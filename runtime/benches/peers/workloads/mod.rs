@@ -174,7 +174,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 pub(crate) fn listing() -> String {
     let mut text = String::new();
     for row in WORKLOADS.iter().flat_map(|workload| workload.rows) {
-        let target = report::target(row.target);
+        let target = report::target(row);
         writeln!(text, "{:<22} {:<9} {target:<18} {}", row.name, row.unit, row.about).expect("a String takes all");
     }
     text

@@ -10,7 +10,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use volt::process::{self, Hub, Inbox, Node, Payload, Pid, Spawn, System};
+use volt_process::{Hub, Inbox, Node, Payload, Pid, Spawn, System};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -58,7 +58,7 @@ fn run(server: &str, node: &str, peer: Option<(&str, u32)>) -> Result<(), Error>
 }
 
 fn serve(system: &System) -> Result<(), Error> {
-    system.spawn(Spawn::new(process::from_fn(pong)).name("pong"))?;
+    system.spawn(Spawn::new(volt_process::from_fn(pong)).name("pong"))?;
     Ok(())
 }
 
@@ -75,7 +75,7 @@ fn loopback(count: u32) -> Result<(), Error> {
 }
 
 /// Answers calls with what they carry, and messages with the same message.
-async fn pong(mut inbox: Inbox, _input: Payload) -> Result<Payload, process::Failure> {
+async fn pong(mut inbox: Inbox, _input: Payload) -> Result<Payload, volt_process::Failure> {
     while let Some(message) = inbox.recv().await {
         match (message.reply, message.from) {
             (Some(reply), _) => reply.send(message.payload),

@@ -19,13 +19,14 @@ use bytes::BufMut;
 use rustix::net::{RecvFlags, SocketAddrUnix, recvfrom};
 use tokio::io::ReadBuf;
 
-use crate::driver::Driver;
-use crate::driver::readiness::{Direction, Flags};
-use crate::driver::registration::Registration;
 use crate::net::bytes::{fill_buf_mut, fill_read_buf};
-use crate::net::surface::{datagrams, descriptor, waits};
+use crate::net::surface::datagrams::datagrams;
+use crate::net::surface::{descriptor, waits};
 use crate::net::unix::{MAX_RETRY, MIN_RETRY, SocketAddr, address};
 use crate::time::timeout::timeout_on;
+use volt_core::driver::readiness::{Direction, Flags};
+use volt_core::driver::registration::Registration;
+use volt_core::driver::turn::Driver;
 
 /// A Unix socket for datagrams. All its methods take `&self`: share it in an `Arc` to send and receive in different tasks.
 ///

@@ -8,12 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::context;
-use crate::driver::Driver;
 use crate::net::acceptor::Acceptor;
 use crate::net::surface::descriptor;
 use crate::net::unix::stream::UnixStream;
 use crate::net::unix::{SocketAddr, address};
+use volt_core::context;
+use volt_core::driver::turn::Driver;
 
 /// A Unix socket that takes connections.
 ///

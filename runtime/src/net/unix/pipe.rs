@@ -13,11 +13,11 @@ use std::task::{Context, Poll};
 
 use rustix::fs::OFlags;
 
-use crate::context;
-use crate::driver::readiness::{Direction, Flags};
-use crate::driver::registration::Registration;
 use crate::io::{Interest, Ready};
 use crate::net::surface::{reads, tries_to_read, tries_to_write, writes};
+use volt_core::context;
+use volt_core::driver::readiness::{Direction, Flags};
+use volt_core::driver::registration::Registration;
 
 /// A new pipe.
 ///

@@ -12,15 +12,15 @@ use std::os::unix::net;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::context;
-use crate::driver::Driver;
-use crate::driver::readiness::Direction;
-use crate::driver::registration::Registration;
 use crate::net::surface::{descriptor, reads, tries_to_read, tries_to_write, waits, writes};
 use crate::net::tcp_stream::PROBABLY_READY;
 use crate::net::unix::cred::{self, UCred};
 use crate::net::unix::{MAX_RETRY, MIN_RETRY, SocketAddr, address};
-use crate::time::sleep::Sleep;
+use volt_core::context;
+use volt_core::driver::readiness::Direction;
+use volt_core::driver::registration::Registration;
+use volt_core::driver::turn::Driver;
+use volt_core::sleep::Sleep;
 
 /// A connected Unix socket. Reads and writes through [`AsyncRead`](crate::io::AsyncRead) and [`AsyncWrite`](crate::io::AsyncWrite).
 ///

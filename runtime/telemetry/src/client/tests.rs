@@ -2,12 +2,22 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use super::*;
+use super::connection::{Client, READ_BYTES, Waits};
+use super::open::foreign;
+use super::resolve::resolve;
+use crate::processes;
+use crate::recording::flush::{Flush, Head};
 use crate::scratch::Scratch;
-use crate::wire::{MAGIC, Version, read_frame, write_frame};
+use crate::snapshot::Process;
+use crate::socket::{self, Environment};
+use crate::wire::{
+    self, Hello, MAGIC, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request, VERSION, Version, read_frame, write_frame,
+};
 
 /// Long where the test expects something, short where it expects nothing.
 const LONG: Duration = Duration::from_secs(20);
@@ -238,6 +248,26 @@ fn an_error_for_one_request_leaves_the_connection() {
 }
 
 #[test]
+fn a_throttled_client_says_why_it_waits() {
+    let scratch = Scratch::new();
+    let (path, server) = server(scratch.path(), "s", |stream| {
+        send_reply(&stream, &hello());
+        send_reply(&stream, &Reply::Throttled { wait_ms: 90_000 });
+        assert_eq!(requested(&stream), Some(Request::Snapshot));
+        assert_eq!(requested(&stream), Some(Request::Snapshot));
+        send_reply(&stream, &snapshot_at(7));
+        assert_eq!(requested(&stream), None, "the client has gone");
+    });
+    let mut client = Client::connect_within(&path, Waits { reply: SHORT, ..PATIENT }).unwrap();
+    let error = client.snapshot().unwrap_err();
+    assert!(error.is_timeout() && error.to_string().contains("request less often"), "{error}");
+    client.reply_wait = LONG;
+    assert_eq!(client.snapshot().unwrap().at_ns, 7, "it is passed over, as by a client that does not know it");
+    drop(client);
+    server.join().unwrap();
+}
+
+#[test]
 fn a_silent_server_costs_no_more_than_the_time_out() {
     let scratch = Scratch::new();
     let (path, silent) = server(scratch.path(), "silent", |mut stream| {
@@ -317,7 +347,17 @@ fn a_target_is_a_path_a_pid_or_a_name() {
     let error = resolve("2000000004", &environment).unwrap_err();
     assert!(error.is_missing() && error.to_string().contains("there is no such process (looked in"), "{error}");
     let error = resolve("nobody", &environment).unwrap_err();
-    assert!(error.is_missing() && error.to_string().contains("is called \"nobody\""), "{error}");
+    assert!(error.is_missing() && error.to_string().contains("is called \"nobody\" (looked in"), "{error}");
+
+    let full = UnixListener::bind(dir.join("2000000005-5.sock")).unwrap();
+    std::thread::spawn(move || {
+        for stream in full.incoming() {
+            let message = "8 clients are attached, which is the limit".into();
+            let _ = write_frame(&stream.unwrap(), &Reply::Error { message }, MAX_REPLY_BYTES);
+        }
+    });
+    let error = resolve("nobody", &environment).unwrap_err().to_string();
+    assert!(error.contains("one did not give its name") && error.contains("8 clients are attached"), "{error}");
 }
 
 /// A reply that no client of today knows.

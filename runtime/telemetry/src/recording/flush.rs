@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::record::{RECORD_BYTES, Record};
 use super::trigger::Trigger;
-use crate::Snapshot;
+use crate::snapshot::Snapshot;
 
 /// Longest text that is kept, bytes; longer ones are cut.
 pub const MAX_TEXT_BYTES: usize = 512;
@@ -276,7 +276,7 @@ mod packed {
 }
 
 /// Records that stand one behind the other; `None` if the last is not whole.
-pub(super) fn unpack(bytes: &[u8]) -> Option<Vec<Record>> {
+pub fn unpack(bytes: &[u8]) -> Option<Vec<Record>> {
     let (records, rest) = bytes.as_chunks::<RECORD_BYTES>();
     rest.is_empty().then(|| records.iter().map(|bytes| Record::from_bytes(*bytes)).collect())
 }

@@ -234,13 +234,13 @@ pub const fn saturating_u32(value: u64) -> u32 {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
     /// Any event of any kind.
-    pub(in super::super) fn any_event() -> impl Strategy<Value = Event> {
+    fn any_event() -> impl Strategy<Value = Event> {
         let (word, index, amount) = (any::<u64>(), any::<u16>(), any::<u32>());
         let outcome = || prop::sample::select(Outcome::ALL);
         let polls = prop_oneof![

@@ -1,0 +1,258 @@
+//! `volt-console attach`: the live screen. The loop that joins connection, keys, model and view.
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::{Arc, Once, OnceLock};
+use std::time::{Duration, Instant};
+
+use crossterm::event::Event;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{SigId, flag};
+use volt_telemetry::client::Client;
+use volt_telemetry::socket::Environment;
+
+use crate::error::{Error, Instead};
+use crate::model::{DEFAULT_INTERVAL, Effect, Message, Model};
+use crate::programs::asker::Asker;
+use crate::programs::connection::Connection;
+use crate::programs::target::{Again, Found};
+use crate::terminal::Terminal;
+use crate::terminal::input::{self, Keyboard};
+use crate::view;
+use crate::view::hits::Hits;
+use crate::view::theme::Theme;
+
+/// How long the loop waits for a key before it looks at everything else; a key wakes it.
+const FRAME: Duration = Duration::from_millis(40);
+/// The screen is drawn anew this often when nothing happens, for what counts time.
+const STILL_FRAME: Duration = Duration::from_millis(500);
+
+/// How to show a program.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Time between two snapshots to begin with; keys change it.
+    pub interval: Duration,
+    /// Ends the console when it becomes true: for a program that shows itself, and ends.
+    pub stop: Arc<AtomicBool>,
+    /// Whether SIGTERM, SIGHUP and SIGINT end the console with [`Ended::Signal`]. Afterwards these signals have their default
+    /// action, so a program that handles them itself says `false` and uses `stop`.
+    pub takes_signals: bool,
+    /// How to draw.
+    pub look: Look,
+}
+
+/// How to draw, as far as somebody has asked for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// No colours, also where `NO_COLOR` does not say so.
+    pub is_plain: bool,
+    /// Nothing but ASCII.
+    pub is_ascii: bool,
+    /// The mouse is left to the terminal, so that it selects text.
+    pub leaves_mouse: bool,
+}
+
+impl Look {
+    pub(crate) fn theme(self) -> Theme {
+        let theme = if self.is_plain { Theme::new(false) } else { Theme::of_environment() };
+        theme.with_ascii(self.is_ascii)
+    }
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { interval: DEFAULT_INTERVAL, stop: Arc::default(), takes_signals: true, look: Look::default() }
+    }
+}
+
+/// Why the console ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Somebody pressed a key.
+    Quit,
+    /// [`Options::stop`] became true.
+    Stopped,
+    /// This signal came.
+    Signal(i32),
+}
+
+/// Shows the program whose control socket is at `path`, until somebody quits. Blocks; draws on this process's terminal and gives
+/// it back as it was.
+///
+/// ```no_run
+/// use std::path::Path;
+/// volt_console::attach(Path::new("/run/user/1000/volt/4711-99.sock"), volt_console::Options::default())?;
+/// # Ok::<(), volt_console::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::is_not_a_terminal`]; [`Error::is_connect`] when the program cannot be reached at the start. A program that ends later is
+/// no error: the screen says so and waits for it.
+pub fn attach(path: &Path, options: Options) -> Result<Ended, Error> {
+    check_terminal()?;
+    let client = Client::connect(path)?;
+    attach_to(Found { client, again: Again::Path(path.into()) }, options)
+}
+
+/// Whether there is a terminal to draw on and to read keys from, and not a dumb one.
+///
+/// # Errors
+/// [`Error::is_not_a_terminal`].
+pub fn check_terminal() -> Result<(), Error> {
+    check_terminal_or(Instead::OF_ATTACH)
+}
+
+/// The same, for a screen that other commands can replace.
+pub(crate) fn check_terminal_or(instead: Instead) -> Result<(), Error> {
+    if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+        return Err(Error::not_a_terminal(instead));
+    }
+    // One that says so obeys none of what the screen is made of, and would show it.
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    if is_dumb { Err(Error::dumb_terminal(instead)) } else { Ok(()) }
+}
+
+/// [`attach`] for a program that was found before.
+///
+/// # Errors
+/// [`Error::is_not_a_terminal`], and those of the terminal.
+pub fn attach_to(found: Found, options: Options) -> Result<Ended, Error> {
+    check_terminal()?;
+    let locate = || found.again.clone().locate(Environment::of_process());
+    let asker = Asker::start(locate()).map_err(Error::thread)?;
+    let locate = locate();
+    let connection = Connection::keep(found.client, options.interval, locate).map_err(Error::thread)?;
+    let signals = Signals::take(options.takes_signals).map_err(Error::terminal)?;
+    let mut terminal = Terminal::enter(!options.look.leaves_mouse).map_err(Error::terminal)?;
+    run(&mut terminal, &connection, asker, &options, &signals)
+}
+
+fn run(
+    terminal: &mut Terminal,
+    connection: &Connection,
+    mut asker: Asker,
+    options: &Options,
+    signals: &Signals,
+) -> Result<Ended, Error> {
+    let theme = options.look.theme();
+    let mut hits = Hits::default();
+    let keyboard = Keyboard::listen().map_err(Error::thread)?;
+    let started = Instant::now();
+    let mut model = Model::new(options.interval);
+    let mut drawn_at: Option<Instant> = None;
+    loop {
+        if let Some(signal) = signals.received() {
+            return Ok(Ended::Signal(signal));
+        }
+        // ORDERING: Relaxed; the flag alone is the message, nothing is published with it.
+        if options.stop.load(Ordering::Relaxed) {
+            return Ok(Ended::Stopped);
+        }
+        model.update(Message::Tick(started.elapsed()));
+        let mut is_changed = take_messages(&connection.messages, &mut model)?;
+        is_changed |= take_messages(&asker.messages, &mut model)?;
+        if drawn_at.is_none_or(|at| at.elapsed() >= STILL_FRAME) {
+            is_changed = true;
+        }
+        let mut wait = FRAME;
+        // Keys that came together, as when one is held down, are taken in together.
+        while let Some(event) = next_event(&keyboard, wait)? {
+            wait = Duration::ZERO;
+            is_changed |= matches!(event, Event::Resize(..));
+            let Some(action) = input::action(&event, model.is_typing, &hits) else { continue };
+            is_changed = true;
+            match model.update(Message::Do(action)) {
+                Some(Effect::Quit) => return Ok(Ended::Quit),
+                Some(Effect::Subscribe(interval)) => connection.subscribe(interval),
+                None => {}
+            }
+        }
+        asker.wish(model.wish());
+        if is_changed {
+            let draw = |frame: &mut ratatui::Frame<'_>| view::draw(frame, &model, theme, &mut hits);
+            terminal.draw(draw).map_err(Error::terminal)?;
+            drawn_at = Some(Instant::now());
+        }
+    }
+}
+
+fn next_event(keyboard: &Keyboard, wait: Duration) -> Result<Option<Event>, Error> {
+    match keyboard.events.recv_timeout(wait) {
+        Ok(event) => Ok(Some(event)),
+        Err(RecvTimeoutError::Timeout) if !input::is_terminal_gone() => Ok(None),
+        Err(_) => Err(Error::terminal_gone()),
+    }
+}
+
+/// Takes in what has come; whether anything has.
+fn take_messages(messages: &Receiver<Message>, model: &mut Model) -> Result<bool, Error> {
+    let mut is_changed = false;
+    loop {
+        match messages.try_recv() {
+            Ok(message) => {
+                is_changed = true;
+                model.update(message);
+            }
+            Err(TryRecvError::Empty) => return Ok(is_changed),
+            Err(TryRecvError::Disconnected) => return Err(Error::connection_ended()),
+        }
+    }
+}
+
+/// The signals that end the console, while this lives.
+///
+/// What was registered with signal-hook keeps the system's own action away for good, so that action is imitated from then on
+/// whenever no console is there.
+pub(crate) struct Signals {
+    received: Arc<AtomicUsize>,
+    ids: Vec<SigId>,
+}
+
+const ENDING: [i32; 3] = [SIGTERM, SIGHUP, SIGINT];
+
+/// Whether nobody takes the signals any more, once somebody has; registered once a process.
+static IS_UNATTENDED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+impl Signals {
+    pub(crate) fn take(is_wanted: bool) -> io::Result<Signals> {
+        let mut signals = Signals { received: Arc::default(), ids: Vec::new() };
+        if !is_wanted {
+            return Ok(signals);
+        }
+        // ORDERING: Relaxed; the flag alone is the message, nothing is published with it.
+        IS_UNATTENDED.get_or_init(Arc::default).store(false, Ordering::Relaxed);
+        for signal in ENDING {
+            signals.ids.push(flag::register_usize(signal, signals.received.clone(), signal as usize)?);
+        }
+        Ok(signals)
+    }
+
+    pub(crate) fn received(&self) -> Option<i32> {
+        // ORDERING: Relaxed; the number alone is the message, nothing is published with it.
+        let signal = self.received.load(Ordering::Relaxed);
+        (signal != 0).then_some(signal as i32)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        if self.ids.is_empty() {
+            return;
+        }
+        let is_unattended = IS_UNATTENDED.get_or_init(Arc::default);
+        static IMITATE: Once = Once::new();
+        IMITATE.call_once(|| {
+            for signal in ENDING {
+                // It fails only for signals that cannot be handled, and these can.
+                let _ = flag::register_conditional_default(signal, is_unattended.clone());
+            }
+        });
+        // ORDERING: Relaxed; as in `take`.
+        is_unattended.store(true, Ordering::Relaxed);
+        for id in self.ids.drain(..) {
+            signal_hook::low_level::unregister(id);
+        }
+    }
+}

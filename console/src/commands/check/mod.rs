@@ -1,0 +1,267 @@
+//! `volt-console check`: watches a program for a while and says whether it kept within limits; for continuous
+//! integration.
+//!
+//! Protocol. (1) The first snapshot is what is counted from. (2) Until the time is over, a snapshot every [`LOOK`]: what has
+//! ended is in the histograms, what goes on is in the snapshots. (3) One more look, and the verdict; see [`tally`].
+//!
+//! Invariant: *no pass without a look*: a program that ended before the time was over, was silent, or did nothing at all
+//! has not kept within its limits; that is an error, unless it had exceeded one already.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use volt_telemetry::client::{Client, ConnectError, REPLY_TIMEOUT};
+use volt_telemetry::snapshot::Process;
+
+use crate::commands::progress::Progress;
+use crate::error::Error;
+use crate::text::clean;
+use crate::text::figures::paragraph;
+use crate::text::figures::short_place;
+use crate::text::figures::{count, duration};
+
+pub mod limit;
+pub mod tally;
+
+use limit::{Limit, Measure};
+use tally::{Place, Tally, Verdict};
+
+/// Time between two looks: how long a poll must last at least to be seen while it goes on, and with its place.
+pub const LOOK: Duration = Duration::from_millis(100);
+/// Places that are told; JSON has all.
+const PLACES_TOLD: usize = 5;
+/// Workers that are told; JSON has all.
+const WORKERS_TOLD: usize = 8;
+
+/// What to hold a program to, and how to tell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// The runtime; `None` = each.
+    pub runtime: Option<String>,
+    /// The limits; at least one.
+    pub limits: Vec<(Measure, Limit)>,
+    /// How long to watch.
+    pub watch: Duration,
+    /// One JSON object instead of text.
+    pub as_json: bool,
+    /// Columns of the text; lines are broken between words.
+    pub columns: usize,
+}
+
+/// Watches and tells. Returns whether a limit was exceeded.
+///
+/// # Errors
+/// [`Error::is_connect`] if the program cannot be watched to the end and has exceeded nothing before;
+/// [`Error::is_not_checked`] if there was nothing to measure; [`Error::is_output_closed`].
+pub fn run(client: &mut Client, options: &Options, out: &mut impl Write) -> Result<bool, Error> {
+    let mut watch = Watch { tally: Tally::default(), first: None, last: None, began: Instant::now() };
+    let broke = watch.watch(client, options.watch).err();
+    let verdicts = watch.tally.judge(options.runtime.as_deref(), &options.limits);
+    let is_exceeded = verdicts.iter().any(|verdict| verdict.is_exceeded);
+    if !is_exceeded {
+        if let Some(broke) = broke {
+            return Err(Error::not_watched(&broke, watch.watched(), options.watch));
+        }
+        if let Some(why) = unchecked(&watch.tally, options, &verdicts) {
+            return Err(Error::not_checked(&why));
+        }
+    }
+    let (Some(last), watched) = (&watch.last, watch.watched()) else { return Ok(is_exceeded) };
+    let broke = broke.map(|error| clean::text(&error.to_string()));
+    let text = if options.as_json {
+        format!("{}\n", json(last, watched, broke.as_deref(), &verdicts))
+    } else {
+        text(last, watched, broke.as_deref(), &verdicts, options.columns)
+    };
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)?;
+    Ok(is_exceeded)
+}
+
+/// Why nothing can be said, if that is so.
+fn unchecked(tally: &Tally, options: &Options, verdicts: &[Verdict]) -> Option<String> {
+    if verdicts.is_empty() {
+        let names: Vec<_> = tally.names().collect();
+        return Some(match (&options.runtime, names.is_empty()) {
+            (Some(name), false) => format!("no runtime is called {name:?}, there are: {}", names.join(", ")),
+            _ => "the program had no runtime".into(),
+        });
+    }
+    if let Some(cut) = verdicts.iter().find(|verdict| verdict.is_cut) {
+        let runtime = &cut.runtime;
+        return Some(format!(
+            "the snapshots of runtime {runtime} came without histograms, since they were too large: \
+             check each runtime of the program by itself, or one with fewer workers"
+        ));
+    }
+    let is_empty = |measure: Measure| {
+        let mut of = verdicts.iter().filter(|verdict| verdict.measure == measure).peekable();
+        of.peek().is_some() && of.all(|verdict| verdict.count == 0)
+    };
+    let what = match (is_empty(Measure::Poll), is_empty(Measure::Delay)) {
+        (true, _) => "no poll ended",
+        (_, true) => "no task was woken and polled",
+        _ => return None,
+    };
+    Some(format!("{what} within {}: give the program work to do, or watch for longer", spoken(options.watch)))
+}
+
+struct Watch {
+    tally: Tally,
+    first: Option<u64>,
+    last: Option<Process>,
+    began: Instant,
+}
+
+impl Watch {
+    fn watch(&mut self, client: &mut Client, how_long: Duration) -> Result<(), ConnectError> {
+        client.subscribe(LOOK)?;
+        let mut heard = Instant::now();
+        let mut progress = Progress::begin();
+        while self.began.elapsed() < how_long {
+            let left = how_long.saturating_sub(self.began.elapsed());
+            match client.next(left.min(LOOK)) {
+                Ok(Some(update)) => {
+                    heard = Instant::now();
+                    self.take(update.process);
+                }
+                Ok(None) if heard.elapsed() > REPLY_TIMEOUT => break,
+                Ok(None) => {}
+                // It could not take this one; the next may be better, and the last must be there.
+                Err(error) if error.is_answer() => {}
+                Err(error) => return Err(error),
+            }
+            let seconds = self.began.elapsed().as_secs_f64();
+            progress.say(|| format!("watching {seconds:.1} of {}; Ctrl-C gives up", spoken(how_long)));
+        }
+        // One more, since a stall may have begun just now; of a server that has gone silent it is the one that says so.
+        let last = client.snapshot()?;
+        self.take(last);
+        Ok(())
+    }
+
+    fn take(&mut self, process: Process) {
+        let process = clean::process(process);
+        self.first.get_or_insert(process.at_ns);
+        self.tally.take(&process);
+        self.last = Some(process);
+    }
+
+    /// For how long, on the program's clock.
+    fn watched(&self) -> Duration {
+        let last_ns = self.last.as_ref().map_or(0, |process| process.at_ns);
+        Duration::from_nanos(last_ns.saturating_sub(self.first.unwrap_or(last_ns)))
+    }
+}
+
+/// `10s`, `0.5s`.
+fn spoken(time: Duration) -> String {
+    format!("{}s", time.as_secs_f64())
+}
+
+fn text(process: &Process, watched: Duration, broke: Option<&str>, verdicts: &[Verdict], columns: usize) -> String {
+    let watched = duration(u64::try_from(watched.as_nanos()).unwrap_or(u64::MAX));
+    let mut text = format!("{}  pid {}  watched for {watched}\n\n", process.program, process.pid);
+    for verdict in verdicts {
+        let word = if verdict.is_exceeded { "EXCEEDED  " } else { "within    " };
+        text.push_str(&paragraph(word, "          ", &line(verdict), columns));
+        if verdict.is_exceeded {
+            let facts = detail(verdict);
+            facts.iter().for_each(|fact| text.push_str(&paragraph("    - ", "      ", fact, columns)));
+        }
+    }
+    let exceeded = verdicts.iter().filter(|verdict| verdict.is_exceeded).count();
+    if let Some(broke) = broke {
+        text.push('\n');
+        text.push_str(&paragraph("", "", &format!("It was not watched to the end: {broke}"), columns));
+    }
+    match exceeded {
+        0 => text.push_str("\nWithin the limits.\n"),
+        _ => {
+            let (pid, all) = (process.pid, verdicts.len());
+            text.push_str(&format!("\n{exceeded} of {all} limits exceeded. Next:\n"));
+            text.push_str(&format!("  volt-console doctor {pid}\n  volt-console record {pid} --trigger stall\n"));
+        }
+    }
+    text
+}
+
+/// `app: longest poll 94.1ms, the limit is 50ms; 12 of 48.2k over it`.
+fn line(verdict: &Verdict) -> String {
+    let Verdict { runtime, measure, limit, .. } = verdict;
+    let what = format!("{limit} {}", measure.name());
+    let limit = duration(limit.ns());
+    match verdict.measured_ns {
+        None => format!("{runtime}: no {} in this time, the limit is {limit}", measure.name()),
+        Some(ns) => {
+            let (over, all) = (count(verdict.over), count(verdict.count));
+            format!("{runtime}: {what} {}, the limit is {limit}; {over} of {all} over it", duration(ns))
+        }
+    }
+}
+
+fn detail(verdict: &Verdict) -> Vec<String> {
+    let mut facts = Vec::new();
+    let place = |(at, place): &(String, Place)| match verdict.measure {
+        Measure::Poll => {
+            let line = place.line.as_ref().map_or(String::new(), |line| format!(", at {line}"));
+            format!("spawned at {at}: up to {}{line}", duration(place.longest_poll_ns))
+        }
+        Measure::Delay => {
+            let caused = duration(place.delay_caused_ns);
+            let line = place.line.as_ref().map_or(String::new(), |line| format!(", at {}", short_place(line)));
+            format!("others waited {caused} in all behind polls of what was spawned at {at}{line}")
+        }
+    };
+    facts.extend(verdict.places.iter().take(PLACES_TOLD).map(place));
+    if verdict.places.len() > PLACES_TOLD {
+        facts.push(format!("and {} further places", verdict.places.len() - PLACES_TOLD));
+    }
+    let worker = |(index, over, longest_ns): &(u32, u64, u64)| {
+        format!("{index} ({} over it, up to {})", count(*over), duration(*longest_ns))
+    };
+    let workers: Vec<_> = verdict.workers.iter().take(WORKERS_TOLD).map(worker).collect();
+    if !workers.is_empty() {
+        let more = match verdict.workers.len().saturating_sub(WORKERS_TOLD) {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        facts.push(format!("on workers {}{more}", workers.join(", ")));
+    }
+    facts
+}
+
+fn json(process: &Process, watched: Duration, broke: Option<&str>, verdicts: &[Verdict]) -> Value {
+    let place = |(at, place): &(String, Place)| {
+        json!({
+            "spawned_at": at,
+            "longest_poll_ns": place.longest_poll_ns,
+            "delay_caused_ns": place.delay_caused_ns,
+            "line": place.line,
+        })
+    };
+    let worker =
+        |(index, over, longest_ns): &(u32, u64, u64)| json!({ "index": index, "over": over, "longest_ns": longest_ns });
+    let verdict = |verdict: &Verdict| {
+        json!({
+            "runtime": verdict.runtime,
+            "measure": verdict.measure.name(),
+            "quantile": verdict.limit.quantile,
+            "limit_ns": verdict.limit.ns(),
+            "measured_ns": verdict.measured_ns,
+            "count": verdict.count,
+            "over": verdict.over,
+            "is_exceeded": verdict.is_exceeded,
+            "workers": verdict.workers.iter().map(worker).collect::<Vec<_>>(),
+            "locations": verdict.places.iter().map(place).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "pid": process.pid,
+        "program": process.program,
+        "watched_ns": u64::try_from(watched.as_nanos()).unwrap_or(u64::MAX),
+        "is_within": !verdicts.iter().any(|verdict| verdict.is_exceeded),
+        "broke": broke,
+        "limits": verdicts.iter().map(verdict).collect::<Vec<_>>(),
+    })
+}

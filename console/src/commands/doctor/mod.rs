@@ -1,0 +1,325 @@
+//! `volt-console doctor`: prints what is wrong with a program.
+//!
+//! Protocol. (1) First snapshot: as text, current warnings and worse are printed immediately, since whoever is on call has little time.
+//! (2) Wait. (3) Second snapshot: the other findings, the worst first; what was printed in (1) is printed again only if it has
+//! become worse. JSON is one object, after (3).
+//!
+//! The verdict is the program's own, with its history, so that every reader shows the same; a program that is too old to judge itself is judged here, from
+//! these snapshots. Here is only how findings look. Strings of the program are cleaned before they are kept.
+
+use std::cmp::Reverse;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use volt_diagnosis::doctor::INTERVAL_MIN_NS;
+use volt_diagnosis::doctor::history::KNOWN_MAX;
+use volt_diagnosis::doctor::key::Key;
+use volt_diagnosis::doctor::rule::{RULES, RuleEntry};
+use volt_diagnosis::doctor::watch::Watch;
+use volt_telemetry::client::Client;
+use volt_telemetry::finding::{Finding, Severity, TaskName};
+use volt_telemetry::processes::LOOK_NS;
+use volt_telemetry::snapshot::{Process, Snapshot};
+
+use crate::error::Error;
+use crate::text::clean;
+use crate::text::figures::{duration, paragraph};
+
+/// Two looks that are closer together count as one.
+pub const WAIT_MIN: Duration = Duration::from_nanos(INTERVAL_MIN_NS);
+/// Looks after the first, at least where the time is long enough for two; an older program's
+/// findings are confirmed at the second.
+const LOOKS_MIN: u128 = 2;
+/// And at most.
+const LOOKS_MAX: u128 = 10;
+/// Columns where there is no terminal to ask.
+const PLAIN_COLUMNS: usize = 80;
+/// On a terminal that is narrower than this, lines are broken by the terminal.
+const COLUMNS_MIN: usize = 40;
+/// Lines longer than this are hard to read, however wide the terminal is.
+const COLUMNS_MAX: usize = 120;
+
+/// How to look, and how to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Time between the two looks; with 0 there is one, which sees only what is stuck at that moment.
+    pub wait: Duration,
+    /// One JSON object instead of text.
+    pub as_json: bool,
+    /// The mildest finding that makes the program unwell.
+    pub fail_on: Severity,
+    /// What the text is for.
+    pub paper: Paper,
+}
+
+/// What text is written on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paper {
+    /// Columns; lines are broken between words.
+    pub columns: usize,
+    /// Whether severities have colours; the word stands there anyway.
+    pub has_colors: bool,
+}
+
+impl Paper {
+    /// A pipe or a file.
+    pub const PLAIN: Paper = Paper { columns: PLAIN_COLUMNS, has_colors: false };
+
+    /// The terminal on standard output, if that is one; no colours when `NO_COLOR` is set to anything.
+    pub fn of_stdout() -> Paper {
+        if !io::stdout().is_terminal() {
+            return Paper::PLAIN;
+        }
+        let columns = crossterm::terminal::size().map_or(PLAIN_COLUMNS, |(columns, _)| columns.into());
+        let has_colors = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Paper { columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX), has_colors }
+    }
+}
+
+/// A finding, and the runtime that it is about.
+#[derive(Clone, Debug, PartialEq)]
+struct Told {
+    runtime: String,
+    /// When its snapshot was taken.
+    at_ns: u64,
+    finding: Finding,
+}
+
+impl Told {
+    /// Whether it is the same finding as `other`, whatever the numbers are.
+    fn is_like(&self, other: &Told) -> bool {
+        self.runtime == other.runtime && Key::of(&self.finding) == Key::of(&other.finding)
+    }
+
+    /// Whether it is the finding of the same poll as `former`, whose stack was not read yet.
+    fn replaces(&self, former: &Told) -> bool {
+        let (now, then) = (&self.finding, &former.finding);
+        let is_read = Key::of(then).is_provisional() && !Key::of(now).is_provisional();
+        let tasks = |finding: &Finding| finding.tasks.iter().map(|task| task.id).collect::<Vec<_>>();
+        let is_same = now.rule == then.rule && now.workers == then.workers && tasks(now) == tasks(then);
+        is_read && self.runtime == former.runtime && is_same
+    }
+}
+
+/// Looks and tells. Returns whether anything at or above [`Options::fail_on`] was found.
+///
+/// # Errors
+/// [`Error::is_connect`] when the program ends in between; [`Error::is_output_closed`].
+pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Result<bool, Error> {
+    let mut print = |text: &str| out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output);
+    let mut watch = Watch::within(options.wait.as_nanos() as u64);
+    let first = look(client, &mut watch)?;
+    let stuck = at_once(&first);
+    if !options.as_json {
+        print(&head(&first, options.wait))?;
+        print(&text(&stuck, options.paper))?;
+    }
+    let second = if options.wait.is_zero() { first.clone() } else { look_after(client, &mut watch, options.wait)? };
+    let (all, news) = join(stuck, findings(&second));
+    if options.as_json {
+        print(&format!("{}\n", json(&first, &second, &all)))?;
+    } else {
+        print(&text(&news, options.paper))?;
+        print(&summary(&first, &second, &all, options.paper))?;
+    }
+    Ok(worst(&all) >= Some(options.fail_on))
+}
+
+/// The worst of what is wrong now; `None` if nothing is. What is past is no reason to fail.
+fn worst(all: &[Told]) -> Option<Severity> {
+    all.iter().filter(|told| told.finding.seen.is_current).map(|told| told.finding.severity).max()
+}
+
+/// A snapshot, judged.
+fn look(client: &mut Client, watch: &mut Watch) -> Result<Process, Error> {
+    let mut process = clean::process(client.snapshot()?);
+    watch.fill_in(&mut process.runtimes);
+    Ok(process)
+}
+
+/// The snapshot after `wait`. It takes some in between, too, so that the program sees what only several tell: whether a mailbox grows.
+fn look_after(client: &mut Client, watch: &mut Watch, wait: Duration) -> Result<Process, Error> {
+    let looks_min = if wait >= 2 * WAIT_MIN { LOOKS_MIN } else { 1 };
+    let looks = (wait.as_nanos() / u128::from(LOOK_NS)).clamp(looks_min, LOOKS_MAX) as u32;
+    for _ in 1..looks {
+        std::thread::sleep(wait / looks);
+        look(client, watch)?;
+    }
+    std::thread::sleep(wait / looks);
+    look(client, watch)
+}
+
+/// What is wrong at this moment. What is past can wait until it is known whether there is more.
+fn at_once(first: &Process) -> Vec<Told> {
+    let mut stuck = findings(first);
+    stuck.retain(|told| told.finding.severity >= Severity::Warning);
+    stuck
+}
+
+/// What is wrong with each runtime, the worst first.
+fn findings(process: &Process) -> Vec<Told> {
+    let mut told = Vec::new();
+    for now in &process.runtimes {
+        let findings = now.findings.iter().flatten().cloned();
+        told.extend(findings.map(|finding| Told { runtime: now.runtime.clone(), at_ns: now.at_ns, finding }));
+    }
+    sort(&mut told);
+    told
+}
+
+/// All findings of both looks, the worst first, and those that the first did not tell, or not as so bad.
+fn join(first: Vec<Told>, mut second: Vec<Told>) -> (Vec<Told>, Vec<Told>) {
+    // One whose stack was not read yet is there again, with its line or without, and is as bad.
+    let (gone, first): (Vec<_>, Vec<_>) = first.into_iter().partition(|former| {
+        !second.iter().any(|told| told.is_like(former)) && second.iter().any(|told| told.replaces(former))
+    });
+    for former in gone {
+        let Some(told) = second.iter_mut().find(|told| told.replaces(&former)) else { continue };
+        let (now, then) = (&mut told.finding, former.finding);
+        (now.severity, now.seen.worst) = (now.severity.max(then.severity), now.seen.worst.max(then.seen.worst));
+        now.seen.is_current |= then.seen.is_current;
+    }
+    sort(&mut second);
+    let is_news = |told: &&Told| {
+        !first.iter().any(|former| former.is_like(told) && former.finding.severity >= told.finding.severity)
+    };
+    let news: Vec<_> = second.iter().filter(is_news).cloned().collect();
+    let is_kept = |former: &&Told| !news.iter().any(|told| told.is_like(former));
+    let mut all: Vec<_> = first.iter().filter(is_kept).cloned().chain(news.iter().cloned()).collect();
+    sort(&mut all);
+    (all, news)
+}
+
+/// The worst first. Stable: within a severity the order of the runtimes, and of the rules.
+fn sort(told: &mut [Told]) {
+    told.sort_by_key(|told| (Reverse(told.finding.seen.is_current), Reverse(told.finding.severity)));
+}
+
+// ---- text ----------------------------------------------------------------------------------------------------------
+
+fn head(process: &Process, wait: Duration) -> String {
+    let names: Vec<_> = process.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
+    let how = if wait.is_zero() {
+        "one look".into()
+    } else {
+        format!("two looks {} apart", duration(wait.as_nanos() as u64))
+    };
+    format!("{}  pid {}  {how} at {}\n\n", process.program, process.pid, names.join(", "))
+}
+
+fn text(all: &[Told], paper: Paper) -> String {
+    let mut text = String::new();
+    for Told { runtime, at_ns, finding } in all {
+        let severity = if finding.seen.is_current { finding.severity.name().to_uppercase() } else { "PAST".into() };
+        let (on, off) = if paper.has_colors { (color(finding.severity), "\u{1b}[0m") } else { ("", "") };
+        text += &format!("{on}{severity}{off}  {}  in runtime {runtime}\n", finding.rule);
+        text += &paragraph("  ", "  ", &finding.title, paper.columns);
+        text += &paragraph("    - ", "      ", &finding.history(*at_ns), paper.columns);
+        for place in &finding.locations {
+            text += &paragraph("    - ", "      ", &place.to_string(), paper.columns);
+        }
+        for evidence in &finding.evidence {
+            text += &paragraph("    - ", "      ", &evidence.text, paper.columns);
+        }
+        if !finding.workers.is_empty() {
+            let workers: Vec<_> = finding.workers.iter().map(u32::to_string).collect();
+            text += &paragraph("    - ", "      ", &format!("workers: {}", workers.join(", ")), paper.columns);
+        }
+        if !finding.tasks.is_empty() {
+            let tasks: Vec<_> = finding.tasks.iter().map(task).collect();
+            text += &paragraph("    - ", "      ", &format!("tasks: {}", tasks.join(", ")), paper.columns);
+        }
+        text += &paragraph("  > ", "    ", &finding.advice, paper.columns);
+        text.push('\n');
+    }
+    text
+}
+
+fn summary(first: &Process, second: &Process, all: &[Told], paper: Paper) -> String {
+    let workers: u32 = second.runtimes.iter().map(Snapshot::on_duty_count).fold(0, u32::saturating_add);
+    let over = match second.at_ns.saturating_sub(first.at_ns) {
+        0 => "in one snapshot".into(),
+        interval_ns => format!("over {}", duration(interval_ns)),
+    };
+    let current = || all.iter().filter(|told| told.finding.seen.is_current);
+    let count = |severity: Severity| current().filter(|told| told.finding.severity == severity).count();
+    let found: Vec<_> = Severity::ALL.iter().rev().filter(|severity| count(**severity) > 0).collect();
+    let mut found: Vec<_> = found.iter().map(|severity| format!("{} {}", count(**severity), severity.name())).collect();
+    let past = all.len() - current().count();
+    found.extend((past > 0).then(|| format!("{past} past")));
+    let found = if found.is_empty() { "Nothing found".into() } else { format!("Found: {}", found.join(", ")) };
+    let looked = format!(
+        "{found}. Checked {} rules across {} with {} {over}.",
+        RULES.len(),
+        several(second.runtimes.len(), "runtime"),
+        several(workers as usize, "worker"),
+    );
+    let mut text = paragraph("", "", &looked, paper.columns);
+    let left_out = left_out(second);
+    if left_out > 0 {
+        let omitted = several(left_out as usize, "finding");
+        let told = format!("{omitted} omitted: the program keeps at most {KNOWN_MAX} for each runtime.");
+        text += &paragraph("", "", &told, paper.columns);
+    }
+    let unjudged: Vec<_> = unjudged(second).map(|entry| entry.name).collect();
+    if !unjudged.is_empty() {
+        let unjudged = format!("Not judged, since this program does not tell what they need: {}.", unjudged.join(", "));
+        text += &paragraph("", "", &unjudged, paper.columns);
+    }
+    text
+}
+
+/// Findings of the last check that the program's histories had no room for.
+fn left_out(process: &Process) -> u64 {
+    process.runtimes.iter().filter_map(|runtime| runtime.findings_left_out).fold(0, u64::saturating_add)
+}
+
+/// Rules that can judge none of the runtimes.
+fn unjudged(process: &Process) -> impl Iterator<Item = &'static RuleEntry> {
+    RULES.iter().filter(|entry| !process.runtimes.iter().any(|runtime| entry.can_judge(runtime)))
+}
+
+fn several(count: usize, thing: &str) -> String {
+    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+}
+
+fn task(task: &TaskName) -> String {
+    match &task.name {
+        Some(name) => format!("{} \"{name}\"", task.id),
+        None => task.id.to_string(),
+    }
+}
+
+fn color(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "\u{1b}[36m",
+        Severity::Warning => "\u{1b}[1;33m",
+        Severity::Critical => "\u{1b}[1;31m",
+    }
+}
+
+// ---- JSON ----------------------------------------------------------------------------------------------------------
+
+fn json(first: &Process, second: &Process, all: &[Told]) -> Value {
+    let finding = |told: &Told| {
+        let mut finding = json!(told.finding);
+        finding["runtime"] = json!(told.runtime);
+        finding
+    };
+    json!({
+        "program": second.program,
+        "pid": second.pid,
+        "at_ns": second.at_ns,
+        "interval_ns": second.at_ns.saturating_sub(first.at_ns),
+        "runtimes": second.runtimes.iter().map(|runtime| &runtime.runtime).collect::<Vec<_>>(),
+        "rules": RULES.iter().map(|entry| entry.name).collect::<Vec<_>>(),
+        "not_judged": unjudged(second).map(|entry| entry.name).collect::<Vec<_>>(),
+        "worst": worst(all),
+        "findings_left_out": left_out(second),
+        "findings": all.iter().map(finding).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+use super::*;
+use volt_telemetry::incident::{Cause, Frame, Incident};
+use volt_telemetry::rule::Rule;
+
+use crate::text::figures::width;
+
+const WIDE: Paper = Paper { columns: 80, has_colors: false };
+
+/// A program whose worker 0 has been held for `for_ms` at `at_ms`.
+fn process(at_ms: u64, for_ms: u64) -> Process {
+    let guilty = Frame {
+        function: Some("shop::pay::wait_for_the_bank".into()),
+        file: Some("src/pay.rs".into()),
+        line: Some(40),
+        is_user_code: true,
+        ..Frame::default()
+    };
+    let incident = Incident {
+        id: 1,
+        began_at_ns: (at_ms - for_ms) * 1_000_000,
+        for_ns: for_ms * 1_000_000,
+        task_id: 7,
+        task_name: Some("check\u{1b}[2Jout".into()),
+        spawned_at: "src/main.rs:12:5".into(),
+        cause: Cause::Sleep,
+        stack: vec![guilty],
+        ..Incident::default()
+    };
+    let mut runtime = Snapshot { runtime: "app".into(), at_ns: at_ms * 1_000_000, ..Snapshot::default() };
+    runtime.incidents.latest.push(incident);
+    Process { pid: 7, program: "shop".into(), at_ns: runtime.at_ns, runtimes: vec![runtime], ..Process::default() }
+}
+
+/// What is found in the last of these snapshots.
+fn told(snapshots: &[&Process]) -> Vec<Told> {
+    let mut watch = Watch::default();
+    let judge = |process: &&Process| watch.filled(&clean::process((*process).clone())).into_owned();
+    findings(snapshots.iter().map(judge).last().as_ref().unwrap())
+}
+
+#[test]
+fn text_names_the_task_the_line_the_cause_and_what_to_do() {
+    let told = text(&told(&[&process(900, 300)]), WIDE);
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "CRITICAL stalled-poll in runtime app",
+        "task 7 \"check[2Jout\" has held worker 0 for 300 ms: a poll that sleeps in the kernel",
+        "at src/pay.rs:40",
+        "src/pay.rs:40 in shop::pay::wait_for_the_bank",
+        "spawned at src/main.rs:12:5",
+        "cause: sleep",
+        "what the runtime did about it: nothing",
+        "> Await volt::time::sleep",
+    ] {
+        assert!(told.contains(part), "{part:?} is not in:\n{told}");
+    }
+}
+
+#[test]
+fn control_characters_of_the_program_are_gone_from_text_and_json() {
+    let (first, second) = (process(900, 300), process(1_900, 1_300));
+    let all = told(&[&first, &second]);
+    let both = text(&all, WIDE) + &json(&first, &second, &all).to_string();
+    assert!(both.contains("check[2Jout"), "{both}");
+    assert!(!both.contains('\u{1b}') && !both.contains("\\u001b"), "{both}");
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal_unless_a_word_is() {
+    for columns in [40, 80, 120] {
+        let told = told(&[&process(900, 300)]);
+        let told = text(&told, Paper { columns, has_colors: false });
+        for line in told.lines() {
+            assert!(width(line) <= columns || line.split_whitespace().count() <= 2, "{columns}: {line}");
+        }
+    }
+    assert_eq!(paragraph("- ", "  ", "one two three", 7), "- one\n  two\n  three\n");
+    assert_eq!(paragraph("", "", "one muchlonger two", 5), "one\nmuchlonger\ntwo\n");
+}
+
+#[test]
+fn colours_are_there_only_where_they_are_wanted_and_the_word_is_always() {
+    let told = told(&[&process(900, 300)]);
+    let colored = text(&told, Paper { columns: 80, has_colors: true });
+    assert!(colored.starts_with("\u{1b}[1;31mCRITICAL\u{1b}[0m"), "{colored}");
+    assert!(!text(&told, WIDE).contains('\u{1b}'));
+}
+
+#[test]
+fn what_the_first_look_told_is_not_told_again_unless_it_has_become_worse() {
+    let stuck = |for_ms| told(&[&process(900, for_ms)]);
+    let (all, news) = join(stuck(300), stuck(300));
+    assert_eq!((all.len(), news.len()), (1, 0));
+    let (all, news) = join(stuck(30), stuck(300));
+    assert_eq!((all.len(), news.len()), (1, 1));
+    assert_eq!(all[0].finding.severity, Severity::Critical);
+    let (all, news) = join(stuck(300), Vec::new());
+    assert_eq!((all.len(), news.len()), (1, 0), "a stall that is over was one");
+}
+
+#[test]
+fn a_stall_whose_stack_is_read_meanwhile_is_one_finding() {
+    let mut first = process(900, 300);
+    let second = first.clone();
+    first.runtimes[0].incidents.latest[0].stack.clear();
+    let (all, news) = join(told(&[&first]), told(&[&second]));
+    assert_eq!((all.len(), news.len()), (1, 1));
+    assert_eq!(all[0].finding.locations[0].at(), "src/pay.rs:40");
+}
+
+#[test]
+fn a_stall_whose_stack_is_read_meanwhile_is_as_bad_as_it_was() {
+    let mut first = process(900, 300);
+    let mut second = first.clone();
+    first.runtimes[0].incidents.latest[0].stack.clear();
+    second.runtimes[0].incidents.latest[0].is_over = true;
+    let milder = told(&[&second]);
+    assert_eq!(milder[0].finding.severity, Severity::Warning);
+    let (all, news) = join(told(&[&first]), milder);
+    assert_eq!((all.len(), news.len(), worst(&all)), (1, 1, Some(Severity::Critical)));
+    assert_eq!(all[0].finding.locations[0].at(), "src/pay.rs:40");
+    let (all, news) = join(told(&[&first]), Vec::new());
+    assert_eq!((all.len(), news.len(), worst(&all)), (1, 0, Some(Severity::Critical)), "nothing replaces it");
+}
+
+#[test]
+fn what_is_past_says_since_when_and_is_no_reason_to_fail() {
+    let mut first = process(900, 300);
+    first.runtimes[0].incidents.latest[0].is_over = true;
+    let mut later = first.clone();
+    later.runtimes[0].at_ns += 125_000_000_000;
+    let past = told(&[&first, &later]);
+    assert_eq!((past.len(), past[0].finding.severity), (1, Severity::Info));
+    assert_eq!((at_once(&later), worst(&past)), (Vec::new(), None));
+    let text = text(&past, WIDE);
+    assert!(text.starts_with("PAST  stalled-poll"), "{text}");
+    assert!(text.contains("past, at worst warning; first seen 2 min ago, last 2 min ago, by 1 check"), "{text}");
+    let summary = summary(&first, &later, &past, WIDE);
+    assert!(summary.starts_with("Found: 1 past. Checked"), "{summary}");
+}
+
+#[test]
+fn the_verdict_of_the_program_is_the_one_that_is_printed() {
+    let mut process = process(900, 300);
+    process.runtimes[0].findings = Some(Vec::new());
+    assert_eq!(told(&[&process]), []);
+}
+
+#[test]
+fn nothing_found_says_what_was_looked_at() {
+    let at = |at_ns| Process {
+        runtimes: vec![Snapshot { runtime: "app".into(), at_ns, ..Snapshot::default() }],
+        at_ns,
+        ..Process::default()
+    };
+    let (first, second) = (at(1_000_000_000), at(2_000_000_000));
+    let told = summary(&first, &second, &told(&[&first, &second]), WIDE);
+    let begin = format!("Nothing found. Checked {} rules across 1 runtime with 0 workers over 1.0s.\n", Rule::COUNT);
+    assert!(told.starts_with(&begin), "{told}");
+    assert!(told.contains("Not judged") && told.contains("cpu-starved"), "{told}");
+    assert!(summary(&first, &first, &[], WIDE).contains("in one snapshot"), "without an interval");
+}
+
+#[test]
+fn findings_that_found_no_room_are_counted_in_text_and_json() {
+    let mut process = process(900, 300);
+    process.runtimes[0].findings = Some(Vec::new());
+    process.runtimes[0].findings_left_out = Some(3);
+    let text = summary(&process, &process, &[], WIDE);
+    assert!(text.contains("3 findings omitted: the program keeps at most 64 for each runtime."), "{text}");
+    assert_eq!(json(&process, &process, &[])["findings_left_out"], 3);
+}
+
+#[test]
+fn json_is_one_object_with_the_findings_and_what_was_not_judged() {
+    let (first, second) = (process(900, 300), process(1_900, 1_300));
+    let json = json(&first, &second, &told(&[&first, &second]));
+    assert_eq!((&json["program"], &json["interval_ns"]), (&json!("shop"), &json!(1_000_000_000)));
+    assert_eq!(json["worst"], "critical");
+    assert_eq!(
+        (&json["findings"][0]["rule"], &json["findings"][0]["runtime"]),
+        (&json!("stalled-poll"), &json!("app"))
+    );
+    assert_eq!(json["rules"].as_array().unwrap().len(), Rule::COUNT);
+    assert!(json["not_judged"].as_array().unwrap().contains(&json!("cpu-starved")));
+}

@@ -1,0 +1,136 @@
+//! `volt-console export`: a recording as a trace that Perfetto, `chrome://tracing` and speedscope open.
+//!
+//! Invariant: *half a trace is none*: no program opens it, so that what cannot be written to its end, for a full disk or
+//! for Ctrl-C, is taken away.
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use volt_recording::chrome_trace::{self, Exported};
+use volt_recording::files::parts_of;
+use volt_recording::reader::Reader;
+
+use crate::commands::attach::{Ended, Signals};
+use crate::commands::progress::Progress;
+use crate::error::Error;
+use crate::text::clean;
+use crate::text::figures::count;
+
+/// Exports the recording at `path`, each file of it, to `to`, numbered if there are several, or beside it under the same name; `-` is `out`. What was
+/// made is said on standard error. Returns why it ended, if before its end.
+///
+/// # Errors
+/// [`Error::is_recording`] if there is none, or several files of it are to go to `out`, or the trace cannot be written; a recording that breaks off is none, but
+/// is told. [`Error::is_output_closed`].
+pub fn run(path: &Path, to: Option<&Path>, out: &mut impl Write) -> Result<Option<Ended>, Error> {
+    let signals = Signals::take(true).map_err(Error::signals)?;
+    let exported = export_all(path, to, &signals, out);
+    match signals.received() {
+        Some(signal) => Ok(Some(Ended::Signal(signal))),
+        None => exported.map(|()| None),
+    }
+}
+
+fn export_all(path: &Path, to: Option<&Path>, signals: &Signals, out: &mut impl Write) -> Result<(), Error> {
+    let parts = parts_of(path);
+    let only = [path.to_path_buf()];
+    let parts = if parts.is_empty() { &only[..] } else { &parts[..] };
+    if to == Some(Path::new("-")) && parts.len() > 1 {
+        let named: Vec<_> = parts.iter().map(|part| part.display().to_string()).collect();
+        let why =
+            format!("a trace is one file, and the recording has several files: export one of {}", named.join(", "));
+        return Err(Error::broken(&why));
+    }
+    for part in parts {
+        match to {
+            Some(to) if to == Path::new("-") => {
+                export(part, &mut UntilSignal { inner: &mut *out, signals }, signals, "standard output")?;
+            }
+            Some(to) if parts.len() == 1 => to_file(part, to, signals)?,
+            Some(to) => to_file(part, &numbered(to, part), signals)?,
+            None => to_file(part, &part.with_extension("json"), signals)?,
+        }
+    }
+    Ok(())
+}
+
+/// `trace.0007.json` for the part `stall.0007.voltrec`, if the trace is to go to `trace.json`.
+fn numbered(to: &Path, part: &Path) -> PathBuf {
+    let number = part.file_stem().map(Path::new).and_then(Path::extension).unwrap_or_default();
+    let ending = to.extension().unwrap_or(OsStr::new("json"));
+    to.with_extension([number, ending].join(OsStr::new(".")))
+}
+
+fn to_file(part: &Path, to: &Path, signals: &Signals) -> Result<(), Error> {
+    let shown = to.display().to_string();
+    // Before the recording is opened nothing is made.
+    Reader::open(part)?;
+    let file = OpenOptions::new().write(true).create_new(true).open(to);
+    let file = file.map_err(|error| Error::file(to, &error))?;
+    match export(part, &mut BufWriter::new(UntilSignal { inner: file, signals }), signals, &shown) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let _ = std::fs::remove_file(to);
+            Err(error)
+        }
+    }
+}
+
+/// Gives and takes nothing more when a signal has come that ends the program.
+struct UntilSignal<'a, T> {
+    inner: T,
+    signals: &'a Signals,
+}
+
+impl<T> UntilSignal<'_, T> {
+    fn inner(&mut self) -> io::Result<&mut T> {
+        match self.signals.received() {
+            // Not of the kind Interrupted, after which one tries again.
+            Some(_) => Err(io::Error::other("a signal came")),
+            None => Ok(&mut self.inner),
+        }
+    }
+}
+
+impl<T: Read> Read for UntilSignal<'_, T> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.inner()?.read(buffer)
+    }
+}
+
+impl<T: Seek> Seek for UntilSignal<'_, T> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.inner()?.seek(to)
+    }
+}
+
+impl<T: Write> Write for UntilSignal<'_, T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.inner()?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner()?.flush()
+    }
+}
+
+fn export(part: &Path, to: &mut impl Write, signals: &Signals, shown: &str) -> Result<Exported, Error> {
+    let file = File::open(part).map_err(|error| Error::file(part, &error))?;
+    let from = UntilSignal { inner: BufReader::new(file), signals };
+    let mut reader = Reader::new(from, part.display().to_string())?;
+    let mut progress = Progress::begin();
+    let exported = chrome_trace::export(&mut reader, &mut *to, |ratio| progress.tell("exporting", ratio))?;
+    drop(progress);
+    to.flush().map_err(|error| Error::file(&PathBuf::from(shown), &error))?;
+    let mut text = String::new();
+    if let Some(broke) = &exported.broke {
+        text.push_str(&format!("{broke}\n"));
+    }
+    let [polls, flows, lost] = [exported.polls, exported.flows, exported.lost].map(count);
+    text.push_str(&format!("{shown}: {polls} polls, {flows} wake-ups with their polls, {lost} events lost: "));
+    text.push_str("open it in https://ui.perfetto.dev\n");
+    let _ = write!(io::stderr(), "{}", clean::lines(&text));
+    Ok(exported)
+}

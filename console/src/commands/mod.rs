@@ -1,0 +1,18 @@
+//! The commands of `volt-console`, a file or folder each.
+
+pub mod progress;
+
+pub mod attach;
+pub mod picker;
+pub mod replay;
+pub mod top;
+
+pub mod check;
+pub mod doctor;
+pub mod list;
+pub mod listing;
+pub mod stacks;
+pub mod why;
+
+pub mod export;
+pub mod record;

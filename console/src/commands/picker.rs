@@ -1,0 +1,75 @@
+//! `volt-console` alone, with several programs: which one is meant is asked for, line by line, so that it works on any
+//! terminal.
+//!
+//! Protocol. (1) The programs, numbered, each with how it is. (2) A line: a number of the list, a pid or a name; nothing looks
+//! again, q leaves, and so does the end of the input. (3) A choice that cannot be attached to says why, and (1) follows.
+
+use std::io::{BufRead, Write};
+
+use volt_telemetry::socket::Environment;
+
+use crate::error::Error;
+use crate::programs::list::{self, Listing};
+use crate::programs::target::{self, Found};
+
+/// A line that is longer is nobody's choice.
+const LINE_BYTES_MAX: u64 = 4096;
+
+/// The program that is chosen; `None` if none is.
+///
+/// # Errors
+/// Those of the output; [`Error::is_no_program`] when none is left.
+pub fn choose(
+    environment: &Environment,
+    mut input: impl BufRead,
+    out: &mut impl Write,
+) -> Result<Option<Found>, Error> {
+    let mut print = |text: &str| out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output);
+    loop {
+        let mut listing = list::look_closely(environment);
+        // Nobody can attach to a socket that a program has left behind.
+        listing.entries.retain(|entry| !entry.is_stale());
+        print(&numbered(&listing, environment))?;
+        print("Which? A number, a pid or a name; Enter looks again, q leaves: ")?;
+        let mut line = Vec::new();
+        let read = std::io::Read::take(&mut input, LINE_BYTES_MAX).read_until(b'\n', &mut line);
+        match (read, String::from_utf8_lossy(&line).trim()) {
+            (Ok(0) | Err(_), _) => {
+                print("\n")?;
+                return Ok(None);
+            }
+            (_, "q" | "quit") => return Ok(None),
+            (_, "") => {}
+            // An arrow key, say: this is a line of text.
+            (_, choice) if choice.contains(char::is_control) => {
+                print("Keys have no meaning here: type a number, a pid or a name.\n")?;
+            }
+            (_, choice) => match target::find(Some(&meant(&listing, choice)), environment) {
+                Ok(found) => return Ok(Some(found)),
+                Err(error) => print(&format!("{}\n", crate::text::clean::lines(&error.to_string())))?,
+            },
+        }
+        print("\n")?;
+    }
+}
+
+/// A number of the list means the pid there; anything else what it says.
+fn meant(listing: &Listing, choice: &str) -> String {
+    let row = choice.parse::<usize>().ok().and_then(|number| listing.entries.get(number.checked_sub(1)?));
+    row.map_or_else(|| choice.to_owned(), |entry| entry.pid.to_string())
+}
+
+fn numbered(listing: &Listing, environment: &Environment) -> String {
+    let table = listing.table_or(environment);
+    if listing.entries.is_empty() {
+        return table;
+    }
+    let rows = listing.entries.len();
+    let digits = rows.to_string().len();
+    let number = |(index, line): (usize, &str)| match index {
+        index if (1..=rows).contains(&index) => format!("{index:>digits$}  {line}\n"),
+        0 => format!("{:digits$}  {line}\n", ""),
+        _ => format!("{line}\n"),
+    };
+    table.lines().enumerate().map(number).collect()
+}

@@ -1,0 +1,440 @@
+//! `volt-console record`: writes down what a program's workers do, until it is told to stop, or around what comes up.
+//!
+//! Without triggers all is written that comes. With triggers, what came in the last `look_back` is kept in memory; when
+//! something comes up, that is written, and what follows until the window is over; see
+//! `volt_recording::windows`. Windows go to files of their own if there may be several, else the first ends
+//! the recording.
+//!
+//! Invariants. *What was recorded is kept*: a signal, a full disk, the end of the program end the file in order.
+//! *Bounded*: so many bytes a file, so many files, `HELD_WEIGHT_MAX` in memory.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use volt_diagnosis::doctor::rule::examine;
+use volt_recording::windows::{Reach, Verdict, Window, Windows};
+use volt_recording::writer::{Settings, Writer};
+use volt_telemetry::client::Client;
+use volt_telemetry::histogram::BUCKETS;
+use volt_telemetry::recording::event::{Event, Outcome};
+use volt_telemetry::recording::flush::{Flush, Head, Mark, Table, Text};
+use volt_telemetry::recording::record::Record;
+use volt_telemetry::recording::trigger::Trigger;
+use volt_telemetry::rule::Rule;
+use volt_telemetry::snapshot::{Snapshot, Worker};
+
+use crate::commands::progress::Progress;
+use crate::error::Error;
+use crate::model::busiest;
+use crate::text::clean;
+use crate::text::figures::count;
+
+/// How long the recording waits for a flush before it looks whether it is to end.
+const SLICE: Duration = Duration::from_millis(100);
+/// What is kept to look back at, in records: 192 MiB.
+const HELD_WEIGHT_MAX: u64 = 8 << 20;
+/// What a worker of a snapshot takes in memory, in records.
+const WORKER_WEIGHT: u64 = (size_of::<Worker>() + 2 * BUCKETS * size_of::<u64>()).div_ceil(size_of::<Record>()) as u64;
+/// Names that are kept of what is not written.
+const HELD_TEXTS_MAX: usize = 16_384;
+/// Bytes of a program's name in the name of a file.
+const NAME_BYTES_MAX: usize = 64;
+/// Between two snapshots that the doctor compares.
+const EXAMINED_APART_NS: u64 = 1_000_000_000;
+
+/// What makes a recording write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// A poll does not end in time.
+    Stall,
+    /// A task waits for so long.
+    Delay(Duration),
+    /// A task panics.
+    Panic,
+    /// A rule of the doctor's finds something; `None` = any of them.
+    Rule(Option<Rule>),
+}
+
+impl std::str::FromStr for On {
+    type Err = String;
+
+    /// `stall`, `delay=10ms`, `panic`, `rule`, `rule=stalled-poll`.
+    fn from_str(text: &str) -> Result<On, String> {
+        match text.split_once('=') {
+            None if text == "stall" => Ok(On::Stall),
+            None if text == "panic" => Ok(On::Panic),
+            None if text == "rule" => Ok(On::Rule(None)),
+            Some(("delay", time)) => crate::text::figures::time(time).map(On::Delay),
+            Some(("rule", name)) => match Rule::by_name(name) {
+                Some(rule) => Ok(On::Rule(Some(rule))),
+                None => Err(format!("no rule of the doctor's is called {name:?}")),
+            },
+            _ => Err("give stall, panic, delay=TIME, rule or rule=NAME".into()),
+        }
+    }
+}
+
+/// How to record.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The runtime; `None` = the busiest.
+    pub runtime: Option<String>,
+    /// When to stop; `None` = at a signal, at the end of the first window, or when the file is full.
+    pub seconds: Option<Duration>,
+    /// Where it goes; `None` = a name of its own in this folder.
+    pub path: Option<PathBuf>,
+    /// Bytes a file may have.
+    pub max_file_bytes: u64,
+    /// Files there may be; the oldest go.
+    pub max_files: u32,
+    /// What makes it write; none = all is written.
+    pub triggers: Vec<On>,
+    /// How much to keep around what comes up; without triggers, `look_back` is what to begin with.
+    pub reach: Reach,
+}
+
+/// Switches the flight recorder on or off for good, and says so.
+///
+/// # Errors
+/// [`Error::is_connect`]; [`Error::is_output_closed`].
+pub fn switch(client: &mut Client, runtime: Option<&str>, is_on: bool, out: &mut impl Write) -> Result<(), Error> {
+    let runtime = chosen(client, runtime)?;
+    let recorder = client.recorder(runtime.as_deref(), Some(is_on))?;
+    let state = match (is_on, recorder.is_on) {
+        (true, _) => format!("on: it keeps the last {} events of each worker", count(recorder.capacity)),
+        (false, true) => "on as long as somebody records, and off then".to_owned(),
+        (false, false) => "off".to_owned(),
+    };
+    let text = clean::lines(&format!("the flight recorder of runtime {} is {state}\n", recorder.runtime));
+    out.write_all(text.as_bytes()).map_err(Error::output)
+}
+
+/// The runtime that is meant: the one that was named, or the busiest.
+fn chosen(client: &mut Client, runtime: Option<&str>) -> Result<Option<String>, Error> {
+    if let Some(name) = runtime {
+        return Ok(Some(name.to_owned()));
+    }
+    let process = client.snapshot()?;
+    Ok(busiest(&process.runtimes).map(|index| process.runtimes[index].runtime.clone()))
+}
+
+/// Records until the time is over, a signal comes, the file is full, or the program ends; says on `out` what there is.
+///
+/// # Errors
+/// [`Error::is_connect`] if it cannot begin; [`Error::is_recording`] if a file cannot be written, of which what was
+/// recorded before stays.
+pub fn run(mut client: Client, options: &Options, out: &mut impl Write) -> Result<(), Error> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, stop.clone()).map_err(Error::signals)?;
+    }
+    let runtime = chosen(&mut client, options.runtime.as_deref())?;
+    let look_back = if options.triggers.is_empty() { options.reach.look_back } else { Duration::ZERO };
+    let head = client.record(runtime.as_deref(), look_back)?;
+    let path = options.path.clone().unwrap_or_else(|| name_of(&head));
+    let (max_file_bytes, max_files) = (options.max_file_bytes, options.max_files);
+    let writer = Writer::create(Settings { path, max_file_bytes, max_files }, head)?;
+    let mut tape = Tape::new(writer, options);
+    let ended = tape.record(&mut client, options, &stop);
+    let closed = tape.close();
+    let why = ended?;
+    closed?;
+    let text = clean::lines(&tape.report(why));
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)
+}
+
+/// `server-4711-1732108800.voltrec`, in this folder.
+fn name_of(head: &Head) -> PathBuf {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let is_plain = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_');
+    let program: String = head.program.chars().filter(is_plain).collect();
+    // A name of a file is bounded in bytes, and one that begins with - is taken for an option.
+    let program = program[..program.floor_char_boundary(NAME_BYTES_MAX)].trim_start_matches('-');
+    let program = if program.is_empty() { "program" } else { program };
+    format!("{program}-{}-{}.voltrec", head.pid, since.as_secs()).into()
+}
+
+/// Why a recording has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    Over,
+    Stopped,
+    Full,
+    ProgramEnded,
+}
+
+/// What is recorded, and what is kept to look back at.
+struct Tape {
+    /// `None` = ended.
+    writer: Option<Writer>,
+    files: Vec<PathBuf>,
+    bytes: u64,
+    records: u64,
+    lost: u64,
+    windows_written: u64,
+    triggers: Vec<On>,
+    windows: Windows,
+    is_single_file: bool,
+    held: VecDeque<Flush>,
+    held_weight: u64,
+    look_back_ns: u64,
+    /// Names that flushes brought which were not written.
+    texts: BTreeMap<(Table, u64), String>,
+    examined: Option<Snapshot>,
+    began: Instant,
+}
+
+impl Tape {
+    fn new(writer: Writer, options: &Options) -> Tape {
+        Tape {
+            writer: Some(writer),
+            files: Vec::new(),
+            bytes: 0,
+            records: 0,
+            lost: 0,
+            windows_written: 0,
+            triggers: options.triggers.clone(),
+            windows: Windows::new(options.reach),
+            is_single_file: options.max_files == 1,
+            held: VecDeque::new(),
+            held_weight: 0,
+            look_back_ns: u64::try_from(options.reach.look_back.as_nanos()).unwrap_or(u64::MAX),
+            texts: BTreeMap::new(),
+            examined: None,
+            began: Instant::now(),
+        }
+    }
+
+    fn record(&mut self, client: &mut Client, options: &Options, stop: &AtomicBool) -> Result<Why, Error> {
+        let until = options.seconds.and_then(|seconds| Instant::now().checked_add(seconds));
+        let mut progress = Progress::begin();
+        loop {
+            // ORDERING: Relaxed; the flag alone is the message.
+            if stop.load(Ordering::Relaxed) {
+                return Ok(Why::Stopped);
+            }
+            let left = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));
+            if left.is_zero() {
+                return Ok(Why::Over);
+            }
+            match client.next_flush(left) {
+                Ok(Some(flush)) => match self.take(flush) {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(Why::Over),
+                    Err(error) if error.is_full() => return Ok(Why::Full),
+                    Err(error) => return Err(error.into()),
+                },
+                Ok(None) => {}
+                // What was recorded is what there is.
+                Err(error) if error.is_closed() || error.is_answer() => return Ok(Why::ProgramEnded),
+                Err(error) => return Err(error.into()),
+            }
+            self.tell(&mut progress);
+        }
+    }
+
+    /// Takes a flush in; whether the recording goes on.
+    fn take(&mut self, mut flush: Flush) -> Result<bool, volt_recording::error::RecordingError> {
+        if self.triggers.is_empty() {
+            self.write(&flush)?;
+            return Ok(true);
+        }
+        let found = self.found_in(&flush);
+        let mut has_closed = false;
+        for (at_ns, trigger) in found {
+            if let Some(window) = self.windows.due(at_ns) {
+                has_closed |= self.end_window(&window)?;
+            }
+            if self.windows.fire(at_ns, trigger) == Verdict::Opened {
+                let from_ns = self.windows.open().map_or(0, |window| window.from_ns);
+                for held in std::mem::take(&mut self.held).into_iter().filter(|held| held.at_ns >= from_ns) {
+                    self.write_with_texts(held)?;
+                }
+                self.held_weight = 0;
+            }
+        }
+        if self.windows.open().is_some() {
+            let complete_until_ns = flush.complete_until_ns;
+            self.write_with_texts(std::mem::take(&mut flush))?;
+            if let Some(window) = self.windows.due(complete_until_ns) {
+                has_closed |= self.end_window(&window)?;
+            }
+        } else {
+            self.hold(flush);
+        }
+        Ok(!(has_closed && self.is_single_file))
+    }
+
+    /// What came up in a flush, in the order of time.
+    fn found_in(&mut self, flush: &Flush) -> Vec<(u64, Trigger)> {
+        let mut found = Vec::new();
+        for record in flush.chunks.iter().flat_map(|chunk| &chunk.records) {
+            let trigger = match record.event() {
+                Event::Stall { incident, .. } if self.triggers.contains(&On::Stall) => Trigger::Stall { incident },
+                Event::PollEnd { outcome: Outcome::Panicked, .. } if self.triggers.contains(&On::Panic) => {
+                    Trigger::Panic
+                }
+                Event::PollBegin { delay_ns, .. } if self.is_too_long(delay_ns) => {
+                    Trigger::Delay { delay_ns: delay_ns.into() }
+                }
+                _ => continue,
+            };
+            found.push((record.at_ns(), trigger));
+        }
+        if let Some(snapshot) = &flush.snapshot {
+            found.extend(self.findings(snapshot).map(|name| (snapshot.at_ns, Trigger::Rule { name })));
+        }
+        found.sort_by_key(|(at_ns, _)| *at_ns);
+        found
+    }
+
+    fn is_too_long(&self, delay_ns: u32) -> bool {
+        let delay = Duration::from_nanos(delay_ns.into());
+        self.triggers.iter().any(|on| matches!(on, On::Delay(limit) if delay >= *limit))
+    }
+
+    /// The first rule that finds something and is waited for.
+    fn findings(&mut self, snapshot: &Snapshot) -> Option<String> {
+        let rules: Vec<_> =
+            self.triggers.iter().filter_map(|on| if let On::Rule(rule) = on { Some(*rule) } else { None }).collect();
+        if rules.is_empty() {
+            return None;
+        }
+        let Some(before) = &self.examined else {
+            self.examined = Some(snapshot.clone());
+            return None;
+        };
+        if snapshot.at_ns.saturating_sub(before.at_ns) < EXAMINED_APART_NS {
+            return None;
+        }
+        let since_ns = before.at_ns;
+        let mut findings = snapshot.findings.clone().unwrap_or_else(|| examine(before, snapshot));
+        findings.retain(|finding| finding.seen.is_current && finding.seen.last_at_ns > since_ns);
+        self.examined = Some(snapshot.clone());
+        let is_waited_for = |rule: Rule| rules.iter().any(|wanted| wanted.is_none_or(|wanted| wanted == rule));
+        findings.iter().find(|finding| is_waited_for(finding.rule)).map(|finding| finding.rule.name().to_owned())
+    }
+
+    /// Keeps a flush to look back at.
+    fn hold(&mut self, flush: Flush) {
+        let oldest_ns = flush.at_ns.saturating_sub(self.look_back_ns);
+        self.held_weight += weight(&flush);
+        self.held.push_back(flush);
+        while let Some(first) = self.held.front()
+            && (first.at_ns < oldest_ns || self.held_weight > HELD_WEIGHT_MAX)
+        {
+            let Some(old) = self.held.pop_front() else { break };
+            self.held_weight -= weight(&old);
+            for text in old.texts {
+                self.texts.insert((text.table, text.number), text.text);
+            }
+            // Spawn locations stay; of names, the oldest tasks go.
+            while self.texts.len() > HELD_TEXTS_MAX
+                && let Some(key) = self.texts.range((Table::Task, 0)..).next().map(|(key, _)| *key)
+            {
+                self.texts.remove(&key);
+            }
+        }
+    }
+
+    fn write_with_texts(&mut self, mut flush: Flush) -> Result<(), volt_recording::error::RecordingError> {
+        let texts = std::mem::take(&mut self.texts).into_iter();
+        flush.texts.extend(texts.map(|((table, number), text)| Text { table, number, text }));
+        self.write(&flush)
+    }
+
+    fn write(&mut self, flush: &Flush) -> Result<(), volt_recording::error::RecordingError> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        writer.write(flush)?;
+        self.records += flush.records();
+        self.lost = self.lost.saturating_add(flush.lost());
+        self.bytes = writer.bytes();
+        Ok(())
+    }
+
+    /// Says why it was recorded, and ends the file.
+    fn end_window(&mut self, window: &Window) -> Result<bool, volt_recording::error::RecordingError> {
+        let Window { at_ns, ref trigger, from_ns, until_ns, .. } = *window;
+        let mark = Mark { at_ns, trigger: trigger.clone(), from_ns, until_ns };
+        self.write(&Flush { at_ns: until_ns, marks: vec![mark], ..Flush::default() })?;
+        self.windows_written += 1;
+        if let Some(writer) = &mut self.writer
+            && !self.is_single_file
+        {
+            writer.end_file()?;
+        }
+        Ok(true)
+    }
+
+    /// Ends the file, also one that could not be written on.
+    fn close(&mut self) -> Result<(), Error> {
+        if let Some(window) = self.windows.close(u64::MAX) {
+            // Of a disk that is full the reason is told already.
+            let _ = self.end_window(&window);
+        }
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        self.files = writer.files();
+        self.bytes = writer.bytes();
+        match writer.finish() {
+            Err(error) if !error.is_full() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells how far it is, on a terminal.
+    fn tell(&self, progress: &mut Progress) {
+        let waits = if self.triggers.is_empty() || self.windows.open().is_some() { "" } else { "waiting, " };
+        progress.say(|| {
+            format!(
+                "recording {:.1} s: {waits}{} events, {} lost, {}; Ctrl-C ends it",
+                self.began.elapsed().as_secs_f64(),
+                count(self.records),
+                count(self.lost),
+                bytes(self.bytes)
+            )
+        });
+    }
+
+    fn report(&self, why: Why) -> String {
+        let mut text = match why {
+            Why::Over | Why::Stopped => String::new(),
+            Why::Full => "the file is full: --max-size makes it larger, --files keeps the newest of several\n".into(),
+            Why::ProgramEnded => "the program, or its runtime, has ended\n".into(),
+        };
+        if !self.triggers.is_empty() && self.windows_written == 0 {
+            text.push_str("nothing came up that was waited for\n");
+        }
+        let (records, lost) = (count(self.records), count(self.lost));
+        text.push_str(&format!("{records} events, {lost} lost, {}\n", bytes(self.bytes)));
+        for file in &self.files {
+            text.push_str(&format!("{}\n", file.display()));
+        }
+        if let Some(file) = self.files.last() {
+            let file = file.display();
+            text.push_str(&format!("see it: volt-console replay {file}; volt-console export {file}\n"));
+        }
+        text
+    }
+}
+
+fn bytes(n: u64) -> String {
+    match n {
+        0..10_000 => format!("{n} B"),
+        10_000..10_000_000 => format!("{} kB", n / 1_000),
+        _ => format!("{} MB", n / 1_000_000),
+    }
+}
+
+/// What a flush takes in memory, in records: it may have few, and a snapshot of very many workers.
+fn weight(flush: &Flush) -> u64 {
+    let workers = flush.snapshot.as_ref().map_or(0, |snapshot| snapshot.workers.len() as u64);
+    flush.records() + workers * WORKER_WEIGHT
+}
+
+#[cfg(test)]
+mod tests;

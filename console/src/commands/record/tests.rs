@@ -1,0 +1,146 @@
+use volt_recording::reader::Reader;
+use volt_recording::writer::MIN_FILE_BYTES;
+use volt_telemetry::recording::flush::Chunk;
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+/// A folder that goes with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("volt-tape-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Scratch(path)
+    }
+
+    fn tape(&self, triggers: &[On], max_files: u32) -> Tape {
+        let reach = Reach {
+            look_back: Duration::from_millis(50),
+            look_forward: Duration::from_millis(20),
+            debounce: Duration::from_millis(100),
+            ..Reach::default()
+        };
+        let (path, triggers) = (Some(self.0.join("x.voltrec")), triggers.to_vec());
+        let options =
+            Options { runtime: None, seconds: None, path, max_file_bytes: MIN_FILE_BYTES, max_files, triggers, reach };
+        let path = options.path.clone().unwrap();
+        let settings = Settings { path, max_file_bytes: options.max_file_bytes, max_files };
+        Tape::new(Writer::create(settings, Head::default()).unwrap(), &options)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Ten milliseconds of polls up to `at_ns`, the last of which ends so; the first flush names the task.
+fn flush(at_ns: u64, outcome: Outcome) -> Flush {
+    let end = Event::PollEnd { task: 1, location: 0, outcome, took_ns: 1 };
+    let chunk = Chunk { track: 0, lost: 0, records: vec![Record::new(at_ns - 1, end)] };
+    let texts = if at_ns == 10 * MS { vec![Text::new(Table::Task, 1, "feed")] } else { Vec::new() };
+    Flush { at_ns, complete_until_ns: at_ns, chunks: vec![chunk], texts, ..Flush::default() }
+}
+
+fn panics_at(at_ns: u64, when_ns: u64) -> Flush {
+    flush(at_ns, if at_ns == when_ns { Outcome::Panicked } else { Outcome::Pending })
+}
+
+#[test]
+fn what_came_before_a_trigger_is_written_and_the_names_that_came_earlier_still() {
+    let scratch = Scratch::new("before");
+    let mut tape = scratch.tape(&[On::Panic], 1);
+    let mut ended_at = None;
+    for at_ns in (1..=100).map(|step| step * 10 * MS) {
+        if !tape.take(panics_at(at_ns, 500 * MS)).unwrap() {
+            ended_at = Some(at_ns);
+            break;
+        }
+    }
+    tape.close().unwrap();
+    assert_eq!(ended_at, Some(520 * MS), "one file is one window");
+    let mut reader = Reader::open(&tape.files[0]).unwrap();
+    let (mut times, mut marks) = (Vec::new(), Vec::new());
+    while let Some(flush) = reader.next_flush().unwrap() {
+        times.extend(flush.chunks.iter().flat_map(|chunk| &chunk.records).map(|record| (record.at_ns() + 1) / MS));
+        marks.extend(flush.marks);
+    }
+    assert_eq!(times, [450, 460, 470, 480, 490, 500, 510, 520]);
+    assert_eq!(reader.texts().task(1), Some("feed"));
+    assert!(matches!(&marks[..], [Mark { trigger: Trigger::Panic, .. }]), "{marks:?}");
+}
+
+#[test]
+fn each_window_has_a_file_of_its_own_if_there_may_be_several() {
+    let scratch = Scratch::new("several");
+    let mut tape = scratch.tape(&[On::Panic], 3);
+    for at_ns in (1..=100).map(|step| step * 10 * MS) {
+        let when_ns = if at_ns < 500 * MS { 300 * MS } else { 700 * MS };
+        assert!(tape.take(panics_at(at_ns, when_ns)).unwrap());
+    }
+    tape.close().unwrap();
+    assert_eq!((tape.files.len(), tape.windows_written), (2, 2));
+    assert!(tape.report(Why::Stopped).contains("16 events"), "{}", tape.report(Why::Stopped));
+}
+
+#[test]
+fn a_snapshot_that_is_held_weighs_what_its_workers_take_in_memory() {
+    let scratch = Scratch::new("held");
+    let mut tape = scratch.tape(&[On::Stall], 1);
+    tape.look_back_ns = u64::MAX;
+    let snapshot = || Snapshot { workers: vec![Worker::default(); 64], ..Snapshot::default() };
+    for at_ns in [10 * MS, 20 * MS, 30 * MS] {
+        let made = Flush { snapshot: Some(Box::new(snapshot())), ..flush(at_ns, Outcome::Pending) };
+        assert!(tape.take(made).unwrap());
+    }
+    let bytes = tape.held_weight * size_of::<Record>() as u64;
+    let least = 3 * 64 * 2 * size_of_val(Worker::default().poll_time.counts()) as u64;
+    assert!((least..least * 5 / 4).contains(&bytes), "{bytes} bytes of {least}");
+    tape.look_back_ns = 0;
+    assert!(tape.take(flush(40 * MS, Outcome::Pending)).unwrap());
+    assert_eq!((tape.held.len() as u64, tape.held_weight), (1, 1), "what goes is taken off");
+}
+
+#[test]
+fn what_was_lost_is_counted_to_the_end_and_no_further() {
+    let scratch = Scratch::new("lost");
+    let mut tape = scratch.tape(&[], 1);
+    for at_ns in [10 * MS, 20 * MS] {
+        let mut made = flush(at_ns, Outcome::Pending);
+        made.chunks[0].lost = u64::MAX;
+        assert!(tape.take(made).unwrap());
+    }
+    tape.close().unwrap();
+    assert_eq!((tape.records, tape.lost), (2, u64::MAX));
+}
+
+#[test]
+fn a_file_is_named_for_the_program_whatever_that_is_called() {
+    let named = |program: &str| {
+        let path = name_of(&Head { program: program.into(), pid: 7, ..Head::default() });
+        path.to_str().unwrap().rsplitn(3, '-').last().unwrap().to_owned()
+    };
+    assert_eq!(named("my shop/../\u{1b}[2J-x"), "myshop2J-x");
+    assert_eq!([named(""), named("--"), named("-rf")], ["program", "program", "rf"]);
+    assert_eq!(named(&"語".repeat(1000)), "語".repeat(21));
+}
+
+#[test]
+fn a_delay_counts_from_its_limit_on_and_nothing_is_written_for_less() {
+    let scratch = Scratch::new("delay");
+    let mut tape = scratch.tape(&[On::Delay(Duration::from_millis(5))], 1);
+    let begin = |delay_ns| {
+        let begin = Event::PollBegin { task: 1, location: 0, delay_ns };
+        let chunk = Chunk { track: 0, lost: 0, records: vec![Record::new(100 * MS, begin)] };
+        Flush { at_ns: 100 * MS, complete_until_ns: 100 * MS, chunks: vec![chunk], ..Flush::default() }
+    };
+    assert!(tape.take(begin(4_999_999)).unwrap() && tape.windows.open().is_none());
+    assert!(tape.take(begin(5_000_000)).unwrap() && tape.windows.open().is_some());
+    tape.close().unwrap();
+    assert_eq!((tape.records, tape.windows_written), (2, 1), "what was held, and what came up");
+    assert!(tape.report(Why::Full).contains("--max-size"));
+}

@@ -1,0 +1,337 @@
+//! `volt-console replay`: a recording on the screens of `attach`, moment by moment, or one moment as text or JSON.
+//!
+//! Shape: the times of the recording's snapshots, read once; the snapshots themselves are read from the file when they
+//! are shown. The model is the one of `attach`; what moves it here is not a connection but a place in the recording:
+//! left and right go a snapshot back and forth, space plays and stops.
+//!
+//! Invariant: *what is whole is shown*: a recording that breaks off is shown up to there, and that is said.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use crossterm::event::{Event, KeyCode, KeyEventKind};
+use volt_recording::files::parts_of;
+use volt_recording::reader::Reader;
+use volt_telemetry::recording::flush::Head;
+use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::wire::Hello;
+
+use crate::commands::attach::{Ended, Look, Signals, check_terminal_or};
+use crate::commands::progress::Progress;
+use crate::commands::top;
+use crate::error::{Error, Instead};
+use crate::model::{Action, DEFAULT_INTERVAL, Effect, Message, Model, Played};
+use crate::terminal::Terminal;
+use crate::terminal::input::{self, Keyboard};
+use crate::text::clean;
+use crate::view;
+use crate::view::hits::Hits;
+
+/// How long the loop waits for a key before it looks whether the next snapshot is due.
+const FRAME: Duration = Duration::from_millis(40);
+
+/// The snapshots of a recording.
+struct Film {
+    readers: Vec<Reader>,
+    /// By time: which reader, and when.
+    places: Vec<(usize, u64)>,
+    /// What is wrong with the recording.
+    broke: Option<String>,
+    path: PathBuf,
+}
+
+impl Film {
+    fn open(path: &Path) -> Result<Film, Error> {
+        let parts = parts_of(path);
+        let parts = if parts.is_empty() { vec![path.to_path_buf()] } else { parts };
+        let mut film = Film { readers: Vec::new(), places: Vec::new(), broke: None, path: path.to_path_buf() };
+        let mut progress = Progress::begin();
+        let count = parts.len();
+        for (index, part) in parts.into_iter().enumerate() {
+            let mut reader = Reader::open(&part)?;
+            loop {
+                progress.tell("reading", (index as f64 + reader.progress_ratio()) / count as f64);
+                match reader.next_flush() {
+                    Ok(Some(flush)) => {
+                        let number = film.readers.len();
+                        film.places.extend(flush.snapshot.map(|snapshot| (number, snapshot.at_ns)));
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        film.broke = Some(error.to_string());
+                        break;
+                    }
+                }
+            }
+            film.readers.push(reader);
+        }
+        if film.places.is_empty() {
+            return Err(match film.broke {
+                Some(broke) => Error::broken(&broke),
+                None => Error::no_snapshot(path),
+            });
+        }
+        Ok(film)
+    }
+
+    fn head(&self) -> &Head {
+        self.readers[0].head()
+    }
+
+    /// How the program looked at the place of that index.
+    fn process(&mut self, index: usize) -> Result<Process, Error> {
+        let (reader, at_ns) = self.places[index];
+        let reader = &mut self.readers[reader];
+        let head = reader.head();
+        let (pid, program) = (head.pid, head.program.clone());
+        let snapshot: Snapshot = reader.snapshot_at(at_ns)?.ok_or_else(|| Error::no_snapshot(&self.path))?;
+        Ok(clean::process(Process { pid, program, at_ns: snapshot.at_ns, observer: None, runtimes: vec![snapshot] }))
+    }
+
+    /// The time from the first snapshot to the one of that index.
+    fn since_begin(&self, index: usize) -> Duration {
+        Duration::from_nanos(self.places[index].1.saturating_sub(self.places[0].1))
+    }
+
+    /// The last snapshot that is not later than `at`, from the first.
+    fn index_at(&self, at: Duration) -> usize {
+        (0..self.places.len()).rev().find(|index| self.since_begin(*index) <= at).unwrap_or(0)
+    }
+
+    fn last(&self) -> usize {
+        self.places.len() - 1
+    }
+}
+
+/// Prints the moment `at`, or the last: what happened since the snapshot before it. Text is ASCII if that is wanted.
+///
+/// # Errors
+/// [`Error::is_recording`], [`Error::is_output_closed`].
+pub fn print(
+    path: &Path,
+    as_json: bool,
+    is_ascii: bool,
+    at: Option<Duration>,
+    out: &mut impl Write,
+) -> Result<(), Error> {
+    let mut film = Film::open(path)?;
+    let index = at.map_or(film.last(), |at| film.index_at(at));
+    let (earlier, later) = (film.process(index.saturating_sub(1))?, film.process(index)?);
+    let text = match top::text(&earlier, &later) {
+        _ if as_json => format!("{}\n", top::json(&earlier, &later)),
+        text if is_ascii => view::ascii::text(&text),
+        text => text,
+    };
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)?;
+    if let Some(broke) = &film.broke {
+        let _ = writeln!(std::io::stderr(), "{}", clean::lines(broke));
+    }
+    Ok(())
+}
+
+/// Shows the recording on this process's terminal, from `at` on, until somebody quits.
+///
+/// # Errors
+/// [`Error::is_not_a_terminal`], [`Error::is_recording`], and those of the terminal.
+pub fn run(path: &Path, at: Option<Duration>, look: Look) -> Result<Ended, Error> {
+    // First what is wrong with the file, wherever it is to be shown.
+    let mut film = Film::open(path)?;
+    check_terminal_or(Instead::OF_REPLAY)?;
+    let signals = Signals::take(true).map_err(Error::terminal)?;
+    let mut terminal = Terminal::enter(!look.leaves_mouse).map_err(Error::terminal)?;
+    let keyboard = Keyboard::listen().map_err(Error::thread)?;
+    let (theme, mut hits) = (look.theme(), Hits::default());
+    let mut player = Player::new(&film, at);
+    player.go_to(&mut film, player.index)?;
+    let mut is_changed = true;
+    loop {
+        if let Some(signal) = signals.received() {
+            return Ok(Ended::Signal(signal));
+        }
+        if player.is_due() {
+            player.go_to(&mut film, player.index + 1)?;
+            is_changed = true;
+        }
+        if is_changed {
+            terminal.draw(|frame| view::draw(frame, &player.model, theme, &mut hits)).map_err(Error::terminal)?;
+        }
+        is_changed = match keyboard.events.recv_timeout(FRAME) {
+            Ok(event) => {
+                if player.take(&event, &mut film, &hits)? == Some(Effect::Quit) {
+                    return Ok(Ended::Quit);
+                }
+                true
+            }
+            Err(RecvTimeoutError::Timeout) if !input::is_terminal_gone() => false,
+            Err(_) => return Err(Error::terminal_gone()),
+        };
+    }
+}
+
+/// The model, and where in the recording it is.
+struct Player {
+    model: Model,
+    index: usize,
+    last: usize,
+    /// When the snapshot came that is shown, if it plays.
+    playing_since: Option<Instant>,
+}
+
+impl Player {
+    fn new(film: &Film, at: Option<Duration>) -> Player {
+        let mut model = Model::new(DEFAULT_INTERVAL);
+        let head = film.head().clone();
+        let hello = Hello { pid: head.pid, program: head.program, volt: head.volt, ..Hello::default() };
+        model.update(Message::Connected(hello));
+        // Of the first nothing is known that needs two.
+        let index = at.map_or(film.last().min(1), |at| film.index_at(at));
+        Player { model, index, last: film.last(), playing_since: None }
+    }
+
+    /// Whether the next snapshot is to be shown.
+    fn is_due(&self) -> bool {
+        self.index < self.last && self.playing_since.is_some_and(|since| since.elapsed() >= self.model.interval)
+    }
+
+    /// Shows the snapshot of that index, and what has happened since the one before.
+    fn go_to(&mut self, film: &mut Film, index: usize) -> Result<(), Error> {
+        let index = index.min(self.last);
+        let is_next = index == self.index + 1;
+        let earlier = if is_next { None } else { Some(film.process(index.saturating_sub(1))?) };
+        let (at, whole) = (film.since_begin(index), film.since_begin(self.last));
+        self.index = index;
+        if self.playing_since.is_some() {
+            self.playing_since = (index < self.last).then(Instant::now);
+        }
+        let is_playing = self.playing_since.is_some();
+        let broke = film.broke.as_deref().map(clean::text);
+        let played = Played { at, whole, is_playing, broke };
+        self.model.play(played, earlier, film.process(index)?);
+        Ok(())
+    }
+
+    fn take(&mut self, event: &Event, film: &mut Film, hits: &Hits) -> Result<Option<Effect>, Error> {
+        let step = |code: KeyCode| match code {
+            KeyCode::Right => Some(1),
+            KeyCode::Left => Some(-1),
+            _ => None,
+        };
+        if let Event::Key(key) = event
+            && key.kind != KeyEventKind::Release
+            && !self.model.is_typing
+            && let Some(step) = step(key.code)
+        {
+            self.playing_since = None;
+            self.go_to(film, self.index.saturating_add_signed(step))?;
+            return Ok(None);
+        }
+        match input::action(event, self.model.is_typing, hits) {
+            Some(Action::TogglePause) => {
+                self.playing_since = if self.playing_since.is_some() { None } else { Some(Instant::now()) };
+                let index = if self.index == self.last && self.playing_since.is_some() { 0 } else { self.index };
+                self.go_to(film, index)?;
+                Ok(None)
+            }
+            Some(action) => Ok(self.model.update(Message::Do(action))),
+            None => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossterm::event::{KeyEvent, KeyModifiers};
+    use volt_recording::writer::{MIN_FILE_BYTES, Settings, Writer};
+    use volt_telemetry::recording::flush::Flush;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A recording of five snapshots, a quarter of a second apart, in so many files; gone with the test.
+    struct Recorded(PathBuf);
+
+    impl Recorded {
+        fn new(name: &str, files: u32) -> Recorded {
+            let path = std::env::temp_dir().join(format!("volt-film-{}-{name}.voltrec", std::process::id()));
+            let settings = Settings { path: path.clone(), max_file_bytes: MIN_FILE_BYTES, max_files: files };
+            let head = Head { pid: 7, program: "shop".into(), ..Head::default() };
+            let mut writer = Writer::create(settings, head).unwrap();
+            for number in 0..5 {
+                let at_ns = number * 250 * MS;
+                let snapshot = Snapshot { runtime: "main".into(), at_ns, ..Snapshot::default() };
+                writer.write(&Flush { at_ns, snapshot: Some(Box::new(snapshot)), ..Flush::default() }).unwrap();
+                if files > 1 {
+                    writer.end_file().unwrap();
+                }
+            }
+            writer.finish().unwrap();
+            Recorded(path)
+        }
+    }
+
+    impl Drop for Recorded {
+        fn drop(&mut self) {
+            parts_of(&self.0).into_iter().for_each(|part| _ = std::fs::remove_file(part));
+        }
+    }
+
+    fn press(player: &mut Player, film: &mut Film, code: KeyCode) -> u128 {
+        let key = Event::Key(KeyEvent::new(code, KeyModifiers::NONE));
+        assert_eq!(player.take(&key, film, &Hits::default()).unwrap(), None);
+        let shown = player.model.runtimes()[0].at_ns / MS;
+        let at = player.model.played.as_ref().unwrap().at.as_millis();
+        assert_eq!(u128::from(shown), at, "the picture is of the time that is shown");
+        at
+    }
+
+    #[test]
+    fn the_arrows_go_back_and_forth_and_stop_at_the_ends() {
+        for files in [1, 9] {
+            let recorded = Recorded::new(&format!("arrows-{files}"), files);
+            let mut film = Film::open(&recorded.0).unwrap();
+            let mut player = Player::new(&film, Some(Duration::from_millis(600)));
+            player.go_to(&mut film, player.index).unwrap();
+            let mut at = |code| press(&mut player, &mut film, code);
+            let right = [at(KeyCode::Right), at(KeyCode::Right), at(KeyCode::Right)];
+            let left = [0; 6].map(|_| at(KeyCode::Left));
+            assert_eq!((right, left), ([750, 1000, 1000], [750, 500, 250, 0, 0, 0]), "{files} files");
+            assert_eq!(player.model.hello.program, "shop");
+        }
+    }
+
+    #[test]
+    fn space_plays_to_the_end_and_once_more_from_the_begin() {
+        let recorded = Recorded::new("plays", 1);
+        let mut film = Film::open(&recorded.0).unwrap();
+        let mut player = Player::new(&film, None);
+        player.go_to(&mut film, player.index).unwrap();
+        let is_playing = |player: &Player| player.model.played.as_ref().unwrap().is_playing;
+        assert!(!player.is_due() && !is_playing(&player));
+        player.model.interval = Duration::ZERO;
+        assert_eq!(press(&mut player, &mut film, KeyCode::Char(' ')), 250);
+        while player.is_due() {
+            assert!(is_playing(&player));
+            player.go_to(&mut film, player.index + 1).unwrap();
+        }
+        assert_eq!((player.index, is_playing(&player)), (4, false));
+        assert_eq!(press(&mut player, &mut film, KeyCode::Char(' ')), 0);
+        assert!(is_playing(&player));
+        assert_eq!(press(&mut player, &mut film, KeyCode::Char(' ')), 0);
+        assert!(!is_playing(&player) && !player.is_due());
+    }
+
+    #[test]
+    fn what_is_whole_of_a_recording_that_breaks_off_is_shown_and_that_is_said() {
+        let recorded = Recorded::new("cut", 1);
+        let bytes = std::fs::read(&recorded.0).unwrap();
+        std::fs::write(&recorded.0, &bytes[..bytes.len() * 3 / 4]).unwrap();
+        let film = Film::open(&recorded.0).unwrap();
+        assert!((2..5).contains(&film.places.len()), "{}", film.places.len());
+        assert!(film.broke.as_ref().is_some_and(|broke| broke.contains("breaks off")));
+        std::fs::write(&recorded.0, &bytes[..bytes.len() / 20]).unwrap();
+        assert!(Film::open(&recorded.0).is_err_and(|error| error.is_recording()));
+    }
+}

@@ -1,0 +1,228 @@
+//! `volt-console stacks`: what holds workers up, with the calls that led there, as text or as JSON.
+//!
+//! The stacks are those that the program has taken when it saw that a poll does not end; nothing is asked of its
+//! threads here. Of many like polls it writes one down in a while: for a poll in flight of which there is nothing, the
+//! latest like it stands in.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+use volt_telemetry::client::Client;
+use volt_telemetry::incident::Incident;
+use volt_telemetry::snapshot::{Process, Snapshot};
+
+use crate::error::Error;
+use crate::facts::causes;
+use crate::facts::incidents::{Unwritten, calls, cause, named, newest_first, remedy, task, unwritten, when};
+use crate::text::clean;
+use crate::text::figures::{count, duration, left, width};
+
+/// Columns of the functions at most; a longer one pushes its place to the right.
+const FUNCTION_WIDTH: usize = 72;
+
+/// What to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Also incidents that are over, as many as the program keeps.
+    pub is_all: bool,
+    /// One JSON object.
+    pub as_json: bool,
+}
+
+/// Prints once.
+///
+/// # Errors
+/// [`Error::is_connect`] when the program ends; [`Error::is_output_closed`].
+pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Result<(), Error> {
+    let process = clean::process(client.snapshot()?);
+    let text =
+        if options.as_json { format!("{}\n", json(&process, options.is_all)) } else { text(&process, options.is_all) };
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)
+}
+
+/// The incidents that are asked for, the latest first.
+fn chosen(runtime: &Snapshot, is_all: bool) -> impl Iterator<Item = &Incident> {
+    newest_first(&runtime.incidents).filter(move |incident| is_all || !incident.is_over)
+}
+
+/// For people: those that are not over, or all that are kept.
+pub fn text(process: &Process, is_all: bool) -> String {
+    let mut text = String::new();
+    for runtime in &process.runtimes {
+        text.push_str(&format!("{}  pid {}  runtime {}\n", process.program, process.pid, runtime.runtime));
+        let unwritten = unwritten(runtime);
+        unwritten.iter().for_each(|one| text.push_str(&unwritten_text(one)));
+        let incidents: Vec<_> = chosen(runtime, is_all).collect();
+        let like: Vec<_> = unwritten.iter().filter_map(|one| one.like).collect();
+        // Each once, whoever it stands for.
+        let stands_in =
+            |incident: &&Incident| like.iter().any(|like| like.id == incident.id) && !is_all && incident.is_over;
+        let shown = incidents.into_iter().chain(newest_first(&runtime.incidents).filter(stands_in));
+        let shown: Vec<_> = shown.map(|incident| incident_text(incident, runtime.at_ns)).collect();
+        if shown.is_empty() && unwritten.is_empty() {
+            text.push_str(&format!("{}\n", nothing(runtime, is_all)));
+        }
+        text.push_str(&shown.concat());
+        text.push('\n');
+    }
+    if process.runtimes.is_empty() {
+        text = format!("{}  pid {}  no runtime at the moment\n", process.program, process.pid);
+    }
+    text
+}
+
+/// For programs: `incidents` holds every incident that is asked for, the latest first, each number under its own name,
+/// with its `runtime`, and `guilty`, the innermost call of the application's own. `unwritten` holds the polls in flight
+/// of which there is no incident that goes on, with the number of the latest `like` it.
+pub fn json(process: &Process, is_all: bool) -> Value {
+    let of_runtime = |runtime: &Snapshot| -> Vec<Value> {
+        let with_more = |incident: &Incident| {
+            let mut value = json!(incident);
+            value["runtime"] = json!(runtime.runtime);
+            value["guilty"] = json!(incident.guilty());
+            value
+        };
+        chosen(runtime, is_all).map(with_more).collect()
+    };
+    let incidents: Vec<Value> = process.runtimes.iter().flat_map(of_runtime).collect();
+    let of_runtime = |runtime: &Snapshot| -> Vec<Value> {
+        let value = |one: &Unwritten<'_>| {
+            let mut value = json!(one.poll);
+            value["runtime"] = json!(runtime.runtime);
+            value["worker"] = json!(one.worker.index);
+            value["like"] = json!(one.like.map(|like| like.id));
+            value
+        };
+        unwritten(runtime).iter().map(value).collect()
+    };
+    let unwritten: Vec<Value> = process.runtimes.iter().flat_map(of_runtime).collect();
+    json!({
+        "pid": process.pid,
+        "program": process.program,
+        "at_ns": process.at_ns,
+        "incidents": incidents,
+        "unwritten": unwritten,
+    })
+}
+
+fn nothing(runtime: &Snapshot, is_all: bool) -> String {
+    let incidents = &runtime.incidents;
+    match incidents.latest.len() as u64 {
+        _ if incidents.total() == 0 => "every poll has ended in time since the runtime was built".into(),
+        0 => format!("of {} polls that were stuck ({}) none is kept", count(incidents.total()), causes(incidents)),
+        kept if !is_all => format!(
+            "no poll is stuck at the moment; {} were since start ({}): --all prints the latest {kept}",
+            count(incidents.total()),
+            causes(incidents)
+        ),
+        _ => String::new(),
+    }
+}
+
+fn unwritten_text(one: &Unwritten<'_>) -> String {
+    let Unwritten { worker, poll, like } = one;
+    let like = like.map_or_else(|| "nothing like it".into(), |like| format!("incident {} is like it", like.id));
+    format!(
+        "worker {} has been held for {} so far by {} from {}: {like}\n",
+        worker.index,
+        duration(poll.for_ns),
+        named(poll.task_name.as_deref(), poll.task_id),
+        poll.spawned_at
+    )
+}
+
+fn incident_text(incident: &Incident, at_ns: u64) -> String {
+    let how_long = duration(incident.for_ns);
+    let (worker, id) = (incident.worker, incident.id);
+    let mut text = match incident.is_over {
+        true => format!("incident {id}: worker {worker} was held for {how_long}, {} ago\n", when(incident, at_ns)),
+        false => format!("incident {id}: worker {worker} has been held for {how_long} so far\n"),
+    };
+    let facts = [
+        ("task", format!("{} from {}", task(incident), incident.spawned_at)),
+        ("cause", cause(incident)),
+        ("remedy", remedy(incident)),
+    ];
+    facts.iter().for_each(|(title, fact)| text.push_str(&format!("  {title:<8}{fact}\n")));
+    let calls = calls(incident);
+    let widest = calls.iter().map(|call| width(&call.function)).max().unwrap_or(0).min(FUNCTION_WIDTH);
+    for (number, call) in calls.iter().enumerate() {
+        // Not cut: this is for reading, and for searching.
+        let function = left(&call.function, widest.max(width(&call.function)));
+        text.push_str(format!("{number:>4} {} {function}  {}", call.whose.mark(), call.place).trim_end());
+        text.push('\n');
+    }
+    match (&incident.stack_error, calls.is_empty()) {
+        (Some(error), true) => text.push_str(&format!("  stack   none: {error}\n")),
+        (Some(error), false) => text.push_str(&format!("  stack   not whole: {error}\n")),
+        (None, true) => text.push_str("  stack   none: it is not read yet, or stacks are off\n"),
+        (None, false) => {}
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn text_prints_what_is_stuck_and_with_all_what_was() {
+        let process = fixture::stalled(fixture::process(4, 3), 7);
+        let now = text(&process, false);
+        assert_eq!(now.matches("incident ").count(), 1, "{now}");
+        assert!(now.contains("incident 7: worker 1 has been held for 230ms so far\n"), "{now}");
+        assert!(now.contains("   2 → demo::handlers::price "), "{now}");
+        assert!(
+            now.contains("  task    GET /blocking #48212 from examples/src/bin/demo/handlers.rs:118:21\n"),
+            "{now}"
+        );
+        let all = text(&process, true);
+        assert_eq!(all.matches("incident ").count(), 7, "{all}");
+        assert!(all.find("incident 7").unwrap() < all.find("incident 6").unwrap(), "the latest first");
+        assert!(all.contains("stack   none: the poll was over before its thread could be asked"), "{all}");
+    }
+
+    #[test]
+    fn text_of_what_is_not_stuck_says_what_to_ask_for() {
+        let mut process = fixture::stalled(fixture::process(4, 3), 7);
+        process.runtimes[0].incidents.latest.pop();
+        process.runtimes[0].workers[1].in_flight = None;
+        let wanted =
+            "no poll is stuck at the moment; 17 were since start (sleep 14, cpu 2, io 1): --all prints the latest 6";
+        assert!(text(&process, false).contains(wanted), "{}", text(&process, false));
+        assert!(text(&process, false).contains("every poll has ended in time"), "the other runtime");
+        process.runtimes[0].incidents.latest.clear();
+        assert!(text(&process, true).contains("of 17 polls that were stuck (sleep 14, cpu 2, io 1) none is kept"));
+    }
+
+    #[test]
+    fn for_a_poll_that_was_not_written_down_the_latest_like_it_stands_in() {
+        let mut process = fixture::stalled(fixture::process(4, 3), 7);
+        process.runtimes[0].incidents.latest[6].is_over = true;
+        let now = text(&process, false);
+        let wanted = "worker 1 has been held for 230ms so far by GET /blocking #48212 from \
+                      examples/src/bin/demo/handlers.rs:118:21: incident 7 is like it\nincident 7: worker 1 was held";
+        assert!(now.contains(wanted), "{now}");
+        assert_eq!(now.matches("\nincident ").count(), 1, "{now}");
+        let all = text(&process, true);
+        assert_eq!(all.matches("\nincident ").count(), 7, "each once: {all}");
+        assert_eq!(json(&process, false)["unwritten"][0]["like"], json!(7));
+        process.runtimes[0].incidents.latest.clear();
+        assert!(text(&process, false).contains("handlers.rs:118:21: nothing like it\n"));
+    }
+
+    #[test]
+    fn json_has_every_field_of_an_incident_and_the_line_to_look_at() {
+        let process = fixture::stalled(fixture::process(4, 3), 7);
+        let all = json(&process, true);
+        assert_eq!(all["incidents"].as_array().unwrap().len(), 7);
+        let now = json(&process, false);
+        let incident = &now["incidents"][0];
+        for (field, value) in json!(process.runtimes[0].incidents.latest[6]).as_object().unwrap() {
+            assert_eq!(&incident[field], value, "{field}");
+        }
+        assert_eq!((&incident["runtime"], &incident["guilty"]["line"]), (&json!("app"), &json!(61)));
+        assert_eq!(json(&Process::default(), true)["incidents"], json!([]));
+    }
+}

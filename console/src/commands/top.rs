@@ -1,0 +1,302 @@
+//! `volt-console top`: the numbers as text or as JSON, once or again and again, without a terminal.
+//!
+//! A program that ends is waited for, as `tail -F` waits for a file, if it was meant by its name or as the only one; a
+//! process that was meant by its pid does not come back, and that is the end.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+use volt_diagnosis::rates::{Rates, local_queue_len, searchers_max, worker_count};
+use volt_telemetry::client::{Client, ConnectError};
+use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::socket::Environment;
+
+use crate::error::Error;
+use crate::facts::{Group, Scene};
+use crate::model::busiest;
+use crate::programs::connection::{FIRST_RETRY, LAST_RETRY, missed};
+use crate::programs::target::{Again, Found};
+use crate::tables::workers::{COLUMNS, IN_FLIGHT_TITLE, Row, in_flight};
+use crate::terminal::input::is_output_gone;
+use crate::text::clean;
+use crate::text::figures::duration;
+use crate::view::ascii;
+
+/// Time between the two snapshots from which the rates of a single output follow.
+pub const SAMPLING_INTERVAL: Duration = Duration::from_millis(250);
+/// Columns for the poll in flight; text has no edge to end at.
+const IN_FLIGHT_WIDTH: usize = 100;
+
+/// What to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Stop after one output.
+    pub is_once: bool,
+    /// JSON, one object a line.
+    pub as_json: bool,
+    /// Nothing but ASCII in the text.
+    pub is_ascii: bool,
+    /// Time between two snapshots.
+    pub interval: Duration,
+}
+
+/// Prints until the output is closed, the program has ended for good, or after one if `is_once`.
+///
+/// # Errors
+/// [`Error::is_connect`] when the program ends and will not come back, or at once if `is_once`;
+/// [`Error::is_output_closed`].
+pub fn run(found: Found, environment: &Environment, options: Options, out: &mut impl Write) -> Result<(), Error> {
+    let Found { mut client, again } = found;
+    let mut earlier = clean::process(client.snapshot()?);
+    let mut heard = Instant::now();
+    let mut lost = 0;
+    loop {
+        std::thread::sleep(options.interval);
+        let later = match client.snapshot() {
+            Ok(later) => clean::process(later),
+            Err(error) if options.is_once => return Err(error.into()),
+            Err(error) => {
+                let (anew, back) = wait_for(&again, environment, error)?;
+                client = anew;
+                let missed = missed(heard.elapsed(), options.interval);
+                lost += missed;
+                say(&format!("{} is back, pid {}: {missed} updates lost", back.program, back.pid));
+                heard = Instant::now();
+                // What follows from two snapshots of one process follows over the gap as well.
+                if back.pid != earlier.pid {
+                    earlier = back;
+                }
+                continue;
+            }
+        };
+        heard = Instant::now();
+        let text = match options {
+            Options { as_json: true, .. } => format!("{}\n", json_with(&earlier, &later, lost)),
+            Options { is_ascii: true, .. } => ascii::text(&text(&earlier, &later)),
+            _ => text(&earlier, &later),
+        };
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)?;
+        if options.is_once {
+            return Ok(());
+        }
+        earlier = later;
+    }
+}
+
+/// A connection to the program once it is there again and answers, and the answer; tries at growing intervals.
+fn wait_for(again: &Again, environment: &Environment, mut reason: ConnectError) -> Result<(Client, Process), Error> {
+    let mut locate = again.clone().locate(environment.clone());
+    let mut retry_in = FIRST_RETRY;
+    let mut is_told = false;
+    loop {
+        if again.is_over() {
+            return Err(reason.into());
+        }
+        if is_output_gone() {
+            return Err(Error::output(io::ErrorKind::BrokenPipe.into()));
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            say(&format!("{reason}; waiting for it to come back, Ctrl-C ends"));
+        }
+        std::thread::sleep(retry_in);
+        retry_in = (retry_in * 2).min(LAST_RETRY);
+        let answer = |mut client: Client| client.snapshot().map(|process| (client, clean::process(process)));
+        match locate().and_then(|path| Client::connect(&path)).and_then(answer) {
+            Ok(back) => return Ok(back),
+            Err(error) => reason = error,
+        }
+    }
+}
+
+fn say(text: &str) {
+    // When stderr is closed there is nobody to tell.
+    let _ = writeln!(io::stderr(), "volt-console: {}", clean::text(text));
+}
+
+/// [`json`], and how many updates were lost since the begin.
+fn json_with(earlier: &Process, later: &Process, lost: u64) -> Value {
+    let mut whole = json(earlier, later);
+    whole["lost"] = json!(lost);
+    whole
+}
+
+/// What happened from `earlier` to `later`, for people.
+pub fn text(earlier: &Process, later: &Process) -> String {
+    let mut text = String::new();
+    for (snapshot, rates) in later.runtimes.iter().zip(Rates::between_processes(earlier, later)) {
+        let scene = Scene { snapshot, rates: rates.as_ref() };
+        let up = duration(snapshot.at_ns.saturating_sub(snapshot.started_at_ns));
+        text.push_str(&format!("{}  pid {}  runtime {}  up {up}", later.program, later.pid, snapshot.runtime));
+        if let Some(rates) = &rates {
+            text.push_str(&format!("  over {}", duration(rates.interval_ns)));
+        }
+        text.push('\n');
+        let groups = [scene.workers(), scene.poll_time(), scene.schedule_delay(), scene.queues(), scene.tasks()];
+        let others =
+            [scene.driver(), scene.timers(), scene.blocking(), scene.sentinel(), scene.incidents(), scene.settings()];
+        groups.iter().chain(&others).for_each(|group| text.push_str(&fact_line(group)));
+        if !snapshot.incomplete.is_empty() {
+            text.push_str(&format!("incomplete {}\n", snapshot.incomplete.join(", ")));
+        }
+        text.push_str(&table(&scene));
+        text.push('\n');
+    }
+    if later.runtimes.is_empty() {
+        text = format!("{}  pid {}  no runtime at the moment\n", later.program, later.pid);
+    }
+    text
+}
+
+/// What happened from `earlier` to `later`, for programs.
+///
+/// `runtimes` holds every runtime: each number of its [`Snapshot`] under its own name, as at `/snapshot`, and beside them
+/// `parked_bitmap_string` (a 0 or 1 for each worker) and `rates` for the runtime and for each worker. The busiest runtime's fields
+/// stand at the top level too.
+pub fn json(earlier: &Process, later: &Process) -> Value {
+    let rates = Rates::between_processes(earlier, later);
+    let runtimes: Vec<Value> =
+        later.runtimes.iter().zip(&rates).map(|(snapshot, rates)| runtime_json(snapshot, rates.as_ref())).collect();
+    let mut whole = match busiest(&later.runtimes).map(|index| runtimes[index].clone()) {
+        Some(Value::Object(busiest)) => busiest,
+        _ => Map::new(),
+    };
+    whole.insert("pid".into(), json!(later.pid));
+    whole.insert("program".into(), json!(later.program));
+    whole.insert("at_ns".into(), json!(later.at_ns));
+    whole.insert("interval_ns".into(), json!(later.at_ns.saturating_sub(earlier.at_ns)));
+    whole.insert("runtimes".into(), Value::Array(runtimes));
+    Value::Object(whole)
+}
+
+fn runtime_json(snapshot: &Snapshot, rates: Option<&Rates>) -> Value {
+    let mut runtime = json!(snapshot);
+    let bit = |index| if snapshot.is_parked(index) { '1' } else { '0' };
+    let string: String = (0..snapshot.workers.len()).map(bit).collect();
+    runtime["parked_bitmap_string"] = json!(string);
+    runtime["parked_count"] = json!(snapshot.parked_count());
+    runtime["searchers_max"] = json!(searchers_max(worker_count(snapshot)));
+    runtime["on_duty_count"] = json!(snapshot.on_duty_count());
+    runtime["incidents_total"] = json!(snapshot.incidents.total());
+    runtime["local_queue_len"] = json!(local_queue_len(snapshot));
+    for index in 0..snapshot.workers.len() {
+        let worker = &mut runtime["workers"][index];
+        worker["is_parked"] = json!(snapshot.is_parked(index));
+        worker["rates"] = json!(rates.and_then(|rates| rates.workers.get(index)));
+    }
+    let mut of_runtime = json!(rates);
+    if let Value::Object(of_runtime) = &mut of_runtime {
+        // Each worker has its own beside its numbers.
+        of_runtime.remove("workers");
+    }
+    runtime["rates"] = of_runtime;
+    runtime
+}
+
+fn fact_line(group: &Group) -> String {
+    let mut line = format!("{:<10}", group.title);
+    for fact in &group.facts {
+        let gap = if fact.label.is_empty() { "" } else { " " };
+        line.push_str(&format!("  {}{gap}{}", fact.label, fact.marked()));
+    }
+    line + "\n"
+}
+
+fn table(scene: &Scene<'_>) -> String {
+    let config = &scene.snapshot.config;
+    let mut text = String::new();
+    for column in COLUMNS {
+        text.push_str(&column.set(&column.title(config)));
+        text.push(' ');
+    }
+    text.push_str(&format!("{IN_FLIGHT_TITLE}\n"));
+    for index in scene.shown_workers() {
+        let Some(row) = Row::of(scene, index, false) else { continue };
+        for column in COLUMNS {
+            text.push_str(&column.set(&column.cell(&row).text));
+            text.push(' ');
+        }
+        text.push_str(in_flight(row.worker.in_flight.as_ref(), IN_FLIGHT_WIDTH).text.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn sample() -> (Process, Process) {
+        (fixture::process(4, 2), fixture::process(4, 3))
+    }
+
+    #[test]
+    fn json_has_every_field_of_the_snapshot_under_its_own_name() {
+        let (earlier, later) = sample();
+        let json = json(&earlier, &later);
+        let plain = json!(later.runtimes[0]);
+        for (field, value) in plain.as_object().unwrap() {
+            if field == "workers" || field == "at_ns" {
+                continue;
+            }
+            assert_eq!(&json[field], value, "{field}");
+        }
+        for (index, worker) in plain["workers"].as_array().unwrap().iter().enumerate() {
+            for (field, value) in worker.as_object().unwrap() {
+                assert_eq!(&json["workers"][index][field], value, "workers[{index}].{field}");
+            }
+        }
+    }
+
+    #[test]
+    fn json_shows_the_bitmap_as_bits_and_as_a_string() {
+        let (earlier, later) = sample();
+        let json = json(&earlier, &later);
+        assert_eq!(json["parked_bitmap"], json!([0b1100]), "words of 64 bits, as at /snapshot");
+        assert_eq!(json["parked_bitmap_string"], "0011");
+        assert_eq!((&json["parked_count"], &json["workers"][2]["is_parked"]), (&json!(2), &json!(true)));
+    }
+
+    #[test]
+    fn json_has_the_busiest_runtime_at_the_top_and_all_of_them_in_a_list() {
+        let (mut earlier, mut later) = sample();
+        earlier.runtimes.reverse();
+        later.runtimes.reverse();
+        let json = json(&earlier, &later);
+        assert_eq!((&json["pid"], &json["program"], &json["runtime"]), (&json!(48_213), &json!("demo"), &json!("app")));
+        assert_eq!(json["runtimes"].as_array().unwrap().len(), 2);
+        assert_eq!(json["workers"], json["runtimes"][1]["workers"]);
+        assert_eq!(json["interval_ns"], json!(fixture::STEP.as_nanos() as u64));
+    }
+
+    #[test]
+    fn json_has_rates_for_the_runtime_and_for_each_worker() {
+        let (earlier, later) = sample();
+        let json = json(&earlier, &later);
+        assert_eq!(json["workers"][1]["rates"]["polls_per_second"], json!(164_000.0));
+        assert!(json["rates"]["poll_time"]["p99_ns"].is_u64());
+        assert!(json["rates"]["busy_ratio"].is_f64());
+        assert!(json["rates"].get("workers").is_none(), "they stand in the workers");
+    }
+
+    #[test]
+    fn json_of_a_process_without_a_runtime_is_an_object_still() {
+        let process = Process { pid: 7, ..Process::default() };
+        assert_eq!(json(&process, &process)["runtimes"], json!([]));
+    }
+
+    #[test]
+    fn text_has_a_line_for_each_worker_and_every_column() {
+        let (earlier, later) = sample();
+        let text = text(&earlier, &later);
+        let head = text.lines().find(|line| line.contains("in flight")).unwrap();
+        for column in COLUMNS {
+            let title = column.title(&later.runtimes[0].config);
+            assert!(head.contains(&title), "{title}");
+        }
+        assert_eq!(text.lines().filter(|line| line.contains("●") || line.contains("○")).count(), 5, "{text}");
+        assert!(text.contains("230ms!! GET /blocking #48212 examples/src/bin/demo/handlers.rs:118:21"), "{text}");
+        assert!(text.contains("runtime exporter"));
+    }
+}

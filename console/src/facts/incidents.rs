@@ -1,0 +1,346 @@
+//! What screens and text say of polls that did not end in time: how many, why, which line, and the calls that led
+//! there.
+//!
+//! Independent of the terminal. Used by [`view`](crate::view), [`stacks`](crate::commands::stacks)
+//! and [`top`](crate::commands::top).
+
+use volt_telemetry::incident::{Frame, Incident, Incidents, Remedy};
+use volt_telemetry::snapshot::{InFlight, Snapshot, Worker};
+
+use crate::facts::{LONG_NS, Tone};
+use crate::text::figures::short_place;
+use crate::text::figures::{age, count, duration, head, tail, width};
+
+/// Incidents, the latest first.
+pub fn newest_first(incidents: &Incidents) -> impl Iterator<Item = &Incident> {
+    incidents.latest.iter().rev()
+}
+
+/// The one to look at first: the longest that is not over, else the latest.
+pub fn worst(incidents: &Incidents) -> Option<&Incident> {
+    let open = incidents.latest.iter().filter(|incident| !incident.is_over);
+    open.max_by_key(|incident| incident.for_ns).or(incidents.latest.last())
+}
+
+/// Columns from which on there is room for folders.
+const FOLDERS_FROM: usize = 30;
+
+/// A poll that has lasted long, and of which no incident is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwritten<'a> {
+    /// The worker that it holds.
+    pub worker: &'a Worker,
+    /// The poll.
+    pub poll: &'a InFlight,
+    /// The latest incident of a task that was spawned at the same place: one of a kind is written down in a while.
+    pub like: Option<&'a Incident>,
+}
+
+/// The polls in flight that have lasted long and of which no incident that goes on is written, the longest first.
+pub fn unwritten(snapshot: &Snapshot) -> Vec<Unwritten<'_>> {
+    let incidents = &snapshot.incidents;
+    let is_written = |worker: &Worker, poll: &InFlight| {
+        let open = incidents.latest.iter().filter(|incident| !incident.is_over);
+        open.into_iter().any(|incident| incident.worker == worker.index && incident.task_id == poll.task_id)
+    };
+    let in_flight = snapshot.workers.iter().filter_map(|worker| Some((worker, worker.in_flight.as_ref()?)));
+    let long = in_flight.filter(|(worker, poll)| poll.for_ns >= LONG_NS && !is_written(worker, poll));
+    let mut long: Vec<_> = long
+        .map(|(worker, poll)| {
+            let like = newest_first(incidents).find(|incident| incident.spawned_at == poll.spawned_at);
+            Unwritten { worker, poll, like }
+        })
+        .collect();
+    long.sort_by_key(|unwritten| std::cmp::Reverse(unwritten.poll.for_ns));
+    long
+}
+
+/// How long ago it began; `now` for one that is not over.
+pub fn when(incident: &Incident, at_ns: u64) -> String {
+    if incident.is_over { age(at_ns.saturating_sub(incident.began_at_ns)) } else { "now".into() }
+}
+
+/// How long its poll has lasted or did last, with the mark of its tone.
+pub fn how_long(incident: &Incident) -> (String, Tone) {
+    let tone = Tone::of_duration(incident.for_ns);
+    (format!("{}{}", duration(incident.for_ns), tone.mark()), tone)
+}
+
+/// `GET /blocking #48212`.
+pub fn task(incident: &Incident) -> String {
+    named(incident.task_name.as_deref(), incident.task_id)
+}
+
+/// A task's name and number.
+pub fn named(name: Option<&str>, id: u64) -> String {
+    name.map_or_else(|| format!("#{id}"), |name| format!("{name} #{id}"))
+}
+
+/// [`task`] in at most `columns`: of its name as much as fits before its number.
+pub fn task_within(incident: &Incident, columns: usize) -> String {
+    let number = format!("#{}", incident.task_id);
+    match &incident.task_name {
+        Some(name) if width(&number) + 2 < columns => format!("{} {number}", head(name, columns - width(&number) - 1)),
+        _ => head(&number, columns),
+    }
+}
+
+/// `src/handlers.rs:118`: the line to look at, if the stack tells; where it does not fit into `columns`, its end, and
+/// on few columns without its folders.
+pub fn line_within(incident: &Incident, columns: usize) -> Option<String> {
+    let line = incident.guilty().and_then(place)?;
+    Some(tail(if columns < FOLDERS_FROM { short_place(&line) } else { &line }, columns))
+}
+
+/// The line to look at, or else where the task was spawned, with the word that fits: `at handlers.rs:118`.
+pub fn where_to_look(incident: &Incident) -> String {
+    match incident.guilty().and_then(place) {
+        Some(line) => format!("at {}", short_place(&line)),
+        None => format!("spawned at {}", short_place(&incident.spawned_at)),
+    }
+}
+
+/// What was done about it, in words.
+pub fn remedy(incident: &Incident) -> String {
+    let done = match incident.remedy {
+        Remedy::Replaced => "a spare took its place",
+        Remedy::Rescued => "a parked worker took what waited",
+        Remedy::Capped => "no spare was left",
+        Remedy::None if incident.is_over => "nothing was done",
+        Remedy::None => "nothing so far",
+        _ => "unknown",
+    };
+    let waiting = match incident.waiting {
+        0 => "nobody waited".into(),
+        n => format!("{} waited", count(n)),
+    };
+    let like_it = match incident.suppressed {
+        0 => String::new(),
+        n => format!("; {} more like it", count(n)),
+    };
+    format!("{}: {done}; {waiting}{like_it}", incident.remedy.name())
+}
+
+/// Why it does not end, in words: `sleep: sleeps in the kernel (hrtimer_nanosleep)`.
+pub fn cause(incident: &Incident) -> String {
+    let channel = incident.wait_channel.as_ref().map_or_else(String::new, |channel| format!(" ({channel})"));
+    format!("{}: it {}{channel}", incident.cause.name(), incident.cause.explain())
+}
+
+/// Whose code a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// The innermost call of the application's own: the line to look at.
+    Guilty,
+    /// The application's.
+    User,
+    /// A library's, Rust's or Volt's.
+    Library,
+}
+
+impl Whose {
+    /// What marks it where there are no colours.
+    pub fn mark(self) -> &'static str {
+        match self {
+            Whose::Guilty => "→",
+            Whose::User => "+",
+            Whose::Library => " ",
+        }
+    }
+}
+
+/// One call of a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Whose code it is.
+    pub whose: Whose,
+    /// The function, or where the code is when nobody knows its name.
+    pub function: String,
+    /// `file:line`, or the program or library; empty when neither is known.
+    pub place: String,
+}
+
+/// The calls of an incident's stack, the innermost first.
+pub fn calls(incident: &Incident) -> Vec<Call> {
+    let guilty = incident.stack.iter().position(|frame| frame.is_user_code);
+    let call = |(index, frame): (usize, &Frame)| Call {
+        whose: match frame.is_user_code {
+            true if Some(index) == guilty => Whose::Guilty,
+            true => Whose::User,
+            false => Whose::Library,
+        },
+        function: frame.function.clone().unwrap_or_else(|| format!("{:#x}", frame.address)),
+        place: place(frame).or_else(|| frame.module.clone()).unwrap_or_default(),
+    };
+    incident.stack.iter().enumerate().map(call).collect()
+}
+
+/// `src/handlers.rs:118`.
+fn place(frame: &Frame) -> Option<String> {
+    let file = library_path(frame.file.as_deref()?);
+    Some(frame.line.map_or_else(|| file.to_string(), |line| format!("{file}:{line}")))
+}
+
+/// A path without what comes before `library/` of Rust's own, and before the package of one from a registry.
+fn library_path(file: &str) -> &str {
+    if let Some((_, inside)) = file.strip_prefix("/rustc/").and_then(|rest| rest.split_once('/')) {
+        return inside;
+    }
+    match file.split_once("/registry/src/").and_then(|(_, rest)| rest.split_once('/')) {
+        Some((_, package)) => package,
+        None => file,
+    }
+}
+
+/// `function` in at most `columns` if that can be done by leaving out what stands in angle brackets, the innermost
+/// first.
+pub fn shortened(function: &str, columns: usize) -> String {
+    let mut text = function.to_string();
+    while width(&text) > columns {
+        let Some(shorter) = without_innermost(&text) else { break };
+        text = shorter;
+    }
+    text
+}
+
+/// `text` with `…` for what stands in its deepest angle brackets; `None` when there is nothing to leave out.
+fn without_innermost(text: &str) -> Option<String> {
+    let brackets = |text: &str| {
+        // The `>` of `->` closes nothing.
+        let mut before = ' ';
+        let ends = text.char_indices().filter(move |(_, c)| {
+            let is_arrow = *c == '>' && before == '-';
+            before = *c;
+            (*c == '<' || *c == '>') && !is_arrow
+        });
+        ends.collect::<Vec<_>>()
+    };
+    let (mut depth, mut deepest) = (0_i32, 0);
+    let mut spans: Vec<(i32, usize, usize)> = Vec::new();
+    let mut open = Vec::new();
+    for (at, bracket) in brackets(text) {
+        if bracket == '<' {
+            depth += 1;
+            open.push(at + 1);
+        } else if let Some(start) = open.pop() {
+            // What is left out already is no span, nor is the type whose function it is.
+            if start > 1 && &text[start..at] != "…" {
+                deepest = deepest.max(depth);
+                spans.push((depth, start, at));
+            }
+            depth -= 1;
+        }
+    }
+    let mut shorter = String::new();
+    let mut kept = 0;
+    for (_, start, end) in spans.into_iter().filter(|(depth, ..)| *depth == deepest) {
+        shorter.push_str(&text[kept..start]);
+        shorter.push('…');
+        kept = end;
+    }
+    (kept > 0).then(|| shorter + &text[kept..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn incident(for_ns: u64, is_over: bool) -> Incident {
+        Incident { for_ns, is_over, ..Incident::default() }
+    }
+
+    #[test]
+    fn the_worst_is_the_longest_that_goes_on_and_else_the_latest() {
+        let mut incidents = Incidents::default();
+        assert_eq!(worst(&incidents), None);
+        incidents.latest = vec![incident(900, true), incident(20, false), incident(30, false), incident(5, true)];
+        assert_eq!(worst(&incidents).unwrap().for_ns, 30);
+        incidents.latest.iter_mut().for_each(|incident| incident.is_over = true);
+        assert_eq!(worst(&incidents).unwrap().for_ns, 5);
+    }
+
+    #[test]
+    fn a_long_poll_of_which_nothing_is_written_is_told_with_the_latest_like_it() {
+        let worker = |index, for_ns, spawned_at: &str| Worker {
+            index,
+            in_flight: Some(InFlight { task_id: 7, for_ns, spawned_at: spawned_at.into(), ..InFlight::default() }),
+            ..Worker::default()
+        };
+        let written = |id, worker, is_over, at: &str| Incident {
+            id,
+            worker,
+            task_id: 7,
+            spawned_at: at.into(),
+            ..incident(LONG_NS, is_over)
+        };
+        let snapshot = Snapshot {
+            workers: vec![
+                worker(0, LONG_NS, "a"),
+                worker(1, 3 * LONG_NS, "b"),
+                worker(2, 2 * LONG_NS, "a"),
+                worker(3, 9, "a"),
+            ],
+            incidents: Incidents {
+                latest: vec![written(1, 5, true, "a"), written(2, 0, true, "a"), written(3, 2, false, "c")],
+                ..Incidents::default()
+            },
+            ..Snapshot::default()
+        };
+        let told = unwritten(&snapshot);
+        let told: Vec<_> = told.iter().map(|one| (one.worker.index, one.like.map(|like| like.id))).collect();
+        assert_eq!(told, [(1, None), (0, Some(2))]);
+    }
+
+    #[test]
+    fn the_first_call_of_the_applications_own_is_the_guilty_one() {
+        let frame = |function: &str, is_user_code| Frame {
+            function: Some(function.into()),
+            file: Some("src/main.rs".into()),
+            line: Some(7),
+            is_user_code,
+            ..Frame::default()
+        };
+        let unknown = Frame { address: 0x7f00, module: Some("libc.so.6".into()), ..Frame::default() };
+        let stack = vec![unknown, frame("sleep", false), frame("load", true), frame("main", true)];
+        let calls = calls(&Incident { stack, ..Incident::default() });
+        let whose: Vec<_> = calls.iter().map(|call| call.whose).collect();
+        assert_eq!(whose, [Whose::Library, Whose::Library, Whose::Guilty, Whose::User]);
+        assert_eq!((calls[0].function.as_str(), calls[0].place.as_str()), ("0x7f00", "libc.so.6"));
+        assert_eq!(calls[2].place, "src/main.rs:7");
+    }
+
+    #[test]
+    fn paths_of_libraries_begin_with_the_library() {
+        let cases = [
+            ("/rustc/59807616e1fa/library/std/src/thread/mod.rs", "library/std/src/thread/mod.rs"),
+            ("/root/.cargo/registry/src/index.crates.io-1949/mio-1.2.0/src/poll.rs", "mio-1.2.0/src/poll.rs"),
+            ("examples/src/bin/demo/handlers.rs", "examples/src/bin/demo/handlers.rs"),
+            ("/rustc/", "/rustc/"),
+        ];
+        cases.iter().for_each(|(path, wanted)| assert_eq!(library_path(path), *wanted));
+    }
+
+    #[test]
+    fn long_functions_lose_their_innermost_types_first() {
+        let function = "<core::pin::Pin<&mut app::Worker<u8>> as core::future::Future>::poll::<fn(u8) -> u8>";
+        assert_eq!(shortened(function, 200), function);
+        let one_less = "<core::pin::Pin<&mut app::Worker<…>> as core::future::Future>::poll::<fn(u8) -> u8>";
+        assert_eq!(shortened(function, width(one_less)), one_less);
+        assert_eq!(shortened(function, 72), "<core::pin::Pin<…> as core::future::Future>::poll::<fn(u8) -> u8>");
+        assert_eq!(shortened(function, 1), "<core::pin::Pin<…> as core::future::Future>::poll::<…>");
+        for odd in ["a > b", "<", "operator<", "->", "<<>>"] {
+            assert!(width(&shortened(odd, 0)) > 0, "{odd}");
+        }
+    }
+
+    #[test]
+    fn without_a_stack_the_line_is_where_the_task_was_spawned() {
+        let mut incident = Incident { spawned_at: "src/bin/demo.rs:12:5".into(), ..Incident::default() };
+        assert_eq!((line_within(&incident, 80), where_to_look(&incident)), (None, "spawned at demo.rs:12".into()));
+        let file = Some("src/slow.rs".into());
+        incident.stack = vec![Frame { file, line: Some(3), is_user_code: true, ..Frame::default() }];
+        assert_eq!(where_to_look(&incident), "at slow.rs:3");
+        let within = |columns| line_within(&incident, columns).unwrap();
+        assert_eq!([within(30), within(29), within(6)], ["src/slow.rs:3", "slow.rs:3", "….rs:3"]);
+    }
+}

@@ -1,0 +1,378 @@
+//! What the overview says about a runtime and about one worker, as labelled values in groups.
+//!
+//! One list for every shape of the screen: a narrow one prints a group as a line, a wide one as a panel. Within a group the
+//! facts stand in the order in which they may be left out, the last first. No terminal in here: a [`Tone`] says what a value
+//! means, the view decides how that looks.
+
+use volt_diagnosis::rates::{Quantiles, Rates, Shares, WorkerRates, local_queue_len, searchers_max, worker_count};
+use volt_telemetry::incident::{Cause, Incidents};
+use volt_telemetry::snapshot::{Duty, Phase, Snapshot, Worker};
+
+use crate::text::figures::{ABSENT, count, duration, maybe_duration, percent, rate};
+
+pub mod incidents;
+pub mod why;
+mod worker;
+
+/// A poll or a delay of this length is felt by those who wait behind it.
+pub const LONG_NS: u64 = 10_000_000;
+/// A poll of this length is an outage of its worker.
+pub const STUCK_NS: u64 = 100_000_000;
+/// A task that has waited in the global queue for this long is late, however short the target is.
+const LATE_NS: u64 = 10_000_000;
+
+/// What a value means to the reader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tone {
+    /// Zero or absent: nothing to see.
+    Quiet,
+    /// A value.
+    #[default]
+    Plain,
+    /// Worth a look; marked with `!`.
+    Warn,
+    /// Wrong; marked with `!!`.
+    Alarm,
+}
+
+impl Tone {
+    /// What marks it where there are no colours.
+    pub fn mark(self) -> &'static str {
+        match self {
+            Tone::Quiet | Tone::Plain => "",
+            Tone::Warn => "!",
+            Tone::Alarm => "!!",
+        }
+    }
+
+    /// That of a poll that lasts, or a delay that lasted, `ns`.
+    pub fn of_duration(ns: u64) -> Tone {
+        match ns {
+            STUCK_NS.. => Tone::Alarm,
+            LONG_NS.. => Tone::Warn,
+            _ => Tone::Plain,
+        }
+    }
+}
+
+/// A labelled value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// What it is.
+    pub label: &'static str,
+    /// Its figure.
+    pub value: String,
+    /// Its meaning.
+    pub tone: Tone,
+}
+
+impl Fact {
+    fn new(label: &'static str, value: impl Into<String>) -> Fact {
+        let value = value.into();
+        let is_nothing = ["0", "0%", "0ns", ABSENT].contains(&value.as_str());
+        let tone = if is_nothing { Tone::Quiet } else { Tone::Plain };
+        Fact { label, value, tone }
+    }
+
+    /// One that should be 0.
+    fn fault(label: &'static str, number: u64, tone: Tone) -> Fact {
+        Fact { label, value: count(number), tone: if number > 0 { tone } else { Tone::Quiet } }
+    }
+
+    /// A time that should be short.
+    fn time(label: &'static str, ns: Option<u64>) -> Fact {
+        let fact = Fact::new(label, maybe_duration(ns));
+        let tone = ns.map_or(fact.tone, Tone::of_duration);
+        fact.toned(tone)
+    }
+
+    fn toned(self, tone: Tone) -> Fact {
+        Fact { tone, ..self }
+    }
+
+    /// The value with the mark of its tone.
+    pub fn marked(&self) -> String {
+        format!("{}{}", self.value, self.tone.mark())
+    }
+}
+
+/// Facts under a title.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// What they are about.
+    pub title: &'static str,
+    /// The most important first.
+    pub facts: Vec<Fact>,
+}
+
+/// What is known of one runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// Its numbers.
+    pub snapshot: &'a Snapshot,
+    /// What follows from two of them; `None` after the first.
+    pub rates: Option<&'a Rates>,
+}
+
+impl<'a> Scene<'a> {
+    /// The rates of worker `index`.
+    pub fn worker_rates(&self, index: usize) -> Option<&'a WorkerRates> {
+        self.rates?.workers.get(index)
+    }
+
+    /// The indexes of the workers that are shown: all but the spares that are not needed now.
+    pub fn shown_workers(&self) -> Vec<usize> {
+        shown_workers(self.snapshot)
+    }
+
+    fn rate(&self, of: fn(&Rates) -> f64) -> String {
+        self.rates.map_or_else(|| ABSENT.into(), |rates| rate(of(rates)))
+    }
+
+    /// Parked and searching workers, and where the workers' time goes.
+    pub fn workers(&self) -> Group {
+        let snapshot = self.snapshot;
+        let (on_duty, searchers) = (snapshot.on_duty_count(), searchers_max(worker_count(snapshot)));
+        let shares = |of: fn(&Shares) -> f64| self.rates.map_or(ABSENT.into(), |rates| percent(of(&rates.shares)));
+        let facts = vec![
+            Fact::new("parked", format!("{}/{on_duty}", snapshot.parked_count())),
+            // Above the limit if more were woken, which it does not concern.
+            Fact::new("searching", format!("{}/{searchers}", snapshot.searching)),
+            Fact::new("busy", shares(|shares| shares.busy_ratio)),
+            Fact::new("search", shares(|shares| shares.searching_ratio)),
+            Fact::new("asleep", shares(|shares| shares.parked_ratio + shares.driver_ratio)),
+            Fact::new("steals/s", self.rate(|rates| rates.tasks_stolen_per_second)),
+            Fact::new("parks/s", self.rate(|rates| rates.parks_per_second)),
+        ];
+        Group { title: "workers", facts }
+    }
+
+    /// The global queue, and what waits in the workers' own.
+    pub fn queues(&self) -> Group {
+        let queue = &self.snapshot.global_queue;
+        let target = self.snapshot.config.target_global_queue_latency_ns;
+        let is_late = queue.oldest_age_ns.is_some_and(|age| age > target.saturating_mul(10).max(LATE_NS));
+        let oldest = Fact::new("oldest", maybe_duration(queue.oldest_age_ns));
+        let facts = vec![
+            Fact::new("global", count(queue.len)),
+            if is_late { oldest.toned(Tone::Warn) } else { oldest },
+            Fact::new("local", count(local_queue_len(self.snapshot))),
+            Fact::new("injected/s", self.rate(|rates| rates.injected_per_second)),
+            Fact::new("overflowed/s", self.rate(|rates| rates.overflowed_per_second)),
+        ];
+        Group { title: "queues", facts }
+    }
+
+    /// Tasks since start.
+    pub fn tasks(&self) -> Group {
+        let tasks = &self.snapshot.tasks;
+        let facts = vec![
+            Fact::new("alive", count(tasks.alive)),
+            Fact::new("spawned", count(tasks.spawned)),
+            Fact::new("completed", count(tasks.completed)),
+            Fact::new("cancelled", count(tasks.cancelled)),
+            Fact::fault("panicked", tasks.panicked, Tone::Warn),
+            Fact::new("spawned/s", self.rate(|rates| rates.spawned_per_second)),
+        ];
+        Group { title: "tasks", facts }
+    }
+
+    /// The I/O driver.
+    pub fn driver(&self) -> Group {
+        let driver = &self.snapshot.driver;
+        let owner = driver.owner.map_or_else(|| "nobody".into(), |worker| format!("worker {worker}"));
+        let mut facts = vec![
+            Fact::new("owner", owner),
+            Fact::new("sockets", count(driver.registrations)),
+            Fact::new("events/s", self.rate(|rates| rates.driver_events_per_second)),
+            Fact::new("turns/s", self.rate(|rates| rates.driver_turns_per_second)),
+            Fact::new("idle", duration(driver.idle_ns)),
+        ];
+        if driver.accept_backoffs > 0 {
+            facts.insert(2, Fact::fault("accept backoffs", driver.accept_backoffs, Tone::Warn));
+        }
+        facts.push(Fact::new("backend", self.snapshot.config.io_backend.clone()));
+        Group { title: "driver", facts }
+    }
+
+    /// Timers.
+    pub fn timers(&self) -> Group {
+        let timers = &self.snapshot.timers;
+        let mut facts = vec![
+            Fact::new("armed", count(timers.armed)),
+            Fact::new("next", maybe_duration(timers.next_in_ns)),
+            Fact::new("lag", duration(timers.last_lag_ns)),
+            Fact::new("fired/s", self.rate(|rates| rates.timers_fired_per_second)),
+        ];
+        if let Some(clock) = self.snapshot.clock.as_ref().filter(|clock| clock.faults > 0) {
+            facts.push(Fact::fault("clock faults", clock.faults, Tone::Warn));
+        }
+        Group { title: "timers", facts }
+    }
+
+    /// The threads for blocking work.
+    pub fn blocking(&self) -> Group {
+        let blocking = &self.snapshot.blocking;
+        let is_saturated = blocking.queue_len > 0 && blocking.threads >= blocking.max_threads;
+        let queued = Fact::new("queued", count(blocking.queue_len));
+        let running = blocking.threads.saturating_sub(blocking.idle_threads);
+        let facts = vec![
+            Fact::new("busy", format!("{}/{}", count(running), count(blocking.max_threads))),
+            if is_saturated { queued.toned(Tone::Warn) } else { queued },
+            Fact::new("threads", count(blocking.threads)),
+            Fact::new("jobs/s", self.rate(|rates| rates.blocking_submitted_per_second)),
+        ];
+        Group { title: "blocking", facts }
+    }
+
+    /// Polls that did not end in time, since start, by cause.
+    pub fn incidents(&self) -> Group {
+        let incidents = &self.snapshot.incidents;
+        let mut facts = vec![Fact::fault("", incidents.total(), Tone::Warn)];
+        if incidents.total() > 0 {
+            facts.push(Fact::new("", format!("({})", causes(incidents))));
+        }
+        facts.extend([
+            Fact::new("suppressed", count(incidents.suppressed)),
+            Fact::new("evicted", count(incidents.evicted)),
+            Fact::new("new/s", self.rate(|rates| rates.incidents_per_second)),
+        ]);
+        Group { title: "incidents", facts }
+    }
+
+    /// What was done about workers that are stuck.
+    pub fn sentinel(&self) -> Group {
+        let sentinel = &self.snapshot.sentinel;
+        let facts = vec![
+            Fact::new("spares", format!("{}/{}", sentinel.spares_on_duty, sentinel.max_spares)),
+            Fact::new("replaced", count(sentinel.replacements)),
+            Fact::fault("capped", sentinel.capped, Tone::Warn),
+            Fact::new("rescued", count(sentinel.tasks_rescued)),
+            Fact::new("preempted", count(sentinel.preempts)),
+            Fact::fault("pauses", sentinel.pauses, Tone::Warn),
+            Fact::new("blocking", count(sentinel.blocks)),
+            Fact::fault("no thread", sentinel.spare_failures, Tone::Warn),
+            Fact::new("looks", count(sentinel.looks)),
+        ];
+        Group { title: "sentinel", facts }
+    }
+
+    /// The runtime's settings that decide where tasks go and when.
+    pub fn settings(&self) -> Group {
+        let config = &self.snapshot.config;
+        let bounds = |min: u32, max: u32| format!("{min}..{max}");
+        let facts = vec![
+            Fact::new("placement", config.placement.clone()),
+            Fact::new("spin", config.park_spin.clone()),
+            Fact::new("target", duration(config.target_global_queue_latency_ns)),
+            Fact::new("interval", bounds(config.min_global_queue_interval, config.max_global_queue_interval)),
+            Fact::new("alpha", config.ewma_alpha.to_string()),
+            Fact::new("batch", bounds(config.min_global_queue_batch, config.max_global_queue_batch)),
+            Fact::new("driver every", duration(config.driver_interval_ns)),
+            Fact::new("steals", if config.enable_stealing { "on" } else { "off" }),
+            Fact::new("park time-out", maybe_duration(config.park_timeout_ns)),
+        ];
+        Group { title: "settings", facts }
+    }
+
+    /// Poll times of the last interval.
+    pub fn poll_time(&self) -> Group {
+        Group { title: "poll time", facts: distribution(self.rates.map(|rates| &rates.poll_time)) }
+    }
+
+    /// Schedule delays of the last interval.
+    pub fn schedule_delay(&self) -> Group {
+        Group { title: "delay", facts: distribution(self.rates.map(|rates| &rates.schedule_delay)) }
+    }
+}
+
+fn distribution(quantiles: Option<&Quantiles>) -> Vec<Fact> {
+    let quantiles = quantiles.copied().unwrap_or_default();
+    vec![
+        Fact::new("p50", maybe_duration(quantiles.p50_ns)),
+        Fact::time("p99", quantiles.p99_ns),
+        Fact::time("max", quantiles.max_ns),
+        Fact::new("p90", maybe_duration(quantiles.p90_ns)),
+        Fact::time("p99.9", quantiles.p999_ns),
+        Fact::new("n", count(quantiles.count)),
+    ]
+}
+
+/// `sleep 2, cpu 1`: the causes that were seen, the most frequent first.
+pub fn causes(incidents: &Incidents) -> String {
+    let mut counts: Vec<(Cause, u64)> = incidents.counts().filter(|(_, n)| *n > 0).collect();
+    // Equals stay in the order of the causes.
+    counts.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    let texts: Vec<_> = counts.iter().map(|(cause, n)| format!("{} {}", cause.name(), count(*n))).collect();
+    texts.join(", ")
+}
+
+/// The indexes of the workers of `snapshot` that are shown: all but the spares that are not needed now.
+pub fn shown_workers(snapshot: &Snapshot) -> Vec<usize> {
+    let workers = snapshot.workers.iter().enumerate();
+    workers.filter(|(_, worker)| worker.duty != Duty::Off).map(|(index, _)| index).collect()
+}
+
+/// What a worker does, in at most five columns: its phase, or why it is not there for tasks.
+pub fn state_word(worker: &Worker) -> &'static str {
+    match (worker.duty, worker.phase) {
+        (Duty::Away, _) => "away",
+        (Duty::Blocking, _) => "blck",
+        (_, phase) => phase_word(phase),
+    }
+}
+
+/// What a worker does, as one letter: the lamp's.
+pub fn state_letter(worker: &Worker) -> char {
+    match (worker.duty, worker.phase) {
+        (Duty::Away, _) => 'A',
+        (Duty::Blocking, _) => 'K',
+        (_, phase) => phase_letter(phase),
+    }
+}
+
+fn phase_word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Stopped => "stop",
+        Phase::Busy => "busy",
+        Phase::Searching => "srch",
+        Phase::Parked => "park",
+        Phase::Driver => "drvr",
+        Phase::Maintenance => "mnt",
+        _ => "?",
+    }
+}
+
+fn phase_letter(phase: Phase) -> char {
+    match phase {
+        Phase::Stopped => '-',
+        Phase::Busy => 'B',
+        Phase::Searching => 'S',
+        Phase::Parked => 'P',
+        Phase::Driver => 'D',
+        Phase::Maintenance => 'M',
+        _ => '?',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_of_searchers_is_the_runtimes_own() {
+        let workers = vec![Worker::default(); 4];
+        let snapshot = Snapshot { searching: 3, workers, ..Snapshot::default() };
+        let workers = Scene { snapshot: &snapshot, rates: None }.workers();
+        let searching = workers.facts.iter().find(|fact| fact.label == "searching").unwrap();
+        assert_eq!(searching.value, "3/2", "one of them was woken");
+    }
+
+    #[test]
+    fn causes_stand_by_frequency_and_those_never_seen_are_left_out() {
+        let mut incidents = Incidents { by_cause: vec![1, 12_345, 0, 1], ..Incidents::default() };
+        assert_eq!(causes(&incidents), "sleep 12.3k, cpu 1, io 1");
+        incidents.by_cause.clear();
+        assert_eq!(causes(&incidents), "");
+    }
+}

@@ -1,0 +1,113 @@
+//! Why a task was polled last: the chain of wake-ups in words.
+
+use volt_telemetry::why::{End, Link, MAX_LINKS, State, Why, Woken};
+
+use crate::text::figures::duration;
+
+/// For people: the task, who woke it, and so on, one a line, the cause at the end.
+pub fn text(why: &Why) -> String {
+    let mut text = String::new();
+    let mut has_later = false;
+    for (index, link) in why.links.iter().enumerate() {
+        let arrow = if index == 0 { "" } else { "  ← " };
+        text.push_str(&format!("{arrow}{}\n", line(link)));
+        has_later |= link.woken.as_ref().is_some_and(|woken| woken.is_later);
+    }
+    text.push_str(&format!("  ← {}\n", end(why)));
+    if has_later {
+        text.push_str(
+            "A task marked \"since then\" was woken again after it had woken the one above: what led to that is not known\n\
+             any more, and the rest of the chain led to its last poll. A recording shows each: volt-console record.\n",
+        );
+    }
+    text
+}
+
+fn line(link: &Link) -> String {
+    let name = link.name.as_ref().map_or(String::new(), |name| format!(" {name}"));
+    let state = match link.state {
+        State::Waits => "waits",
+        State::Queued => "is in a queue",
+        State::Polled => "is being polled",
+        _ => "is in a state that this console does not know",
+    };
+    let when = link.woken.as_ref().map_or(String::new(), when);
+    format!("task {}{name}, spawned at {}, {state}{when}", link.task, link.spawned_at)
+}
+
+fn when(woken: &Woken) -> String {
+    let what = if woken.is_spawn { "spawned" } else { "woken" };
+    let later = if woken.is_later { " since then" } else { "" };
+    format!("; {what}{later} {} ago", duration(woken.ago_ns))
+}
+
+/// What stands behind the last link.
+fn end(why: &Why) -> String {
+    let Some(woken) = why.links.last().and_then(|link| link.woken.as_ref()) else {
+        return "its first poll; who spawned it is not known before it waits".to_owned();
+    };
+    let task = || match (woken.task, &woken.spawned_at) {
+        (Some(task), Some(place)) => format!("task {task}, spawned at {place}"),
+        (Some(task), None) => format!("task {task}"),
+        _ => "a task".to_owned(),
+    };
+    match why.end {
+        End::Ended => format!("{}, which has ended", task()),
+        End::Itself => "itself".to_owned(),
+        End::Cycle { task } => format!("task {task} again: they wake each other in a circle"),
+        End::TooLong => format!("{}, and further tasks: {MAX_LINKS} are shown", task()),
+        End::Source => match woken.by.as_str() {
+            "timer" => "a timer".to_owned(),
+            "io" => "a socket that became ready".to_owned(),
+            "outside" => "a thread that is no worker of this runtime".to_owned(),
+            "worker" => "a worker, between two polls".to_owned(),
+            "blocking" => match &woken.spawned_at {
+                Some(place) => format!("a blocking job, spawned at {place}"),
+                None => "a blocking thread".to_owned(),
+            },
+            other => other.to_owned(),
+        },
+        _ => "what this console does not know".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(task: u64, by: &str, waker: Option<u64>) -> Link {
+        let spawned_at = waker.map(|waker| format!("src/{waker}.rs:1:1"));
+        let woken = Woken { by: by.into(), task: waker, spawned_at, ago_ns: 1_500_000 * task, ..Woken::default() };
+        Link { task, spawned_at: format!("src/{task}.rs:1:1"), state: State::Waits, woken: Some(woken), name: None }
+    }
+
+    #[test]
+    fn a_chain_reads_from_the_task_to_its_cause() {
+        let mut links = vec![link(1, "task", Some(2)), link(2, "timer", None)];
+        links[1].name = Some("feed".into());
+        let why = Why { links, end: End::Source, ..Why::default() };
+        let expected = "task 1, spawned at src/1.rs:1:1, waits; woken 1.5ms ago\n  \
+                        ← task 2 feed, spawned at src/2.rs:1:1, waits; woken 3.0ms ago\n  \
+                        ← a timer\n";
+        assert_eq!(text(&why), expected);
+    }
+
+    #[test]
+    fn each_end_is_said_and_what_is_not_known_any_more() {
+        let ends = [
+            (End::Ended, "task 2, spawned at src/2.rs:1:1, which has ended"),
+            (End::Itself, "← itself"),
+            (End::Cycle { task: 7 }, "task 7 again"),
+            (End::TooLong, "16 are shown"),
+        ];
+        for (end, expected) in ends {
+            let why = Why { links: vec![link(1, "task", Some(2))], end, ..Why::default() };
+            assert!(text(&why).contains(expected), "{}", text(&why));
+        }
+        let mut later = link(1, "blocking", Some(9));
+        later.woken.as_mut().unwrap().is_later = true;
+        let why = Why { links: vec![later], end: End::Source, ..Why::default() };
+        assert!(text(&why).contains("woken since then") && text(&why).contains("volt-console record"));
+        assert!(text(&why).contains("a blocking job, spawned at src/9.rs"), "{}", text(&why));
+    }
+}

@@ -1,0 +1,123 @@
+//! The log of events.
+
+use super::*;
+
+#[test]
+fn a_pause_keeps_the_tasks_and_the_events_of_its_moment() {
+    let mut model = fixture::tasks_model(2, 10);
+    act(&mut model, Action::TogglePause);
+    model.update(Message::Tasks(Box::new(fixture::tasks("app", 30, 4))));
+    model.update(stalled(4, 9));
+    assert_eq!(task_ids(&model).len(), 11);
+    act(&mut model, Action::TogglePause);
+    assert_eq!(task_ids(&model).len(), 31);
+}
+
+fn events(model: &mut Model) -> Vec<String> {
+    model.screen = Screen::Events;
+    model.event_rows().iter().map(|event| format!("{} {}", event.kind, event.told())).collect()
+}
+
+#[test]
+fn what_the_console_found_when_it_came_is_no_event_and_what_comes_then_is() {
+    let mut model = Model::new(STEP);
+    model.update(stalled(1, 3));
+    assert_eq!(events(&mut model), [] as [&str; 0]);
+    model.update(stalled(2, 5));
+    let told = events(&mut model);
+    let has = |wanted: &str| assert!(told.iter().any(|event| event.contains(wanted)), "{wanted} is not in {told:#?}");
+    has("unstuck worker 1 by GET /blocking #48208");
+    has("stall worker 1 by GET /blocking #48209 at handlers.rs:61");
+    has("stuck worker 1 by GET /blocking #48210 at handlers.rs:61, so far 230ms: sleep");
+    model.update(Message::Disconnected { reason: "gone".into(), retry_in: STEP });
+    model.update(Message::Connected(Hello::default()));
+    let mut process = fixture::stalled(fixture::process(2, 3), 5);
+    process.runtimes.pop();
+    process.runtimes[0].sentinel.replacements += 2;
+    process.runtimes[0].tasks.panicked += 1;
+    let all = process.runtimes[0].processes.as_mut().unwrap();
+    (all.ended_abnormally, all.restarts) = (all.ended_abnormally + 3, all.restarts + 3);
+    all.last_failure = Some(volt_telemetry::processes::Failure {
+        pid: "local:7.1".into(),
+        kind: "chat::Room".into(),
+        reason: "panicked: no".into(),
+        ..volt_telemetry::processes::Failure::default()
+    });
+    process.runtimes.push(fixture::runtime("new", 3, process.at_ns, 1));
+    model.update(Message::Snapshot { process: Box::new(process), lost: 4 });
+    let told = events(&mut model);
+    let has = |wanted: &str| assert!(told.iter().any(|event| event.contains(wanted)), "{wanted} is not in {told:#?}");
+    has("link connection lost: gone");
+    has("link connected again after 0s");
+    has("lost 4 snapshots");
+    has("runtime it has ended");
+    has("runtime it is there, with 3 workers");
+    has("replaced 2x a spare");
+    has("panic 1x a task panicked");
+    has("process 3x a process ended abnormally, the last local:7.1 (Room): panicked: no");
+    has("restart 3x a supervisor started a process anew");
+}
+
+#[test]
+fn events_are_bounded_and_a_flood_of_stuck_polls_is_told_by_number() {
+    let flood = |step: u64| {
+        let mut process = fixture::process(2, step);
+        let incident = |id| Incident { id, is_over: true, for_ns: 20_000_000, ..Incident::default() };
+        process.runtimes[0].incidents.latest = (40 * step..40 * (step + 1)).map(incident).collect();
+        Message::Snapshot { process: Box::new(process), lost: 0 }
+    };
+    let mut model = Model::new(STEP);
+    (1..70).for_each(|step| _ = model.update(flood(step)));
+    let told = events(&mut model);
+    assert_eq!(told.len(), EVENTS_MAX);
+    assert!(model.picture().log.forgotten > 0);
+    assert!(told.iter().any(|event| event == "stalls 32 more stuck polls"), "{:?}", &told[..20]);
+}
+
+#[test]
+fn what_goes_on_is_one_event_in_ten_seconds_that_counts() {
+    let mut model = Model::new(STEP);
+    for step in 1..40 {
+        let mut process = fixture::process(2, step);
+        process.runtimes[0].sentinel.replacements = step;
+        model.update(Message::Tick(STEP * step as u32));
+        model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    }
+    let told: Vec<_> = events(&mut model).into_iter().filter(|event| event.starts_with("replaced")).collect();
+    assert_eq!(told.len(), 2, "{told:#?}");
+    assert!(told[1].starts_with("replaced 20x within 9s: a spare"), "{told:#?}");
+    assert!(told[0].starts_with("replaced 18x within 8s: a spare"), "{told:#?}");
+}
+
+#[test]
+fn a_counter_that_jumps_back_and_forth_counts_to_the_end_and_no_further() {
+    let mut model = Model::new(STEP);
+    for (step, restarts) in [2, u64::MAX, 2, u64::MAX].into_iter().enumerate() {
+        let mut process = fixture::process(2, step as u64 + 1);
+        process.runtimes[0].processes.as_mut().unwrap().restarts = restarts;
+        model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    }
+    let told = events(&mut model);
+    assert!(told.iter().any(|event| event.starts_with("restart 18.4Ex a supervisor")), "{told:#?}");
+}
+
+#[test]
+fn findings_of_the_doctor_come_and_go_as_events() {
+    let mut model = Model::new(STEP);
+    for step in 1..140 {
+        // Stuck from the fourth second to the sixth.
+        let is_stuck = (8..12).contains(&step);
+        let mut process =
+            if is_stuck { fixture::stalled(fixture::process(2, step), 1) } else { fixture::process(2, step) };
+        if !is_stuck {
+            process.runtimes[0].workers.iter_mut().for_each(|worker| worker.in_flight = None);
+        }
+        model.update(Message::Tick(STEP * step as u32));
+        model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+        let is_found = model.picture().findings.iter().any(|(_, finding)| finding.rule.name() == "stalled-poll");
+        assert!(is_found || !is_stuck || step < 10, "judged anew every second");
+    }
+    let told = events(&mut model);
+    assert!(told.iter().any(|event| event.starts_with("found stalled-poll:")), "{told:#?}");
+    assert!(told.iter().any(|event| event.starts_with("over stalled-poll:")), "{told:#?}");
+}

@@ -1,0 +1,218 @@
+//! The model, driven by messages.
+
+mod events;
+mod rows;
+
+use volt_telemetry::incident::Incident;
+use volt_telemetry::snapshot::Worker;
+
+use super::*;
+use crate::fixture::{self, STEP};
+
+fn snapshot(workers: u32, step: u64) -> Message {
+    Message::Snapshot { process: Box::new(fixture::process(workers, step)), lost: 0 }
+}
+
+fn act(model: &mut Model, action: Action) -> Option<Effect> {
+    model.update(Message::Do(action))
+}
+
+fn runtime_name(model: &Model) -> String {
+    model.scene().unwrap().snapshot.runtime.clone()
+}
+
+fn task_ids(model: &Model) -> Vec<u64> {
+    model.task_rows().iter().map(|row| row.item.id).collect()
+}
+
+#[test]
+fn the_second_snapshot_brings_rates_and_history() {
+    let mut model = Model::new(STEP);
+    assert!(model.scene().is_none());
+    model.update(snapshot(2, 1));
+    assert!(model.scene().unwrap().rates.is_none());
+    assert_eq!(model.history().count(), 0);
+    model.update(snapshot(2, 2));
+    // 41,000 polls in half a second by the first worker, twice as many by the second.
+    assert_eq!(model.scene().unwrap().rates.unwrap().polls_per_second, 246_000.0);
+    assert_eq!(model.history().collect::<Vec<_>>(), [Some(246_000)]);
+}
+
+#[test]
+fn history_is_bounded() {
+    let mut model = Model::new(STEP);
+    for step in 1..HISTORY_MAX as u64 + 9 {
+        model.update(snapshot(0, step));
+    }
+    assert_eq!(model.history().count(), HISTORY_MAX);
+}
+
+#[test]
+fn pausing_holds_the_picture_while_the_live_one_goes_on() {
+    let mut model = fixture::model(2, 3);
+    let held = model.scene().unwrap().snapshot.at_ns;
+    assert_eq!(act(&mut model, Action::TogglePause), None);
+    model.update(snapshot(2, 4));
+    model.update(snapshot(2, 5));
+    assert!(model.is_paused());
+    assert_eq!(model.scene().unwrap().snapshot.at_ns, held);
+    act(&mut model, Action::TogglePause);
+    assert!(!model.is_paused());
+    assert_eq!(model.scene().unwrap().snapshot.at_ns, held + 2 * STEP.as_nanos() as u64);
+    assert_eq!(model.scene().unwrap().rates.unwrap().interval_ns, STEP.as_nanos() as u64, "no gap in the rates");
+    assert_eq!(model.history().count(), 4, "no gap in the curve");
+}
+
+#[test]
+fn the_busiest_runtime_is_shown_first_and_tab_goes_round() {
+    let mut model = Model::new(STEP);
+    let mut process = fixture::process(2, 3);
+    process.runtimes.reverse();
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    assert_eq!(runtime_name(&model), "app", "the exporter was busy for less time");
+    act(&mut model, Action::NextRuntime);
+    assert_eq!(runtime_name(&model), "exporter");
+    act(&mut model, Action::NextRuntime);
+    assert_eq!(runtime_name(&model), "app");
+    act(&mut model, Action::PreviousRuntime);
+    assert_eq!(runtime_name(&model), "exporter");
+}
+
+#[test]
+fn the_selected_runtime_stays_when_another_comes_before_it() {
+    let mut model = fixture::model(2, 2);
+    act(&mut model, Action::NextRuntime);
+    let mut process = fixture::process(2, 3);
+    process.runtimes.insert(0, fixture::runtime("new", 1, process.at_ns, 1));
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    assert_eq!(runtime_name(&model), "exporter");
+    let mut process = fixture::process(2, 4);
+    process.runtimes.pop();
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    assert_eq!(runtime_name(&model), "app", "its runtime is gone: the first one");
+}
+
+#[test]
+fn the_busiest_of_equals_is_the_first() {
+    let runtime = |busy_ns| Snapshot { workers: vec![Worker { busy_ns, ..Worker::default() }], ..Snapshot::default() };
+    assert_eq!(busiest(&[runtime(5), runtime(7), runtime(7)]), Some(1));
+    assert_eq!(busiest(&[runtime(0), runtime(0)]), Some(0));
+    assert_eq!(busiest(&[]), None);
+}
+
+#[test]
+fn the_selection_of_workers_stops_at_both_ends_and_shrinks_with_them() {
+    let mut model = fixture::model(4, 1);
+    act(&mut model, Action::Move(-1));
+    assert_eq!(model.selected_worker, 0);
+    act(&mut model, Action::Last);
+    assert_eq!(model.selected_worker, 3);
+    act(&mut model, Action::Move(10));
+    assert_eq!(model.selected_worker, 3);
+    model.update(snapshot(2, 2));
+    assert_eq!(model.selected_worker, 1);
+    act(&mut model, Action::First);
+    assert_eq!(model.selected_worker, 0);
+}
+
+#[test]
+fn intervals_go_up_and_down_within_their_list_and_are_asked_for() {
+    let mut model = Model::new(INTERVALS[1]);
+    assert_eq!(act(&mut model, Action::Faster), Some(Effect::Subscribe(INTERVALS[0])));
+    assert_eq!(act(&mut model, Action::Faster), None, "it is the shortest");
+    for interval in &INTERVALS[1..] {
+        assert_eq!(act(&mut model, Action::Slower), Some(Effect::Subscribe(*interval)));
+    }
+    assert_eq!(act(&mut model, Action::Slower), None);
+    let mut odd = Model::new(Duration::from_millis(333));
+    assert_eq!(act(&mut odd, Action::Slower), Some(Effect::Subscribe(Duration::from_millis(500))));
+}
+
+#[test]
+fn escape_closes_the_help_before_it_quits() {
+    let mut model = fixture::model(2, 1);
+    act(&mut model, Action::ToggleHelp);
+    assert_eq!(act(&mut model, Action::Back), None);
+    assert!(!model.is_help_open);
+    assert_eq!(act(&mut model, Action::Back), Some(Effect::Quit));
+    assert_eq!(act(&mut model, Action::Quit), Some(Effect::Quit));
+}
+
+#[test]
+fn losses_add_up_over_subscriptions() {
+    let mut model = fixture::model(2, 1);
+    let lose = |model: &mut Model, step, lost| {
+        model.update(Message::Snapshot { process: Box::new(fixture::process(2, step)), lost });
+    };
+    lose(&mut model, 2, 3);
+    lose(&mut model, 3, 5);
+    assert_eq!(model.lost, 5);
+    lose(&mut model, 4, 1);
+    assert_eq!(model.lost, 6, "the server counts from 0 after a new subscription");
+    model.update(Message::Connected(model.hello.clone()));
+    lose(&mut model, 5, 2);
+    assert_eq!(model.lost, 8);
+    model.update(Message::Missed(7));
+    assert_eq!(model.lost, 15, "and what came while nobody was there to hear it");
+    let started_anew = Hello { start_time: model.hello.start_time + 1, ..model.hello.clone() };
+    model.update(Message::Connected(started_anew));
+    model.update(Message::Missed(7));
+    assert_eq!(model.lost, 15, "a program that was not there has sent nothing");
+}
+
+#[test]
+fn a_lost_connection_remembers_when_it_was_lost_until_it_is_back() {
+    let mut model = fixture::model(2, 3);
+    let lost_at = model.now;
+    let disconnected = |reason: &str| Message::Disconnected { reason: reason.into(), retry_in: STEP };
+    model.update(disconnected("gone"));
+    model.update(Message::Tick(lost_at + STEP));
+    model.update(disconnected("still \u{1b}[5mgone"));
+    let wanted = Link::Lost { since: lost_at, reason: "still [5mgone".into(), retry_at: lost_at + STEP * 2 };
+    assert_eq!(model.link, wanted);
+    assert_eq!(model.history().last(), Some(None), "the curve has a gap");
+    assert_eq!(model.history().filter(Option::is_none).count(), 1, "one for each loss, not for each try");
+    model.update(Message::Connected(Hello::default()));
+    assert_eq!(model.link, Link::Live);
+}
+
+#[test]
+fn a_program_that_was_started_anew_has_no_rates_from_before() {
+    let mut model = fixture::model(2, 3);
+    let process = Process { pid: 99, ..fixture::process(2, 4) };
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    assert!(model.scene().unwrap().rates.is_none());
+}
+
+#[test]
+fn silence_is_noticed_after_three_intervals_and_a_second() {
+    let mut model = fixture::model(2, 1);
+    let heard_at = model.now;
+    model.update(Message::Tick(heard_at + STEP * 3));
+    assert_eq!(model.silent_for(), None);
+    model.update(Message::Tick(heard_at + STEP * 6));
+    assert_eq!(model.silent_for(), Some(STEP * 6));
+    model.update(Message::Disconnected { reason: String::new(), retry_in: STEP });
+    assert_eq!(model.silent_for(), None, "lost is more than silent");
+}
+
+/// What is stuck, and was, in `written` incidents.
+fn stalled(step: u64, written: u64) -> Message {
+    Message::Snapshot { process: Box::new(fixture::stalled(fixture::process(2, step), written)), lost: 0 }
+}
+
+#[test]
+fn latency_is_of_all_workers_or_of_one_that_is_there() {
+    let mut model = fixture::model(3, 3);
+    act(&mut model, Action::Show(Screen::Latency));
+    act(&mut model, Action::Last);
+    assert_eq!(model.latency.worker, Some(2));
+    model.update(snapshot(2, 4));
+    assert_eq!(model.latency.worker, None, "it has gone");
+    act(&mut model, Action::Move(1));
+    act(&mut model, Action::Move(-1));
+    assert_eq!(model.latency.worker, None, "all of them come before the first");
+    let past = model.past().unwrap();
+    let latest = past.spreads_of(Kind::Poll).next().unwrap().unwrap();
+    assert_eq!(latest.iter().sum::<u32>() as u64, model.scene().unwrap().rates.unwrap().poll_time.count);
+}

@@ -1,0 +1,264 @@
+//! Rows: which are shown, in which order, and which is selected.
+
+use super::*;
+
+/// The number of the selected incident.
+fn incident(model: &Model) -> u64 {
+    model.incidents.selected(&model.incident_rows()).unwrap().id
+}
+
+#[test]
+fn the_selection_of_workers_passes_over_spares_that_are_off_and_leaves_one_that_goes_off() {
+    let mut model = Model::new(STEP);
+    model.update(stalled(1, 1));
+    assert_eq!(model.scene().unwrap().snapshot.workers.len(), 4, "two, a spare on duty, and one off");
+    act(&mut model, Action::Last);
+    assert_eq!(model.selected_worker, 2);
+    let mut process = fixture::stalled(fixture::process(2, 2), 1);
+    process.runtimes[0].workers[2].duty = volt_telemetry::snapshot::Duty::Off;
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    assert_eq!(model.selected_worker, 1);
+}
+
+#[test]
+fn keys_move_on_the_screen_that_is_shown_and_nowhere_else() {
+    let mut model = fixture::stalled_model(4, 2);
+    act(&mut model, Action::Show(Screen::Incidents));
+    act(&mut model, Action::Move(2));
+    act(&mut model, Action::Show(Screen::Blame));
+    act(&mut model, Action::Move(3));
+    act(&mut model, Action::SortBy(1));
+    // By another order the fourth of the first order may be elsewhere.
+    let place = model.position();
+    assert_eq!((model.selected_worker, incident(&model), model.list().order), (0, 5, 1));
+    act(&mut model, Action::Show(Screen::Overview));
+    act(&mut model, Action::SortBy(1));
+    act(&mut model, Action::InvertSort);
+    let by_load = model.worker_rows();
+    assert_ne!(by_load, [0, 1, 2, 3, 4], "sorted by their load, the lowest first");
+    act(&mut model, Action::Last);
+    assert_eq!((model.selected_worker, incident(&model)), (by_load[4], 5));
+    act(&mut model, Action::Show(Screen::Blame));
+    assert_eq!((model.position(), model.list().order, model.list().is_inverted), (place, 1, false));
+}
+
+#[test]
+fn the_latest_incident_is_followed_until_another_is_chosen() {
+    let mut model = Model::new(STEP);
+    model.update(stalled(1, 3));
+    act(&mut model, Action::Show(Screen::Incidents));
+    assert_eq!(incident(&model), 3);
+    model.update(stalled(2, 4));
+    assert_eq!(incident(&model), 4);
+    act(&mut model, Action::Move(1));
+    assert_eq!(incident(&model), 3);
+    model.update(stalled(3, 6));
+    assert_eq!(incident(&model), 3, "it follows its number");
+    act(&mut model, Action::First);
+    model.update(stalled(4, 7));
+    assert_eq!(incident(&model), 7);
+}
+
+#[test]
+fn an_open_stack_stays_when_its_incident_is_gone_and_knows_when_that_is_over() {
+    let mut model = Model::new(STEP);
+    model.update(stalled(1, 4));
+    act(&mut model, Action::Show(Screen::Incidents));
+    act(&mut model, Action::ToggleDetail);
+    assert_eq!(model.incidents.open_call(), Some(2), "at the line to look at");
+    act(&mut model, Action::Move(-1));
+    model.update(stalled(2, 5));
+    let open = model.incidents.selected(&model.incident_rows()).unwrap().clone();
+    assert_eq!((open.id, open.is_over, model.incidents.open_call()), (4, true, Some(1)));
+    let mut process = fixture::stalled(fixture::process(2, 3), 90);
+    process.runtimes[0].incidents.latest.drain(..80);
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    assert_eq!(incident(&model), 4);
+    act(&mut model, Action::Last);
+    assert_eq!(model.incidents.open_call(), Some(18), "the last of its calls");
+    act(&mut model, Action::ToggleDetail);
+    assert_eq!((model.incidents.open_call(), incident(&model)), (None, 90), "the latest: the other is gone");
+}
+
+#[test]
+fn escape_closes_a_stack_then_its_screen_and_then_quits() {
+    let mut model = fixture::stalled_model(2, 2);
+    act(&mut model, Action::Show(Screen::Incidents));
+    act(&mut model, Action::ToggleDetail);
+    act(&mut model, Action::ToggleHelp);
+    let mut seen = Vec::new();
+    while act(&mut model, Action::Back).is_none() {
+        seen.push((model.is_help_open, model.incidents.open_call().is_some(), model.screen));
+    }
+    let wanted =
+        [(false, true, Screen::Incidents), (false, false, Screen::Incidents), (false, false, Screen::Overview)];
+    assert_eq!(seen, wanted);
+}
+
+#[test]
+fn another_program_or_runtime_has_incidents_of_its_own() {
+    let mut model = fixture::stalled_model(2, 2);
+    act(&mut model, Action::Show(Screen::Incidents));
+    act(&mut model, Action::Move(4));
+    act(&mut model, Action::ToggleDetail);
+    act(&mut model, Action::NextRuntime);
+    assert_eq!(model.incidents.selected(&model.incident_rows()), None);
+    act(&mut model, Action::PreviousRuntime);
+    act(&mut model, Action::ToggleDetail);
+    let process = Process { pid: 99, ..fixture::stalled(fixture::process(2, 3), 5) };
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    assert_eq!((model.incidents.open_call(), incident(&model)), (None, 5));
+}
+
+#[test]
+fn a_paused_picture_keeps_its_incidents() {
+    let mut model = fixture::stalled_model(2, 2);
+    act(&mut model, Action::Show(Screen::Incidents));
+    act(&mut model, Action::TogglePause);
+    model.update(stalled(3, 9));
+    assert_eq!(incident(&model), 7);
+    act(&mut model, Action::TogglePause);
+    assert_eq!(incident(&model), 9);
+}
+
+#[test]
+fn the_blame_table_keeps_its_choice_when_the_order_changes() {
+    let mut model = fixture::stalled_model(2, 2);
+    act(&mut model, Action::Show(Screen::Blame));
+    act(&mut model, Action::Move(2));
+    let chosen = |model: &Model| {
+        let rows = model.blame_rows();
+        rows[model.position().unwrap()].blame.spawned_at.clone()
+    };
+    let before = chosen(&model);
+    act(&mut model, Action::InvertSort);
+    assert_eq!(chosen(&model), before);
+    act(&mut model, Action::SortBy(-1));
+    assert_eq!(chosen(&model), before);
+    assert_eq!(model.list().order, crate::tables::blame::ORDERS - 1, "round to the location");
+}
+
+#[test]
+fn tasks_are_asked_for_while_their_screen_is_shown_and_why_while_one_is_open() {
+    let mut model = fixture::stalled_model(2, 3);
+    assert_eq!(model.wish(), crate::model::Wish::default());
+    act(&mut model, Action::Show(Screen::Tasks));
+    let (runtime, query) = model.wish().tasks.unwrap();
+    assert_eq!((runtime.as_str(), query.rank.name(), query.limit), ("app", "busy", TASKS_SHOWN));
+    assert_eq!(model.wish().why, None);
+    model.update(Message::Tasks(Box::new(fixture::tasks("app", 9, 3))));
+    act(&mut model, Action::ToggleDetail);
+    assert_eq!(model.wish().why, Some(("app".into(), task_ids(&model)[0])));
+    act(&mut model, Action::Show(Screen::Events));
+    assert_eq!(model.wish(), crate::model::Wish::default(), "nobody looks");
+}
+
+#[test]
+fn tasks_are_sorted_turned_and_filtered_by_what_was_asked_last() {
+    let mut model = fixture::tasks_model(2, 40);
+    assert_eq!(task_ids(&model)[0], 48_200, "the busiest first");
+    act(&mut model, Action::SortBy(-1));
+    assert_eq!(task_ids(&model)[0], 91_000, "by id, the youngest first");
+    act(&mut model, Action::InvertSort);
+    assert_eq!(task_ids(&model)[0], 48_200);
+    act(&mut model, Action::Filter);
+    "GET /bl".chars().for_each(|c| _ = act(&mut model, Action::Type(c)));
+    assert_eq!(task_ids(&model), [48_201], "without waiting for the answer");
+    assert_eq!(model.wish().tasks.unwrap().1.filter, "GET /bl");
+    act(&mut model, Action::Accept);
+    assert!(!model.is_typing && model.list().filter == "GET /bl");
+    assert_eq!(act(&mut model, Action::Back), None);
+    assert_eq!((model.screen, task_ids(&model).len()), (Screen::Tasks, 41), "the filter goes first");
+    for (typed, wanted) in [("#48203", 1), ("stranded", 10), ("MAIN.RS", 1), ("nothing", 0)] {
+        act(&mut model, Action::Filter);
+        typed.chars().for_each(|c| _ = act(&mut model, Action::Type(c)));
+        assert_eq!(task_ids(&model).len(), wanted, "{typed}");
+        act(&mut model, Action::Back);
+    }
+}
+
+#[test]
+fn a_chosen_task_stays_chosen_and_its_load_is_that_of_the_last_interval() {
+    let mut model = fixture::tasks_model(2, 40);
+    act(&mut model, Action::Move(5));
+    let chosen = model.selected_task().unwrap().id;
+    act(&mut model, Action::InvertSort);
+    model.update(Message::Tasks(Box::new(fixture::tasks("app", 60, 4))));
+    assert_eq!(model.selected_task().unwrap().id, chosen);
+    let rows = model.task_rows();
+    let stuck = rows.iter().find(|row| row.item.id == 48_201).unwrap();
+    let load = stuck.busy_ratio.unwrap();
+    assert!((load - 0.6).abs() < 0.001, "300 ms of busy time in 500: {load}");
+    assert!(rows.iter().any(|row| row.busy_ratio.is_none()), "of one that was not in the list before nothing is known");
+}
+
+#[test]
+fn processes_are_asked_for_while_their_screen_is_shown_and_the_chosen_one_stays_chosen() {
+    let mut model = fixture::stalled_model(2, 3);
+    act(&mut model, Action::Show(Screen::Processes));
+    let (runtime, query) = model.wish().processes.unwrap();
+    assert_eq!((runtime.as_str(), query.rank, model.wish().tasks), ("app", processes::Rank::Mailbox, None));
+    for step in [3, 4] {
+        model.update(Message::Processes(Box::new(fixture::processes("app", 40, step))));
+    }
+    let pids = |model: &Model| model.process_rows().iter().map(|row| row.item.pid.clone()).collect::<Vec<_>>();
+    assert_eq!(pids(&model)[0], "local:0.0");
+    assert!(model.process_rows()[1].busy_ratio.is_some_and(|ratio| ratio > 0.0));
+    act(&mut model, Action::Move(3));
+    act(&mut model, Action::ToggleDetail);
+    let chosen = model.processes.chosen.clone();
+    assert_eq!(chosen.as_ref(), pids(&model).get(3));
+    act(&mut model, Action::InvertSort);
+    assert_eq!((model.wish().processes.unwrap().1.is_inverted, &model.processes.chosen), (true, &chosen));
+    assert_eq!(model.position(), Some(36));
+    act(&mut model, Action::Filter);
+    "lobby".chars().for_each(|c| _ = act(&mut model, Action::Type(c)));
+    assert_eq!((pids(&model).len(), model.wish().processes.unwrap().1.filter), (1, "lobby".into()));
+    model.update(Message::Refused("too old".into()));
+    assert_eq!((model.processes.trouble.as_deref(), &model.tasks.trouble), (Some("too old"), &None));
+}
+
+#[test]
+fn why_and_refusals_are_cleaned_and_the_next_list_takes_a_refusal_back() {
+    let mut model = fixture::tasks_model(2, 3);
+    model.update(Message::Refused("too \u{1b}[2Jold".into()));
+    assert_eq!(model.tasks.trouble.as_deref(), Some("too [2Jold"));
+    let mut why = fixture::why(48_201);
+    why.links[0].name = Some("a\u{9b}b".into());
+    model.update(Message::Why { task: 48_201, why: Ok(Box::new(why)) });
+    let (_, Ok(why)) = model.tasks.why.as_ref().unwrap() else { panic!("an answer") };
+    assert_eq!(why.links[0].name.as_deref(), Some("ab"));
+    model.update(Message::Tasks(Box::new(fixture::tasks("app", 3, 4))));
+    assert_eq!(model.tasks.trouble, None);
+}
+
+#[test]
+fn a_filter_is_asked_for_as_programs_cut_it_so_that_their_answer_is_known_as_the_one_asked_for() {
+    let mut model = fixture::tasks_model(2, 9);
+    model.list_mut().filter = "ü".repeat(150) + "x";
+    let (_, query) = model.wish().tasks.unwrap();
+    assert_eq!(query.filter, "ü".repeat(100));
+}
+
+#[test]
+fn a_finding_opens_the_stack_that_it_is_about() {
+    let mut model = fixture::stalled_model(4, 5);
+    act(&mut model, Action::Show(Screen::Doctor));
+    let places: Vec<_> = model.finding_rows()[0].1.locations.iter().map(|place| place.at().to_owned()).collect();
+    act(&mut model, Action::ToggleDetail);
+    assert_eq!(model.screen, Screen::Incidents);
+    assert!(model.incidents.open_call().is_some());
+    let incident = model.incidents.selected(&[]).expect("its stack is open");
+    assert!(places.contains(&incident.spawned_at), "{places:?}: {incident:#?}");
+}
+
+#[test]
+fn a_click_selects_a_row_and_another_opens_it() {
+    let mut model = fixture::tasks_model(2, 9);
+    act(&mut model, Action::Pick(4));
+    assert_eq!((model.position(), model.tasks.is_open), (Some(4), false));
+    act(&mut model, Action::Pick(4));
+    assert!(model.tasks.is_open);
+    act(&mut model, Action::Pick(usize::MAX));
+    assert_eq!(model.position(), Some(9), "the last");
+}

@@ -1,0 +1,269 @@
+//! Which programs there are, and how each is.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use volt_telemetry::client::Client;
+use volt_telemetry::snapshot::Process;
+use volt_telemetry::socket::{self, Candidate, Environment};
+use volt_telemetry::wire::Hello;
+
+use crate::facts::STUCK_NS;
+use crate::text::clean;
+use crate::text::figures::{ABSENT, age, count, duration, head, left, right, width};
+
+/// Sockets that are asked for their names at one time: one that is stopped takes seconds to say nothing.
+const ASKED_AT_ONCE: usize = 16;
+/// Columns for a program's name, and for the names of its runtimes.
+const NAME_MAX_WIDTH: usize = 24;
+
+/// One socket.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The process's id.
+    pub pid: u32,
+    /// Where its socket is.
+    pub path: PathBuf,
+    /// When the process started, in clock ticks since boot.
+    pub start_time: u64,
+    /// Who answered; `None` when nobody did.
+    pub hello: Option<Hello>,
+    /// How it is; `None` when it was not asked, or did not say.
+    pub condition: Option<Condition>,
+    /// Why something is missing.
+    pub trouble: Option<String>,
+}
+
+/// How a program is at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// How long ago the oldest of its runtimes was built, ns.
+    pub up_ns: u64,
+    /// Workers on duty, those that are stuck included.
+    pub workers: u32,
+    /// Of these, workers whose poll has lasted for [`STUCK_NS`] and more.
+    pub stuck: u32,
+    /// How long the longest poll has lasted so far, ns; `None` when there is none.
+    pub longest_poll_ns: Option<u64>,
+    /// Tasks that live.
+    pub tasks: u64,
+}
+
+impl Condition {
+    /// That of `process`.
+    pub fn of(process: &Process) -> Condition {
+        let runtimes = || process.runtimes.iter();
+        let polls = || runtimes().flat_map(|of| &of.workers).filter_map(|of| of.in_flight.as_ref()).map(|of| of.for_ns);
+        let up_ns = runtimes().map(|runtime| runtime.at_ns.saturating_sub(runtime.started_at_ns)).max();
+        Condition {
+            up_ns: up_ns.unwrap_or(0),
+            workers: runtimes().map(|runtime| runtime.on_duty_count()).fold(0, u32::saturating_add),
+            stuck: polls().filter(|for_ns| *for_ns >= STUCK_NS).count() as u32,
+            longest_poll_ns: polls().max(),
+            tasks: runtimes().map(|runtime| runtime.tasks.alive).fold(0, u64::saturating_add),
+        }
+    }
+
+    /// `4 workers, 812 tasks`, `2 of 4 workers stuck, 3.1s`.
+    fn in_words(self) -> String {
+        let Condition { workers, stuck, tasks, .. } = self;
+        let several = if workers == 1 { "worker" } else { "workers" };
+        match self.longest_poll_ns {
+            Some(longest_ns) if stuck > 0 => {
+                format!("!! {stuck} of {workers} {several} stuck, {}", duration(longest_ns))
+            }
+            _ => format!("{workers} {several}, {} tasks", count(tasks)),
+        }
+    }
+}
+
+/// What is said of a socket that nobody listens at.
+const STALE: &str = "stale: its program has ended";
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listing {
+    /// By pid.
+    pub entries: Vec<Entry>,
+    /// Folders and sockets that could not be looked at, and why.
+    pub refused: Vec<String>,
+}
+
+/// Looks at every control socket of this user, and asks each who it is.
+pub fn look(environment: &Environment) -> Listing {
+    look_with(environment, ask)
+}
+
+/// [`look`], and asks each how it is.
+pub fn look_closely(environment: &Environment) -> Listing {
+    look_with(environment, ask_closely)
+}
+
+fn look_with(environment: &Environment, ask: fn(&Candidate) -> Entry) -> Listing {
+    let found = socket::list(environment);
+    let mut entries = Vec::new();
+    for candidates in found.sockets.chunks(ASKED_AT_ONCE) {
+        std::thread::scope(|scope| {
+            let asked: Vec<_> = candidates.iter().map(|candidate| scope.spawn(|| ask(candidate))).collect();
+            // A thread that panicked leaves no entry; its message is on stderr.
+            entries.extend(asked.into_iter().filter_map(|entry| entry.join().ok()));
+        });
+    }
+    Listing { entries, refused: found.refused.iter().map(|error| clean::text(&error.to_string())).collect() }
+}
+
+fn ask(candidate: &Candidate) -> Entry {
+    ask_for(candidate, |_| Ok(None))
+}
+
+fn ask_closely(candidate: &Candidate) -> Entry {
+    ask_for(candidate, |client| match client.snapshot() {
+        Ok(process) => Ok(Some(Condition::of(&process))),
+        Err(error) => Err(clean::text(&error.to_string())),
+    })
+}
+
+fn ask_for(candidate: &Candidate, how: fn(&mut Client) -> Result<Option<Condition>, String>) -> Entry {
+    let Candidate { path, pid, start_time, is_alive } = candidate.clone();
+    let mut entry = Entry { pid, path, start_time, hello: None, condition: None, trouble: None };
+    if !is_alive {
+        entry.trouble = Some(STALE.into());
+        return entry;
+    }
+    match Client::connect(&entry.path) {
+        Ok(mut client) => {
+            entry.hello = Some(clean::hello(client.hello().clone()));
+            match how(&mut client) {
+                Ok(condition) => entry.condition = condition,
+                Err(trouble) => entry.trouble = Some(trouble),
+            }
+        }
+        Err(error) => entry.trouble = Some(clean::text(&error.to_string())),
+    }
+    entry
+}
+
+impl Entry {
+    /// Whether it is a socket that a program has left behind, and no program.
+    pub fn is_stale(&self) -> bool {
+        self.trouble.as_deref() == Some(STALE)
+    }
+}
+
+impl Listing {
+    /// As a table of programs for people; sockets that programs have left behind are named below
+    /// it.
+    pub fn table(&self) -> String {
+        let mut rows = vec![["PID", "PROGRAM", "UP", "RUNTIMES", "STATE"].map(String::from)];
+        rows.extend(self.entries.iter().filter(|entry| !entry.is_stale()).map(|entry| {
+            let path = clean::text(&entry.path.display().to_string());
+            let trouble = entry.trouble.as_deref().map(|trouble| with_trouble(&path, trouble));
+            let up = entry.condition.map_or(ABSENT.into(), |condition| age(condition.up_ns));
+            let state = trouble.or(entry.condition.map(Condition::in_words)).unwrap_or(path);
+            let (program, runtimes) = match &entry.hello {
+                Some(hello) => (head(&hello.program, NAME_MAX_WIDTH), head(&hello.runtimes.join(","), NAME_MAX_WIDTH)),
+                None => (ABSENT.into(), ABSENT.into()),
+            };
+            [entry.pid.to_string(), program, up, runtimes, state]
+        }));
+        let widest = |column: usize| rows.iter().map(|row| width(&row[column])).max().unwrap_or(0);
+        let widths = [widest(0), widest(1), widest(2), widest(3)];
+        let mut text = String::new();
+        for row in &rows {
+            let [pid, program, up, runtimes] = [
+                right(&row[0], widths[0]),
+                left(&row[1], widths[1]),
+                right(&row[2], widths[2]),
+                left(&row[3], widths[3]),
+            ];
+            text.push_str(&format!("{pid}  {program}  {up}  {runtimes}  {}\n", row[4]));
+        }
+        self.refused.iter().for_each(|reason| text.push_str(&format!("not looked at: {reason}\n")));
+        text + &self.left_behind()
+    }
+
+    fn left_behind(&self) -> String {
+        let stale = self.entries.iter().filter(|entry| entry.is_stale());
+        let line = |entry: &Entry| {
+            format!("stale: {}, its program has ended\n", clean::text(&entry.path.display().to_string()))
+        };
+        stale.map(line).collect()
+    }
+
+    /// [`table`](Self::table), or where was looked if there is nothing.
+    pub fn table_or(&self, environment: &Environment) -> String {
+        if !self.entries.iter().all(Entry::is_stale) {
+            return self.table();
+        }
+        let dirs: Vec<_> = environment.directories().iter().map(|dir| dir.display().to_string()).collect();
+        let refused: String = self.refused.iter().map(|reason| format!("{reason}\n")).collect();
+        let nobody = format!("No Volt program is running (looked in {}).\n{refused}", clean::text(&dirs.join(", ")));
+        nobody + &self.left_behind()
+    }
+
+    /// As a JSON array for programs.
+    pub fn json(&self) -> Value {
+        let entry = |entry: &Entry| {
+            let hello = entry.hello.as_ref();
+            let condition = entry.condition;
+            json!({
+                "pid": entry.pid,
+                "program": hello.map(|hello| &hello.program),
+                "runtimes": hello.map(|hello| &hello.runtimes),
+                "volt": hello.map(|hello| &hello.volt),
+                "protocol": hello.map(|hello| hello.version.to_string()),
+                "socket": clean::text(&entry.path.display().to_string()),
+                "start_time": entry.start_time,
+                "is_alive": hello.is_some(),
+                "up_ns": condition.map(|condition| condition.up_ns),
+                "workers": condition.map(|condition| condition.workers),
+                "stuck_workers": condition.map(|condition| condition.stuck),
+                "longest_poll_ns": condition.and_then(|condition| condition.longest_poll_ns),
+                "tasks": condition.map(|condition| condition.tasks),
+                "trouble": entry.trouble,
+            })
+        };
+        self.entries.iter().map(entry).collect()
+    }
+}
+
+/// Most messages begin with the path.
+fn with_trouble(path: &str, trouble: &str) -> String {
+    if trouble.starts_with(path) { trouble.into() } else { format!("{path} {trouble}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use volt_telemetry::snapshot::{InFlight, Snapshot, Worker};
+
+    use super::*;
+
+    fn entry(pid: u32, hello: Option<Hello>, condition: Option<Condition>, trouble: Option<&str>) -> Entry {
+        let path = format!("/run/volt/{pid}-7.sock").into();
+        Entry { pid, path, start_time: 7, hello, condition, trouble: trouble.map(str::to_owned) }
+    }
+
+    #[test]
+    fn a_row_tells_who_it_is_how_old_and_who_is_stuck() {
+        let poll = |for_ns| Worker { in_flight: Some(InFlight { for_ns, ..InFlight::default() }), ..Worker::default() };
+        let workers = vec![poll(3_100_000_000), poll(STUCK_NS - 1), Worker::default()];
+        let runtime = Snapshot { at_ns: 65_000_000_000, workers, ..Snapshot::default() };
+        let stuck = Condition::of(&Process { runtimes: vec![runtime], ..Process::default() });
+        let well = Condition { up_ns: 3_000_000_000, workers: 1, tasks: 12_300, ..Condition::default() };
+        let hello = |name: &str| {
+            Some(Hello { program: name.into(), runtimes: vec!["a".into(), "b".into()], ..Hello::default() })
+        };
+        let entries = vec![
+            entry(7, hello("shop"), Some(stuck), None),
+            entry(48, hello(&"x".repeat(99)), Some(well), None),
+            entry(123, None, None, Some("/run/volt/123-7.sock is silent")),
+            entry(124, None, None, Some(STALE)),
+        ];
+        let expected = "PID  PROGRAM                      UP  RUNTIMES  STATE\n  \
+                          7  shop                      1m05s  a,b       !! 1 of 3 workers stuck, 3.1s\n \
+                         48  xxxxxxxxxxxxxxxxxxxxxxx…     3s  a,b       1 worker, 12.3k tasks\n\
+                        123  -                             -  -         /run/volt/123-7.sock is silent\n\
+                        stale: /run/volt/124-7.sock, its program has ended\n";
+        assert_eq!(Listing { entries, refused: Vec::new() }.table(), expected);
+    }
+}

@@ -1,0 +1,85 @@
+//! Which program is meant.
+
+use std::path::PathBuf;
+
+use volt_telemetry::client::{Client, ConnectError, resolve};
+use volt_telemetry::socket::{Environment, is_process_alive, parse_file_name};
+
+use crate::error::Error;
+use crate::programs::connection::Locate;
+use crate::programs::list;
+use crate::text::clean;
+
+/// A program that was found and answers.
+#[derive(Debug)]
+pub struct Found {
+    /// The connection to it.
+    pub client: Client,
+    /// How to find it again: a program that was meant by its name, or as the only one, by its name, since a restarted one has
+    /// another pid; one that was meant by pid or path there and nowhere else.
+    pub again: Again,
+}
+
+/// How to find a program again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// At this path.
+    Path(PathBuf),
+    /// By this name.
+    Name(String),
+}
+
+impl Again {
+    /// Whether it will not come back: one that was meant by the pid of a process that has ended, or by its socket.
+    pub fn is_over(&self) -> bool {
+        let Again::Path(path) = self else { return false };
+        let name = path.file_name().and_then(|name| name.to_str()).and_then(parse_file_name);
+        name.is_some_and(|(pid, start_time)| !is_process_alive(pid, start_time))
+    }
+
+    /// As what the connection's thread calls.
+    pub fn locate(self, environment: Environment) -> Locate {
+        match self {
+            Again::Path(path) => Box::new(move || Ok(path.clone())),
+            Again::Name(name) => Box::new(move || resolve(&name, &environment)),
+        }
+    }
+}
+
+/// Attaches to `target`, a path, a pid or a name; without one, to the only program that runs.
+///
+/// # Errors
+/// [`Error::is_connect`]; without a target also [`Error::is_no_program`] and [`Error::is_several_programs`].
+pub fn find(target: Option<&str>, environment: &Environment) -> Result<Found, Error> {
+    match target {
+        Some(target) => Ok(find_named(target, environment)?),
+        None => find_only(environment),
+    }
+}
+
+fn find_named(target: &str, environment: &Environment) -> Result<Found, ConnectError> {
+    let path = resolve(target, environment)?;
+    let client = Client::connect(&path)?;
+    let is_name = !target.contains('/') && target.parse::<u32>().is_err();
+    let again = if is_name { Again::Name(target.into()) } else { Again::Path(path) };
+    Ok(Found { client, again })
+}
+
+fn find_only(environment: &Environment) -> Result<Found, Error> {
+    let listing = list::look(environment);
+    let answering: Vec<_> = listing.entries.iter().filter(|entry| entry.hello.is_some()).collect();
+    match &answering[..] {
+        [only] => {
+            let client = Client::connect(&only.path)?;
+            let again = Again::Name(client.hello().program.clone());
+            Ok(Found { client, again })
+        }
+        [] => {
+            let dirs: Vec<_> = environment.directories().iter().map(|dir| dir.display().to_string()).collect();
+            let silent = listing.entries.iter().filter_map(|entry| entry.trouble.clone());
+            let refused: Vec<_> = listing.refused.iter().cloned().chain(silent).collect();
+            Err(Error::no_program(&dirs.join(", "), &refused))
+        }
+        _ => Err(Error::several_programs(clean::lines(&listing.table()).trim_end())),
+    }
+}

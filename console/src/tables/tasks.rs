@@ -1,0 +1,172 @@
+//! The table of tasks, for screen and text.
+//!
+//! Invariant: *A row that has no number says so*: of a task in its first poll only what its worker shows is known.
+
+use volt_telemetry::tasks::{LONGEST_FROM_NS, Query, Rank, State, Task, TaskList};
+
+use crate::facts::Tone;
+use crate::tables::cell::Cell;
+use crate::tables::listing::{self, Column, NOW_TITLE, Row, absent, extra, plain, ranked, words};
+use crate::text::figures::{ABSENT, COUNT_WIDTH, DURATION_WIDTH, PERCENT_WIDTH, count, duration, percent};
+
+/// Columns of an id before it makes its column wider.
+const ID_WIDTH: usize = 6;
+/// Columns of the longest state.
+const STATE_WIDTH: usize = 8;
+/// Columns of the longest waker's name.
+const BY_WIDTH: usize = 8;
+/// Columns of the longest name of what a task awaits.
+const AWAITS_WIDTH: usize = 8;
+
+/// Every column, from left to right; name and location follow.
+pub const COLUMNS: [Column<Task, Rank>; 13] = [
+    ranked("id", ID_WIDTH, Rank::Id, |row| absent(Some(row.item.id.to_string()))),
+    words("state", STATE_WIDTH, state),
+    extra(words("for", AWAITS_WIDTH, |row| absent(row.item.awaits.clone()))),
+    ranked("busy", DURATION_WIDTH, Rank::Busy, |row| time(row.item.busy_ns)),
+    plain(NOW_TITLE, PERCENT_WIDTH, |row| absent(row.busy_ratio.map(percent))),
+    ranked("longest", DURATION_WIDTH + 2, Rank::Longest, |row| length(row.item.longest_ns.or(row.item.in_poll_ns))),
+    ranked("polls", COUNT_WIDTH, Rank::Polls, |row| absent(row.item.polls.map(count))),
+    ranked("delay", DURATION_WIDTH, Rank::Delay, |row| time(row.item.delay_ns)),
+    ranked("woken", DURATION_WIDTH, Rank::Woken, |row| time(row.item.woken_ago_ns)),
+    extra(words("by", BY_WIDTH, |row| absent(row.item.woken_by.clone()))),
+    extra(ranked("wakers", COUNT_WIDTH, Rank::Wakers, |row| absent(row.item.wakers.map(count)))),
+    extra(ranked("age", DURATION_WIDTH, Rank::Age, |row| time(row.item.age_ns))),
+    extra(plain("wrkr", 4, |row| absent(row.item.worker.map(|worker| worker.to_string())))),
+];
+
+/// The heading of the rest of the line.
+pub const NAME_TITLE: &str = "name, spawned at";
+
+fn time(ns: Option<u64>) -> Cell {
+    absent(ns.map(duration))
+}
+
+fn length(ns: Option<u64>) -> Cell {
+    let tone = ns.map_or(Tone::Quiet, Tone::of_duration);
+    let text = match ns {
+        None => ABSENT.into(),
+        Some(0) => format!("<{}", duration(LONGEST_FROM_NS)),
+        Some(ns) => duration(ns),
+    };
+    Cell { text: format!("{text}{:<2}", tone.mark()), tone }
+}
+
+fn state(row: &Row<'_, Task>) -> Cell {
+    let tone = match row.item.state {
+        State::Stranded => Tone::Warn,
+        State::Polled if row.item.in_poll_ns.is_some() => Tone::of_duration(row.item.in_poll_ns.unwrap_or(0)),
+        State::Waits => Tone::Quiet,
+        _ => Tone::Plain,
+    };
+    Cell { text: row.item.state.name().into(), tone }
+}
+
+/// What a task awaits, in words, and where in the code.
+pub fn awaits(task: &Task) -> Option<(&str, Option<&str>)> {
+    let words = match task.awaits.as_deref()? {
+        "lock" => "a lock",
+        "permits" => "permits of a semaphore",
+        "notice" => "a notice",
+        "message" => "a message",
+        "room" => "room in a channel",
+        "value" => "a value",
+        "others" => "others, to come or to go",
+        newer => newer,
+    };
+    Some((words, task.awaits_at.as_deref()))
+}
+
+/// What a list is of: `214 alive, 200 of 211 shown by busy, 3 more not polled yet`.
+pub fn summary(list: &TaskList) -> String {
+    let more = match list.unseen() {
+        0 => String::new(),
+        n => format!(", {} more not polled yet", count(n)),
+    };
+    let Query { rank, is_inverted, filter, .. } = &list.query;
+    let shown = listing::shown(list.rows.len(), list.matching, filter, *is_inverted, rank.name());
+    let cut = if list.is_cut { ", not all were looked at" } else { "" };
+    // Tasks end while the list is made: those in it were alive.
+    let alive = count(list.alive.max(list.matching));
+    format!("{alive} alive, {shown}{more}{cut}")
+}
+
+/// For people: a line each.
+pub fn text(list: &TaskList) -> String {
+    let rows = listing::text(&COLUMNS, &list.rows, NAME_TITLE, name_and_place);
+    format!("runtime {}  tasks {}\n{rows}", list.runtime, summary(list))
+}
+
+/// `GET /checkout  examples/src/handlers.rs:118:21`.
+pub fn name_and_place(task: &Task) -> String {
+    match &task.name {
+        Some(name) => format!("{name}  {}", task.spawned_at),
+        None => task.spawned_at.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task() -> Task {
+        let many = Some(u64::MAX / 2);
+        Task {
+            id: 123_456,
+            name: Some("feed".into()),
+            spawned_at: "src/main.rs:7:5".into(),
+            state: State::Stranded,
+            worker: Some(1023),
+            in_poll_ns: many,
+            polls: many,
+            busy_ns: many,
+            longest_ns: many,
+            delay_ns: many,
+            age_ns: many,
+            woken_ago_ns: many,
+            woken_by: Some("blocking".into()),
+            awaits: Some("permits".into()),
+            awaits_at: None,
+            waker_task: None,
+            wakers: many,
+        }
+    }
+
+    #[test]
+    fn no_figure_is_cut_and_what_is_not_known_is_a_dash() {
+        let many = Task { id: u64::MAX, polls: Some(u64::MAX), age_ns: Some(u64::MAX), ..task() };
+        let text = text(&TaskList { rows: vec![many.clone(), task()], ..TaskList::default() });
+        assert!(text.contains("18446744073709551615 stranded") && !text.contains('…'), "{text}");
+        let column = |line: &str| line.find("stranded");
+        let lines: Vec<_> = text.lines().skip(2).map(column).collect();
+        assert_eq!(lines[0], lines[1], "{text}");
+        let first_poll = Task { id: 1, state: State::Polled, in_poll_ns: Some(9), ..Task::default() };
+        let row = Row { item: &first_poll, busy_ratio: None };
+        let absent = COLUMNS.iter().filter(|column| column.cell(&row).text.trim() == ABSENT).count();
+        assert_eq!(absent, 10, "all but id, state and the poll that it is in");
+    }
+
+    #[test]
+    fn every_rank_has_a_column() {
+        let mut orders = listing::orders(&COLUMNS);
+        orders.sort_by_key(|rank| rank.name());
+        let mut all = Rank::ALL.to_vec();
+        all.sort_by_key(|rank| rank.name());
+        assert_eq!(orders, all);
+    }
+
+    #[test]
+    fn text_has_a_line_for_each_task_and_says_what_it_leaves_out() {
+        let list = TaskList { rows: vec![task()], alive: 12_345, seen: 12_000, matching: 40, ..TaskList::default() };
+        let text = text(&list);
+        assert!(text.contains("12.3k alive, 1 of 40 shown by busy, 345 more not polled yet"), "{text}");
+        assert!(text.lines().last().unwrap().ends_with("feed  src/main.rs:7:5"), "{text}");
+        assert_eq!(text.lines().count(), 3);
+    }
+
+    #[test]
+    fn no_more_tasks_are_listed_than_are_said_to_be_alive() {
+        let list = TaskList { alive: 51, matching: 55, ..TaskList::default() };
+        assert!(summary(&list).starts_with("55 alive, 0 of 55 shown"), "{}", summary(&list));
+    }
+}

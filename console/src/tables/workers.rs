@@ -1,0 +1,400 @@
+//! The table of workers: which columns there are, what they say, and which of them fit.
+//!
+//! Screen and text output print from this one list. No terminal in here.
+//!
+//! Invariants. *A figure is never cut*: a column is as wide as its widest value. *Groups come and go whole*: half of the wake-up
+//! reasons would mislead. *What a worker is doing gets the rest of the line.*
+
+use volt_diagnosis::rates::WorkerRates;
+use volt_telemetry::snapshot::{Config, Duty, InFlight, Worker};
+
+use crate::facts::{Scene, Tone, state_word};
+use crate::tables::cell::{Align, Cell};
+use crate::text::figures::{
+    ABSENT, COUNT_WIDTH, DURATION_WIDTH, PERCENT_WIDTH, bar, count, duration, head, percent, rate, short_place, tail,
+    width,
+};
+
+/// A bit of the parked bitmap that is set: the worker sleeps and nobody has claimed it.
+pub const LAMP_PARKED: char = '○';
+/// A bit of the parked bitmap that is clear.
+pub const LAMP_AWAKE: char = '●';
+/// [`LAMP_PARKED`] of a spare worker.
+pub const SPARE_PARKED: char = '◇';
+/// [`LAMP_AWAKE`] of a spare worker.
+pub const SPARE_AWAKE: char = '◆';
+/// Columns of a bar, and of the figure beside it: a ring of 256 and a budget of 128.
+const BAR_WIDTH: usize = 6;
+const FIGURE_WIDTH: usize = 3;
+/// Columns of a worker's number.
+const INDEX_WIDTH: usize = 3;
+
+/// One worker in the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// Its numbers.
+    pub worker: &'a Worker,
+    /// What follows from two of them.
+    pub rates: Option<&'a WorkerRates>,
+    /// What they are to be read against.
+    pub config: &'a Config,
+    /// Its bit in the bitmap.
+    pub is_parked: bool,
+    /// Counters since start instead of a second.
+    pub shows_totals: bool,
+}
+
+impl<'a> Row<'a> {
+    /// The row of worker `index`.
+    pub fn of(scene: &Scene<'a>, index: usize, shows_totals: bool) -> Option<Row<'a>> {
+        let worker = scene.snapshot.workers.get(index)?;
+        Some(Row {
+            worker,
+            rates: scene.worker_rates(index),
+            config: &scene.snapshot.config,
+            is_parked: scene.snapshot.is_parked(index),
+            shows_totals,
+        })
+    }
+}
+
+/// One column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// The heading that it shares with its neighbours; empty when it has none.
+    pub group: &'static str,
+    /// How wide its values get.
+    pub width: usize,
+    /// Which side they lean to.
+    pub align: Align,
+    /// When it is shown: lower ones first, those of one rank together.
+    pub rank: u8,
+    title: Title,
+    content: Content,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Title {
+    Fixed(&'static str),
+    /// With the limit that the column's figures are to be read against.
+    Of(fn(&Config) -> String),
+}
+
+/// What a column says of a worker.
+#[derive(Clone, Copy, Debug)]
+enum Content {
+    Cell(fn(&Row<'_>) -> Cell),
+    State,
+    Share(fn(&WorkerRates) -> f64),
+    /// Since start, and a second.
+    Counter(fn(&Worker) -> u64, fn(&WorkerRates) -> f64),
+}
+
+/// The ranks from here on are shown only when the poll in flight has room in plenty.
+const RANK_OF_EXTRAS: u8 = 6;
+
+/// Every column, from left to right.
+pub const COLUMNS: &[Column] = &[
+    figure("", "#", INDEX_WIDTH, 0, index),
+    Column { align: Align::Left, content: Content::State, ..figure("", "state", 5, 0, |_| Cell::new("")) },
+    figure("", "since", DURATION_WIDTH, 6, |row| Cell::new(duration(row.worker.phase_for_ns))),
+    share("", "busy", 0, |rates| rates.shares.busy_ratio),
+    share("time", "srch", 7, |rates| rates.shares.searching_ratio),
+    share("time", "park", 7, |rates| rates.shares.parked_ratio),
+    share("time", "drvr", 7, |rates| rates.shares.driver_ratio),
+    share("time", "mnt", 7, |rates| rates.shares.maintenance_ratio),
+    figure("queue", "lifo", 4, 0, |row| Cell::new(u8::from(row.worker.is_lifo_filled).to_string())),
+    figure("queue", "batch", COUNT_WIDTH, 0, |row| Cell::new(count(row.worker.batch_len.into()))),
+    gauge("queue", |config| format!("ring/{}", config.local_queue_capacity), ring),
+    gauge("budget", |config| format!("budget/{}", config.budget_per_tick), budget),
+    counter("budget", "yield", 5, |worker| worker.coop_yields, |rates| rates.coop_yields_per_second),
+    figure("tuner", "ewma", DURATION_WIDTH, 0, |row| Cell::new(duration(row.worker.avg_poll_ns))),
+    figure("tuner", "intv", 4, 0, |row| Cell::new(row.worker.global_queue_interval.to_string())),
+    counter("", "polls", 1, |worker| worker.polls, |rates| rates.polls_per_second),
+    counter("lifo slot", "hits", 4, |worker| worker.lifo_hits, |rates| rates.lifo_hits_per_second),
+    counter("lifo slot", "evict", 4, |worker| worker.lifo_evictions, |rates| rates.lifo_evictions_per_second),
+    counter("lifo slot", "cap", 4, |worker| worker.lifo_cap_flushes, |rates| rates.lifo_cap_flushes_per_second),
+    counter("steals", "tries", 2, |worker| worker.steal_attempts, |rates| rates.steal_attempts_per_second),
+    counter("steals", "ok", 2, |worker| worker.steals, |rates| rates.steals_per_second),
+    counter("steals", "tasks", 2, |worker| worker.tasks_stolen, |rates| rates.tasks_stolen_per_second),
+    counter("steals", "races", 2, |worker| worker.steal_races_lost, |rates| rates.steal_races_lost_per_second),
+    counter("steals", "given", 2, |worker| worker.tasks_given, |rates| rates.tasks_given_per_second),
+    counter("", "parks", 3, |worker| worker.parks, |rates| rates.parks_per_second),
+    counter("unparked by", "notif", 3, |worker| worker.unparks.notified, |rates| rates.unparks_per_second.notified),
+    counter("unparked by", "io", 3, |worker| worker.unparks.io, |rates| rates.unparks_per_second.io),
+    counter("unparked by", "timer", 3, |worker| worker.unparks.timer, |rates| rates.unparks_per_second.timer),
+    counter("unparked by", "t.out", 3, |worker| worker.unparks.timeout, |rates| rates.unparks_per_second.timeout),
+    counter("unparked by", "spur", 3, |worker| worker.unparks.spurious, |rates| rates.unparks_per_second.spurious),
+];
+
+const fn figure(
+    group: &'static str,
+    title: &'static str,
+    width: usize,
+    rank: u8,
+    cell: fn(&Row<'_>) -> Cell,
+) -> Column {
+    Column { group, width, align: Align::Right, rank, title: Title::Fixed(title), content: Content::Cell(cell) }
+}
+
+const fn share(group: &'static str, title: &'static str, rank: u8, of: fn(&WorkerRates) -> f64) -> Column {
+    let (width, title) = (PERCENT_WIDTH, Title::Fixed(title));
+    Column { group, width, align: Align::Right, rank, title, content: Content::Share(of) }
+}
+
+const fn gauge(group: &'static str, title: fn(&Config) -> String, cell: fn(&Row<'_>) -> Cell) -> Column {
+    let width = BAR_WIDTH + 1 + FIGURE_WIDTH;
+    Column { group, width, align: Align::Left, rank: 0, title: Title::Of(title), content: Content::Cell(cell) }
+}
+
+const fn counter(
+    group: &'static str,
+    title: &'static str,
+    rank: u8,
+    total: fn(&Worker) -> u64,
+    per_second: fn(&WorkerRates) -> f64,
+) -> Column {
+    let (width, title) = (COUNT_WIDTH, Title::Fixed(title));
+    Column { group, width, align: Align::Right, rank, title, content: Content::Counter(total, per_second) }
+}
+
+/// The heading of the rest of the line.
+pub const IN_FLIGHT_TITLE: &str = "in flight";
+/// The least that is left for it.
+const IN_FLIGHT_MIN: usize = 19;
+/// What is left for it before the extras get room.
+const IN_FLIGHT_COMFORT: usize = 40;
+
+/// The columns for a line of `line_width`, and what is left for the poll in flight.
+///
+/// Columns are set one blank apart.
+pub fn fitting(line_width: usize) -> (Vec<&'static Column>, usize) {
+    let mut chosen = vec![false; COLUMNS.len()];
+    let mut used = 0;
+    for rank in 0..=u8::MAX {
+        let of_rank = || COLUMNS.iter().enumerate().filter(|(_, column)| column.rank == rank);
+        let needed: usize = of_rank().map(|(_, column)| column.width + 1).sum();
+        let rest = if rank < RANK_OF_EXTRAS { IN_FLIGHT_MIN } else { IN_FLIGHT_COMFORT };
+        if rank == 0 || used + needed + rest <= line_width {
+            used += needed;
+            of_rank().for_each(|(index, _)| chosen[index] = true);
+        }
+    }
+    let columns = COLUMNS.iter().zip(chosen).filter_map(|(column, is_chosen)| is_chosen.then_some(column)).collect();
+    (columns, line_width.saturating_sub(used))
+}
+
+impl Column {
+    /// Its own heading.
+    pub fn title(&self, config: &Config) -> String {
+        match self.title {
+            Title::Fixed(title) => title.into(),
+            Title::Of(title) => title(config),
+        }
+    }
+
+    /// What it says of a worker.
+    pub fn cell(&self, row: &Row<'_>) -> Cell {
+        let of_rates = |figure: fn(f64) -> String, of: fn(&WorkerRates) -> f64| {
+            Cell::new(row.rates.map_or_else(|| ABSENT.into(), |rates| figure(of(rates))))
+        };
+        match self.content {
+            Content::Cell(cell) => cell(row),
+            Content::State => state(row),
+            Content::Share(of) => of_rates(percent, of),
+            Content::Counter(total, _) if row.shows_totals => Cell::new(count(total(row.worker))),
+            Content::Counter(_, per_second) => of_rates(rate, per_second),
+        }
+    }
+
+    /// Whether it shows the worker's phase, and is coloured by it.
+    pub fn shows_phase(&self) -> bool {
+        matches!(self.content, Content::State)
+    }
+
+    /// Whether it counts: since start, or a second.
+    pub fn is_counter(&self) -> bool {
+        matches!(self.content, Content::Counter(..))
+    }
+
+    /// `text` set into this column.
+    pub fn set(&self, text: &str) -> String {
+        self.align.set(text, self.width)
+    }
+}
+
+/// The lamp of a worker: its bit in the parked bitmap, and whether it is a spare.
+pub fn lamp(worker: &Worker, is_parked: bool) -> char {
+    match (worker.is_spare, is_parked) {
+        (false, true) => LAMP_PARKED,
+        (false, false) => LAMP_AWAKE,
+        (true, true) => SPARE_PARKED,
+        (true, false) => SPARE_AWAKE,
+    }
+}
+
+fn state(row: &Row<'_>) -> Cell {
+    let cell = Cell::new(format!("{}{}", lamp(row.worker, row.is_parked), state_word(row.worker)));
+    match row.worker.duty {
+        // The word is the mark.
+        Duty::Away => Cell { tone: Tone::Alarm, ..cell },
+        _ => cell.quiet_if(row.is_parked),
+    }
+}
+
+/// The worker's number, with an `s` for a spare as long as there is room for it.
+fn index(row: &Row<'_>) -> Cell {
+    let number = row.worker.index.to_string();
+    Cell::new(if row.worker.is_spare && number.len() < INDEX_WIDTH { format!("s{number}") } else { number }).plain()
+}
+
+fn ring(row: &Row<'_>) -> Cell {
+    let len = row.worker.ring_len;
+    bar_and_figure(len, row.config.local_queue_capacity).quiet_if(len == 0)
+}
+
+fn budget(row: &Row<'_>) -> Cell {
+    bar_and_figure(row.worker.budget_left, row.config.budget_per_tick)
+}
+
+fn bar_and_figure(part: u32, whole: u32) -> Cell {
+    let ratio = if whole == 0 { 0.0 } else { f64::from(part) / f64::from(whole) };
+    let figure = count(part.into());
+    // A ring may hold 32,768: a figure that is wider than usual takes from the bar.
+    let bar = bar(ratio, BAR_WIDTH - width(&figure).saturating_sub(FIGURE_WIDTH));
+    Cell::new(format!("{bar} {figure:>FIGURE_WIDTH$}"))
+}
+
+/// The poll in flight, in at most `columns`: how long, which task, from where.
+pub fn in_flight(poll: Option<&InFlight>, columns: usize) -> Cell {
+    let Some(poll) = poll else { return Cell::new(ABSENT) };
+    let tone = Tone::of_duration(poll.for_ns);
+    let how_long = format!("{:>DURATION_WIDTH$}{:<2} ", duration(poll.for_ns), tone.mark());
+    let rest = columns.saturating_sub(width(&how_long));
+    let id = format!("#{}", poll.task_id);
+    let task = match &poll.task_name {
+        Some(name) if width(name) + 1 + width(&id) <= rest / 2 => format!("{name} {id}"),
+        Some(name) => {
+            let place = width(short_place(&poll.spawned_at)) + 1;
+            let beside_place = rest.saturating_sub(place);
+            // Better half of the name with the place than the whole of it without.
+            head(name, if beside_place * 2 >= width(name) { beside_place } else { rest })
+        }
+        None => id,
+    };
+    let rest = rest.saturating_sub(width(&task) + 1);
+    let place = match rest {
+        0..8 => String::new(),
+        _ if width(&poll.spawned_at) <= rest => format!(" {}", poll.spawned_at),
+        _ => format!(" {}", tail(short_place(&poll.spawned_at), rest)),
+    };
+    Cell { text: format!("{how_long}{task}{place}"), tone }
+}
+
+#[cfg(test)]
+mod tests {
+    use volt_telemetry::snapshot::Phase;
+
+    use super::*;
+
+    fn row<'a>(worker: &'a Worker, config: &'a Config) -> Row<'a> {
+        Row { worker, rates: None, config, is_parked: false, shows_totals: true }
+    }
+
+    #[test]
+    fn the_narrowest_screen_holds_the_first_rank_and_what_is_in_flight() {
+        let (columns, rest) = fitting(79);
+        let config = Config { budget_per_tick: 128, local_queue_capacity: 256, ..Config::default() };
+        let titles: Vec<_> = columns.iter().map(|column| column.title(&config)).collect();
+        assert_eq!(titles, ["#", "state", "busy", "lifo", "batch", "ring/256", "budget/128", "ewma", "intv"]);
+        assert!(rest >= IN_FLIGHT_MIN, "{rest}");
+    }
+
+    #[test]
+    fn the_wide_screen_holds_every_counter_and_room_for_the_spawn_location() {
+        let (columns, rest) = fitting(198);
+        let missing = COLUMNS.iter().filter(|column| column.rank < RANK_OF_EXTRAS).count();
+        assert!(columns.len() >= missing, "{} of {missing}", columns.len());
+        assert!(rest >= IN_FLIGHT_COMFORT, "{rest}");
+    }
+
+    #[test]
+    fn groups_come_and_go_whole() {
+        for line_width in 70..260 {
+            let (columns, _) = fitting(line_width);
+            for rank in 0..10 {
+                let shown = columns.iter().filter(|column| column.rank == rank).count();
+                let all = COLUMNS.iter().filter(|column| column.rank == rank).count();
+                assert!(shown == 0 || shown == all, "rank {rank} at {line_width}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_value_is_wider_than_its_column() {
+        let many = u64::MAX / 2;
+        let worker = Worker {
+            index: 1023,
+            phase_for_ns: many,
+            polls: many,
+            coop_yields: many,
+            lifo_hits: many,
+            steal_attempts: many,
+            parks: many,
+            avg_poll_ns: many,
+            global_queue_interval: 255,
+            batch_len: 32,
+            ring_len: 32_768,
+            budget_left: 10_000,
+            is_lifo_filled: true,
+            ..Worker::default()
+        };
+        let config = Config { budget_per_tick: 10_000, local_queue_capacity: 32_768, ..Config::default() };
+        for column in COLUMNS.iter().skip(1) {
+            let cell = column.cell(&row(&worker, &config));
+            assert!(width(&cell.text) <= column.width, "{}: {}", column.title(&config), cell.text);
+        }
+    }
+
+    #[test]
+    fn a_lamp_shows_the_bit_and_the_word_shows_the_phase() {
+        let (worker, config) = (Worker { phase: Phase::Parked, ..Worker::default() }, Config::default());
+        let claimed = row(&worker, &config);
+        assert_eq!(state(&claimed).text, "●park", "claimed, and not yet awake");
+        assert_eq!(state(&Row { is_parked: true, ..claimed }).text, "○park");
+    }
+
+    #[test]
+    fn a_spare_and_who_is_not_there_for_tasks_are_told_by_a_sign_and_a_word() {
+        let config = Config::default();
+        let worker = |duty, is_spare| Worker { index: 7, phase: Phase::Busy, duty, is_spare, ..Worker::default() };
+        let text = |worker: &Worker| {
+            let row = row(worker, &config);
+            format!("{} {}", index(&row).text, state(&row).text)
+        };
+        assert_eq!(text(&worker(Duty::Present, false)), "7 ●busy");
+        assert_eq!(text(&worker(Duty::Away, false)), "7 ●away");
+        assert_eq!(text(&worker(Duty::Blocking, false)), "7 ●blck");
+        assert_eq!(text(&worker(Duty::Present, true)), "s7 ◆busy");
+        let many = Worker { index: 1023, ..worker(Duty::Present, true) };
+        assert_eq!(text(&many), "1023 ◆busy", "the number is not cut for a letter");
+    }
+
+    #[test]
+    fn a_poll_in_flight_tells_how_long_who_and_from_where_as_room_allows() {
+        let poll = InFlight {
+            task_id: 1234,
+            task_name: Some("slow-handler".into()),
+            spawned_at: "examples/src/bin/demo.rs:12:5".into(),
+            for_ns: 250_000_000,
+        };
+        assert_eq!(in_flight(Some(&poll), 21).text, " 250ms!! slow-handler");
+        assert_eq!(in_flight(Some(&poll), 60).text, " 250ms!! slow-handler #1234 examples/src/bin/demo.rs:12:5");
+        let unnamed = InFlight { task_name: None, for_ns: 1_500, ..poll };
+        assert_eq!(in_flight(Some(&unnamed), 26).text, " 1.5µs   #1234 demo.rs:12");
+        assert_eq!(in_flight(None, 20).text, "-");
+        for columns in 0..80 {
+            assert!(width(&in_flight(Some(&unnamed), columns).text) <= columns.max(15), "{columns}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Keys and mouse: the thread that reads them, and what each means.
+//!
+//! Why a thread: crossterm's `event::poll` never returns once the terminal has been closed under it, it reads nothing again and
+//! again (<https://github.com/crossterm-rs/crossterm/issues/793>). Here it is asked only while the terminal is there; should that
+//! end between the look and the question, it is this thread that is stuck, and the loop that draws sees the end by itself.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossterm::event::{
+    self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::model::{Action, Screen};
+use crate::view::hits::Hits;
+
+/// How long the thread waits for a key before it looks at everything else.
+const SLICE: Timespec = Timespec { tv_sec: 0, tv_nsec: 40_000_000 };
+/// Events that wait to be taken: more than a person types between two screens.
+const INBOX_MAX: usize = 64;
+
+/// Rows that a page moves by.
+const PAGE: isize = 10;
+/// Rows that one notch of the wheel moves by.
+const NOTCH: isize = 3;
+
+/// The terminal's events, while this lives.
+#[derive(Debug)]
+pub struct Keyboard {
+    /// What comes in; disconnected when the terminal cannot be read any more.
+    pub events: Receiver<Event>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keyboard {
+    /// Reads the terminal from now on.
+    ///
+    /// # Errors
+    /// The system's, when no thread can be made.
+    pub fn listen() -> io::Result<Keyboard> {
+        let (sender, events) = sync_channel(INBOX_MAX);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = is_over.clone();
+        let listen = move || {
+            // An error ends it, and with it the channel, which is how the loop learns of it.
+            let _ = forward(&sender, &over);
+        };
+        let thread = std::thread::Builder::new().name("volt-console-input".into()).spawn(listen)?;
+        Ok(Keyboard { events, is_over, thread: Some(thread) })
+    }
+}
+
+impl Drop for Keyboard {
+    /// Waits for the thread, so that what is typed from now on is not taken from whoever reads next.
+    fn drop(&mut self) {
+        // ORDERING: Relaxed; the flag alone is the message, nothing is published with it.
+        self.is_over.store(true, Ordering::Relaxed);
+        // A thread that waits for room to send ends when nobody receives.
+        self.events = sync_channel(0).1;
+        if !is_terminal_gone()
+            && let Some(thread) = self.thread.take()
+        {
+            // Its panic was told by the hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Whether the terminal that keys come from has been closed.
+pub fn is_terminal_gone() -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    wait(&at_once).is_ok_and(|flags| flags.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL))
+}
+
+/// Whether nobody reads standard output any more, as after `| head`.
+pub fn is_output_gone() -> bool {
+    let stdout = io::stdout();
+    let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&at_once))
+        .is_ok_and(|_| fds[0].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL))
+}
+
+fn wait(at_most: &Timespec) -> io::Result<PollFlags> {
+    let stdin = io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    match poll(&mut fds, Some(at_most)) {
+        Ok(_) => Ok(fds[0].revents()),
+        Err(rustix::io::Errno::INTR) => Ok(PollFlags::empty()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn forward(sender: &SyncSender<Event>, is_over: &AtomicBool) -> io::Result<()> {
+    // ORDERING: Relaxed; as in `drop`.
+    while !is_over.load(Ordering::Relaxed) {
+        let flags = wait(&SLICE)?;
+        if flags.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        // Also without a key: a change of size comes by a signal.
+        while event::poll(Duration::ZERO)? {
+            if sender.send(event::read()?).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a terminal's event asks for; `None` when it asks for nothing. While somebody types, keys are text; a click means what lies there.
+pub fn action(event: &Event, is_typing: bool, hits: &Hits) -> Option<Action> {
+    match event {
+        Event::Key(key) if key.kind == KeyEventKind::Release => None,
+        Event::Key(key) if is_typing => of_typed(key),
+        Event::Key(key) => of_key(key),
+        Event::Mouse(mouse) => of_mouse(mouse, hits),
+        _ => None,
+    }
+}
+
+fn of_typed(key: &KeyEvent) -> Option<Action> {
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return (key.code == KeyCode::Char('c')).then_some(Action::Quit);
+    }
+    Some(match key.code {
+        // What a terminal would obey is no name of anything.
+        KeyCode::Char(c) if !c.is_control() => Action::Type(c),
+        KeyCode::Backspace => Action::Erase,
+        KeyCode::Enter => Action::Accept,
+        KeyCode::Esc => Action::Back,
+        KeyCode::Up => Action::Move(-1),
+        KeyCode::Down => Action::Move(1),
+        _ => return None,
+    })
+}
+
+fn of_mouse(mouse: &MouseEvent, hits: &Hits) -> Option<Action> {
+    match mouse.kind {
+        MouseEventKind::Down(MouseButton::Left) => hits.at(mouse.column, mouse.row),
+        MouseEventKind::ScrollUp => Some(Action::Move(-NOTCH)),
+        MouseEventKind::ScrollDown => Some(Action::Move(NOTCH)),
+        _ => None,
+    }
+}
+
+fn of_key(key: &KeyEvent) -> Option<Action> {
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return (key.code == KeyCode::Char('c')).then_some(Action::Quit);
+    }
+    Some(match key.code {
+        KeyCode::Char('q') => Action::Quit,
+        KeyCode::Esc => Action::Back,
+        KeyCode::Char(' ') => Action::TogglePause,
+        KeyCode::Char('?' | 'h') | KeyCode::F(1) => Action::ToggleHelp,
+        KeyCode::Enter => Action::ToggleDetail,
+        KeyCode::Char('r') => Action::ToggleTotals,
+        KeyCode::Char('/') => Action::Filter,
+        KeyCode::Char('t') => Action::Show(Screen::Tasks),
+        KeyCode::Char('p') => Action::Show(Screen::Processes),
+        KeyCode::Char(digit @ '1'..='9') => Action::Show(Screen::ALL[digit as usize - '1' as usize]),
+        KeyCode::Char('<' | ',') => Action::SortBy(-1),
+        KeyCode::Char('>' | '.') => Action::SortBy(1),
+        KeyCode::Char('i') => Action::InvertSort,
+        KeyCode::Tab | KeyCode::Right => Action::NextRuntime,
+        KeyCode::BackTab | KeyCode::Left => Action::PreviousRuntime,
+        KeyCode::Char('+' | '=') => Action::Slower,
+        KeyCode::Char('-' | '_') => Action::Faster,
+        KeyCode::Up | KeyCode::Char('k') => Action::Move(-1),
+        KeyCode::Down | KeyCode::Char('j') => Action::Move(1),
+        KeyCode::PageUp => Action::Move(-PAGE),
+        KeyCode::PageDown => Action::Move(PAGE),
+        KeyCode::Home | KeyCode::Char('g') => Action::First,
+        KeyCode::End | KeyCode::Char('G') => Action::Last,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn press(code: KeyCode, modifiers: KeyModifiers) -> Option<Action> {
+        action(&Event::Key(KeyEvent::new(code, modifiers)), false, &Hits::default())
+    }
+
+    #[test]
+    fn control_c_quits_and_a_plain_c_does_nothing() {
+        assert_eq!(press(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Action::Quit));
+        assert_eq!(press(KeyCode::Char('c'), KeyModifiers::NONE), None);
+        assert_eq!(press(KeyCode::Char('q'), KeyModifiers::CONTROL), None);
+    }
+
+    #[test]
+    fn plus_is_found_with_and_without_shift() {
+        assert_eq!(press(KeyCode::Char('+'), KeyModifiers::SHIFT), Some(Action::Slower));
+        assert_eq!(press(KeyCode::Char('='), KeyModifiers::NONE), Some(Action::Slower));
+        assert_eq!(press(KeyCode::Char('-'), KeyModifiers::NONE), Some(Action::Faster));
+    }
+
+    #[test]
+    fn each_screen_has_a_digit() {
+        for (index, screen) in Screen::ALL.into_iter().enumerate() {
+            let digit = char::from_digit(index as u32 + 1, 10).unwrap();
+            assert_eq!(press(KeyCode::Char(digit), KeyModifiers::NONE), Some(Action::Show(screen)));
+        }
+        assert_eq!(press(KeyCode::Char('0'), KeyModifiers::NONE), None);
+        assert_eq!(press(KeyCode::Char('p'), KeyModifiers::NONE), Some(Action::Show(Screen::Processes)));
+    }
+
+    #[test]
+    fn a_key_counts_when_it_goes_down_and_not_again_when_it_goes_up() {
+        let release = KeyEvent::new_with_kind(KeyCode::Char(' '), KeyModifiers::NONE, KeyEventKind::Release);
+        assert_eq!(action(&Event::Key(release), false, &Hits::default()), None);
+        assert_eq!(action(&Event::FocusGained, false, &Hits::default()), None);
+    }
+
+    #[test]
+    fn while_somebody_types_keys_are_text_but_for_those_that_end_it() {
+        let typed = |code| {
+            let key = KeyEvent::new(code, KeyModifiers::NONE);
+            action(&Event::Key(key), true, &Hits::default())
+        };
+        let keys = [KeyCode::Char('q'), KeyCode::Char(' '), KeyCode::Backspace, KeyCode::Enter, KeyCode::Esc];
+        let wanted = [Action::Type('q'), Action::Type(' '), Action::Erase, Action::Accept, Action::Back];
+        assert_eq!(keys.map(typed), wanted.map(Some));
+        assert_eq!(typed(KeyCode::F(1)), None);
+        assert_eq!(typed(KeyCode::Char('\u{7}')), None);
+        let quit = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(action(&Event::Key(quit), true, &Hits::default()), Some(Action::Quit));
+    }
+
+    #[test]
+    fn a_click_means_what_lies_on_top_there_and_the_wheel_moves() {
+        let mut hits = Hits::default();
+        hits.add(ratatui::layout::Rect::new(0, 0, 10, 10), Action::Pick(1));
+        hits.add(ratatui::layout::Rect::new(0, 5, 10, 1), Action::Pick(2));
+        let mouse = |kind, column, row| {
+            let event = MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE };
+            action(&Event::Mouse(event), false, &hits)
+        };
+        let down = MouseEventKind::Down(MouseButton::Left);
+        assert_eq!([mouse(down, 9, 5), mouse(down, 0, 0)], [Some(Action::Pick(2)), Some(Action::Pick(1))]);
+        assert_eq!([mouse(down, 10, 5), mouse(MouseEventKind::Moved, 0, 0)], [None, None]);
+        assert_eq!(mouse(MouseEventKind::ScrollDown, 99, 99), Some(Action::Move(NOTCH)));
+    }
+}

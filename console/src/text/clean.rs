@@ -1,0 +1,231 @@
+//! Strings of other programs, made fit for a terminal.
+//!
+//! Names of tasks, runtimes and programs come from the process that is looked at. An escape sequence in one would be obeyed by
+//! the terminal, a bidirectional override would turn the line around: such characters are taken out where a message arrives,
+//! once, before anything is kept or shown. A string of a message may be a megabyte long: what nobody can read is cut.
+
+use volt_telemetry::finding::{Figure, Finding, Place};
+use volt_telemetry::incident::Incident;
+use volt_telemetry::processes::ProcessList;
+use volt_telemetry::snapshot::Process;
+use volt_telemetry::tasks::TaskList;
+use volt_telemetry::text::is_invisible;
+use volt_telemetry::why::Why;
+use volt_telemetry::wire::Hello;
+
+/// Characters that are kept of a string; of the longest that a program gives, the names of generic functions, all.
+const CHARS_MAX: usize = 4096;
+
+/// `text` without control characters and without those that reorder or hide text, cut where it is far too long.
+///
+/// ```
+/// assert_eq!(volt_console::text::clean::text("evil\u{1b}[2Jname\n"), "evil[2Jname");
+/// ```
+pub fn text(text: &str) -> String {
+    let mut text = text.to_owned();
+    in_place(&mut text);
+    text
+}
+
+/// [`text`] that keeps its line ends.
+pub fn lines(text: &str) -> String {
+    text.chars().filter(|c| *c == '\n' || !c.is_control() && !is_invisible(*c)).collect()
+}
+
+/// `process` with every string in it [cleaned](text).
+pub fn process(mut process: Process) -> Process {
+    in_place(&mut process.program);
+    for runtime in &mut process.runtimes {
+        in_place(&mut runtime.runtime);
+        let config = &mut runtime.config;
+        [&mut config.placement, &mut config.park_spin, &mut config.io_backend].into_iter().for_each(in_place);
+        runtime.incomplete.iter_mut().for_each(in_place);
+        for poll in runtime.workers.iter_mut().filter_map(|worker| worker.in_flight.as_mut()) {
+            poll.task_name.iter_mut().for_each(in_place);
+            in_place(&mut poll.spawned_at);
+        }
+        runtime.incidents.latest.iter_mut().for_each(incident);
+        runtime.blame.iter_mut().for_each(|blame| in_place(&mut blame.spawned_at));
+        runtime.findings.iter_mut().flatten().for_each(finding_in_place);
+        if let Some(processes) = &mut runtime.processes {
+            for mailbox in &mut processes.deepest {
+                [&mut mailbox.pid, &mut mailbox.kind, &mut mailbox.spawned_at].into_iter().for_each(in_place);
+                mailbox.name.iter_mut().for_each(in_place);
+            }
+            if let Some(failure) = &mut processes.last_failure {
+                [&mut failure.pid, &mut failure.kind, &mut failure.spawned_at, &mut failure.reason]
+                    .into_iter()
+                    .for_each(in_place);
+                failure.name.iter_mut().for_each(in_place);
+            }
+        }
+    }
+    process
+}
+
+fn incident(incident: &mut Incident) {
+    in_place(&mut incident.spawned_at);
+    let absent = [&mut incident.task_name, &mut incident.wait_channel, &mut incident.stack_error];
+    absent.into_iter().flatten().for_each(in_place);
+    for frame in &mut incident.stack {
+        [&mut frame.function, &mut frame.file, &mut frame.module].into_iter().flatten().for_each(in_place);
+    }
+}
+
+/// `list` with every string in it [cleaned](text).
+pub fn tasks(mut list: TaskList) -> TaskList {
+    in_place(&mut list.runtime);
+    for task in &mut list.rows {
+        in_place(&mut task.spawned_at);
+        [&mut task.name, &mut task.woken_by, &mut task.awaits, &mut task.awaits_at]
+            .into_iter()
+            .flatten()
+            .for_each(in_place);
+    }
+    list
+}
+
+/// `list` with every string in it [cleaned](text).
+pub fn processes(mut list: ProcessList) -> ProcessList {
+    in_place(&mut list.runtime);
+    for process in &mut list.rows {
+        [&mut process.pid, &mut process.kind, &mut process.spawned_at].into_iter().for_each(in_place);
+        [&mut process.name, &mut process.parent].into_iter().flatten().for_each(in_place);
+    }
+    list
+}
+
+/// `finding` with every string in it [cleaned](text).
+pub fn finding(mut finding: Finding) -> Finding {
+    finding_in_place(&mut finding);
+    finding
+}
+
+fn finding_in_place(finding: &mut Finding) {
+    in_place(&mut finding.title);
+    in_place(&mut finding.advice);
+    for evidence in &mut finding.evidence {
+        in_place(evidence.key.to_mut());
+        in_place(&mut evidence.text);
+        if let Figure::Text(word) = &mut evidence.value {
+            in_place(word);
+        }
+    }
+    finding.tasks.iter_mut().filter_map(|task| task.name.as_mut()).for_each(in_place);
+    for place in &mut finding.locations {
+        match place {
+            Place::Guilty { at, function } => {
+                in_place(at);
+                function.iter_mut().for_each(in_place);
+            }
+            Place::Spawned { at } => in_place(at),
+        }
+    }
+}
+
+/// `hello` with every string in it [cleaned](text).
+pub fn hello(mut hello: Hello) -> Hello {
+    in_place(&mut hello.program);
+    in_place(&mut hello.volt);
+    hello.runtimes.iter_mut().for_each(in_place);
+    hello
+}
+
+/// `why` with every string in it [cleaned](text).
+pub fn why(mut why: Why) -> Why {
+    in_place(&mut why.runtime);
+    for link in &mut why.links {
+        in_place(&mut link.spawned_at);
+        link.name.iter_mut().for_each(in_place);
+        if let Some(woken) = &mut link.woken {
+            in_place(&mut woken.by);
+            woken.spawned_at.iter_mut().for_each(in_place);
+        }
+    }
+    why
+}
+
+fn in_place(string: &mut String) {
+    string.retain(|c| !c.is_control() && !is_invisible(c));
+    if let Some((end, _)) = string.char_indices().nth(CHARS_MAX) {
+        string.truncate(end);
+        string.push('…');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use volt_telemetry::incident::{Blame, Frame, Incidents};
+    use volt_telemetry::snapshot::{Config, InFlight, Snapshot, Worker};
+    use volt_telemetry::why::{Link, Woken};
+
+    use super::*;
+
+    const EVIL: &str = "a\u{1b}]0;t\u{7}\u{9b}2J\r\n\u{202e}\u{200b}z";
+    const TAME: &str = "a]0;t2Jz";
+
+    #[test]
+    fn every_string_of_a_process_is_cleaned() {
+        let evil = || EVIL.to_string();
+        let in_flight = InFlight { task_name: Some(evil()), spawned_at: evil(), ..InFlight::default() };
+        let frame = Frame { function: Some(evil()), file: Some(evil()), module: Some(evil()), ..Frame::default() };
+        let incident = Incident {
+            spawned_at: evil(),
+            task_name: Some(evil()),
+            wait_channel: Some(evil()),
+            stack_error: Some(evil()),
+            stack: vec![frame],
+            ..Incident::default()
+        };
+        let findings = serde_json::json!([{
+            "rule": "stalled-poll",
+            "severity": "warning",
+            "title": EVIL,
+            "advice": EVIL,
+            "evidence": [{ "key": EVIL, "value": EVIL, "text": EVIL }],
+            "tasks": [{ "id": 7, "name": EVIL }],
+            "locations": [{ "kind": "guilty", "at": EVIL, "function": EVIL }],
+        }]);
+        let findings: Snapshot = serde_json::from_value(serde_json::json!({ "findings": findings })).unwrap();
+        let runtime = Snapshot {
+            findings: findings.findings,
+            incidents: Incidents { latest: vec![incident], ..Incidents::default() },
+            blame: vec![Blame { spawned_at: evil(), ..Blame::default() }],
+            runtime: evil(),
+            incomplete: vec![evil()],
+            config: Config { placement: evil(), park_spin: evil(), io_backend: evil(), ..Config::default() },
+            workers: vec![Worker { in_flight: Some(in_flight), ..Worker::default() }],
+            ..Snapshot::default()
+        };
+        let cleaned = process(Process { program: evil(), runtimes: vec![runtime], ..Process::default() });
+        // Whatever string a snapshot has or will have is in its JSON.
+        let json = serde_json::to_string(&cleaned).unwrap();
+        assert_eq!(json.matches(TAME).count(), 16 + 8);
+        assert!(!json.contains("\\u001b") && !json.contains('\u{9b}') && !json.contains('\u{202e}'), "{json}");
+    }
+
+    #[test]
+    fn every_string_of_a_chain_is_cleaned() {
+        let woken = Woken { by: EVIL.into(), spawned_at: Some(EVIL.into()), ..Woken::default() };
+        let (name, spawned_at) = (Some(EVIL.into()), EVIL.into());
+        let link = Link { name, spawned_at, woken: Some(woken), ..Link::default() };
+        let json =
+            serde_json::to_string(&why(Why { runtime: EVIL.into(), links: vec![link], ..Why::default() })).unwrap();
+        assert_eq!(json.matches(TAME).count(), 5, "{json}");
+        assert!(!json.contains("\\u001b") && !json.contains('\u{9b}'), "{json}");
+    }
+
+    #[test]
+    fn what_is_far_too_long_is_cut_between_characters() {
+        let long = "é".repeat(CHARS_MAX);
+        assert_eq!(text(&long), long);
+        assert_eq!(text(&(long.clone() + "ab")), long + "…");
+    }
+
+    #[test]
+    fn a_hello_is_cleaned_and_letters_of_any_script_stay() {
+        let cleaned = hello(Hello { program: EVIL.into(), runtimes: vec![EVIL.into()], ..Hello::default() });
+        assert_eq!((cleaned.program.as_str(), cleaned.runtimes[0].as_str()), (TAME, TAME));
+        assert_eq!(text("größe-数据-é"), "größe-数据-é");
+    }
+}

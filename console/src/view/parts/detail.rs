@@ -1,0 +1,81 @@
+//! The selected worker in full: what it polls and from where, and every number of it that the table has no room for.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use volt_telemetry::snapshot::{Duty, InFlight, Worker};
+
+use crate::facts::{Scene, Tone};
+use crate::model::Model;
+use crate::text::figures::{duration, head, tail, width};
+use crate::view::parts::layout::{self, TITLE_WIDTH, fact_line};
+use crate::view::theme::Theme;
+
+/// A screen that is lower has no room for the last two groups of facts.
+const ALL_GROUPS_FROM: u16 = 28;
+
+/// The lines that [`draw`] needs on a screen of `screen_height`.
+pub fn height(scene: &Scene<'_>, worker: usize, screen_height: u16) -> u16 {
+    // The rule, the poll in flight, and the groups.
+    let groups = scene.worker(worker).len() as u16;
+    2 + if screen_height < ALL_GROUPS_FROM { groups.saturating_sub(2) } else { groups }
+}
+
+/// Draws the lines.
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
+    let Some(worker) = scene.snapshot.workers.get(model.selected_worker) else { return };
+    let columns = usize::from(area.width) - 1;
+    let poll = poll_line("in flight", "", worker.in_flight.as_ref(), columns, theme);
+    let mut lines = vec![rule(worker, usize::from(area.width), theme), poll];
+    lines.extend(scene.worker(model.selected_worker).iter().map(|group| {
+        let mut line = fact_line(group, TITLE_WIDTH - 1, columns, theme);
+        line.spans.insert(0, Span::raw(" "));
+        line
+    }));
+    for (row, line) in (area.y..area.bottom()).zip(lines) {
+        frame.render_widget(line, Rect { y: row, height: 1, ..area });
+    }
+}
+
+fn rule(worker: &Worker, columns: usize, theme: Theme) -> Line<'static> {
+    let thread = worker.thread_id.map_or_else(String::new, |id| format!(", thread {id}"));
+    let phase = format!("{} for {}", worker.phase.name(), duration(worker.phase_for_ns));
+    let kind = if worker.is_spare { "spare worker" } else { "worker" };
+    let duty = if worker.duty == Duty::Present { String::new() } else { format!("{}, ", worker.duty.name()) };
+    let title = format!(" {kind} {}{thread}, {duty}{phase} ", worker.index);
+    let unit = " since start ";
+    let fill = "─".repeat(columns.saturating_sub(width(&title) + width(unit) + 2));
+    Line::from(vec![
+        Span::styled("─", theme.label()),
+        Span::styled(title, theme.title()),
+        Span::styled(format!("{fill}{unit}─"), theme.label()),
+    ])
+}
+
+/// The poll that has been going on longest in the whole runtime: where to look first.
+pub fn longest_poll(scene: &Scene<'_>, columns: usize, theme: Theme) -> Line<'static> {
+    let longest = scene.snapshot.longest_in_flight();
+    let by = longest.map_or_else(String::new, |(worker, _)| format!("worker {} ", worker.index));
+    poll_line("longest", &by, longest.map(|(_, poll)| poll), columns, theme)
+}
+
+fn poll_line(title: &str, by: &str, poll: Option<&InFlight>, columns: usize, theme: Theme) -> Line<'static> {
+    let title = layout::title(title, theme);
+    let Some(poll) = poll else { return Line::from(vec![title, Span::styled("no poll in flight", theme.label())]) };
+    let tone = Tone::of_duration(poll.for_ns);
+    let name = poll.task_name.as_deref().unwrap_or("task");
+    let id = format!(" #{}", poll.task_id);
+    let how_long = format!("{}{}", duration(poll.for_ns), tone.mark());
+    // What is left when the figures have their room: up to half of it for the name, the rest for the place.
+    let room = columns.saturating_sub(TITLE_WIDTH + width(by) + width(&how_long) + width("   from ") + width(&id));
+    let name = head(name, (room / 2).max(8));
+    let place = tail(&poll.spawned_at, room.saturating_sub(width(&name)));
+    Line::from(vec![
+        title,
+        Span::styled(how_long, theme.tone(tone)),
+        Span::raw(format!("  {by}")),
+        Span::styled(format!("{name}{id}"), theme.strong()),
+        Span::styled(" from ", theme.label()),
+        Span::raw(place),
+    ])
+}

@@ -1,0 +1,259 @@
+//! The two lines at the top, who is looked at and how fresh that is, and the lines of screens and keys at the bottom.
+
+use std::time::Duration;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+use volt_diagnosis::rates::worker_count;
+
+use crate::facts::Tone;
+use crate::model::{Action, Link, Model, Played, Screen};
+use crate::text::figures::{age, count, head, tail, width};
+use crate::view::hits::Hits;
+use crate::view::parts::layout::rows;
+use crate::view::theme::Theme;
+
+/// Columns that the tabs leave to their title and to what stands beside them.
+const TABS_LEAVE: usize = 40;
+/// Columns for why a connection was lost or where a recording breaks off; the events have it whole.
+const REASON_MAX_WIDTH: usize = 60;
+/// Columns for the program's name and for a runtime's.
+const NAME_MAX_WIDTH: usize = 24;
+
+/// Draws the two lines at the top.
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
+    let [first, second] = rows(area, [Constraint::Length(1); 2]);
+    draw_identity(frame, first, model, theme);
+    let tabs = tabs(model, theme, usize::from(area.width));
+    let room = usize::from(area.width).saturating_sub(tabs.width() + 2);
+    draw_split(frame, second, tabs, losses(model, theme, room.min(REASON_MAX_WIDTH)));
+}
+
+/// Draws the first of them, which says whose numbers these are and of when.
+pub fn draw_identity(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
+    draw_split(frame, area, identity(model, theme), freshness(model, theme));
+}
+
+/// Draws the two lines at the bottom: the screens, and the keys that fit, the more important ones first; or what is typed.
+pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
+    let [tabs, keys] = rows(area, [Constraint::Length(1); 2]);
+    draw_tabs(frame, tabs, model, theme, hits);
+    let list = model.list();
+    if model.is_typing {
+        let spans = vec![
+            Span::styled(" filter ", theme.title()),
+            Span::styled(tail(&list.filter, usize::from(keys.width).saturating_sub(44)), theme.strong()),
+            Span::styled(" ", theme.selected()),
+            Span::styled("  Enter keep   Esc all rows", theme.label()),
+        ];
+        return frame.render_widget(Line::from(spans), keys);
+    }
+    let mut shown = vec![("?", "help"), ("q", "quit")];
+    let pause = match &model.played {
+        Some(played) => {
+            shown.push(("←→", "seek"));
+            if played.is_playing { "stop" } else { "play" }
+        }
+        None if model.is_paused() => "resume",
+        None => "pause",
+    };
+    shown.extend_from_slice(keys_of(model));
+    shown.push(("space", pause));
+    if model.screen != Screen::Latency {
+        shown.push(("/", if list.filter.is_empty() { "filter" } else { "filtered" }));
+        shown.push(("i", "invert"));
+    }
+    if model.runtimes().len() > 1 {
+        shown.push(("Tab", "runtime"));
+    }
+    shown.push(("-+", "interval"));
+    if matches!(model.screen, Screen::Overview | Screen::Workers) {
+        shown.push(("r", if model.shows_totals { "per second" } else { "totals" }));
+    }
+    let mut spans = Vec::new();
+    let mut used = 0;
+    for (key, what) in shown {
+        used += width(key) + width(what) + 3;
+        if used > usize::from(area.width) {
+            break;
+        }
+        spans.push(Span::styled(format!(" {key} "), theme.selected()));
+        spans.push(Span::styled(format!("{what} "), theme.label()));
+    }
+    frame.render_widget(Line::from(spans), keys);
+}
+
+fn draw_tabs(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
+    let mut spans = Vec::new();
+    let mut x = area.x;
+    // A digit and two columns around each name, and one bracket more.
+    let whole: usize = Screen::ALL.iter().map(|screen| screen.name().len() + 3).sum();
+    let has_room = whole < usize::from(area.width);
+    for (index, screen) in Screen::ALL.into_iter().enumerate() {
+        let is_shown = model.screen == screen;
+        let name = if has_room || is_shown { screen.name() } else { screen.short_name() };
+        let text = if is_shown { format!("[{name}]") } else { format!("{name} ") };
+        let style = if is_shown { theme.strong() } else { theme.label() };
+        let columns = 2 + text.len() as u16;
+        spans.push(Span::styled(format!("{} ", index + 1), theme.title()));
+        spans.push(Span::styled(text, style));
+        hits.add(Rect { x, y: area.y, width: columns, height: 1 }, Action::Show(screen));
+        x += columns;
+    }
+    frame.render_widget(Line::from(spans), area);
+}
+
+/// The keys of the screen that is shown.
+fn keys_of(model: &Model) -> &'static [(&'static str, &'static str)] {
+    match model.screen {
+        Screen::Overview => &[("↑↓", "worker"), ("Enter", "detail"), ("<>", "sort")],
+        Screen::Workers => &[("↑↓", "worker"), ("<>", "sort")],
+        Screen::Tasks if model.tasks.is_open => &[("↑↓", "row"), ("Enter", "close"), ("<>", "sort")],
+        Screen::Tasks => &[("↑↓", "row"), ("Enter", "why"), ("<>", "sort")],
+        Screen::Processes if model.processes.is_open => &[("↑↓", "row"), ("Enter", "close"), ("<>", "sort")],
+        Screen::Processes => &[("↑↓", "row"), ("Enter", "detail"), ("<>", "sort")],
+        Screen::Latency => &[("↑↓", "worker"), ("Enter", "delay or poll")],
+        Screen::Incidents if model.incidents.open_call().is_some() => &[("↑↓", "call"), ("Esc", "back")],
+        Screen::Incidents => &[("↑↓", "row"), ("Enter", "stack"), ("<>", "sort")],
+        Screen::Blame => &[("<>", "sort"), ("↑↓", "row")],
+        Screen::Doctor => &[("↑↓", "row"), ("Enter", "stack")],
+        Screen::Events => &[("↑↓", "row")],
+    }
+}
+
+fn draw_split(frame: &mut Frame<'_>, area: Rect, left: Line<'_>, right: Line<'_>) {
+    let right_width = (right.width() as u16).min(area.width);
+    let [left_area, right_area] =
+        Layout::horizontal([Constraint::Fill(1), Constraint::Length(right_width)]).areas(area);
+    frame.render_widget(left, left_area);
+    frame.render_widget(right, right_area);
+}
+
+fn identity(model: &Model, theme: Theme) -> Line<'static> {
+    let process = model.picture().process.as_ref();
+    let program = process.map_or(&model.hello.program, |process| &process.program);
+    let pid = process.map_or(model.hello.pid, |process| process.pid);
+    let mut spans = vec![
+        Span::styled(format!(" {}", head(program, NAME_MAX_WIDTH)), theme.header()),
+        Span::styled("  pid ", theme.label()),
+        Span::raw(pid.to_string()),
+    ];
+    if let Some(scene) = model.scene() {
+        let up = scene.snapshot.at_ns.saturating_sub(scene.snapshot.started_at_ns);
+        spans.push(Span::styled("  up ", theme.label()));
+        spans.push(Span::raw(age(up)));
+    }
+    Line::from(spans)
+}
+
+fn freshness(model: &Model, theme: Theme) -> Line<'static> {
+    let mut spans = Vec::new();
+    if let Some(played) = &model.played {
+        let state = if played.is_playing { "▶ replay" } else { "■ replay" };
+        let [at, whole] = [played.at, played.whole].map(|time| format!("{:.2}s", time.as_secs_f64()));
+        spans.push(Span::styled(format!("{state} {at}"), theme.good()));
+        spans.push(Span::styled(" of ", theme.label()));
+        spans.push(Span::raw(format!("{whole} ")));
+        return Line::from(spans);
+    }
+    if model.is_paused() {
+        let held = model.now.saturating_sub(model.picture().received_at);
+        let how_long = age(nanos(held));
+        spans.push(Span::styled(format!(" PAUSED {how_long} "), theme.selected()));
+        spans.push(Span::raw(" "));
+    }
+    match (&model.link, model.silent_for()) {
+        (Link::Lost { since, retry_at, .. }, _) => {
+            let ago = age(nanos(model.now.saturating_sub(*since)));
+            // Rounded up: "in 0s" would be a lie for most of the wait.
+            let again = age(nanos(retry_at.saturating_sub(model.now) + Duration::from_millis(999)));
+            let text = format!("✗ LOST {ago} ago, retry in {again} ");
+            spans.push(Span::styled(text, theme.tone(Tone::Alarm)));
+        }
+        (Link::Live, Some(silent)) => {
+            let text = format!("! SILENT for {} ", age(nanos(silent)));
+            spans.push(Span::styled(text, theme.tone(Tone::Warn)));
+        }
+        // What is shown is not live.
+        (Link::Live, None) if model.is_paused() => {}
+        (Link::Live, None) => {
+            spans.push(Span::styled("● live", theme.good()));
+            spans.push(Span::styled("  every ", theme.label()));
+            spans.push(Span::raw(format!("{} ", interval(model.interval))));
+        }
+    }
+    Line::from(spans)
+}
+
+fn tabs(model: &Model, theme: Theme, columns: usize) -> Line<'static> {
+    let mut spans = vec![Span::styled(" runtime ", theme.title())];
+    let selected = model.runtime_index();
+    let tab = |index: usize| {
+        let runtime = &model.runtimes()[index];
+        let name = if runtime.runtime.is_empty() { "(unnamed)" } else { &runtime.runtime };
+        let (open, close) = if index == selected { ('[', ']') } else { (' ', ' ') };
+        format!("{open}{} {}w{close}", head(name, NAME_MAX_WIDTH), worker_count(runtime))
+    };
+    // As many as fit beside the losses, the selected one among them.
+    let room = columns.saturating_sub(TABS_LEAVE);
+    let mut shown = selected..(selected + 1).min(model.runtimes().len());
+    let mut used: usize = shown.clone().map(|index| width(&tab(index))).sum();
+    loop {
+        let before = shown.clone();
+        if shown.end < model.runtimes().len() && used + width(&tab(shown.end)) <= room {
+            used += width(&tab(shown.end));
+            shown.end += 1;
+        }
+        if shown.start > 0 && used + width(&tab(shown.start - 1)) <= room {
+            shown.start -= 1;
+            used += width(&tab(shown.start));
+        }
+        if shown == before {
+            break;
+        }
+    }
+    let hidden = model.runtimes().len() - shown.len();
+    for index in shown {
+        let style = if index == selected { theme.strong() } else { theme.label() };
+        spans.push(Span::styled(tab(index), style));
+    }
+    if hidden > 0 {
+        spans.push(Span::styled(format!(" +{hidden} more"), theme.label()));
+    }
+    Line::from(spans)
+}
+
+/// With a reason in at most `room` columns.
+fn losses(model: &Model, theme: Theme, room: usize) -> Line<'static> {
+    if let Link::Lost { reason, .. } = &model.link {
+        return Line::styled(format!("{} ", head(reason, room)), theme.tone(Tone::Warn));
+    }
+    if let Some(Played { broke: Some(broke), .. }) = &model.played {
+        return Line::styled(format!("! {} ", head(broke, room.saturating_sub(2))), theme.tone(Tone::Warn));
+    }
+    let mut spans = Vec::new();
+    let incomplete = model.scene().map(|scene| scene.snapshot.incomplete.join(", ")).unwrap_or_default();
+    if !incomplete.is_empty() {
+        let text = format!("! incomplete: {} ", head(&incomplete, 24));
+        spans.push(Span::styled(text, theme.tone(Tone::Warn)));
+    }
+    if model.lost > 0 {
+        spans.push(Span::styled(format!("! snapshots lost {} ", count(model.lost)), theme.tone(Tone::Warn)));
+    } else {
+        spans.push(Span::styled("snapshots lost 0 ", theme.label()));
+    }
+    Line::from(spans)
+}
+
+/// `250ms`, `2s`.
+fn interval(interval: Duration) -> String {
+    match interval.as_millis() {
+        millis if millis % 1_000 == 0 => format!("{}s", millis / 1_000),
+        millis => format!("{millis}ms"),
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

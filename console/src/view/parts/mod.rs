@@ -1,0 +1,14 @@
+//! Parts that several screens have in common, and what stands around every screen.
+
+pub mod layout;
+
+pub mod header;
+pub mod help;
+
+pub mod detail;
+pub mod lamps;
+pub mod lines;
+pub mod panels;
+pub mod stack;
+pub(crate) mod table;
+pub mod workers;

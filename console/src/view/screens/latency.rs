@@ -1,0 +1,161 @@
+//! The latency screen: how long tasks waited for their polls and how long polls took, of all workers or of one: quantiles, and for each class of
+//! times how many there were in the last interval, and over time as a heat map.
+//!
+//! A cell of the heat map is a sign, darker for a greater share of its moment, in steps that triple, so that one in a thousand is still seen. A
+//! high screen shows delays and poll times, a low one one of them.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+use volt_diagnosis::rates::Quantiles;
+use volt_telemetry::histogram::Histogram;
+
+use crate::facts::{Scene, Tone};
+use crate::model::{CLASSES, EDGE_POWERS, Kind, Model, Spread, spread};
+use crate::text::figures::{ABSENT, bar, count, duration, maybe_duration, percent, right};
+use crate::view::parts::layout::{self, draw_lines, rows};
+use crate::view::theme::Theme;
+
+/// Lines above: what is shown, the heading of the quantiles, and two lines of them.
+const TOP_HEIGHT: u16 = 4;
+/// Columns of the label of a class, and of the figures behind its bar.
+const LABEL_WIDTH: u16 = 12;
+const FIGURES_WIDTH: u16 = 12;
+/// Columns of the bars.
+const BARS_WIDTH: u16 = 18;
+/// Both kinds are shown if each has so many classes at least, with its heading.
+const BOTH_FROM: u16 = 2 * 11;
+/// The signs of a heat map, and from which share of a moment on each stands.
+pub(crate) const SHADES: [(f64, char); 6] = [(0.3, '█'), (0.1, '▓'), (0.03, '▒'), (0.01, '░'), (0.0, '·'), (-1.0, ' ')];
+
+/// Draws the screen.
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
+    let [top, rest] = rows(area, [Constraint::Length(TOP_HEIGHT), Constraint::Fill(1)]);
+    draw_lines(frame, top, quantile_lines(model, scene, theme));
+    let shown: Vec<Kind> = if rest.height >= BOTH_FROM { Kind::ALL.to_vec() } else { vec![model.latency.kind] };
+    let areas = Layout::vertical(shown.iter().map(|_| Constraint::Fill(1))).split(rest);
+    for (kind, area) in shown.iter().zip(areas.iter()) {
+        draw_kind(frame, *area, *kind, model, scene, theme);
+    }
+}
+
+fn quantile_lines(model: &Model, scene: &Scene<'_>, theme: Theme) -> Vec<Line<'static>> {
+    let worker = model.latency.worker;
+    let of = worker.map_or_else(|| "of all workers".into(), |index| format!("of worker {index}"));
+    let since = if model.shows_totals { "since start" } else { "in the last interval" };
+    let title = Line::from(vec![
+        layout::title("latency", theme),
+        Span::styled(of, theme.strong()),
+        Span::raw(format!(" {since}")),
+    ]);
+    let labels = ["p50", "p90", "p99", "p99.9", "max", "mean", "n"];
+    let heads: String = labels.iter().map(|label| right(label, 7) + "  ").collect();
+    let mut lines = vec![title, Line::styled(format!("{:17}{heads}", ""), theme.label())];
+    for kind in Kind::ALL {
+        let quantiles = quantiles(kind, model, scene).unwrap_or_default();
+        let times = [quantiles.p50_ns, quantiles.p90_ns, quantiles.p99_ns, quantiles.p999_ns, quantiles.max_ns];
+        let mut spans = vec![Span::styled(format!(" {:16}", kind.name()), theme.title())];
+        for ns in times.into_iter().chain([quantiles.mean_ns]) {
+            let tone = ns.map_or(Tone::Quiet, Tone::of_duration);
+            let text = format!("{}{:<2}", right(&maybe_duration(ns), 7), tone.mark());
+            spans.push(Span::styled(text, theme.tone(tone)));
+        }
+        spans.push(Span::raw(right(&count(quantiles.count), 7)));
+        lines.push(Line::from(spans));
+    }
+    lines
+}
+
+fn quantiles(kind: Kind, model: &Model, scene: &Scene<'_>) -> Option<Quantiles> {
+    if model.shows_totals {
+        return Some(Quantiles::of(&histogram(kind, model, scene)?));
+    }
+    Some(match (model.latency.worker, kind) {
+        (None, Kind::Delay) => scene.rates?.schedule_delay,
+        (None, Kind::Poll) => scene.rates?.poll_time,
+        (Some(index), Kind::Delay) => scene.worker_rates(index)?.schedule_delay,
+        (Some(index), Kind::Poll) => scene.worker_rates(index)?.poll_time,
+    })
+}
+
+/// What is shown in bars: of all workers or one, since start or of the last interval.
+fn histogram(kind: Kind, model: &Model, scene: &Scene<'_>) -> Option<Histogram> {
+    let pick = |worker: &volt_telemetry::Worker| match kind {
+        Kind::Delay => worker.schedule_delay.clone(),
+        Kind::Poll => worker.poll_time.clone(),
+    };
+    let workers = &scene.snapshot.workers;
+    match (model.latency.worker, model.shows_totals) {
+        (None, false) => Some(match kind {
+            Kind::Delay => scene.rates?.schedule_delay_histogram.clone(),
+            Kind::Poll => scene.rates?.poll_time_histogram.clone(),
+        }),
+        (None, true) => {
+            let mut sum = Histogram::default();
+            workers.iter().for_each(|worker| sum.merge(&pick(worker)));
+            Some(sum)
+        }
+        (Some(index), true) => workers.get(index).map(pick),
+        (Some(index), false) => {
+            let before = model.earlier()?.workers.get(index).map(pick)?;
+            Some(workers.get(index).map(pick)?.since(&before))
+        }
+    }
+}
+
+fn draw_kind(frame: &mut Frame<'_>, area: Rect, kind: Kind, model: &Model, scene: &Scene<'_>, theme: Theme) {
+    let [head, body] = rows(area, [Constraint::Length(1), Constraint::Fill(1)]);
+    // As many classes as there are lines: neighbours go together.
+    let step = (1..=CLASSES).find(|step| CLASSES.div_ceil(*step) <= usize::from(body.height)).unwrap_or(CLASSES);
+    let grouped = |spread: &Spread| -> Vec<u64> {
+        spread.chunks(step).map(|chunk| chunk.iter().copied().map(u64::from).sum()).collect()
+    };
+    let now = histogram(kind, model, scene).map(|histogram| grouped(&spread(&histogram)));
+    let now = now.unwrap_or_else(|| vec![0; CLASSES.div_ceil(step)]);
+    let (total, largest) = (now.iter().sum::<u64>(), now.iter().copied().max().unwrap_or(0).max(1));
+    let heat_columns = usize::from(area.width.saturating_sub(LABEL_WIDTH + BARS_WIDTH + FIGURES_WIDTH + 1));
+    let moments: Vec<Option<Vec<u64>>> = model.past().map_or_else(Vec::new, |past| {
+        past.spreads_of(kind).take(heat_columns).map(|spread| spread.map(grouped)).collect()
+    });
+    let title = format!("─ {} ", kind.name());
+    let over = " · some ░ 1% ▒ 3% ▓ 10% █ 30% of a moment, the latest right ─";
+    let fill = "─".repeat(usize::from(area.width).saturating_sub(title.chars().count() + over.chars().count()));
+    let rule =
+        Line::from(vec![Span::styled(title, theme.title()), Span::styled(format!("{fill}{over}"), theme.label())]);
+    frame.render_widget(rule, head);
+    // The longest times on top.
+    let lines = (0..now.len()).rev().map(|class| {
+        let from = if class == 0 { 0 } else { 1u64 << (EDGE_POWERS[0] + class * step - 1) };
+        let tone = Tone::of_duration(from);
+        let label = match class {
+            0 => format!("< {:>6}", duration(1 << (EDGE_POWERS[0] + step - 1))),
+            _ => format!(">={:>6}", duration(from)),
+        };
+        let style = |n: u64, tone: Tone| if n == 0 { theme.label() } else { theme.tone(tone) };
+        let n = now[class];
+        let share = n as f64 / total.max(1) as f64;
+        let filled = bar(n as f64 / largest as f64, usize::from(BARS_WIDTH)).replace('·', " ");
+        let mut spans = vec![
+            Span::styled(format!(" {label}{:<2} ", tone.mark()), theme.label()),
+            Span::styled(filled, if n == 0 { theme.label() } else { theme.curve() }),
+            Span::styled(format!(" {:>5} {:>4} ", count(n), percent(share)), style(n, Tone::Plain)),
+        ];
+        spans.push(Span::raw(" ".repeat(heat_columns.saturating_sub(moments.len()))));
+        let heat: String = moments.iter().rev().map(|moment| shade(moment.as_ref(), class)).collect();
+        let has_any = heat.chars().any(|c| c != ' ');
+        spans.push(Span::styled(heat, if has_any { theme.tone(tone) } else { theme.label() }));
+        Line::from(spans)
+    });
+    draw_lines(frame, body, lines);
+}
+
+fn shade(moment: Option<&Vec<u64>>, class: usize) -> char {
+    let Some(moment) = moment else { return '╳' };
+    let total = moment.iter().sum::<u64>();
+    let n = moment.get(class).copied().unwrap_or(0);
+    if n == 0 {
+        return ' ';
+    }
+    let share = n as f64 / total as f64;
+    SHADES.iter().find(|(from, _)| share >= *from).map_or(ABSENT.chars().next().unwrap_or(' '), |(_, shade)| *shade)
+}

@@ -1,0 +1,11 @@
+//! The screens, a file each.
+
+pub mod blame;
+pub mod doctor;
+pub mod events;
+pub mod incidents;
+pub mod latency;
+pub mod overview;
+pub mod processes;
+pub mod tasks;
+pub mod worker;

@@ -1,0 +1,59 @@
+//! The overview: the runtime as a whole, its workers, and one of them in full.
+//!
+//! Shape, from top to bottom: the runtime; the longest poll, and what has been stuck if anything has; the table of
+//! workers; the selected worker in full. A narrow screen gives the runtime a line for each group of facts, a wide and
+//! high one a row of panels. What is left over goes to the workers first, then to the spread of times where there are
+//! panels, then to the curve of polls; the rest stays blank below the selected worker.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Rect};
+
+use crate::facts::Scene;
+use crate::model::Model;
+use crate::view::hits::Hits;
+use crate::view::parts::detail;
+use crate::view::parts::layout::rows;
+use crate::view::parts::lines;
+use crate::view::parts::panels;
+use crate::view::parts::workers;
+use crate::view::screens::incidents;
+use crate::view::theme::Theme;
+
+/// From here on the runtime is shown in panels.
+const PANELS_FROM: (u16, u16) = (176, 36);
+
+/// Draws the screen.
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme, hits: &mut Hits) {
+    let has_panels = area.width >= PANELS_FROM.0 && frame.area().height >= PANELS_FROM.1;
+    let detail =
+        if model.is_detail_open { detail::height(scene, model.selected_worker, frame.area().height) } else { 0 };
+    let least = if has_panels { panels::HEIGHT } else { lines::min_height(scene, area.width) };
+    let table_wants = workers::wanted_height(model, area.width);
+    let stalls = incidents::summary(scene, usize::from(area.width) - 1, theme);
+    // The longest poll, and what has been stuck.
+    let lines = 1 + u16::from(stalls.is_some());
+    let spare = area.height.saturating_sub(least + lines + detail + table_wants);
+    let fitting = panels::SPREAD_HEIGHTS.into_iter().find(|height| has_panels && *height <= spare);
+    let spread = fitting.unwrap_or(0);
+    let growth = if has_panels { panels::MAX_HEIGHT - panels::HEIGHT } else { lines::CURVE_MAX_HEIGHT - 1 };
+    let summary = least + growth.min(spare - spread);
+    let table = table_wants.min(area.height.saturating_sub(summary + spread + lines + detail));
+    let [summary, middle, longest, stuck, table, detail] =
+        [summary, spread, 1, lines - 1, table, detail].map(Constraint::Length);
+    let [summary, middle, longest, stuck, table, detail, _] =
+        rows(area, [summary, middle, longest, stuck, table, detail, Constraint::Fill(1)]);
+    if has_panels {
+        panels::draw(frame, summary, model, scene, theme);
+        if spread > 0 {
+            panels::draw_spread(frame, middle, scene, theme);
+        }
+    } else {
+        lines::draw(frame, summary, model, scene, theme);
+    }
+    frame.render_widget(detail::longest_poll(scene, usize::from(area.width) - 1, theme), longest);
+    frame.render_widget(stalls.unwrap_or_default(), stuck);
+    workers::draw(frame, table, model, scene, theme, hits);
+    if model.is_detail_open {
+        detail::draw(frame, detail, model, scene, theme);
+    }
+}

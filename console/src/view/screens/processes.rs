@@ -1,0 +1,110 @@
+//! The processes screen: the state machines with mailboxes that rank highest by what one wants to know, and, when it is open, all that is known of
+//! the selected one.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Rect};
+use ratatui::text::{Line, Span};
+use volt_telemetry::processes::{Process, Query, State};
+
+use crate::facts::Tone;
+use crate::model::Model;
+use crate::tables::processes::{COLUMNS, NAME_TITLE, mailbox_tone, name_and_kind, summary};
+use crate::text::figures::{ABSENT, count, head, maybe_duration, tail, width};
+use crate::view::hits::Hits;
+use crate::view::parts::layout::{self, TITLE_WIDTH, draw_message, rows};
+use crate::view::parts::table::{Table, top_line};
+use crate::view::theme::Theme;
+
+/// Draws the screen.
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
+    let [top, rest] = rows(area, [Constraint::Length(1), Constraint::Fill(1)]);
+    let trouble = model.processes.trouble.as_deref();
+    frame.render_widget(top_line("processes", &told(model), trouble, &model.list().filter, top.width, theme), top);
+    let table = model.process_rows();
+    if table.is_empty() {
+        return draw_message(frame, rest, &nothing(model), theme);
+    }
+    let selected = model.position().unwrap_or(0);
+    let detail = if model.processes.is_open {
+        detail_lines(table[selected].item, usize::from(area.width), theme)
+    } else {
+        Vec::new()
+    };
+    let Query { rank, is_inverted, .. } = model.process_query();
+    let (columns, rest_title) = (&COLUMNS, NAME_TITLE);
+    let table = Table { columns, rows: &table, selected, rank, is_inverted, rest_title, rest: named, detail };
+    table.draw(frame, rest, theme, hits);
+}
+
+/// What the list is of, and the counters of the runtime's process systems.
+fn told(model: &Model) -> String {
+    let list = model.picture().processes.as_ref().map(summary);
+    let totals = model.scene().and_then(|scene| scene.snapshot.processes.as_ref()).map(|all| {
+        let [failed, restarts, lost] = [all.ended_abnormally, all.restarts, all.messages_lost].map(count);
+        format!("{failed} failed, {restarts} restarts, {lost} messages lost")
+    });
+    list.into_iter().chain(totals).collect::<Vec<_>>().join(", ")
+}
+
+fn nothing(model: &Model) -> String {
+    match &model.picture().processes {
+        _ if model.played.is_some() => "A recording has no list of processes; attach to a program that runs.".into(),
+        None if model.processes.trouble.is_some() => "The processes cannot be listed: see above.".into(),
+        None => "Asking for the processes …".into(),
+        Some(_) if !model.list().filter.is_empty() => "No process matches the filter; Esc shows all.".into(),
+        Some(_) => "This runtime has no processes: volt_process::System starts them.".into(),
+    }
+}
+
+/// Name and kind, and of the location what fits behind them.
+fn named(process: &Process, room: usize) -> String {
+    let name = head(&name_and_kind(process), room);
+    let left_over = room.saturating_sub(width(&name) + 2);
+    if left_over < 8 { name } else { format!("{name}  {}", tail(&process.spawned_at, left_over)) }
+}
+
+fn detail_lines(process: &Process, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let room = columns.saturating_sub(TITLE_WIDTH + 1);
+    let fact = |title: &str, text: String, tone: Tone| {
+        Line::from(vec![layout::title(title, theme), Span::styled(head(&text, room), theme.tone(tone))])
+    };
+    let title = format!(" process {} {} ", process.pid, process.name.as_deref().unwrap_or(""));
+    let rule = format!("─{title}{}", "─".repeat(columns.saturating_sub(width(&title) + 1)));
+    let (state, tone) = match process.state {
+        State::Running => {
+            let tone = Tone::of_duration(process.in_poll_ns.unwrap_or(0));
+            (format!("is in a step for {}{}", maybe_duration(process.in_poll_ns), tone.mark()), tone)
+        }
+        State::Ready => ("waits for its next step: its task is queued".into(), Tone::Plain),
+        State::Blocked => ("waits for its yields to be completed, or for what its function awaits".into(), Tone::Plain),
+        State::Idle => ("waits for messages".into(), Tone::Plain),
+        State::Complete => ("has ended".into(), Tone::Plain),
+        _ => ("in a state that this console does not know".into(), Tone::Plain),
+    };
+    let tone_of_mailbox = mailbox_tone(process);
+    let mailbox = format!(
+        "{} of {}{}, {} at most so far; {} lost for want of room",
+        count(process.mailbox_len),
+        count(process.mailbox_capacity),
+        tone_of_mailbox.mark(),
+        count(process.mailbox_high_water),
+        count(process.messages_lost)
+    );
+    let ties = format!(
+        "started by {}; {} links, {} monitors",
+        process.parent.as_deref().unwrap_or("nobody's process"),
+        count(process.links),
+        count(process.monitors)
+    );
+    let task = process.task.map_or_else(|| ABSENT.to_owned(), |task| format!("#{task}: t, then / #{task}"));
+    vec![
+        Line::styled(rule, theme.label()),
+        fact("kind", tail(&process.kind, room), Tone::Plain),
+        fact("spawned", format!("at {}", tail(&process.spawned_at, room.saturating_sub(3))), Tone::Plain),
+        fact("state", state, tone),
+        fact("mailbox", mailbox, tone_of_mailbox),
+        fact("steps", format!("{} took {}", count(process.steps), maybe_duration(process.busy_ns)), Tone::Plain),
+        fact("ties", ties, Tone::Plain),
+        fact("task", task, Tone::Plain),
+    ]
+}

@@ -1,0 +1,126 @@
+//! The tasks screen: the tasks that rank highest by what one wants to know, and, when it is open, all that is known of the selected one: what
+//! it does, what it has cost, and who woke it, down to the cause.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Rect};
+use ratatui::text::{Line, Span};
+use volt_telemetry::tasks::{LONGEST_FROM_NS, Query, State, Task};
+
+use crate::facts::why;
+use crate::facts::{LONG_NS, Tone};
+use crate::model::Model;
+use crate::tables::tasks::{COLUMNS, NAME_TITLE, awaits, summary};
+use crate::text::figures::{ABSENT, count, duration, head, maybe_duration, tail, width, wrapped};
+use crate::view::hits::Hits;
+use crate::view::parts::layout::{self, TITLE_WIDTH, draw_message, rows};
+use crate::view::parts::table::{Table, top_line};
+use crate::view::theme::Theme;
+
+/// Draws the screen.
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
+    let [top, rest] = rows(area, [Constraint::Length(1), Constraint::Fill(1)]);
+    let told = model.picture().tasks.as_ref().map_or_else(String::new, summary);
+    let trouble = model.tasks.trouble.as_deref();
+    frame.render_widget(top_line("tasks", &told, trouble, &model.list().filter, top.width, theme), top);
+    let table = model.task_rows();
+    if table.is_empty() {
+        return draw_message(frame, rest, &nothing(model), theme);
+    }
+    let selected = model.position().unwrap_or(0);
+    let task = table[selected].item;
+    let detail = if model.tasks.is_open {
+        detail_lines(task, &chain(model, task.id), usize::from(area.width), theme)
+    } else {
+        Vec::new()
+    };
+    let Query { rank, is_inverted, .. } = model.task_query();
+    let (columns, rest_title) = (&COLUMNS, NAME_TITLE);
+    let table = Table { columns, rows: &table, selected, rank, is_inverted, rest_title, rest: named, detail };
+    table.draw(frame, rest, theme, hits);
+}
+
+fn nothing(model: &Model) -> String {
+    match &model.picture().tasks {
+        _ if model.played.is_some() => "A recording has no list of tasks; attach to a program that runs.".into(),
+        None if model.tasks.trouble.is_some() => "The tasks cannot be listed: see above.".into(),
+        None => "Asking for the tasks …".into(),
+        Some(_) if !model.list().filter.is_empty() => "No task matches the filter; Esc shows all.".into(),
+        Some(list) if list.alive > 0 => "No task has waited yet, and none has a name.".into(),
+        Some(_) => "No task is alive.".into(),
+    }
+}
+
+/// The name, and of the location what fits behind it; without a name the location.
+fn named(task: &Task, room: usize) -> String {
+    let Some(name) = &task.name else { return tail(&task.spawned_at, room) };
+    let name = head(name, room);
+    let left_over = room.saturating_sub(width(&name) + 2);
+    if left_over < 8 { name } else { format!("{name}  {}", tail(&task.spawned_at, left_over)) }
+}
+
+/// Why it was polled, in lines.
+fn chain(model: &Model, id: u64) -> Vec<String> {
+    match model.tasks.why.as_ref().filter(|(task, _)| *task == id) {
+        Some((_, Ok(why))) => why::text(why).lines().map(str::to_owned).collect(),
+        Some((_, Err(error))) => vec![error.clone()],
+        None => vec!["asking …".into()],
+    }
+}
+
+fn detail_lines(task: &Task, chain: &[String], columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let room = columns.saturating_sub(TITLE_WIDTH + 1);
+    let fact = |title: &str, text: String, tone: Tone| {
+        Line::from(vec![layout::title(title, theme), Span::styled(head(&text, room), theme.tone(tone))])
+    };
+    let title = format!(" task #{} {} ", task.id, task.name.as_deref().unwrap_or(""));
+    let rule = format!("─{title}{}", "─".repeat(columns.saturating_sub(width(&title) + 1)));
+    let in_poll = task.in_poll_ns.unwrap_or(0);
+    let (state, tone) = match (task.state, task.worker) {
+        (State::Polled, worker) => {
+            let worker = worker.map_or_else(|| "a worker".into(), |worker| format!("worker {worker}"));
+            let tone = Tone::of_duration(in_poll);
+            (format!("is being polled by {worker} for {}{}", maybe_duration(task.in_poll_ns), tone.mark()), tone)
+        }
+        (State::Stranded, _) => ("! waits, and nobody is left who could wake it: no waker is alive".into(), Tone::Warn),
+        (State::Queued, _) => ("is in a queue: woken, and not polled yet".into(), Tone::Plain),
+        (State::Waits, _) => ("waits to be woken".into(), Tone::Plain),
+        _ => ("in a state that this console does not know".into(), Tone::Plain),
+    };
+    let number = |n: Option<u64>| n.map_or_else(|| ABSENT.to_owned(), count);
+    let longest = task.longest_ns.or(task.in_poll_ns);
+    let polls = format!(
+        "{} took {}, the longest {}{}",
+        number(task.polls),
+        maybe_duration(task.busy_ns),
+        if longest == Some(0) { format!("below {}", duration(LONGEST_FROM_NS)) } else { maybe_duration(longest) },
+        longest.map_or("", |ns| Tone::of_duration(ns).mark()),
+    );
+    let tone_of_polls = if longest.is_some_and(|ns| ns >= LONG_NS) { Tone::Warn } else { Tone::Plain };
+    let waits = format!(
+        "{} from wake-ups to polls; {} wakers alive; spawned {} ago",
+        maybe_duration(task.delay_ns),
+        number(task.wakers),
+        maybe_duration(task.age_ns),
+    );
+    let mut lines = vec![
+        Line::styled(rule, theme.label()),
+        fact("spawned", format!("at {}", tail(&task.spawned_at, room.saturating_sub(3))), Tone::Plain),
+        fact("state", state, tone),
+    ];
+    if let Some((what, at)) = awaits(task) {
+        let at = at.map_or_else(String::new, |at| format!(", at {}", tail(at, room.saturating_sub(width(what) + 5))));
+        lines.push(fact("awaits", format!("{what}{at}"), Tone::Plain));
+    }
+    lines.extend([
+        fact("polls", polls, tone_of_polls),
+        fact("waits", waits, Tone::Plain),
+        Line::styled(" why it was polled last", theme.title()),
+    ]);
+    for text in chain {
+        let indent = text.len() - text.trim_start().len() + 3;
+        let parts = wrapped(text, columns.saturating_sub(indent + 5));
+        let begin = |index: usize| " ".repeat(if index == 0 { indent } else { indent + 4 });
+        lines.extend(parts.iter().enumerate().map(|(index, part)| Line::raw(begin(index) + part)));
+    }
+    lines
+}

@@ -1,0 +1,380 @@
+//! Screens drawn into a buffer.
+
+mod recorded;
+
+use std::time::Duration;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::{Color, Modifier};
+
+use super::*;
+use crate::fixture;
+use crate::model::{Action, Message, Model};
+
+fn terminal(size: (u16, u16)) -> Terminal<TestBackend> {
+    Terminal::new(TestBackend::new(size.0, size.1)).unwrap()
+}
+
+fn screen(model: &Model, size: (u16, u16)) -> String {
+    let mut terminal = terminal(size);
+    terminal.draw(|frame| draw(frame, model, Theme::new(true), &mut Hits::default())).unwrap();
+    let buffer = terminal.backend().buffer();
+    let mut text = String::new();
+    for row in 0..size.1 {
+        let line: String = (0..size.0).map(|column| buffer[(column, row)].symbol()).collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn show(model: &mut Model, screen: Screen) {
+    model.update(Message::Do(Action::Show(screen)));
+}
+
+#[test]
+fn an_id_is_never_cut_however_large_it_has_grown_and_columns_that_do_not_fit_are_left_out() {
+    let mut model = fixture::tasks_model(4, 60);
+    let mut list = fixture::tasks("app", 9, 2);
+    (list.rows[1].id, list.rows[2].id) = (1_234_567, u64::MAX);
+    model.update(Message::Tasks(Box::new(list)));
+    for size in [(80, 24), (200, 50)] {
+        let shown = screen(&model, size);
+        assert!(shown.contains(" 1234567 ") && shown.contains(" 18446744073709551615 "), "{shown}");
+    }
+    let mut model = fixture::processes_model(4, 60);
+    let mut list = fixture::processes("app", 9, 2);
+    list.rows[1].pid = "local:17.1234567".into();
+    model.update(Message::Processes(Box::new(list)));
+    assert!(screen(&model, (80, 24)).contains(" 17.1234567 "));
+}
+
+#[test]
+fn a_small_screen_says_whether_the_program_is_well_and_where_not() {
+    let model = fixture::stalled_model(4, 5);
+    let drawn = screen(&model, (60, 15));
+    let place = model.finding_rows()[0].1.locations[0].at().to_owned();
+    assert!(drawn.contains("critical stalled-poll") && drawn.contains(&place), "{drawn}");
+    let mut process = fixture::process(2, 1);
+    process.runtimes.iter_mut().flat_map(|runtime| &mut runtime.workers).for_each(|worker| worker.in_flight = None);
+    let mut well = Model::new(fixture::STEP);
+    well.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    let drawn = screen(&well, (60, 15));
+    assert!(drawn.contains("OK: no findings"), "{drawn}");
+}
+
+#[test]
+fn a_paused_screen_does_not_claim_to_be_live() {
+    let mut model = fixture::model(2, 3);
+    assert!(screen(&model, (80, 24)).contains("● live"));
+    model.update(Message::Do(Action::TogglePause));
+    let drawn = screen(&model, (80, 24));
+    assert!(drawn.contains("PAUSED") && !drawn.contains("● live"), "{drawn}");
+}
+
+#[test]
+fn lamps_in_ascii_are_no_letters() {
+    let mut terminal = terminal((80, 24));
+    let theme = Theme::new(true).with_ascii(true);
+    terminal.draw(|frame| draw(frame, &fixture::model(4, 3), theme, &mut Hits::default())).unwrap();
+    let text: String = terminal.backend().buffer().content.iter().map(|cell| cell.symbol()).collect();
+    assert!(!text.contains("oD") && !text.contains("oP"), "{text}");
+}
+
+#[test]
+fn with_ascii_there_is_nothing_else_on_any_screen_and_no_column_moves() {
+    for mut model in every_screen() {
+        for is_help_open in [false, true] {
+            model.is_help_open = is_help_open;
+            let mut ascii = terminal((120, 40));
+            let theme = Theme::new(true).with_ascii(true);
+            ascii.draw(|frame| draw(frame, &model, theme, &mut Hits::default())).unwrap();
+            let cells = &ascii.backend().buffer().content;
+            let text: String = cells.iter().map(|cell| cell.symbol()).collect();
+            assert!(text.is_ascii(), "{:?}:\n{text}", model.screen);
+            let drawn = screen(&model, (120, 40));
+            assert_eq!(
+                text.matches('?').count(),
+                drawn.matches('?').count(),
+                "each sign has one that is like it:\n{drawn}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_tab_and_every_row_is_where_a_click_finds_it() {
+    for mut model in every_screen() {
+        let mut hits = Hits::default();
+        let mut terminal = terminal((120, 40));
+        terminal.draw(|frame| draw(frame, &model, Theme::new(true), &mut hits)).unwrap();
+        let drawn = screen(&model, (120, 40));
+        let tabs = drawn.lines().rev().nth(1).unwrap();
+        for screen in Screen::ALL {
+            let column = tabs.find(&screen.name()[..4]).unwrap();
+            assert_eq!(hits.at(column as u16, 38), Some(Action::Show(screen)), "{tabs}");
+        }
+        let marked = drawn.lines().position(|line| line.starts_with('▸'));
+        if let Some(row) = marked.filter(|_| model.incidents.open_call().is_none()) {
+            assert_eq!(hits.at(7, row as u16), model.position().map(Action::Pick), "{drawn}");
+        }
+        model.is_help_open = true;
+        terminal.draw(|frame| draw(frame, &model, Theme::new(true), &mut hits)).unwrap();
+        assert_eq!(hits.at(3, 38), None, "what lies under the help is not clicked");
+    }
+}
+
+#[test]
+fn below_the_minimum_every_screen_says_so_down_to_one_by_one() {
+    for model in every_screen() {
+        for size in [(1, 1), (2, 50), (300, 1), (79, 24)] {
+            screen(&model, size);
+        }
+    }
+}
+
+#[test]
+fn a_filter_is_shown_while_it_is_typed_and_afterwards() {
+    let mut model = fixture::tasks_model(2, 30);
+    for action in [Action::Filter, Action::Type('x'), Action::Type('y')] {
+        model.update(Message::Do(action));
+    }
+    let typed = screen(&model, (80, 24));
+    assert!(typed.lines().last().unwrap().starts_with(" filter xy"), "{typed}");
+    assert!(typed.contains("No task matches the filter"), "{typed}");
+    model.update(Message::Do(Action::Accept));
+    assert!(screen(&model, (80, 24)).contains("filter \"xy\""));
+}
+
+#[test]
+fn a_lost_connection_says_since_when_and_why() {
+    let mut model = fixture::model(2, 4);
+    let reason = "there is no socket /run/user/1000/volt/48213-77.sock".to_string();
+    model.update(Message::Disconnected { reason, retry_in: Duration::from_secs(5) });
+    model.update(Message::Tick(fixture::STEP * 4 + Duration::from_secs(2)));
+    let screen = screen(&model, (80, 24));
+    assert!(screen.lines().next().unwrap().contains("LOST 2s ago, retry in 3s"), "{screen}");
+    assert!(screen.contains("there is no socket"), "{screen}");
+    assert!(
+        screen.contains(" runtime [app 2w] exporter 1w  there is"),
+        "the reason leaves the tabs their place\n{screen}"
+    );
+}
+
+#[test]
+fn a_silent_connection_says_so() {
+    let mut model = fixture::model(2, 4);
+    model.update(Message::Tick(fixture::STEP * 4 + Duration::from_secs(9)));
+    assert!(screen(&model, (80, 24)).contains("SILENT for 9s"));
+}
+
+#[test]
+fn a_screen_below_the_minimum_is_refused_politely() {
+    for size in [(79, 24), (80, 23), (20, 3), (1, 1)] {
+        let screen = screen(&fixture::model(2, 4), size);
+        assert!(!screen.contains("workers"), "{screen}");
+    }
+    assert!(screen(&fixture::model(2, 4), (79, 24)).contains("80x24 shows more"));
+    assert!(screen(&fixture::model(2, 4), (79, 5)).contains("It has 79x5, I need 80x24."));
+}
+
+#[test]
+fn every_size_from_the_minimum_on_is_drawn_whole() {
+    for workers in [0, 1, 2, 9, 64, 200] {
+        let model = fixture::model(workers, 3);
+        for size in [(80, 24), (81, 25), (99, 24), (100, 40), (176, 36), (177, 35), (300, 100)] {
+            let screen = screen(&model, size);
+            let last = screen.lines().last().unwrap();
+            assert!(last.contains("quit") && last.contains("help"), "{workers} workers at {size:?}:\n{screen}");
+            assert!(workers == 0 || screen.contains("▸"), "the selected worker is in sight at {size:?}:\n{screen}");
+        }
+    }
+}
+
+#[test]
+fn every_screen_is_drawn_whole_at_every_size_from_the_minimum_on() {
+    for written in [0, 1, 7, 64] {
+        for chosen in Screen::ALL {
+            let mut model = fixture::model(3, 2);
+            model.update(Message::Tasks(Box::new(fixture::tasks("app", written, 2))));
+            model.update(Message::Processes(Box::new(fixture::processes("app", written, 2))));
+            let process = fixture::stalled(fixture::process(3, 3), written);
+            model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+            show(&mut model, chosen);
+            for size in [(80, 24), (81, 25), (99, 24), (110, 24), (177, 35), (300, 100)] {
+                for action in [Action::ToggleDetail, Action::Last, Action::ToggleDetail, Action::First] {
+                    model.update(Message::Do(action));
+                    // From the doctor's it leads to another one.
+                    show(&mut model, chosen);
+                    let screen = screen(&model, size);
+                    let bars: Vec<&str> = screen.lines().rev().take(2).collect();
+                    let name = format!("[{}]", chosen.name());
+                    let bar = bars[0].contains("quit") && bars[0].contains("help") && bars[1].contains(&name);
+                    assert!(bar, "{written} incidents at {size:?}:\n{screen}");
+                    let has_rows = match chosen {
+                        Screen::Latency | Screen::Events => false,
+                        Screen::Incidents | Screen::Doctor | Screen::Processes => written > 0,
+                        _ => true,
+                    };
+                    let is_marked = screen.contains('▸') || !has_rows;
+                    assert!(is_marked, "the selected row is in sight at {size:?}:\n{screen}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn without_incidents_and_blame_the_screens_say_so() {
+    let mut model = fixture::model(2, 2);
+    show(&mut model, Screen::Incidents);
+    assert!(screen(&model, (80, 24)).contains("Every poll has ended in time"));
+    show(&mut model, Screen::Blame);
+    assert!(screen(&model, (80, 24)).contains("No task has been polled yet"));
+}
+
+#[test]
+fn nothing_is_blank_at_200_by_50() {
+    for workers in 1..=64 {
+        let screen = screen(&fixture::model(workers, 3), (200, 50));
+        assert!(screen.lines().all(|line| !line.trim().is_empty()), "{workers} workers:\n{screen}");
+    }
+}
+
+#[test]
+fn the_selected_worker_stands_right_below_the_table() {
+    for size in [(80, 24), (100, 40), (200, 50), (300, 100)] {
+        let screen = screen(&fixture::model(1, 3), size);
+        let lines: Vec<&str> = screen.lines().collect();
+        let row = lines.iter().position(|line| line.starts_with('▸')).unwrap();
+        assert!(lines[row + 1].starts_with("─ worker 0"), "{size:?}:\n{screen}");
+    }
+}
+
+#[test]
+fn before_the_first_snapshot_and_without_runtimes_it_says_so() {
+    assert!(screen(&Model::new(fixture::STEP), (80, 24)).contains("Waiting for the first snapshot"));
+    let mut model = fixture::model(2, 1);
+    let process = volt_telemetry::snapshot::Process { runtimes: Vec::new(), ..fixture::process(2, 2) };
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    assert!(screen(&model, (80, 24)).contains("no runtime at the moment"));
+}
+
+#[test]
+fn the_overview_names_the_line_of_a_stall_whole_and_the_task_whole_or_by_its_number() {
+    let mut process = fixture::stalled(fixture::process(2, 3), 1);
+    for (is_over, id) in [(false, 7), (true, 7), (true, 123_456_789_012)] {
+        let incident = &mut process.runtimes[0].incidents.latest[0];
+        (incident.is_over, incident.task_id) = (is_over, id);
+        let mut model = fixture::model(2, 2);
+        model.update(Message::Snapshot { process: Box::new(process.clone()), lost: 0 });
+        for columns in 80..130 {
+            let screen = screen(&model, (columns, 24));
+            let line = screen.lines().find(|line| line.starts_with(" stalls")).unwrap();
+            assert!(line.contains(" at handlers.rs:61"), "{columns}: {line}");
+            assert_eq!(line.contains(" by "), line.contains(&format!("#{id} at")), "{columns}: {line}");
+            assert_eq!(line.ends_with(" ago"), is_over, "{columns}: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_line_to_look_at_is_never_cut() {
+    let mut model = fixture::stalled_model(4, 3);
+    show(&mut model, Screen::Incidents);
+    for columns in 80..240 {
+        let screen = screen(&model, (columns, 24));
+        let guilty = screen.lines().find(|line| line.contains('→')).unwrap();
+        assert!(guilty.ends_with("handlers.rs:61"), "{columns}: {guilty}");
+        let selected = screen.lines().find(|line| line.starts_with('▸')).unwrap();
+        assert!(selected.contains("handlers.rs:61 ") && selected.contains(" #48212"), "{columns}: {selected}");
+    }
+}
+
+/// Every screen, an open stack, and an open task.
+fn every_screen() -> Vec<Model> {
+    let mut open = fixture::stalled_model(9, 5);
+    show(&mut open, Screen::Incidents);
+    open.update(Message::Do(Action::ToggleDetail));
+    let screens = Screen::ALL.map(|screen| {
+        let mut model = fixture::stalled_model(9, 5);
+        model.update(Message::Tasks(Box::new(fixture::tasks("app", 40, 5))));
+        model.update(Message::Processes(Box::new(fixture::processes("app", 40, 5))));
+        show(&mut model, screen);
+        model
+    });
+    let mut task = fixture::tasks_model(9, 40);
+    for action in [Action::Last, Action::Move(-1), Action::ToggleDetail] {
+        task.update(Message::Do(action));
+    }
+    screens.into_iter().chain([fixture::model(9, 5), open, task]).collect()
+}
+
+#[test]
+fn without_colors_the_screens_say_the_same() {
+    for model in every_screen() {
+        let mut plain = terminal((200, 50));
+        plain.draw(|frame| draw(frame, &model, Theme::new(false), &mut Hits::default())).unwrap();
+        let cells = &plain.backend().buffer().content;
+        assert!(cells.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
+        assert!(cells.iter().any(|cell| cell.modifier.contains(Modifier::BOLD)));
+        let text: String = cells.iter().map(|cell| cell.symbol()).collect();
+        let mark = match model.screen {
+            Screen::Blame => "800ms!!",
+            Screen::Latency => ">= 134ms!!",
+            Screen::Doctor => "CRITICAL!!",
+            Screen::Events => "!! worker 1",
+            Screen::Tasks => "ms!",
+            Screen::Processes => "1024!!",
+            _ => "230ms!!",
+        };
+        assert!(text.contains(mark), "what is red has a mark on {:?}:\n{text}", model.screen);
+        let colored = screen(&model, (200, 50)).replace('\n', "");
+        assert_eq!(text.replace(' ', ""), colored.replace(' ', ""));
+    }
+}
+
+#[test]
+fn only_the_named_colors_are_used() {
+    for model in every_screen() {
+        let mut terminal = terminal((200, 50));
+        terminal.draw(|frame| draw(frame, &model, Theme::new(true), &mut Hits::default())).unwrap();
+        for cell in &terminal.backend().buffer().content {
+            for color in [cell.fg, cell.bg] {
+                assert!(!matches!(color, Color::Rgb(..) | Color::Indexed(_)), "{color:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn names_with_escape_sequences_reach_no_cell() {
+    let mut model = fixture::model(2, 2);
+    let mut process = fixture::process(2, 3);
+    process.program = "\u{1b}[31mdemo\u{7}".into();
+    process.runtimes[0].workers[0].in_flight.as_mut().unwrap().task_name = Some("a\u{9b}2J\n\u{202e}b".into());
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    let screen = screen(&model, (200, 50));
+    assert!(screen.contains("[31mdemo") && screen.contains("a2Jb"), "{screen}");
+    assert!(screen.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'));
+}
+
+#[test]
+fn stacks_with_escape_sequences_reach_no_cell() {
+    let mut model = fixture::model(2, 2);
+    let mut process = fixture::stalled(fixture::process(2, 3), 1);
+    let incident = &mut process.runtimes[0].incidents.latest[0];
+    incident.stack[2].function = Some("ev\u{1b}[2Jil".into());
+    incident.stack[2].file = Some("sr\u{9b}3Jc\u{202e}.rs".into());
+    process.runtimes[0].blame[0].spawned_at = "wh\u{7}ere.rs:1:1".into();
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    for (chosen, wanted) in
+        [(Screen::Incidents, "ev[2Jil"), (Screen::Incidents, "sr3Jc.rs"), (Screen::Blame, "where.rs")]
+    {
+        show(&mut model, chosen);
+        let screen = screen(&model, (200, 50));
+        assert!(screen.contains(wanted), "{screen}");
+        assert!(screen.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'));
+    }
+}

@@ -1,0 +1,115 @@
+//! The arrows between the crates of the workspace are those that ARCHITECTURE.md lists.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Each crate of the workspace, with the members that it depends on in a normal build.
+type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+const PAGE: &str = include_str!("../../../ARCHITECTURE.md");
+
+/// Reads the normal dependencies from the manifests. Those of tests, benches and build scripts are
+/// left out, and so are crates outside the workspace.
+fn of_manifests() -> Arrows {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(root)
+        .output()
+        .expect("cargo can be started");
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    let name_of = |value: &Value| value["name"].as_str().expect("it has a name").to_owned();
+    let packages = metadata["packages"].as_array().expect("a list of packages");
+    let members: BTreeSet<_> = packages.iter().map(name_of).collect();
+    let arrows_of = |package: &Value| {
+        let all = package["dependencies"].as_array().expect("a list of dependencies");
+        let normal = all.iter().filter(|dependency| dependency["kind"].is_null());
+        normal.map(name_of).filter(|name| members.contains(name)).collect()
+    };
+    packages.iter().map(|package| (name_of(package), arrows_of(package))).collect()
+}
+
+/// Returns the lines between "```crates" and the end of that block.
+fn block_of(page: &str) -> Vec<&str> {
+    let lines = page.lines().skip_while(|line| *line != "```crates").skip(1);
+    lines.take_while(|line| *line != "```").collect()
+}
+
+/// Returns one line for each crate, as the page has them: `volt-process -> volt-runtime volt-shim`.
+fn lines_of(arrows: &Arrows) -> Vec<String> {
+    let line = |(from, to): (&String, &BTreeSet<String>)| {
+        let names = to.iter().fold(String::new(), |line, name| line + " " + name);
+        format!("{from} ->{names}")
+    };
+    arrows.iter().map(line).collect()
+}
+
+/// Returns the lines that only one side has, or how the order differs. Empty if both are the same.
+fn differences(page: &[&str], manifests: &[String]) -> Vec<String> {
+    let is_in_page = |line: &&String| page.contains(&line.as_str());
+    let is_in_manifests = |line: &&&str| manifests.iter().any(|other| other == **line);
+    let only_page = page.iter().filter(|line| !is_in_manifests(line)).map(|line| format!("page:      {line}"));
+    let only_manifests = manifests.iter().filter(|line| !is_in_page(line)).map(|line| format!("manifests: {line}"));
+    let mut found: Vec<_> = only_page.chain(only_manifests).collect();
+    if found.is_empty() && page != manifests {
+        found.push("the page's lines are not sorted, or one is there twice".to_owned());
+    }
+    found
+}
+
+/// Returns the crates that depend on each other in a circle, and those that depend on such crates.
+/// They are left when crates without an arrow to a crate that is left are removed again and again.
+fn circle(arrows: &Arrows) -> Vec<String> {
+    let mut left: BTreeSet<&String> = arrows.keys().collect();
+    loop {
+        let (stays, goes): (BTreeSet<_>, BTreeSet<_>) =
+            left.iter().partition(|name| arrows[**name].iter().any(|to| left.contains(to)));
+        if goes.is_empty() {
+            return stays.into_iter().cloned().collect();
+        }
+        left = stays;
+    }
+}
+
+#[test]
+fn the_page_lists_the_arrows_between_the_crates() {
+    let arrows = of_manifests();
+    assert!(arrows.len() > 10, "the whole workspace was read: {arrows:?}");
+    let block = block_of(PAGE);
+    assert!(!block.is_empty(), "ARCHITECTURE.md has a block that begins with ```crates");
+    let found = differences(&block, &lines_of(&arrows));
+    assert!(
+        found.is_empty(),
+        "ARCHITECTURE.md and the manifests differ; change the block ```crates of the page, or the manifest:\n{}",
+        found.join("\n")
+    );
+}
+
+#[test]
+fn the_crates_have_no_circle() {
+    let found = circle(&of_manifests());
+    assert!(found.is_empty(), "these crates depend on each other, or on crates that do: {found:?}");
+}
+
+#[test]
+fn a_changed_arrow_and_a_circle_are_found() {
+    let arrows = |all: &[(&str, &[&str])]| -> Arrows {
+        let set = |to: &&[&str]| to.iter().map(|name| (*name).to_owned()).collect();
+        all.iter().map(|(from, to)| ((*from).to_owned(), set(to))).collect()
+    };
+    let page = block_of("text\n```crates\na -> b\nb ->\n```\nmore\n");
+    assert_eq!(page, ["a -> b", "b ->"]);
+    let same = arrows(&[("a", &["b"]), ("b", &[])]);
+    assert!(differences(&page, &lines_of(&same)).is_empty() && circle(&same).is_empty());
+    let more = arrows(&[("a", &["b"]), ("b", &["a"]), ("c", &["a"]), ("d", &[])]);
+    let expected = ["page:      b ->", "manifests: b -> a", "manifests: c -> a", "manifests: d ->"];
+    assert_eq!(differences(&page, &lines_of(&more)), expected);
+    assert_eq!(differences(&["b ->", "a -> b"], &lines_of(&same)).len(), 1);
+    let stuck = circle(&more);
+    assert!(["a", "b"].iter().all(|name| stuck.contains(&(*name).to_owned())), "{stuck:?}");
+    assert!(!stuck.contains(&"d".to_owned()), "{stuck:?}");
+}

@@ -1,0 +1,88 @@
+//! A slow leak, and three programs that look like one: for the doctor's rule `task-leak`, which takes
+//! minutes.
+//!
+//! ```text
+//! cargo run --release --bin leak               # for three minutes, or for --seconds
+//! volt-console doctor leak                     # meanwhile
+//! ```
+//!
+//! There is a runtime for each. `leak` spawns 28 tasks a second that never end. `warm-up` spawns as
+//! fast for its first 100 seconds and keeps what it has. `churn` spawns 200 tasks a second that end
+//! after a second. `burst` spawns 4,000 tasks within 10 seconds, a minute and a half after its start,
+//! that end half a minute later. At the end each prints what its own doctor found.
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use volt::Runtime;
+use volt::time::sleep;
+
+/// Spawns tasks that never end in one runtime, and tasks that do in others.
+#[derive(Debug, Parser)]
+#[command(about)]
+struct Arguments {
+    /// How long it runs.
+    #[arg(long, value_name = "N", default_value_t = 180)]
+    seconds: u64,
+}
+
+/// Between two tasks of the leak and of the warm-up: 28 a second.
+const SLOW: Duration = Duration::from_micros(1_000_000 / 28);
+/// Longer than any run.
+const FOR_EVER: Duration = Duration::from_secs(86_400);
+const WARM_UP: Duration = Duration::from_secs(100);
+const CHURN: Duration = Duration::from_millis(5);
+const BURST_AT: Duration = Duration::from_secs(90);
+const BURST_FOR: Duration = Duration::from_secs(10);
+const BURST_PAUSE: Duration = Duration::from_micros(2_500);
+
+fn runtime(name: &str) -> Result<Runtime, Box<dyn Error>> {
+    Ok(volt::Builder::new_multi_thread().worker_threads(1).name(name).build()?)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let began = Instant::now();
+    let runtimes = [runtime("leak")?, runtime("warm-up")?, runtime("churn")?, runtime("burst")?];
+    let [leak, warm_up, churn, burst] = &runtimes;
+    drop(leak.spawn(async {
+        every(SLOW, Duration::MAX, || drop(volt::spawn(sleep(FOR_EVER)))).await;
+    }));
+    drop(warm_up.spawn(async {
+        every(SLOW, WARM_UP, || drop(volt::spawn(sleep(FOR_EVER)))).await;
+    }));
+    drop(churn.spawn(async {
+        every(CHURN, Duration::MAX, || drop(volt::spawn(sleep(Duration::from_secs(1))))).await;
+    }));
+    drop(burst.spawn(async {
+        sleep(BURST_AT).await;
+        every(BURST_PAUSE, BURST_FOR, || drop(volt::spawn(sleep(Duration::from_secs(30))))).await;
+    }));
+    println!("leaks 28 tasks a second for {} s; volt-console doctor {}", arguments.seconds, std::process::id());
+    while began.elapsed() < Duration::from_secs(arguments.seconds) {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    for runtime in &runtimes {
+        let now = runtime.handle().snapshot();
+        println!("{}: {} tasks alive after {} s", now.runtime, now.tasks.alive, began.elapsed().as_secs());
+        for finding in now.findings.iter().flatten() {
+            let places: Vec<_> = finding.locations.iter().map(|place| place.at()).collect();
+            println!("  {} {}: {} at {}", finding.severity.name(), finding.rule, finding.title, places.join(", "));
+        }
+    }
+    runtimes.into_iter().for_each(|runtime| runtime.shutdown_timeout(Duration::ZERO));
+    Ok(())
+}
+
+/// Calls `spawn` so often on average, for so long, however late a single sleep is.
+async fn every(pause: Duration, time: Duration, mut spawn: impl FnMut()) {
+    let (began, mut calls) = (Instant::now(), 0_u32);
+    while began.elapsed() < time {
+        while pause * calls <= began.elapsed().min(time) {
+            spawn();
+            calls += 1;
+        }
+        sleep(pause).await;
+    }
+}

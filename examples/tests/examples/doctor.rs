@@ -1,0 +1,315 @@
+//! Each symptom as a program of its own, and the doctor asked about it over the control socket, as somebody at a
+//! console would.
+//!
+//! Left out are rules that no program here can bring about: `lost-wakeup` would be a fault of Volt's, and the runtime's
+//! own tests put it in (`scheduler::shared`); `steal-contention` needs more processors than a test may count on. Their
+//! other cases are in `volt_diagnosis::doctor`. The test of `cgroup-throttled` is skipped where no control group can be
+//! made, unless `VOLT_REQUIRE_CGROUP` is set.
+//!
+//! What the machine does to a program besides is true and no fault of the program's, so its rules may speak at any time
+//! ([`MACHINE`]).
+
+use std::fs::DirBuilder;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::group::{Group, REQUIRED};
+use volt_diagnosis::doctor::rule::examine;
+use volt_telemetry::client::{Client, resolve};
+use volt_telemetry::finding::{Figure, Finding, Place, Severity};
+use volt_telemetry::rule::Rule;
+use volt_telemetry::snapshot::Process;
+use volt_telemetry::socket::Environment;
+
+/// Between two looks.
+const APART: Duration = Duration::from_millis(300);
+/// Between two looks for what shows over time.
+const FAR_APART: Duration = Duration::from_millis(1_100);
+/// Pairs of looks at a look-alike.
+const LOOK_ALIKE_LOOKS: usize = 3;
+/// How long a symptom may take to show; as a rule it does at once, and a leak after half a minute.
+const PATIENCE: Duration = Duration::from_secs(80);
+/// How long what looks like a leak is looked at: for longer than a leak takes to be found.
+const LEAK_LOOKS: usize = 30;
+/// What other programs on the machine may cause at any time.
+const MACHINE: [Rule; 3] = [Rule::CpuStarved, Rule::CgroupThrottled, Rule::ProcessPaused];
+
+/// One program at a time: each uses all processors, or is about what it has when nobody else does.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A program that runs; ended when dropped.
+struct Patient {
+    child: Child,
+    folder: PathBuf,
+    client: Client,
+    /// Between two looks.
+    apart: Duration,
+}
+
+impl Patient {
+    fn with_symptom(rule: Rule, look_alike: bool, groups: &[PathBuf]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_symptoms"));
+        command.args([rule.name(), "--seconds", "120"]).args(look_alike.then_some("--look-alike"));
+        command.args(groups.iter().flat_map(|folder| [Path::new("--group"), folder]));
+        let mut patient = Self::start(command);
+        if matches!(rule, Rule::TaskLeak | Rule::RestartStorm) {
+            patient.apart = FAR_APART;
+        }
+        patient
+    }
+
+    /// It has begun when it has printed a line.
+    fn start(mut command: Command) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // ORDERING: Relaxed; only the number matters, it publishes nothing.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Not `TMPDIR`, which may be longer than a socket's path allows.
+        let folder = PathBuf::from(format!("/tmp/volt-doctor-test-{}-{number}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&folder).expect("a new folder in /tmp");
+        command.env("VOLT_SOCKET_DIR", &folder).env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("it runs");
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        assert!(lines.read_line(&mut String::new()).unwrap() > 0, "{command:?} says nothing");
+        // What it prints later goes nowhere, and does not keep it waiting.
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        let environment = Environment { socket_dir: Some(folder.clone()), ..Environment::of_process() };
+        let path = resolve(&child.id().to_string(), &environment).expect("its control socket");
+        let client = Client::connect(&path).expect("it answers");
+        Self { child, folder, client, apart: APART }
+    }
+
+    fn look(&mut self) -> Process {
+        self.client.snapshot().expect("a snapshot")
+    }
+
+    /// What there is to find from `before` to the look after it, which becomes `before`.
+    fn examine_from(&mut self, before: &mut Process) -> Vec<Finding> {
+        // Not a synchronisation: the time over which it is looked at.
+        std::thread::sleep(self.apart);
+        let after = self.look();
+        let pairs = before.runtimes.iter().zip(&after.runtimes);
+        let mut findings: Vec<_> = pairs.flat_map(|(before, after)| examine(before, after)).collect();
+        // What two looks cannot tell, the program itself has seen.
+        let own = after.runtimes.iter().flat_map(|runtime| runtime.findings.iter().flatten());
+        findings.extend(own.filter(|finding| finding.rule == Rule::TaskLeak && finding.seen.is_current).cloned());
+        *before = after;
+        findings
+    }
+}
+
+impl Drop for Patient {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The doctor finds `rule` in its symptom, nothing else but what is in `beside`, and does not find it in the
+/// look-alike. Returns what it found.
+fn check(rule: Rule, beside: &[Rule]) -> Vec<Finding> {
+    check_until(rule, beside, &[], |finding| finding.rule == rule)
+}
+
+/// As [`check`], in control groups, with more demanded of what is found.
+fn check_until(rule: Rule, beside: &[Rule], groups: &[PathBuf], is_it: impl Fn(&Finding) -> bool) -> Vec<Finding> {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = find(rule, groups, is_it);
+    for finding in &found {
+        let is_expected = finding.rule == rule || beside.contains(&finding.rule) || is_of_the_machine(finding, &found);
+        // A stray stall, of a machine that is busy, is an info.
+        let is_expected = is_expected || finding.severity == Severity::Info;
+        assert!(is_expected, "{rule} comes with {finding:#?}");
+    }
+    let least = found.iter().filter(|finding| finding.rule == rule).map(|finding| finding.severity).max();
+    let mut patient = Patient::with_symptom(rule, true, groups);
+    let mut before = patient.look();
+    // Its start is not what it is about: threads begin, pages come in. A quota it spends for some periods.
+    let began = Instant::now();
+    while patient.examine_from(&mut before).iter().any(|finding| finding.rule == rule) && !groups.is_empty() {
+        assert!(began.elapsed() < PATIENCE, "what looks like {rule} is taken for it all the time");
+    }
+    let looks = if rule == Rule::TaskLeak { LEAK_LOOKS } else { LOOK_ALIKE_LOOKS };
+    for _ in 0..looks {
+        let mut found = patient.examine_from(&mut before);
+        found.retain(|finding| finding.rule == rule && Some(finding.severity) >= least.min(Some(Severity::Warning)));
+        assert!(found.is_empty(), "what looks like {rule} is taken for it: {found:#?}");
+    }
+    found
+}
+
+/// What the machine causes, and a poll that it made a stall, for a lock for instance whose holder it does not run; also one without a cause that its kernel
+/// knows of: on a host that runs other machines, time passes while this one stands still. (That causes are told is for `.ci/causes` to say.)
+fn is_of_the_machine(finding: &Finding, beside: &[Finding]) -> bool {
+    let is_short_of_time = beside.iter().any(|finding| MACHINE.contains(&finding.rule));
+    let has_no_cause = finding.evidence.iter().any(|evidence| evidence.text == "cause: unknown");
+    MACHINE.contains(&finding.rule) || finding.rule == Rule::StalledPoll && (is_short_of_time || has_no_cause)
+}
+
+/// Looks at the symptom until `rule` speaks, and says what is wanted.
+fn find(rule: Rule, groups: &[PathBuf], is_it: impl Fn(&Finding) -> bool) -> Vec<Finding> {
+    let mut patient = Patient::with_symptom(rule, false, groups);
+    let (mut before, began) = (patient.look(), Instant::now());
+    loop {
+        let found = patient.examine_from(&mut before);
+        if found.iter().any(&is_it) {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "{rule} is not found: {found:#?} in {before:#?}");
+    }
+}
+
+#[test]
+fn a_task_that_sleeps_in_its_thread_is_named_with_its_line_and_the_cause() {
+    // To read the first stack takes a while, in which the finding is there without the line.
+    let is_guilty = |finding: &Finding| matches!(finding.locations.first(), Some(Place::Guilty { .. }));
+    let found = check_until(Rule::StalledPoll, &[], &[], is_guilty);
+    let stall = found.iter().find(|finding| is_guilty(finding)).expect("it was waited for");
+    assert_eq!(stall.tasks[0].name.as_deref(), Some("sleeper"), "{stall:#?}");
+    let word = |key| stall.evidence.iter().find(|evidence| evidence.key == key).map(|evidence| evidence.text.as_str());
+    assert_eq!(word("cause"), Some("cause: sleep"), "{stall:#?}");
+    let places: Vec<_> = stall.locations.iter().map(Place::at).collect();
+    assert_eq!(places.len(), 2, "{stall:#?}");
+    assert!(places.iter().all(|at| at.contains("symptoms/stalls.rs")), "{stall:#?}");
+}
+
+/// What computes for milliseconds may now and then do so for long enough to be a stall.
+#[test]
+fn tasks_that_compute_for_long_while_others_wait() {
+    check(Rule::NoYield, &[Rule::StalledPoll]);
+}
+
+/// What holds the driver is a poll that is stuck.
+#[test]
+fn workers_that_are_all_stuck_hold_timers_up() {
+    check(Rule::DriverHeld, &[Rule::StalledPoll]);
+}
+
+#[test]
+fn a_worker_that_sleeps_beside_a_backlog() {
+    check(Rule::ParkedWhileBacklog, &[]);
+}
+
+/// The polls that keep the workers from the global queue are long.
+#[test]
+fn tasks_that_are_forgotten_in_the_global_queue() {
+    check(Rule::GlobalStarved, &[Rule::NoYield, Rule::StalledPoll]);
+}
+
+/// The slot is held by a poll that is stuck, and the ring behind it too. No sentinel writes that down, and none sends another worker to the driver.
+#[test]
+fn a_task_that_is_kept_in_a_slot() {
+    check(Rule::LifoHeld, &[Rule::NoYield, Rule::ParkedWhileBacklog, Rule::DriverHeld]);
+}
+
+#[test]
+fn tasks_that_monopolize_their_worker() {
+    check(Rule::LifoMonopoly, &[]);
+}
+
+#[test]
+fn workers_with_uneven_work() {
+    check(Rule::Imbalance, &[]);
+}
+
+#[test]
+fn workers_that_are_woken_for_nearly_nothing() {
+    check(Rule::WakeStorm, &[]);
+}
+
+#[test]
+fn a_task_that_waits_by_asking() {
+    check(Rule::SelfWakeLoop, &[]);
+}
+
+#[test]
+fn workers_that_others_keep_from_the_processors() {
+    check(Rule::CpuStarved, &[]);
+}
+
+/// A worker that waits for its processor long enough holds up what is behind it.
+#[test]
+fn more_busy_workers_than_processors() {
+    check(Rule::Oversubscribed, &[Rule::StalledPoll]);
+}
+
+#[test]
+fn workers_whose_quota_is_spent() {
+    // Goes last, when nobody is in it any more.
+    let group = match Group::make() {
+        Ok(group) => group,
+        Err(reasons) => {
+            assert!(std::env::var_os(REQUIRED).is_none(), "no control group with a quota: {reasons:?}");
+            eprintln!("SKIPPED: no control group with a quota can be made here: {reasons:?}");
+            return;
+        }
+    };
+    let counts = |finding: &Finding| finding.rule == Rule::CgroupThrottled && finding.severity == Severity::Critical;
+    check_until(Rule::CgroupThrottled, &[], group.folders(), counts);
+}
+
+/// What waits behind a future that has lost its waker is the other end of a channel as a rule; here nothing is.
+#[test]
+fn tasks_that_nothing_can_wake() {
+    let found = check(Rule::LostWaker, &[]);
+    let lost = found.iter().find(|finding| finding.rule == Rule::LostWaker).expect("it was waited for");
+    assert!(lost.locations[0].at().contains("symptoms/piles.rs"), "{lost:#?}");
+    assert_eq!(lost.evidence[0].value, Figure::Count(3), "{lost:#?}");
+}
+
+#[test]
+fn a_pool_for_blocking_work_that_is_full() {
+    check(Rule::BlockingPoolSaturated, &[]);
+}
+
+#[test]
+fn tasks_that_never_end() {
+    let found = check(Rule::TaskLeak, &[]);
+    let leak = found.iter().find(|finding| finding.rule == Rule::TaskLeak).expect("it was waited for");
+    assert!(leak.locations[0].at().contains("symptoms/piles.rs"), "the place is known: {leak:#?}");
+}
+
+#[test]
+fn a_process_that_does_not_keep_up_with_its_messages() {
+    let found = check(Rule::MailboxGrowing, &[]);
+    let growing = found.iter().find(|finding| finding.rule == Rule::MailboxGrowing).expect("it was waited for");
+    assert!(growing.title.contains("\"slow\"") && growing.title.contains("local:"), "{growing:#?}");
+    assert!(growing.locations[0].at().contains("symptoms/processes.rs"), "{growing:#?}");
+}
+
+#[test]
+fn a_process_that_is_started_anew_again_and_again() {
+    let found = check(Rule::RestartStorm, &[]);
+    let storm = found.iter().find(|finding| finding.rule == Rule::RestartStorm).expect("it was waited for");
+    let last = storm.evidence.iter().find(|evidence| evidence.key == "last_failure").expect("one has failed");
+    assert!(last.text.contains("failed: the database does not answer"), "{storm:#?}");
+    assert!(storm.locations[0].at().contains("symptoms/processes.rs"), "{storm:#?}");
+}
+
+#[test]
+fn a_process_that_is_stopped_now_and_then() {
+    check(Rule::ProcessPaused, &[]);
+}
+
+/// A service, a load generator and an exporter that nobody asks.
+#[test]
+fn a_service_under_load_and_a_runtime_at_rest_are_well() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_demo"));
+    command.args(["--headless", "--no-block", "--seconds", "60", "--metrics", "127.0.0.1:0"]);
+    let mut patient = Patient::start(command);
+    let mut before = patient.look();
+    patient.examine_from(&mut before);
+    assert!(before.runtimes.len() >= 3, "{before:#?}");
+    for _ in 0..LOOK_ALIKE_LOOKS {
+        let found = patient.examine_from(&mut before);
+        for finding in found.iter().filter(|finding| finding.severity >= Severity::Warning) {
+            assert!(is_of_the_machine(finding, &found), "{finding:#?}");
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Metrics pushed to a collector: a real server on a real socket that reads HTTP by hand and decodes what it is sent with OpenTelemetry's own messages;
+//! and collectors that are not there, do not answer, or refuse.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsPartialSuccess, ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Point;
+use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, HistogramDataPoint, Metric};
+use prost::Message;
+use rustix::net::{AddressFamily, SocketType};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use volt_diagnosis::catalog::{self, BUCKETS_NS, Kind, METRICS};
+use volt_exporter::{Exporter, Otlp};
+
+/// Between two pushes.
+const OFTEN: Duration = Duration::from_millis(50);
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(30);
+
+/// Ends the process if a test hangs; dropped when it is over.
+struct Watchdog(#[expect(dead_code, reason = "its drop is the message")] mpsc::Sender<()>);
+
+fn watchdog() -> Watchdog {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        if receiver.recv_timeout(2 * LONG) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("the test hangs");
+            std::process::abort();
+        }
+    });
+    Watchdog(sender)
+}
+
+/// What a collector was sent.
+struct Pushed {
+    /// The first line, and the headers by their names in lower case.
+    line: String,
+    headers: HashMap<String, String>,
+    request: ExportMetricsServiceRequest,
+}
+
+impl Pushed {
+    fn metrics(&self) -> &[Metric] {
+        &self.request.resource_metrics[0].scope_metrics[0].metrics
+    }
+
+    fn metric(&self, name: &str) -> &Metric {
+        self.metrics().iter().find(|metric| metric.name == name).unwrap_or_else(|| panic!("no {name}"))
+    }
+
+    /// The value of a sum or a gauge of whole numbers for `runtime`.
+    fn count(&self, name: &str, runtime: &str) -> i64 {
+        let points = match self.metric(name).data.as_ref().unwrap() {
+            Data::Sum(sum) => &sum.data_points,
+            Data::Gauge(gauge) => &gauge.data_points,
+            other => panic!("{name} is {other:?}"),
+        };
+        let point = points.iter().find(|point| text(&point.attributes, "runtime") == Some(runtime.into()));
+        match point.unwrap_or_else(|| panic!("no {runtime} in {name}")).value {
+            Some(Point::AsInt(count)) => count,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    fn histogram(&self, name: &str, runtime: &str) -> &HistogramDataPoint {
+        let Some(Data::Histogram(histogram)) = &self.metric(name).data else { panic!("{name} is no histogram") };
+        assert_eq!(histogram.aggregation_temporality(), AggregationTemporality::Cumulative);
+        let mut points = histogram.data_points.iter();
+        points.find(|point| text(&point.attributes, "runtime") == Some(runtime.into())).expect("its runtime")
+    }
+}
+
+fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
+    let value = attributes.iter().find(|attribute| attribute.key == key)?.value.clone()?.value?;
+    match value {
+        Any::StringValue(text) => Some(text),
+        Any::IntValue(number) => Some(number.to_string()),
+        other => panic!("{key} is {other:?}"),
+    }
+}
+
+/// A collector that answers the nth push with `answer(n)`: a status line's rest, and a body.
+fn collector(answer: impl Fn(usize) -> (&'static str, Vec<u8>) + Send + 'static) -> (SocketAddr, Receiver<Pushed>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    (listener.local_addr().unwrap(), collect(listener, answer))
+}
+
+fn collect(
+    listener: TcpListener,
+    answer: impl Fn(usize) -> (&'static str, Vec<u8>) + Send + 'static,
+) -> Receiver<Pushed> {
+    let (sender, pushes) = mpsc::channel();
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let mut lines = stream.by_ref().lines().map(Result::unwrap);
+            let line = lines.next().unwrap();
+            let heads = lines.take_while(|line| !line.is_empty());
+            let headers: HashMap<_, _> = heads
+                .map(|head| head.split_once(": ").map(|(n, v)| (n.to_lowercase(), v.to_string())).unwrap())
+                .collect();
+            let mut body = vec![0; headers["content-length"].parse().unwrap()];
+            stream.read_exact(&mut body).unwrap();
+            let request = ExportMetricsServiceRequest::decode(&*body).expect("a request of OTLP's");
+            let (status, body) = answer(number);
+            write!(stream.get_mut(), "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len()).unwrap();
+            stream.get_mut().write_all(&body).unwrap();
+            if sender.send(Pushed { line, headers, request }).is_err() {
+                return;
+            }
+        }
+    });
+    pushes
+}
+
+fn push_to(address: SocketAddr) -> Otlp {
+    Otlp::new(format!("http://{address}")).interval(OFTEN).timeout(LONG)
+}
+
+/// Status and text of `path`.
+fn get(exporter: &Exporter, path: &str) -> String {
+    let mut stream = TcpStream::connect(exporter.local_addr()).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer
+}
+
+#[test]
+fn what_the_page_says_arrives_at_the_collector_under_its_own_names() {
+    let _watchdog = watchdog();
+    let runtime = volt::Builder::new_multi_thread().worker_threads(2).name("pushed").build().unwrap();
+    let (address, pushes) = collector(|_| ("200 OK", Vec::new()));
+    let otlp = push_to(address).service_name("shop").header("x-scope-orgid", "tenant");
+    let exporter = Exporter::builder().listen("127.0.0.1:0").runtimes(["pushed"]).otlp(otlp).serve().unwrap();
+
+    let first = pushes.recv_timeout(LONG).unwrap();
+    assert_eq!(first.line, "POST /v1/metrics HTTP/1.1");
+    assert_eq!(first.headers["content-type"], "application/x-protobuf");
+    assert_eq!((&*first.headers["host"], &*first.headers["x-scope-orgid"]), (&*address.to_string(), "tenant"));
+    let resource = &first.request.resource_metrics[0].resource.as_ref().unwrap().attributes;
+    assert_eq!(text(resource, "service.name").unwrap(), "shop");
+    assert_eq!(text(resource, "process.pid").unwrap(), std::process::id().to_string());
+    assert!(text(resource, "service.instance.id").unwrap().ends_with(&std::process::id().to_string()));
+
+    // Every metric of the catalog that a page of this process has, of its kind, and no other.
+    let page = get(&exporter, "/metrics");
+    for metric in METRICS {
+        let is_there = page.contains(&format!("# TYPE {} ", metric.name));
+        let name = metric.opentelemetry_name();
+        assert_eq!(
+            first.metrics().iter().filter(|pushed| pushed.name == name).count(),
+            usize::from(is_there),
+            "{name}"
+        );
+        if is_there {
+            let pushed = first.metric(&name);
+            assert_eq!((&pushed.unit, &*pushed.description), (&metric.opentelemetry_unit(), metric.help));
+            match (metric.kind, pushed.data.as_ref().unwrap()) {
+                (Kind::Counter, Data::Sum(sum)) => {
+                    assert!(sum.is_monotonic && sum.aggregation_temporality() == AggregationTemporality::Cumulative);
+                }
+                (Kind::Gauge, Data::Gauge(_)) | (Kind::Histogram, Data::Histogram(_)) => {}
+                (kind, other) => panic!("{name}: {kind:?} is pushed as {other:?}"),
+            }
+        }
+    }
+
+    // What is counted later is in a later push, since the same start.
+    runtime.block_on(async {
+        for _ in 0..100 {
+            volt::spawn(async {}).await.unwrap();
+        }
+    });
+    let began = Instant::now();
+    let later = loop {
+        let later = pushes.recv_timeout(LONG).unwrap();
+        if later.count("volt.tasks.spawned", "pushed") == 100 {
+            break later;
+        }
+        assert!(began.elapsed() < LONG, "the count does not arrive");
+    };
+    assert_eq!(later.count("volt.runtime.workers", "pushed"), 2);
+    let (before, after) = [&first, &later].map(|pushed| pushed.histogram("volt.schedule.delay", "pushed")).into();
+    assert_eq!(before.start_time_unix_nano, after.start_time_unix_nano, "a start that moves is a restart");
+    assert!(before.start_time_unix_nano > 0 && before.start_time_unix_nano < before.time_unix_nano);
+    assert!(after.time_unix_nano > before.time_unix_nano && after.count >= before.count + 100);
+    assert_eq!(after.explicit_bounds, BUCKETS_NS.map(catalog::seconds));
+    assert_eq!(after.bucket_counts.len(), after.explicit_bounds.len() + 1);
+    assert_eq!(after.bucket_counts.iter().sum::<u64>(), after.count, "a count in each bucket, not from the first on");
+    assert!(after.sum.unwrap() > 0.0);
+}
+
+/// Counts what is logged about pushes, by its text.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl<S: Subscriber> Layer<S> for Log {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        struct Text(String);
+        impl Visit for Text {
+            fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+                write!(self.0, "{field}={value:?} ").unwrap();
+            }
+        }
+        if event.metadata().target().starts_with("volt_exporter::otlp") {
+            let mut text = Text(format!("{} ", event.metadata().level()));
+            event.record(&mut text);
+            self.0.lock().unwrap().push(text.0);
+        }
+    }
+}
+
+impl Log {
+    /// What was told about this collector.
+    fn about(&self, address: SocketAddr) -> Vec<String> {
+        let lines = self.0.lock().unwrap();
+        lines.iter().filter(|line| line.contains(&address.to_string())).cloned().collect()
+    }
+}
+
+/// One for the process: the exporter's thread logs to it.
+fn log() -> Log {
+    static LOG: std::sync::OnceLock<Log> = std::sync::OnceLock::new();
+    let install = || {
+        let log = Log::default();
+        tracing::subscriber::set_global_default(tracing_subscriber::registry().with(log.clone())).unwrap();
+        log
+    };
+    LOG.get_or_init(install).clone()
+}
+
+#[test]
+fn a_collector_that_refuses_is_told_of_once_and_so_is_its_end() {
+    let _watchdog = watchdog();
+    let log = log();
+    let refusal = || {
+        let partial = ExportMetricsPartialSuccess { rejected_data_points: 7, error_message: "too old".into() };
+        ExportMetricsServiceResponse { partial_success: Some(partial) }.encode_to_vec()
+    };
+    let (address, pushes) = collector(move |number| match number {
+        0..3 => ("503 Service Unavailable", Vec::new()),
+        5..8 => ("200 OK", refusal()),
+        _ => ("200 OK", Vec::new()),
+    });
+    let _exporter = Exporter::builder().listen("127.0.0.1:0").otlp(push_to(address)).serve().unwrap();
+    for _ in 0..10 {
+        pushes.recv_timeout(LONG).unwrap();
+    }
+    let told = log.about(address);
+    assert_eq!(told.len(), 4, "{told:#?}");
+    assert!(told[0].starts_with("WARN ") && told[0].contains("the collector says 503"), "{}", told[0]);
+    assert!(told[1].starts_with("INFO ") && told[1].contains("failures=3"), "{}", told[1]);
+    assert!(told[2].starts_with("WARN ") && told[2].contains("refused 7 numbers: too old"), "{}", told[2]);
+    assert!(told[3].starts_with("INFO ") && told[3].contains("failures=3"), "{}", told[3]);
+}
+
+#[test]
+fn a_collector_that_is_not_there_is_told_of_once_and_tried_until_it_is_and_the_page_is_served() {
+    let _watchdog = watchdog();
+    let log = log();
+    // Bound and not listened at: nobody else gets the port, and who connects is refused.
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
+    let exporter = Exporter::builder().listen("127.0.0.1:0").otlp(push_to(address)).serve().unwrap();
+    let began = Instant::now();
+    while log.about(address).is_empty() {
+        assert!(began.elapsed() < LONG, "nothing is told");
+        std::thread::yield_now();
+    }
+    // Not a synchronisation: some pushes more that fail, on any machine but the slowest.
+    std::thread::sleep(10 * OFTEN);
+    get(&exporter, "/metrics");
+
+    rustix::net::listen(&socket, 16).unwrap();
+    let pushes = collect(TcpListener::from(socket), |_| ("200 OK", Vec::new()));
+    // With the second, the log has what became of the first.
+    for _ in 0..2 {
+        pushes.recv_timeout(LONG).expect("it is tried again");
+    }
+    let told = log.about(address);
+    assert_eq!(told.len(), 2, "{told:#?}");
+    assert!(told[0].contains("no connection") && told[0].contains("does a collector listen there"), "{}", told[0]);
+    assert!(told[1].starts_with("INFO ") && told[1].contains("failures="), "{}", told[1]);
+}
+
+#[test]
+fn a_collector_that_never_answers_is_given_up_each_time_and_holds_no_page() {
+    let _watchdog = watchdog();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let otlp = push_to(listener.local_addr().unwrap()).timeout(Duration::from_millis(100));
+    let exporter = Exporter::builder().listen("127.0.0.1:0").otlp(otlp).serve().unwrap();
+    for _ in 0..3 {
+        let (mut stream, _) = listener.accept().unwrap();
+        get(&exporter, "/metrics");
+        // To the end of what it is sent, which comes when the exporter closes the connection.
+        let mut sent = Vec::new();
+        let _closed = stream.read_to_end(&mut sent);
+        assert!(sent.starts_with(b"POST /v1/metrics HTTP/1.1\r\n"));
+    }
+}
+
+#[test]
+fn what_cannot_be_pushed_to_is_an_error_before_anything_is_served() {
+    let error =
+        Exporter::builder().listen("127.0.0.1:0").otlp(Otlp::new("https://collector:4318")).serve().unwrap_err();
+    assert!(
+        error.is_invalid_setting() && error.to_string().starts_with("otlp: \"https://collector:4318\" needs TLS"),
+        "{error}"
+    );
+}

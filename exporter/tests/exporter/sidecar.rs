@@ -1,0 +1,306 @@
+//! The program `volt-exporter` beside real processes: whom it shows, and that one that is stopped holds up nobody's page.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use volt_telemetry::client::{HELLO_TIMEOUT, REPLY_TIMEOUT};
+
+/// Set for the children of these tests.
+const IS_APPLICATION: &str = "VOLT_TEST_APPLICATION";
+
+/// Ends the process if a test hangs; dropped when it is over.
+struct Watchdog(#[expect(dead_code, reason = "its drop is the message")] mpsc::Sender<()>);
+
+fn watchdog() -> Watchdog {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        if receiver.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("the test hangs");
+            std::process::abort();
+        }
+    });
+    Watchdog(sender)
+}
+
+/// Ends its process when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([format!("-{name}"), self.0.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Stops it; when this returns, no thread of it runs any more. The kernel tells them one after the other, and until then one may answer.
+    fn stop(&self) {
+        self.signal("STOP");
+        let threads = format!("/proc/{}/task", self.pid());
+        let is_stopped = |thread: std::io::Result<std::fs::DirEntry>| {
+            // One that has ended meanwhile has no file.
+            let stat = std::fs::read_to_string(thread.unwrap().path().join("stat"));
+            stat.map_or(true, |stat| stat.rsplit_once(") ").unwrap().1.starts_with('T'))
+        };
+        while !std::fs::read_dir(&threads).unwrap().all(is_stopped) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+/// A folder of this test's own, which is removed with what is in it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        use std::os::unix::fs::DirBuilderExt;
+        let path = std::env::temp_dir().join(format!("volt-{name}-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Not a test of its own: the application that the others look at, when it is started by them.
+#[test]
+fn application() {
+    if std::env::var_os(IS_APPLICATION).is_none() {
+        return;
+    }
+    let _runtime = volt::Builder::new_multi_thread().worker_threads(1).name("main").build().unwrap();
+    println!("is up");
+    // Until the test ends it, or has ended itself.
+    let _ended = std::io::stdin().read(&mut [0]);
+}
+
+fn start_application(sockets: &Path) -> Running {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "sidecar::application", "--nocapture"])
+        .env(IS_APPLICATION, "1")
+        .env("VOLT_SOCKET_DIR", sockets)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let running = Running(child);
+    assert!(output.lines().any(|line| line.unwrap().contains("is up")), "the application did not start");
+    running
+}
+
+/// Starts `volt-exporter`, and gives where it listens.
+fn start_exporter(arguments: &[&str]) -> (Running, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_volt-exporter"))
+        .args(["--listen", "127.0.0.1:0"])
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("metrics http://").and_then(|rest| rest.strip_suffix("/metrics"));
+    (Running(child), address.unwrap_or_else(|| panic!("{line:?}")).to_string())
+}
+
+fn ask(address: &str, path: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    stream
+}
+
+fn answer(stream: &mut TcpStream) -> String {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer
+}
+
+fn get(address: &str, path: &str) -> String {
+    answer(&mut ask(address, path))
+}
+
+fn value(page: &str, name: &str, pid: u32) -> Option<f64> {
+    let pid = format!("pid=\"{pid}\"");
+    let line = page.lines().find(|line| line.starts_with(&format!("{name}{{")) && line.contains(&pid))?;
+    line.rsplit_once(' ')?.1.parse().ok()
+}
+
+#[test]
+fn processes_with_runtimes_of_one_name_are_told_apart_and_those_that_end_leave() {
+    let _watchdog = watchdog();
+    let sockets = Folder::new("told-apart");
+    let (first, second) = (start_application(&sockets.0), start_application(&sockets.0));
+    let (_exporter, address) = start_exporter(&["--discover", sockets.0.to_str().unwrap()]);
+    let page = get(&address, "/metrics");
+    for application in [&first, &second] {
+        assert_eq!(value(&page, "volt_program_up", application.pid()), Some(1.0), "{page}");
+        assert_eq!(value(&page, "volt_runtime_workers", application.pid()), Some(1.0), "{page}");
+    }
+    assert_eq!(page.matches("# TYPE volt_runtime_workers gauge").count(), 1, "one family, one head");
+    let (_, json) =
+        get(&address, "/snapshot").split_once("\r\n\r\n").map(|(h, b)| (h.to_string(), b.to_string())).unwrap();
+    let processes: Vec<volt_telemetry::Process> = serde_json::from_str(&json).unwrap();
+    let mut pids: Vec<_> = processes.iter().map(|process| process.pid).collect();
+    pids.sort_unstable();
+    let mut expected = [first.pid(), second.pid()];
+    expected.sort_unstable();
+    assert_eq!(pids, expected);
+
+    let (gone, stays) = (second.pid(), first.pid());
+    drop(second);
+    let page = get(&address, "/metrics");
+    assert_eq!(value(&page, "volt_runtime_workers", gone), None, "{page}");
+    assert_eq!(value(&page, "volt_program_up", stays), Some(1.0), "{page}");
+}
+
+#[test]
+fn a_process_that_is_stopped_costs_a_page_a_second_is_told_of_all_the_while_and_comes_back() {
+    let _watchdog = watchdog();
+    let sockets = Folder::new("stopped");
+    let (stopped, runs) = (start_application(&sockets.0), start_application(&sockets.0));
+    let (_exporter, address) = start_exporter(&["--discover", sockets.0.to_str().unwrap()]);
+    assert_eq!(value(&get(&address, "/metrics"), "volt_program_up", stopped.pid()), Some(1.0));
+    stopped.stop();
+    // Longer than the exporter waits for an answer, and then for a hello, before it connects anew.
+    let stopped_at = Instant::now();
+    while stopped_at.elapsed() < REPLY_TIMEOUT + HELLO_TIMEOUT + Duration::from_secs(1) {
+        let began = Instant::now();
+        let page = get(&address, "/metrics");
+        assert!(began.elapsed() < Duration::from_secs(4), "a stopped process holds up the page: {:?}", began.elapsed());
+        assert_eq!(value(&page, "volt_program_up", stopped.pid()), Some(0.0), "{page}");
+        assert_eq!(value(&page, "volt_runtime_workers", stopped.pid()), None, "no number of a process that is silent");
+        assert_eq!(value(&page, "volt_program_up", runs.pid()), Some(1.0), "{page}");
+    }
+    stopped.signal("CONT");
+    // A try to connect that failed just before costs a page more.
+    while value(&get(&address, "/metrics"), "volt_program_up", stopped.pid()) != Some(1.0) {}
+}
+
+#[test]
+fn many_who_ask_while_a_process_is_stopped_wait_for_one_look_and_the_health_for_none() {
+    let _watchdog = watchdog();
+    let sockets = Folder::new("many-ask");
+    let stopped = start_application(&sockets.0);
+    let (_exporter, address) = start_exporter(&["--discover", sockets.0.to_str().unwrap()]);
+    assert_eq!(value(&get(&address, "/metrics"), "volt_program_up", stopped.pid()), Some(1.0));
+    stopped.stop();
+    let began = Instant::now();
+    let mut asked: Vec<TcpStream> = (0..20).map(|_| ask(&address, "/metrics")).collect();
+    get(&address, "/healthz");
+    let healthy_after = began.elapsed();
+    asked.iter_mut().for_each(|stream| assert_eq!(value(&answer(stream), "volt_program_up", stopped.pid()), Some(0.0)));
+    // A look waits for a second. Those who came while it went on share the next.
+    assert!(healthy_after < Duration::from_millis(900), "{healthy_after:?}");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    stopped.signal("CONT");
+}
+
+#[test]
+fn without_a_process_the_page_is_empty_and_the_health_is_good() {
+    let _watchdog = watchdog();
+    let sockets = Folder::new("nobody");
+    let (_exporter, address) = start_exporter(&["--discover", sockets.0.to_str().unwrap()]);
+    let page = get(&address, "/metrics");
+    assert!(!page.contains("volt_"), "{page}");
+    assert!(get(&address, "/healthz").ends_with("ok\n"));
+}
+
+#[test]
+fn a_folder_that_is_none_is_an_error_that_names_it() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_volt-exporter")).args(["--discover", "/nowhere/volt"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("--discover: /nowhere/volt is no folder"), "{error}");
+}
+
+#[test]
+fn what_it_cannot_begin_with_is_an_error_that_names_the_setting_and_the_remedy() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for (arguments, code, told) in [
+        (["--listen", &*taken], 1, "is already in use: choose another port"),
+        (["--listen", "0.0.0.0:0"], 1, "--allow-remote"),
+        (["--listen", "nonsense"], 1, "write it as 127.0.0.1:9464"),
+        (["--discover", "/proc/self/stat"], 1, "is no folder"),
+        (["--nonsense", "1"], 2, "unexpected argument"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_volt-exporter")).args(arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+        assert!(error.contains(told) && output.stdout.is_empty(), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_folder_that_others_may_write_to_is_not_trusted_and_told_of_once() {
+    use std::os::unix::fs::PermissionsExt;
+    let _watchdog = watchdog();
+    let sockets = Folder::new("open");
+    std::fs::set_permissions(&sockets.0, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_volt-exporter"))
+        .args(["--listen", "127.0.0.1:0", "--discover", sockets.0.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("metrics http://").and_then(|rest| rest.strip_suffix("/metrics")).unwrap();
+    let mut told = child.stderr.take().unwrap();
+    let running = Running(child);
+    for _ in 0..3 {
+        get(address, "/metrics");
+    }
+    drop(running);
+    let mut log = String::new();
+    told.read_to_string(&mut log).unwrap();
+    assert_eq!(log.matches(sockets.0.to_str().unwrap()).count(), 1, "{log}");
+}
+
+#[test]
+fn one_whose_output_nobody_reads_serves_on() {
+    let _watchdog = watchdog();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let sockets = Folder::new("unread");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_volt-exporter"))
+        .args(["--listen", &*free, "--discover", sockets.0.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Closed before it is written to.
+    drop(child.stdout.take());
+    let mut told = child.stderr.take().unwrap();
+    let running = Running(child);
+    while TcpStream::connect(&*free).is_err() {
+        std::thread::yield_now();
+    }
+    // It says where it listens after it listens.
+    for _ in 0..100 {
+        assert!(get(&free, "/healthz").ends_with("ok\n"));
+    }
+    drop(running);
+    let mut log = String::new();
+    told.read_to_string(&mut log).unwrap();
+    assert!(!log.contains("panicked"), "{log}");
+}

@@ -1,0 +1,410 @@
+//! A pool of threads for work that blocks: grows with the queue up to a limit, shrinks when idle.
+//!
+//! Which thread comes for a job, and that none is left, is the protocol of `crew`. A job is a task whose future runs
+//! the closure in its one poll, so that handles, ids, panics and aborts are those of all tasks.
+//!
+//! Shutdown: under the lock, take the queue and say so; cancel what was in the queue, but leave the *mandatory* jobs there, for which a thread is on its
+//! way or awake, since a submit saw to it: what a file was given to write is not to be lost. Each thread that ends wakes whoever shuts the pool down
+//! and waits for that in the driver, so that timers and sockets of jobs go on. A thread whose own job
+//! shuts the pool down is not waited for, since the job ends only after the shutdown; it ends by itself then, as all of them do.
+//!
+//! If no thread can be started: jobs wait for those that there are; if there is none, they are refused, with the cause in their error.
+//!
+//! Bounds: `max_blocking_threads` threads; the queue is as long as callers make it, and its length is published.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::io;
+use std::ptr;
+use std::sync::Arc;
+use std::task::Waker;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use volt_shim::{Condvar, MutexGuard as Guard};
+use volt_telemetry::recording::event::Waker as By;
+
+use crate::blocking::crew::{Crew, State, Submitted, Waits};
+use crate::clock;
+use crate::config::ParkSpin;
+use crate::driver::spin::Habit;
+use crate::task::cell::Schedule;
+use crate::task::current::wake_as;
+use crate::task::header::{Header, Notified, Task};
+use crate::task::join::Refused;
+use crate::troubles::{Trouble, Troubles};
+
+thread_local! {
+    /// The pool that this thread takes jobs from. Only compared with, never followed.
+    static POOL: Cell<*const Inner> = const { Cell::new(ptr::null()) };
+}
+
+/// See the header of this file.
+#[derive(Clone)]
+pub(crate) struct Pool(Arc<Inner>);
+
+struct Inner {
+    crew: Crew<Queued>,
+    settings: Settings,
+}
+
+/// How large a pool may get, and how its threads look.
+pub(crate) struct Settings {
+    pub(crate) max_threads: usize,
+    pub(crate) keep_alive: Duration,
+    pub(crate) thread_name: String,
+    pub(crate) stack_size: Option<usize>,
+    /// Whether an idle thread stays awake for a moment; see `driver/spin`.
+    pub(crate) spin: ParkSpin,
+    /// Where threads that cannot be started are noted down.
+    pub(crate) troubles: Arc<Troubles>,
+}
+
+struct Queued {
+    job: Notified,
+    /// To be begun even if the runtime is shut down before.
+    is_mandatory: bool,
+}
+
+impl Pool {
+    pub(crate) fn new(settings: Settings) -> Self {
+        let crew = Crew::new(settings.max_threads);
+        Self(Arc::new(Inner { crew, settings }))
+    }
+
+    /// Queues a job and sees to it that a thread comes for it. After shutdown the job is cancelled; one that waits then is cancelled too, unless it
+    /// is mandatory.
+    pub(crate) fn submit(&self, job: Notified, is_mandatory: bool) {
+        match self.0.crew.submit(Queued { job, is_mandatory }) {
+            Submitted::Comes => {}
+            Submitted::Start(number) => self.start_thread(number),
+            Submitted::Refused(queued) => queued.job.cancel_now(),
+        }
+    }
+
+    fn start_thread(&self, number: u64) {
+        let inner = self.0.clone();
+        let mut builder = thread::Builder::new().name(format!("{}-blocking-{number}", inner.settings.thread_name));
+        if let Some(bytes) = inner.settings.stack_size {
+            builder = builder.stack_size(bytes);
+        }
+        let Err(error) = builder.spawn(move || inner.run()) else { return };
+        self.0.settings.troubles.note(Trouble::NoBlockingThread, &error);
+        let mut state = self.0.crew.lock();
+        // Of those that there are, one takes the job when it is done with its own.
+        let jobs = if state.threads > 1 { VecDeque::new() } else { std::mem::take(&mut state.queue) };
+        state.completed += jobs.len() as u64;
+        self.0.crew.thread_ended(state);
+        jobs.into_iter().for_each(|queued| refuse(queued.job, &error));
+    }
+
+    /// Takes no more jobs, and cancels those that have not begun; whoever has `waker` is woken by each thread that ends from now on.
+    pub(crate) fn shut_down(&self, waker: Waker) {
+        let mut state = self.0.crew.lock();
+        let jobs = std::mem::take(&mut state.queue);
+        let (mandatory, others): (VecDeque<_>, VecDeque<_>) =
+            jobs.into_iter().partition(|queued: &Queued| queued.is_mandatory);
+        state.queue = mandatory;
+        self.0.crew.shut_down(&mut state, waker);
+        drop(state);
+        others.into_iter().for_each(|queued| queued.job.cancel_now());
+    }
+
+    /// Threads that have not ended, this one not counted.
+    pub(crate) fn others(&self) -> usize {
+        self.0.crew.lock().threads - usize::from(ptr::eq(POOL.get(), Arc::as_ptr(&self.0)))
+    }
+
+    /// Whether no job is under way, or waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.0.crew.lock();
+        state.submitted == state.completed
+    }
+
+    pub(crate) fn telemetry(&self) -> volt_telemetry::Blocking {
+        let state = self.0.crew.lock();
+        volt_telemetry::Blocking {
+            threads: state.threads as u64,
+            idle_threads: state.idle as u64,
+            max_threads: self.0.crew.max_threads() as u64,
+            queue_len: state.queue.len() as u64,
+            submitted: state.submitted,
+            completed: state.completed,
+        }
+    }
+}
+
+impl Inner {
+    fn run(&self) {
+        POOL.set(self);
+        wake_as(By::Blocking);
+        let mut waits = Idling {
+            settings: &self.settings,
+            habit: Habit::new(),
+            idle_at: Instant::now(),
+            keep_alive: KeepAlive::default(),
+        };
+        // A panic of the job's is in its output by now; what it ended with is the handle's business.
+        let state = self.crew.work(&mut waits, |queued| _ = queued.job.run(0));
+        // Not counted any more, while destructors of this thread's may still shut the pool down.
+        POOL.set(ptr::null());
+        self.crew.thread_ended(state);
+    }
+}
+
+/// How a thread of the pool waits for jobs.
+struct Idling<'p> {
+    settings: &'p Settings,
+    habit: Habit,
+    idle_at: Instant,
+    keep_alive: KeepAlive,
+}
+
+impl Waits<Queued> for Idling<'_> {
+    fn is_spin_worth(&self) -> bool {
+        self.habit.is_worth(self.settings.spin)
+    }
+
+    fn spin(&mut self, is_called: impl Fn() -> bool) -> bool {
+        self.habit.spin(self.settings.spin, is_called) == Some(true)
+    }
+
+    fn begin_idle(&mut self) {
+        self.idle_at = Instant::now();
+        self.keep_alive = KeepAlive::begin(self.settings.keep_alive, self.idle_at);
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.keep_alive.is_over()
+    }
+
+    fn wait<'a>(&mut self, crew: &'a Crew<Queued>, state: Guard<'a, State<Queued>>) -> Guard<'a, State<Queued>> {
+        self.keep_alive.wait(self.settings.keep_alive, &crew.work, state)
+    }
+
+    fn end_idle(&mut self, is_promised: bool) {
+        self.habit.note_sleep(clock::saturating_ns(self.idle_at.elapsed()), is_promised);
+    }
+}
+
+/// Until when a thread may be idle; `None` = beyond the clock's range.
+#[derive(Default)]
+struct KeepAlive(Option<Instant>);
+
+impl KeepAlive {
+    fn begin(keep_alive: Duration, now: Instant) -> Self {
+        Self(now.checked_add(keep_alive))
+    }
+
+    fn left(&self) -> Option<Duration> {
+        self.0.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    fn is_over(&self) -> bool {
+        self.left() == Some(Duration::ZERO)
+    }
+
+    fn wait<'a, T>(&mut self, keep_alive: Duration, condition: &Condvar, guard: Guard<'a, T>) -> Guard<'a, T> {
+        // A keep-alive beyond the clock's range is a wait of a day, again and again.
+        let left = self.left().unwrap_or(Duration::from_secs(86_400));
+        self.0 = self.0.or_else(|| Instant::now().checked_add(keep_alive));
+        condition.wait_timeout(guard, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0
+    }
+}
+
+thread_local! {
+    /// Why the job that this thread cancels was never begun, until its stage has it.
+    static REFUSAL: Cell<Option<Refused>> = const { Cell::new(None) };
+}
+
+/// Ends a job that no thread can be had for, with `error` as the cause.
+fn refuse(job: Notified, error: &io::Error) {
+    let refused = Refused::new(format!("no thread could be started for blocking work: {error}"));
+    // A thread that ends may submit and shut down too, from destructors of thread-locals: then the job is only cancelled.
+    let _ = REFUSAL.try_with(|refusal| refusal.set(Some(refused)));
+    job.cancel_now();
+}
+
+/// Blocking jobs are never woken and belong to no registry.
+pub(crate) struct BlockingSchedule;
+
+impl Schedule for BlockingSchedule {
+    const IS_COUNTED: bool = false;
+
+    fn schedule(&self, _task: Notified) {
+        unreachable!("a blocking job ends in its first poll, so nothing can wake it");
+    }
+
+    /// The pool cancels what is in its queue itself.
+    fn is_closing(&self) -> bool {
+        false
+    }
+
+    fn keep(&self, _task: &Task) {
+        unreachable!("a blocking job ends in its first poll, so it never waits");
+    }
+
+    fn release(&self, _task: &Header) -> Option<Task> {
+        None
+    }
+
+    fn take_refusal(&self) -> Option<Refused> {
+        REFUSAL.try_with(Cell::take).ok().flatten()
+    }
+}
+
+/// The future of a blocking job: calls the closure in its one poll.
+pub(crate) struct Job<F>(Option<F>);
+
+impl<F> Job<F> {
+    pub(crate) fn new(f: F) -> Self {
+        Self(Some(f))
+    }
+}
+
+/// The closure is only moved out, never pinned.
+impl<F> Unpin for Job<F> {}
+
+impl<F: FnOnce() -> R, R> Future for Job<F> {
+    type Output = R;
+
+    fn poll(mut self: std::pin::Pin<&mut Self>, _cx: &mut std::task::Context<'_>) -> std::task::Poll<R> {
+        let f = self.0.take().expect("a blocking job is polled once");
+        std::task::Poll::Ready(f())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::task::cell::new_task;
+    use crate::task::id::Id;
+    use crate::task::join::JoinHandle;
+    use crate::task::trace::{Kind, extra};
+    use std::panic::Location;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Wake};
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A pool whose threads cannot be started.
+    fn without_threads() -> Pool {
+        Pool::new(Settings {
+            max_threads: 1,
+            keep_alive: Duration::MAX,
+            thread_name: "none".to_owned(),
+            // More than any machine has.
+            stack_size: Some(1 << 60),
+            spin: ParkSpin::Off,
+            troubles: Arc::new(Troubles::new("test", true)),
+        })
+    }
+
+    fn submit(pool: &Pool) -> JoinHandle<()> {
+        let job = Job::new(|| unreachable!("no thread can be started"));
+        let (notified, join) = new_task(job, BlockingSchedule, Id::next(), Location::caller(), None);
+        pool.submit(notified, false);
+        join
+    }
+
+    #[test]
+    fn a_shutdown_waits_for_no_thread_that_could_not_be_started() {
+        let pool = without_threads();
+        // As `submit` leaves it.
+        pool.0.crew.lock().threads = 1;
+        let told = Arc::new(Count::default());
+        pool.shut_down(told.clone().into());
+        assert_eq!((pool.others(), told.0.load(Ordering::Relaxed)), (1, 0));
+        pool.start_thread(1);
+        assert_eq!((pool.others(), told.0.load(Ordering::Relaxed)), (0, 1));
+    }
+
+    #[test]
+    fn a_job_without_a_thread_fails_with_the_cause() {
+        let pool = without_threads();
+        let Poll::Ready(Err(error)) = pin!(submit(&pool)).poll(&mut Context::from_waker(Waker::noop())) else {
+            panic!("it is refused at once")
+        };
+        assert!(error.is_cancelled() && !error.is_panic());
+        assert!(pool.is_idle(), "a refused job is over");
+        let text = io::Error::from(error).to_string();
+        assert!(text.contains("no thread could be started for blocking work: ") && text.contains("os error"), "{text}");
+    }
+
+    /// An unwind would abort a program that is built with `panic = "abort"`.
+    #[test]
+    fn a_refusal_does_not_unwind() {
+        /// Notes whether a task's span is left by an unwind.
+        struct Spans(Arc<AtomicUsize>);
+        impl tracing::Subscriber for Spans {
+            fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+                true
+            }
+            fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+                tracing::span::Id::from_u64(1)
+            }
+            fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+            fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+            fn event(&self, _: &tracing::Event<'_>) {}
+            fn enter(&self, _: &tracing::span::Id) {}
+            fn exit(&self, _: &tracing::span::Id) {
+                let left = if thread::panicking() { 1_000 } else { 1 };
+                self.0.fetch_add(left, Ordering::Relaxed);
+            }
+        }
+        let left = Arc::new(AtomicUsize::new(0));
+        tracing::subscriber::with_default(Spans(left.clone()), || {
+            let pool = without_threads();
+            let id = Id::next();
+            let extra = extra(id, Some("job"), Location::caller(), Kind::Blocking);
+            assert!(extra.is_some(), "without a span the test tests nothing");
+            let job = Job::new(|| unreachable!("no thread can be started"));
+            let (notified, join) = new_task(job, BlockingSchedule, id, Location::caller(), extra);
+            pool.submit(notified, false);
+            let joined: JoinHandle<()> = join;
+            assert!(joined.is_finished());
+        });
+        let left = left.load(Ordering::Relaxed);
+        assert!((1..1_000).contains(&left), "a span was left by an unwind: {left}");
+    }
+
+    /// What a refused job's destructor does is its own.
+    #[test]
+    fn a_job_cancelled_by_a_refused_one_is_not_refused() {
+        let (notified, mut inner) = new_task(Job::new(|| ()), BlockingSchedule, Id::next(), Location::caller(), None);
+        struct Cancels(Option<Notified>);
+        impl Drop for Cancels {
+            fn drop(&mut self) {
+                self.0.take().into_iter().for_each(Notified::cancel_now);
+            }
+        }
+        let pool = without_threads();
+        let cancels = Cancels(Some(notified));
+        let job = Job::new(move || drop(cancels));
+        let (notified, mut outer) = new_task(job, BlockingSchedule, Id::next(), Location::caller(), None);
+        pool.submit(notified, false);
+        let text = |join: &mut JoinHandle<()>| match pin!(join).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Err(error)) => error.to_string(),
+            other => panic!("{other:?}"),
+        };
+        assert!(text(&mut outer).contains("no thread could be started"));
+        assert!(text(&mut inner).ends_with("was cancelled"));
+    }
+
+    #[test]
+    fn threads_that_cannot_be_started_are_reported_with_their_number() {
+        let pool = without_threads();
+        (0..201).for_each(|_| drop(submit(&pool)));
+        let (error, times) = pool.0.settings.troubles.take(Trouble::NoBlockingThread, 0).unwrap();
+        assert_eq!(times, 201);
+        assert!(error.contains("os error"), "{error}");
+    }
+}

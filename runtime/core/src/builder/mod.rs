@@ -1,0 +1,350 @@
+//! The settings of a runtime, and the steps that start one.
+//!
+//! Every constant of [`crate::config`] that a program may change has a method here, except
+//! the sentinel's thresholds. The settings that most programs use are in this file, the others in
+//! `tuning`. `check` has the bounds of all of them, and the errors.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use volt_stacks::Sampler;
+
+use crate::blocking::pool::{Pool, Settings};
+use crate::clock;
+use crate::compat::Compat;
+use crate::config::{self, Config, ParkSpin, Placement};
+use crate::context;
+use crate::driver::turn::Driver;
+use crate::error::BuildError;
+use crate::handle::Handle;
+use crate::observe::registry;
+use crate::runtime::Runtime;
+use crate::scheduler::sentinel;
+use crate::scheduler::shared::Shared;
+use crate::scheduler::worker::Worker;
+use crate::troubles::Troubles;
+
+/// The name of a runtime that was given none.
+const DEFAULT_NAME: &str = "volt";
+
+/// Builds a [`Runtime`] with custom settings.
+///
+/// Every setting has a default. The first group of methods is for everyday use: names, sizes,
+/// shutdown, clocks for tests. The second group, *Tuning*, adjusts the scheduler. [`build`] checks
+/// the settings and starts the runtime.
+///
+/// [`build`]: Self::build
+///
+/// ```
+/// let runtime = volt::Builder::new_multi_thread()
+///     .name("api")
+///     .worker_threads(2)
+///     .max_blocking_threads(64)
+///     .build()?;
+/// assert_eq!(runtime.block_on(async { 1 + 1 }), 2);
+/// # Ok::<(), volt::BuildError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until build() is called"]
+pub struct Builder {
+    name: Option<String>,
+    /// `None` = derived from the number of workers.
+    spare_workers: Option<usize>,
+    /// `Some` = the runtime has a test clock; whether that clock starts paused.
+    test_clock: Option<bool>,
+    config: Config,
+}
+
+impl Builder {
+    /// Returns a builder for a multi-threaded runtime, with the default settings.
+    pub fn new_multi_thread() -> Self {
+        let config = Config {
+            workers: 0,
+            budget_per_tick: config::BUDGET_PER_TICK,
+            coop_budget: config::COOP_BUDGET,
+            max_lifo_polls_per_tick: config::MAX_LIFO_POLLS_PER_TICK,
+            local_queue_capacity: config::LOCAL_QUEUE_CAPACITY,
+            global_queue_batch_size: config::GLOBAL_QUEUE_BATCH_SIZE,
+            global_queue_capacity: config::GLOBAL_QUEUE_CAPACITY,
+            min_global_queue_batch: config::MIN_GLOBAL_QUEUE_BATCH,
+            max_global_queue_batch: config::MAX_GLOBAL_QUEUE_BATCH,
+            target_global_queue_latency_ns: clock::saturating_ns(config::TARGET_GLOBAL_QUEUE_LATENCY),
+            ewma_alpha_per_mille: config::EWMA_ALPHA_PER_MILLE,
+            default_avg_task_ns: clock::saturating_ns(config::DEFAULT_AVG_TASK),
+            min_global_queue_interval: config::MIN_GLOBAL_QUEUE_INTERVAL,
+            max_global_queue_interval: config::MAX_GLOBAL_QUEUE_INTERVAL,
+            lifo_steal_after_ns: clock::saturating_ns(config::LIFO_STEAL_AFTER),
+            driver_interval_ns: clock::saturating_ns(config::DRIVER_INTERVAL),
+            park_timeout: Some(config::PARK_TIMEOUT),
+            max_park_timeout: config::MAX_PARK_TIMEOUT,
+            park_spin: ParkSpin::default(),
+            sentinel_interval: Some(config::SENTINEL_INTERVAL),
+            max_spare_workers: 0,
+            incident_after_ns: Some(clock::saturating_ns(config::INCIDENT_AFTER)),
+            incident_stacks: true,
+            stack_signal: None,
+            doctor_events: true,
+            enable_stealing: true,
+            placement: Placement::default(),
+            backend_type: None,
+            eager_driver_handoff: false,
+            max_io_completions: config::MAX_IO_COMPLETIONS,
+            max_blocking_threads: config::MAX_BLOCKING_THREADS,
+            blocking_keep_alive: config::BLOCKING_KEEP_ALIVE,
+            shutdown_timeout: config::SHUTDOWN_TIMEOUT,
+            thread_name: "volt".to_owned(),
+            thread_stack_size: None,
+            control_socket: true,
+            tokio_compat: false,
+            flight_recorder: false,
+            flight_records: config::FLIGHT_RECORDS,
+        };
+        Self { name: None, spare_workers: None, test_clock: None, config }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Sets the number of worker threads, 1 to 1024. 0, the default, starts one worker per
+    /// processor that the program may use, by its affinity mask and its CPU quota.
+    ///
+    /// `volt_runtime_workers` reports the number.
+    pub fn worker_threads(mut self, workers: usize) -> Self {
+        self.config.workers = workers;
+        self
+    }
+
+    /// Sets the name of the runtime in the console, in metrics and in logs: 1 to 64 bytes without
+    /// control characters. Default `volt`.
+    ///
+    /// Names are unique within a program. While a live runtime uses the name, later runtimes are
+    /// called `name-2`, `name-3`, and so on; the name is cut if the whole would exceed 64 bytes. A
+    /// runtime releases its name when it shuts down.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Sets the prefix for the names of worker threads and blocking threads. Default `volt`, which
+    /// gives `volt-worker-0`. It must not contain NUL. Linux shows only the first 15 bytes of a
+    /// thread's name.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        self.config.thread_name = name.into();
+        self
+    }
+
+    /// Sets the stack size of worker threads and blocking threads, in bytes. Default: that of
+    /// [`std::thread`], 2 MiB. [`build`](Self::build) fails if the operating system refuses the
+    /// size.
+    pub fn thread_stack_size(mut self, bytes: usize) -> Self {
+        self.config.thread_stack_size = Some(bytes);
+        self
+    }
+
+    /// Sets the maximum number of threads for blocking work, at least 1. Default 512.
+    ///
+    /// Jobs wait in a queue while all of these threads are busy. `volt_blocking_threads` reports
+    /// the threads, and `volt_blocking_queue_depth` the jobs that wait.
+    pub fn max_blocking_threads(mut self, threads: usize) -> Self {
+        self.config.max_blocking_threads = threads;
+        self
+    }
+
+    /// Sets how long dropping the runtime waits for running tasks and blocking jobs to end.
+    /// Default 10 s. [`Runtime::shutdown_timeout`] describes the shutdown, and takes its own limit.
+    pub fn shutdown_timeout(mut self, time: Duration) -> Self {
+        self.config.shutdown_timeout = time;
+        self
+    }
+
+    /// Sets whether `volt-console` and `volt-exporter` can attach to this runtime through the
+    /// program's control socket. Default true.
+    ///
+    /// If the socket cannot be opened, the program logs the error and continues to run.
+    /// `volt_observer_clients` reports the attached clients.
+    pub fn control_socket(mut self, enable: bool) -> Self {
+        self.config.control_socket = enable;
+        self
+    }
+
+    /// Starts a single-threaded Tokio runtime beside this one, for libraries that require Tokio
+    /// (reqwest, sqlx, tonic, redis). Default false.
+    ///
+    /// Those libraries then work in tasks, in `block_on`, in blocking jobs and under the guard of
+    /// [`enter`](crate::handle::Handle::enter). Volt polls the futures that a task awaits; only
+    /// their wake-ups come from Tokio's thread, and each costs as much as a wake-up from outside the
+    /// runtime.
+    ///
+    /// Tasks that a library passes to `tokio::spawn` or `tokio::task::spawn_blocking` run on Tokio.
+    /// Volt's budgets, sentinel and incidents do not cover them.
+    /// [`Handle::snapshot`](crate::handle::Handle::snapshot) reports them under `tokio`, and
+    /// `volt_tokio_tasks_alive` counts them.
+    ///
+    /// Tokio's resources do not use the budget of a Volt task, so a resource that is always ready
+    /// can keep its task from yielding. Drop guards of `enter` in the reverse order of their
+    /// creation; otherwise Tokio panics.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).tokio_compat(true).build()?;
+    /// let answer = runtime.block_on(async {
+    ///     volt::spawn(async {
+    ///         tokio::time::sleep(Duration::from_millis(1)).await; // Tokio's timer in a Volt task
+    ///         42
+    ///     })
+    ///     .await
+    /// });
+    /// assert_eq!(answer.unwrap(), 42);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    #[cfg(feature = "tokio-compat")]
+    pub fn tokio_compat(mut self, enable: bool) -> Self {
+        self.config.tokio_compat = enable;
+        self
+    }
+
+    /// Sets whether the runtime's timers use a clock that tests can pause and advance, with
+    /// `volt::time::pause` and `volt::time::advance`. Default false. Each reading of such a clock
+    /// takes a lock.
+    pub fn test_clock(mut self, enable: bool) -> Self {
+        self.test_clock = enable.then_some(self.test_clock.unwrap_or(false));
+        self
+    }
+
+    /// Sets whether the runtime has a [test clock](Self::test_clock) that is paused from the start.
+    /// Default false.
+    pub fn start_paused(mut self, start_paused: bool) -> Self {
+        self.test_clock = start_paused.then_some(true);
+        self
+    }
+
+    /// Checks the settings and starts the runtime.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a setting is out of bounds; the message names the setting and a remedy. Also fails
+    /// if the operating system does not have the I/O backend or refuses to start a thread.
+    pub fn build(self) -> Result<Runtime, BuildError> {
+        let name = self.checked_name()?;
+        let config = self.checked_config()?;
+        let registration = registry::register(name);
+        let troubles = Arc::new(Troubles::new(registration.name(), config.sentinel_interval.is_some()));
+        let driver = Driver::new(config.backend_type, config.max_io_completions, troubles.clone());
+        let mut driver = driver.map_err(|error| match config.backend_type {
+            Some(backend) => BuildError::system(format_args!("backend_type {backend:?} cannot be used"), error),
+            None => BuildError::system("the I/O driver cannot be opened", error),
+        })?;
+        if let Some(is_paused) = self.test_clock {
+            driver.use_test_clock(is_paused);
+        }
+        let blocking = Pool::new(Settings {
+            max_threads: config.max_blocking_threads,
+            keep_alive: config.blocking_keep_alive,
+            thread_name: config.thread_name.clone(),
+            stack_size: config.thread_stack_size,
+            spin: config.park_spin,
+            troubles,
+        });
+
+        // A runtime without stacks of stuck polls is still useful, so this is no error.
+        let sampler = config.incident_stacks.then(|| Sampler::new(config.stack_signal));
+        let sampler = sampler.and_then(|sampler| {
+            sampler
+                .inspect_err(|error| tracing::warn!(target: "volt", %error, "stacks of stuck polls cannot be taken"))
+                .ok()
+        });
+        let (name, seed) = (registration.name().to_owned(), clock::wall_seed());
+        let (shared, cores) = Shared::new(name, config, driver, blocking, sampler, seed, start_spare);
+        let shared = Arc::new(shared);
+        let weak: std::sync::Weak<Shared> = Arc::downgrade(&shared);
+        shared.troubles.set_watcher(weak.clone());
+        if shared.config.tokio_compat {
+            // Weak: Tokio keeps what its threads call as long as anybody has a handle, and Volt's own has one.
+            let volt = weak.clone();
+            let enter =
+                move || volt.upgrade().into_iter().for_each(|shared| context::enter_for_good(Handle::new(shared)));
+            let tokio = Compat::start(&shared.config, enter);
+            shared.add_compat(
+                tokio.map_err(|error| BuildError::system("the Tokio runtime beside it cannot be started", error))?,
+            );
+        }
+        registration.show(weak, shared.config.control_socket);
+        let mut runtime = Runtime::of(Handle::new(shared.clone()), registration);
+
+        let failed = |name: &str, error| {
+            // The sentinel will not start.
+            shared.troubles.leave();
+            shared.troubles.tell_rest();
+            let size = shared.config.thread_stack_size;
+            let stack = size.map_or(String::new(), |bytes| format!(", with a thread_stack_size of {bytes} bytes"));
+            let workers = shared.config.workers;
+            BuildError::system(format!("thread {name} of {workers} workers cannot be started{stack}"), error)
+        };
+        // If a worker cannot be started, dropping `runtime` ends those that were.
+        for (index, core) in cores.into_iter().enumerate() {
+            let worker = Worker::new(shared.clone(), index, core);
+            shared.worker_starts();
+            let name = format!("worker-{index}");
+            match start_thread(&shared, &name, move || worker.run()) {
+                Ok(thread) => runtime.add_thread(thread),
+                Err(error) => {
+                    shared.worker_ended();
+                    return Err(failed(&name, error));
+                }
+            }
+        }
+        if let Some(interval) = shared.config.sentinel_interval {
+            let watched = shared.clone();
+            let thread = start_thread(&shared, "sentinel", move || sentinel::run(&watched, interval));
+            runtime.add_sentinel(thread.map_err(|error| failed("sentinel", error))?);
+        }
+        Ok(runtime)
+    }
+}
+
+impl Runtime {
+    /// A runtime with the defaults: one worker for each processor.
+    ///
+    /// # Errors
+    /// As [`Builder::build`](crate::builder::Builder::build).
+    pub fn new() -> Result<Runtime, BuildError> {
+        Builder::new_multi_thread().build()
+    }
+}
+
+/// Starts a thread with the runtime's settings, inside the runtime's context.
+fn start_thread(
+    shared: &Arc<Shared>,
+    name: &str,
+    f: impl FnOnce() + Send + 'static,
+) -> io::Result<thread::JoinHandle<()>> {
+    let mut builder = thread::Builder::new().name(format!("{}-{name}", shared.config.thread_name));
+    if let Some(bytes) = shared.config.thread_stack_size {
+        builder = builder.stack_size(bytes);
+    }
+    let handle = Handle::new(shared.clone());
+    builder.spawn(move || {
+        let _entered = context::enter(&handle);
+        f();
+    })
+}
+
+/// Starts the thread of a spare worker; see `scheduler::spares`.
+fn start_spare(shared: &Arc<Shared>, slot: usize) -> io::Result<thread::JoinHandle<()>> {
+    let spare = shared.clone();
+    let name = format!("spare-{}", slot - shared.config.workers);
+    let thread = start_thread(shared, &name, move || spare.run_spare(slot));
+    thread
+        .map_err(|error| io::Error::new(error.kind(), format!("thread {}-{name}: {error}", shared.config.thread_name)))
+}
+
+mod check;
+#[cfg(test)]
+mod tests;
+// In `volt`, rustdoc shows `impl` blocks in the order of the source: the block of this file first.
+mod tuning;

@@ -1,0 +1,79 @@
+//! Settings out of bounds, missing backends, and the names of runtimes.
+
+use std::time::Duration;
+
+use super::{Builder, DEFAULT_NAME};
+use crate::config::{Backend, ParkSpin};
+use crate::runtime::Runtime;
+
+#[test]
+fn unusable_settings_are_errors_that_name_the_setting_and_the_remedy() {
+    let base = Builder::new_multi_thread;
+    let zero = Duration::ZERO;
+    let cases = [
+        (base().worker_threads(1025), "worker_threads is 1025: give 1 to 1024, or 0 for one a processor"),
+        (base().budget_per_tick(0), "budget_per_tick is 0: give 1 to 65536"),
+        (base().coop_budget(0), "coop_budget is 0: give 1 to 4294967295"),
+        (base().max_lifo_polls_per_tick(128), "max_lifo_polls_per_tick is 128: give less than budget_per_tick, 128"),
+        (base().local_queue_capacity(100), "local_queue_capacity is 100: give a power of two from 2 to 32768"),
+        (base().global_queue_batch_size(1), "global_queue_batch_size is 1: give a power of two from 2 to 32768"),
+        (base().global_queue_batch_bounds(0, 4), "global_queue_batch_bounds is 0 to 4: give 1 <= min <= max"),
+        (base().global_queue_capacity(0), "global_queue_capacity is 0: give 1 to 18446744073709551615"),
+        (base().target_global_queue_latency(zero), "target_global_queue_latency is 0: give a duration longer than 0"),
+        (base().ewma_alpha(0.0), "ewma_alpha is out of bounds: give more than 0 and at most 1"),
+        (base().ewma_alpha(f64::NAN), "ewma_alpha is out of bounds: give more than 0 and at most 1"),
+        (base().default_avg_task(zero), "default_avg_task is 0: give a duration longer than 0"),
+        (base().global_queue_interval_bounds(9, 8), "global_queue_interval_bounds is 9 to 8: give 1 <= min <= max"),
+        (base().park_timeout(Some(zero)), "park_timeout is 0: give a duration longer than 0"),
+        (
+            base().max_park_timeout(Duration::from_millis(1)),
+            "max_park_timeout is 1ms: give at least park_timeout, 10ms",
+        ),
+        (
+            base().park_spin(ParkSpin::Adaptive { at_most: Duration::from_millis(2) }),
+            "park_spin is 2ms: give more than 0 and at most 1ms, or ParkSpin::Off",
+        ),
+        (
+            base().park_spin(ParkSpin::Adaptive { at_most: zero }),
+            "park_spin is 0ns: give more than 0 and at most 1ms, or ParkSpin::Off",
+        ),
+        (base().sentinel_interval(Some(zero)), "sentinel_interval is 0: give a duration longer than 0"),
+        (base().max_io_completions(0), "max_io_completions is 0: give 1 to 65536"),
+        (base().max_blocking_threads(0), "max_blocking_threads is 0: give 1 to 4294967295"),
+        (base().thread_keep_alive(zero), "thread_keep_alive is 0: give a duration longer than 0"),
+        (base().flight_records(1000), "flight_records is 1000: give a power of two from 1024 to 1048576"),
+        (base().flight_records(1 << 21), "flight_records is 2097152: give a power of two from 1024 to 1048576"),
+        (base().name(""), "name is 0 bytes long: give 1 to 64 bytes"),
+        (base().name("a\u{1b}[2J"), "name is \"a\\u{1b}[2J\": leave control characters out"),
+        (base().thread_name("a\0b"), "thread_name is \"a\\0b\": leave out NUL"),
+    ];
+    for (builder, message) in cases {
+        let error = builder.build().expect_err(message);
+        assert!(error.is_invalid_setting());
+        assert_eq!(error.to_string(), message);
+    }
+}
+
+#[test]
+fn a_backend_that_this_machine_lacks_is_an_error_and_not_silently_another() {
+    let foreign = if cfg!(target_os = "linux") { Backend::Kqueue } else { Backend::Epoll };
+    let error = Builder::new_multi_thread().backend_type(Some(foreign)).build().unwrap_err();
+    assert!(error.is_system());
+    assert!(error.to_string().starts_with(&format!("backend_type {foreign:?} cannot be used")), "{error}");
+}
+
+#[test]
+fn no_two_runtimes_have_the_same_name_and_one_that_is_gone_has_none() {
+    let named = |name| Builder::new_multi_thread().worker_threads(1).control_socket(false).name(name).build().unwrap();
+    let name_of = |runtime: &Runtime| runtime.handle().snapshot().runtime;
+    let (first, second) = (named("twin"), named("twin"));
+    assert_eq!((name_of(&first), name_of(&second)), ("twin".to_owned(), "twin-2".to_owned()));
+    let gone = first.handle().clone();
+    drop(first);
+    assert_eq!(name_of(&named("twin")), "twin", "though a handle of its former owner is left");
+    drop(gone);
+
+    let nameless = [(); 2].map(|()| Builder::new_multi_thread().worker_threads(1).build().unwrap());
+    let [one, other] = nameless.each_ref().map(name_of);
+    assert!(one != other && [&one, &other].into_iter().all(|name| name.starts_with(DEFAULT_NAME)), "{one} {other}");
+}

@@ -1,0 +1,43 @@
+//! What the clock is made from: the cycle counter of the processor, and whether it can be trusted.
+
+/// What the clock is made from.
+pub(crate) trait Source {
+    /// The processor's cycle counter.
+    fn cycles(&self) -> u64;
+    /// The system clock, ns.
+    fn system_ns(&self) -> u64;
+    /// Whether the counter runs at one speed, alike on all processors, as far as the kernel knows.
+    fn is_trusted(&self) -> bool;
+    /// How often this process was forked: a lock that was held before a fork is held by nobody.
+    fn forks(&self) -> u32;
+}
+
+/// The processor's cycle counter; 0 where there is none that the clock could use.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+pub(crate) fn cycles() -> u64 {
+    // SAFETY: every x86-64 processor has the instruction, and it touches no memory.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// The processor's cycle counter; 0 where there is none that the clock could use.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+pub(crate) fn cycles() -> u64 {
+    0
+}
+
+/// Whether the counter runs at one speed, alike on all processors, as far as the kernel knows.
+pub(crate) fn is_trustworthy() -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+    {
+        const POWER_MANAGEMENT: u32 = 0x8000_0007;
+        const INVARIANT: u32 = 1 << 8;
+        let leaf = core::arch::x86_64::__cpuid(0x8000_0000);
+        let is_invariant =
+            leaf.eax >= POWER_MANAGEMENT && core::arch::x86_64::__cpuid(POWER_MANAGEMENT).edx & INVARIANT != 0;
+        let source = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+        is_invariant && source.is_ok_and(|source| source.trim() == "tsc")
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
+    false
+}

@@ -1,0 +1,230 @@
+//! Monotonic time of this process, in nanoseconds since its first reading.
+//!
+//! One origin for the whole process, so that times taken by different threads and runtimes compare.
+//! Read from the processor's cycle counter where that can be trusted, within a microsecond of
+//! `Instant`: see `cycles`.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use volt_stacks::fork;
+
+use self::cycles::source::{self, Source};
+use self::cycles::{Clock, Fault};
+
+pub(crate) mod cycles;
+#[cfg(test)]
+mod tests;
+
+static CLOCK: Clock<Machine> = Clock::new(Machine);
+
+/// This machine's counter and clock, unless a test puts a counter in.
+struct Machine;
+
+impl Source for Machine {
+    #[inline]
+    fn cycles(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(cycles) = injected::cycles() {
+            return cycles;
+        }
+        source::cycles()
+    }
+
+    fn system_ns(&self) -> u64 {
+        instant_ns()
+    }
+
+    fn is_trusted(&self) -> bool {
+        #[cfg(test)]
+        if let Some(is_trusted) = injected::is_trusted() {
+            return is_trusted;
+        }
+        source::is_trustworthy()
+    }
+
+    fn forks(&self) -> u32 {
+        fork::count()
+    }
+}
+
+fn instant_ns() -> u64 {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    let origin = *ORIGIN.get_or_init(Instant::now);
+    saturating_ns(Instant::now().saturating_duration_since(origin))
+}
+
+/// Now, in ns since the process first asked.
+#[inline]
+pub(crate) fn now_ns() -> u64 {
+    #[cfg(test)]
+    if let Some(now_ns) = simulated::now_ns() {
+        return now_ns;
+    }
+    CLOCK.now_ns()
+}
+
+/// Now, after a comparison with `Instant`, which costs one reading of that.
+///
+/// To be called at events that do not hang on this clock, by whoever comes by: see `cycles`.
+pub(crate) fn tend() -> u64 {
+    #[cfg(test)]
+    if let Some(now_ns) = simulated::now_ns() {
+        return now_ns;
+    }
+    CLOCK.tend()
+}
+
+/// How often the cycle counter failed, since the process started.
+#[inline]
+pub(crate) fn faults() -> u64 {
+    CLOCK.faults()
+}
+
+/// How the counter failed last, and whether it was then given up for good.
+pub(crate) fn last_fault() -> Option<(Fault, bool)> {
+    CLOCK.last_fault()
+}
+
+/// The numbers that people see.
+pub(crate) fn telemetry() -> volt_telemetry::Clock {
+    volt_telemetry::Clock { is_fast: CLOCK.is_fast(), faults: CLOCK.faults() }
+}
+
+/// The system's clock and this one, at one moment: `Instant` costs three times what the other does, so it is read once.
+#[derive(Clone, Copy, Debug)]
+pub struct Both {
+    pub now: Instant,
+    now_ns: u64,
+}
+
+impl Both {
+    pub(crate) fn read() -> Self {
+        Self { now: Instant::now(), now_ns: now_ns() }
+    }
+
+    /// What this clock said.
+    pub(crate) fn now_ns(self) -> u64 {
+        self.now_ns
+    }
+
+    /// So much later; an instant that there is not is the last that there is.
+    pub(crate) fn later(self, by: Duration) -> Self {
+        let now_ns = self.now_ns.saturating_add(saturating_ns(by));
+        self.now.checked_add(by).map_or(self, |now| Self { now, now_ns })
+    }
+
+    /// `at` on this clock; 0 if it lies before the first reading, `u64::MAX` (584 years) if it lies too far ahead.
+    pub(crate) fn ns_of(self, at: Instant) -> u64 {
+        match at.checked_duration_since(self.now) {
+            Some(ahead) => self.now_ns.saturating_add(saturating_ns(ahead)),
+            None => self.now_ns.saturating_sub(saturating_ns(self.now.duration_since(at))),
+        }
+    }
+}
+
+/// A duration as nanoseconds, `u64::MAX` if it is longer than 584 years.
+#[inline]
+pub(crate) fn saturating_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A number that differs from one start of a process to the next, for random sequences.
+pub(crate) fn wall_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(now_ns())
+}
+
+/// A clock that a test moves on: that of the thread that has set it, and of no other.
+#[cfg(test)]
+pub(crate) mod simulated {
+    use std::cell::Cell;
+
+    thread_local! {
+        static NOW_NS: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn now_ns() -> Option<u64> {
+        NOW_NS.try_with(Cell::get).ok().flatten()
+    }
+
+    /// `None` = real time again.
+    pub(crate) fn set(now_ns: Option<u64>) {
+        NOW_NS.set(now_ns);
+    }
+}
+
+/// A cycle counter that a test puts in and bends, for the whole process: so in a process of its
+/// own.
+#[cfg(test)]
+pub(crate) mod injected {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::instant_ns;
+
+    static IS_IN: AtomicBool = AtomicBool::new(false);
+    static COUNTER: Mutex<Counter> =
+        Mutex::new(Counter { is_trusted: true, from_ns: 0, from_cycles: 0, cycles_per_ms: 0 });
+
+    /// A straight line through a moment on the system clock.
+    struct Counter {
+        is_trusted: bool,
+        from_ns: u64,
+        from_cycles: u64,
+        cycles_per_ms: u64,
+    }
+
+    impl Counter {
+        fn at(&self, ns: u64) -> u64 {
+            let since = u128::from(ns.saturating_sub(self.from_ns)) * u128::from(self.cycles_per_ms);
+            self.from_cycles.wrapping_add((since / 1_000_000) as u64)
+        }
+    }
+
+    /// What happens to the counter from now on.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) enum Bend {
+        /// It is put in: 2.5 GHz, and the kernel trusts it.
+        PutIn,
+        /// So many cycles on, or back.
+        Step(i64),
+        /// Another speed; 0 = it stops.
+        CyclesPerMs(u64),
+        Distrust,
+    }
+
+    /// What a counter of 2.5 GHz does.
+    pub(crate) const CYCLES_PER_MS: u64 = 2_500_000;
+
+    pub(crate) fn bend(bend: Bend) {
+        let mut counter = COUNTER.lock().unwrap();
+        let now_ns = instant_ns();
+        (counter.from_cycles, counter.from_ns) = (counter.at(now_ns), now_ns);
+        match bend {
+            Bend::PutIn => {
+                counter.from_cycles = 1 << 60;
+                counter.cycles_per_ms = CYCLES_PER_MS;
+            }
+            Bend::Step(by) => counter.from_cycles = counter.from_cycles.wrapping_add_signed(by),
+            Bend::CyclesPerMs(cycles_per_ms) => counter.cycles_per_ms = cycles_per_ms,
+            Bend::Distrust => counter.is_trusted = false,
+        }
+        // ORDERING: Release; pairs with the Acquire in `with`.
+        IS_IN.store(true, Ordering::Release);
+    }
+
+    /// Under the lock, so that no reading from before a step comes after it.
+    fn with<T>(f: impl FnOnce(&Counter) -> T) -> Option<T> {
+        // ORDERING: Acquire; pairs with the Release in `bend`.
+        IS_IN.load(Ordering::Acquire).then(|| f(&COUNTER.lock().unwrap()))
+    }
+
+    pub(super) fn cycles() -> Option<u64> {
+        with(|counter| counter.at(instant_ns()))
+    }
+
+    pub(super) fn is_trusted() -> Option<bool> {
+        with(|counter| counter.is_trusted)
+    }
+}

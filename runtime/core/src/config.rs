@@ -1,0 +1,266 @@
+//! Every constant of the design with its unit and its reason, and the types of the settings.
+//!
+//! The constants are the defaults and the bounds of the [`Builder`](crate::builder::Builder), which
+//! changes a copy of [`Config`].
+
+use std::time::Duration;
+
+/// Polls a worker does before it looks after timers, I/O and statistics. Larger is fewer interruptions, smaller is fresher timers.
+pub const BUDGET_PER_TICK: u32 = 128;
+/// Operations of leaves that a task may do in one poll before it is made to yield.
+pub const COOP_BUDGET: u32 = 128;
+/// Polls from the LIFO slot a tick: enough for a request and its reply, too few for two tasks to keep a third waiting.
+pub(crate) const MAX_LIFO_POLLS_PER_TICK: u32 = 3;
+/// Slots of a worker's ring, a power of two.
+pub(crate) const LOCAL_QUEUE_CAPACITY: usize = 256;
+/// Slots of a worker's batch buffer, a power of two. A fetch from the global queue returns one task and fills the
+/// buffer with the rest, so with 64 slots the upper bound of a fetch, [`MAX_GLOBAL_QUEUE_BATCH`], is reached.
+pub(crate) const GLOBAL_QUEUE_BATCH_SIZE: usize = 64;
+/// A fetch from the global queue takes the worker's fair share, length / workers, but at least this many.
+pub(crate) const MIN_GLOBAL_QUEUE_BATCH: usize = 4;
+/// See [`MIN_GLOBAL_QUEUE_BATCH`]: at most this many.
+pub(crate) const MAX_GLOBAL_QUEUE_BATCH: usize = 64;
+/// Time between two checks of the global queue while a worker is busy. A check of an empty queue is one load, a hundredth
+/// of this, and a task from outside waits for little more than this and one poll.
+pub(crate) const TARGET_GLOBAL_QUEUE_LATENCY: Duration = Duration::from_micros(3);
+/// Weight of a full tick in the moving average of poll time, in thousandths.
+pub(crate) const EWMA_ALPHA_PER_MILLE: u32 = 100;
+/// The average before anything was measured; makes the first interval 1.
+pub(crate) const DEFAULT_AVG_TASK: Duration = Duration::from_micros(50);
+/// Fewest local polls between two checks of the global queue. With 8, polls of 100 µs would keep it waiting for 800 µs.
+pub(crate) const MIN_GLOBAL_QUEUE_INTERVAL: u32 = 1;
+/// Most local polls between two checks of the global queue, however short polls are.
+pub(crate) const MAX_GLOBAL_QUEUE_INTERVAL: u32 = 255;
+/// A thief may take the LIFO slot of a worker whose present poll has lasted this long.
+pub(crate) const LIFO_STEAL_AFTER: Duration = Duration::from_millis(1);
+/// A worker polls the driver (timers and I/O) between ticks if nobody did for this long.
+pub(crate) const DRIVER_INTERVAL: Duration = Duration::from_micros(50);
+/// Within a tick, between two polls, it does so after this many times [`DRIVER_INTERVAL`], 1 ms: 128 slow polls must not
+/// stop the clock, and a system call after each poll of 50 µs would be too dear.
+pub(crate) const DRIVER_INTERVALS_IN_TICK: u64 = 20;
+/// First park time-out: a net under the wake-up protocol, doubled while it finds nothing.
+pub(crate) const PARK_TIMEOUT: Duration = Duration::from_millis(10);
+/// Where the doubling ends; from here on only the worker in the I/O driver keeps a time-out.
+pub(crate) const MAX_PARK_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a thread that waits stays awake before it sleeps, if short waits are what it is used to: as long as a thread whose processor has gone to
+/// rest takes to hand something over, so that two threads that wake each other come to do without.
+pub(crate) const PARK_SPIN: Duration = Duration::from_micros(40);
+/// Longest such time: a sleep costs both sides some 10 µs of processor time together, so longer spins never pay, and a thread that spins in vain holds
+/// a processor for all of it.
+pub(crate) const MAX_PARK_SPIN: Duration = Duration::from_millis(1);
+/// How often the sentinel looks after the workers while any of them is awake: often enough that nobody is stranded for longer than people
+/// notice, seldom enough to cost nothing.
+pub(crate) const SENTINEL_INTERVAL: Duration = Duration::from_millis(10);
+/// How often it looks while a worker is stuck, or may be: a task that is stranded waits for two looks.
+pub(crate) const SUSPICIOUS_INTERVAL: Duration = Duration::from_millis(1);
+/// A poll that has lasted for so long holds up what waits behind it, if it is the same at two looks.
+pub(crate) const STUCK_AFTER: Duration = Duration::from_millis(1);
+/// A poll that burns processor time is left alone for this long before another thread comes to share the processors with it.
+pub(crate) const BURN_AFTER: Duration = Duration::from_millis(5);
+/// The same for a poll whose thread has to wait for its processor: as a rule it is over as soon as it gets one.
+pub(crate) const WAIT_AFTER: Duration = Duration::from_millis(20);
+/// A look of the sentinel's that comes late by this much says that the whole process or machine stood still.
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
+/// How long a spare worker stays on duty after the last stall: who blocks once blocks again.
+pub(crate) const SPARE_LINGER: Duration = Duration::from_secs(1);
+/// How long the thread of a spare sleeps off duty before it ends.
+pub(crate) const SPARE_KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// A poll that has lasted for so long is an incident: what a person notices, and no poll of a program that behaves takes.
+pub(crate) const INCIDENT_AFTER: Duration = Duration::from_millis(10);
+/// How often the doctor checks a runtime that is awake. A check takes 0.7 to 0.9 ms with 64
+/// workers, 128 spawn locations and 64 incidents, and 0.4 to 0.6 ms with 4 (`cargo bench -p
+/// volt-diagnosis --bench judge`, on a machine with two processors, both busy): a thousandth of a
+/// processor.
+pub(crate) const DOCTOR_INTERVAL: Duration = Duration::from_secs(1);
+/// Spare workers there may be: as many as there are workers, but at least so many, since with few workers a single kind of task can hold all;
+pub(crate) const MIN_SPARE_WORKERS: usize = 4;
+/// and at most so many, since each has queues and cells of its own.
+pub(crate) const MAX_SPARE_WORKERS: usize = 64;
+/// Tasks that the global queue takes before it says that it is full.
+pub(crate) const GLOBAL_QUEUE_CAPACITY: usize = 65_536;
+/// I/O events taken in one turn of the driver.
+pub(crate) const MAX_IO_COMPLETIONS: usize = 256;
+/// Threads for blocking work.
+pub(crate) const MAX_BLOCKING_THREADS: usize = 512;
+/// How long a thread for blocking work waits for more before it ends.
+pub(crate) const BLOCKING_KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// How long dropping a runtime waits for what still runs.
+pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most workers a runtime may have: 16 words of the parked bitmap. The source's limit of 64 is one word.
+pub(crate) const MAX_WORKERS: usize = 1024;
+/// Records that a lane of the flight recorder holds: 192 KiB, at three records a poll 2.7 ms of a worker that polls a million tasks a second, a quarter
+/// of a second of one that polls ten thousand. Larger looks back further, and pushes more of the application out of the second-level cache.
+pub(crate) const FLIGHT_RECORDS: usize = 8192;
+/// Most records of a lane: 24 MiB of each thread.
+pub(crate) const MAX_FLIGHT_RECORDS: usize = 1 << 20;
+/// Longest name of a runtime or a task, bytes; longer task names are cut, longer runtime names refused.
+pub(crate) const MAX_NAME_BYTES: usize = 64;
+
+const _: () = assert!(LOCAL_QUEUE_CAPACITY.is_power_of_two() && GLOBAL_QUEUE_BATCH_SIZE.is_power_of_two());
+const _: () =
+    assert!(MIN_GLOBAL_QUEUE_BATCH <= GLOBAL_QUEUE_BATCH_SIZE && MIN_GLOBAL_QUEUE_BATCH <= MAX_GLOBAL_QUEUE_BATCH);
+const _: () = assert!(1 <= MIN_GLOBAL_QUEUE_INTERVAL && MIN_GLOBAL_QUEUE_INTERVAL <= MAX_GLOBAL_QUEUE_INTERVAL);
+// Its first task goes to the caller, the others into the buffer.
+const _: () = assert!(MAX_GLOBAL_QUEUE_BATCH <= GLOBAL_QUEUE_BATCH_SIZE + 1);
+const _: () = assert!(MAX_LIFO_POLLS_PER_TICK < BUDGET_PER_TICK);
+const _: () = assert!(FLIGHT_RECORDS.is_power_of_two() && FLIGHT_RECORDS <= MAX_FLIGHT_RECORDS);
+const _: () = assert!(!PARK_SPIN.is_zero() && PARK_SPIN.as_nanos() <= MAX_PARK_SPIN.as_nanos());
+const _: () = assert!(PARK_TIMEOUT.as_nanos() <= MAX_PARK_TIMEOUT.as_nanos());
+
+/// The system call that waits for I/O.
+///
+/// Each operating system has one backend; `io_uring` and `poll(2)` are not supported. See
+/// [`Builder::backend_type`](crate::builder::Builder::backend_type).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Backend {
+    /// `epoll(7)`, on Linux.
+    Epoll,
+    /// `kqueue(2)`, on macOS and the BSDs.
+    Kqueue,
+}
+
+/// Where tasks go that are spawned or woken by a thread outside the runtime's workers.
+///
+/// Tasks that are spawned, woken or yielded on a worker stay with that worker. Set the placement
+/// with [`Builder::placement`](crate::builder::Builder::placement).
+///
+/// `TwoChoices` and `LeastLoaded` put the task into a worker's inbox and wake that worker. Other
+/// workers may steal it from there. Both skip workers that cannot run it soon: those in
+/// [`block_in_place`](crate::task::block_in_place::block_in_place), those that the sentinel declared
+/// stuck, and those in a poll that has lasted for 1 ms. If no worker is left, the task goes to the
+/// global queue. Spare workers are never chosen; they steal.
+///
+/// # Which one?
+///
+/// * Keep `Global` unless a measurement favours another. It makes no choice, so it costs nothing,
+///   and the first free worker takes the task.
+/// * With `Global`, all threads that submit and all workers that fetch share one lock. If many
+///   outside threads spawn many short tasks onto many workers (8 and more), `TwoChoices` spreads
+///   them over as many locks as there are workers.
+/// * The cost of `TwoChoices` does not depend on the number of workers. Its busiest worker has a
+///   load close to the average.
+/// * `LeastLoaded` reads the load of each worker until it finds an idle one. It distributes tasks
+///   most evenly, and costs most when all workers are busy. Use it for few, long tasks (above some
+///   10 µs) on at most some 16 workers, where a single bad choice matters.
+/// * With [`enable_stealing(false)`](crate::builder::Builder::enable_stealing) no worker corrects a
+///   bad choice: use `LeastLoaded` or `Global`.
+///
+/// A decision takes 0.3 ns with `Global` and 21 to 29 ns with `TwoChoices`. With `LeastLoaded` it
+/// takes 8 to 10 ns while a worker is idle, and 18, 158 and 368 ns when 4, 32 and 64 workers are all
+/// busy (`scheduler/worker/search/cost.rs` has the command and the machine). `cargo bench -p
+/// volt-runtime --bench placement` measures the cost of a task, its delay and the workers' shares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Placement {
+    /// Into the global queue, for the first worker that checks it.
+    #[default]
+    Global,
+    /// To the less loaded of two random workers.
+    TwoChoices,
+    /// To the least loaded of all workers.
+    LeastLoaded,
+}
+
+/// Whether a thread that waits spins for a moment before it sleeps.
+///
+/// See [`Builder::park_spin`](crate::builder::Builder::park_spin).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ParkSpin {
+    /// The thread sleeps immediately.
+    Off,
+    /// The thread spins if its last waits were about as short as `at_most`.
+    Adaptive {
+        /// The longest spin: above 0, at most 1 ms.
+        at_most: Duration,
+    },
+}
+
+impl Default for ParkSpin {
+    fn default() -> Self {
+        Self::Adaptive { at_most: PARK_SPIN }
+    }
+}
+
+/// The settings of one runtime, checked by the Builder.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(crate) workers: usize,
+    /// See [`Builder::budget_per_tick`](crate::builder::Builder::budget_per_tick).
+    pub budget_per_tick: u32,
+    /// See [`Builder::coop_budget`](crate::builder::Builder::coop_budget).
+    pub coop_budget: u32,
+    pub(crate) max_lifo_polls_per_tick: u32,
+    pub(crate) local_queue_capacity: usize,
+    pub(crate) global_queue_batch_size: usize,
+    pub(crate) global_queue_capacity: usize,
+    pub(crate) min_global_queue_batch: usize,
+    pub(crate) max_global_queue_batch: usize,
+    pub(crate) target_global_queue_latency_ns: u64,
+    pub(crate) ewma_alpha_per_mille: u32,
+    pub(crate) default_avg_task_ns: u64,
+    pub(crate) min_global_queue_interval: u32,
+    pub(crate) max_global_queue_interval: u32,
+    pub(crate) lifo_steal_after_ns: u64,
+    pub(crate) driver_interval_ns: u64,
+    pub(crate) park_timeout: Option<Duration>,
+    pub(crate) max_park_timeout: Duration,
+    pub(crate) park_spin: ParkSpin,
+    pub(crate) sentinel_interval: Option<Duration>,
+    pub(crate) max_spare_workers: usize,
+    pub(crate) incident_after_ns: Option<u64>,
+    pub(crate) incident_stacks: bool,
+    pub(crate) stack_signal: Option<i32>,
+    pub(crate) doctor_events: bool,
+    pub(crate) enable_stealing: bool,
+    pub(crate) placement: Placement,
+    pub(crate) backend_type: Option<Backend>,
+    pub(crate) eager_driver_handoff: bool,
+    pub(crate) max_io_completions: usize,
+    pub(crate) max_blocking_threads: usize,
+    pub(crate) blocking_keep_alive: Duration,
+    pub(crate) shutdown_timeout: Duration,
+    pub(crate) thread_name: String,
+    pub(crate) thread_stack_size: Option<usize>,
+    pub(crate) control_socket: bool,
+    pub(crate) tokio_compat: bool,
+    pub(crate) flight_recorder: bool,
+    pub(crate) flight_records: usize,
+}
+
+impl Config {
+    /// What readers of the numbers need to know.
+    pub(crate) fn telemetry(&self, io_backend: &str) -> volt_telemetry::Config {
+        volt_telemetry::Config {
+            budget_per_tick: self.budget_per_tick,
+            coop_budget: self.coop_budget,
+            max_lifo_polls_per_tick: self.max_lifo_polls_per_tick,
+            local_queue_capacity: self.local_queue_capacity as u32,
+            global_queue_batch_size: self.global_queue_batch_size as u32,
+            global_queue_capacity: self.global_queue_capacity as u64,
+            min_global_queue_interval: self.min_global_queue_interval,
+            max_global_queue_interval: self.max_global_queue_interval,
+            target_global_queue_latency_ns: self.target_global_queue_latency_ns,
+            ewma_alpha: f64::from(self.ewma_alpha_per_mille) / 1000.0,
+            min_global_queue_batch: self.min_global_queue_batch as u32,
+            max_global_queue_batch: self.max_global_queue_batch as u32,
+            driver_interval_ns: self.driver_interval_ns,
+            lifo_steal_after_ns: self.lifo_steal_after_ns,
+            placement: match self.placement {
+                Placement::Global => "global",
+                Placement::TwoChoices => "two-choices",
+                Placement::LeastLoaded => "least-loaded",
+            }
+            .to_owned(),
+            park_spin: match self.park_spin {
+                ParkSpin::Off => "off",
+                ParkSpin::Adaptive { .. } => "adaptive",
+            }
+            .to_owned(),
+            enable_stealing: self.enable_stealing,
+            park_timeout_ns: self.park_timeout.map(crate::clock::saturating_ns),
+            io_backend: io_backend.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! loom models of readiness, and of readiness with one step done wrong. Built like those of the ring.
+//!
+//! The kernel is a thread that puts items into a buffer and tells of each, once; the task takes them until it has them all,
+//! and sleeps when it is told to wait. A telling that is lost leaves it asleep, which loom finds.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc as StdArc;
+use std::task::Wake;
+
+use loom::thread;
+use volt_explore::{breaks, holds};
+use volt_shim::{Arc, AtomicUsize, Condvar};
+
+use super::*;
+
+/// The steps that a fault can replace.
+trait Steps: 'static {
+    fn set(readiness: &Readiness, flags: Flags, into: &mut Vec<Waker>) {
+        readiness.set(flags, into);
+    }
+
+    fn clear(readiness: &Readiness, seen: Seen) {
+        readiness.clear(seen);
+    }
+
+    fn poll_ready(readiness: &Readiness, cx: &mut Context<'_>) -> Poll<io::Result<Seen>> {
+        readiness.poll_ready(cx, Direction::Read)
+    }
+}
+
+struct AsBuilt;
+
+impl Steps for AsBuilt {}
+
+/// As `AsBuilt`, but waits in the queue.
+struct InQueue;
+
+impl Steps for InQueue {}
+
+/// A thread that sleeps until its waker is called.
+#[derive(Default)]
+struct Sleeper {
+    is_woken: Mutex<bool>,
+    wakes: Condvar,
+}
+
+impl Sleeper {
+    fn sleep(&self) {
+        let mut is_woken = self.is_woken.lock();
+        while !std::mem::take(&mut *is_woken) {
+            is_woken = self.wakes.wait(is_woken).unwrap();
+        }
+    }
+}
+
+impl Wake for Sleeper {
+    fn wake(self: StdArc<Self>) {
+        *self.is_woken.lock() = true;
+        self.wakes.notify_one();
+    }
+}
+
+struct Socket {
+    readiness: Readiness,
+    buffer: AtomicUsize,
+}
+
+impl Socket {
+    /// Waits for one item in the slot and takes it.
+    fn take_in_slot<S: Steps>(&self, sleeper: &StdArc<Sleeper>) {
+        let waker = Waker::from(sleeper.clone());
+        loop {
+            match S::poll_ready(&self.readiness, &mut Context::from_waker(&waker)) {
+                Poll::Ready(seen) if self.attempt() => return drop(seen),
+                Poll::Ready(seen) => S::clear(&self.readiness, seen.unwrap()),
+                Poll::Pending => sleeper.sleep(),
+            }
+        }
+    }
+
+    /// Waits for one item in the queue and takes it.
+    fn take_in_queue(&self, sleeper: &StdArc<Sleeper>) {
+        let waker = Waker::from(sleeper.clone());
+        loop {
+            let mut wait = pin!(self.readiness.ready(Direction::Read));
+            let (seen, _unit) = loop {
+                match wait.as_mut().poll(&mut Context::from_waker(&waker)) {
+                    Poll::Ready(ready) => break ready.unwrap(),
+                    Poll::Pending => sleeper.sleep(),
+                }
+            };
+            if self.attempt() {
+                return;
+            }
+            self.readiness.clear(seen);
+        }
+    }
+
+    /// What `read` does.
+    fn attempt(&self) -> bool {
+        self.buffer.fetch_update(Ordering::AcqRel, Ordering::Acquire, |items| items.checked_sub(1)).is_ok()
+    }
+
+    /// What the kernel and the thread in the driver turn do.
+    fn tell<S: Steps>(&self) {
+        self.buffer.fetch_add(1, Ordering::AcqRel);
+        let mut wakers = Vec::new();
+        S::set(&self.readiness, Flags::READABLE, &mut wakers);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// A task takes `items` items, each of which is told of once.
+fn tellings<S: Steps>(begin: Flags, items: usize, take: fn(&Socket, &StdArc<Sleeper>)) {
+    let socket = Arc::new(Socket { readiness: Readiness::new(begin), buffer: AtomicUsize::new(0) });
+    let kernel = socket.clone();
+    let kernel = thread::spawn(move || (0..items).for_each(|_| kernel.tell::<S>()));
+    let task = thread::spawn(move || {
+        let sleeper = StdArc::new(Sleeper::default());
+        (0..items).for_each(|_| take(&socket, &sleeper));
+    });
+    kernel.join().unwrap();
+    task.join().unwrap();
+}
+
+#[test]
+fn a_task_in_the_slot_misses_no_telling() {
+    holds(None, || tellings::<AsBuilt>(Flags::NONE, 2, Socket::take_in_slot::<AsBuilt>));
+}
+
+#[test]
+fn a_task_in_the_queue_misses_no_telling() {
+    holds(None, || tellings::<InQueue>(Flags::NONE, 2, Socket::take_in_queue));
+}
+
+#[test]
+fn a_telling_between_an_attempt_and_its_clear_is_kept() {
+    holds(None, || tellings::<AsBuilt>(Flags::READABLE, 2, Socket::take_in_slot::<AsBuilt>));
+}
+
+/// Two tasks in the queue, two items.
+#[test]
+fn two_tasks_in_the_queue_get_an_item_each() {
+    holds(Some(2), || {
+        let socket = Arc::new(Socket { readiness: Readiness::new(Flags::NONE), buffer: AtomicUsize::new(0) });
+        let tasks = [(); 2].map(|()| {
+            let socket = socket.clone();
+            thread::spawn(move || socket.take_in_queue(&StdArc::new(Sleeper::default())))
+        });
+        let kernel = thread::spawn(move || (0..2).for_each(|_| socket.tell::<AsBuilt>()));
+        kernel.join().unwrap();
+        tasks.into_iter().for_each(|task| task.join().unwrap());
+    });
+}
+
+/// Clears without comparing the tick.
+struct ClearsAnyTick;
+
+impl Steps for ClearsAnyTick {
+    fn clear(readiness: &Readiness, seen: Seen) {
+        readiness.word.fetch_and(!seen.found.within(Flags::CLEARED).0, Ordering::AcqRel);
+    }
+}
+
+#[test]
+fn clearing_without_the_tick_is_found() {
+    breaks("deadlock", None, || tellings::<ClearsAnyTick>(Flags::READABLE, 1, Socket::take_in_slot::<ClearsAnyTick>));
+}
+
+/// Looks before it takes the lock, and not again.
+struct LooksUnlocked;
+
+impl Steps for LooksUnlocked {
+    fn poll_ready(readiness: &Readiness, cx: &mut Context<'_>) -> Poll<io::Result<Seen>> {
+        if let Some(seen) = readiness.look(Direction::Read)? {
+            return Poll::Ready(Ok(seen));
+        }
+        readiness.waiters.lock().reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+#[test]
+fn not_looking_again_under_the_lock_is_found() {
+    breaks("deadlock", None, || tellings::<LooksUnlocked>(Flags::NONE, 1, Socket::take_in_slot::<LooksUnlocked>));
+}
+
+/// Takes the wakers first and sets the flags then.
+struct WakesFirst;
+
+impl Steps for WakesFirst {
+    fn set(readiness: &Readiness, flags: Flags, into: &mut Vec<Waker>) {
+        into.extend(readiness.waiters.lock().reader.take());
+        readiness.word.fetch_or(flags.0, Ordering::AcqRel);
+        readiness.word.fetch_add(1 << TICK_SHIFT, Ordering::AcqRel);
+    }
+}
+
+#[test]
+fn taking_the_wakers_before_the_flags_are_set_is_found() {
+    breaks("deadlock", None, || tellings::<WakesFirst>(Flags::NONE, 1, Socket::take_in_slot::<WakesFirst>));
+}

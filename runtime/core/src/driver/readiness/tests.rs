@@ -1,0 +1,124 @@
+use super::*;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::task::Wake;
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn tell(readiness: &Readiness, flags: Flags) {
+    let mut wakers = Vec::new();
+    readiness.set(flags, &mut wakers);
+    wakers.into_iter().for_each(Waker::wake);
+}
+
+#[test]
+fn a_flag_told_again_after_the_look_is_not_cleared_even_65_536_tellings_later() {
+    let readiness = Readiness::new(Flags::READABLE);
+    let seen = readiness.look(Direction::Read).unwrap().unwrap();
+    for _ in 0..1 << 16 {
+        tell(&readiness, Flags::READABLE);
+    }
+    readiness.clear(seen);
+    assert!(readiness.look(Direction::Read).unwrap().is_some(), "an event was lost");
+    let seen = readiness.look(Direction::Read).unwrap().unwrap();
+    readiness.clear(seen);
+    assert!(readiness.look(Direction::Read).unwrap().is_none());
+}
+
+#[test]
+fn clearing_one_direction_leaves_the_other_and_what_is_closed_stays_so() {
+    let readiness = Readiness::new(Flags::READABLE.and(Flags::WRITABLE));
+    readiness.clear(readiness.look(Direction::Read).unwrap().unwrap());
+    assert!(readiness.look(Direction::Read).unwrap().is_none());
+    assert!(readiness.look(Direction::Write).unwrap().is_some());
+    tell(&readiness, Flags::READ_CLOSED);
+    readiness.clear(readiness.look(Direction::Read).unwrap().unwrap());
+    assert!(readiness.look(Direction::Read).unwrap().is_some());
+}
+
+#[test]
+fn an_attempt_in_one_direction_that_would_have_blocked_refutes_its_end_and_one_in_either_does_not() {
+    let closed = Flags::READ_CLOSED.and(Flags::WRITE_CLOSED);
+    let readiness = Readiness::new(closed);
+    let both = Flags::from(Direction::Read).and(Direction::Write.into());
+    assert!(!readiness.refute(readiness.look(both).unwrap().unwrap(), both));
+    assert_eq!(readiness.look(both).unwrap().unwrap().found(), closed);
+    let read = Direction::Read.into();
+    let seen = readiness.look(read).unwrap().unwrap();
+    assert!(readiness.refute(seen, read));
+    assert_eq!(readiness.look(both).unwrap().unwrap().found(), Flags::WRITE_CLOSED);
+    tell(&readiness, Flags::READ_CLOSED);
+    readiness.refute(seen, read);
+    assert!(readiness.look(read).unwrap().is_some(), "it was told again since");
+}
+
+#[test]
+fn every_task_in_the_queue_is_woken_and_the_other_direction_is_not() {
+    let readiness = Readiness::new(Flags::NONE);
+    let (reads, writes) = (Arc::new(Count::default()), Arc::new(Count::default()));
+    let (reader, writer) = (Waker::from(reads.clone()), Waker::from(writes.clone()));
+    let (mut cx, mut write_cx) = (Context::from_waker(&reader), Context::from_waker(&writer));
+    let mut first = pin!(readiness.ready(Direction::Read));
+    let mut second = pin!(readiness.ready(Direction::Read));
+    let mut third = pin!(readiness.ready(Direction::Write));
+    assert!(first.as_mut().poll(&mut cx).is_pending());
+    assert!(second.as_mut().poll(&mut cx).is_pending());
+    assert!(third.as_mut().poll(&mut write_cx).is_pending());
+    assert!(readiness.poll_ready(&mut cx, Direction::Read).is_pending());
+    tell(&readiness, Flags::READABLE);
+    assert_eq!((reads.0.load(Ordering::Relaxed), writes.0.load(Ordering::Relaxed)), (3, 0));
+    assert!(first.as_mut().poll(&mut cx).is_ready());
+    assert!(second.as_mut().poll(&mut cx).is_ready());
+}
+
+#[test]
+fn a_wait_that_is_dropped_leaves_no_waker_behind() {
+    let readiness = Readiness::new(Flags::NONE);
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(count.clone());
+    let mut cx = Context::from_waker(&waker);
+    {
+        let mut wait = pin!(readiness.ready(Direction::Write));
+        assert!(wait.as_mut().poll(&mut cx).is_pending());
+        assert!(wait.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(Arc::strong_count(&count), 3);
+    }
+    assert_eq!(Arc::strong_count(&count), 2);
+}
+
+#[test]
+fn the_slot_wakes_the_last_task_that_waited_in_it() {
+    let readiness = Readiness::new(Flags::NONE);
+    let (first, last) = (Arc::new(Count::default()), Arc::new(Count::default()));
+    for count in [&first, &last] {
+        let waker = Waker::from(count.clone());
+        assert!(readiness.poll_ready(&mut Context::from_waker(&waker), Direction::Write).is_pending());
+    }
+    tell(&readiness, Flags::WRITE_CLOSED);
+    assert_eq!((first.0.load(Ordering::Relaxed), last.0.load(Ordering::Relaxed)), (0, 1));
+}
+
+#[test]
+fn shut_down_wakes_both_directions_and_every_later_look_is_an_error() {
+    let readiness = Readiness::new(Flags::NONE);
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(count.clone());
+    let mut cx = Context::from_waker(&waker);
+    let mut read = pin!(readiness.ready(Direction::Read));
+    assert!(read.as_mut().poll(&mut cx).is_pending());
+    assert!(readiness.poll_ready(&mut cx, Direction::Write).is_pending());
+    let mut wakers = Vec::new();
+    readiness.shut_down(&mut wakers);
+    wakers.into_iter().for_each(Waker::wake);
+    assert_eq!(count.0.load(Ordering::Relaxed), 2);
+    assert!(matches!(read.as_mut().poll(&mut cx), Poll::Ready(Err(_))));
+    assert!(readiness.look(Direction::Write).is_err());
+}

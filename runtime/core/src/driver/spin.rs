@@ -1,0 +1,265 @@
+//! Whether a thread that has nothing to do looks at its park word for a while, awake, before it sleeps.
+//!
+//! To wake a thread whose processor has gone to rest costs the waker a system call of some 4 µs, and brings the thread back after 20 µs and more, if a
+//! hypervisor has a hand in it. Two threads that hand work to each other pay that at every turn, each of them, unless the one that waits is
+//! still awake. So it stays awake for a moment, if, going by what it has seen, something comes within that moment.
+//!
+//! Shape: a [`Habit`] a thread, its own. Who writes, who reads: that thread.
+//!
+//! 1. A sleep that somebody ended within [`SHORT_NS`] is a reason to spin before the next, `needed` of them in a row are enough; one that lasted
+//!    longer takes all reasons away. So a runtime at rest spins never, and one that wakes up now and then, neither.
+//! 2. A spin that something ended early confirms the habit. One that nothing ended was in vain, and one that lasts as long as a sleep would
+//!    have cost, time after time, is no better: then twice as many short sleeps are needed for the next one as for the last, at most
+//!    [`MOST_NEEDED`]. So of a thread whose spins all fail, one in so many short sleeps is preceded by one.
+//! 3. No more threads of the process spin at a time than it has processors, and none if it has but one: who spins would keep the one from running that it
+//!    waits for. On a machine whose processors are all taken by others, spins fail, and (2) ends them.
+//!
+//! The wait itself, and why nothing is lost meanwhile, is the business of who spins: `Parker::spin`, `blocking::pool`.
+//!
+//! Rejected: a fixed number of checks before every sleep, as other schedulers do. It takes 1.3 to
+//! 1.6 times as long to answer a blocking job, a spawn from outside and a wake-up after a sleep
+//! (`benches/options/RESULTS.md`), and an idle runtime would burn processor time at each timer.
+//! Rejected: a mean of the sleeps' lengths (one long sleep
+//! hides fifty short ones, or the other way round).
+
+use std::hint::spin_loop;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use volt_stacks::fork;
+
+use crate::clock;
+use crate::config::ParkSpin;
+
+/// A sleep as short as this could have been a spin: the time that two threads need to wake each other, halted processors included, and some.
+const SHORT_NS: u64 = 100_000;
+/// Spins that last so long on average cost more processor time than the sleeps that they save.
+const DEAR_NS: u64 = 12_000;
+/// Short sleeps in a row before a first spin.
+const LEAST_NEEDED: u32 = 2;
+/// And after many that failed.
+const MOST_NEEDED: u32 = 1024;
+/// Looks at what is waited for between two looks at the clock.
+const LOOKS: u64 = 16;
+/// The newest spin's part of the average, as a divisor.
+const SHARE: u64 = 4;
+
+impl ParkSpin {
+    /// How long a spin lasts, ns, about.
+    pub(crate) fn lasts_ns(self) -> u64 {
+        match self {
+            Self::Off => 0,
+            Self::Adaptive { at_most } => clock::saturating_ns(at_most),
+        }
+    }
+}
+
+/// What one thread has seen of its waits.
+#[derive(Debug)]
+pub(crate) struct Habit {
+    /// Short sleeps since the last long one, or the last spin that failed.
+    streak: u32,
+    /// Of those, how many it takes to spin.
+    needed: u32,
+    /// What spins last, ns, on average.
+    average_ns: u64,
+}
+
+impl Habit {
+    pub(crate) const fn new() -> Self {
+        Self { streak: 0, needed: LEAST_NEEDED, average_ns: 0 }
+    }
+
+    /// Whether a spin is worth while.
+    #[inline]
+    pub(crate) fn is_worth(&self, spin: ParkSpin) -> bool {
+        match spin {
+            ParkSpin::Off => false,
+            ParkSpin::Adaptive { .. } => self.streak >= self.needed,
+        }
+    }
+
+    /// Spins until `has_come`, or until it is enough. Returns whether it has; `None` = it is not to spin, or too many others do.
+    pub(crate) fn spin(&mut self, spin: ParkSpin, has_come: impl Fn() -> bool) -> Option<bool> {
+        match spin {
+            ParkSpin::Off => None,
+            ParkSpin::Adaptive { at_most } => self.spin_for(clock::saturating_ns(at_most), has_come),
+        }
+    }
+
+    fn spin_for(&mut self, limit_ns: u64, has_come: impl Fn() -> bool) -> Option<bool> {
+        let _permit = SPINNING.permit(fork::count(), processors())?;
+        let began_ns = clock::now_ns();
+        let has_come = spin_until(limit_ns, LOOKS, has_come);
+        self.note_spin(clock::now_ns().saturating_sub(began_ns), has_come);
+        Some(has_come)
+    }
+
+    fn note_spin(&mut self, took_ns: u64, has_come: bool) {
+        self.average_ns = self.average_ns - self.average_ns / SHARE + took_ns / SHARE;
+        if has_come && self.average_ns <= DEAR_NS {
+            self.needed = (self.needed / 2).max(LEAST_NEEDED);
+        } else {
+            *self = Self { streak: 0, needed: (2 * self.needed).min(MOST_NEEDED), average_ns: 0 };
+        }
+    }
+
+    /// A sleep, with no spin that helped before it, lasted `slept_ns`, and was ended by what a spin would have seen if `has_come`.
+    pub(crate) fn note_sleep(&mut self, slept_ns: u64, has_come: bool) {
+        self.streak = if has_come && slept_ns <= SHORT_NS { self.streak.saturating_add(1) } else { 0 };
+    }
+}
+
+/// Stays awake until `has_come`, for `limit_ns` at most. Returns whether it has come.
+///
+/// The clock is read once in `looks_per_reading` checks. A check takes longer than a nanosecond, so
+/// the number of checks is bounded too: for a clock that stands still.
+pub(crate) fn spin_until(limit_ns: u64, looks_per_reading: u64, has_come: impl Fn() -> bool) -> bool {
+    let began_ns = clock::now_ns();
+    for look in 1..=limit_ns {
+        if has_come() {
+            return true;
+        }
+        spin_loop();
+        if look % looks_per_reading == 0 && clock::now_ns().saturating_sub(began_ns) >= limit_ns {
+            break;
+        }
+    }
+    false
+}
+
+/// `| forks 32 | threads that spin 32 |`: of the process with so many forks behind it. In a child of that the number is of threads that stayed behind,
+/// and means nothing.
+struct Spinning(AtomicU64);
+
+static SPINNING: Spinning = Spinning(AtomicU64::new(0));
+
+/// One of the threads that spin, in the process with so many forks behind it.
+struct Permit<'s> {
+    spinning: &'s Spinning,
+    forks: u32,
+}
+
+impl Spinning {
+    /// One more, of so many at most as there are processors.
+    fn permit(&self, forks: u32, processors: usize) -> Option<Permit<'_>> {
+        let one_more = |word: u64| {
+            let spinning = if (word >> 32) as u32 == forks { word as u32 } else { 0 };
+            let may = processors > 1 && (spinning as usize) < processors;
+            may.then_some(u64::from(forks) << 32 | u64::from(spinning + 1))
+        };
+        // ORDERING: Relaxed, both; only the number counts.
+        let word = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        word.ok().map(|_| Permit { spinning: self, forks })
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        let one_less = |word: u64| ((word >> 32) as u32 == self.forks).then(|| word - 1);
+        // ORDERING: Relaxed, both; only the number counts. In a child that has counted anew this one is not among them.
+        let _is_counted = self.spinning.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+    }
+}
+
+/// Processors that the process may use, as of the first call.
+fn processors() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, |processors| processors.get()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const LIMIT_NS: u64 = 40_000;
+    const SPIN: ParkSpin = ParkSpin::Adaptive { at_most: Duration::from_nanos(LIMIT_NS) };
+
+    /// After so many short sleeps.
+    fn used_to(short_sleeps: u32) -> Habit {
+        let mut habit = Habit::new();
+        (0..short_sleeps).for_each(|_| habit.note_sleep(SHORT_NS, true));
+        habit
+    }
+
+    #[test]
+    fn only_short_sleeps_in_a_row_make_a_thread_spin() {
+        assert!(!Habit::new().is_worth(SPIN));
+        assert!(!used_to(LEAST_NEEDED - 1).is_worth(SPIN));
+        assert!(used_to(LEAST_NEEDED).is_worth(SPIN));
+        assert!(!used_to(LEAST_NEEDED).is_worth(ParkSpin::Off), "it is switched off");
+        for (slept_ns, has_come) in [(SHORT_NS + 1, true), (0, false)] {
+            let mut habit = used_to(MOST_NEEDED);
+            habit.note_sleep(slept_ns, has_come);
+            assert!(!habit.is_worth(SPIN), "{slept_ns} {has_come}");
+        }
+    }
+
+    #[test]
+    fn spins_in_vain_become_seldom_and_those_that_help_come_back() {
+        let mut habit = Habit::new();
+        let mut spins = 0;
+        for _ in 0..100_000 {
+            habit.note_sleep(SHORT_NS, true);
+            if habit.is_worth(SPIN) {
+                habit.note_spin(LIMIT_NS, false);
+                spins += 1;
+            }
+        }
+        assert!(spins < 100_000 / MOST_NEEDED + MOST_NEEDED.ilog2(), "{spins} spins in vain");
+        assert!(habit.needed == MOST_NEEDED);
+        for _ in 0..MOST_NEEDED {
+            habit.note_sleep(SHORT_NS, true);
+        }
+        for _ in 0..MOST_NEEDED.ilog2() {
+            assert!(habit.is_worth(SPIN));
+            habit.note_spin(1_000, true);
+        }
+        assert_eq!(habit.needed, LEAST_NEEDED);
+    }
+
+    #[test]
+    fn spins_that_help_but_last_as_long_as_sleeps_are_given_up() {
+        let mut habit = used_to(LEAST_NEEDED);
+        let mut spins = 0;
+        while habit.is_worth(SPIN) {
+            habit.note_spin(2 * DEAR_NS, true);
+            spins += 1;
+            assert!(spins < 10, "never given up");
+        }
+        assert!(spins > 1, "the first one is long until both sides spin");
+    }
+
+    #[test]
+    fn a_spin_ends_with_what_comes_or_with_its_limit() {
+        if processors() == 1 {
+            return;
+        }
+        // Other threads of this program may spin too, and then it is not allowed to. How long it took is not
+        // looked at here: on a busy machine even a spin that ends at its first check may be dear.
+        let spun = || used_to(LEAST_NEEDED).spin(SPIN, || true);
+        assert_eq!(std::iter::repeat_with(spun).find_map(|has_come| has_come), Some(true));
+        let mut habit = used_to(LEAST_NEEDED);
+        while habit.is_worth(SPIN) {
+            assert_ne!(habit.spin(ParkSpin::Adaptive { at_most: Duration::from_nanos(1) }, || false), Some(true));
+        }
+    }
+
+    #[test]
+    fn no_more_threads_spin_than_there_are_processors_and_those_of_another_process_do_not_count() {
+        let spinning = Spinning(AtomicU64::new(0));
+        let all_of = |forks| Vec::from_iter(std::iter::from_fn(|| spinning.permit(forks, 3)).take(9));
+        let parents = all_of(0);
+        assert_eq!(parents.len(), 3);
+        let childs = all_of(1);
+        assert_eq!(childs.len(), 3, "those of the parent stayed behind");
+        drop(parents);
+        assert!(spinning.permit(1, 3).is_none(), "they were not among the child's");
+        drop(childs);
+        assert!(spinning.permit(1, 3).is_some());
+        assert!(spinning.permit(1, 1).is_none(), "on one processor nobody spins");
+    }
+}

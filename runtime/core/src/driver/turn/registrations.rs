@@ -1,0 +1,96 @@
+//! The sockets of a driver: by index, each under a token of its own.
+
+use std::io;
+use std::sync::Arc;
+
+use mio::event::Source;
+use mio::{Interest, Token};
+use slab::Slab;
+use volt_shim::{MutexGuard, Ordering};
+
+use super::Driver;
+use crate::driver::readiness::{Flags, Readiness};
+
+/// Bits of a token that name the index; the rest is the generation.
+pub(super) const INDEX_BITS: u32 = usize::BITS / 2;
+/// Sockets that can be registered at once, so that no index looks like the waker's token.
+const MAX_REGISTRATIONS: usize = (1 << INDEX_BITS) - 1;
+
+#[derive(Debug, Default)]
+pub(super) struct Registrations {
+    pub(super) sockets: Slab<Registered>,
+    /// The next socket's; comes round after 2^32 sockets, so a mistaken token needs that many within one turn.
+    next_generation: usize,
+    pub(super) is_shut_down: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Registered {
+    pub(super) generation: usize,
+    pub(super) readiness: Arc<Readiness>,
+}
+
+impl Driver {
+    /// Registers a socket, for both directions as a rule.
+    ///
+    /// # Errors
+    /// The runtime is shut down, there are too many sockets, or what the system says.
+    pub(crate) fn register(
+        &self,
+        source: &mut impl Source,
+        interest: Interest,
+        begin: Flags,
+    ) -> io::Result<(Token, Arc<Readiness>)> {
+        let readiness = Arc::new(Readiness::new(begin));
+        let token = self.enter(readiness.clone())?;
+        if let Err(error) = self.registry.register(source, token, interest) {
+            self.leave(token);
+            return Err(error);
+        }
+        Ok((token, readiness))
+    }
+
+    /// Takes a socket out again. Its descriptor is still open, since the kernel's list goes by descriptors.
+    pub(crate) fn deregister(&self, source: &mut impl Source, token: Token) -> io::Result<()> {
+        if !self.home.is_here() {
+            // A forked child's copy of a socket: the list is the parent's too, and its own copy stays in it.
+            return Ok(());
+        }
+        let result = self.registry.deregister(source);
+        self.leave(token);
+        result
+    }
+
+    fn enter(&self, readiness: Arc<Readiness>) -> io::Result<Token> {
+        let mut registrations = self.registrations.lock();
+        if registrations.is_shut_down {
+            return Err(io::Error::other("the runtime is shut down"));
+        }
+        if registrations.sockets.len() >= MAX_REGISTRATIONS {
+            return Err(io::Error::other(format!("{MAX_REGISTRATIONS} sockets are registered, and no more can be")));
+        }
+        let generation = registrations.next_generation;
+        registrations.next_generation = (generation + 1) % (1 << INDEX_BITS);
+        let index = registrations.sockets.insert(Registered { generation, readiness });
+        self.publish(&registrations);
+        Ok(Token(generation << INDEX_BITS | index))
+    }
+
+    fn leave(&self, token: Token) {
+        let mut registrations = self.registrations.lock();
+        let registered = registrations.sockets.try_remove(index_of(token));
+        self.publish(&registrations);
+        // Whoever is still in the queue of its waiters goes after the lock.
+        drop(registrations);
+        drop(registered);
+    }
+
+    fn publish(&self, registrations: &MutexGuard<'_, Registrations>) {
+        // ORDERING: Relaxed; a single-writer cell (the lock is held), read by telemetry only.
+        self.counters.registrations.store(registrations.sockets.len() as u64, Ordering::Relaxed);
+    }
+}
+
+pub(super) fn index_of(token: Token) -> usize {
+    token.0 & MAX_REGISTRATIONS
+}

@@ -1,0 +1,369 @@
+//! loom models of the hand-off of the driver turn, as the header of `turn` says it: while every worker sleeps, one sleeps in the driver, so that
+//! an event is attended to; of a spare that goes off duty out of the driver (ATTENDED in `scheduler/staff`); and of the eager hand-off, while the others
+//! are stuck in polls. The poller is a flag behind a lock and a condition; the turn, the idle set, the park words and the steps of a park, of a spare
+//! that leaves and of the hand-off are the runtime's.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use loom::thread;
+use volt_explore::{breaks, holds};
+use volt_shim::{Arc, AtomicBool, Condvar, Mutex, Ordering};
+
+use crate::driver::parker::{Parker, Unparked};
+use crate::driver::turn_lock::{Held, TurnLock};
+use crate::scheduler::idle::Idle;
+use crate::scheduler::parking::{Bed, Parks, claim_for_driver, park};
+use crate::scheduler::staff::{Leaves, Staff, leave_duty};
+
+const WORKERS: usize = 2;
+
+/// What the kernel has for whoever is in the driver; stays until it is taken.
+#[derive(Default)]
+struct Ready {
+    event: bool,
+    is_woken: bool,
+}
+
+struct World {
+    idle: Idle,
+    staff: Staff,
+    parkers: Vec<Parker>,
+    turn: TurnLock<()>,
+    ready: Mutex<Ready>,
+    becomes_ready: Condvar,
+    is_over: AtomicBool,
+}
+
+/// The step that a fault can replace.
+type TryTurn = for<'w> fn(&'w World, worker: usize, has_just_looked: bool) -> Option<Held<'w, ()>>;
+
+/// Hand-off (2).
+fn try_turn(world: &World, worker: usize, _has_just_looked: bool) -> Option<Held<'_, ()>> {
+    world.turn.try_take(Some(worker))
+}
+
+/// Takes it that somebody else is in the driver by now.
+fn try_turn_unless_it_has_just_looked(world: &World, worker: usize, has_just_looked: bool) -> Option<Held<'_, ()>> {
+    if has_just_looked { None } else { world.turn.try_take(Some(worker)) }
+}
+
+impl World {
+    /// The last slot is a spare's, which is on duty.
+    fn new() -> Self {
+        let staff = Staff::new(WORKERS - 1, 1);
+        let _called = staff.call();
+        Self {
+            idle: Idle::new(WORKERS, 0),
+            staff,
+            parkers: (0..WORKERS).map(|_| Parker::new()).collect(),
+            turn: TurnLock::new(()),
+            ready: Mutex::new(Ready::default()),
+            becomes_ready: Condvar::new(),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    fn make_ready(&self, make: impl FnOnce(&mut Ready)) {
+        make(&mut self.ready.lock());
+        self.becomes_ready.notify_one();
+    }
+
+    /// In the turn: takes what is ready, waiting for it if `waits`. Whether it was the event.
+    fn attend(&self, waits: bool) -> bool {
+        let mut ready = self.ready.lock();
+        while waits && !ready.event && !ready.is_woken {
+            ready = self.becomes_ready.wait(ready).unwrap();
+        }
+        std::mem::take(&mut *ready).event
+    }
+
+    /// The event was attended to: everybody ends.
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        while self.wake_one() {}
+    }
+
+    /// Whether somebody was parked.
+    fn wake_one(&self) -> bool {
+        self.unpark(self.idle.claim_any(None))
+    }
+
+    fn unpark(&self, claimed: Option<usize>) -> bool {
+        if claimed.is_some_and(|worker| self.parkers[worker].unpark() == Unparked::InDriver) {
+            self.make_ready(|ready| ready.is_woken = true);
+        }
+        claimed.is_some()
+    }
+
+    /// A worker that parks until the event was attended to; before that it looks at the driver between two polls, if `looks`.
+    fn worker(&self, worker: usize, looks: bool, try_turn: TryTurn) {
+        if looks && self.turn.try_take(Some(worker)).is_some_and(|_turn| self.attend(false)) {
+            self.end();
+            return;
+        }
+        let seat =
+            Seat { world: self, worker, try_turn, is_searching: Cell::new(false), has_just_looked: Cell::new(looks) };
+        while !self.is_over.load(Ordering::Acquire) {
+            park(&seat);
+        }
+        if seat.is_searching.get() {
+            let _ = self.idle.stop_searching();
+        }
+    }
+}
+
+/// A worker on its thread.
+struct Seat<'w> {
+    world: &'w World,
+    worker: usize,
+    try_turn: TryTurn,
+    is_searching: Cell<bool>,
+    has_just_looked: Cell<bool>,
+}
+
+impl Parks for Seat<'_> {
+    type Turn<'a>
+        = Held<'a, ()>
+    where
+        Self: 'a;
+    /// Whether it was the event.
+    type Slept = bool;
+
+    fn idle(&self) -> &Idle {
+        &self.world.idle
+    }
+
+    fn index(&self) -> usize {
+        self.worker
+    }
+
+    fn parker(&self) -> &Parker {
+        &self.world.parkers[self.worker]
+    }
+
+    fn set_searching(&self, is_searching: bool) -> bool {
+        self.is_searching.replace(is_searching)
+    }
+
+    fn is_needed(&self) -> bool {
+        self.world.is_over.load(Ordering::Acquire)
+    }
+
+    fn count_park(&self) {}
+
+    fn is_spin_worth(&self) -> bool {
+        false
+    }
+
+    fn watch(&self) -> bool {
+        false
+    }
+
+    fn linger(&self) {}
+
+    fn try_turn(&self) -> Option<Held<'_, ()>> {
+        (self.try_turn)(self.world, self.worker, self.has_just_looked.take())
+    }
+
+    fn begin_sleep(&self, _is_in_driver: bool) -> Option<Duration> {
+        None
+    }
+
+    fn sleep(&self, bed: Bed<Held<'_, ()>>) -> bool {
+        match bed {
+            Bed::Driver { turn, .. } => {
+                let has_event = self.world.attend(true);
+                drop(turn);
+                has_event
+            }
+            Bed::Futex { .. } => {
+                let _ = self.parker().sleep(None);
+                false
+            }
+            Bed::Token => false,
+        }
+    }
+
+    fn begin_search(&self, slept: Option<&bool>, _is_claimed: bool) {
+        if slept == Some(&true) {
+            self.world.end();
+        }
+    }
+}
+
+/// One worker looks and parks, the other parks, and an event comes.
+fn model(try_turn: TryTurn) {
+    let world = Arc::new(World::new());
+    let mut threads: Vec<_> = (0..WORKERS)
+        .map(|worker| {
+            let world = world.clone();
+            thread::spawn(move || world.worker(worker, worker == 0, try_turn))
+        })
+        .collect();
+    threads.push(thread::spawn(move || world.make_ready(|ready| ready.event = true)));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn an_event_is_attended_to_whoever_has_just_looked() {
+    holds(None, || model(try_turn));
+}
+
+#[test]
+fn a_worker_that_does_not_try_again_after_a_look_is_found() {
+    breaks("deadlock", None, || model(try_turn_unless_it_has_just_looked));
+}
+
+// ---- a spare that goes off duty out of the driver -------------------------------------------------------------------------
+
+/// What a spare does that has the turn and is to leave.
+type Leave = fn(&World, Held<'_, ()>);
+
+/// The spare, at Leave (3).
+impl Leaves for World {
+    fn staff(&self) -> &Staff {
+        &self.staff
+    }
+
+    fn slot(&self) -> usize {
+        WORKERS - 1
+    }
+
+    fn hand_over_all(&self) {}
+
+    fn is_driver_attended(&self) -> bool {
+        self.turn.owner().is_some()
+    }
+
+    fn wake_one(&self) {
+        World::wake_one(self);
+    }
+}
+
+/// Leave (1) to (3), after the turn was given up.
+fn leave(world: &World, turn: Held<'_, ()>) {
+    drop(turn);
+    assert!(leave_duty(world), "one too many");
+}
+
+/// Leaves the driver to nobody.
+fn leave_without_a_look(world: &World, turn: Held<'_, ()>) {
+    drop(turn);
+    assert!(world.staff.leave(WORKERS - 1), "one too many");
+}
+
+/// Wakes somebody who finds the turn still taken.
+fn leave_before_the_turn_is_given_up(world: &World, turn: Held<'_, ()>) {
+    world.wake_one();
+    drop(turn);
+}
+
+/// A worker parks while a spare leaves, and an event is there.
+fn model_of_leaving(leave: Leave) {
+    let world = Arc::new(World::new());
+    world.make_ready(|ready| ready.event = true);
+    let worker = thread::spawn({
+        let world = world.clone();
+        move || world.worker(0, false, try_turn)
+    });
+    let spare = thread::spawn({
+        let world = world.clone();
+        move || {
+            if let Some(turn) = world.turn.try_take(Some(1)) {
+                leave(&world, turn);
+            }
+        }
+    });
+    worker.join().unwrap();
+    spare.join().unwrap();
+}
+
+#[test]
+fn a_spare_that_leaves_the_driver_leaves_it_attended() {
+    holds(None, || model_of_leaving(leave));
+}
+
+#[test]
+fn a_spare_that_leaves_without_a_look_is_found() {
+    breaks("deadlock", None, || model_of_leaving(leave_without_a_look));
+}
+
+#[test]
+fn a_spare_that_wakes_before_it_gives_up_the_turn_is_found() {
+    breaks("deadlock", None, || model_of_leaving(leave_before_the_turn_is_given_up));
+}
+
+// ---- an eager hand-off ----------------------------------------------------------------------------------------------------
+
+/// What a worker does before a poll that lasts for ever.
+type GoOn = fn(&World);
+
+/// Hand-off (3).
+fn hand_on(world: &World) {
+    world.unpark(claim_for_driver(&world.idle, || world.turn.owner()));
+}
+
+/// The same, by a searcher.
+fn leave_searchers_and_hand_on(world: &World) {
+    let _was_last = world.idle.stop_searching();
+    hand_on(world);
+}
+
+/// Polls at once.
+fn hand_on_nothing(_: &World) {}
+
+/// As if only who comes out of the driver had to.
+fn leave_searchers(world: &World) {
+    let _was_last = world.idle.stop_searching();
+}
+
+/// Finds somebody in the driver who relies on it by the time that it leaves the searchers.
+fn look_and_leave_searchers(world: &World) {
+    let is_attended = world.turn.owner().is_some();
+    let _was_last = world.idle.stop_searching();
+    if !is_attended && world.idle.is_anybody_parked() {
+        world.unpark(world.idle.claim_for_submit(None));
+    }
+}
+
+/// A worker parks while another is in the driver, and then in a poll, and a third is a searcher, and then in a poll; and an event is there.
+fn model_of_eager_hand_off(after_turn: GoOn, after_search: GoOn) {
+    let world = Arc::new(World::new());
+    world.make_ready(|ready| ready.event = true);
+    world.idle.start_searching();
+    let sleeper = thread::spawn({
+        let world = world.clone();
+        move || world.worker(0, false, try_turn)
+    });
+    let searcher = thread::spawn({
+        let world = world.clone();
+        move || after_search(&world)
+    });
+    if let Some(turn) = world.turn.try_take(Some(1)) {
+        drop(turn);
+        after_turn(&world);
+    }
+    sleeper.join().unwrap();
+    searcher.join().unwrap();
+}
+
+#[test]
+fn an_event_is_attended_to_while_all_but_one_are_stuck() {
+    holds(None, || model_of_eager_hand_off(hand_on, leave_searchers_and_hand_on));
+}
+
+#[test]
+fn a_worker_that_polls_and_hands_the_driver_to_nobody_is_found() {
+    breaks("deadlock", None, || model_of_eager_hand_off(hand_on_nothing, leave_searchers_and_hand_on));
+}
+
+#[test]
+fn a_searcher_that_polls_and_hands_the_driver_to_nobody_is_found() {
+    breaks("deadlock", None, || model_of_eager_hand_off(hand_on, leave_searchers));
+}
+
+#[test]
+fn a_searcher_that_looks_for_an_owner_too_early_is_found() {
+    breaks("deadlock", None, || model_of_eager_hand_off(hand_on, look_and_leave_searchers));
+}

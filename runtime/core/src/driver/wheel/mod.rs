@@ -1,0 +1,280 @@
+//! A hashed hierarchical timing wheel: 6 levels of 64 slots, one tick (160 µs) a slot at the lowest level.
+//!
+//! Shape. Ticks are absolute, 64 bits, cut into groups of 6 bits. An entry lies on the level of the highest group in which its
+//! tick differs from `elapsed`, in the slot that this group of its tick names:
+//!
+//! ```text
+//! tick     | 28 bits: beyond | level 5 | level 4 | level 3 | level 2 | level 1 | level 0 |
+//! one slot |        -        | 48 h    | 45 min  | 42 s    | 655 ms  | 10 ms   | 160 µs  |
+//! ```
+//! Entries that differ above level 5 (over 127 days ahead, or across that boundary) wait in one list of their own, `BEYOND`.
+//! Entries live in a slab and are linked, in both directions, by their indices in it; a slot is the two ends of such a list.
+//!
+//! Who writes, who reads: whoever holds the lock of `Timers`; the wheel itself knows no clock, no lock and no waker.
+//!
+//! A slot of a higher level is emptied entry by entry (a *cascade*), and a caller may stop in the midst of it: a million timers of one
+//! slot must not keep the lock for as long as it takes to move them all.
+//!
+//! Invariants. *Placed*: between two calls every entry lies where `place(elapsed, tick)` says, but for those that a cascade has yet
+//! to move. It follows that all entries of a level are due before all entries of the levels above it, that on each level the lowest
+//! occupied slot is the earliest, and that slots never wrap. *One cascade*: while a slot is emptied, `elapsed` is its start, nothing
+//! is added to it, and nothing is handed out. *Bound*: a slot's `earliest` is never later than any tick in it (removal may leave it
+//! too early: that costs a look, never a late timer). *Forward*: `elapsed` only grows and never passes an occupied slot that was not
+//! emptied.
+//!
+//! Protocol of `pop_due(now, work)`: (1) take the slot that is being emptied, else the earliest occupied one; (2) if it starts after
+//! `now`, move `elapsed` to `now` and stop; (3) if `work` is used up, stop; (4) move `elapsed` to its start; (5) on level 0 hand out
+//! its oldest entry; (6) on a higher level place its oldest entry anew, now at least one level lower, and begin again. The list
+//! `BEYOND` has a second one beside it: what a cascade of the one finds to be beyond the levels still goes to the other.
+//!
+//! Rejected: a binary heap (cancelling is what most timers end in, and a heap does it in O(log n) or leaves corpses); keying
+//! slots by the time that is left instead of by absolute ticks (an entry is then right only for a wheel that starts at 0 and
+//! never stalls).
+//!
+//! Source: Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", 1987, scheme 7.
+
+/// Bits of a tick that one level decides.
+const LEVEL_BITS: u32 = 6;
+/// Slots of a level: as many as a word of the occupancy bitmap has bits.
+const SLOTS: usize = 1 << LEVEL_BITS;
+/// Levels.
+const LEVELS: usize = 6;
+/// Ticks that the levels span together: 127 days.
+const SPAN_BITS: u32 = LEVEL_BITS * LEVELS as u32;
+/// The first of two lists for entries that the levels cannot hold, behind the slots of the last level.
+const BEYOND: usize = LEVELS * SLOTS;
+/// Slots of all levels, and the two lists.
+const PLACES: usize = BEYOND + 2;
+/// "No entry" in a link.
+const NONE: u32 = u32::MAX;
+
+const _: () = assert!(SLOTS == u64::BITS as usize);
+
+/// Names an entry; stale once the entry was handed out or removed, and then refers to nothing, for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    index: u32,
+    /// How many entries were inserted before it: 64 bits do not come round.
+    serial: u64,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    serial: u64,
+    tick: u64,
+    /// Level * 64 + slot, or one of the lists from `BEYOND` on.
+    place: usize,
+    previous: u32,
+    next: u32,
+    payload: T,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    head: u32,
+    tail: u32,
+    /// See *Bound*; meaningless while the slot is empty.
+    earliest: u64,
+}
+
+/// The wheel; `T` is what an entry carries.
+#[derive(Debug)]
+pub(crate) struct Wheel<T> {
+    /// Every tick up to here, exclusive of itself, was handed out.
+    elapsed: u64,
+    /// Bit `s` of word `l` is set while slot `s` of level `l` holds an entry.
+    occupied: [u64; LEVELS],
+    slots: Box<[Slot; PLACES]>,
+    /// Which of the two lists takes what is beyond the levels.
+    beyond: usize,
+    /// The place that is being emptied; it holds an entry then. See *One cascade*.
+    cascading: Option<usize>,
+    entries: slab::Slab<Entry<T>>,
+    next_serial: u64,
+    /// Entries that cascades have moved.
+    #[cfg(test)]
+    moves: usize,
+}
+
+impl<T> Wheel<T> {
+    /// An empty wheel that begins at tick `now`.
+    pub(crate) fn new(now: u64) -> Self {
+        Self {
+            elapsed: now,
+            occupied: [0; LEVELS],
+            slots: Box::new([Slot { head: NONE, tail: NONE, earliest: 0 }; PLACES]),
+            beyond: BEYOND,
+            cascading: None,
+            entries: slab::Slab::new(),
+            next_serial: 0,
+            #[cfg(test)]
+            moves: 0,
+        }
+    }
+
+    /// Entries in it.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Adds an entry due at `tick`; one that has passed is due at once.
+    ///
+    /// # Panics
+    /// With 2^32 - 1 entries in it.
+    pub(crate) fn insert(&mut self, tick: u64, payload: T) -> Key {
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        let entry = Entry { serial, tick, place: BEYOND, previous: NONE, next: NONE, payload };
+        let index = u32::try_from(self.entries.insert(entry)).ok().filter(|&index| index != NONE);
+        let index = index.expect("too many timers: the limit is 4,294,967,295");
+        self.link(index);
+        Key { index, serial }
+    }
+
+    /// Takes an entry out; `None` if it is no longer in.
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        self.get(key)?;
+        Some(self.take(key.index).payload)
+    }
+
+    /// Moves an entry to another tick; whether it was still in.
+    pub(crate) fn reschedule(&mut self, key: Key, tick: u64) -> bool {
+        if self.get(key).is_none() {
+            return false;
+        }
+        self.unlink(key.index);
+        self.entry_mut(key.index).tick = tick;
+        self.link(key.index);
+        true
+    }
+
+    /// What the entry carries, to be changed; `None` if it is no longer in.
+    pub(crate) fn payload_mut(&mut self, key: Key) -> Option<&mut T> {
+        let entry = self.entries.get_mut(key.index as usize)?;
+        (entry.serial == key.serial).then_some(&mut entry.payload)
+    }
+
+    /// A tick that is not later than the earliest entry's; exact unless that slot lost its earliest entry by removal.
+    pub(crate) fn next_tick(&self) -> Option<u64> {
+        let of = |place: usize| self.slots[place].earliest;
+        // Of a slot that is being emptied some entries are on lower levels already, and others were added there.
+        let placed = self.earliest_placed().map(|(place, _)| of(place));
+        self.cascading.map(of).into_iter().chain(placed).min()
+    }
+
+    /// Hands out one entry that is due at `now`, in order of ticks; `None` when no more is due, or when `work` is used up. Each entry
+    /// that is handed out or moved to another slot is a unit of work. See the protocol above.
+    pub(crate) fn pop_due(&mut self, now: u64, work: &mut usize) -> Option<T> {
+        loop {
+            let slot = self.cascading.map(|place| (place, self.elapsed)).or_else(|| self.earliest_placed());
+            let Some((place, start)) = slot.filter(|&(_, start)| start <= now) else {
+                self.elapsed = self.elapsed.max(now);
+                return None;
+            };
+            debug_assert!(start >= self.elapsed, "Forward: {start} lies before {}", self.elapsed);
+            *work = work.checked_sub(1)?;
+            self.elapsed = start;
+            let head = self.slots[place].head;
+            if place < SLOTS {
+                return Some(self.take(head).payload);
+            }
+            if self.cascading.is_none() {
+                self.cascading = Some(place);
+                if place >= BEYOND {
+                    self.beyond = if place == BEYOND { BEYOND + 1 } else { BEYOND };
+                }
+            }
+            self.unlink(head);
+            self.link(head);
+            #[cfg(test)]
+            (self.moves += 1);
+        }
+    }
+
+    /// Every entry, in no particular order.
+    pub(crate) fn into_payloads(self) -> impl Iterator<Item = T> {
+        self.entries.into_iter().map(|(_, entry)| entry.payload)
+    }
+
+    /// Of the entries that are where they belong, the slot of the earliest and the tick at which it begins: by *Placed* the lowest slot
+    /// of the lowest level.
+    fn earliest_placed(&self) -> Option<(usize, u64)> {
+        if let Some(level) = self.occupied.iter().position(|&word| word != 0) {
+            let slot = self.occupied[level].trailing_zeros() as usize;
+            let shift = LEVEL_BITS * level as u32;
+            let above = self.elapsed & !((1 << (shift + LEVEL_BITS)) - 1);
+            return Some((level * SLOTS + slot, above | (slot as u64) << shift));
+        }
+        // Nothing within the span. What lies beyond is looked at when the span that holds the earliest of it begins.
+        let beyond = &self.slots[self.beyond];
+        (beyond.head != NONE).then_some((self.beyond, (beyond.earliest >> SPAN_BITS) << SPAN_BITS))
+    }
+
+    /// Appends an entry to the slot where *Placed* wants it.
+    fn link(&mut self, index: u32) {
+        let tick = self.entry_mut(index).tick.max(self.elapsed);
+        let place = place(self.elapsed, tick).unwrap_or(self.beyond);
+        debug_assert_ne!(Some(place), self.cascading, "One cascade: nothing is added to the slot that is emptied");
+        let tail = self.slots[place].tail;
+        let entry = self.entry_mut(index);
+        (entry.place, entry.previous, entry.next) = (place, tail, NONE);
+        let slot = &mut self.slots[place];
+        slot.tail = index;
+        if tail == NONE {
+            (slot.head, slot.earliest) = (index, tick);
+        } else {
+            slot.earliest = slot.earliest.min(tick);
+            self.entry_mut(tail).next = index;
+        }
+        if place < BEYOND {
+            self.occupied[place / SLOTS] |= 1 << (place % SLOTS);
+        }
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let entry = self.entry_mut(index);
+        let (place, previous, next) = (entry.place, entry.previous, entry.next);
+        match previous {
+            NONE => self.slots[place].head = next,
+            _ => self.entry_mut(previous).next = next,
+        }
+        match next {
+            NONE => self.slots[place].tail = previous,
+            _ => self.entry_mut(next).previous = previous,
+        }
+        if self.slots[place].head == NONE {
+            if place < BEYOND {
+                self.occupied[place / SLOTS] &= !(1 << (place % SLOTS));
+            }
+            self.cascading = self.cascading.filter(|&cascading| cascading != place);
+        }
+    }
+
+    fn take(&mut self, index: u32) -> Entry<T> {
+        self.unlink(index);
+        self.entries.remove(index as usize)
+    }
+
+    fn get(&self, key: Key) -> Option<&Entry<T>> {
+        self.entries.get(key.index as usize).filter(|entry| entry.serial == key.serial)
+    }
+
+    fn entry_mut(&mut self, index: u32) -> &mut Entry<T> {
+        &mut self.entries[index as usize]
+    }
+}
+
+/// Where an entry due at `tick`, not before `elapsed`, belongs; `None` = beyond the levels.
+fn place(elapsed: u64, tick: u64) -> Option<usize> {
+    // The lowest group is set so that equal ticks, too, give level 0.
+    let differing = (elapsed ^ tick) | (SLOTS as u64 - 1);
+    let level = (u64::BITS - 1 - differing.leading_zeros()) / LEVEL_BITS;
+    if level as usize >= LEVELS {
+        return None;
+    }
+    let slot = (tick >> (LEVEL_BITS * level)) as usize % SLOTS;
+    Some(level as usize * SLOTS + slot)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! What a handle does with the thread that calls it: makes its runtime current, and waits on it for a
+//! future or a blocking job.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::panic::Location;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::Handle;
+use crate::blocking::pool::{BlockingSchedule, Job};
+use crate::clock;
+use crate::config::ParkSpin;
+use crate::context::{self, EnterGuard};
+use crate::coop;
+use crate::driver::parker::{Parker, Unparked};
+use crate::driver::spin::Habit;
+use crate::task::cell::new_task;
+use crate::task::id::Id;
+use crate::task::join::JoinHandle;
+use crate::task::trace::{Kind, extra};
+
+impl Handle {
+    /// The current runtime's handle.
+    ///
+    /// # Panics
+    /// Outside a runtime; see [`try_current`](Self::try_current).
+    #[track_caller]
+    pub fn current() -> Handle {
+        Handle::clone(&context::handle())
+    }
+
+    /// The current runtime's handle, or `None` outside a runtime.
+    pub fn try_current() -> Option<Handle> {
+        context::try_handle().as_deref().cloned()
+    }
+
+    /// Makes this runtime current on this thread while the guard lives, so that `volt::spawn`, timers and sockets use it.
+    pub fn enter(&self) -> EnterGuard<'_> {
+        context::enter(self)
+    }
+
+    /// Runs a closure that blocks on a thread that may; see `volt::task::spawn_blocking`.
+    #[track_caller]
+    pub fn spawn_blocking<F, R>(&self, f: F) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        self.spawn_blocking_at(f, Location::caller())
+    }
+
+    /// For the crate `volt`: as [`spawn_blocking`](Self::spawn_blocking), with a spawn location.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn spawn_blocking_at<F, R>(&self, f: F, location: &'static Location<'static>) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        self.submit_blocking(f, location, false)
+    }
+
+    /// For the crate `volt`: as [`spawn_blocking`](Self::spawn_blocking), of a job that is begun even if
+    /// the runtime is shut down before.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn spawn_mandatory_blocking<F, R>(&self, f: F) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        self.submit_blocking(f, Location::caller(), true)
+    }
+
+    #[track_caller]
+    fn submit_blocking<F, R>(&self, f: F, location: &'static Location<'static>, is_mandatory: bool) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        self.shared.home.expect_here();
+        let handle = self.clone();
+        let job = Job::new(move || {
+            let _entered = handle.enter();
+            f()
+        });
+        let id = Id::next();
+        let extra = extra(id, None, location, Kind::Blocking);
+        let (notified, join) = new_task(job, BlockingSchedule, id, location, extra);
+        self.shared.blocking.submit(notified, is_mandatory);
+        join
+    }
+
+    /// Runs a future on this thread, and waits for it. Tasks that it spawns run on the workers, and its timers and sockets are served by them.
+    ///
+    /// # Panics
+    /// Inside a task or another `block_on`, where it would block a worker; in a child forked from the runtime's process; and if the future
+    /// panics.
+    #[track_caller]
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        block_on(self, future)
+    }
+}
+
+/// Wakes the thread of a `block_on`.
+struct ThreadWaker(Arc<Parker>);
+
+impl Wake for ThreadWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let unparked = self.0.unpark();
+        debug_assert_eq!(unparked, Unparked::Done, "this thread never sleeps in a driver");
+    }
+}
+
+/// See [`Handle::block_on`].
+#[track_caller]
+fn block_on<F: Future>(handle: &Handle, future: F) -> F::Output {
+    handle.shared().home.expect_here();
+    assert!(
+        !context::is_async(),
+        "block_on was called inside a task or another block_on, where it would block a worker: await the future instead, or \
+         call block_on in spawn_blocking"
+    );
+    context::in_block_on(handle, || {
+        let thread = Arc::new(ThreadWaker(Arc::new(Parker::new())));
+        if let Some(clock) = &handle.shared().driver.test_clock {
+            clock.add_outsider(&thread.0);
+        }
+        let waker = Waker::from(thread.clone());
+        let config = &handle.shared().config;
+        let mut future = pin!(future);
+        loop {
+            let poll = || future.as_mut().poll(&mut Context::from_waker(&waker));
+            if let Poll::Ready(output) = coop::limited(config.coop_budget, poll) {
+                return output;
+            }
+            wait_for(&thread.0, config.park_spin);
+        }
+    })
+}
+
+thread_local! {
+    /// Whether this thread spins before it sleeps in `block_on`. Kept from one to the next: they are often short.
+    static SPIN: RefCell<Habit> = const { RefCell::new(Habit::new()) };
+}
+
+/// Takes the token that is on its way: stays awake for it for a moment, if that is worth while, then sleeps.
+fn wait_for(parker: &Parker, spin: ParkSpin) {
+    if parker.take_token() {
+        return;
+    }
+    SPIN.with_borrow_mut(|habit| {
+        if habit.is_worth(spin) && habit.spin(spin, || parker.has_token()) == Some(true) {
+            let had_token = parker.take_token();
+            debug_assert!(had_token, "TOKEN-STAYS");
+            return;
+        }
+        let began_ns = clock::now_ns();
+        parker.wait_token();
+        habit.note_sleep(clock::now_ns().saturating_sub(began_ns), true);
+    });
+}

@@ -1,0 +1,181 @@
+use std::io::Read;
+
+use volt_telemetry::wire::MAX_REPLY_BYTES;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+const LIMITS: Limits = Limits { unread: SECOND, ..Limits::DEFAULT };
+
+/// A connection, the client's end of it, and the moment at which it was made.
+fn pair() -> (Connection, std::os::unix::net::UnixStream, Instant) {
+    let (server, client) = std::os::unix::net::UnixStream::pair().unwrap();
+    server.set_nonblocking(true).unwrap();
+    let now = Instant::now();
+    (Connection::new(UnixStream::from_std(server), now, now, &LIMITS), client, now)
+}
+
+fn ask(connection: &mut Connection, client: &std::os::unix::net::UnixStream, request: Request, now: Instant) {
+    wire::write_frame(client, &request, MAX_REQUEST_BYTES).unwrap();
+    connection.wake();
+    assert_eq!(connection.read(now, &LIMITS), Ok(Asked::Snapshot));
+}
+
+#[test]
+fn an_interval_shorter_than_the_shortest_is_raised_to_it() {
+    let (mut connection, client, now) = pair();
+    ask(&mut connection, &client, Request::Subscribe { interval_ms: 0 }, now);
+    connection.tick(now);
+    assert!(connection.is_owed(), "the first at once");
+    assert!(connection.answer(vec![0], &LIMITS));
+    let shortest = Duration::from_millis(MIN_INTERVAL_MS);
+    assert_eq!(connection.due_at(), Some(now + shortest));
+    connection.tick(now + shortest - Duration::from_nanos(1));
+    assert!(!connection.is_owed(), "not before it is due");
+}
+
+#[test]
+fn ticks_that_were_slept_through_are_not_made_up_for() {
+    let (mut connection, client, now) = pair();
+    ask(&mut connection, &client, Request::Subscribe { interval_ms: 1000 }, now);
+    connection.tick(now + SECOND / 2);
+    assert_eq!(connection.due_at(), Some(now + SECOND), "the beat is kept when a tick is a little late");
+    connection.tick(now + 10 * SECOND);
+    assert_eq!(connection.due_at(), Some(now + 11 * SECOND));
+}
+
+#[test]
+fn a_rest_puts_the_next_tick_off_and_never_brings_it_forward() {
+    let (mut connection, client, now) = pair();
+    ask(&mut connection, &client, Request::Subscribe { interval_ms: 1000 }, now);
+    connection.tick(now);
+    connection.rest(now + SECOND / 2);
+    assert_eq!(connection.due_at(), Some(now + SECOND));
+    connection.rest(now + 3 * SECOND);
+    assert_eq!(connection.due_at(), Some(now + 3 * SECOND));
+}
+
+#[test]
+fn a_client_that_floods_waits_until_its_answers_are_paid_off() {
+    let (mut connection, client, now) = pair();
+    // As it would be with a request of each at hand.
+    let may_read = |connection: &mut Connection, now| {
+        wire::write_frame(&client, &Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
+        connection.wake();
+        let asked = connection.read(now, &LIMITS).unwrap();
+        connection.answer(vec![], &LIMITS);
+        connection.flush(now, &LIMITS).unwrap();
+        connection.outbox.clear();
+        asked == Asked::Snapshot
+    };
+    assert!(!connection.charge(LIMITS.credit, now, &LIMITS));
+    assert!(may_read(&mut connection, now), "its credit");
+    let took = Duration::from_millis(10);
+    assert!(connection.charge(took, now, &LIMITS), "it waits from now on");
+    assert!(!connection.charge(Duration::ZERO, now, &LIMITS), "counted once");
+    let told = wire::encode(&Reply::Throttled { wait_ms: 500 }, MAX_REPLY_BYTES).unwrap();
+    assert_eq!(connection.outbox, [told]);
+    connection.outbox.clear();
+    assert!(!may_read(&mut connection, now), "it is read again");
+    let paid_at = now + took * LIMITS.pays;
+    assert_eq!(connection.due_at(), Some(paid_at), "the server comes back for it");
+    assert!(!may_read(&mut connection, paid_at - Duration::from_nanos(1)));
+    assert!(may_read(&mut connection, paid_at));
+    // Whoever asks once a second for what takes its share never waits.
+    let mut later = paid_at + LIMITS.credit * LIMITS.pays;
+    for _ in 0..1_000 {
+        assert!(!connection.charge(SECOND / LIMITS.pays, later, &LIMITS));
+        later += SECOND;
+        assert!(may_read(&mut connection, later));
+    }
+}
+
+#[test]
+fn a_throttled_client_that_hangs_up_is_gone_at_once() {
+    let (mut connection, _client, now) = pair();
+    connection.hang_up();
+    assert_eq!(connection.check(now), Ok(()), "what it sent before is read first");
+    assert!(connection.charge(2 * LIMITS.credit, now, &LIMITS));
+    assert_eq!(connection.check(now), Err(Gone::Left));
+}
+
+#[test]
+fn whoever_comes_into_a_place_pays_what_is_owed_there() {
+    let (mut former, _client, now) = pair();
+    assert!(former.charge(2 * LIMITS.credit, now, &LIMITS));
+    let (server, client) = std::os::unix::net::UnixStream::pair().unwrap();
+    server.set_nonblocking(true).unwrap();
+    let mut next = Connection::new(UnixStream::from_std(server), now, former.paid_at(), &LIMITS);
+    assert!(next.charge(Duration::ZERO, now, &LIMITS), "it waits from the start");
+    wire::write_frame(&client, &Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
+    assert!(!next.may_read(now));
+    assert!(!next.outbox.is_empty(), "it is told");
+    next.flush(now, &LIMITS).unwrap();
+    let paid_at = now + LIMITS.credit * LIMITS.pays;
+    assert_eq!(next.check(paid_at), Ok(()), "it is not silent: nobody reads what it sends");
+    assert_eq!(next.read(paid_at, &LIMITS), Ok(Asked::Snapshot));
+}
+
+#[test]
+fn a_snapshot_that_is_owed_is_sent_before_the_client_waits() {
+    let (mut connection, client, now) = pair();
+    ask(&mut connection, &client, Request::Snapshot, now);
+    assert!(!connection.charge_request(2 * LIMITS.credit, now, &LIMITS), "with the answer");
+    assert!(connection.answer(vec![0; LIMITS.outbox_bytes + 1], &LIMITS), "beside a notice it would not fit");
+    assert!(connection.charge(Duration::ZERO, now, &LIMITS), "for what the request took");
+    assert_eq!(connection.lost(), 0);
+}
+
+#[test]
+fn a_client_is_slow_from_when_it_last_read() {
+    let (mut connection, mut client, now) = pair();
+    ask(&mut connection, &client, Request::Snapshot, now);
+    let frame = vec![0; 4 * 1024 * 1024];
+    assert!(connection.answer(frame, &LIMITS), "one frame always fits");
+    connection.flush(now, &LIMITS).unwrap();
+    assert_eq!(connection.due_at(), Some(now + SECOND), "the kernel's buffer is full");
+    let later = now + SECOND / 2;
+    connection.flush(later, &LIMITS).unwrap();
+    assert_eq!(connection.due_at(), Some(now + SECOND), "no byte went: no new time");
+    assert_eq!(connection.check(later), Ok(()));
+    assert_eq!(connection.check(now + SECOND), Err(Gone::Slow));
+
+    let mut left = 4 * 1024 * 1024;
+    left -= client.read(&mut [0; 128 * 1024]).unwrap();
+    connection.flush(later, &LIMITS).unwrap();
+    assert_eq!(connection.due_at(), Some(later + SECOND), "it has read, its time begins anew");
+    while left > 0 {
+        left -= client.read(&mut [0; 64 * 1024]).unwrap();
+        connection.flush(later, &LIMITS).unwrap();
+    }
+    assert_eq!(connection.due_at(), None, "nothing to wait for");
+}
+
+#[test]
+fn the_outbox_takes_one_frame_of_any_size_or_several_below_its_limit() {
+    let (mut connection, _client, _) = pair();
+    assert!(connection.push(vec![0; LIMITS.outbox_bytes - 10], &LIMITS));
+    assert!(!connection.answer(vec![0; 11], &LIMITS));
+    assert_eq!(connection.lost(), 1);
+    assert!(connection.answer(vec![0; 10], &LIMITS));
+    assert!(!connection.answer(vec![0], &LIMITS));
+    assert_eq!(connection.lost(), 2);
+    let (mut connection, _client, _) = pair();
+    assert!(connection.push(vec![0; LIMITS.outbox_bytes + 1], &LIMITS));
+}
+
+#[test]
+fn the_rest_of_a_request_has_its_own_time() {
+    let (mut connection, mut client, now) = pair();
+    let frame = wire::encode(&Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
+    let both = [&frame[..], &frame[..5]].concat();
+    io::Write::write_all(&mut client, &both).unwrap();
+    assert_eq!(connection.read(now, &LIMITS), Ok(Asked::Snapshot));
+    assert_eq!(connection.due_at(), None, "while it is owed an answer it need not ask");
+    assert!(connection.answer(vec![0], &LIMITS));
+    connection.flush(now, &LIMITS).unwrap();
+    let later = now + 100 * SECOND;
+    assert_eq!(connection.read(later, &LIMITS), Ok(Asked::Nothing));
+    assert_eq!(connection.due_at(), Some(later + LIMITS.request));
+    assert_eq!(connection.check(later + LIMITS.request), Err(Gone::Silent));
+}

@@ -1,0 +1,163 @@
+//! What a client gets that records a runtime: all that its rings hold and have not given to it, again and again, and a snapshot now and then.
+//!
+//! Shape: a flush is collected when it is due and the client has taken the one before; it waits here in pieces, each of which fits a frame. A
+//! client that reads too slowly is not waited for: the rings go round, and what it missed is counted in the next chunk.
+//!
+//! Who calls: the server's loop only, one thread. It holds the recorder on while it lives, and does not hold the runtime.
+//!
+//! Bound: what all rings hold, once.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+use volt_telemetry::recording::flush::{Flush, Head};
+use volt_telemetry::wire::Reply;
+
+use super::cuts::encode_cutting;
+use super::registry::{Observed, Registry, program_name};
+use crate::clock;
+use crate::recorder::drain::Drain;
+use crate::recorder::lanes::Hold;
+
+/// Records in a piece: with all the texts that a flush may have besides, it fits a frame.
+const MAX_PIECE_RECORDS: usize = 12_288;
+/// Between two snapshots.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// What a client is told when its answer panicked.
+pub(super) const FAULT: &str = "it cannot be told: a fault in Volt, whose panic stands in the program's stderr";
+
+/// See the header of this file.
+pub(super) struct Recording {
+    runtime: Weak<dyn Observed>,
+    drain: Drain,
+    due_at: Instant,
+    snapshot_at: Instant,
+    pieces: VecDeque<Flush>,
+    _on: Hold,
+}
+
+impl Recording {
+    /// Begins with what the rings hold of the time since `look_back` before now, and what it is of; `None` if the runtime has ended.
+    pub(super) fn begin(
+        name: &str,
+        runtime: Weak<dyn Observed>,
+        look_back: Duration,
+        now: Instant,
+    ) -> Option<(Recording, Head)> {
+        let found = runtime.upgrade()?;
+        let recorder = found.recorder()?;
+        let from_ns = clock::now_ns().saturating_sub(clock::saturating_ns(look_back));
+        let drain = if look_back.is_zero() { Drain::from_now(recorder) } else { Drain::look_back(recorder, from_ns) };
+        let head = recorder.head(&program_name(), name);
+        let (pieces, on) = (VecDeque::new(), recorder.hold());
+        drop(found);
+        Some((Recording { runtime, drain, due_at: now, snapshot_at: now, pieces, _on: on }, head))
+    }
+
+    /// When the next flush is due, if everything was sent.
+    pub(super) fn due_at(&self) -> Instant {
+        if self.pieces.is_empty() { self.due_at } else { Instant::now() }
+    }
+
+    /// The next frame, for a client that has taken the last; `None` if nothing is due. The error is for the client, and the end.
+    pub(super) fn next_frame(
+        &mut self,
+        now: Instant,
+        max_bytes: usize,
+        registry: &Registry,
+    ) -> Result<Option<Vec<u8>>, String> {
+        if self.pieces.is_empty() && self.due_at <= now {
+            // A fault in what is told of a task or process is this recording's end, not the socket's.
+            catch_unwind(AssertUnwindSafe(|| self.collect(now))).unwrap_or_else(|_| Err(FAULT.to_owned()))?;
+        }
+        let Some(piece) = self.pieces.pop_front() else { return Ok(None) };
+        // Only a snapshot can be too large. If it is even so, nothing else of the recording is lost by it.
+        Ok(encode_cutting(&mut Reply::Flush { flush: Box::new(piece) }, max_bytes, registry).ok())
+    }
+
+    fn collect(&mut self, now: Instant) -> Result<(), String> {
+        let gone = || "the runtime has ended".to_owned();
+        let runtime = self.runtime.upgrade().ok_or_else(gone)?;
+        let flush = self.drain.collect(runtime.names().ok_or_else(gone)?);
+        if self.snapshot_at <= now {
+            let snapshot = runtime.snapshot();
+            let (at_ns, snapshot) = (snapshot.at_ns, Some(Box::new(snapshot)));
+            self.pieces.push_back(Flush { at_ns: at_ns.min(flush.at_ns), snapshot, ..Flush::default() });
+            self.snapshot_at = now + SNAPSHOT_INTERVAL;
+        }
+        self.due_at = now + self.drain.next_in();
+        // Also one of nothing: it says until when the recording is complete.
+        self.pieces.extend(flush.into_pieces(MAX_PIECE_RECORDS));
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Recording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recording").field("pieces", &self.pieces.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use volt_telemetry::histogram::Histogram;
+    use volt_telemetry::snapshot::{Snapshot, Worker};
+    use volt_telemetry::wire::MAX_REPLY_BYTES;
+
+    use super::*;
+    use crate::observe::limits::Limits;
+    use crate::recorder::drain::Names;
+    use crate::recorder::lanes::Recorder;
+
+    /// A runtime that has a recorder, and workers whose histograms are large.
+    struct Fake(Arc<Recorder>);
+
+    impl Observed for Fake {
+        fn snapshot(&self) -> Snapshot {
+            let poll_time = Histogram::from_counts(vec![u64::MAX / 1024; 500], 1);
+            let workers = (0..12).map(|index| Worker { index, poll_time: poll_time.clone(), ..Worker::default() });
+            Snapshot { workers: workers.collect(), ..Snapshot::default() }
+        }
+
+        fn recorder(&self) -> Option<&Arc<Recorder>> {
+            Some(&self.0)
+        }
+
+        fn names(&self) -> Option<&dyn Names> {
+            Some(self)
+        }
+    }
+
+    impl Names for Fake {
+        fn location(&self, _number: u16) -> Option<String> {
+            None
+        }
+
+        fn task(&self, _id: u64) -> Option<String> {
+            None
+        }
+
+        fn incident(&self, _number: u64) -> Option<String> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_snapshot_too_large_for_a_frame_is_cut_or_left_out_and_counted() {
+        let fake: Arc<dyn Observed> = Arc::new(Fake(Recorder::new(1, 0, 8, false)));
+        let now = Instant::now();
+        let mut cut = Vec::new();
+        for max_bytes in [MAX_REPLY_BYTES, 24 * 1024, 512] {
+            let registry = Registry::new(|| unreachable!("nobody wants a socket"), Limits::DEFAULT);
+            let (mut recording, _) = Recording::begin("fake", Arc::downgrade(&fake), Duration::ZERO, now).unwrap();
+            let is_sent = recording.next_frame(now, max_bytes, &registry).unwrap().is_some();
+            cut.push((is_sent, registry.health().snapshots_cut));
+        }
+        assert_eq!(cut, [(true, 0), (true, 1), (false, 1)]);
+    }
+}

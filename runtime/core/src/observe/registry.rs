@@ -1,0 +1,342 @@
+//! The runtimes of this process, and the observer's thread, which lives as long as one of them wants a control socket.
+//!
+//! Who calls: a runtime takes its name when it is built, shows itself when it stands, and drops its `Registration` when it ends;
+//! the observer's thread and [`process`] read the list.
+//!
+//! Protocol, all under the one lock but the sleeps. Start: (1) take a place in the list, and with it a name; (2) enter the runtime;
+//! (3) if it wants a socket and no observer of this process runs, open the socket and start the thread. End: (1) give up the place;
+//! (2) if nobody wants a socket now, wake the observer; (3) wait until it has ended or somebody wants it again. The observer, when
+//! woken: if nobody wants a socket, close and unlink it, say that it has ended, end; all this before it gives back the lock. So a
+//! runtime that starts meanwhile finds either an observer that goes on or none, never one on its way out.
+//!
+//! Invariants. *No lock is held while a snapshot is taken*, nor by a worker ever. *One name, one runtime*: no two places in the list
+//! have the same name, so that every reader of names (consoles, metrics, logs) can tell runtimes apart without further ado. *A forked
+//! child starts with nothing*: the threads were not copied, and one of them may have held the lock; so what is here is the parent's,
+//! and the child makes a list of its own.
+//!
+//! Whoever holds a runtime's last reference drops it, and for a moment that may be the observer's thread: what is observed must
+//! bear being dropped there.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{JoinHandle, ThreadId};
+use std::time::Duration;
+use std::{ptr, thread};
+
+use mio::Waker;
+use volt_stacks::fork::Home;
+use volt_telemetry::health::Health;
+use volt_telemetry::processes::{self, ProcessList};
+use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::socket::{self, Environment};
+use volt_telemetry::tasks::{Query, TaskList};
+use volt_telemetry::why::Why;
+use volt_telemetry::wire::{self, Hello};
+
+use super::limits::Limits;
+use crate::clock;
+use crate::config::MAX_NAME_BYTES;
+use crate::recorder::drain::Names;
+use crate::recorder::lanes::Recorder;
+
+/// How long the last runtime waits for the observer to end: long enough for a snapshot, and not for ever if one never returns.
+pub(super) const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What can be seen of a runtime from outside; called on the observer's thread and on any that calls [`process`].
+pub(crate) trait Observed: Send + Sync {
+    /// Its numbers now, under the name that its `Registration` gave it. Waits for no worker.
+    fn snapshot(&self) -> Snapshot;
+
+    /// Its flight recorder, if it has one.
+    fn recorder(&self) -> Option<&Arc<Recorder>> {
+        None
+    }
+
+    /// Why the task of this id or name was polled last. Waits for no worker.
+    fn why(&self, _task: &str) -> Option<Why> {
+        None
+    }
+
+    /// The tasks that are asked for, one by one. Waits for no worker.
+    fn tasks(&self, _query: &Query) -> TaskList {
+        TaskList::default()
+    }
+
+    /// The processes that are asked for, one by one. Waits for no worker.
+    fn processes(&self, _query: &processes::Query) -> ProcessList {
+        ProcessList::default()
+    }
+
+    /// What numbers in the recorder's records stand for. Waits for no worker.
+    fn names(&self) -> Option<&dyn Names> {
+        None
+    }
+}
+
+/// Takes a place in the list of this process for a runtime that is being built, under the name `wanted` or, if another one has it,
+/// `wanted-2`, `wanted-3`, …: see [`Registration::name`].
+pub(crate) fn register(wanted: &str) -> Registration {
+    Registry::of_process().register(wanted)
+}
+
+/// Every runtime of this process, now: what the control socket answers with, without the socket.
+///
+/// ```
+/// let process = volt::observe::process();
+/// assert_eq!(process.pid, std::process::id());
+/// for runtime in &process.runtimes {
+///     println!("{}: {} tasks alive", runtime.runtime, runtime.tasks.alive);
+/// }
+/// ```
+pub fn process() -> Process {
+    Registry::of_process().process()
+}
+
+/// Where consoles attach to this process; `None` while no runtime has a control socket open.
+pub fn socket_path() -> Option<PathBuf> {
+    Registry::of_process().socket_path()
+}
+
+/// How the observer itself is doing.
+pub fn health() -> Health {
+    Registry::of_process().health()
+}
+
+/// One for the process; tests make their own.
+pub(super) struct Registry {
+    pub(super) environment: Box<dyn Fn() -> Environment + Send + Sync>,
+    pub(super) limits: Limits,
+    pub(super) state: Mutex<State>,
+    /// An observer has ended, or somebody wants one again.
+    pub(super) changed: Condvar,
+    /// Written by the observer's thread.
+    health: Mutex<Health>,
+    /// The process that all of this belongs to.
+    home: Home,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    next_id: u64,
+    /// In the order of registration.
+    pub(super) entries: Vec<Entry>,
+    pub(super) observer: Option<Observer>,
+    /// Threads of observers that have ended, until somebody joins them.
+    pub(super) ended: Vec<JoinHandle<()>>,
+}
+
+pub(super) struct Entry {
+    pub(super) id: u64,
+    name: String,
+    /// `None` while it is being built.
+    pub(super) runtime: Option<Weak<dyn Observed>>,
+    pub(super) wants_socket: bool,
+}
+
+impl Entry {
+    fn upgrade(&self) -> Option<Arc<dyn Observed>> {
+        self.runtime.as_ref()?.upgrade()
+    }
+}
+
+/// An observer that runs.
+pub(super) struct Observer {
+    pub(super) thread: JoinHandle<()>,
+    pub(super) waker: Waker,
+    pub(super) path: PathBuf,
+}
+
+impl State {
+    pub(super) fn is_observer_wanted(&self) -> bool {
+        self.entries.iter().any(|entry| entry.wants_socket)
+    }
+
+    fn runs(&self, thread: ThreadId) -> bool {
+        self.observer.as_ref().is_some_and(|observer| observer.thread.thread().id() == thread)
+    }
+
+    /// `wanted`, or with the lowest number that makes it one that nobody has; see *one name, one runtime*.
+    fn free_name(&self, wanted: &str) -> String {
+        let is_taken = |name: &str| self.entries.iter().any(|entry| entry.name == name);
+        if !is_taken(wanted) {
+            return wanted.to_owned();
+        }
+        let numbered = |number: usize| {
+            let suffix = format!("-{number}");
+            // With its number it is as long as names may be, and no longer.
+            let cut = wanted.floor_char_boundary(MAX_NAME_BYTES - suffix.len());
+            format!("{}{suffix}", &wanted[..cut])
+        };
+        // Each name that is taken refuses one number at most.
+        (2..=self.entries.len() + 2).map(numbered).find(|name| !is_taken(name)).expect("more numbers than names")
+    }
+}
+
+impl Registry {
+    fn of_process() -> &'static Arc<Registry> {
+        /// Never freed, so that what was found here may be held for good; a forked child puts its own in place of its parent's.
+        static OF_PROCESS: AtomicPtr<Arc<Registry>> = AtomicPtr::new(ptr::null_mut());
+        // ORDERING: Acquire; pairs with the Release of the exchange below, which publishes the registry.
+        let mut found = OF_PROCESS.load(Ordering::Acquire);
+        loop {
+            // SAFETY: null, or from `Box::into_raw` below and never freed once it stands here.
+            if let Some(registry) = unsafe { found.as_ref() }.filter(|registry| registry.home.is_here()) {
+                return registry;
+            }
+            let own = Box::into_raw(Box::new(Registry::new(Environment::of_process, Limits::DEFAULT)));
+            // ORDERING: AcqRel; see above; Acquire also on failure, since what was found is used.
+            match OF_PROCESS.compare_exchange(found, own, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => found = own,
+                Err(other) => {
+                    // SAFETY: from `Box::into_raw` above, and nobody else has seen it.
+                    drop(unsafe { Box::from_raw(own) });
+                    found = other;
+                }
+            }
+        }
+    }
+
+    pub(super) fn new(environment: impl Fn() -> Environment + Send + Sync + 'static, limits: Limits) -> Arc<Self> {
+        Arc::new(Self {
+            environment: Box::new(environment),
+            limits,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            health: Mutex::default(),
+            home: Home::here(),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn register(self: &Arc<Self>, wanted: &str) -> Registration {
+        let mut state = self.lock();
+        let id = state.next_id;
+        state.next_id += 1;
+        let name = state.free_name(wanted);
+        state.entries.push(Entry { id, name: name.clone(), runtime: None, wants_socket: false });
+        Registration { registry: Arc::clone(self), id, name }
+    }
+
+    pub(super) fn process(&self) -> Process {
+        let runtimes = self.runtimes();
+        Process {
+            pid: std::process::id(),
+            program: program_name(),
+            at_ns: clock::now_ns(),
+            observer: Some(self.health()),
+            runtimes: runtimes.iter().map(|runtime| runtime.snapshot()).collect(),
+        }
+    }
+
+    pub(super) fn hello(&self) -> Hello {
+        Hello {
+            magic: wire::MAGIC.into(),
+            version: wire::VERSION,
+            pid: std::process::id(),
+            program: program_name(),
+            runtimes: self.names(),
+            start_time: socket::own_start_time(),
+            volt: env!("CARGO_PKG_VERSION").into(),
+        }
+    }
+
+    fn runtimes(&self) -> Vec<Arc<dyn Observed>> {
+        self.lock().entries.iter().filter_map(Entry::upgrade).collect()
+    }
+
+    /// The runtime of that name, or the only one; else what is wrong and what to do.
+    pub(super) fn find(&self, name: Option<&str>) -> Result<(String, Weak<dyn Observed>), String> {
+        let state = self.lock();
+        let shown = state.entries.iter().filter_map(|entry| Some((&entry.name, entry.runtime.as_ref()?)));
+        let found: Vec<_> = shown.filter(|(its, _)| name.is_none_or(|name| *its == name)).collect();
+        match (&found[..], name) {
+            ([(name, runtime)], _) => Ok(((*name).clone(), (*runtime).clone())),
+            ([], Some(name)) => Err(format!("no runtime is called {name:?}")),
+            ([], None) => Err("there is no runtime at the moment".to_owned()),
+            (several, _) => {
+                let names: Vec<_> = several.iter().map(|(name, _)| name.as_str()).collect();
+                Err(format!("there are several runtimes, name one of them: {}", names.join(", ")))
+            }
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let shown = |entry: &&Entry| entry.runtime.is_some();
+        self.lock().entries.iter().filter(shown).map(|entry| entry.name.clone()).collect()
+    }
+
+    pub(super) fn socket_path(&self) -> Option<PathBuf> {
+        self.lock().observer.as_ref().map(|observer| observer.path.clone())
+    }
+
+    pub(super) fn count(&self, change: impl FnOnce(&mut Health)) {
+        change(&mut self.health.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(super) fn health(&self) -> Health {
+        *self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place in the list. When the last that wants a control socket is dropped, the socket is gone on return.
+#[must_use = "a runtime is seen for as long as its registration lives"]
+pub(crate) struct Registration {
+    pub(super) registry: Arc<Registry>,
+    pub(super) id: u64,
+    name: String,
+}
+
+impl Registration {
+    /// What the runtime is called: as it wanted, or with a number if the name was taken. Unique in the process for as long as this lives.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl std::fmt::Debug for Registration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registration").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if !self.registry.home.is_here() {
+            // A forked child's copy. The lock may be held by a thread that was not copied.
+            return;
+        }
+        let mut state = self.registry.lock();
+        state.entries.retain(|entry| entry.id != self.id);
+        if state.is_observer_wanted() {
+            return;
+        }
+        let Some(observer) = &state.observer else { return };
+        let thread = observer.thread.thread().id();
+        // Without a wake-up there is no end to wait for; and the observer cannot wait for itself.
+        if observer.waker.wake().is_err() || thread == thread::current().id() {
+            return;
+        }
+        let still_ends = |state: &mut State| state.runs(thread) && !state.is_observer_wanted();
+        let (mut state, _) = self
+            .registry
+            .changed
+            .wait_timeout_while(state, END_TIMEOUT, still_ends)
+            .unwrap_or_else(PoisonError::into_inner);
+        let ended = std::mem::take(&mut state.ended);
+        drop(state);
+        for thread in ended {
+            // It holds no lock any more and is about to return; a panic of its was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// `argv[0]` without its folder.
+pub(super) fn program_name() -> String {
+    let program = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
+    program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,377 @@
+//! The observer's loop: one thread, one poll, every client.
+//!
+//! Protocol of a turn: (1) sleep until an event, a tick of a subscription or the end of a wait, without end if there is none;
+//! (2) accept; (3) send what was left over, then read one request of each client; (4) mark the subscriptions that are due, and send
+//! recordings what is new; (5) if
+//! anybody is owed a snapshot, take one for all, after all of them have asked; (6) drop who made us wait too long.
+//!
+//! Invariants: *one snapshot a turn*, whatever clients ask; *watching is cheap*: a turn's snapshot is followed by a rest of the subscriptions in proportion to
+//! what it took, so that a snapshot that is dear (many workers, incidents with their stacks) comes less often than was asked; *a client cannot hold the others up*, since each gets one request and
+//! one attempt at sending a turn; *a panic in a snapshot is answered*, not passed on.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use mio::net::UnixStream;
+use mio::{Events, Interest, Poll, Token};
+use rustix::time::{ClockId, clock_gettime};
+use volt_telemetry::socket;
+use volt_telemetry::wire::{self, MAX_REPLY_BYTES, Reply, Request};
+
+use super::connection::{Asked, Connection, Gone};
+use super::cuts::encode_cutting;
+use super::limits::Limits;
+use super::listener::Listener;
+use super::recording::{FAULT, Recording};
+use super::registry::Registry;
+
+/// Of the waker that ends a turn early. Clients have their index as token.
+pub(super) const WAKER: Token = Token(usize::MAX);
+const LISTENER: Token = Token(usize::MAX - 1);
+/// Connections accepted a turn.
+const ACCEPTS_PER_TURN: usize = 16;
+/// How long accepting rests after the kernel failed it.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Server {
+    poll: Poll,
+    events: Events,
+    listener: Listener,
+    limits: Limits,
+    /// Places for clients.
+    clients: Vec<Option<Connection>>,
+    /// When what the clients that left a place have taken is paid off. As many as places, so what is remembered is bounded; a client
+    /// gets the free place that owes least, so one that comes again and again pays in each of them before others do.
+    paid_at: Vec<Instant>,
+    /// Connections may wait to be accepted.
+    may_accept: bool,
+    /// Not before then.
+    accept_at: Option<Instant>,
+}
+
+impl Server {
+    pub(super) fn new(poll: Poll, mut listener: Listener, limits: Limits) -> io::Result<Self> {
+        poll.registry().register(&mut listener.socket, LISTENER, Interest::READABLE)?;
+        let clients = (0..limits.clients).map(|_| None).collect();
+        let paid_at = vec![Instant::now(); limits.clients];
+        let events = Events::with_capacity(limits.clients + 2);
+        Ok(Self { poll, events, listener, limits, clients, paid_at, may_accept: true, accept_at: None })
+    }
+
+    /// One turn; returns whether the waker was written.
+    ///
+    /// # Errors
+    /// Those of the poll, after which it is of no more use.
+    pub(super) fn turn(&mut self, registry: &Registry) -> io::Result<bool> {
+        let is_woken = self.sleep()?;
+        let now = Instant::now();
+        self.accept(registry, now);
+        self.serve(registry, now);
+        self.answer(registry, now);
+        for index in 0..self.clients.len() {
+            let Some(client) = &self.clients[index] else { continue };
+            if let Err(gone) = client.check(now) {
+                self.remove(index, gone, registry);
+            }
+        }
+        Ok(is_woken)
+    }
+
+    fn sleep(&mut self) -> io::Result<bool> {
+        let timeout = self.due_at().map(|due| due.saturating_duration_since(Instant::now()));
+        match self.poll.poll(&mut self.events, timeout) {
+            Ok(()) => {}
+            // A signal; the events are empty.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        let mut is_woken = false;
+        for event in &self.events {
+            match event.token() {
+                WAKER => is_woken = true,
+                LISTENER => self.may_accept = true,
+                Token(index) => {
+                    if let Some(client) = &mut self.clients[index] {
+                        client.wake();
+                        if event.is_write_closed() || event.is_error() {
+                            client.hang_up();
+                        }
+                    }
+                }
+            }
+        }
+        Ok(is_woken)
+    }
+
+    /// When the next turn must be, if nothing happens; a time that has passed if there is something left to do.
+    pub(super) fn due_at(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let is_busy = self.clients.iter().flatten().any(|client| client.may_read(now));
+        if is_busy || self.may_accept && self.accept_at.is_none() {
+            return Some(now);
+        }
+        self.clients.iter().flatten().filter_map(Connection::due_at).chain(self.accept_at).min()
+    }
+
+    fn accept(&mut self, registry: &Registry, now: Instant) {
+        if !self.may_accept || self.accept_at.is_some_and(|at| now < at) {
+            return;
+        }
+        self.accept_at = None;
+        for _ in 0..ACCEPTS_PER_TURN {
+            match self.listener.accept() {
+                Ok(socket) => self.admit(socket, registry, now),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.may_accept = false;
+                    return;
+                }
+                Err(error) if matches!(error.raw_os_error(), Some(code) if is_of_one_connection(code)) => {}
+                // Out of file descriptors, as a rule. No event will come for a connection that waits already.
+                Err(_) => {
+                    registry.count(|health| health.accept_failures += 1);
+                    self.accept_at = Some(now + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, socket: UnixStream, registry: &Registry, now: Instant) {
+        let own = rustix::process::geteuid().as_raw();
+        match socket::peer_user(&socket) {
+            Ok(None) => {}
+            Ok(Some(peer)) if peer == own || peer == 0 => {}
+            Ok(Some(_)) | Err(_) => {
+                registry.count(|health| health.refused_foreign += 1);
+                return;
+            }
+        }
+        let began = processor_time();
+        let free = (0..self.clients.len()).filter(|&index| self.clients[index].is_none());
+        let Some(index) = free.min_by_key(|&index| self.paid_at[index]) else {
+            let mut client = Connection::new(socket, now, now, &self.limits);
+            let attached = self.clients.iter().flatten().filter_map(|client| socket::peer_process(&client.socket));
+            let mut pids: Vec<_> = attached.map(|pid| pid.to_string()).collect();
+            // One process may have several.
+            pids.dedup();
+            let message = format!(
+                "{} clients are attached, which is the limit: end one of the processes {}",
+                self.limits.clients,
+                pids.join(", ")
+            );
+            if let Ok(frame) = wire::encode(&Reply::Error { message }, self.limits.reply_bytes) {
+                client.push(frame, &self.limits);
+                // It fits into the kernel's buffer or is not worth waiting for.
+                let _ = client.flush(now, &self.limits);
+            }
+            registry.count(|health| health.refused_full += 1);
+            return;
+        };
+        let Ok(hello) = wire::encode(&Reply::Hello(registry.hello()), self.limits.reply_bytes) else { return };
+        let mut client = Connection::new(socket, now, self.paid_at[index], &self.limits);
+        client.push(hello, &self.limits);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if self.poll.registry().register(&mut client.socket, Token(index), interest).is_err() {
+            registry.count(|health| health.accept_failures += 1);
+            return;
+        }
+        let has_to_wait = client.charge(processor_time().saturating_sub(began), now, &self.limits);
+        self.clients[index] = Some(client);
+        registry.count(|health| {
+            health.accepted += 1;
+            health.clients += 1;
+            health.throttles += u64::from(has_to_wait);
+        });
+    }
+
+    fn serve(&mut self, registry: &Registry, now: Instant) {
+        for index in 0..self.clients.len() {
+            let Some(client) = &mut self.clients[index] else { continue };
+            let may_read = client.may_read(now);
+            let began = processor_time();
+            let mut served = serve_one(client, registry, &self.limits, now);
+            if may_read && client.charge_request(processor_time().saturating_sub(began), now, &self.limits) {
+                registry.count(|health| health.throttles += 1);
+                served = served.and_then(|()| client.flush(now, &self.limits));
+            }
+            if let Err(gone) = served {
+                self.remove(index, gone, registry);
+            }
+        }
+    }
+
+    fn answer(&mut self, registry: &Registry, now: Instant) {
+        for index in 0..self.clients.len() {
+            let Some(client) = &mut self.clients[index] else { continue };
+            client.tick(now);
+            if let Err(gone) = client.send_recording(now, &self.limits, registry) {
+                self.remove(index, gone, registry);
+            }
+        }
+        if !self.clients.iter().flatten().any(Connection::is_owed) {
+            return;
+        }
+        let began = processor_time();
+        let mut reply = take_snapshot(registry);
+        let mut answered = Vec::new();
+        for index in 0..self.clients.len() {
+            let Some(client) = self.clients[index].as_mut().filter(|client| client.is_owed()) else { continue };
+            if let Reply::Snapshot { lost, .. } = &mut reply {
+                *lost = client.lost();
+            }
+            let frame = encode_or_say_why(&mut reply, self.limits.reply_bytes, registry);
+            let is_sent = client.answer(frame, &self.limits);
+            answered.push(index);
+            registry.count(|health| {
+                health.snapshots += u64::from(is_sent);
+                health.snapshots_lost += u64::from(!is_sent);
+            });
+            if let Err(gone) = client.flush(now, &self.limits) {
+                self.remove(index, gone, registry);
+            }
+        }
+        let took = processor_time().saturating_sub(began);
+        self.clients.iter_mut().flatten().for_each(|client| client.rest(now + took * self.limits.rest));
+        for index in answered {
+            if let Some(client) = &mut self.clients[index]
+                && client.charge(took, now, &self.limits)
+            {
+                registry.count(|health| health.throttles += 1);
+                if let Err(gone) = client.flush(now, &self.limits) {
+                    self.remove(index, gone, registry);
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, index: usize, gone: Gone, registry: &Registry) {
+        let Some(mut client) = self.clients[index].take() else { return };
+        self.paid_at[index] = client.paid_at();
+        // By hand: a forked child may hold the descriptor too, and closing ours would then not end its events.
+        let _ = self.poll.registry().deregister(&mut client.socket);
+        registry.count(|health| {
+            health.clients -= 1;
+            match gone {
+                Gone::Left => {}
+                Gone::Malformed => health.dropped_malformed += 1,
+                Gone::Silent => health.dropped_silent += 1,
+                Gone::Slow => health.dropped_slow += 1,
+            }
+        });
+    }
+}
+
+fn serve_one(client: &mut Connection, registry: &Registry, limits: &Limits, now: Instant) -> Result<(), Gone> {
+    client.flush(now, limits)?;
+    match client.read(now, limits)? {
+        Asked::Nothing | Asked::Snapshot => Ok(()),
+        Asked::Other(request) => {
+            let mut reply = reply_to(request, client, registry, now).unwrap_or_else(|message| Reply::Error { message });
+            if let Some(frame) = encode_shortening(&mut reply, limits.reply_bytes) {
+                client.push(frame, limits);
+            }
+            client.flush(now, limits)
+        }
+        Asked::Unknown => {
+            let message = format!("this program speaks version {} and does not know the request", wire::VERSION);
+            if let Ok(frame) = wire::encode(&Reply::Error { message }, limits.reply_bytes) {
+                client.push(frame, limits);
+            }
+            client.flush(now, limits)
+        }
+    }
+}
+
+/// The reply as a frame; a list loses rows until it fits.
+fn encode_shortening(reply: &mut Reply, max_bytes: usize) -> Option<Vec<u8>> {
+    loop {
+        match (wire::encode(reply, max_bytes), &mut *reply) {
+            (Ok(frame), _) => return Some(frame),
+            (Err(_), Reply::Tasks(list)) if !list.rows.is_empty() => list.rows.truncate(list.rows.len() / 2),
+            (Err(_), Reply::Processes(list)) if !list.rows.is_empty() => list.rows.truncate(list.rows.len() / 2),
+            (Err(_), _) => return None,
+        }
+    }
+}
+
+/// What is answered at once; the error says what is wrong and what to do.
+fn reply_to(request: Request, client: &mut Connection, registry: &Registry, now: Instant) -> Result<Reply, String> {
+    let gone = || "the runtime has ended".to_owned();
+    match request {
+        Request::Record { runtime, look_back_ms } => {
+            let (name, runtime) = registry.find(runtime.as_deref())?;
+            let look_back = Duration::from_millis(look_back_ms);
+            let (recording, head) = Recording::begin(&name, runtime, look_back, now).ok_or_else(gone)?;
+            client.recording = Some(recording);
+            Ok(Reply::Recording { head: Box::new(head) })
+        }
+        Request::Recorder { runtime, is_on } => {
+            let (name, runtime) = registry.find(runtime.as_deref())?;
+            let runtime = runtime.upgrade().ok_or_else(gone)?;
+            let recorder = runtime.recorder().ok_or_else(gone)?;
+            if let Some(is_on) = is_on {
+                recorder.switch(is_on);
+            }
+            let (is_on, capacity) = (recorder.is_on(), recorder.capacity() as u64);
+            Ok(Reply::Recorder(wire::Recorder { runtime: name, is_on, capacity }))
+        }
+        Request::Why { runtime, task } => {
+            let (_, runtime) = registry.find(runtime.as_deref())?;
+            let runtime = runtime.upgrade().ok_or_else(gone)?;
+            // As for snapshots: a fault in there is one answer's, not the socket's.
+            let why = catch_unwind(AssertUnwindSafe(|| runtime.why(&task)));
+            let why = why.map_err(|_| FAULT.to_owned())?;
+            why.map(Reply::Why).ok_or_else(|| {
+                format!(
+                    "no task {task:?} is known: it has ended, or was never spawned, or it has no name and has not waited yet"
+                )
+            })
+        }
+        Request::Tasks { runtime, query } => {
+            let (_, runtime) = registry.find(runtime.as_deref())?;
+            let runtime = runtime.upgrade().ok_or_else(gone)?;
+            let list = catch_unwind(AssertUnwindSafe(|| runtime.tasks(&query))).map_err(|_| FAULT.to_owned())?;
+            Ok(Reply::Tasks(Box::new(list)))
+        }
+        Request::Processes { runtime, query } => {
+            let (_, runtime) = registry.find(runtime.as_deref())?;
+            let runtime = runtime.upgrade().ok_or_else(gone)?;
+            let list = catch_unwind(AssertUnwindSafe(|| runtime.processes(&query))).map_err(|_| FAULT.to_owned())?;
+            Ok(Reply::Processes(Box::new(list)))
+        }
+        _ => Err("this is no request that is answered at once".to_owned()),
+    }
+}
+
+/// Whether `accept` failed on account of the connection that it took, and the next may be fine.
+fn is_of_one_connection(code: i32) -> bool {
+    use rustix::io::Errno;
+    [Errno::CONNABORTED, Errno::INTR, Errno::PROTO].iter().any(|errno| errno.raw_os_error() == code)
+}
+
+/// What this thread has had of a processor.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn take_snapshot(registry: &Registry) -> Reply {
+    // Unwind safe: what a snapshot reads are cells, and nothing that it half wrote is used again.
+    match catch_unwind(AssertUnwindSafe(|| registry.process())) {
+        Ok(process) => Reply::Snapshot { process: Box::new(process), lost: 0 },
+        Err(_) => {
+            registry.count(|health| health.snapshot_panics += 1);
+            Reply::Error { message: "taking the snapshot panicked, see the program's log: report it as a fault".into() }
+        }
+    }
+}
+
+fn encode_or_say_why(reply: &mut Reply, max_bytes: usize, registry: &Registry) -> Vec<u8> {
+    encode_cutting(reply, max_bytes, registry).unwrap_or_else(|error| {
+        *reply = Reply::Error { message: format!("the snapshot does not fit: {error}") };
+        wire::encode(reply, MAX_REPLY_BYTES).expect("a line of text is a frame")
+    })
+}

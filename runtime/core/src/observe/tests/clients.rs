@@ -1,0 +1,355 @@
+//! What clients get, and what becomes of those that do wrong.
+
+use super::*;
+
+#[test]
+fn every_client_sees_every_runtime() {
+    let scene = Scene::new();
+    let second = Arc::new(Fake { name: "second".into(), ..Fake::default() });
+    let hidden = Arc::new(Fake { name: "without a socket".into(), ..Fake::default() });
+    let _second = observe(&second, &scene.registry);
+    let _hidden = show(&hidden, &scene.registry, false);
+    let mut clients: Vec<_> = (0..Limits::DEFAULT.clients).map(|_| scene.client()).collect();
+    for client in &mut clients {
+        let hello = client.hello().clone();
+        assert_eq!((hello.magic.as_str(), hello.version, hello.pid), (wire::MAGIC, wire::VERSION, std::process::id()));
+        assert_eq!(hello.runtimes, ["main", "second", "without a socket"]);
+        assert_eq!(hello.start_time, volt_telemetry::socket::own_start_time());
+        assert!(!hello.program.is_empty() && !hello.volt.is_empty());
+        let process = client.snapshot().unwrap();
+        let names: Vec<_> = process.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
+        assert_eq!(names, ["main", "second", "without a socket"]);
+    }
+    drop(second);
+    assert_eq!(clients[0].snapshot().unwrap().runtimes.len(), 2, "a runtime that has ended is not shown");
+}
+
+#[test]
+fn a_subscription_ticks_until_its_client_leaves() {
+    let scene = Scene::new();
+    let mut client = scene.client();
+    let begun = Instant::now();
+    client.subscribe(TICK).unwrap();
+    for at_ns in 1..=5 {
+        let update = client.next(LONG).unwrap().unwrap();
+        assert_eq!((update.process.runtimes[0].at_ns, update.lost), (at_ns, 0), "one snapshot a tick");
+    }
+    // Less one: the server's look at the clock may be a little older than ours.
+    assert!(begun.elapsed() >= 3 * TICK, "the first at once, then one a tick: {:?}", begun.elapsed());
+    drop(client);
+    scene.until("the client is gone", |health| health.clients == 0);
+}
+
+#[test]
+fn an_interval_without_end_is_no_panic() {
+    let scene = Scene::new();
+    let stream = scene.raw();
+    ask(&stream, &Request::Subscribe { interval_ms: u64::MAX });
+    assert!(matches!(read(&stream), Some(Reply::Snapshot { .. })));
+    ask(&stream, &Request::Snapshot);
+    assert!(matches!(read(&stream), Some(Reply::Snapshot { .. })));
+}
+
+#[test]
+fn a_flood_of_requests_is_answered_in_order_and_holds_nobody_up() {
+    const REQUESTS: u64 = 2000;
+    let scene = Scene::new();
+    let flood = scene.raw();
+    let frame = wire::encode(&Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
+    let writer = {
+        let mut flood = flood.try_clone().unwrap();
+        let bytes = frame.repeat(REQUESTS as usize);
+        std::thread::spawn(move || flood.write_all(&bytes).unwrap())
+    };
+    let mut other = scene.client();
+    let mut last = 0;
+    for answered in 0..REQUESTS {
+        let Some(Reply::Snapshot { process, .. }) = read(&flood) else { panic!("no snapshot") };
+        assert!(process.runtimes[0].at_ns > last, "each request has a snapshot of its own");
+        last = process.runtimes[0].at_ns;
+        if answered == REQUESTS / 2 {
+            other.snapshot().unwrap();
+        }
+    }
+    writer.join().unwrap();
+    assert_eq!(scene.registry.health().snapshots, REQUESTS + 1);
+}
+
+#[test]
+fn a_flood_that_reconnects_is_throttled_and_gives_its_places_back() {
+    // All that a client takes of a processor is more than its share, and is paid off in hours.
+    let limits = Limits { credit: Duration::ZERO, pays: 1_000_000_000, ..Limits::DEFAULT };
+    let scene = Scene::with(limits, Fake { name: "main".into(), ..Fake::default() });
+    for round in 0..2 {
+        for _ in 0..limits.clients {
+            let stream = scene.raw();
+            // Told, and not answered.
+            let told = wire::read_frame::<Reply>(&stream, MAX_REPLY_BYTES).unwrap();
+            assert!(matches!(told, Some(Reply::Throttled { wait_ms }) if wait_ms > 1_000), "{told:?}");
+            ask(&stream, &Request::Snapshot);
+        }
+        // They have hung up, and hold no place until they have paid.
+        scene.until("all are gone", |health| health.clients == 0);
+        let health = scene.registry.health();
+        assert_eq!(health.throttles, (round + 1) * limits.clients as u64);
+        assert_eq!((health.snapshots, health.refused_full), (0, 0));
+    }
+}
+
+#[test]
+fn requests_sent_together_are_answered_before_the_client_reads() {
+    let scene = Scene::new();
+    let mut stream = scene.raw();
+    let frame = wire::encode(&Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
+    stream.write_all(&frame.repeat(3)).unwrap();
+    // No event comes for the second and the third: they are in the inbox.
+    scene.until("all are answered", |health| health.snapshots == 3);
+}
+
+#[test]
+fn garbage_ends_its_own_connection_only() {
+    let scene = Scene::new();
+    let mut witness = scene.client();
+    let oversized = (MAX_REQUEST_BYTES as u32 + 1).to_le_bytes().to_vec();
+    let undecodable = [&3u32.to_le_bytes()[..], &[0xc1; 3]].concat();
+    let empty = 0u32.to_le_bytes().to_vec();
+    // A string that claims 4 GiB, inside a frame that is small.
+    let boastful = [&6u32.to_le_bytes()[..], &[0x81, 0xdb, 0xff, 0xff, 0xff, 0xff]].concat();
+    // Deeper than any message, and than the observer's stack: maps of one field "x", each in the one before.
+    let nested = [&60_000u32.to_le_bytes()[..], &b"\x81\xa1x".repeat(20_000)].concat();
+    let text = b"GET / HTTP/1.1\r\n\r\n".to_vec();
+    for (number, bytes) in [oversized, undecodable, empty, boastful, nested, text].into_iter().enumerate() {
+        let mut stream = scene.raw();
+        stream.write_all(&bytes).unwrap();
+        assert!(is_closed(&stream), "number {number}");
+        scene.until("counted", |health| health.dropped_malformed == number as u64 + 1);
+        witness.snapshot().unwrap();
+    }
+}
+
+#[test]
+fn whatever_clients_send_the_others_are_served() {
+    const CLIENTS: u64 = 300;
+    let scene = Scene::new();
+    let mut witness = scene.client();
+    let asked = [
+        Request::Snapshot,
+        Request::Subscribe { interval_ms: 20 },
+        Request::Record { runtime: Some("main".into()), look_back_ms: u64::MAX },
+        Request::Recorder { runtime: None, is_on: Some(true) },
+        Request::Why { runtime: None, task: "\u{1b}[2J".into() },
+    ];
+    let frames = asked.map(|request| wire::encode(&request, MAX_REQUEST_BYTES).unwrap());
+    let mut rng = FastRand::new(7, 0);
+    let mut below = |bound: usize| rng.below(bound);
+    for client in 0..CLIENTS {
+        // Some frames, some of their bytes changed, the lengths as well, and the last cut.
+        let mut bytes: Vec<u8> = (0..1 + below(4)).flat_map(|_| frames[below(frames.len())].clone()).collect();
+        for _ in 0..below(6) {
+            let at = below(bytes.len());
+            bytes[at] = below(256) as u8;
+        }
+        bytes.truncate(1 + below(bytes.len()));
+        let mut stream = UnixStream::connect(scene.path()).unwrap();
+        // It may have been dropped for the first of them already; what is answered is read to the end.
+        let _ = stream.write_all(&bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+        if client.is_multiple_of(16) {
+            witness.snapshot().expect("the witness is served");
+        }
+    }
+    scene.until("all but the witness are gone", |health| health.clients == 1);
+    witness.snapshot().unwrap();
+    let health = scene.registry.health();
+    assert_eq!(health.accepted, CLIENTS + 1);
+    assert!(health.dropped_malformed > CLIENTS / 10 && health.snapshot_panics == 0, "{health:?}");
+}
+
+#[test]
+fn the_largest_request_is_read_and_a_newer_one_is_answered() {
+    let scene = Scene::new();
+    let mut stream = scene.raw();
+    // {"type": "stacks", "reason": "xx…"}, a map of two with a string of 16-bit length.
+    let mut body = b"\x82\xa4type\xa6stacks\xa6reason\xda".to_vec();
+    let length = MAX_REQUEST_BYTES - body.len() - 2;
+    body.extend_from_slice(&(length as u16).to_be_bytes());
+    body.resize(MAX_REQUEST_BYTES, b'x');
+    stream.write_all(&(MAX_REQUEST_BYTES as u32).to_le_bytes()).unwrap();
+    stream.write_all(&body).unwrap();
+    let Some(Reply::Error { message }) = read(&stream) else { panic!("not an error") };
+    assert!(message.contains(&format!("speaks version {}", wire::VERSION)), "{message}");
+    ask(&stream, &Request::Snapshot);
+    assert!(matches!(read(&stream), Some(Reply::Snapshot { .. })), "the connection stays");
+}
+
+#[test]
+fn silence_is_waited_for_only_so_long() {
+    let limits = Limits { request: Duration::from_secs(1), ..Limits::DEFAULT };
+    let scene = Scene::with(limits, Fake::default());
+    let never_asked = scene.raw();
+    let mut half_asked = scene.raw();
+    let frame = wire::encode(&Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
+    half_asked.write_all(&frame).unwrap();
+    assert!(matches!(read(&half_asked), Some(Reply::Snapshot { .. })));
+    half_asked.write_all(&frame[..frame.len() - 1]).unwrap();
+    assert!(is_closed(&never_asked) && is_closed(&half_asked));
+    scene.until("both counted", |health| health.dropped_silent == 2 && health.clients == 0);
+}
+
+#[test]
+fn a_client_that_has_asked_may_rest() {
+    let limits = Limits { request: Duration::from_secs(1), ..Limits::DEFAULT };
+    let scene = Scene::with(limits, Fake::default());
+    let rested = scene.raw();
+    ask(&rested, &Request::Snapshot);
+    assert!(matches!(read(&rested), Some(Reply::Snapshot { .. })));
+    let silent = scene.raw();
+    assert!(is_closed(&silent), "one that came later and asked nothing is gone already");
+    ask(&rested, &Request::Snapshot);
+    assert!(matches!(read(&rested), Some(Reply::Snapshot { .. })));
+}
+
+#[test]
+fn however_often_is_wished_for_watching_takes_a_small_part_of_a_processor() {
+    // So dear that the shortest interval would take a part of a processor that is seen.
+    let scene = Scene::with(Limits { rest: 1000, ..Limits::DEFAULT }, Fake { workers: 24, ..Fake::default() });
+    let mut client = scene.client();
+    client.subscribe(TICK).unwrap();
+    let mut at_ns = || client.next(LONG).unwrap().expect("a snapshot").process.at_ns;
+    let first = at_ns();
+    // Without the rest it comes after 20 ms; a snapshot takes more than 50 µs.
+    assert!(at_ns() - first > 50_000_000);
+}
+
+#[test]
+fn a_client_that_does_not_read_loses_snapshots_and_then_its_place() {
+    let limits = Limits { unread: Duration::from_millis(500), rest: 0, ..Limits::DEFAULT };
+    // Some 100 KiB a snapshot, so that the kernel's buffer and the outbox are soon full.
+    let scene = Scene::with(limits, Fake { workers: 24, ..Fake::default() });
+    let stuck = scene.raw();
+    ask(&stuck, &Request::Subscribe { interval_ms: 0 });
+    let mut witness = scene.client();
+    witness.subscribe(TICK).unwrap();
+    let begun = Instant::now();
+    while scene.registry.health().dropped_slow == 0 {
+        witness.next(LONG).unwrap().expect("the witness goes on");
+        assert!(begun.elapsed() < LONG, "never dropped");
+    }
+    assert!(scene.registry.health().snapshots_lost > 3);
+    assert_eq!(scene.registry.health().clients, 1, "the witness stays");
+}
+
+#[test]
+fn a_client_that_reads_again_is_told_what_it_lost() {
+    let scene = Scene::with(Limits::DEFAULT, Fake { workers: 24, ..Fake::default() });
+    let mut client = scene.client();
+    client.subscribe(TICK).unwrap();
+    scene.until("snapshots are lost", |health| health.snapshots_lost > 3);
+    let mut last = 0;
+    loop {
+        let update = client.next(LONG).unwrap().unwrap();
+        assert!(update.process.runtimes[0].at_ns > last, "in order");
+        last = update.process.runtimes[0].at_ns;
+        if update.lost > 3 {
+            break;
+        }
+    }
+}
+
+#[test]
+fn clients_that_vanish_leave_nothing_behind() {
+    let scene = Scene::with(Limits::DEFAULT, Fake { workers: 24, ..Fake::default() });
+    for _ in 0..50 {
+        let stream = UnixStream::connect(scene.path()).unwrap();
+        ask(&stream, &Request::Subscribe { interval_ms: 0 });
+        drop(stream);
+    }
+    scene.until("all are gone", |health| health.accepted + health.refused_full == 50 && health.clients == 0);
+    scene.client().snapshot().unwrap();
+}
+
+#[test]
+fn one_client_too_many_is_told_so_and_a_place_that_is_freed_is_given() {
+    let scene = Scene::new();
+    let mut clients: Vec<_> = (0..Limits::DEFAULT.clients).map(|_| scene.client()).collect();
+    let error = Client::connect(&scene.path()).unwrap_err();
+    assert!(error.is_busy() && error.to_string().contains("8 clients are attached, which is the limit"), "{error}");
+    let own = std::process::id();
+    assert!(error.to_string().ends_with(&format!("end one of the processes {own}")), "and whose they are: {error}");
+    clients.pop();
+    scene.until("it has left", |health| health.clients == 7);
+    scene.client().snapshot().unwrap();
+    assert_eq!(scene.registry.health().refused_full, 1);
+}
+
+#[test]
+fn a_panic_in_a_snapshot_is_an_answer_and_the_observer_lives_on() {
+    let scene = Scene::new();
+    let mut client = scene.client();
+    // ORDERING: SeqCst; a test's own switch.
+    scene.fake.is_broken.store(true, Ordering::SeqCst);
+    let error = client.snapshot().unwrap_err();
+    assert!(error.is_answer() && error.to_string().contains("panicked"), "{error}");
+    // ORDERING: see above.
+    scene.fake.is_broken.store(false, Ordering::SeqCst);
+    client.snapshot().unwrap();
+    assert_eq!(scene.registry.health().snapshot_panics, 1);
+}
+
+#[test]
+fn a_panic_in_a_recording_is_its_end_and_the_observer_lives_on() {
+    let scene = Scene::new();
+    let mut client = scene.client();
+    // ORDERING: SeqCst; a test's own switch.
+    scene.fake.is_broken.store(true, Ordering::SeqCst);
+    client.record(None, Duration::ZERO).unwrap();
+    let error = client.next_flush(LONG).unwrap_err();
+    assert!(error.is_answer() && error.to_string().contains("a fault in Volt"), "{error}");
+    // ORDERING: see above.
+    scene.fake.is_broken.store(false, Ordering::SeqCst);
+    client.snapshot().unwrap();
+}
+
+#[test]
+fn stacks_go_first_the_oldest_before_the_newest() {
+    let deep = |name: &str| Fake { name: name.into(), workers: 4, incidents: 64, ..Fake::default() };
+    let scene = Scene::with(Limits::DEFAULT, deep("main"));
+    let second = Arc::new(deep("second"));
+    let _second = observe(&second, &scene.registry);
+    let process = scene.client().snapshot().unwrap();
+    for runtime in &process.runtimes {
+        assert_eq!(runtime.incomplete, ["incidents.stack"]);
+        assert_eq!(runtime.workers.len(), 4);
+        assert!(runtime.poll_time().count() > 0);
+        let incidents = &runtime.incidents.latest;
+        assert_eq!(incidents.len(), 64);
+        let (oldest, newest) = incidents.split_at(56);
+        assert!(oldest.iter().all(|incident| incident.stack.is_empty() && incident.stack_error.is_some()));
+        assert!(newest.iter().all(|incident| incident.stack.len() == 64));
+    }
+    assert_eq!(scene.registry.health().snapshots_cut, 1);
+}
+
+#[test]
+fn a_snapshot_too_large_goes_without_histograms_then_without_workers() {
+    let histograms = Limits { reply_bytes: 24 * 1024, ..Limits::DEFAULT };
+    let everything = Limits { reply_bytes: 4 * 1024, ..Limits::DEFAULT };
+    let nothing = Limits { reply_bytes: 512, ..Limits::DEFAULT };
+    let fake = || Fake { workers: 12, ..Fake::default() };
+
+    let scene = Scene::with(histograms, fake());
+    let process = scene.client().snapshot().unwrap();
+    assert_eq!(process.runtimes[0].incomplete, ["poll_time", "schedule_delay"]);
+    assert_eq!((process.runtimes[0].workers.len(), process.runtimes[0].poll_time().count()), (12, 0));
+
+    let scene = Scene::with(everything, fake());
+    let process = scene.client().snapshot().unwrap();
+    assert_eq!(process.runtimes[0].incomplete, ["poll_time", "schedule_delay", "workers"]);
+    assert!(process.runtimes[0].workers.is_empty());
+
+    let scene = Scene::with(nothing, fake());
+    let error = scene.client().snapshot().unwrap_err();
+    assert!(error.is_answer() && error.to_string().contains("the limit is 512"), "{error}");
+    assert_eq!(scene.registry.health().snapshots_cut, 1);
+}

@@ -1,0 +1,194 @@
+//! The names of runtimes, and when the socket opens and closes.
+
+use super::*;
+
+#[test]
+fn a_name_that_is_taken_gets_the_lowest_free_number_and_comes_free_with_its_runtime() {
+    let registry = Registry::new(|| unreachable!("nobody wants a socket"), Limits::DEFAULT);
+    let mut held: Vec<_> = ["api", "api", "api-2", "api", "api-2"].map(|wanted| registry.register(wanted)).into();
+    let names: Vec<_> = held.iter().map(Registration::name).collect();
+    assert_eq!(names, ["api", "api-2", "api-2-2", "api-3", "api-2-3"]);
+    drop(held.remove(1));
+    assert_eq!(registry.register("api").name(), "api-2");
+
+    // With its number a name is no longer than names may be, and cut between characters.
+    let longest = "é".repeat(32);
+    let (first, second) = (registry.register(&longest), registry.register(&longest));
+    assert_eq!(first.name(), longest);
+    assert_eq!(second.name(), format!("{}-2", "é".repeat(31)));
+}
+
+#[test]
+fn a_runtime_that_is_being_built_holds_its_name_and_is_not_shown() {
+    let registry = Registry::new(|| unreachable!("nobody wants a socket"), Limits::DEFAULT);
+    let fake = Arc::new(Fake { name: "api".into(), ..Fake::default() });
+    let building = registry.register("api");
+    assert!(registry.process().runtimes.is_empty() && registry.hello().runtimes.is_empty());
+    let _next = show(&fake, &registry, false);
+    assert_eq!(registry.hello().runtimes, ["api-2"]);
+    drop(building);
+    assert_eq!(registry.register("api").name(), "api");
+}
+
+#[test]
+fn names_taken_at_once_differ() {
+    const THREADS: usize = 8;
+    const EACH: usize = 50;
+    let registry = Registry::new(|| unreachable!("nobody wants a socket"), Limits::DEFAULT);
+    let held: Vec<Registration> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..THREADS).map(|_| scope.spawn(|| [(); EACH].map(|()| registry.register("api")))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let names: std::collections::HashSet<_> = held.iter().map(Registration::name).collect();
+    assert_eq!(names.len(), THREADS * EACH);
+}
+
+#[test]
+fn the_socket_lives_as_long_as_somebody_wants_it() {
+    let mut scene = Scene::new();
+    let second = Arc::new(Fake::default());
+    let second_registration = observe(&second, &scene.registry);
+    let mut client = scene.client();
+    scene.registration = None;
+    client.snapshot().expect("the second still wants it");
+    let _quiet = show(&second, &scene.registry, false);
+    drop(second_registration);
+    assert_eq!(scene.registry.socket_path(), None, "the one that is left wants none");
+    assert_eq!(scene.folder.names(), [""; 0], "gone when the last registration's drop returns");
+    assert!(client.snapshot().unwrap_err().is_closed());
+    scene.registration = Some(observe(&scene.fake, &scene.registry));
+    scene.client().snapshot().expect("and there again");
+}
+
+#[test]
+fn a_runtime_that_wants_no_socket_opens_none_and_is_seen_in_process() {
+    let folder = Folder::new();
+    let environment = folder.environment();
+    let registry = Registry::new(move || environment.clone(), Limits::DEFAULT);
+    let fake = Arc::new(Fake { name: "quiet".into(), ..Fake::default() });
+    let registration = show(&fake, &registry, false);
+    assert_eq!(registry.socket_path(), None);
+    assert!(!folder.sockets().exists());
+    assert_eq!(registry.process().runtimes[0].runtime, "quiet");
+    drop(registration);
+    assert!(registry.process().runtimes.is_empty());
+}
+
+#[test]
+fn a_socket_that_cannot_be_opened_stops_nobody_and_is_tried_again() {
+    let folder = Folder::new();
+    let environment = folder.environment();
+    std::fs::write(folder.sockets(), "in the way").unwrap();
+    let registry = Registry::new(move || environment.clone(), Limits::DEFAULT);
+    let fake = Arc::new(Fake::default());
+    let _first = observe(&fake, &registry);
+    assert_eq!(registry.socket_path(), None);
+    assert_eq!(registry.process().runtimes.len(), 1);
+    std::fs::remove_file(folder.sockets()).unwrap();
+    let _second = observe(&fake, &registry);
+    let path = registry.socket_path().expect("the next registration opens it");
+    assert_eq!(Client::connect(&path).unwrap().snapshot().unwrap().runtimes.len(), 2);
+}
+
+#[test]
+fn starts_and_ends_at_once_leave_nothing_behind_and_nobody_without_a_socket() {
+    const THREADS: usize = 8;
+    const ROUNDS: usize = 200;
+    let folder = Folder::new();
+    let environment = folder.environment();
+    let registry = Registry::new(move || environment.clone(), Limits::DEFAULT);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let registry = &registry;
+            scope.spawn(move || {
+                let fake = Arc::new(Fake::default());
+                for round in 0..ROUNDS {
+                    let registration = observe(&fake, registry);
+                    let path = registry.socket_path().expect("whoever is registered has a socket");
+                    if (round + thread) % 8 == 0 {
+                        match Client::connect(&path) {
+                            Ok(mut client) => assert!(!client.snapshot().unwrap().runtimes.is_empty()),
+                            Err(error) => assert!(error.is_busy(), "{error}"),
+                        }
+                    }
+                    drop(registration);
+                }
+            });
+        }
+    });
+    assert_eq!(registry.socket_path(), None);
+    assert_eq!(folder.names(), [""; 0]);
+    assert!(registry.process().runtimes.is_empty());
+    assert_eq!(Arc::strong_count(&registry), 1, "every observer's thread has ended");
+}
+
+#[test]
+fn an_observer_that_is_wanted_again_before_it_ended_goes_on() {
+    let mut scene = Scene::new();
+    let mut client = scene.client();
+    let (release, hold) = mpsc::channel();
+    *scene.fake.hold.lock().unwrap() = Some(hold);
+    let asked = std::thread::spawn(move || {
+        client.snapshot().unwrap();
+        client
+    });
+    let begun = Instant::now();
+    while scene.fake.hold.lock().unwrap().is_some() {
+        assert!(begun.elapsed() < LONG, "the observer never took the snapshot");
+        std::thread::yield_now();
+    }
+    // The observer is in the snapshot. The last one leaves, and waits for it; another comes.
+    let last = scene.registration.take();
+    let begun = Instant::now();
+    let leaving = std::thread::spawn(move || drop(last));
+    while !scene.registry.hello().runtimes.is_empty() {
+        assert!(begun.elapsed() < LONG, "it never left the list");
+        std::thread::yield_now();
+    }
+    let _next = observe(&scene.fake, &scene.registry);
+    leaving.join().unwrap();
+    assert!(begun.elapsed() < END_TIMEOUT, "who leaves does not wait for an end that is called off");
+    release.send(()).unwrap();
+    let mut client = asked.join().unwrap();
+    client.snapshot().expect("the same observer, the same connection");
+}
+
+#[test]
+fn a_runtime_may_end_on_the_observers_own_thread() {
+    let mut scene = Scene::new();
+    *scene.fake.last_words.lock().unwrap() = scene.registration.take();
+    let begun = Instant::now();
+    scene.client().snapshot().unwrap();
+    assert!(begun.elapsed() < END_TIMEOUT, "it waited for itself");
+    while scene.registry.socket_path().is_some() {
+        assert!(begun.elapsed() < LONG, "the observer goes on though nobody wants it");
+        std::thread::yield_now();
+    }
+    assert_eq!(scene.folder.names(), [""; 0]);
+}
+
+#[test]
+fn the_observer_sleeps_without_end_when_nobody_asks() {
+    let folder = Folder::new();
+    let environment = folder.environment();
+    let listener = Listener::open(&environment).unwrap();
+    let path = listener.path().to_path_buf();
+    let registry = Registry::new(move || environment.clone(), Limits::DEFAULT);
+    let mut server = Server::new(Poll::new().unwrap(), listener, Limits::DEFAULT).unwrap();
+    server.turn(&registry).unwrap();
+    assert_eq!(server.due_at(), None, "no client");
+
+    let stream = UnixStream::connect(path).unwrap();
+    ask(&stream, &Request::Snapshot);
+    while registry.health().snapshots == 0 || server.due_at().is_some_and(|due| due <= Instant::now()) {
+        server.turn(&registry).unwrap();
+    }
+    assert_eq!(server.due_at(), None, "a client that rests");
+    ask(&stream, &Request::Subscribe { interval_ms: 60_000 });
+    while registry.health().snapshots == 1 || server.due_at().is_some_and(|due| due <= Instant::now()) {
+        server.turn(&registry).unwrap();
+    }
+    let wait = server.due_at().expect("a subscription").saturating_duration_since(Instant::now());
+    assert!(wait > Duration::from_secs(50), "it wakes for its tick and not before: {wait:?}");
+}

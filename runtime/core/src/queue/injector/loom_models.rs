@@ -1,0 +1,232 @@
+//! loom models of the global queue: nothing is lost, and a worker that looks under the lock needs no fence.
+
+use loom::thread;
+use volt_explore::{breaks, holds};
+use volt_shim::{Arc, AtomicBool};
+
+use super::*;
+use crate::scheduler::ends::{Ends, is_done};
+use crate::stats::tally::{Arrivals, Tally};
+
+/// Two push, one of them in a batch, one takes, one closes.
+fn pushers_and_taker() {
+    let injector = Arc::new(Injector::new());
+    let pusher = injector.clone();
+    let pusher = thread::spawn(move || pusher.push(0, 7).err().into_iter().collect::<Vec<_>>());
+    let batch = injector.clone();
+    let batch = thread::spawn(move || batch.push_batch(1..3, 7).err().into_iter().flatten().collect());
+    let taker = injector.clone();
+    let taker = thread::spawn(move || {
+        let mut taken = Vec::new();
+        let count = taker.pop_batch(2, |item| taken.push(item));
+        assert_eq!(count, taken.len());
+        taker.close();
+        taken
+    });
+    let mut out: Vec<_> = [pusher, batch, taker].into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    let left = injector.pop_batch(9, |item| out.push(item));
+    assert!(left <= 3);
+    assert!(injector.push(9, 7).is_err(), "CLOSED-IS-LAST");
+    assert_eq!((injector.len(), injector.oldest_at_ns()), (0, None), "SAME-LOCK");
+    out.sort_unstable();
+    assert_eq!(out, [0, 1, 2], "an item was lost or came out twice");
+}
+
+#[test]
+fn every_item_comes_out_once_or_goes_back() {
+    holds(None, pushers_and_taker);
+}
+
+/// Submit and Park of `scheduler/idle/mod.rs` without their fences: whether one of the two sees the other.
+fn submit_against_park(look: fn(&Injector<u32>) -> bool) {
+    let shared = Arc::new((Injector::new(), AtomicBool::new(false)));
+    let submitter = shared.clone();
+    let submitter = thread::spawn(move || {
+        submitter.0.push(0, 7).unwrap();
+        submitter.1.load(Ordering::Relaxed)
+    });
+    let parker = thread::spawn(move || {
+        shared.1.swap(true, Ordering::AcqRel);
+        look(&shared.0)
+    });
+    let (sees_parked, sees_empty) = (submitter.join().unwrap(), parker.join().unwrap());
+    assert!(sees_parked || !sees_empty, "both missed the other");
+}
+
+#[test]
+fn a_look_under_the_lock_needs_no_fence() {
+    holds(None, || submit_against_park(Injector::is_empty_locked));
+}
+
+#[test]
+fn a_look_at_the_length_without_a_fence_is_found() {
+    breaks("both missed the other", None, || submit_against_park(|injector| injector.len() == 0));
+}
+
+/// What is done wrong in `how_it_ends`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// An outsider counts its task after the push.
+    CountedLate,
+    /// The runtime says that it is closed before the queue is.
+    ClosedEarly,
+    /// Spawns are read before ends.
+    SpawnsFirst,
+    /// A task's end is counted before the task that it has spawned.
+    EndFirst,
+    /// An end is counted without a Release.
+    EndRelaxed,
+}
+
+struct Runtime {
+    queue: Injector<u32>,
+    /// By outsiders, under the queue's lock.
+    arrived: Arrivals,
+    /// By the worker.
+    spawned: Tally,
+    ended: Tally,
+    is_closed: AtomicBool,
+    fault: Fault,
+}
+
+impl Ends for Runtime {
+    fn ended(&self) -> [u64; 3] {
+        [self.ended.get(), 0, 0]
+    }
+
+    fn spawned(&self) -> [u64; 2] {
+        [self.spawned.get(), self.arrived.count()]
+    }
+
+    fn closed(&self) -> &AtomicBool {
+        &self.is_closed
+    }
+
+    fn close_queues_to_new(&self) {
+        self.queue.close_to_new();
+    }
+
+    fn count_tasks(&self) -> ([u64; 3], [u64; 2]) {
+        if self.fault == Fault::SpawnsFirst {
+            let spawned = self.spawned();
+            return (self.ended(), spawned);
+        }
+        AsInRuntime(self).count_tasks()
+    }
+
+    fn close_to_new(&self) {
+        if self.fault == Fault::ClosedEarly {
+            self.is_closed.store(true, Ordering::Release);
+            self.queue.close_to_new();
+        } else {
+            AsInRuntime(self).close_to_new();
+        }
+    }
+}
+
+/// The steps that a fault can replace, as the runtime takes them.
+struct AsInRuntime<'r>(&'r Runtime);
+
+impl Ends for AsInRuntime<'_> {
+    fn ended(&self) -> [u64; 3] {
+        self.0.ended()
+    }
+
+    fn spawned(&self) -> [u64; 2] {
+        self.0.spawned()
+    }
+
+    fn closed(&self) -> &AtomicBool {
+        self.0.closed()
+    }
+
+    fn close_queues_to_new(&self) {
+        self.0.close_queues_to_new();
+    }
+}
+
+/// "How it ends" of `scheduler/shared/wake.rs`: an outsider spawns, a worker runs that and spawns another meanwhile, somebody closes, another worker
+/// looks whether all is over. If it is, no task comes after that.
+fn how_it_ends(fault: Fault) {
+    let runtime = Arc::new(Runtime {
+        queue: Injector::new(),
+        arrived: Arrivals::default(),
+        spawned: Tally::default(),
+        ended: Tally::default(),
+        is_closed: AtomicBool::new(false),
+        fault,
+    });
+    let outsider = runtime.clone();
+    let outsider = thread::spawn(move || {
+        // End (1)
+        let count = || outsider.arrived.add_one();
+        if fault == Fault::CountedLate {
+            if outsider.queue.push_new(7, 0, || ()).is_ok() {
+                count();
+            }
+        } else {
+            let _refused = outsider.queue.push_new(7, 0, count);
+        }
+    });
+    let worker = runtime.clone();
+    let worker = thread::spawn(move || {
+        if worker.queue.pop_batch(1, |_| ()) == 0 {
+            return;
+        }
+        let end = || match fault {
+            Fault::EndRelaxed => worker.ended.add_one_relaxed(),
+            _ => worker.ended.add_one(),
+        };
+        if fault == Fault::EndFirst {
+            end();
+            worker.spawned.add_one();
+        } else {
+            // End (1)
+            worker.spawned.add_one();
+            end();
+        }
+        end();
+    });
+    let looker = runtime.clone();
+    let looker = thread::spawn(move || is_done(&*looker).then(|| looker.ended.get()));
+    // End (2), End (3)
+    runtime.close_to_new();
+    outsider.join().unwrap();
+    worker.join().unwrap();
+    if let Some(tasks) = looker.join().unwrap() {
+        assert_eq!(tasks, runtime.spawned().iter().sum::<u64>(), "a worker has ended before the last task");
+    }
+}
+
+const ENDED_EARLY: &str = "a worker has ended before the last task";
+
+#[test]
+fn a_worker_that_ends_has_seen_the_last_task() {
+    holds(None, || how_it_ends(Fault::None));
+}
+
+#[test]
+fn a_task_counted_after_its_push_is_found() {
+    breaks(ENDED_EARLY, None, || how_it_ends(Fault::CountedLate));
+}
+
+#[test]
+fn a_runtime_that_says_it_is_closed_before_its_queue_is_found() {
+    breaks(ENDED_EARLY, None, || how_it_ends(Fault::ClosedEarly));
+}
+
+#[test]
+fn spawns_read_before_ends_are_found() {
+    breaks(ENDED_EARLY, None, || how_it_ends(Fault::SpawnsFirst));
+}
+
+#[test]
+fn an_end_counted_before_the_spawns_of_its_task_is_found() {
+    breaks(ENDED_EARLY, None, || how_it_ends(Fault::EndFirst));
+}
+
+#[test]
+fn an_end_that_publishes_nothing_is_found() {
+    breaks(ENDED_EARLY, None, || how_it_ends(Fault::EndRelaxed));
+}

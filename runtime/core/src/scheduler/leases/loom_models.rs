@@ -1,0 +1,106 @@
+//! loom models of leases: threads that hold a runtime, take leases of it, let go of it, and bring the leases back; and of the same with one step
+//! done wrong. The `Arc` is a count beside them; who takes off the last one ends the runtime.
+
+use loom::thread;
+use volt_explore::{breaks, holds};
+use volt_shim::{Arc, AtomicBool};
+
+use super::*;
+
+/// The steps that a fault can replace.
+trait Steps: 'static {
+    fn take(leases: &Leases, count: usize) -> bool {
+        leases.take(count)
+    }
+
+    fn give_back(leases: &Leases, count: usize) -> bool {
+        leases.give_back(count)
+    }
+}
+
+struct AsBuilt;
+
+impl Steps for AsBuilt {}
+
+struct Runtime {
+    leases: Leases,
+    /// The count of the `Arc`: a thread's each.
+    count: AtomicUsize,
+    is_gone: AtomicBool,
+}
+
+impl Runtime {
+    fn release(&self) {
+        let before = self.count.fetch_sub(1, Ordering::AcqRel);
+        assert_ne!(before, 0, "taken off more often than added");
+        if before == 1 {
+            self.is_gone.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn expect_here(&self) {
+        assert!(!self.is_gone.load(Ordering::Relaxed), "gone while a lease is out");
+    }
+}
+
+/// Each thread takes so many leases and brings them back in two parts, the second one without the runtime.
+fn model<S: Steps>(counts: &'static [usize]) {
+    let runtime =
+        Runtime { leases: Leases::new(), count: AtomicUsize::new(counts.len()), is_gone: AtomicBool::new(false) };
+    let runtime = Arc::new(runtime);
+    let threads = counts.iter().map(|&count| {
+        let runtime = runtime.clone();
+        thread::spawn(move || {
+            if S::take(&runtime.leases, count) {
+                runtime.count.fetch_add(1, Ordering::Relaxed);
+            }
+            runtime.release();
+            for part in [count / 2, count - count / 2].into_iter().filter(|part| *part > 0) {
+                runtime.expect_here();
+                if S::give_back(&runtime.leases, part) {
+                    runtime.release();
+                }
+            }
+        })
+    });
+    let threads: Vec<_> = threads.collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(runtime.is_gone.load(Ordering::Relaxed), "never gone");
+}
+
+#[test]
+fn a_runtime_lives_as_long_as_its_leases_and_no_longer() {
+    holds(None, || model::<AsBuilt>(&[2, 1]));
+    holds(Some(2), || model::<AsBuilt>(&[1, 1, 1]));
+}
+
+/// Looks whether leases are out, and then takes its own.
+struct LooksBeforeItTakes;
+
+impl Steps for LooksBeforeItTakes {
+    fn take(leases: &Leases, count: usize) -> bool {
+        let is_first = leases.0.load(Ordering::Acquire) == 0;
+        let _ = leases.take(count);
+        is_first
+    }
+}
+
+#[test]
+fn a_first_lease_that_is_told_by_an_earlier_look_is_found() {
+    breaks("gone while a lease is out", None, || model::<LooksBeforeItTakes>(&[1, 1]));
+}
+
+/// Brings its leases back, and then looks whether any are out.
+struct LooksAfterItGaveBack;
+
+impl Steps for LooksAfterItGaveBack {
+    fn give_back(leases: &Leases, count: usize) -> bool {
+        let _ = leases.give_back(count);
+        leases.0.load(Ordering::Acquire) == 0
+    }
+}
+
+#[test]
+fn a_last_lease_that_is_told_by_a_later_look_is_found() {
+    breaks("never gone", None, || model::<LooksAfterItGaveBack>(&[1, 1]));
+}

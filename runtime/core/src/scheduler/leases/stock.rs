@@ -1,0 +1,78 @@
+//! A worker's stock of leases, and how leases are taken out of the runtime and brought back.
+
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::BATCH;
+use crate::scheduler::shared::Shared;
+
+/// Not made from a reference: what is counted lies beside what a reference may touch.
+pub(super) fn pointer(shared: &Arc<Shared>) -> NonNull<Shared> {
+    NonNull::new(Arc::as_ptr(shared).cast_mut()).expect("an Arc is never null")
+}
+
+/// Takes leases out.
+pub(super) fn take(shared: &Arc<Shared>, leases: usize) {
+    if shared.leases.take(leases) {
+        // Given back by who brings the last lease back.
+        let _counted = Arc::into_raw(shared.clone());
+    }
+}
+
+/// Brings leases back.
+///
+/// # Safety
+/// They were taken out, of that runtime, and are given up.
+pub(super) unsafe fn give_back(shared: NonNull<Shared>, leases: usize) {
+    // SAFETY: ALIVE-WHILE-OUT: these are out.
+    if unsafe { shared.as_ref() }.leases.give_back(leases) {
+        // SAFETY: the pointer is that of an `Arc`; the count is the one that `take` has added, or is about to.
+        unsafe { Arc::decrement_strong_count(shared.as_ptr()) }
+    }
+}
+
+/// A worker's stock of leases.
+pub(in crate::scheduler) struct Stock {
+    shared: Arc<Shared>,
+    leases: Cell<usize>,
+}
+
+impl Stock {
+    pub(in crate::scheduler) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, leases: Cell::new(0) }
+    }
+
+    /// One out of the stock, which is filled if it is empty.
+    #[inline]
+    pub(super) fn draw(&self) {
+        if self.leases.get() == 0 {
+            take(&self.shared, BATCH);
+            self.leases.set(BATCH);
+        }
+        self.leases.set(self.leases.get() - 1);
+    }
+
+    /// One into the stock.
+    #[inline]
+    pub(super) fn keep(&self) {
+        self.leases.set(self.leases.get() + 1);
+        if self.leases.get() > 2 * BATCH {
+            self.give_back(BATCH);
+        }
+    }
+
+    fn give_back(&self, leases: usize) {
+        self.leases.set(self.leases.get() - leases);
+        // SAFETY: so many of the stock's, which are not in it any more.
+        unsafe { give_back(pointer(&self.shared), leases) }
+    }
+}
+
+impl Drop for Stock {
+    fn drop(&mut self) {
+        if self.leases.get() > 0 {
+            self.give_back(self.leases.get());
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The tasks of a runtime one by one, for whoever asks: those that rank highest by what it asks for.
+//!
+//! Protocol of an answer. (1) See which tasks are being polled, in the workers' cells. (2) Choose: walk through the registry, a few tasks under a
+//! lock at a time, and keep ids and places of the highest, as many as are wanted. (3) Look each of these up, and read its header. What was
+//! chosen in (2) stands for a while, so that who asks often gets new numbers of the same tasks, and the program pays for few walks.
+//!
+//! In the registry are tasks that have waited once, or have a name. Of one that is in its first poll is known what its worker shows; of those
+//! that wait in a queue for that poll, how many they are.
+//!
+//! Who reads: whoever asks, on its own thread; one at a time. No worker takes the lock of this file, and those of the registry's shards are held
+//! for a few tasks. Bounds: `MAX_ROWS` rows; `TASKS_MAX` tasks are looked at; a walk stands for `REST` times as long as it took if the same is
+//! asked again, and for `REST_OF_ANOTHER` times if something else is: so askers, however many, take a two-hundredth of a processor,
+//! and a tenth while somebody changes the question as fast as that.
+//!
+//! Rejected: the answer from the tasks that changed since the last: someone would have to note them down.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::fmt::Write as _;
+use std::panic::Location;
+use std::ptr;
+
+use volt_telemetry::InFlight;
+use volt_telemetry::processes::ProcessList;
+use volt_telemetry::tasks::{MAX_FILTER_BYTES, MAX_ROWS, Query, Rank, State, Task, TaskList};
+
+use self::chosen::Chosen;
+use super::shared::Shared;
+use crate::clock;
+use crate::scheduler::ends::Ends;
+use crate::task::header::{Header, Place};
+
+pub(crate) mod census;
+pub(crate) mod chosen;
+pub mod processes;
+mod why;
+
+/// Tasks that are walked through.
+const TASKS_MAX: usize = 4_000_000;
+/// A poll that is going on.
+pub(super) struct Poll {
+    worker: u32,
+    pub(super) poll: InFlight,
+}
+
+impl Shared {
+    /// The tasks that `query` asks for.
+    pub(crate) fn list_tasks(&self, query: &Query) -> TaskList {
+        let query = bounded(query);
+        let mut last = self.listing.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let now_ns = clock::now_ns();
+        // Protocol (1).
+        let polls = self.polls(now_ns);
+        // Protocol (2).
+        let chosen = match last.take() {
+            Some(chosen) if chosen.is_good_for(&query, now_ns) => chosen,
+            _ => self.choose(query, &polls, now_ns),
+        };
+        let chosen = &*last.insert(chosen);
+        // Protocol (3).
+        let now_ns = clock::now_ns();
+        let look_up = |(id, place): &(u64, Place)| {
+            self.registry.look_up(*id, *place, |task| row(task.header(), polls.get(id), now_ns))
+        };
+        let mut rows: Vec<Task> = chosen.places.iter().filter_map(look_up).collect();
+        let in_first = polls.values().filter(|poll| chosen.first_polls.contains(&poll.poll.task_id));
+        let first_polls: Vec<Task> = in_first.map(of_first_poll).collect();
+        let seen = chosen.walked + first_polls.len() as u64;
+        let mut sieve = Sieve::new(&chosen.query.filter);
+        let matching_first = first_polls.into_iter().filter(|task| sieve.has_task(task));
+        let before = rows.len();
+        rows.extend(matching_first);
+        let matching = chosen.matching + (rows.len() - before) as u64;
+        rows.sort_by_key(|task| (Reverse(turned(task.weight(chosen.query.rank), chosen.query.is_inverted)), task.id));
+        rows.truncate(chosen.query.limit as usize);
+        let ([completed, cancelled, panicked], [inside, outside]) = self.count_tasks();
+        TaskList {
+            runtime: self.name.clone(),
+            at_ns: now_ns,
+            query: chosen.query.clone(),
+            rows,
+            alive: (inside + outside).saturating_sub(completed + cancelled + panicked),
+            seen,
+            matching,
+            is_cut: chosen.is_cut,
+            chosen_ago_ns: now_ns.saturating_sub(chosen.at_ns),
+            took_ns: chosen.took_ns,
+        }
+    }
+
+    /// The processes that `query` asks for, with what is known of their tasks' polls.
+    pub(crate) fn list_processes(&self, query: &volt_telemetry::processes::Query) -> ProcessList {
+        let end = query.filter.floor_char_boundary(volt_telemetry::processes::MAX_FILTER_BYTES);
+        let limit = query.limit.clamp(1, volt_telemetry::processes::MAX_ROWS as u32);
+        let query = volt_telemetry::processes::Query { filter: query.filter[..end].to_owned(), limit, ..*query };
+        let mut list = self.processes.list(&query);
+        let now_ns = clock::now_ns();
+        let polls = self.polls(now_ns);
+        for process in &mut list.rows {
+            let poll = process.task.and_then(|task| polls.get(&task));
+            process.in_poll_ns = poll.map(|poll| poll.poll.for_ns);
+            process.busy_ns = process.busy_ns.map(|busy_ns| busy_ns + process.in_poll_ns.unwrap_or(0));
+        }
+        list.sort();
+        ProcessList { runtime: self.name.clone(), at_ns: now_ns, ..list }
+    }
+
+    /// The polls that are going on, by the ids of their tasks.
+    pub(super) fn polls(&self, now_ns: u64) -> HashMap<u64, Poll> {
+        let of = |(worker, remote): (usize, &std::sync::Arc<super::remote::Remote>)| {
+            let (poll, _) = remote.cells.in_flight(now_ns)?;
+            Some((poll.task_id, Poll { worker: worker as u32, poll }))
+        };
+        self.remotes_in_use().iter().enumerate().filter_map(of).collect()
+    }
+
+    fn choose(&self, query: Query, polls: &HashMap<u64, Poll>, began_at_ns: u64) -> Chosen {
+        let mut sieve = Sieve::new(&query.filter);
+        let mut first_polls: HashSet<u64> = polls.keys().copied().collect();
+        let (mut walked, mut matching) = (0, 0);
+        let limit = query.limit as usize;
+        // The lowest of the highest on top.
+        let mut highest = BinaryHeap::with_capacity(limit + 1);
+        let is_complete = self.registry.visit(TASKS_MAX, |header| {
+            walked += 1;
+            let poll = if header.state.is_idle() { None } else { polls.get(&header.id.as_u64()) };
+            if poll.is_some() {
+                first_polls.remove(&header.id.as_u64());
+            }
+            if !sieve.has(header, poll.is_some()) {
+                return;
+            }
+            matching += 1;
+            let rank = turned(rank_in(header, poll, query.rank, began_at_ns), query.is_inverted);
+            let entry = Reverse((rank, Reverse(header.id.as_u64())));
+            if highest.len() < limit || highest.peek().is_some_and(|(lowest, _)| entry < *lowest) {
+                highest.push((entry, Ranked(header.place())));
+                if highest.len() > limit {
+                    highest.pop();
+                }
+            }
+        });
+        let places = highest.into_iter().map(|(Reverse((_, Reverse(id))), Ranked(place))| (id, place)).collect();
+        let took_ns = clock::now_ns().saturating_sub(began_at_ns);
+        Chosen { query, places, first_polls, walked, matching, is_cut: !is_complete, at_ns: began_at_ns, took_ns }
+    }
+}
+
+/// A place in a heap that is ordered by something else.
+struct Ranked(Place);
+
+impl PartialEq for Ranked {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Ranked {}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
+        std::cmp::Ordering::Equal
+    }
+}
+
+fn bounded(query: &Query) -> Query {
+    let end = query.filter.floor_char_boundary(MAX_FILTER_BYTES);
+    Query { filter: query.filter[..end].to_owned(), limit: query.limit.clamp(1, MAX_ROWS as u32), ..*query }
+}
+
+fn turned(rank: u64, is_inverted: bool) -> u64 {
+    if is_inverted { !rank } else { rank }
+}
+
+/// What ranks a task, from its header.
+fn rank_in(header: &Header, poll: Option<&Poll>, rank: Rank, now_ns: u64) -> u64 {
+    let balance = header.account.read();
+    let in_poll_ns = poll.map_or(0, |poll| poll.poll.for_ns);
+    match rank {
+        Rank::Busy => balance.busy_ns + in_poll_ns,
+        Rank::Longest => balance.longest_ns.max(in_poll_ns),
+        Rank::Polls => balance.polls,
+        Rank::Delay => balance.delay_ns,
+        Rank::Woken => now_ns.saturating_sub(header.submitted_at_ns()),
+        Rank::Wakers => header.state.wakers(),
+        Rank::Age => now_ns.saturating_sub(header.born_at_ns()),
+        _ => header.id.as_u64(),
+    }
+}
+
+fn state_of(header: &Header, is_polled: bool) -> State {
+    match (is_polled, header.state.is_idle()) {
+        (true, _) => State::Polled,
+        (false, false) => State::Queued,
+        (false, true) if header.state.is_stranded() => State::Stranded,
+        (false, true) => State::Waits,
+    }
+}
+
+fn row(header: &Header, poll: Option<&Poll>, now_ns: u64) -> Task {
+    let (balance, wake) = (header.account.read(), header.last_wake());
+    let poll = poll.filter(|_| !header.state.is_idle());
+    let in_poll_ns = poll.map(|poll| poll.poll.for_ns);
+    let awaits = if header.state.is_idle() { header.awaits() } else { None };
+    let by = if wake.is_spawn { "spawn" } else { wake.by.name() };
+    Task {
+        id: header.id.as_u64(),
+        name: header.name().map(str::to_owned),
+        spawned_at: header.location().to_string(),
+        state: state_of(header, poll.is_some()),
+        worker: poll.map(|poll| poll.worker),
+        in_poll_ns,
+        polls: Some(balance.polls),
+        busy_ns: Some(balance.busy_ns + in_poll_ns.unwrap_or(0)),
+        longest_ns: Some(balance.longest_ns.max(in_poll_ns.unwrap_or(0))),
+        delay_ns: Some(balance.delay_ns),
+        age_ns: Some(now_ns.saturating_sub(header.born_at_ns())),
+        woken_ago_ns: Some(now_ns.saturating_sub(wake.at_ns)),
+        woken_by: Some(by.to_owned()),
+        waker_task: wake.task,
+        awaits: awaits.map(|(what, _)| what.name().to_owned()),
+        awaits_at: awaits.and_then(|(_, at)| Some(at?.to_string())),
+        wakers: Some(header.state.wakers()),
+    }
+}
+
+fn of_first_poll(poll: &Poll) -> Task {
+    Task {
+        id: poll.poll.task_id,
+        name: poll.poll.task_name.clone(),
+        spawned_at: poll.poll.spawned_at.clone(),
+        state: State::Polled,
+        worker: Some(poll.worker),
+        in_poll_ns: Some(poll.poll.for_ns),
+        ..Task::default()
+    }
+}
+
+/// Lets tasks through that have a text in their name, id, location or state.
+struct Sieve {
+    /// In lower case.
+    wanted: String,
+    /// Whether a location has it, by its address: there are few.
+    places: HashMap<usize, bool>,
+    text: String,
+}
+
+impl Sieve {
+    fn new(wanted: &str) -> Self {
+        Self { wanted: wanted.to_lowercase(), places: HashMap::new(), text: String::new() }
+    }
+
+    fn has(&mut self, header: &Header, is_polled: bool) -> bool {
+        if self.wanted.is_empty() {
+            return true;
+        }
+        header.name().is_some_and(|name| has_in(name, &self.wanted))
+            || self.has_place(header.location())
+            || has_in(state_of(header, is_polled).name(), &self.wanted)
+            || self.has_id(header.id.as_u64())
+    }
+
+    fn has_task(&mut self, task: &Task) -> bool {
+        self.wanted.is_empty()
+            || task.name.as_ref().is_some_and(|name| has_in(name, &self.wanted))
+            || has_in(&task.spawned_at, &self.wanted)
+            || has_in(task.state.name(), &self.wanted)
+            || self.has_id(task.id)
+    }
+
+    fn has_place(&mut self, location: &'static Location<'static>) -> bool {
+        let wanted = &self.wanted;
+        let has = || has_in(&location.to_string(), wanted);
+        *self.places.entry(ptr::from_ref(location).addr()).or_insert_with(has)
+    }
+
+    fn has_id(&mut self, id: u64) -> bool {
+        self.text.clear();
+        // To a String, which takes everything.
+        let _ = write!(self.text, "#{id}");
+        self.text.contains(&self.wanted)
+    }
+}
+
+/// Whether `wanted`, in lower case, stands in `text`, whatever the case of its letters.
+fn has_in(text: &str, wanted: &str) -> bool {
+    if text.is_ascii() {
+        let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
+        return wanted.is_empty() || text.windows(wanted.len()).any(|part| part.eq_ignore_ascii_case(wanted));
+    }
+    text.to_lowercase().contains(wanted)
+}

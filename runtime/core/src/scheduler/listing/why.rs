@@ -1,0 +1,100 @@
+//! Why a task was polled last: follows the chain of wake-ups from header to header.
+//!
+//! Each task's header says who submitted it last (`task::wakes`, `LastWake`): two stores a wake-up, always on. The chain is put together
+//! when somebody asks, on the thread that asks: a task with a name is found at once, for others the registry is walked through, a few tasks
+//! under a lock at a time. A task that has not waited yet and has no name is in no registry: of it is known what its worker shows.
+//!
+//! Rejected: following the records of the flight recorder, which also know what led to an earlier poll: they reach back milliseconds under load,
+//! and only while the recorder is on. A recording shows that chain as its arrows.
+
+use volt_telemetry::recording::event::Waker as By;
+use volt_telemetry::why::{End, Link, MAX_LINKS, State, Why, Woken};
+
+use crate::clock;
+use crate::scheduler::shared::Shared;
+use crate::task::header::Header;
+use crate::task::wakes::LastWake;
+
+/// Tasks that are walked through for one chain, some 80 ms. Of more, the rest is not looked at.
+const TASKS_MAX: usize = 1_000_000;
+
+/// What is known of a task.
+struct Seen {
+    link: Link,
+    wake: Option<LastWake>,
+}
+
+impl Shared {
+    /// The chain of wake-ups that led to the last poll of the task of this id, or else of this name; `None` = there is none that is alive and known.
+    pub(crate) fn why(&self, task: &str) -> Option<Why> {
+        let now_ns = clock::now_ns();
+        let mut left = TASKS_MAX;
+        let mut seen = match task.strip_prefix('#').unwrap_or(task).parse() {
+            Ok(id) => self.see(id, &mut left),
+            Err(_) => self.see_header(&mut left, |header| header.name() == Some(task)),
+        };
+        let mut why = Why { runtime: self.name.clone(), ..Why::default() };
+        let mut led_at_ns = u64::MAX;
+        why.end = loop {
+            let Some(Seen { mut link, wake }) = seen.take() else {
+                break if left == 0 { End::Unknown } else { End::Ended };
+            };
+            let Some(wake) = wake else {
+                why.links.push(link);
+                break End::Unknown;
+            };
+            let id = link.task;
+            link.woken = Some(Woken {
+                by: wake.by.name().to_owned(),
+                task: wake.task,
+                spawned_at: wake.location.map(ToString::to_string),
+                is_spawn: wake.is_spawn,
+                ago_ns: now_ns.saturating_sub(wake.at_ns),
+                is_later: wake.at_ns > led_at_ns,
+            });
+            why.links.push(link);
+            led_at_ns = wake.at_ns;
+            match wake.task {
+                _ if why.links.len() == MAX_LINKS => break End::TooLong,
+                Some(next) if next == id => break End::Itself,
+                Some(next) if why.links.iter().any(|link| link.task == next) => break End::Cycle { task: next },
+                // A blocking job is in no registry, and nobody wakes it.
+                Some(next) if wake.by != By::Blocking => seen = self.see(next, &mut left),
+                _ => break End::Source,
+            }
+        };
+        (!why.links.is_empty()).then_some(why)
+    }
+
+    fn see(&self, id: u64, left: &mut usize) -> Option<Seen> {
+        let mut found = None;
+        self.registry.with_named(id, |header| found = Some(of(header)));
+        let mut seen = found.or_else(|| self.see_header(left, |header| header.id.as_u64() == id));
+        let now_ns = clock::now_ns();
+        let polls = self.remotes_in_use().iter().filter_map(|remote| remote.cells.in_flight(now_ns));
+        if let Some((poll, _)) = polls.into_iter().find(|(poll, _)| poll.task_id == id) {
+            let unkept =
+                || Seen { link: Link { task: id, spawned_at: poll.spawned_at, ..Link::default() }, wake: None };
+            seen.get_or_insert_with(unkept).link.state = State::Polled;
+        }
+        seen
+    }
+
+    /// The first task that is it, of so many at most as are `left`.
+    fn see_header(&self, left: &mut usize, is_it: impl Fn(&Header) -> bool) -> Option<Seen> {
+        self.registry.find(|header| {
+            if *left == 0 {
+                return Some(None);
+            }
+            *left -= 1;
+            is_it(header).then(|| Some(of(header)))
+        })?
+    }
+}
+
+fn of(header: &Header) -> Seen {
+    let state = if header.state.is_idle() { State::Waits } else { State::Queued };
+    let (name, spawned_at) = (header.name().map(str::to_owned), header.location().to_string());
+    let link = Link { task: header.id.as_u64(), name, spawned_at, state, woken: None };
+    Seen { link, wake: Some(header.last_wake()) }
+}

@@ -1,0 +1,219 @@
+//! How a worker parks: the steps of `idle` and of `driver::turn`, in their order.
+//!
+//! For a newcomer. A worker that found no task publishes that it is parked, checks every queue once
+//! more, and sleeps: in the driver if nobody else is there, else on its park word. Whoever submits
+//! a task *claims* a parked worker and gives it a *token*, which ends the sleep. The race is
+//! between the last check and a submit. `idle` proves that no wake-up is lost in it; this file is
+//! the caller that the proof is about. The worker calls it, and so do the models of `idle` and of `turn_lock`.
+//!
+//! Park, by a worker that found nothing:
+//! 1. Park (1) and (2) of `idle`: the worker leaves the searchers and publishes that it is parked.
+//! 2. Park (3): it checks everything once more. On a hit it goes on with (6).
+//! 3. Spin (1) to (3), if that is worth while. A token that comes meanwhile is left where it is.
+//! 4. Hand-off (2) of `driver::turn`: it gets the driver turn, or will sleep on the futex. In the
+//!    driver, it says so in its park word, which a token refuses.
+//! 5. It sleeps, and gives up the turn if it has it.
+//! 6. Retract of `idle`: it takes its bit back, and finds out whether it was claimed.
+//! 7. If it was claimed, it waits for the token, and is a searcher, counted by the claimer. If not,
+//!    it resets its park word after a sleep, and becomes a searcher after a hit.
+//!
+//! Search, by a searcher that found work, before it runs that: it leaves the searchers; the last
+//! one to leave checks everything, and wakes one more if there is something.
+//!
+//! Hand-off (3), by a worker that goes on to poll: a fence, then a check whether anybody is in the
+//! driver, then a claim. The order is the proof's.
+//!
+//! What a worker consists of is behind the trait [`Parks`]. Its provided methods are the steps that
+//! a model can do wrong.
+
+use std::time::Duration;
+
+use super::idle::Idle;
+use crate::driver::parker::Parker;
+
+/// A worker that parks. The methods are for its own thread.
+pub(crate) trait Parks {
+    /// The driver turn.
+    type Turn<'a>
+    where
+        Self: 'a;
+    /// What ended a sleep.
+    type Slept;
+
+    fn idle(&self) -> &Idle;
+
+    fn index(&self) -> usize;
+
+    fn parker(&self) -> &Parker;
+
+    /// Sets whether this worker is a searcher. Returns whether it was one.
+    fn set_searching(&self, is_searching: bool) -> bool;
+
+    /// Park (2): whether there is anything that this worker could run, or has to see.
+    fn is_needed(&self) -> bool;
+
+    /// The worker found nothing, and is about to sleep.
+    fn count_park(&self);
+
+    /// Whether a spin is worth while, unless another worker is known to spin.
+    fn is_spin_worth(&self) -> bool;
+
+    /// Spin (2): checks [`Parker::has_token`] for a while. Returns whether there was a token.
+    fn watch(&self) -> bool;
+
+    /// After a spin in which a token came.
+    fn linger(&self);
+
+    /// The driver turn, if nobody has it.
+    fn try_turn(&self) -> Option<Self::Turn<'_>>;
+
+    /// The worker is about to sleep in the driver, or on the futex. Returns for how long at most.
+    fn begin_sleep(&self, is_in_driver: bool) -> Option<Duration>;
+
+    /// Park (5).
+    fn sleep(&self, bed: Bed<Self::Turn<'_>>) -> Self::Slept;
+
+    /// The worker is awake, and goes on to search. `None` = there was a hit, and it has not slept.
+    fn begin_search(&self, slept: Option<&Self::Slept>, is_claimed: bool);
+
+    // The steps that a model can do wrong.
+
+    /// Park (1).
+    #[inline]
+    fn begin_park(&self) {
+        let was_searching = self.set_searching(false);
+        self.idle().begin_park(self.index(), was_searching);
+    }
+
+    /// Park (6). Returns whether this worker was claimed: then a token comes.
+    #[inline]
+    fn retract(&self) -> bool {
+        !self.idle().retract(self.index())
+    }
+
+    /// Park (7) after a hit.
+    ///
+    /// A searcher, with stealing off too: there may be more than this worker takes, from submitters
+    /// that relied on it before it left the searchers. The chain is for them.
+    #[inline]
+    fn settle_after_hit(&self, is_claimed: bool) {
+        if is_claimed {
+            self.parker().wait_token();
+        } else {
+            self.idle().start_searching();
+        }
+        self.set_searching(true);
+    }
+
+    /// Park (7) after a sleep.
+    #[inline]
+    fn settle_after_sleep(&self, is_claimed: bool) {
+        if is_claimed {
+            self.parker().wait_token();
+            self.set_searching(true);
+        } else {
+            // A token may be there all the same only if a claimer of an earlier sleep was late,
+            // which ONE-TOKEN excludes.
+            let had_token = self.parker().take_token();
+            debug_assert!(!had_token, "ONE-TOKEN: a token without a claim");
+        }
+    }
+}
+
+/// What a worker is about to sleep on.
+pub(crate) enum Bed<Turn> {
+    /// The driver, until a timer is due, for `timeout` at most.
+    Driver {
+        turn: Turn,
+        timeout: Option<Duration>,
+    },
+    Futex {
+        timeout: Option<Duration>,
+    },
+    /// Nothing: a token is already there.
+    Token,
+}
+
+/// Park. Sleeps until woken, unless something came up meanwhile.
+#[inline]
+pub(crate) fn park<W: Parks>(worker: &W) {
+    // Park (1)
+    worker.begin_park();
+    // Park (2)
+    if worker.is_needed() {
+        // Park (6)
+        let is_claimed = worker.retract();
+        stay_up(worker, is_claimed);
+        return;
+    }
+    let bed = lie_down(worker);
+    // Park (5)
+    let slept = worker.sleep(bed);
+    // Park (6)
+    let is_claimed = worker.retract();
+    get_up(worker, &slept, is_claimed);
+}
+
+/// Park (7) after a hit.
+#[inline]
+pub(crate) fn stay_up<W: Parks>(worker: &W, is_claimed: bool) {
+    worker.settle_after_hit(is_claimed);
+    worker.begin_search(None, is_claimed);
+}
+
+/// Park (7) after a sleep.
+#[inline]
+pub(crate) fn get_up<W: Parks>(worker: &W, slept: &W::Slept, is_claimed: bool) {
+    worker.settle_after_sleep(is_claimed);
+    worker.begin_search(Some(slept), is_claimed);
+}
+
+/// Park (3) and (4).
+#[inline]
+pub(crate) fn lie_down<W: Parks>(worker: &W) -> Bed<W::Turn<'_>> {
+    worker.count_park();
+    // Park (3)
+    if spin(worker) {
+        return Bed::Token;
+    }
+    // Park (4)
+    if let Some(turn) = worker.try_turn() {
+        let timeout = worker.begin_sleep(true);
+        return if worker.parker().begin_driver() { Bed::Driver { turn, timeout } } else { Bed::Token };
+    }
+    Bed::Futex { timeout: worker.begin_sleep(false) }
+}
+
+/// Spin. Returns whether a token came.
+#[inline]
+fn spin<W: Parks>(worker: &W) -> bool {
+    // Spin (1)
+    if !worker.is_spin_worth() || !worker.idle().begin_spin(worker.index()) {
+        return false;
+    }
+    // Spin (2)
+    let has_come = worker.watch();
+    // Spin (3)
+    worker.idle().end_spin();
+    if has_come {
+        worker.linger();
+    }
+    has_come
+}
+
+/// Search, by a searcher. `has_work`: whether any queue holds a task that another could run.
+#[inline]
+pub(crate) fn leave_searchers(idle: &Idle, has_work: impl FnOnce() -> bool, wake_one: impl FnOnce()) {
+    if idle.stop_searching() && has_work() {
+        wake_one();
+    }
+}
+
+/// Hand-off (3). Returns a worker that will lie down in the driver, unless one is there or on the
+/// way. The caller unparks it.
+#[inline]
+#[must_use = "a claimed worker waits for its token"]
+pub(crate) fn claim_for_driver(idle: &Idle, owner: impl Fn() -> Option<usize>) -> Option<usize> {
+    // Submit (2) is in the first of these: the check of the owner has to come after it.
+    if idle.is_anybody_parked() && owner().is_none() { idle.claim_for_submit(owner()) } else { None }
+}

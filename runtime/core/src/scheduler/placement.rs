@@ -1,0 +1,359 @@
+//! Which worker gets a task that comes from outside the workers.
+//!
+//! Global: none, it waits in the global queue for whoever looks first. The other two hand it to a worker's inbox and wake that
+//! worker; if it turns out to be busy, thieves take from inboxes as from rings.
+//!
+//! A worker's load is what its queues hold plus the poll that it is in. It is read from the queues themselves, not kept in a counter beside
+//! them: a counter costs every push, pop, steal and overflow a read-modify-write, and drifts where one is forgotten (the source resets it
+//! to 0 while others count, and is wrong for ever). Derived, it cannot drift: the sum of all loads is what is queued or running.
+//!
+//! Workers that cannot run a task soon are skipped: those that have declared that they block (`block_in_place`), those that the
+//! sentinel has declared away, and those whose present poll has lasted for `STUCK_AFTER`, which covers the time before the
+//! sentinel sees them and runtimes without one. If no candidate is left, the task goes to the global queue. A worker may begin to
+//! block right after it was chosen; then a thief takes the task, as from a ring.
+//!
+//! Spares are never chosen. A spare that stands in is there for a moment, and it steals from the inboxes like any thief.
+//!
+//! The least-loaded scan starts at a rotating index (otherwise all ties go to worker 0) and ends at the first idle worker. Two choices:
+//! Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 2001.
+
+use std::cell::LazyCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::remote::Remote;
+use super::staff::Staff;
+use crate::clock;
+use crate::config::{Placement, STUCK_AFTER};
+
+/// Chooses workers for one runtime.
+pub(crate) struct Placer {
+    placement: Placement,
+    /// Where the next scan starts; also the source of the two choices.
+    turn: AtomicUsize,
+}
+
+impl Placer {
+    pub(crate) fn new(placement: Placement) -> Self {
+        Self { placement, turn: AtomicUsize::new(0) }
+    }
+
+    /// The worker whose inbox is to take the next task; `None` = the global queue. `remotes` are those of the workers, without spares.
+    #[inline]
+    pub(crate) fn choose(&self, remotes: &[Arc<Remote>], staff: &Staff) -> Option<usize> {
+        match self.placement {
+            Placement::Global => None,
+            Placement::TwoChoices => self.two_choices(remotes, staff),
+            Placement::LeastLoaded => self.least_loaded(remotes, staff),
+        }
+    }
+
+    fn next_turn(&self) -> usize {
+        // ORDERING: Relaxed; only the value counts.
+        self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn two_choices(&self, remotes: &[Arc<Remote>], staff: &Staff) -> Option<usize> {
+        let count = remotes.len();
+        let mixed = mix(self.next_turn() as u64);
+        let one = reduce(mixed as u32, count);
+        // Another one, each with the same chance.
+        let other = (one + 1 + reduce((mixed >> 32) as u32, count.saturating_sub(1))) % count;
+        let now_ns = LazyCell::new(clock::now_ns);
+        let open = [one, other].into_iter().filter(|worker| is_open(*worker, &remotes[*worker], staff, || *now_ns));
+        open.min_by_key(|worker| load(&remotes[*worker]))
+    }
+
+    fn least_loaded(&self, remotes: &[Arc<Remote>], staff: &Staff) -> Option<usize> {
+        let count = remotes.len();
+        let start = self.next_turn() % count;
+        let now_ns = LazyCell::new(clock::now_ns);
+        let mut best = None;
+        for worker in (start..count).chain(0..start) {
+            let remote = &remotes[worker];
+            let load = load(remote);
+            if best.is_some_and(|(least, _)| load >= least) || !is_open(worker, remote, staff, || *now_ns) {
+                continue;
+            }
+            if load == 0 {
+                return Some(worker);
+            }
+            best = Some((load, worker));
+        }
+        best.map(|(_, worker)| worker)
+    }
+}
+
+/// Whether a worker can run a task soon: it is on duty, neither blocks nor is declared away, and its present poll, if any, is not a
+/// long one. The clock is read only for workers that are in a poll.
+fn is_open(worker: usize, remote: &Remote, staff: &Staff, now_ns: impl Fn() -> u64) -> bool {
+    let is_stuck = || remote.cells.poll_for_ns(now_ns()) >= Some(clock::saturating_ns(STUCK_AFTER));
+    staff.is_present(worker) && !(remote.cells.is_in_poll() && is_stuck())
+}
+
+/// Tasks that a worker holds or runs.
+pub(crate) fn load(remote: &Remote) -> usize {
+    remote.queued() + usize::from(remote.cells.is_in_poll())
+}
+
+/// A number in `0..n` (0 for `n = 0`) from 32 random bits; Lemire's multiply-shift.
+fn reduce(random: u32, n: usize) -> usize {
+    ((u64::from(random) * n as u64) >> 32) as usize
+}
+
+/// Spreads a counter over 64 bits: the finalizer of splitmix64 (Steele, Lea, Flood, 2014).
+fn mix(counter: u64) -> u64 {
+    let mut mixed = counter.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::Location;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::{Arc, Condvar, Mutex};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::builder::Builder;
+    use crate::runtime::Runtime;
+    use crate::scheduler::core::Core;
+    use crate::scheduler::remote::slot;
+    use crate::task::block_in_place::block_in_place;
+    use crate::task::cell::{Nowhere, new_task};
+    use crate::task::header::Notified;
+    use crate::task::id::Id;
+    use crate::task::yield_now::yield_now;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+    /// Long after which what has not happened never will.
+    const HANGS: Duration = Duration::from_secs(60);
+
+    fn remotes(count: usize) -> (Vec<Arc<Remote>>, Vec<Core>) {
+        let builder = Builder::new_multi_thread();
+        (0..count).map(|index| slot(builder.config(), index, 1)).unzip()
+    }
+
+    fn chosen(placement: Placement, workers: usize) -> Vec<usize> {
+        let ((remotes, _cores), staff) = (remotes(workers), Staff::new(workers, 0));
+        let placer = Placer::new(placement);
+        let mut counts = vec![0; workers];
+        (0..7_000).for_each(|_| counts[placer.choose(&remotes, &staff).expect("nobody is stuck")] += 1);
+        counts
+    }
+
+    #[test]
+    fn idle_workers_get_equal_shares() {
+        for placement in [Placement::TwoChoices, Placement::LeastLoaded] {
+            let counts = chosen(placement, 7);
+            assert!(counts.iter().all(|count| count.abs_diff(1_000) < 150), "{placement:?}: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn one_worker_is_enough() {
+        assert_eq!(chosen(Placement::TwoChoices, 1), [7_000]);
+        assert_eq!(chosen(Placement::LeastLoaded, 1), [7_000]);
+    }
+
+    #[test]
+    fn global_chooses_nobody() {
+        let (remotes, _cores) = remotes(2);
+        assert_eq!(Placer::new(Placement::Global).choose(&remotes, &Staff::new(2, 0)), None);
+    }
+
+    fn task() -> Notified {
+        new_task(async {}, Nowhere, Id::next(), Location::caller(), None).0
+    }
+
+    /// All choices of a hundred.
+    fn choices(placer: &Placer, remotes: &[Arc<Remote>], staff: &Staff) -> Vec<Option<usize>> {
+        let mut choices: Vec<_> = (0..100).map(|_| placer.choose(remotes, staff)).collect();
+        choices.sort_unstable();
+        choices.dedup();
+        choices
+    }
+
+    #[test]
+    fn the_less_loaded_is_chosen() {
+        let staff = Staff::new(2, 0);
+        for placement in [Placement::TwoChoices, Placement::LeastLoaded] {
+            let placer = Placer::new(placement);
+            // Wherever a worker holds a task.
+            for place in 0..5 {
+                let (remotes, mut cores) = remotes(2);
+                match place {
+                    0 => cores[0].ring.push(task()).unwrap(),
+                    1 => cores[0].batch.push(task()).unwrap(),
+                    2 => remotes[0].inbox.push(task(), 0).unwrap(),
+                    3 => assert!(remotes[0].lifo.put(task()).is_none()),
+                    // One that has just begun, for an hour.
+                    _ => _ = remotes[0].cells.begin_poll(task().header(), clock::now_ns() + clock::saturating_ns(HOUR)),
+                }
+                assert_eq!(choices(&placer, &remotes, &staff), [Some(1)], "{placement:?}, {place}");
+                // And of two that hold some, the one that holds fewer.
+                (0..2).for_each(|_| cores[1].ring.push(task()).unwrap());
+                assert_eq!(choices(&placer, &remotes, &staff), [Some(0)], "{placement:?}, {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_cannot_run_a_task_soon_is_skipped() {
+        let task = task();
+        let begin_long_poll = |remote: &Remote| {
+            let began_at_ns = clock::now_ns().saturating_sub(clock::saturating_ns(STUCK_AFTER));
+            remote.cells.begin_poll(task.header(), began_at_ns);
+        };
+        type Stop<'a> = &'a dyn Fn(&Staff, &Remote, usize);
+        let stops: [(&str, Stop<'_>); 3] = [
+            ("stuck", &|_, remote, _| begin_long_poll(remote)),
+            ("away", &|staff, _, worker| assert!(staff.declare_away(worker))),
+            ("blocking", &|staff, _, worker| staff.begin_blocking(worker)),
+        ];
+        for placement in [Placement::TwoChoices, Placement::LeastLoaded] {
+            for (what, stop) in stops {
+                let placer = Placer::new(placement);
+                let ((remotes, mut cores), staff) = (remotes(2), Staff::new(2, 2));
+                (0..5).for_each(|_| cores[1].ring.push(self::task()).unwrap());
+                assert_eq!(choices(&placer, &remotes, &staff), [Some(0)]);
+                stop(&staff, &remotes[0], 0);
+                assert_eq!(choices(&placer, &remotes, &staff), [Some(1)], "{placement:?}, {what}, with an empty queue");
+                stop(&staff, &remotes[1], 1);
+                assert_eq!(choices(&placer, &remotes, &staff), [None], "{placement:?}, all {what}");
+                // A spare stands in, and is no candidate.
+                assert!(staff.call().is_some());
+                assert_eq!(choices(&placer, &remotes, &staff), [None], "{placement:?}, all {what}, beside a spare");
+            }
+        }
+    }
+
+    /// Holds up whoever passes while it is closed.
+    #[derive(Default)]
+    struct Gate {
+        is_closed: AtomicBool,
+        held: Mutex<usize>,
+        changed: Condvar,
+    }
+
+    impl Gate {
+        fn pass(&self) {
+            // ORDERING: SeqCst, here and below; a test's own switches and counts, which prove nothing about order.
+            if self.is_closed.load(Ordering::SeqCst) {
+                let mut held = self.held.lock().unwrap();
+                *held += 1;
+                self.changed.notify_all();
+                while self.is_closed.load(Ordering::SeqCst) {
+                    held = self.changed.wait(held).unwrap();
+                }
+                *held -= 1;
+            }
+        }
+
+        /// Until so many are held up.
+        fn close(&self, count: usize) {
+            self.is_closed.store(true, Ordering::SeqCst);
+            let held = self.held.lock().unwrap();
+            let (held, _) = self.changed.wait_timeout_while(held, HANGS, |held| *held < count).unwrap();
+            assert_eq!(*held, count, "so many are held up after {HANGS:?}");
+        }
+
+        fn open(&self) {
+            let _held = self.held.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            self.is_closed.store(false, Ordering::SeqCst);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Lets everybody go, also when the test has failed.
+    struct Ends<'a>(&'a Gate, &'a AtomicBool);
+
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.1.store(true, Ordering::SeqCst);
+            self.0.open();
+        }
+    }
+
+    fn sum_of_loads(runtime: &Runtime) -> u64 {
+        let shared = runtime.handle().shared();
+        (shared.remotes_in_use().iter().map(|remote| load(remote)).sum::<usize>() + shared.injector.len()) as u64
+    }
+
+    /// Tasks never wait for anything here: what is alive is queued or running, and while everybody is held up in a poll nothing moves.
+    #[test]
+    fn the_loads_are_what_is_queued_or_running_whenever_everybody_stands_still() {
+        const WORKERS: usize = 3;
+        const ROUNDS: u64 = if cfg!(miri) { 2 } else { 40 };
+        for placement in [Placement::Global, Placement::TwoChoices, Placement::LeastLoaded] {
+            let runtime = Builder::new_multi_thread()
+                .worker_threads(WORKERS)
+                .placement(placement)
+                .local_queue_capacity(4)
+                .global_queue_batch_size(2)
+                .lifo_steal_after(HOUR)
+                .sentinel_interval(None)
+                .max_spare_workers(0)
+                .park_timeout(None)
+                .control_socket(false)
+                .build()
+                .unwrap();
+            let (gate, stop) = (Arc::new(Gate::default()), Arc::new(AtomicBool::new(false)));
+            for n in 0..24 {
+                let (gate, stop) = (gate.clone(), stop.clone());
+                runtime.spawn(async move {
+                    while !stop.load(Ordering::SeqCst) {
+                        let passed = gate.clone();
+                        if n % 3 == 0 {
+                            block_in_place(|| passed.pass());
+                        } else {
+                            passed.pass();
+                        }
+                        crate::handle::Handle::current().spawn(async move {
+                            yield_now().await;
+                            passed.pass();
+                        });
+                        yield_now().await;
+                    }
+                });
+            }
+            let polls = || runtime.handle().snapshot().workers.iter().map(|worker| worker.polls).sum::<u64>();
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::SeqCst) {
+                        let passed = gate.clone();
+                        runtime.spawn(async move { passed.pass() });
+                        gate.pass();
+                        thread::yield_now();
+                    }
+                });
+                let _ends = Ends(&gate, &stop);
+                for round in 0..ROUNDS {
+                    let (until, began) = (polls() + 200, Instant::now());
+                    while polls() < until {
+                        assert!(began.elapsed() < HANGS, "{placement:?}, round {round}");
+                        thread::yield_now();
+                    }
+                    // Every worker, and the thread outside.
+                    gate.close(WORKERS + 1);
+                    (0..round % 7).for_each(|_| drop(runtime.spawn(async {})));
+                    let alive = runtime.handle().snapshot().tasks.alive;
+                    assert_eq!(sum_of_loads(&runtime), alive, "{placement:?}, round {round}");
+                    gate.open();
+                }
+            });
+            let began = Instant::now();
+            while runtime.handle().snapshot().tasks.alive > 0 {
+                assert!(began.elapsed() < HANGS, "{placement:?}");
+                thread::yield_now();
+            }
+            let workers = runtime.handle().snapshot().workers;
+            assert_eq!(sum_of_loads(&runtime), 0, "{placement:?}");
+            let sum = |count: fn(&volt_telemetry::Worker) -> u64| workers.iter().map(count).sum::<u64>();
+            assert!(sum(|worker| worker.tasks_stolen) > 0 && sum(|worker| worker.overflows) > 0, "{placement:?}");
+        }
+    }
+}

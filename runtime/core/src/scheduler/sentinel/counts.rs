@@ -1,0 +1,94 @@
+//! What others see of the sentinel, and what they may do to it: its counters, the doctor's history, how
+//! it is roused and ended.
+//!
+//! Who writes: the sentinel's thread its counters; workers rouse it and count announced blocks.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use volt_telemetry::incident::Cause;
+
+use super::doze::Doze;
+use crate::scheduler::doctor::Doctor;
+use crate::scheduler::idle::Idle;
+use crate::scheduler::spares::Counts;
+use crate::stats::blame::BlameTable;
+use crate::stats::numbers::Counter;
+
+/// What others see of the sentinel.
+pub(crate) struct Sentinel {
+    pub(super) doze: Doze,
+    pub(super) is_over: AtomicBool,
+    pub(super) looks: Counter,
+    pub(super) rescues: Counter,
+    pub(super) tasks_rescued: Counter,
+    pub(super) preempts: Counter,
+    pub(super) replacements: Counter,
+    pub(super) capped: Counter,
+    pub(super) pauses: Counter,
+    /// What held it up, the last time.
+    pub(super) last_pause: Mutex<Option<Cause>>,
+    blocks: AtomicU64,
+    pub(in crate::scheduler) doctor: Doctor,
+    /// Delays that it has seen, and stalls.
+    pub(in crate::scheduler) blame: BlameTable,
+}
+
+impl Sentinel {
+    pub(crate) fn new() -> Self {
+        Self {
+            doze: Doze::new(),
+            is_over: AtomicBool::new(false),
+            looks: Counter::default(),
+            rescues: Counter::default(),
+            tasks_rescued: Counter::default(),
+            preempts: Counter::default(),
+            replacements: Counter::default(),
+            capped: Counter::default(),
+            pauses: Counter::default(),
+            last_pause: Mutex::default(),
+            blocks: AtomicU64::new(0),
+            doctor: Doctor::default(),
+            blame: BlameTable::default(),
+        }
+    }
+
+    /// A worker that got up has found a task.
+    #[inline]
+    pub(crate) fn rouse(&self, idle: &Idle) {
+        self.doze.rouse(idle);
+    }
+
+    /// A worker has said that it will block.
+    pub(crate) fn count_block(&self) {
+        // ORDERING: Relaxed; only counted.
+        self.blocks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends its thread.
+    pub(crate) fn end(&self) {
+        // ORDERING: Release; pairs with the Acquire in `run`.
+        self.is_over.store(true, Ordering::Release);
+        self.doze.end();
+    }
+
+    /// Its part of a snapshot, with what the spares count, of which there may be `max_spares`.
+    pub(crate) fn telemetry(&self, spares: &Counts, max_spares: usize) -> volt_telemetry::Sentinel {
+        volt_telemetry::Sentinel {
+            looks: self.looks.get(),
+            rescues: self.rescues.get(),
+            tasks_rescued: self.tasks_rescued.get(),
+            preempts: self.preempts.get(),
+            replacements: self.replacements.get(),
+            capped: self.capped.get(),
+            pauses: self.pauses.get(),
+            last_pause: *self.last_pause.lock().unwrap_or_else(PoisonError::into_inner),
+            // ORDERING: Relaxed; only counted.
+            blocks: self.blocks.load(Ordering::Relaxed),
+            spare_calls: spares.calls,
+            spare_failures: spares.failures,
+            spares_on_duty: spares.on_duty,
+            max_spares: max_spares as u64,
+        }
+    }
+}

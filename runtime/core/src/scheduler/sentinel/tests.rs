@@ -1,0 +1,57 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use volt_stacks::kernel::thread::{ThreadTimes, own_id};
+
+use super::Rounds;
+use crate::builder::Builder;
+
+#[test]
+fn a_runtime_is_examined_only_if_that_can_be_read() {
+    for can_be_read in [false, true] {
+        let builder = Builder::new_multi_thread().worker_threads(1).sentinel_interval(None);
+        let runtime = builder.control_socket(can_be_read).doctor_events(false).build().unwrap();
+        let mut rounds = Rounds::new(runtime.handle().shared(), Duration::from_millis(10));
+        rounds.consult(u64::MAX);
+        assert_eq!(rounds.witness.has_reader(), can_be_read);
+    }
+}
+
+/// Prints what a look takes, the wake-up before it left out:
+/// `cargo test --release -p volt-core --lib a_look_takes -- --nocapture`.
+#[test]
+fn a_look_takes_microseconds() {
+    const LOOKS: u32 = 2_000;
+    let interval = Duration::from_millis(10);
+    let runtime = Builder::new_multi_thread().worker_threads(2).sentinel_interval(None).build().unwrap();
+    let (open, is_open) = mpsc::channel::<()>();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let yields = is_over.clone();
+    let busy = runtime.spawn(async move {
+        // ORDERING: Relaxed; the flag alone is the message.
+        while !yields.load(Ordering::Relaxed) {
+            crate::task::yield_now::yield_now().await;
+        }
+    });
+    let mut rounds = Rounds::new(runtime.handle().shared(), interval);
+    let mut look_us = |looks: u32| {
+        let ran_ns = || ThreadTimes::now_of(own_id().unwrap()).unwrap().run_ns;
+        let before_ns = ran_ns();
+        for _ in 0..looks {
+            rounds.look(None);
+        }
+        (ran_ns() - before_ns) as f64 / 1e3 / f64::from(looks)
+    };
+    let at_ease = look_us(LOOKS);
+    let stuck = runtime.spawn(async move { assert!(is_open.recv().is_err(), "nobody sends") });
+    std::thread::sleep(2 * interval);
+    let while_stuck = look_us(LOOKS);
+    println!("a look takes {at_ease:.1} µs while polls are short, {while_stuck:.1} µs while one is stuck");
+    // ORDERING: Relaxed; the flag alone is the message.
+    is_over.store(true, Ordering::Relaxed);
+    drop(open);
+    runtime.block_on(async { (busy.await.unwrap(), stuck.await.unwrap()) });
+    // Some ten times what it is in a release build.
+    assert!(at_ease < 50.0 && while_stuck < 500.0, "{at_ease} {while_stuck}");
+}

@@ -1,0 +1,101 @@
+use super::*;
+
+/// What the sentinel would do by itself, step by step, while the only worker is in its second poll, which blocks.
+#[test]
+#[cfg(all(target_os = "linux", not(miri)))]
+fn a_poll_that_is_over_becomes_no_incident_of_the_next_and_what_watched_it_is_given_up() {
+    use std::sync::mpsc;
+
+    const STUCK_FOR_NS: u64 = 20_000_000;
+    let runtime = crate::builder::Builder::new_multi_thread()
+        .worker_threads(1)
+        .sentinel_interval(None)
+        .control_socket(false)
+        .build()
+        .unwrap();
+    let shared = runtime.handle().shared();
+    runtime.block_on(runtime.spawn(async {})).unwrap();
+    let (open, is_open) = mpsc::channel::<()>();
+    let (entered, has_entered) = mpsc::channel();
+    let stuck = runtime.spawn(async move {
+        entered.send(()).unwrap();
+        assert!(is_open.recv().is_err(), "nobody sends");
+    });
+    has_entered.recv().unwrap();
+    let (mut witness, now_ns) = (Witness::new(shared), clock::now_ns());
+    let mut incidents_of = |poll_seq: u64, now_ns: u64| {
+        witness.goes_on(0, poll_seq, now_ns);
+        assert!(witness.watched[0].thread.is_none());
+        witness.see(0, STUCK_FOR_NS, now_ns);
+        witness.see(0, STUCK_FOR_NS, now_ns + 2 * LOOKS_APART_NS);
+        assert!(witness.watched[0].thread.is_some());
+        shared.incidents.telemetry().total()
+    };
+    let poll_seq = shared.remotes[0].cells.poll_seq();
+    assert_eq!(incidents_of(poll_seq - 2, now_ns), 0);
+    assert_eq!(incidents_of(poll_seq, now_ns), 1);
+    drop(open);
+    runtime.block_on(stuck).unwrap();
+}
+
+/// Two polls of one kind within a second: the second is counted only, until it is an outage.
+#[test]
+#[cfg(all(target_os = "linux", not(miri)))]
+fn an_incident_that_was_only_counted_is_written_down_if_it_lasts() {
+    use std::sync::mpsc;
+
+    const MS: u64 = 1_000_000;
+    let runtime = crate::builder::Builder::new_multi_thread()
+        .worker_threads(1)
+        .sentinel_interval(None)
+        .control_socket(false)
+        .build()
+        .unwrap();
+    let shared = runtime.handle().shared();
+    let (mut witness, now_ns) = (Witness::new(shared), clock::now_ns());
+    for is_second in [false, true] {
+        let (open, is_open) = mpsc::channel::<()>();
+        let (entered, has_entered) = mpsc::channel();
+        let stuck = runtime.spawn(async move {
+            entered.send(()).unwrap();
+            assert!(is_open.recv().is_err(), "nobody sends");
+        });
+        has_entered.recv().unwrap();
+        // On its way to sleep the thread is in no system call, which would be another cause.
+        let id = u32::try_from(shared.remotes[0].cells.thread_id.get()).unwrap();
+        while !ThreadProbe::new(id).sample().unwrap().is_blocked() {
+            std::thread::yield_now();
+        }
+        let now_ns = now_ns + 100 * MS * u64::from(is_second);
+        witness.goes_on(0, shared.remotes[0].cells.poll_seq(), now_ns);
+        witness.see(0, 20 * MS, now_ns);
+        witness.see(0, 22 * MS, now_ns + 2 * MS);
+        let told = shared.incidents.telemetry();
+        assert_eq!((told.total(), told.latest.len()), (1 + u64::from(is_second), 1), "{told:#?}");
+        if is_second {
+            witness.see(0, 90 * MS, now_ns + 70 * MS);
+            assert_eq!(shared.incidents.telemetry().latest.len(), 1, "it is no outage yet");
+            witness.see(0, 150 * MS, now_ns + 130 * MS);
+            let told = shared.incidents.telemetry();
+            assert_eq!((told.total(), told.latest.len()), (2, 2), "counted once: {told:#?}");
+            let (first, late) = (&told.latest[0], &told.latest[1]);
+            assert_eq!((late.cause, &late.spawned_at), (first.cause, &first.spawned_at));
+            assert_ne!(late.task_id, first.task_id);
+            assert!(!late.is_over && late.for_ns == 150 * MS, "{late:#?}");
+        }
+        drop(open);
+        runtime.block_on(stuck).unwrap();
+        witness.ends(0, now_ns + 200 * MS);
+    }
+    assert!(shared.incidents.telemetry().latest.iter().all(|incident| incident.is_over));
+}
+
+#[test]
+fn a_few_polls_say_nothing_of_what_is_usual() {
+    const STALL_NS: u64 = 40_000_000;
+    let mut polls = Histogram::default();
+    (1..USUAL_FROM_POLLS).for_each(|_| polls.record(STALL_NS));
+    assert_eq!(usual_ns(&polls), 0);
+    polls.record(STALL_NS);
+    assert!(usual_ns(&polls) > 3 * STALL_NS);
+}

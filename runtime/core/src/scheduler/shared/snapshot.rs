@@ -1,0 +1,113 @@
+//! Everything that is counted in a runtime, lifted into plain data.
+//!
+//! Who reads: whoever asks for a snapshot, on its own thread. It reads cells, queue lengths and the kernel's numbers, and stops no worker; of its three
+//! locks (`time_floors`, `census`, the doctor's history) no worker takes any.
+//!
+//! Consistency: each cell is exact, cells are not of one moment. Ends are counted before spawns, so that what is alive is never negative.
+
+use std::cmp::Reverse;
+use std::sync::atomic::Ordering;
+
+use volt_stacks::kernel::host::host;
+use volt_stacks::kernel::thread::ThreadTimes;
+use volt_telemetry::Snapshot;
+
+use super::Shared;
+use crate::clock;
+use crate::compat::Compat;
+use crate::scheduler::ends::Ends;
+use crate::scheduler::staff::Duty;
+
+impl Shared {
+    /// What all workers and the sentinel know of each spawn location, those that kept others waiting longest first; what of it is not known; and when
+    /// tasks were counted.
+    fn blame(&self) -> (Vec<volt_telemetry::Blame>, Vec<String>, Option<u64>) {
+        let mut blame = Vec::new();
+        self.remotes_in_use().iter().for_each(|remote| remote.cells.blame.read(&mut blame));
+        self.sentinel.blame.read(&mut blame);
+        let counted_at_ns = self.census.tell(&self.registry, &mut blame);
+        blame.sort_by_key(|blame| Reverse((blame.delay_caused_ns, blame.busy_ns)));
+        let unknown: &[&str] = if counted_at_ns.is_some() { &[] } else { &["blame.alive", "blame.stranded"] };
+        (blame, unknown.iter().map(|field| (*field).to_owned()).collect(), counted_at_ns)
+    }
+
+    /// Lifts everything that is counted into plain data.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let now_ns = clock::now_ns();
+        let ([completed, cancelled, panicked], [inside, outside]) = self.count_tasks();
+        let spawned = inside + outside;
+        let mut floors = self.time_floors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let workers: Vec<_> = self
+            .remotes_in_use()
+            .iter()
+            .zip(&mut *floors)
+            .enumerate()
+            .map(|(index, (remote, floor_ns))| {
+                let tid = u32::try_from(remote.cells.thread_id.get()).ok().filter(|tid| *tid != 0);
+                let times = tid.and_then(ThreadTimes::now_of);
+                let name_of = |id, key| self.registry.name_of(id, key);
+                volt_telemetry::Worker {
+                    cpu_ns: times.map(|times| times.run_ns),
+                    run_delay_ns: times.and_then(|times| times.run_delay_ns),
+                    is_spare: self.staff.is_spare(index),
+                    duty: match self.staff.duty(index) {
+                        Duty::Off => volt_telemetry::Duty::Off,
+                        Duty::Present => volt_telemetry::Duty::Present,
+                        Duty::Away => volt_telemetry::Duty::Away,
+                        Duty::Blocking => volt_telemetry::Duty::Blocking,
+                    },
+                    ring_len: remote.local_len() as u32,
+                    batch_len: remote.batch.len() as u32,
+                    inbox_len: remote.inbox.len() as u32,
+                    is_lifo_filled: remote.lifo.is_filled(),
+                    // ORDERING: Relaxed; only counted.
+                    tasks_given: remote.tasks_given.load(Ordering::Relaxed),
+                    ..remote.cells.read(index, now_ns, floor_ns, name_of)
+                }
+            })
+            .collect();
+        drop(floors);
+        let (driver, timers) = self.driver.telemetry(now_ns);
+        let (blame, incomplete, alive_counted_at_ns) = self.blame();
+        let mut snapshot = Snapshot {
+            runtime: self.name.clone(),
+            at_ns: now_ns,
+            started_at_ns: self.started_at_ns,
+            incomplete,
+            config: self.config.telemetry(self.driver.backend_name()),
+            parked_bitmap: self.idle.parked_words(self.staff.in_use()),
+            searching: self.idle.searching() as u32,
+            global_queue: volt_telemetry::GlobalQueue {
+                len: self.injector.len() as u64,
+                oldest_age_ns: self.injector.oldest_at_ns().map(|at_ns| now_ns.saturating_sub(at_ns)),
+                // ORDERING: Relaxed; only counted.
+                injected: outside + self.injected.load(Ordering::Relaxed),
+                overflowed: workers.iter().map(|worker| worker.tasks_overflowed).sum(),
+            },
+            tasks: volt_telemetry::Tasks {
+                spawned,
+                completed,
+                cancelled,
+                panicked,
+                alive: spawned.saturating_sub(completed + cancelled + panicked),
+            },
+            processes: self.processes.totals(),
+            blocking: self.blocking.telemetry(),
+            tokio: self.compat().map(Compat::telemetry),
+            timers,
+            driver,
+            sentinel: self.sentinel.telemetry(&self.spares.counts(), self.config.max_spare_workers),
+            is_recorded: self.recorder.is_on(),
+            incidents: self.incidents.telemetry(),
+            blame,
+            workers,
+            host: Some(host()),
+            clock: Some(clock::telemetry()),
+            alive_counted_at_ns,
+            findings: None,
+            findings_left_out: None,
+        };
+        self.sentinel.doctor.judge(&mut snapshot);
+        snapshot
+    }
+}

@@ -1,0 +1,223 @@
+//! A new task comes in, and a task that was woken finds its way to its worker.
+
+use std::future::Future;
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use volt_telemetry::recording::event::Event;
+
+use super::Shared;
+use crate::clock;
+use crate::config::Placement;
+use crate::scheduler::current;
+use crate::scheduler::leases::lease::Lease;
+use crate::scheduler::worker::Worker;
+use crate::scheduler::worker::record::wake_of;
+#[cfg(test)]
+use crate::scheduler::worker::sim;
+use crate::stats::locations::number_of;
+use crate::task::cell::{Schedule, into_future, new_task};
+use crate::task::header::{Header, Notified, Task};
+use crate::task::id::Id;
+use crate::task::join::JoinHandle;
+use crate::task::refused::TrySpawnError;
+use crate::task::state::Wake;
+use crate::task::trace::{Kind, extra};
+
+impl Shared {
+    /// Starts a task.
+    pub(crate) fn spawn<F>(
+        self: &Arc<Self>,
+        future: F,
+        name: Option<&str>,
+        location: &'static Location<'static>,
+    ) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let id = Id::next();
+        let extra = extra(id, name, location, Kind::Task);
+        let (task, join) = new_task(future, Lease::of(self), id, location, extra);
+        if let Err(task) = self.start(task) {
+            // The runtime shuts down.
+            task.cancel_now();
+        }
+        join
+    }
+
+    /// Starts a task unless too many wait already, or the runtime shuts down.
+    pub(crate) fn try_spawn<F>(
+        self: &Arc<Self>,
+        future: F,
+        name: Option<&str>,
+        location: &'static Location<'static>,
+    ) -> Result<JoinHandle<F::Output>, TrySpawnError<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        // First, since a queue that nobody empties any more may stay full for ever.
+        if self.is_closed() {
+            return Err(TrySpawnError::shut_down(future));
+        }
+        let Some(_room) = self.find_room() else {
+            return Err(TrySpawnError::full(future, self.config.global_queue_capacity));
+        };
+        let id = Id::next();
+        let extra = extra(id, name, location, Kind::Task);
+        let (task, join) = new_task(future, Lease::of(self), id, location, extra);
+        match self.start(task) {
+            Ok(()) => Ok(join),
+            Err(task) => {
+                // SAFETY: it was made above, of F, and nobody has taken it in.
+                let future = unsafe { into_future::<F, Lease>(task, join) };
+                Err(TrySpawnError::shut_down(future))
+            }
+        }
+    }
+
+    /// Room for one task more, kept from others who look for some at the same moment until it is dropped.
+    pub(super) fn find_room(&self) -> Option<Room<'_>> {
+        // ORDERING: Acquire; pairs with the Release where a `Room` is dropped: whoever is not counted here any more has its task in the
+        // queue's length.
+        let others = self.arriving.fetch_add(1, Ordering::Acquire);
+        let room = Room(&self.arriving);
+        (self.waiting() + others < self.config.global_queue_capacity).then_some(room)
+    }
+
+    /// Tasks that wait for a worker to take them in.
+    fn waiting(&self) -> usize {
+        let placed = match self.config.placement {
+            Placement::Global => 0,
+            _ => self.remotes.iter().map(|remote| remote.inbox.len()).sum(),
+        };
+        self.injector.len() + placed
+    }
+
+    /// End (1): counts a new task and submits it, or hands it back if the runtime shuts down.
+    fn start(self: &Arc<Self>, task: Notified) -> Result<(), Notified> {
+        if task.header().extra().is_some() {
+            self.keep_in_registry(task.task());
+        }
+        if self.is_recorded.is_on() {
+            let location = number_of(task.header().location());
+            self.note(task.header(), Event::Spawn { task: task.header().id.as_u64(), location });
+        }
+        let refused = current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
+            Some(_) if self.is_closed() => Err(task),
+            Some(worker) => {
+                worker.cells().spawned.add_one();
+                Ok(worker.push_woken(task))
+            }
+            None => self.inject_new(task).map(|()| None),
+        });
+        if let Some(task) = refused? {
+            self.inject(task);
+        }
+        Ok(())
+    }
+
+    /// Notes down that a task is submitted, at the time that stands in its header.
+    #[cold]
+    fn note(&self, task: &Header, event: Event) {
+        self.note_at(task.submitted_at_ns(), event);
+    }
+
+    /// Notes down what happens now, if anything is noted down: for floors above. Costs one load if not.
+    #[inline]
+    pub(crate) fn note_now(&self, event: impl FnOnce() -> Event) {
+        if self.is_recorded.is_on() {
+            self.note_at(clock::now_ns(), event());
+        }
+    }
+
+    #[cold]
+    fn note_at(&self, at_ns: u64, event: Event) {
+        current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
+            Some(worker) => worker.note(at_ns, event),
+            None => self.recorder.note_outside(at_ns, event),
+        });
+    }
+
+    /// Takes a task into the registry: one that is about to wait for the first time, or a new one
+    /// with a name or a span, which the observer looks up there. A worker uses the shard of its
+    /// number, others spread.
+    fn keep_in_registry(&self, task: &Task) {
+        let worker = current::with_worker(|worker| worker.filter(|worker| worker.is_of(self)).map(Worker::index));
+        if self.registry.keep(task, worker.unwrap_or(task.header().id.as_u64() as usize)) {
+            let wake = task.header().state.cancel();
+            debug_assert_eq!(wake, Wake::Nothing, "it is about to be submitted, or runs");
+        }
+    }
+
+    /// Hands a new task in from outside the workers, or back if the runtime shuts down.
+    fn inject_new(&self, task: Notified) -> Result<(), Notified> {
+        let submitted_at_ns = task.header().submitted_at_ns();
+        let chosen = self.place();
+        let arrivals = &self.arrivals[chosen.map_or(0, |worker| worker + 1)];
+        let queue = chosen.map_or(&self.injector, |worker| &self.remotes[worker].inbox);
+        // Submit (1)
+        queue.push_new(task, submitted_at_ns, || arrivals.add_one())?;
+        #[cfg(test)]
+        if sim::delays_wake_up(chosen) {
+            return Ok(());
+        }
+        self.wake_for_placed(chosen);
+        Ok(())
+    }
+}
+
+/// See `Shared::find_room`.
+pub(super) struct Room<'a>(&'a AtomicUsize);
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        // ORDERING: Release; pairs with the Acquire in `find_room`.
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Schedule for Lease {
+    const IS_COUNTED: bool = true;
+
+    fn schedule(&self, task: Notified) {
+        current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
+            Some(worker) => worker.take_woken(task),
+            None => {
+                if self.is_recorded.is_on() {
+                    self.note(task.header(), wake_of(task.header()));
+                }
+                self.inject(task);
+            }
+        });
+    }
+
+    #[inline]
+    fn is_here(&self) -> bool {
+        current::with_worker(|worker| worker.is_some_and(|worker| worker.is_of(self)))
+    }
+
+    #[inline]
+    fn schedule_here(task: Notified) {
+        current::with_worker(|worker| worker.expect("`is_here` said so").take_woken(task));
+    }
+
+    #[inline]
+    fn is_closing(&self) -> bool {
+        self.is_closed()
+    }
+
+    #[inline]
+    fn keep(&self, task: &Task) {
+        if !task.header().is_kept() {
+            self.keep_in_registry(task);
+        }
+    }
+
+    #[inline]
+    fn release(&self, task: &Header) -> Option<Task> {
+        self.registry.remove(task)
+    }
+}

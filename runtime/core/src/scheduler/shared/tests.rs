@@ -1,0 +1,149 @@
+//! Wake-ups of batches and at a shutdown, the net under them, and the room for new tasks.
+
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use volt_diagnosis::doctor::rule::examine;
+use volt_telemetry::Snapshot;
+use volt_telemetry::finding::{Finding, Severity};
+use volt_telemetry::rule::Rule;
+
+use super::{Shared, without_threads};
+use crate::builder::Builder;
+use crate::config::Placement;
+use crate::runtime::Runtime;
+use crate::scheduler::leases::lease::Lease;
+use crate::task::cell::new_task;
+use crate::task::id::Id;
+use crate::task::join::JoinHandle;
+
+#[test]
+fn a_batch_wakes_a_worker_for_each_task_and_no_more() {
+    let runtime =
+        crate::builder::Builder::new_multi_thread().worker_threads(8).sentinel_interval(None).build().unwrap();
+    let shared = runtime.handle().shared();
+    for tasks in [1, 2, 5, 8] {
+        while !(shared.idle.parked_count() == 8 && shared.idle.searching() == 0) {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        assert_eq!(shared.wake_for_batch(tasks), tasks);
+    }
+}
+
+#[test]
+fn a_shutdown_wakes_each_worker_once_though_they_lie_down_again_at_once() {
+    const WORKERS: usize = 256;
+    let (shared, _cores) = without_threads(WORKERS);
+    (0..WORKERS).for_each(|worker| shared.idle.begin_park(worker, false));
+    let (wakes, is_ready, is_over) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
+    let count_wakes = |worker: usize| {
+        let is_woken = shared.remotes[worker].parker.take_token();
+        // ORDERING: SeqCst, here and below; a test's own switches and counts, which prove nothing about order.
+        wakes.fetch_add(usize::from(is_woken), Ordering::SeqCst);
+        is_woken
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            is_ready.store(true, Ordering::SeqCst);
+            // Up to a limit, so that the shutdown that is not content with once ends too.
+            while !is_over.load(Ordering::SeqCst) && wakes.load(Ordering::SeqCst) < 20 * WORKERS {
+                for worker in 0..WORKERS {
+                    if count_wakes(worker) {
+                        shared.idle.begin_park(worker, true);
+                    }
+                }
+            }
+        });
+        while !is_ready.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        shared.wake_all();
+        is_over.store(true, Ordering::SeqCst);
+    });
+    (0..WORKERS).for_each(|worker| _ = count_wakes(worker));
+    assert_eq!(wakes.load(Ordering::SeqCst), WORKERS);
+}
+
+/// Between two looks of the doctor's.
+const LOOKS_APART: Duration = Duration::from_millis(200);
+
+/// A runtime of one worker, which is parked.
+fn parked(placement: Placement, park_timeout: Option<Duration>) -> Runtime {
+    let builder = Builder::new_multi_thread().worker_threads(1).placement(placement).sentinel_interval(None);
+    let builder = match park_timeout {
+        Some(timeout) => builder.park_timeout(Some(timeout)).max_park_timeout(timeout),
+        None => builder.park_timeout(None),
+    };
+    let runtime = builder.control_socket(false).build().unwrap();
+    while runtime.handle().shared().idle.parked_count() == 0 {
+        thread::yield_now();
+    }
+    runtime
+}
+
+/// Submits a task as a fault in the protocol would: Submit (1), and no more; long ago.
+fn submit_and_wake_nobody(shared: &Arc<Shared>) -> JoinHandle<()> {
+    let (task, join) = new_task(async {}, Lease::of(shared), Id::next(), Location::caller(), None);
+    let chosen = shared.place();
+    assert_eq!(chosen.is_some(), shared.config.placement != Placement::Global);
+    let arrivals = &shared.arrivals[chosen.map_or(0, |worker| worker + 1)];
+    let queue = chosen.map_or(&shared.injector, |worker| &shared.remotes[worker].inbox);
+    assert!(queue.push_new(task, 0, || arrivals.add_one()).is_ok());
+    join
+}
+
+/// What the doctor says of it, `before` being the look before.
+fn lost_wakeup(shared: &Shared, before: &Snapshot) -> Option<Finding> {
+    examine(before, &shared.snapshot()).into_iter().find(|finding| finding.rule == Rule::LostWakeup)
+}
+
+#[test]
+fn a_task_nobody_was_woken_for_is_caught_by_the_net_and_counted_and_named() {
+    for placement in [Placement::Global, Placement::LeastLoaded] {
+        let runtime = parked(placement, Some(Duration::from_millis(200)));
+        let shared = runtime.handle().shared();
+        let before = shared.snapshot();
+        assert!(lost_wakeup(shared, &before).is_none());
+        let join = submit_and_wake_nobody(shared);
+        runtime.block_on(join).unwrap();
+        assert_eq!(shared.remotes[0].cells.lost_wakeup_rescues.get(), 1, "{placement:?}");
+        // Not a synchronisation: looks that are closer together say nothing of what came in between.
+        thread::sleep(LOOKS_APART);
+        let finding = lost_wakeup(shared, &before).expect("the doctor names it");
+        assert_eq!(finding.severity, Severity::Critical, "{finding:?}");
+    }
+}
+
+#[test]
+fn without_the_net_the_doctor_names_the_task_that_nobody_was_woken_for() {
+    let runtime = parked(Placement::Global, None);
+    let shared = runtime.handle().shared();
+    let join = submit_and_wake_nobody(shared);
+    let (mut before, began) = (shared.snapshot(), Instant::now());
+    let finding = loop {
+        thread::sleep(LOOKS_APART);
+        if let Some(finding) = lost_wakeup(shared, &before) {
+            break finding;
+        }
+        before = shared.snapshot();
+        assert!(began.elapsed() < Duration::from_secs(60), "nobody names it");
+    };
+    assert!(finding.severity == Severity::Critical && finding.title.contains("all workers sleep"), "{finding:?}");
+    assert!(shared.wake_one());
+    runtime.block_on(join).unwrap();
+}
+
+#[test]
+fn room_that_somebody_has_found_is_not_found_again() {
+    let runtime =
+        crate::builder::Builder::new_multi_thread().worker_threads(1).global_queue_capacity(2).build().unwrap();
+    let shared = runtime.handle().shared();
+    let (first, second) = (shared.find_room(), shared.find_room());
+    assert!(first.is_some() && second.is_some());
+    assert!(shared.find_room().is_none());
+    drop(first);
+    assert!(shared.find_room().is_some(), "who found none kept none");
+}

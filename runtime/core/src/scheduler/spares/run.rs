@@ -1,0 +1,106 @@
+//! How a spare is called, goes on duty, and sleeps off duty. The handshake stands in `staff`; its steps are
+//! named here where they are taken.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::lock;
+use crate::config::SPARE_KEEP_ALIVE;
+use crate::driver::parker::Slept;
+use crate::scheduler::shared::Shared;
+use crate::scheduler::staff::Called;
+use crate::scheduler::worker::Worker;
+use crate::troubles::Trouble;
+
+impl Shared {
+    /// Puts a spare on duty. `false` = there is none left, or no thread to be had.
+    pub(crate) fn call_spare(self: &Arc<Self>) -> bool {
+        let Some(called) = self.staff.call() else { return false };
+        // Call (3)
+        match called {
+            Called::Token(slot) => {
+                self.give_token(slot);
+                true
+            }
+            Called::Thread(slot) => self.start_spare_thread(slot),
+        }
+    }
+
+    fn start_spare_thread(self: &Arc<Self>, slot: usize) -> bool {
+        self.worker_starts();
+        match (self.start_spare)(self, slot) {
+            Ok(thread) => {
+                let mut threads = lock(&self.spares.threads);
+                // Those that have ended by themselves are not kept for the end.
+                threads.retain(|thread| !thread.is_finished());
+                threads.push(thread);
+                true
+            }
+            Err(error) => {
+                self.staff.call_failed(slot);
+                self.worker_ended();
+                // ORDERING: Relaxed; only counted.
+                self.spares.failures.fetch_add(1, Ordering::Relaxed);
+                self.troubles.note(Trouble::NoSpare, &error);
+                false
+            }
+        }
+    }
+
+    /// Those that sleep off duty come, and see what there is to see: that the runtime ends.
+    pub(in crate::scheduler) fn wake_spares(&self) {
+        while let Some(slot) = self.staff.call_sleeper() {
+            self.give_token(slot);
+        }
+    }
+
+    /// The thread of a spare that was called.
+    pub(crate) fn run_spare(self: Arc<Self>, slot: usize) {
+        /// Says that the thread has ended, whatever ended it.
+        struct Ended<'a>(&'a Shared);
+        impl Drop for Ended<'_> {
+            fn drop(&mut self) {
+                self.0.worker_ended();
+            }
+        }
+        let _ended = Ended(&self);
+        let place = slot - self.config.workers;
+        loop {
+            let core = lock(&self.spares.cores)[place].take().expect("whoever is off duty has laid its core back");
+            let worker = Worker::new(self.clone(), slot, core);
+            // ORDERING: Relaxed; only counted.
+            self.spares.calls.fetch_add(1, Ordering::Relaxed);
+            let goes_off = worker.run_as_spare();
+            // ORDERING: Release; pairs with the Acquire in `counts`.
+            self.spares.returns.fetch_add(1, Ordering::Release);
+            lock(&self.spares.cores)[place] = Some(worker.into_core());
+            if !goes_off {
+                return;
+            }
+            // Leave (4)
+            self.staff.go_off(slot);
+            if !self.sleep_off_duty(slot) {
+                return;
+            }
+        }
+    }
+
+    /// Leave (5): whether the spare was called.
+    fn sleep_off_duty(&self, slot: usize) -> bool {
+        let parker = &self.remotes[slot].parker;
+        // Whoever ends the runtime calls after it has said so; I look whether it has said so after I may be called.
+        self.idle.fence();
+        if self.is_done() && self.staff.go(slot) {
+            return false;
+        }
+        loop {
+            let slept = parker.sleep(Some(SPARE_KEEP_ALIVE));
+            if parker.take_token() {
+                return true;
+            }
+            if slept == Slept::TimedOut && self.staff.go(slot) {
+                return false;
+            }
+        }
+    }
+}

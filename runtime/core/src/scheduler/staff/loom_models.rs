@@ -1,0 +1,322 @@
+//! loom models of the handshake: a worker that comes back while it is declared away, spares that leave at once, a call beside a spare that
+//! goes; and of the same with one step done wrong.
+
+use loom::thread;
+use volt_explore::{breaks, holds};
+use volt_shim::{Arc, AtomicU64};
+
+use super::*;
+use crate::driver::parker::{Parker, Unparked};
+use crate::queue::lifo::{LifoSlot, RawPointer};
+
+/// COUNTED, at rest.
+fn assert_counted(staff: &Staff) {
+    let present = (0..staff.duties.len()).filter(|slot| staff.is_present(*slot)).count();
+    assert_eq!(staff.able(), present, "COUNTED");
+}
+
+fn spawn(staff: &Arc<Staff>, f: impl FnOnce(&Staff) + 'static) -> thread::JoinHandle<()> {
+    let staff = staff.clone();
+    thread::spawn(move || f(&staff))
+}
+
+// ---- a worker that comes back while the sentinel declares it away --------------------------------------------------------
+
+type Replace = fn(&Staff, &AtomicU64);
+
+/// Replace (1) to (3), for poll 1.
+fn replace(staff: &Staff, poll_seq: &AtomicU64) {
+    if staff.declare_away(0) {
+        if poll_seq.load(Ordering::Acquire) != 1 {
+            staff.take_back(0);
+            return;
+        }
+        assert_eq!(staff.call(), Some(Called::Thread(1)));
+    }
+}
+
+/// Replace (2) without a look at whether the worker has come back by itself.
+fn replace_counting_twice(staff: &Staff, poll_seq: &AtomicU64) {
+    if staff.declare_away(0) {
+        if poll_seq.load(Ordering::Acquire) != 1 {
+            staff.duties[0].store(PRESENT, Ordering::Release);
+            staff.raise_able();
+            return;
+        }
+        assert_eq!(staff.call(), Some(Called::Thread(1)));
+    }
+}
+
+fn a_worker_that_comes_back(replace: Replace) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let (staff, poll_seq) = (Arc::new(Staff::new(1, 1)), Arc::new(AtomicU64::new(1)));
+        let seen = poll_seq.clone();
+        let sentinel = spawn(&staff, move |staff| replace(staff, &seen));
+        let worker = spawn(&staff, move |staff| {
+            // The poll ends.
+            poll_seq.store(2, Ordering::Release);
+            if !staff.is_present(0) {
+                staff.come_back(0);
+            }
+        });
+        sentinel.join().unwrap();
+        worker.join().unwrap();
+        assert_counted(&staff);
+        // The end of the next poll.
+        if !staff.is_present(0) {
+            staff.come_back(0);
+        }
+        assert_counted(&staff);
+        if staff.is_present(1) {
+            assert!(staff.leave(1), "one too many");
+            staff.go_off(1);
+        }
+        assert_eq!((staff.able(), staff.on_duty()), (1, 1), "as many as were asked for");
+    }
+}
+
+#[test]
+fn loom_a_worker_that_comes_back_while_it_is_declared_away_is_counted_once() {
+    holds(None, a_worker_that_comes_back(replace));
+}
+
+#[test]
+fn loom_twin_a_declaration_that_is_taken_back_by_a_store_is_found() {
+    breaks("COUNTED", None, a_worker_that_comes_back(replace_counting_twice));
+}
+
+// ---- a worker that says that it will block while the sentinel declares it away -----------------------------------------
+
+/// Block of one that was declared away, counted once more.
+fn begin_blocking_counting_twice(staff: &Staff, slot: usize) {
+    while !staff.change(slot, PRESENT, BLOCKING) && !staff.change(slot, AWAY, BLOCKING) {}
+    staff.lower_able();
+}
+
+fn a_worker_that_blocks(begin_blocking: fn(&Staff, usize)) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let staff = Arc::new(Staff::new(2, 0));
+        // Replace (1), and (2) finds another poll.
+        let sentinel = spawn(&staff, |staff| {
+            if staff.declare_away(0) {
+                staff.take_back(0);
+            }
+        });
+        begin_blocking(&staff, 0);
+        sentinel.join().unwrap();
+        assert_eq!(staff.duty(0), Duty::Blocking);
+        assert_counted(&staff);
+        staff.come_back(0);
+        assert_counted(&staff);
+    }
+}
+
+#[test]
+fn loom_a_worker_that_says_that_it_blocks_while_it_is_declared_away_is_counted_once() {
+    holds(None, a_worker_that_blocks(Staff::begin_blocking));
+}
+
+#[test]
+fn loom_twin_a_block_that_is_counted_whoever_saw_it_first_is_found() {
+    breaks("COUNTED", None, a_worker_that_blocks(begin_blocking_counting_twice));
+}
+
+// ---- spares that leave at once ------------------------------------------------------------------------------------------
+
+type Leave = fn(&Staff, usize) -> bool;
+
+/// Leave (2) in two steps.
+fn leave_without_a_read_modify_write(staff: &Staff, slot: usize) -> bool {
+    if !staff.change(slot, PRESENT, LEAVING) {
+        staff.come_back(slot);
+        return false;
+    }
+    let is_over = staff.has_too_many();
+    if is_over {
+        staff.lower_able();
+    } else {
+        staff.change(slot, LEAVING, PRESENT);
+    }
+    is_over
+}
+
+/// Leave without (1).
+fn leave_without_keeping_the_sentinel_away(staff: &Staff, slot: usize) -> bool {
+    let keep = staff.keep.load(Ordering::Relaxed);
+    let is_over = staff.able.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |able| (able > keep).then(|| able - 1));
+    if is_over.is_ok() {
+        staff.duties[slot].store(LEAVING, Ordering::Release);
+    }
+    is_over.is_ok()
+}
+
+/// Two spares, one of them needed.
+fn spares_that_leave(leave: Leave) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let staff = Arc::new(Staff::new(1, 2));
+        assert!(staff.call().is_some() && staff.call().is_some());
+        assert!(staff.declare_away(0));
+        let spares = [1, 2].map(|slot| {
+            spawn(&staff, move |staff| {
+                if leave(staff, slot) {
+                    staff.go_off(slot);
+                }
+            })
+        });
+        spares.into_iter().for_each(|spare| spare.join().unwrap());
+        assert_counted(&staff);
+        assert_eq!(staff.able(), 1, "ENOUGH");
+    }
+}
+
+#[test]
+fn loom_of_two_spares_that_leave_the_one_that_is_needed_stays() {
+    holds(None, spares_that_leave(Staff::leave));
+}
+
+#[test]
+fn loom_twin_spares_that_look_before_they_count_are_found() {
+    breaks("ENOUGH", None, spares_that_leave(leave_without_a_read_modify_write));
+}
+
+/// A spare leaves while the sentinel, which saw it in a poll, declares it away.
+fn a_spare_that_leaves_while_it_is_declared_away(leave: Leave) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let staff = Arc::new(Staff::new(1, 1));
+        assert!(staff.call().is_some());
+        let spare = spawn(&staff, move |staff| {
+            if leave(staff, 1) {
+                staff.go_off(1);
+            }
+        });
+        let sentinel = spawn(&staff, |staff| _ = staff.declare_away(1));
+        spare.join().unwrap();
+        sentinel.join().unwrap();
+        assert_counted(&staff);
+    }
+}
+
+#[test]
+fn loom_a_spare_that_is_leaving_is_not_declared_away() {
+    holds(None, a_spare_that_leaves_while_it_is_declared_away(Staff::leave));
+}
+
+#[test]
+fn loom_twin_a_spare_that_leaves_without_saying_so_first_is_found() {
+    let fault = leave_without_keeping_the_sentinel_away;
+    breaks("only its own thread moves", None, a_spare_that_leaves_while_it_is_declared_away(fault));
+}
+
+// ---- a call beside a spare that goes ------------------------------------------------------------------------------------
+
+type Go = fn(&Staff, usize) -> bool;
+
+/// Leave (5) without asking whether somebody has called.
+fn go_without_asking(staff: &Staff, slot: usize) -> bool {
+    staff.duties[slot].swap(GONE, Ordering::AcqRel) == OFF
+}
+
+/// A spare that has slept for long, and one call: it goes on duty exactly once.
+fn a_call_beside_a_spare_that_goes(go: Go) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let (staff, parker) = (Arc::new(Staff::new(1, 1)), Arc::new(Parker::new()));
+        let came = Arc::new(AtomicU64::new(0));
+        assert!(staff.call().is_some() && staff.leave(1));
+        staff.go_off(1);
+        let spare = spawn(&staff, {
+            let (parker, came) = (parker.clone(), came.clone());
+            move |staff| {
+                if !go(staff, 1) {
+                    parker.wait_token();
+                    came.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        let caller = spawn(&staff, {
+            let came = came.clone();
+            move |staff| match staff.call() {
+                Some(Called::Token(1)) => assert_eq!(parker.unpark(), Unparked::Done),
+                Some(Called::Thread(1)) => _ = came.fetch_add(1, Ordering::Relaxed),
+                other => panic!("{other:?}"),
+            }
+        });
+        spare.join().unwrap();
+        caller.join().unwrap();
+        assert_eq!(came.load(Ordering::Relaxed), 1, "ONE-TOKEN");
+        assert!(staff.is_present(1), "ONE-TOKEN");
+        assert_counted(&staff);
+    }
+}
+
+#[test]
+fn loom_a_spare_that_is_called_while_it_goes_comes_once() {
+    holds(None, a_call_beside_a_spare_that_goes(Staff::go));
+}
+
+#[test]
+fn loom_twin_a_spare_that_goes_without_asking_is_found() {
+    breaks("ONE-TOKEN", None, a_call_beside_a_spare_that_goes(go_without_asking));
+}
+
+// ---- a push after the worker was declared away --------------------------------------------------------------------------
+
+struct Item(Box<u32>);
+
+impl RawPointer for Item {
+    fn into_raw(self) -> std::ptr::NonNull<()> {
+        std::ptr::NonNull::from(Box::leak(self.0)).cast()
+    }
+
+    unsafe fn from_raw(raw: std::ptr::NonNull<()>) -> Self {
+        // SAFETY: the caller gives a pointer that `into_raw` made, once.
+        Item(unsafe { Box::from_raw(raw.cast().as_ptr()) })
+    }
+}
+
+/// A stuck poll wakes a task: by the global road if it sees that it is away, else into its slot, which the sentinel empties at each look.
+fn a_push_beside_the_sentinel(looks_again: bool) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let (staff, slot) = (Arc::new(Staff::new(1, 1)), Arc::new(LifoSlot::<Item>::new()));
+        let global = Arc::new(AtomicU64::new(0));
+        let take = |slot: &LifoSlot<Item>, global: &AtomicU64| {
+            if let Some(Item(item)) = slot.take() {
+                global.fetch_add(u64::from(*item), Ordering::Relaxed);
+            }
+        };
+        let worker = spawn(&staff, {
+            let (slot, global) = (slot.clone(), global.clone());
+            move |staff| {
+                if staff.is_present(0) {
+                    assert!(slot.put(Item(Box::new(1))).is_none());
+                } else {
+                    global.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        let sentinel = spawn(&staff, {
+            let (slot, global) = (slot.clone(), global.clone());
+            move |staff| {
+                assert!(staff.declare_away(0));
+                take(&slot, &global);
+            }
+        });
+        worker.join().unwrap();
+        sentinel.join().unwrap();
+        // The next look, the poll still going on.
+        if looks_again {
+            take(&slot, &global);
+        }
+        let left = slot.take().is_some();
+        assert_eq!((global.load(Ordering::Relaxed), left), (1, false), "stranded");
+    }
+}
+
+#[test]
+fn loom_a_push_of_a_worker_that_is_declared_away_reaches_others_once() {
+    holds(None, a_push_beside_the_sentinel(true));
+}
+
+#[test]
+fn loom_twin_a_sentinel_that_empties_the_slot_only_once_is_found() {
+    breaks("stranded", None, a_push_beside_the_sentinel(false));
+}

@@ -1,0 +1,110 @@
+//! How a worker polls the driver between two polls of tasks, and wakes what that brings.
+
+use std::mem;
+
+use volt_telemetry::Phase;
+use volt_telemetry::recording::event::{Event, Waker as By};
+
+use super::{Worker, record};
+use crate::clock;
+use crate::driver::turn::{self, Wait};
+use crate::scheduler::core::Road;
+use crate::task::contain::contain;
+use crate::task::current::wake_as;
+use crate::troubles::Trouble;
+
+impl Worker {
+    /// Fires due timers and takes I/O events, if nobody did for `interval_ns`. Whoever comes by does it, so that no one worker owns the clock;
+    /// if all that are awake are stuck, the sentinel wakes one that is not.
+    #[inline]
+    pub(super) fn tend_driver(&self, interval_ns: u64) {
+        let now_ns = self.core.borrow().now_ns;
+        let is_recent = now_ns.saturating_sub(self.shared.driver.last_turn_ns()) < interval_ns;
+        if !is_recent && self.shared.driver.owner().is_none() {
+            self.turn_driver_now();
+        }
+    }
+
+    #[cold]
+    fn turn_driver_now(&self) {
+        let mut core = self.core.borrow_mut();
+        let Some(mut turn) = self.shared.driver.try_turn(self.index) else { return };
+        self.cells().enter_phase(Phase::Maintenance, core.now_ns);
+        self.pen.note(|| core.now_ns, || Event::DriverIn);
+        let polled = turn.poll(Wait::No, &mut core.wakers);
+        drop(turn);
+        core.io_wakers = polled.as_ref().map_or(0, |polled| polled.io_wakers);
+        core.now_ns = clock::now_ns();
+        self.pen.note(|| core.now_ns, || record::driver_out(&polled));
+        self.cells().enter_phase(Phase::Busy, core.now_ns);
+        drop(core);
+        self.wake_collected();
+        // After the wake-ups: a log may block, and after a failure it pauses.
+        self.report(&polled);
+        self.hand_driver_on();
+    }
+
+    /// Hand-off (3), if it is eager: this worker goes on to poll, and may have turned somebody away from the driver, or have been relied on.
+    pub(super) fn hand_driver_on(&self) {
+        if self.shared.config.eager_driver_handoff {
+            self.count_wakes(usize::from(self.shared.wake_for_driver()));
+        }
+    }
+
+    /// After a turn of the driver and its wake-ups: reports a fault of the clock, and an I/O backend
+    /// that fails, which is also paced so that it is not spun on.
+    pub(super) fn report(&self, polled: &std::io::Result<turn::Polled>) {
+        let has_clock_news = self.shared.driver.has_clock_news();
+        if polled.is_err() || has_clock_news {
+            self.report_now(polled, has_clock_news);
+        }
+    }
+
+    #[cold]
+    fn report_now(&self, polled: &std::io::Result<turn::Polled>, has_clock_news: bool) {
+        // This worker may not come to what it has just woken for a while: another one takes it. And it does not search
+        // meanwhile: with a searcher awake nobody else would be woken for new work.
+        self.leave_search(&mut self.core.borrow_mut());
+        self.count_wakes(usize::from(self.shared.wake_one()));
+        if has_clock_news {
+            self.shared.driver.report_clock();
+        }
+        if let Err(error) = polled {
+            self.shared.troubles.note(Trouble::DriverFailed, error);
+            std::thread::sleep(turn::ERROR_PAUSE);
+        }
+    }
+
+    /// Wakes what the driver has collected: to the ring, and then as many workers as there are tasks that this one does not run next.
+    pub(super) fn wake_collected(&self) {
+        let (mut wakers, of_io) = {
+            let mut core = self.core.borrow_mut();
+            if core.wakers.is_empty() {
+                return;
+            }
+            core.road = Road::Ring { pushed: 0 };
+            (mem::take(&mut core.wakers), core.io_wakers)
+        };
+        let former = wake_as(By::Io);
+        for (index, waker) in wakers.drain(..).enumerate() {
+            if index == of_io {
+                wake_as(By::Timer);
+            }
+            // A foreign waker that panics must not take the worker along.
+            contain(|| waker.wake());
+        }
+        wake_as(former);
+        let mut core = self.core.borrow_mut();
+        // What waking a crowd took is nobody's poll, and nobody's wait.
+        core.now_ns = clock::now_ns();
+        // Not one a waker: a foreign one may have started any number of tasks, or none.
+        let road = mem::replace(&mut core.road, Road::Lifo);
+        core.wakers = wakers;
+        if let Some(clock) = &self.shared.driver.test_clock {
+            clock.end_wakes();
+        }
+        if let Road::Ring { pushed } = road {
+            self.wake_for_surplus(&core, pushed);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! How a worker comes back after it was stuck, says that it will block, and, if it is a spare, goes off duty.
+//!
+//! The handshake stands in `staff`; its steps are named here where they are taken.
+//!
+//! Who writes: the worker's own thread.
+
+use volt_telemetry::recording::event::Event;
+
+use super::Worker;
+use crate::clock;
+use crate::coop;
+use crate::scheduler::current;
+use crate::scheduler::staff::{Leaves, Staff};
+
+impl Worker {
+    /// Return, if the sentinel has declared this worker away. One load, of a line that is seldom written.
+    #[inline]
+    pub(super) fn ensure_present(&self) {
+        if !self.shared.staff.is_present(self.index) {
+            self.come_back();
+        }
+    }
+
+    #[cold]
+    fn come_back(&self) {
+        self.shared.staff.come_back(self.index);
+        let now_ns = clock::now_ns();
+        // What follows does not happen before it, and its delay is counted to here.
+        if let Ok(mut core) = self.core.try_borrow_mut() {
+            core.now_ns = now_ns;
+        }
+        self.pen.note(|| now_ns, || Event::Return);
+    }
+
+    /// Runs `f`, which blocks, while another worker does this one's work.
+    pub(crate) fn block_in_place<R>(&self, f: impl FnOnce() -> R) -> R {
+        /// Return, also after a panic.
+        struct Back<'a>(&'a Worker);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                self.0.ensure_present();
+            }
+        }
+        self.begin_block();
+        let _back = Back(self);
+        let (mut f, mut result) = (Some(f), None);
+        // To what it calls, this is a thread like any other: it may wait, and what it wakes takes
+        // the global road. But it is still the task's.
+        current::run_blocking(|| result = f.take().map(|f| coop::outside_polls(f)));
+        result.expect("it was called once")
+    }
+
+    fn begin_block(&self) {
+        let shared = &self.shared;
+        shared.staff.begin_blocking(self.index);
+        shared.sentinel.count_block();
+        if let Ok(mut core) = self.core.try_borrow_mut() {
+            // Where thieves see it.
+            if let Some(task) = shared.remotes[self.index].lifo.take() {
+                self.push_back(&mut core, task);
+            }
+        }
+        // If nothing waits, the sentinel calls a spare when something does.
+        let is_watched = shared.config.sentinel_interval.is_some();
+        if (!is_watched || shared.has_work_for(self.index)) && !shared.wake_one() {
+            shared.call_spare();
+        }
+    }
+}
+
+impl Leaves for Worker {
+    fn staff(&self) -> &Staff {
+        &self.shared.staff
+    }
+
+    fn slot(&self) -> usize {
+        self.index
+    }
+
+    fn hand_over_all(&self) {
+        let shared = &self.shared;
+        let mut core = self.core.borrow_mut();
+        let core = &mut *core;
+        self.leave_search(core);
+        let remote = &shared.remotes[self.index];
+        let mut tasks: Vec<_> = std::iter::from_fn(|| core.batch.pop()).collect();
+        remote.inbox.pop_batch(usize::MAX, |task| tasks.push(task));
+        tasks.extend(remote.lifo.take());
+        tasks.extend(std::iter::from_fn(|| core.ring.pop()));
+        shared.hand_over(tasks, clock::now_ns());
+    }
+
+    fn is_driver_attended(&self) -> bool {
+        self.shared.driver.owner().is_some()
+    }
+
+    fn wake_one(&self) {
+        self.shared.wake_one();
+    }
+}

@@ -1,0 +1,276 @@
+//! How a worker sleeps, and gets up.
+//!
+//! `idle` states the protocol by which no wake-up is lost, and `parking` takes its steps, one by one where the simulation does. This is
+//! what they consist of in a worker.
+//!
+//! Who writes: the worker's own thread.
+
+use std::io;
+use std::time::Duration;
+
+use volt_telemetry::Phase;
+use volt_telemetry::recording::event;
+
+use super::{Worker, record};
+use crate::clock;
+use crate::driver::parker::{Parker, Slept};
+use crate::driver::spin::spin_until;
+use crate::driver::turn::{Polled, Turn, Wait};
+use crate::queue::injector::Injector;
+use crate::scheduler::core::Core;
+use crate::scheduler::idle::Idle;
+use crate::scheduler::parking::{self, Parks};
+use crate::stats::counting;
+use crate::stats::reasons::WakeReason;
+
+/// How long a worker that was claimed in its spin waits for more: ten tasks or so, and a tenth of what it takes to wake one that sleeps.
+const LINGER_NS: u64 = 1_000;
+
+impl Worker {
+    /// 7. Sleeps until woken, unless something came up meanwhile.
+    pub(super) fn park(&self) {
+        self.ensure_present();
+        parking::park(self);
+    }
+
+    pub(super) fn turn_driver(&self, mut turn: Turn<'_>, wait: Wait) -> SleptBy {
+        let mut core = self.core.borrow_mut();
+        let polled = turn.poll(wait, &mut core.wakers);
+        core.io_wakers = polled.as_ref().map_or(0, |polled| polled.io_wakers);
+        drop(core);
+        drop(turn);
+        SleptBy::Driver(polled)
+    }
+
+    /// A time-out that found nothing doubles the next one; one that found work has caught a fault of the protocol, and counts it.
+    fn back_off(&self, core: &mut Core, reason: WakeReason) {
+        let config = &self.shared.config;
+        if reason != WakeReason::Timeout {
+            core.park_timeout = config.park_timeout;
+            return;
+        }
+        let slept = core.park_timeout.unwrap_or_default();
+        core.park_timeout = core.park_timeout.map(|timeout| (timeout * 2).min(config.max_park_timeout));
+        // Waiting for as long as I slept, and nobody on the way to it: a wake-up was lost.
+        let queues = [&self.shared.injector, &self.remote.inbox];
+        let oldest_at_ns = queues.into_iter().filter_map(Injector::oldest_at_ns).min();
+        let waited_ns = oldest_at_ns.map_or(0, |at_ns| core.now_ns.saturating_sub(at_ns));
+        if waited_ns >= clock::saturating_ns(slept) && self.shared.idle.searching() == 0 {
+            self.cells().lost_wakeup_rescues.add(1);
+        }
+    }
+}
+
+impl Parks for Worker {
+    type Turn<'a> = Turn<'a>;
+    type Slept = SleptBy;
+
+    fn idle(&self) -> &Idle {
+        &self.shared.idle
+    }
+
+    fn index(&self) -> usize {
+        self.index
+    }
+
+    fn parker(&self) -> &Parker {
+        &self.remote.parker
+    }
+
+    fn set_searching(&self, is_searching: bool) -> bool {
+        std::mem::replace(&mut self.core.borrow_mut().is_searching, is_searching)
+    }
+
+    /// Timers are not in it: whoever gets the driver turn sleeps until the next one, at most, and if somebody else has the turn it is that
+    /// one's. A look at the clock here would make every worker that wants to park spin from the moment a timer is due until the kernel has
+    /// woken the one that sleeps for it.
+    fn is_needed(&self) -> bool {
+        let shared = &self.shared;
+        shared.has_work_for(self.index) || !shared.injector.is_empty_locked() || shared.is_done()
+    }
+
+    fn count_park(&self) {
+        self.cells().parks.add(1);
+    }
+
+    fn is_spin_worth(&self) -> bool {
+        let (shared, core) = (&self.shared, self.core.borrow());
+        let spin = shared.config.park_spin;
+        let until_ns = core.now_ns.saturating_add(spin.lasts_ns());
+        core.spin.is_worth(spin) && shared.driver.can_wait_until(until_ns)
+    }
+
+    fn watch(&self) -> bool {
+        let spun = self.core.borrow_mut().spin.spin(self.shared.config.park_spin, || self.remote.parker.has_token());
+        if let Some(has_helped) = spun {
+            let cells = self.cells();
+            if has_helped { &cells.spins_helped } else { &cells.spins_in_vain }.add(1);
+        }
+        spun == Some(true)
+    }
+
+    fn linger(&self) {
+        linger();
+    }
+
+    fn try_turn(&self) -> Option<Turn<'_>> {
+        self.shared.driver.try_turn(self.index)
+    }
+
+    fn begin_sleep(&self, is_in_driver: bool) -> Option<Duration> {
+        let (shared, cells) = (&self.shared, self.cells());
+        let now_ns = counting::now_ns();
+        let (phase, bed) =
+            if is_in_driver { (Phase::Driver, event::Bed::Driver) } else { (Phase::Parked, event::Bed::Futex) };
+        cells.enter_phase(phase, now_ns);
+        self.pen.park(|| now_ns, bed);
+        let timeout = self.core.borrow().park_timeout;
+        // Only the worker in the driver keeps a time-out for good: one net is enough, and the others sleep undisturbed.
+        let timeout = timeout.filter(|timeout| is_in_driver || *timeout < shared.config.max_park_timeout);
+        cells.park_timeout_ns.set(timeout.map_or(0, clock::saturating_ns));
+        timeout
+    }
+
+    /// Wakes of sockets and timers are collected, not yet made.
+    fn sleep(&self, bed: Bed<'_>) -> SleptBy {
+        match bed {
+            Bed::Driver { turn, timeout } => {
+                let wait = if self.shared.driver.is_paused() {
+                    Wait::Paused { next_ns: self.shared.next_at_rest(self.index) }
+                } else {
+                    Wait::UntilTimer { at_most: timeout }
+                };
+                self.turn_driver(turn, wait)
+            }
+            Bed::Futex { timeout } => SleptBy::Futex(self.remote.parker.sleep(timeout)),
+            Bed::Token => SleptBy::Token,
+        }
+    }
+
+    /// After a sleep: wakes what the driver has collected.
+    fn begin_search(&self, slept: Option<&SleptBy>, is_claimed: bool) {
+        let cells = self.cells();
+        let mut core = self.core.borrow_mut();
+        core.has_slept = true;
+        let Some(slept) = slept else { return };
+        // In the driver the clock was tended.
+        let now_ns = if matches!(slept, SleptBy::Futex(_)) { clock::tend() } else { clock::now_ns() };
+        let lay_down_ns = std::mem::replace(&mut core.now_ns, now_ns);
+        let reason = if is_claimed { WakeReason::Notified } else { slept.reason() };
+        if !matches!(slept, SleptBy::Token) {
+            let slept_ns = core.now_ns.saturating_sub(lay_down_ns);
+            core.spin.note_sleep(slept_ns, reason == WakeReason::Notified);
+        }
+        cells.count_unpark(reason);
+        if let Some(pen) = self.pen.get() {
+            pen.unpark(core.now_ns, record::reason(reason));
+        }
+        cells.enter_phase(Phase::Searching, core.now_ns);
+        self.back_off(&mut core, reason);
+        drop(core);
+        self.wake_collected();
+        if let SleptBy::Driver(polled) = slept {
+            // After the wake-ups: a log may block, and after a failure it pauses.
+            self.report(polled);
+        }
+    }
+}
+
+/// For whoever came at once: it is often the first of many, from a thread that needs longer to hand each in than a worker to run it. Those who hand in
+/// more meanwhile see that somebody searches, and wake nobody; without this each of them would find the worker about to sleep again.
+fn linger() {
+    spin_until(LINGER_NS, 1, || false);
+}
+
+/// What a worker is about to sleep on.
+pub(super) type Bed<'a> = parking::Bed<Turn<'a>>;
+
+/// What a sleep ended with, unless it was a claim.
+pub(crate) enum SleptBy {
+    Driver(io::Result<Polled>),
+    Futex(Slept),
+    /// It did not sleep: a token was there.
+    Token,
+}
+
+impl SleptBy {
+    fn reason(&self) -> WakeReason {
+        match self {
+            SleptBy::Driver(Ok(polled)) if polled.events > 0 => WakeReason::Io,
+            SleptBy::Driver(Ok(polled)) if polled.timers_fired > 0 || polled.was_rearmed => WakeReason::Timer,
+            SleptBy::Driver(Ok(polled)) if polled.timed_out => WakeReason::Timeout,
+            SleptBy::Futex(Slept::TimedOut) => WakeReason::Timeout,
+            _ => WakeReason::Spurious,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[cfg(target_os = "linux")]
+    use crate::scheduler::{current, shared::without_threads};
+
+    /// A log that may block must not hold up what the driver has collected.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_driver_that_fails_is_reported_after_its_wake_ups() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        use std::sync::{Arc, Mutex};
+        use std::task::{Wake, Waker};
+
+        struct Woken(AtomicBool);
+        impl Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                // ORDERING: Relaxed, here and below; the test has one thread.
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let (shared, mut cores) = without_threads(2);
+        let shared = Arc::new(shared);
+        shared.idle.begin_park(1, false);
+        let worker = Worker::new(shared.clone(), 0, cores.remove(0));
+        let woken = Arc::new(Woken(AtomicBool::new(false)));
+        let _due = shared.driver.arm_timer(0, Waker::from(woken.clone())).unwrap();
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let log = crate::troubles::log::Log::new({
+            let (reports, shared, woken) = (reports.clone(), shared.clone(), woken.clone());
+            move |text| {
+                let is_other_parked = shared.idle.is_parked(1);
+                reports.lock().unwrap().push((text, woken.0.load(Ordering::Relaxed), is_other_parked));
+            }
+        });
+        tracing::subscriber::with_default(log, || {
+            current::run_as(&worker, || {
+                let turn = shared.driver.try_turn(0).unwrap();
+                turn.break_poller();
+                worker.begin_park();
+                let slept = worker.turn_driver(turn, Wait::No);
+                let is_claimed = worker.retract();
+                parking::get_up(&worker, &slept, is_claimed);
+            });
+        });
+        let reports = reports.lock().unwrap();
+        let [(text, is_woken, is_other_parked)] = &reports[..] else { panic!("one report: {reports:?}") };
+        assert!(text.contains("the I/O driver failed"), "{text}");
+        assert!(*is_woken, "the log came before the wake-ups");
+        assert!(!is_other_parked, "nobody was woken to take what this worker may not come to");
+    }
+
+    #[test]
+    fn reasons_are_told_apart() {
+        let polled = |polled| SleptBy::Driver(Ok(polled)).reason();
+        let nothing = Polled::default();
+        assert_eq!(polled(Polled { events: 1, timers_fired: 1, ..nothing }), WakeReason::Io);
+        assert_eq!(polled(Polled { timers_fired: 1, ..nothing }), WakeReason::Timer);
+        assert_eq!(polled(Polled { was_unparked: true, was_rearmed: true, ..nothing }), WakeReason::Timer);
+        assert_eq!(polled(Polled { timed_out: true, ..nothing }), WakeReason::Timeout);
+        assert_eq!(
+            polled(Polled { was_unparked: true, ..nothing }),
+            WakeReason::Spurious,
+            "a token of an earlier sleep"
+        );
+        assert_eq!(SleptBy::Futex(Slept::TimedOut).reason(), WakeReason::Timeout);
+        assert_eq!(SleptBy::Futex(Slept::Woken).reason(), WakeReason::Spurious);
+    }
+}

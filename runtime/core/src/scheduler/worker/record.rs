@@ -1,0 +1,105 @@
+//! What a worker notes down for the flight recorder beyond what it can say in one line: see `recorder`.
+//!
+//! While the recorder is off, a poll costs a look at its flag, and so does each wake-up; nothing here is called then.
+//!
+//! Who writes: the worker's own thread, into its own lane.
+
+use std::io;
+use std::panic::Location;
+
+use volt_telemetry::recording::event::{Event, Outcome, Reason};
+use volt_telemetry::recording::flush::Track;
+
+use super::Worker;
+use crate::driver::turn::Polled;
+use crate::scheduler::staff::Duty;
+use crate::stats::locations::number_of;
+use crate::stats::reasons::WakeReason;
+use crate::task::header::{Ended, Header, Ran};
+
+impl Worker {
+    /// Notes down what happens on this worker's thread outside of its own loop.
+    #[cold]
+    pub(crate) fn note(&self, at_ns: u64, event: Event) {
+        self.pen.note(|| at_ns, || event);
+    }
+
+    #[cold]
+    pub(super) fn note_poll_begin(&self, task: &Header, now_ns: u64) {
+        let Some(pen) = self.pen.get() else { return };
+        let id = task.id.as_u64();
+        // Whether the task was taken from the slot is found out here, so that it costs nothing there: since the poll before there was one hit or
+        // none. More are those of the time in which nothing was noted down.
+        let lifo_hits = self.cells().lifo_hits.get();
+        if self.lifo_hits.replace(lifo_hits) + 1 == lifo_hits {
+            pen.note(now_ns, Event::LifoHit { task: id });
+        }
+        pen.poll_begin(now_ns, id, number_of(task.location()), task.submitted_at_ns());
+    }
+
+    /// The end of the poll that began last; its task may be gone.
+    #[cold]
+    pub(super) fn note_poll_end(
+        &self,
+        location: &'static Location<'static>,
+        ran: &Ran,
+        has_yielded: bool,
+        now_ns: u64,
+        took_ns: u64,
+    ) {
+        let Some(pen) = self.pen.get() else { return };
+        let task = self.cells().last_task();
+        if has_yielded {
+            pen.note(now_ns, Event::CoopYield { task });
+        }
+        pen.poll_end(now_ns, task, number_of(location), outcome(ran), took_ns);
+    }
+
+    /// A spare goes on duty: for the first worker that is not there.
+    pub(super) fn note_replacement(&self) {
+        let (staff, now_ns) = (&self.shared.staff, self.core.borrow().now_ns);
+        let is_stuck = |slot: &usize| matches!(staff.duty(*slot), Duty::Away | Duty::Blocking);
+        if let Some(stuck) = (0..staff.in_use()).find(is_stuck) {
+            self.note(now_ns, Event::Replace { worker: stuck as u16 });
+        }
+    }
+}
+
+/// That a task was woken, as its header has it.
+#[cold]
+pub(crate) fn wake_of(task: &Header) -> Event {
+    Event::Wake { task: task.id.as_u64(), location: number_of(task.location()), by: task.last_wake().by }
+}
+
+/// The lane of a slot: workers first, spares after them.
+pub(super) fn track_of(slot: usize, workers: usize) -> Track {
+    match slot.checked_sub(workers) {
+        None => Track::Worker { index: slot as u16 },
+        Some(spare) => Track::Spare { index: spare as u16 },
+    }
+}
+
+pub(super) fn driver_out(polled: &io::Result<Polled>) -> Event {
+    let polled = polled.as_ref().copied().unwrap_or_default();
+    Event::DriverOut { events: polled.events as u64, timers: polled.timers_fired as u32 }
+}
+
+pub(super) fn reason(reason: WakeReason) -> Reason {
+    match reason {
+        WakeReason::Notified => Reason::Notified,
+        WakeReason::Timeout => Reason::Timeout,
+        WakeReason::Io => Reason::Io,
+        WakeReason::Timer => Reason::Timer,
+        WakeReason::Spurious => Reason::Spurious,
+    }
+}
+
+fn outcome(ran: &Ran) -> Outcome {
+    match ran {
+        Ran::Pending { .. } => Outcome::Pending,
+        Ran::Woken { .. } => Outcome::Woken,
+        Ran::Ended(Ended::Completed) => Outcome::Completed,
+        Ran::Ended(Ended::Cancelled) => Outcome::Cancelled,
+        Ran::Ended(Ended::Panicked) => Outcome::Panicked,
+    }
+}

@@ -1,0 +1,54 @@
+//! A thread becomes a worker, for as long as the runtime or its duty lasts.
+
+use super::Worker;
+use crate::clock;
+use crate::coop;
+use crate::scheduler::current;
+use crate::scheduler::staff::leave_duty;
+use crate::task::cell::blocks;
+
+impl Worker {
+    /// The thread of this worker, until the runtime is shut down and nothing is left.
+    pub(crate) fn run(self) {
+        /// Says that the worker has ended, whatever ended it.
+        struct Ended<'a>(&'a Worker);
+        impl Drop for Ended<'_> {
+            fn drop(&mut self) {
+                self.0.cells().stop(clock::now_ns());
+                self.0.shared.worker_ended();
+            }
+        }
+        self.start_cells();
+        let _ended = Ended(&self);
+        self.on_duty(|| {
+            while !self.shared.is_done() {
+                self.turn();
+            }
+        });
+    }
+
+    /// A spare on duty. Returns whether it goes off duty, its queues empty; else the runtime has ended.
+    pub(crate) fn run_as_spare(&self) -> bool {
+        self.start_cells();
+        self.note_replacement();
+        // It was off duty, and the sentinel may doze.
+        self.core.borrow_mut().has_slept = true;
+        let mut goes_off = false;
+        self.on_duty(|| {
+            while !goes_off && !self.shared.is_done() {
+                self.turn();
+                goes_off = self.shared.staff.has_too_many() && leave_duty(self);
+            }
+        });
+        self.cells().stop(clock::now_ns());
+        goes_off
+    }
+
+    fn on_duty(&self, f: impl FnOnce()) {
+        // A thread that cannot be registered is not asked for its stack.
+        let registered = self.shared.sampler.as_ref().and_then(|sampler| sampler.register().ok());
+        self.remote.set_thread(registered.as_ref().map(|registered| registered.thread().clone()));
+        current::run_as(self, || coop::run_as(self.cells(), || blocks::keep(f)));
+        self.remote.set_thread(None);
+    }
+}

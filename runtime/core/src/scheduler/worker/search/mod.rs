@@ -1,0 +1,266 @@
+//! Where a worker finds its next task.
+//!
+//! `next_task`, in this order:
+//! 1. batch buffer: fetched from the global queue, so it waited longest; what others placed in the inbox is moved to the ring, and if the ring
+//!    is full, half of that to the global queue first: tasks that yield may keep it full for ever;
+//! 2. global queue, if due: after as many local polls as the tuner's interval, or when the target latency has passed since the last check,
+//!    but not before one local poll: else local work would starve behind slow polls and a global queue that is never empty;
+//! 3. LIFO slot, up to its cap; at the cap the slot is flushed to the ring's tail, where its turn comes and thieves see it: at once, if the ring
+//!    is empty. What is woken at the cap goes to the ring without coming to the slot. A new tick renews the count if the ring had its turn in the last one;
+//! 4. ring, first in, first out;
+//! 5. steal: from a random start, every victim once, half its ring, else half its batch, else half its inbox; LIFO slots only on a last pass, and
+//!    only from an owner whose present poll is long: always taking them costs throughput, never taking them strands a task behind a long poll;
+//! 6. global queue;
+//! 7. park.
+//!
+//! Who writes: the worker's own thread; of other workers' queues it is a thief like any other.
+
+use std::sync::atomic::Ordering;
+
+use volt_telemetry::Phase;
+use volt_telemetry::recording::event::Event;
+
+use super::Worker;
+use crate::clock;
+use crate::queue::injector::Injector;
+use crate::queue::ring::Steal;
+use crate::scheduler::core::Core;
+use crate::scheduler::parking::leave_searchers;
+use crate::scheduler::remote::Remote;
+use crate::stats::reasons::Trigger;
+use crate::task::header::Notified;
+
+#[cfg(test)]
+mod cost;
+
+impl Worker {
+    /// See the header of this file.
+    pub(super) fn next_task(&self) -> Option<Notified> {
+        let mut core = self.core.borrow_mut();
+        let core = &mut *core;
+        let task = match self.local_task(core) {
+            Some(task) => Some(task),
+            None => {
+                let task = self.search(core);
+                core.now_ns = clock::now_ns();
+                self.pen.note(|| core.now_ns, || Event::SearchEnd { is_hit: task.is_some() });
+                task
+            }
+        };
+        if task.is_some() {
+            if core.is_searching || core.has_slept {
+                self.begin_work(core);
+            }
+            self.cells().ensure_phase(Phase::Busy, core.now_ns);
+        }
+        task
+    }
+
+    /// The first task after a search or a sleep is there.
+    #[cold]
+    fn begin_work(&self, core: &mut Core) {
+        self.leave_search(core);
+        if std::mem::take(&mut core.has_slept) {
+            // Rouse (1) was the retract.
+            self.shared.sentinel.rouse(&self.shared.idle);
+        }
+        self.hand_driver_on();
+    }
+
+    /// 1 to 4.
+    fn local_task(&self, core: &mut Core) -> Option<Notified> {
+        let (config, remote) = (&self.shared.config, &*self.remote);
+        // 1. batch buffer
+        if let Some(task) = core.batch.pop() {
+            return Some(task);
+        }
+        if remote.inbox.len() > 0 {
+            self.empty_inbox(core, &remote.inbox);
+        }
+        core.polls_since_check += 1;
+        // 2. global queue, if due
+        if let Some(trigger) = core.due_check()
+            && let Some(task) = self.check_global(core, trigger)
+        {
+            return Some(task);
+        }
+        // 3. LIFO slot
+        let is_capped = core.lifo_polls >= config.max_lifo_polls_per_tick;
+        if let Some(task) = remote.lifo.take() {
+            if !is_capped {
+                core.lifo_polls += 1;
+                remote.cells.lifo_hits.add(1);
+                return Some(task);
+            }
+            remote.cells.lifo_cap_flushes.add(1);
+            self.pen.note(|| core.now_ns, || Event::LifoFlush { task: task.header().id.as_u64() });
+            if core.ring.len() == 0 {
+                core.has_come_to_ring = true;
+                return Some(task);
+            }
+            self.push_back(core, task);
+        }
+        // 4. ring
+        core.has_come_to_ring = true;
+        core.ring.pop()
+    }
+
+    /// Moves what was placed here to the ring's tail.
+    #[cold]
+    fn empty_inbox(&self, core: &mut Core, inbox: &Injector<Notified>) {
+        if core.ring.free() == 0 {
+            // Tasks that yield may keep the ring full for ever.
+            let mut oldest = None;
+            inbox.pop_batch(1, |task| oldest = Some(task));
+            if let Some(task) = oldest {
+                self.push_back(core, task);
+            }
+        }
+        let ring = &mut core.ring;
+        let moved = inbox.pop_batch(ring.free(), |task| {
+            let pushed = ring.push(task);
+            debug_assert!(pushed.is_ok(), "never more than fits");
+        });
+        if moved > 1 && !core.is_searching {
+            self.wake_for_surplus(core, moved);
+        }
+    }
+
+    /// 5 and 6.
+    fn search(&self, core: &mut Core) -> Option<Notified> {
+        let (config, cells) = (&self.shared.config, self.cells());
+        cells.ensure_phase(Phase::Searching, core.now_ns);
+        self.pen.note(|| core.now_ns, || Event::SearchBegin);
+        // 5. steal
+        if config.enable_stealing && self.shared.staff.in_use() > 1 {
+            core.is_searching = core.is_searching || self.shared.idle.try_start_searching();
+            if core.is_searching
+                && let Some(task) = self.steal(core)
+            {
+                return Some(task);
+            }
+        }
+        // 6. global queue
+        self.check_global(core, Trigger::Empty)
+    }
+
+    /// Checks the global queue, and counts why and after how many local polls.
+    fn check_global(&self, core: &mut Core, trigger: Trigger) -> Option<Notified> {
+        // Without the one that a task is sought for.
+        self.cells().count_global_check(trigger, u64::from(core.polls_since_check.saturating_sub(1)));
+        let task = self.fetch(core);
+        core.note_check(task.is_some(), &self.shared.config);
+        task
+    }
+
+    /// A batch from the global queue: its first task, the others into the batch buffer.
+    fn fetch(&self, core: &mut Core) -> Option<Notified> {
+        let (shared, cells) = (&self.shared, self.cells());
+        let waiting = shared.injector.len();
+        if waiting == 0 {
+            return None;
+        }
+        let share = waiting / shared.config.workers;
+        let fair = share.clamp(shared.config.min_global_queue_batch, shared.config.max_global_queue_batch);
+        // The first goes to the caller; the buffer must hold the rest.
+        let max = fair.min(core.batch.free() + 1);
+        let mut first = None;
+        let batch = &mut core.batch;
+        let taken = shared.injector.pop_batch(max, |task| match &first {
+            None => first = Some(task),
+            Some(_) => {
+                let pushed = batch.push(task);
+                debug_assert!(pushed.is_ok(), "never more than fits");
+            }
+        });
+        cells.global_batches.add(u64::from(taken > 0));
+        cells.global_tasks.add(taken as u64);
+        if taken > 0 {
+            self.pen.note(|| core.now_ns, || Event::GlobalFetch { count: taken as u32 });
+        }
+        if taken > 1 && !core.is_searching {
+            // More than this worker runs next. A searcher wakes the next one when it leaves the searchers.
+            self.count_wakes(shared.wake_for_batch(taken - 1));
+        }
+        first
+    }
+
+    /// Half of somebody's ring, or batch; on a last pass the LIFO slot of somebody who is stuck in a long poll.
+    fn steal(&self, core: &mut Core) -> Option<Notified> {
+        let (shared, cells) = (&self.shared, self.cells());
+        let count = shared.staff.in_use();
+        let start = core.rng.below(count);
+        let victims = || (start..count).chain(0..start).filter(|victim| *victim != self.index);
+        for victim in victims() {
+            let remote = &shared.remotes[victim];
+            cells.steal_attempts.add(1);
+            for steal in Remote::STEALS {
+                match steal(remote, &mut core.ring) {
+                    Steal::Empty => {}
+                    Steal::Lost => cells.steal_races_lost.add(1),
+                    Steal::Taken { next, count } => {
+                        self.count_steal(victim, count);
+                        return Some(next);
+                    }
+                }
+            }
+            if let Some(task) = self.steal_from_inbox(core, victim) {
+                return Some(task);
+            }
+        }
+        let now_ns = clock::now_ns();
+        for victim in victims() {
+            let remote = &shared.remotes[victim];
+            let is_stuck = || remote.cells.poll_for_ns(now_ns) >= Some(shared.config.lifo_steal_after_ns);
+            if remote.lifo.is_filled()
+                && is_stuck()
+                && let Some(task) = remote.lifo.take()
+            {
+                self.count_steal(victim, 1);
+                return Some(task);
+            }
+        }
+        // What this worker notes down next is not before this.
+        core.now_ns = now_ns;
+        self.pen.note(|| now_ns, || Event::StealMiss { victims: count as u32 - 1 });
+        None
+    }
+
+    /// Half of what was placed at a worker that has not come to it.
+    fn steal_from_inbox(&self, core: &mut Core, victim: usize) -> Option<Notified> {
+        let inbox = &self.shared.remotes[victim].inbox;
+        let half = inbox.len().div_ceil(2).min(core.ring.free());
+        if half == 0 {
+            return None;
+        }
+        let (mut first, ring) = (None, &mut core.ring);
+        let taken = inbox.pop_batch(half, |task| match &first {
+            None => first = Some(task),
+            Some(_) => {
+                let pushed = ring.push(task);
+                debug_assert!(pushed.is_ok(), "never more than fits");
+            }
+        });
+        if taken > 0 {
+            self.count_steal(victim, taken);
+        }
+        first
+    }
+
+    fn count_steal(&self, victim: usize, tasks: usize) {
+        self.cells().steals.add(1);
+        self.cells().tasks_stolen.add(tasks as u64);
+        self.pen.note(clock::now_ns, || Event::Steal { victim: victim as u16, count: tasks as u32 });
+        // ORDERING: Relaxed; only counted.
+        self.shared.remotes[victim].tasks_given.fetch_add(tasks as u64, Ordering::Relaxed);
+    }
+
+    /// Search: leaves the searchers, before the task that was found is run.
+    pub(super) fn leave_search(&self, core: &mut Core) {
+        if std::mem::take(&mut core.is_searching) {
+            let shared = &self.shared;
+            let wake_one = || self.count_wakes(usize::from(shared.wake_one()));
+            leave_searchers(&shared.idle, || shared.has_work_for(self.index), wake_one);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+use crate::scheduler::current;
+use std::panic::Location;
+use std::task::{Wake, Waker};
+
+use super::*;
+use crate::scheduler::shared::without_threads;
+
+/// The documented cost of batches: see `Builder::global_queue_batch_bounds`.
+#[test]
+fn a_local_task_waits_for_one_batch_at_most() {
+    let (shared, mut cores) = without_threads(1);
+    let shared = Arc::new(shared);
+    let most = shared.config.max_global_queue_batch;
+    (0..4 * most).for_each(|_| drop(shared.spawn(async {}, None, Location::caller())));
+    let worker = Worker::new(shared.clone(), 0, cores.remove(0));
+    current::run_as(&worker, || {
+        let mut longest = 0;
+        for _ in 0..3 {
+            let local = shared.spawn(async {}, None, Location::caller());
+            let mut before = 0;
+            while let Some(task) = worker.next_task() {
+                let is_local = task.header().id == local.id();
+                task.cancel_now();
+                if is_local {
+                    break;
+                }
+                before += 1;
+            }
+            assert!(local.is_finished(), "it was found");
+            longest = longest.max(before);
+        }
+        // A batch is what one fetch brings.
+        assert!((2..=most).contains(&longest), "{longest} tasks of the global queue came first");
+        while let Some(task) = worker.next_task() {
+            task.cancel_now();
+        }
+    });
+}
+
+#[test]
+fn helpers_come_for_all_that_a_foreign_waker_starts() {
+    const WORKERS: usize = 4;
+    struct Starts(Arc<Shared>);
+    impl Wake for Starts {
+        fn wake(self: Arc<Self>) {
+            (0..10).for_each(|_| drop(self.0.spawn(async {}, None, Location::caller())));
+        }
+    }
+    let (shared, mut cores) = without_threads(WORKERS);
+    let shared = Arc::new(shared);
+    (1..WORKERS).for_each(|worker| shared.idle.begin_park(worker, false));
+    let worker = Worker::new(shared.clone(), 0, cores.remove(0));
+    current::run_as(&worker, || {
+        worker.core.borrow_mut().wakers.push(Waker::from(Arc::new(Starts(shared.clone()))));
+        worker.wake_collected();
+        assert_eq!(shared.idle.parked_count(), 0, "ten tasks are enough for all");
+        assert_eq!(worker.cells().wakes_sent.get(), WORKERS as u64 - 1);
+        let tasks: Vec<_> = std::iter::from_fn(|| worker.core.borrow_mut().ring.pop()).collect();
+        assert_eq!(tasks.len(), 10);
+        tasks.into_iter().for_each(Notified::cancel_now);
+    });
+}

@@ -1,0 +1,274 @@
+//! The one timer that all others are made of.
+//!
+//! Shape. A deadline, and, once polled, a key into the runtime's wheel with the identity of the waker that stands there.
+//!
+//! Invariants. *Last waker*: the wheel holds the waker of the last poll. *The clock decides*: a sleep is over when both the process's clock
+//! and the system's say so, not when it was woken; being woken too often costs a poll, and too early is impossible. A timer that fires
+//! before the system's clock got there, since the other was set to the truth meanwhile, is armed again. *Same waker*: two wakers of
+//! one identity wake the same, as long as one of them lives; the one in the wheel does until its timer has fired and it was called, which is asked first.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
+
+use crate::clock::Both;
+use crate::driver::turn::Driver;
+use crate::driver::wheel::Key;
+use crate::{clock, context, coop};
+
+/// How far away "never" is: 30 years, since an `Instant` has no greatest value.
+const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
+
+/// Waits for `duration`.
+///
+/// At least that long, and usually less than a quarter of a millisecond longer (see the module `volt::time`). A duration that leads beyond
+/// what an `Instant` can say is cut to 30 years, so `Duration::MAX` waits for ever.
+///
+/// # Panics
+/// Outside a runtime. When awaited after the runtime was shut down.
+///
+/// # Cancel safety
+/// Dropping the future disarms the timer; nothing is lost.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// # runtime.block_on(async {
+/// let began = Instant::now();
+/// volt::time::sleep(Duration::from_millis(10)).await;
+/// assert!(began.elapsed() >= Duration::from_millis(10));
+/// # });
+/// ```
+#[track_caller]
+pub fn sleep(duration: Duration) -> Sleep {
+    Sleep::after(context::driver(), duration)
+}
+
+/// Waits until `deadline`; not at all if it has passed.
+///
+/// # Panics
+/// As [`sleep`].
+///
+/// # Cancel safety
+/// As [`sleep`].
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// # runtime.block_on(async {
+/// let deadline = Instant::now() + Duration::from_millis(5);
+/// volt::time::sleep_until(deadline).await;
+/// assert!(Instant::now() >= deadline);
+/// # });
+/// ```
+#[track_caller]
+pub fn sleep_until(deadline: Instant) -> Sleep {
+    Sleep::on(context::driver(), deadline)
+}
+
+/// `start + duration`, or 30 years from now if there is no such instant.
+pub fn after(start: Instant, duration: Duration) -> Instant {
+    start.checked_add(duration).unwrap_or_else(|| Instant::now() + FAR)
+}
+
+/// The future of [`sleep`] and [`sleep_until`]: pending until its deadline, and ready ever after.
+#[must_use = "futures do nothing unless you `.await` or poll them"]
+pub struct Sleep {
+    driver: Arc<Driver>,
+    deadline: Instant,
+    /// The deadline on the process's clock.
+    deadline_ns: u64,
+    /// The entry in the wheel, which may have fired since.
+    armed: Option<Armed>,
+}
+
+struct Armed {
+    key: Key,
+    waker: Identity,
+}
+
+/// What tells a waker from another: a clone of it would cost two read-modify-writes a sleep.
+#[derive(PartialEq, Eq)]
+struct Identity {
+    data: usize,
+    vtable: usize,
+}
+
+impl Identity {
+    #[inline]
+    fn of(waker: &Waker) -> Self {
+        Self { data: waker.data().addr(), vtable: std::ptr::from_ref(waker.vtable()).addr() }
+    }
+}
+
+impl Sleep {
+    /// A sleep on `driver`, whatever runtime this thread is in.
+    pub(crate) fn on(driver: Arc<Driver>, deadline: Instant) -> Sleep {
+        let clocks = driver.now();
+        Sleep::new(driver, clocks, deadline)
+    }
+
+    /// A sleep of `duration` on `driver`.
+    #[doc(hidden)]
+    pub fn after(driver: Arc<Driver>, duration: Duration) -> Sleep {
+        let clocks = driver.now();
+        Sleep::new(driver, clocks, after(clocks.now, duration))
+    }
+
+    /// Now, on the clock that it is measured by.
+    #[doc(hidden)]
+    pub fn now(&self) -> Instant {
+        self.driver.now().now
+    }
+
+    fn new(driver: Arc<Driver>, clocks: Both, deadline: Instant) -> Sleep {
+        Sleep { driver, deadline, deadline_ns: clocks.ns_of(deadline), armed: None }
+    }
+
+    /// When it ends.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Whether the deadline has passed.
+    pub fn is_elapsed(&self) -> bool {
+        // The process's clock keeps to `Instant` within microseconds; the promise is never to be early, by either.
+        match &self.driver.test_clock {
+            None => clock::now_ns() >= self.deadline_ns && Instant::now() >= self.deadline,
+            Some(clock) => clock.now_ns() >= self.deadline_ns,
+        }
+    }
+
+    /// Gives it another deadline, earlier or later, also after it has ended. A task that awaits it is woken at the new one.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// # runtime.block_on(async {
+    /// let mut sleep = volt::time::sleep(Duration::from_secs(3600));
+    /// sleep.reset(Instant::now() + Duration::from_millis(5));
+    /// sleep.await;
+    /// # });
+    /// ```
+    pub fn reset(&mut self, deadline: Instant) {
+        self.deadline = deadline;
+        self.move_timer();
+    }
+
+    /// To where the deadline lies on the process's clock.
+    fn move_timer(&mut self) {
+        self.deadline_ns = self.driver.now().ns_of(self.deadline);
+        let armed = self.armed.as_ref();
+        if !armed.is_some_and(|armed| self.driver.reset_timer(armed.key, self.deadline_ns)) {
+            self.armed = None;
+        }
+    }
+
+    /// As [`reset`](Self::reset), but the timer is armed by the next poll only.
+    #[doc(hidden)]
+    pub fn reset_disarmed(&mut self, deadline: Instant) {
+        self.disarm();
+        self.deadline = deadline;
+        self.deadline_ns = self.driver.now().ns_of(deadline);
+    }
+
+    /// Polls it without touching the cooperative budget: for a time-out, whose inner future may have spent it all.
+    #[doc(hidden)]
+    #[inline]
+    pub fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while !self.is_elapsed() {
+            // Checked on each round: being shut down, too, takes the entry out of the wheel.
+            assert!(!self.driver.timers.is_shut_down(), "{SHUT_DOWN}");
+            let waker = Identity::of(cx.waker());
+            match &mut self.armed {
+                // See *The clock decides*.
+                Some(_) if self.driver.timers.has_fired(self.deadline_ns) => self.move_timer(),
+                // See *Same waker*.
+                Some(armed) if armed.waker == waker => return Poll::Pending,
+                Some(armed) => {
+                    if self.driver.timers.set_waker(armed.key, cx.waker().clone()) {
+                        armed.waker = waker;
+                        return Poll::Pending;
+                    }
+                    // It fired in between: the clock has moved.
+                    self.armed = None;
+                }
+                None => {
+                    let key = self.driver.arm_timer(self.deadline_ns, cx.waker().clone()).expect(SHUT_DOWN);
+                    self.armed = Some(Armed { key, waker });
+                    return Poll::Pending;
+                }
+            }
+        }
+        self.disarm();
+        Poll::Ready(())
+    }
+
+    fn disarm(&mut self) {
+        if let Some(armed) = self.armed.take()
+            && !self.driver.timers.has_fired(self.deadline_ns)
+        {
+            self.driver.timers.disarm(armed.key);
+        }
+    }
+}
+
+/// Why a sleep can never end.
+const SHUT_DOWN: &str = "the runtime whose timer this is was shut down, so it would never fire";
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let unit = ready!(coop::poll_proceed(cx));
+        ready!(self.poll_elapsed(cx));
+        unit.made_progress();
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.disarm();
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep")
+            .field("deadline", &self.deadline)
+            .field("is_armed", &self.armed.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::builder::Builder;
+
+    #[test]
+    fn a_sleep_whose_timer_fires_before_the_systems_clock_is_there_ends_on_time() {
+        let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let (ended, end) = mpsc::channel();
+        let task = runtime.spawn(async move {
+            let began = Instant::now();
+            let mut sleep = sleep(Duration::from_millis(30));
+            // As if the process's clock had been behind when it was made, and gone to the truth since.
+            sleep.deadline_ns = clock::now_ns() + 1_000_000;
+            sleep.await;
+            ended.send(began.elapsed()).unwrap();
+        });
+        let took = end.recv_timeout(Duration::from_secs(10)).expect("the sleep ends");
+        assert!(took >= Duration::from_millis(30), "{took:?}");
+        runtime.block_on(task).unwrap();
+    }
+}

@@ -1,0 +1,217 @@
+//! Who keeps whom waiting: what the tasks of each spawn location do, and what is done to them.
+//!
+//! Shape: a table of `PLACES` spawn locations a writer, found by the location's address with open addressing, in at most `PROBES` steps; those that
+//! find no place share one more, *other*. A place that is taken stays taken, so that every number only grows.
+//!
+//! Who writes: one thread a table: a worker, or the sentinel. Who reads: snapshots, from any thread, which merge the tables.
+//!
+//! What is charged. A task that is polled has waited since it was submitted. If the poll before it on the same worker was long, then the time that
+//! both lasted is charged to the location of that poll, and written down as suffered by the location of the task. Tasks that the
+//! sentinel takes from a worker that is stuck are charged by it in the same way, up to then; if that worker comes to poll them after all, it charges the
+//! rest. So a task that waits behind many short polls charges nobody: that is
+//! load, not blame.
+
+use std::panic::Location;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use volt_telemetry::incident::Blame;
+
+use super::numbers::{Counter, Gauge};
+
+/// Spawn locations a table, a power of two; more than programs have that matter at the same time.
+const PLACES: usize = 128;
+/// Places that are tried for one.
+const PROBES: usize = 8;
+/// Where the locations go that find none.
+const OTHER: usize = PLACES;
+/// A poll that lasts so long is one that others can be said to wait for.
+pub(crate) const LONG_NS: u64 = 1_000_000;
+
+const _: () = assert!(PLACES.is_power_of_two() && PROBES < PLACES);
+
+/// See the header of this file.
+#[derive(Debug)]
+pub(crate) struct BlameTable(Box<[Place; PLACES + 1]>);
+
+#[derive(Debug, Default)]
+struct Place {
+    location: AtomicPtr<Location<'static>>,
+    polls: Counter,
+    busy_ns: Counter,
+    longest_poll_ns: Gauge,
+    self_wakes: Counter,
+    stalls: Counter,
+    caused_ns: Counter,
+    suffered_ns: Counter,
+}
+
+impl Default for BlameTable {
+    fn default() -> Self {
+        Self(Box::new(std::array::from_fn(|_| Place::default())))
+    }
+}
+
+impl BlameTable {
+    /// A poll has ended. For the writer, as are all that follow.
+    #[inline]
+    pub(crate) fn count_poll(&self, location: &'static Location<'static>, took_ns: u64, has_woken_itself: bool) {
+        let place = self.place(location);
+        place.polls.add(1);
+        place.busy_ns.add(took_ns);
+        place.self_wakes.add(u64::from(has_woken_itself));
+        if took_ns > place.longest_poll_ns.get() {
+            place.longest_poll_ns.set(took_ns);
+        }
+    }
+
+    /// A poll has become an incident.
+    pub(crate) fn count_stall(&self, location: &'static Location<'static>) {
+        self.place(location).stalls.add(1);
+    }
+
+    /// A task of `victim` has waited for `ns` behind a poll of `culprit`.
+    pub(crate) fn charge(&self, culprit: &'static Location<'static>, victim: &'static Location<'static>, ns: u64) {
+        self.place(culprit).caused_ns.add(ns);
+        self.place(victim).suffered_ns.add(ns);
+    }
+
+    #[inline]
+    fn place(&self, location: &'static Location<'static>) -> &Place {
+        let wanted = ptr::from_ref(location).cast_mut();
+        let first = first_place(wanted);
+        // ORDERING: Relaxed; single-writer cell.
+        if self.0[first].location.load(Ordering::Relaxed) == wanted {
+            return &self.0[first];
+        }
+        self.seek(wanted, first)
+    }
+
+    #[cold]
+    fn seek(&self, wanted: *mut Location<'static>, first: usize) -> &Place {
+        for step in 0..PROBES {
+            let place = &self.0[(first + step) % PLACES];
+            // ORDERING: Relaxed; single-writer cell.
+            let found = place.location.load(Ordering::Relaxed);
+            if found == wanted {
+                return place;
+            }
+            if found.is_null() {
+                // ORDERING: Release; pairs with the Acquire in `read`, though what it points to is there since the program began.
+                place.location.store(wanted, Ordering::Release);
+                return place;
+            }
+        }
+        &self.0[OTHER]
+    }
+
+    /// Adds what this table knows to what others did.
+    pub(crate) fn read(&self, into: &mut Vec<Blame>) {
+        for (index, place) in self.0.iter().enumerate() {
+            // ORDERING: Acquire; pairs with the Release in `seek`.
+            let location = place.location.load(Ordering::Acquire);
+            // SAFETY: only `seek` writes the pointer, from a `&'static Location`.
+            let location = unsafe { location.as_ref() };
+            let spawned_at = match location {
+                Some(location) => location.to_string(),
+                None if index == OTHER && place.has_counted() => "other".to_owned(),
+                None => continue,
+            };
+            let known = match into.iter().position(|blame| blame.spawned_at == spawned_at) {
+                Some(known) => known,
+                None => {
+                    into.push(Blame { spawned_at, self_wakes: Some(0), ..Blame::default() });
+                    into.len() - 1
+                }
+            };
+            let blame = &mut into[known];
+            blame.polls += place.polls.get();
+            blame.busy_ns += place.busy_ns.get();
+            blame.longest_poll_ns = blame.longest_poll_ns.max(place.longest_poll_ns.get());
+            blame.self_wakes = blame.self_wakes.map(|wakes| wakes + place.self_wakes.get());
+            blame.stalls += place.stalls.get();
+            blame.delay_caused_ns += place.caused_ns.get();
+            blame.delay_suffered_ns += place.suffered_ns.get();
+        }
+    }
+}
+
+impl Place {
+    fn has_counted(&self) -> bool {
+        self.polls.get() + self.stalls.get() + self.caused_ns.get() + self.suffered_ns.get() > 0
+    }
+}
+
+/// In `0..PLACES`. Locations lie close to each other, 24 bytes apart as a rule: Fibonacci hashing spreads them (Knuth, 6.4), by its highest bits.
+#[inline]
+fn first_place(location: *mut Location<'static>) -> usize {
+    let hash = (location.addr() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (hash >> (u64::BITS - PLACES.ilog2())) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    fn read(table: &BlameTable) -> Vec<Blame> {
+        let mut blame = Vec::new();
+        table.read(&mut blame);
+        blame.sort_by(|a, b| a.spawned_at.cmp(&b.spawned_at));
+        blame
+    }
+
+    /// A location at an address of its own, though it reads like its siblings.
+    #[track_caller]
+    fn leaked() -> &'static Location<'static> {
+        /// Reachable, so that it is no leak to those who look for them.
+        static KEPT: Mutex<Vec<&'static Location<'static>>> = Mutex::new(Vec::new());
+        let location: &'static Location<'static> = Box::leak(Box::new(*Location::caller()));
+        KEPT.lock().unwrap().push(location);
+        location
+    }
+
+    #[test]
+    fn polls_and_delays_go_to_their_locations() {
+        let (table, culprit, victim) = (BlameTable::default(), leaked(), Location::caller());
+        table.count_poll(culprit, 5_000, false);
+        table.count_poll(culprit, 3_000, false);
+        table.count_poll(victim, 10, true);
+        table.charge(culprit, victim, 4_000);
+        table.count_stall(culprit);
+        let blame = read(&table);
+        assert_eq!(blame.len(), 2);
+        let of = |location: &Location<'_>| blame.iter().find(|blame| blame.spawned_at == location.to_string()).unwrap();
+        let (culprit, victim) = (of(culprit), of(victim));
+        assert_eq!((culprit.polls, culprit.busy_ns, culprit.longest_poll_ns), (2, 8_000, 5_000));
+        assert_eq!((culprit.stalls, culprit.delay_caused_ns, culprit.delay_suffered_ns), (1, 4_000, 0));
+        assert_eq!((victim.delay_caused_ns, victim.delay_suffered_ns, victim.self_wakes), (0, 4_000, Some(1)));
+    }
+
+    #[test]
+    fn tables_of_several_writers_are_added_up() {
+        let (one, other, location) = (BlameTable::default(), BlameTable::default(), Location::caller());
+        one.count_poll(location, 7, false);
+        other.count_poll(location, 9, false);
+        let mut blame = Vec::new();
+        one.read(&mut blame);
+        other.read(&mut blame);
+        assert_eq!(blame.len(), 1);
+        assert_eq!((blame[0].polls, blame[0].busy_ns, blame[0].longest_poll_ns), (2, 16, 9));
+    }
+
+    #[test]
+    fn what_finds_no_place_is_counted_as_other_and_nothing_is_lost() {
+        let table = BlameTable::default();
+        let locations: Vec<_> = (0..4 * PLACES).map(|_| leaked()).collect();
+        for _ in 0..3 {
+            for location in &locations {
+                table.count_poll(location, 1, false);
+            }
+        }
+        assert_eq!(table.0.iter().map(|place| place.polls.get()).sum::<u64>(), 12 * PLACES as u64);
+        assert!(table.0[OTHER].polls.get() > 0);
+        assert!(read(&table).iter().any(|blame| blame.spawned_at == "other"));
+    }
+}

@@ -1,0 +1,482 @@
+//! The cells that a worker counts in: always on, one writer each, never locked, readable at any moment by anybody.
+//!
+//! Shape: one block a worker, on cache lines of its own. Who writes: the worker that the block belongs to, nobody else (*Single
+//! writer*), but for two cells of the sentinel's, which say so. Who reads: snapshots, from any thread.
+//!
+//! A cell is written by a Relaxed load and a Relaxed store, not by a read-modify-write: with one writer nothing can come between
+//! the two, and a locked instruction would cost twenty times as much. Whether anything is written at all: see `counting`.
+//!
+//! Invariants:
+//! * *Odd inside a poll*: `poll_seq` goes up by one when a poll begins and by one when it ends.
+//! * *Counted by the next*: how long a poll took is counted when the next one begins, or the tick ends; a long one at once. So poll times, and what
+//!   is known of locations, may be one poll behind `poll_seq`, for as long as a worker looks for its next task.
+//! * *In-flight is a sequence lock*: begin: (1) write task, location, begin; (2) make `poll_seq` odd, Release. End: (1) make it even;
+//!   (2) fence Release. A reader takes `poll_seq` (Acquire), the fields, fence Acquire, `poll_seq` again: same and odd = the fields
+//!   belong together.
+//! * *Time adds up*: a worker is in one phase at a time, and the time of the present one is added by the reader, so that a number
+//!   moves while a worker is stuck. The phase is a sequence lock too: (1) make `phase_seq` odd, fence Release; (2) write the fields;
+//!   (3) make it even, Release.
+
+use std::panic::Location;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+
+use volt_telemetry::{GlobalChecks, InFlight, Phase, Unparks, Worker};
+
+use crate::stats::blame::BlameTable;
+use crate::stats::counting;
+use crate::stats::numbers::{Counter, Gauge, HistogramCells};
+use crate::stats::reasons::{Trigger, WakeReason};
+use crate::stats::tally::Tally;
+use crate::task::header::{Ended, Header, Place};
+
+/// The phases that a worker's time is accounted to, in the order of `WorkerCells::time_ns`.
+pub(crate) const PHASES: [Phase; 5] = [Phase::Busy, Phase::Searching, Phase::Parked, Phase::Driver, Phase::Maintenance];
+
+/// `Phase` as a number, for a cell; `Stopped` is none of [`PHASES`].
+#[inline]
+fn phase_index(phase: Phase) -> u64 {
+    match phase {
+        Phase::Busy => 0,
+        Phase::Searching => 1,
+        Phase::Parked => 2,
+        Phase::Driver => 3,
+        Phase::Maintenance => 4,
+        _ => PHASES.len() as u64,
+    }
+}
+
+/// A poll that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Polled {
+    pub(crate) location: &'static Location<'static>,
+    pub(crate) took_ns: u64,
+    pub(crate) has_woken_itself: bool,
+}
+
+/// See the header of this file.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(crate) struct WorkerCells {
+    // In flight.
+    poll_seq: AtomicU64,
+    /// The poll that is to yield at its next operation, by `poll_seq`; 0, which is none, once it has been asked in vain. Written by the sentinel, which
+    /// asks, and by the worker, which takes that back.
+    yields_seq: AtomicU64,
+    task_id: Gauge,
+    /// The task's place in the registry, if it has a name or a span to be found there.
+    place: Gauge,
+    location: AtomicPtr<Location<'static>>,
+    poll_began_at_ns: Gauge,
+
+    // Where the time goes.
+    phase_seq: AtomicU64,
+    phase: Gauge,
+    phase_since_ns: Gauge,
+    time_ns: [Counter; PHASES.len()],
+    pub(crate) thread_id: Gauge,
+
+    pub(crate) ticks: Counter,
+    /// Polls that a tick may do, and those that had been done when the present one began: what is left follows.
+    budget: Gauge,
+    polls_before_tick: Gauge,
+    pub(crate) budget_exhausted: Counter,
+    pub(crate) coop_yields: Counter,
+
+    /// `lifo_hits` when the count of LIFO polls was begun anew: how many there were since follows.
+    lifo_hits_before: Gauge,
+    pub(crate) lifo_hits: Counter,
+    pub(crate) lifo_evictions: Counter,
+    pub(crate) lifo_cap_flushes: Counter,
+    pub(crate) overflows: Counter,
+    pub(crate) tasks_overflowed: Counter,
+
+    pub(crate) steal_attempts: Counter,
+    pub(crate) steals: Counter,
+    pub(crate) tasks_stolen: Counter,
+    pub(crate) steal_races_lost: Counter,
+
+    /// Checks of the global queue, by [`Trigger`].
+    global_checks: [Counter; 3],
+    /// Local polls before the checks that came between local polls.
+    global_check_polls: Counter,
+    pub(crate) global_batches: Counter,
+    pub(crate) global_tasks: Counter,
+    pub(crate) avg_poll_ns: Gauge,
+    pub(crate) global_queue_interval: Gauge,
+
+    pub(crate) parks: Counter,
+    /// ns; 0 = none.
+    pub(crate) park_timeout_ns: Gauge,
+    unparks: [Counter; 5],
+    pub(crate) wakes_sent: Counter,
+    pub(crate) spins_helped: Counter,
+    pub(crate) spins_in_vain: Counter,
+    pub(crate) lost_wakeup_rescues: Counter,
+
+    pub(crate) spawned: Tally,
+    ended: [Tally; 3],
+
+    /// By spawn location.
+    pub(crate) blame: BlameTable,
+    /// The last poll that was long.
+    long_location: AtomicPtr<Location<'static>>,
+    long_began_at_ns: Gauge,
+    long_ended_at_ns: Gauge,
+    /// Up to when what waited here was charged by the sentinel, which took it away. Written by the sentinel.
+    charged_until_ns: Gauge,
+
+    pub(crate) poll_time: HistogramCells,
+    pub(crate) schedule_delay: HistogramCells,
+}
+
+impl WorkerCells {
+    /// The cells of a worker that has not started.
+    pub(crate) fn new() -> Self {
+        let cells = Self::default();
+        cells.phase.set(phase_index(Phase::Stopped));
+        cells
+    }
+
+    /// A poll of `task` begins. Returns where the task was spawned, for the end of the poll.
+    #[inline]
+    pub(crate) fn begin_poll(&self, task: &Header, now_ns: u64) -> &'static Location<'static> {
+        let (location, is_plain) = task.told_location();
+        if !counting::IS_ON {
+            return location;
+        }
+        // In-flight is a sequence lock, begin (1).
+        self.task_id.set(task.id.as_u64());
+        // The place of another task, from before, does no harm: whoever looks there compares the ids.
+        if !is_plain {
+            self.place.set(task.place().as_u64());
+        }
+        // ORDERING: Relaxed; published by the Release below.
+        self.location.store(ptr::from_ref(location).cast_mut(), Ordering::Relaxed);
+        self.poll_began_at_ns.set(now_ns);
+        // Begin (2).
+        // ORDERING: the load is a single-writer cell; Release pairs with the first Acquire in `in_flight`, which publishes the fields.
+        self.poll_seq.store(self.poll_seq.load(Ordering::Relaxed) + 1, Ordering::Release);
+        let submitted_at_ns = task.submitted_at_ns();
+        let delay_ns = now_ns.saturating_sub(submitted_at_ns);
+        self.schedule_delay.record(delay_ns);
+        task.account.begin(delay_ns, now_ns);
+        if submitted_at_ns < self.long_ended_at_ns.get() {
+            self.charge(location, submitted_at_ns);
+        }
+        location
+    }
+
+    /// A task of `victim` was submitted before the last long poll had ended.
+    #[cold]
+    fn charge(&self, victim: &'static Location<'static>, submitted_at_ns: u64) {
+        // ORDERING: Relaxed; single-writer cell.
+        let culprit = self.long_location.load(Ordering::Relaxed);
+        // SAFETY: only `note_long` writes the pointer, from a `&'static Location`.
+        let Some(culprit) = (unsafe { culprit.as_ref() }) else { return };
+        // What waited in the global queue as long is charged with too little, rather than what was taken away with too much.
+        let both_since_ns = submitted_at_ns.max(self.long_began_at_ns.get()).max(self.charged_until_ns.get());
+        self.blame.charge(culprit, victim, self.long_ended_at_ns.get().saturating_sub(both_since_ns));
+    }
+
+    /// What waited here until now is charged to the poll that is going on. For the sentinel.
+    pub(crate) fn note_charged(&self, now_ns: u64) {
+        self.charged_until_ns.set(now_ns);
+    }
+
+    /// A poll has ended that others may have waited for: one of `LONG_NS` or more.
+    pub(crate) fn note_long(&self, location: &'static Location<'static>, took_ns: u64) {
+        let began_at_ns = self.poll_began_at_ns.get();
+        // ORDERING: Relaxed; single-writer cell.
+        self.long_location.store(ptr::from_ref(location).cast_mut(), Ordering::Relaxed);
+        self.long_began_at_ns.set(began_at_ns);
+        self.long_ended_at_ns.set(began_at_ns + took_ns);
+    }
+
+    /// The poll that began last ends.
+    #[inline]
+    pub(crate) fn end_poll(&self) {
+        if !counting::IS_ON {
+            return;
+        }
+        // End (1).
+        // ORDERING: Relaxed; single-writer cell, kept before the fields of the next poll by the fence.
+        self.poll_seq.store(self.poll_seq.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        // End (2).
+        // ORDERING: Release; pairs with the Acquire fence in `in_flight`: who reads a field of the next poll finds the number changed.
+        fence(Ordering::Release);
+    }
+
+    /// A poll has ended: how long it took.
+    #[inline]
+    pub(crate) fn count_poll(&self, polled: Polled) {
+        if !counting::IS_ON {
+            return;
+        }
+        self.blame.count_poll(polled.location, polled.took_ns, polled.has_woken_itself);
+        self.poll_time.record(polled.took_ns);
+    }
+
+    /// A tick of at most `budget` polls begins, or is about to.
+    pub(crate) fn renew_budget(&self, budget: u32) {
+        self.budget.set(u64::from(budget));
+        self.polls_before_tick.set(self.polls());
+    }
+
+    /// The count of LIFO polls begins anew.
+    pub(crate) fn renew_lifo_polls(&self) {
+        self.lifo_hits_before.set(self.lifo_hits.get());
+    }
+
+    /// Polls begun.
+    fn polls(&self) -> u64 {
+        self.poll_seq().div_ceil(2)
+    }
+
+    /// The worker goes from one phase to another at `now_ns`.
+    pub(crate) fn enter_phase(&self, phase: Phase, now_ns: u64) {
+        if !counting::IS_ON {
+            return;
+        }
+        // The phase is a sequence lock, change (1).
+        // ORDERING: Relaxed; single-writer cell, kept before the fields by the fence.
+        let seq = self.phase_seq.load(Ordering::Relaxed);
+        // ORDERING: Relaxed; as above.
+        self.phase_seq.store(seq + 1, Ordering::Relaxed);
+        // ORDERING: Release; pairs with the Acquire fence in `times`: who reads a field of the new phase finds the number changed.
+        fence(Ordering::Release);
+        // Change (2).
+        let before = self.phase.get() as usize;
+        if let Some(time_ns) = self.time_ns.get(before) {
+            time_ns.add(now_ns.saturating_sub(self.phase_since_ns.get()));
+        }
+        self.phase_since_ns.set(now_ns);
+        self.phase.set(phase_index(phase));
+        // Change (3).
+        // ORDERING: Release; pairs with the Acquire in `times`, which publishes the fields.
+        self.phase_seq.store(seq + 2, Ordering::Release);
+    }
+
+    /// As [`enter_phase`](Self::enter_phase), if it is another one.
+    #[inline]
+    pub(crate) fn ensure_phase(&self, phase: Phase, now_ns: u64) {
+        if counting::IS_ON && self.phase.get() != phase_index(phase) {
+            self.enter_phase(phase, now_ns);
+        }
+    }
+
+    /// A worker that has not started, or has ended.
+    pub(crate) fn stop(&self, now_ns: u64) {
+        self.enter_phase(Phase::Stopped, now_ns);
+        self.thread_id.set(0);
+    }
+
+    pub(crate) fn count_unpark(&self, reason: WakeReason) {
+        self.unparks[reason as usize].add(1);
+    }
+
+    /// A check of the global queue, `polls` local polls after the one before.
+    pub(crate) fn count_global_check(&self, trigger: Trigger, polls: u64) {
+        self.global_checks[trigger as usize].add(1);
+        // A worker that has run out of work checks whatever the interval is.
+        if trigger != Trigger::Empty {
+            self.global_check_polls.add(polls);
+        }
+    }
+
+    pub(crate) fn count_end(&self, ended: Ended) {
+        // Who counts the end of a task also counts its spawn, which came before.
+        self.ended[ended as usize].add_one();
+    }
+
+    /// Completed, cancelled, panicked. To be read before any `spawned`.
+    pub(crate) fn ended(&self) -> [u64; 3] {
+        [0, 1, 2].map(|ended| self.ended[ended].get())
+    }
+
+    /// Whether a poll is going on.
+    #[inline]
+    pub(crate) fn is_in_poll(&self) -> bool {
+        // ORDERING: Relaxed; a hint, out of date as soon as it is read.
+        !self.poll_seq.load(Ordering::Relaxed).is_multiple_of(2)
+    }
+
+    /// The id of the task whose poll began last. For the worker itself.
+    pub(crate) fn last_task(&self) -> u64 {
+        self.task_id.get()
+    }
+
+    /// Polls begun and ended: odd while one is going on.
+    pub(crate) fn poll_seq(&self) -> u64 {
+        // ORDERING: Relaxed; a hint, out of date as soon as it is read.
+        self.poll_seq.load(Ordering::Relaxed)
+    }
+
+    /// Asks the poll of this number to yield at its next operation. Whether it was not asked before.
+    pub(crate) fn ask_to_yield(&self, poll_seq: u64) -> bool {
+        // ORDERING: Relaxed; a wish, and whether it is taken back before it or after it does no harm: it is asked for again.
+        self.yields_seq.swap(poll_seq, Ordering::Relaxed) != poll_seq
+    }
+
+    /// Whether the poll that is going on was asked to yield. For its own thread.
+    #[inline]
+    pub(crate) fn is_to_yield(&self) -> bool {
+        // ORDERING: Relaxed; a wish, and an own cell.
+        counting::IS_ON && self.yields_seq.load(Ordering::Relaxed) == self.poll_seq.load(Ordering::Relaxed)
+    }
+
+    /// Takes back what this poll was asked. For its own thread.
+    pub(crate) fn ask_no_more(&self) {
+        // ORDERING: Relaxed; as in `ask_to_yield`.
+        self.yields_seq.store(0, Ordering::Relaxed);
+    }
+
+    /// How long the poll that is going on has lasted at `now_ns`, if one is.
+    pub(crate) fn poll_for_ns(&self, now_ns: u64) -> Option<u64> {
+        self.read_in_flight(|| now_ns.saturating_sub(self.poll_began_at_ns.get()))
+    }
+
+    /// What `read` reads of the poll that is going on, if one is and stays the same meanwhile.
+    fn read_in_flight<R>(&self, read: impl FnOnce() -> R) -> Option<R> {
+        // ORDERING: Acquire; pairs with begin (2).
+        let before = self.poll_seq.load(Ordering::Acquire);
+        if before.is_multiple_of(2) {
+            return None;
+        }
+        let fields = read();
+        // ORDERING: Acquire; pairs with end (2).
+        fence(Ordering::Acquire);
+        // ORDERING: Relaxed; ordered by the fence.
+        (self.poll_seq.load(Ordering::Relaxed) == before).then_some(fields)
+    }
+
+    /// Where the task was spawned whose poll is the one of this number, seen before, and when it began; `None` if that is over.
+    pub(crate) fn culprit_of(&self, poll_seq: u64) -> Option<(&'static Location<'static>, u64)> {
+        // ORDERING: Relaxed; guarded by the two readings of `poll_seq`.
+        let (location, began_at_ns) =
+            self.read_in_flight(|| (self.location.load(Ordering::Relaxed), self.poll_began_at_ns.get()))?;
+        if self.poll_seq() != poll_seq {
+            return None;
+        }
+        // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so, since `poll_seq` was odd.
+        Some((unsafe { &*location }, began_at_ns))
+    }
+
+    /// The poll that is going on, if one is, and its task's place in the registry.
+    pub(crate) fn in_flight(&self, now_ns: u64) -> Option<(InFlight, Place)> {
+        let (task_id, place, began_at_ns, location) = self.read_in_flight(|| {
+            // ORDERING: Relaxed; guarded by the two readings of `poll_seq`.
+            let location = self.location.load(Ordering::Relaxed);
+            (self.task_id.get(), self.place.get(), self.poll_began_at_ns.get(), location)
+        })?;
+        // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so, since `poll_seq` was odd.
+        let location = unsafe { &*location };
+        let for_ns = now_ns.saturating_sub(began_at_ns);
+        Some((InFlight { task_id, task_name: None, spawned_at: location.to_string(), for_ns }, Place::from_u64(place)))
+    }
+
+    /// As [`in_flight`](Self::in_flight), if it is the poll of this number, seen before: numbers only grow, so what was read is of no other one.
+    pub(crate) fn in_flight_of(&self, poll_seq: u64, now_ns: u64) -> Option<(InFlight, Place)> {
+        self.in_flight(now_ns).filter(|_| self.poll_seq() == poll_seq)
+    }
+
+    /// The present phase, for how long, and the time spent in each, the present one included; `None` while it keeps changing.
+    fn times(&self) -> Option<(Phase, u64, [u64; PHASES.len()])> {
+        for _attempt in 0..8 {
+            // ORDERING: Acquire; pairs with change (3).
+            let before = self.phase_seq.load(Ordering::Acquire);
+            if !before.is_multiple_of(2) {
+                std::hint::spin_loop();
+                continue;
+            }
+            let (phase, since_ns) = (self.phase.get(), self.phase_since_ns.get());
+            let mut times_ns = std::array::from_fn(|index| self.time_ns[index].get());
+            let now_ns = crate::clock::now_ns();
+            // ORDERING: Acquire; pairs with the Release fence of change (1).
+            fence(Ordering::Acquire);
+            // ORDERING: Relaxed; ordered by the fence.
+            if self.phase_seq.load(Ordering::Relaxed) == before {
+                let for_ns = now_ns.saturating_sub(since_ns);
+                if let Some(time_ns) = times_ns.get_mut(phase as usize) {
+                    *time_ns += for_ns;
+                }
+                let phase = PHASES.get(phase as usize).copied().unwrap_or(Phase::Stopped);
+                return Some((phase, for_ns, times_ns));
+            }
+        }
+        None
+    }
+
+    /// All cells, as plain data. `floor_ns` keeps what was told before: a worker that is preempted between reading the clock and
+    /// writing its cells must not make time run backwards. `name_of` finds a task's name by id and place in the registry.
+    pub(crate) fn read(
+        &self,
+        index: usize,
+        now_ns: u64,
+        floor_ns: &mut [u64; PHASES.len()],
+        name_of: impl Fn(u64, Place) -> Option<String>,
+    ) -> Worker {
+        let in_flight = self.in_flight(now_ns).map(|(poll, place)| {
+            let task_name = name_of(poll.task_id, place);
+            InFlight { task_name, ..poll }
+        });
+        let (phase, phase_for_ns, times_ns) = self.times().unwrap_or((Phase::Busy, 0, *floor_ns));
+        for (floor_ns, time_ns) in floor_ns.iter_mut().zip(times_ns) {
+            *floor_ns = time_ns.max(*floor_ns);
+        }
+        let [busy_ns, searching_ns, parked_ns, driver_ns, maintenance_ns] = *floor_ns;
+        let [notified, timeout, io, timer, spurious] = std::array::from_fn(|reason| self.unparks[reason].get());
+        let [interval, elapsed, empty] = std::array::from_fn(|trigger| self.global_checks[trigger].get());
+        let thread_id = u32::try_from(self.thread_id.get()).ok().filter(|id| *id != 0);
+        // Before the polls, of which there may be more by then, so that there is never too much left.
+        let (budget, polls_before) = (self.budget.get(), self.polls_before_tick.get());
+        let polls = self.polls();
+        Worker {
+            index: index as u32,
+            thread_id,
+            phase,
+            phase_for_ns,
+            in_flight,
+            polls,
+            ticks: self.ticks.get(),
+            busy_ns,
+            searching_ns,
+            parked_ns,
+            driver_ns,
+            maintenance_ns,
+            budget_left: budget.saturating_sub(polls.saturating_sub(polls_before)) as u32,
+            budget_exhausted: self.budget_exhausted.get(),
+            coop_yields: self.coop_yields.get(),
+            lifo_polls_this_tick: self.lifo_hits.get().saturating_sub(self.lifo_hits_before.get()) as u32,
+            lifo_hits: self.lifo_hits.get(),
+            lifo_evictions: self.lifo_evictions.get(),
+            lifo_cap_flushes: self.lifo_cap_flushes.get(),
+            overflows: self.overflows.get(),
+            tasks_overflowed: self.tasks_overflowed.get(),
+            steal_attempts: self.steal_attempts.get(),
+            steals: self.steals.get(),
+            tasks_stolen: self.tasks_stolen.get(),
+            steal_races_lost: self.steal_races_lost.get(),
+            global_checks: Some(GlobalChecks { interval, elapsed, empty }),
+            global_check_polls: Some(self.global_check_polls.get()),
+            global_batches: self.global_batches.get(),
+            global_tasks: self.global_tasks.get(),
+            avg_poll_ns: self.avg_poll_ns.get(),
+            global_queue_interval: self.global_queue_interval.get() as u32,
+            parks: self.parks.get(),
+            park_timeout_ns: Some(self.park_timeout_ns.get()).filter(|ns| *ns != 0),
+            unparks: Unparks { notified, timeout, io, timer, spurious },
+            wakes_sent: self.wakes_sent.get(),
+            spins_helped: self.spins_helped.get(),
+            spins_in_vain: self.spins_in_vain.get(),
+            lost_wakeup_rescues: self.lost_wakeup_rescues.get(),
+            poll_time: self.poll_time.read(),
+            schedule_delay: self.schedule_delay.read(),
+            // The rest is not in cells: `scheduler::shared` reads it from the queues.
+            ..Worker::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! Which task this thread polls, whether it has woken itself, and who it is that wakes others here.
+//!
+//! Who writes: `cell::run`, around each poll, and wakers, on the same thread; what kind of thread this is, the thread itself. Who reads: ids,
+//! shields, `cell::run` at the end of the poll, and whoever is woken here.
+//!
+//! Invariants:
+//! * *Alive while current*: the pointer is set only while the runner holds a reference.
+//! * *Own poll*: the notes of a poll (that the task has woken itself, what it waits for) are about
+//!   the poll that is going on here, and about no other: they are put by while a task is polled
+//!   inside another one's poll.
+//! * *Read once it is over*: `Current::leave` reads the notes and ends the poll in one step. A
+//!   wake-up of the own task is either before that step, and noted, or after it, and changes the
+//!   task word. So none is lost, wherever in the poll the user's code runs: the future, what it
+//!   drops, and the subscribers of `tracing` that are called when the poll's spans are entered and
+//!   left.
+
+use std::cell::Cell;
+use std::mem::{self, ManuallyDrop};
+use std::panic::Location;
+use std::ptr::NonNull;
+
+use volt_telemetry::recording::event::Waker as By;
+
+use super::awaits::{Awaits, Note};
+use super::header::{Header, Task};
+use super::id::Id;
+
+/// One poll.
+#[derive(Clone, Copy)]
+struct Running {
+    task: Option<NonNull<Header>>,
+    has_woken_itself: bool,
+    awaits: Note,
+}
+
+const NOTHING: Running = Running { task: None, has_woken_itself: false, awaits: Note::NOTHING };
+
+thread_local! {
+    static CURRENT: Cell<Running> = const { Cell::new(NOTHING) };
+    /// What kind of thread this is, or what it does between two polls.
+    static BY: Cell<By> = const { Cell::new(By::Outside) };
+}
+
+/// Who wakes tasks on this thread at the moment.
+pub(super) struct WakesHere<'a> {
+    /// What this thread is, or does between two polls.
+    pub(super) by: By,
+    /// The task whose poll is going on, or has just ended.
+    pub(super) task: Option<&'a Header>,
+}
+
+/// Calls `f` with who wakes tasks on this thread at the moment.
+#[inline]
+pub(super) fn with_waker<R>(f: impl FnOnce(WakesHere<'_>) -> R) -> R {
+    let running = CURRENT.get();
+    // SAFETY: Alive while current.
+    let task = running.task.as_ref().map(|task| unsafe { task.as_ref() });
+    f(WakesHere { by: BY.get(), task })
+}
+
+/// From now on, tasks that are woken on this thread outside of polls are woken by `by`. Returns who it was before.
+#[inline]
+pub(crate) fn wake_as(by: By) -> By {
+    BY.replace(by)
+}
+
+/// Makes `task` current until it is dropped; the one before is current again afterwards.
+#[must_use = "the task is current only while this lives"]
+pub(super) struct Current<'a> {
+    former: Running,
+    _task: &'a Task,
+}
+
+impl<'a> Current<'a> {
+    #[inline]
+    pub(super) fn enter(task: &'a Task) -> Self {
+        let running = Running { task: Some(task.as_raw()), ..NOTHING };
+        Self { former: CURRENT.replace(running), _task: task }
+    }
+
+    /// Ends the poll: the task before is current again. Returns whether this one has woken itself
+    /// since the poll began, and what it noted last that it waits for. See *Read once it is over*.
+    #[inline]
+    pub(super) fn leave(self) -> (bool, Note) {
+        let ended = CURRENT.replace(self.former);
+        // Its drop would do the same once more.
+        mem::forget(self);
+        (ended.has_woken_itself, ended.awaits)
+    }
+}
+
+impl Drop for Current<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        CURRENT.set(self.former);
+    }
+}
+
+/// Makes no task current while `f` runs, and what is woken in it woken by `by`: for worker threads, which may be simulated inside another task's
+/// poll.
+pub(crate) fn run_outside_tasks(by: By, f: impl FnOnce()) {
+    struct Reset(Running, By);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+            BY.set(self.1);
+        }
+    }
+    let _reset = Reset(CURRENT.replace(NOTHING), BY.replace(by));
+    f();
+}
+
+/// Runs `f`, which blocks in the middle of a poll: its task stays current, on a thread that is like
+/// any other outside the runtime. What is awaited meanwhile, in a `block_on`, is nothing that the
+/// poll will have to wait for.
+pub(crate) fn run_blocking(f: impl FnOnce()) {
+    struct Reset(Note, By);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            CURRENT.set(Running { awaits: self.0, ..CURRENT.get() });
+            BY.set(self.1);
+        }
+    }
+    let _reset = Reset(CURRENT.get().awaits, BY.replace(By::Outside));
+    f();
+}
+
+/// Takes note of the wake-up if `task` is the one that this thread polls; its runner will see to it. False: it is another.
+#[inline]
+pub(super) fn has_noted_own_wake(task: NonNull<Header>) -> bool {
+    let running = CURRENT.get();
+    let is_own = running.task == Some(task);
+    if is_own {
+        CURRENT.set(Running { has_woken_itself: true, ..running });
+    }
+    is_own
+}
+
+impl Awaits {
+    /// The task that this thread polls will have to wait for this, at that place.
+    pub fn note(self, at: &'static Location<'static>) {
+        let awaits = Note::of(self, at);
+        CURRENT.set(Running { awaits, ..CURRENT.get() });
+    }
+}
+
+/// Whether the task that this thread polls has woken itself since the poll began.
+#[cfg(test)]
+fn has_woken_itself() -> bool {
+    CURRENT.get().has_woken_itself
+}
+
+/// Calls `f` with the task that this thread polls, if it polls one.
+pub(super) fn with<R>(f: impl FnOnce(Option<&Task>) -> R) -> R {
+    match CURRENT.try_with(Cell::get).ok().and_then(|running| running.task) {
+        None => f(None),
+        Some(raw) => {
+            // SAFETY: Alive while current; ManuallyDrop borrows the runner's reference and does not give it up.
+            let task = ManuallyDrop::new(unsafe { Task::from_raw(raw) });
+            f(Some(&task))
+        }
+    }
+}
+
+/// The id of the task that calls this.
+///
+/// # Panics
+/// Outside a task, the future of a `block_on` that no task has called included; see [`try_id`].
+#[track_caller]
+pub fn id() -> Id {
+    try_id().expect("volt::task::id() is for code that runs in a task: spawn it, or use try_id()")
+}
+
+/// The id of the task that calls this, or `None` outside a task.
+pub fn try_id() -> Option<Id> {
+    with(|task| task.map(|task| task.header().id))
+}
+
+/// Whether the task that this thread polls was cancelled.
+pub(super) fn is_cancelled() -> bool {
+    with(|task| task.is_some_and(|task| task.header().state.cancellation().is_requested))
+}
+
+/// Whether it was, and is dropped at the end of this poll: no shield protects it.
+pub fn is_cancellation_effective() -> bool {
+    with(|task| task.is_some_and(|task| task.header().state.cancellation().is_effective))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::cell::{Nowhere, new_task};
+
+    fn task() -> Task {
+        let (notified, _join) = new_task(async {}, Nowhere, Id::next(), Location::caller(), None);
+        notified.task().clone()
+    }
+
+    #[test]
+    fn a_poll_inside_another_ones_takes_only_its_own_wake_ups_for_its_own() {
+        let (outer, inner) = (task(), task());
+        assert!(!has_noted_own_wake(outer.as_raw()), "nothing is polled");
+        let polled = Current::enter(&outer);
+        assert!(!has_noted_own_wake(inner.as_raw()));
+        {
+            let _inner = Current::enter(&inner);
+            assert!(!has_noted_own_wake(outer.as_raw()), "not the poll that is at its end next");
+            assert!(!has_woken_itself());
+            assert!(has_noted_own_wake(inner.as_raw()));
+            assert!(has_woken_itself());
+            run_outside_tasks(By::Worker, || assert!(!has_noted_own_wake(inner.as_raw())));
+            assert!(has_woken_itself());
+        }
+        assert!(!has_woken_itself());
+        assert!(has_noted_own_wake(outer.as_raw()));
+        assert!(polled.leave().0);
+        assert!(!has_noted_own_wake(outer.as_raw()), "its poll is over");
+        assert!(!has_woken_itself());
+    }
+
+    #[test]
+    fn a_block_in_a_poll_keeps_the_task_and_what_it_waits_for() {
+        let polled = task();
+        let current = Current::enter(&polled);
+        let former = wake_as(By::Worker);
+        run_blocking(|| {
+            Awaits::Lock.note(Location::caller());
+            assert!(has_noted_own_wake(polled.as_raw()));
+            with_waker(|waker| assert_eq!(waker.by, By::Outside));
+        });
+        assert_eq!(wake_as(former), By::Worker);
+        let (has_woken_itself, awaits) = current.leave();
+        assert!(has_woken_itself, "wherever that was");
+        assert_eq!(awaits.to_bits(), Note::NOTHING.to_bits());
+    }
+
+    #[test]
+    fn who_wakes_here_is_the_task_that_is_polled_or_what_the_thread_does_between_polls() {
+        let here = || with_waker(|waker| (waker.by, waker.task.map(|task| task.id)));
+        assert_eq!(here(), (By::Outside, None));
+        let polled = task();
+        let id = Some(polled.header().id);
+        {
+            let _polled = Current::enter(&polled);
+            assert_eq!(here(), (By::Outside, id));
+            run_outside_tasks(By::Worker, || {
+                assert_eq!(wake_as(By::Io), By::Worker);
+                assert_eq!(here(), (By::Io, None));
+            });
+            assert_eq!(here(), (By::Outside, id));
+        }
+        let former = wake_as(By::Blocking);
+        {
+            let _job = Current::enter(&polled);
+            assert_eq!(here(), (By::Blocking, id));
+        }
+        wake_as(former);
+        assert_eq!(here(), (By::Outside, None));
+    }
+}

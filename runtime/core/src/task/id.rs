@@ -1,0 +1,107 @@
+//! Task ids: unique in the process, never used twice.
+//!
+//! A thread takes a block of them at a time, so that spawns on many threads do not hand one cache line around. So ids rise with time on each
+//! thread, and not across threads; what a thread has left when it ends is never given out.
+
+use std::cell::Cell;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Ids that a thread takes at once: few enough that they stay short to read, enough that taking them costs nothing.
+const BLOCK: u64 = 64;
+
+thread_local! {
+    /// The next id of this thread's block; at a multiple of `BLOCK` there is none left.
+    static NEXT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The id of a task, as the console and log lines show it. Unique for the life of the process. A task that was spawned later on another thread
+/// may have a lower one.
+///
+/// ```
+/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// let task = runtime.spawn(async { volt::task::id() });
+/// let outside = task.id();
+/// assert_eq!(runtime.block_on(task).unwrap(), outside);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id(NonZeroU64);
+
+impl Id {
+    /// An id that no other task of the program has.
+    #[doc(hidden)]
+    pub fn next() -> Self {
+        #[cfg(test)]
+        if let Some(id) = simulated::next() {
+            return id;
+        }
+        let left = NEXT.get();
+        let id = if left.is_multiple_of(BLOCK) { take_block() } else { left };
+        NEXT.set(id + 1);
+        Self(NonZeroU64::new(id).expect("2^64 tasks take longer than a process lives"))
+    }
+
+    /// The number, as logs, lists and consoles show it.
+    pub fn as_u64(self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// The first id of a block that nobody else has. The first block begins at 1 and is one shorter.
+#[cold]
+fn take_block() -> u64 {
+    static BLOCKS: AtomicU64 = AtomicU64::new(0);
+    // ORDERING: Relaxed; only the value counts, and a fetch_add gives each value once.
+    let block = BLOCKS.fetch_add(1, Ordering::Relaxed);
+    (block * BLOCK).max(1)
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Ids that do not depend on what other threads do: for a test that repeats a run exactly, on the thread that has begun them.
+#[cfg(test)]
+pub(crate) mod simulated {
+    use std::cell::Cell;
+
+    use super::{Id, NonZeroU64};
+
+    thread_local! {
+        static LAST: Cell<Option<NonZeroU64>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn next() -> Option<Id> {
+        let last = LAST.try_with(Cell::get).ok().flatten()?;
+        let next = last.checked_add(1)?;
+        LAST.set(Some(next));
+        Some(Id(next))
+    }
+
+    /// The ids after `last`; `None` = real ones again.
+    pub(crate) fn begin(last: Option<NonZeroU64>) {
+        LAST.set(last);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn no_two_threads_get_the_same_id_and_each_gets_rising_ones() {
+        let take = || (0..3 * BLOCK + 1).map(|_| Id::next()).collect::<Vec<_>>();
+        let threads = [(); 4].map(|()| thread::spawn(take));
+        let mut all = HashSet::new();
+        for ids in threads.map(|thread| thread.join().unwrap()) {
+            assert!(ids.is_sorted());
+            assert!(ids.into_iter().all(|id| all.insert(id)), "an id was given twice");
+        }
+    }
+}

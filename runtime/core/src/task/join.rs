@@ -1,0 +1,276 @@
+//! What a task leaves to whoever spawned it: a handle to wait for it, to abort it, and the error if it did not end well.
+
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::sync::Mutex;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::header::{Header, Task};
+use super::id::Id;
+use crate::coop;
+
+/// A handle to a spawned task. Awaiting it gives the task's output, or a [`JoinError`] if the task was aborted or panicked.
+/// Dropping it detaches the task, which goes on.
+///
+/// # Cancel safety
+/// Awaiting `&mut handle` and dropping that future loses nothing: the output waits in the task.
+///
+/// ```
+/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// let output = runtime.block_on(async { volt::spawn(async { 6 * 7 }).await });
+/// assert_eq!(output.unwrap(), 42);
+/// ```
+pub struct JoinHandle<T> {
+    /// The handle's reference; ManuallyDrop because `drop_join` takes it over.
+    task: ManuallyDrop<Task>,
+    _output: PhantomData<T>,
+}
+
+// SAFETY: the output, the only thing of type T that is reached through the handle, moves to the handle's thread.
+unsafe impl<T: Send> Send for JoinHandle<T> {}
+// SAFETY: a shared handle gives no access to the output.
+unsafe impl<T: Send> Sync for JoinHandle<T> {}
+impl<T> UnwindSafe for JoinHandle<T> {}
+impl<T> RefUnwindSafe for JoinHandle<T> {}
+impl<T> Unpin for JoinHandle<T> {}
+
+impl<T> JoinHandle<T> {
+    /// # Safety
+    /// The caller hands over one reference and the JOIN_INTEREST of a task whose output is `T`.
+    pub(super) unsafe fn from_raw(raw: NonNull<Header>) -> Self {
+        // SAFETY: the caller's contract includes Task's.
+        Self { task: ManuallyDrop::new(unsafe { Task::from_raw(raw) }), _output: PhantomData }
+    }
+
+    /// Cancels the task: its future is dropped at its next turn. A task that has already ended is not affected. Awaiting the handle
+    /// afterwards gives a [`JoinError`] that [`is_cancelled`](JoinError::is_cancelled), unless the task ended first.
+    ///
+    /// A blocking task that has begun cannot be aborted.
+    pub fn abort(&self) {
+        self.task.cancel();
+    }
+
+    /// A handle that can abort the task and cannot wait for it.
+    pub fn abort_handle(&self) -> AbortHandle {
+        AbortHandle { task: Task::clone(&self.task) }
+    }
+
+    /// Whether the task has ended.
+    pub fn is_finished(&self) -> bool {
+        self.task.header().state.is_complete()
+    }
+
+    /// The task's id.
+    pub fn id(&self) -> Id {
+        self.task.header().id
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let unit = std::task::ready!(coop::poll_proceed(cx));
+        let mut output = Poll::Pending;
+        let into = (&raw mut output).cast::<()>();
+        // SAFETY: `from_raw` promised that the output is T, and the handle's reference keeps the task alive.
+        unsafe { (self.task.header().vtable.poll_join)(self.task.as_raw(), into, cx.waker()) };
+        if output.is_ready() {
+            unit.made_progress();
+        }
+        output
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        let drop_join = self.task.header().vtable.drop_join;
+        // SAFETY: the handle's reference is handed over, and the ManuallyDrop is not used again.
+        unsafe { drop_join(self.task.as_raw()) }
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle").field("id", &self.id()).field("is_finished", &self.is_finished()).finish()
+    }
+}
+
+/// Aborts a task; see [`JoinHandle::abort_handle`].
+///
+/// ```
+/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// runtime.block_on(async {
+///     let task = volt::spawn(std::future::pending::<()>());
+///     task.abort_handle().abort();
+///     assert!(task.await.unwrap_err().is_cancelled());
+/// });
+/// ```
+#[derive(Clone)]
+pub struct AbortHandle {
+    task: Task,
+}
+
+impl AbortHandle {
+    /// See [`JoinHandle::abort`].
+    pub fn abort(&self) {
+        self.task.cancel();
+    }
+
+    /// Whether the task has ended.
+    pub fn is_finished(&self) -> bool {
+        self.task.header().state.is_complete()
+    }
+
+    /// The task's id.
+    pub fn id(&self) -> Id {
+        self.task.header().id
+    }
+
+    /// How long the task's polls took so far, to some microseconds; one that is going on is not counted.
+    pub fn busy_time(&self) -> Duration {
+        Duration::from_nanos(self.task.header().account.read().busy_ns)
+    }
+}
+
+impl fmt::Debug for AbortHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AbortHandle").field("id", &self.id()).finish()
+    }
+}
+
+/// Why a task has no output: it was aborted, its runtime shut down, or it panicked.
+///
+/// ```
+/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// let error = runtime.block_on(async { volt::spawn(async { panic!("no") }).await }).unwrap_err();
+/// assert!(error.is_panic());
+/// assert!(error.to_string().contains("panicked: no"));
+/// ```
+pub struct JoinError {
+    id: Id,
+    /// `None` = cancelled.
+    panic: Option<Panic>,
+}
+
+/// A panic's payload, in one word; in a lock because payloads are Send and not Sync.
+pub(super) struct Panic(Box<Mutex<Box<dyn Any + Send + 'static>>>);
+
+impl Panic {
+    pub(super) fn new(payload: Box<dyn Any + Send + 'static>) -> Self {
+        Self(Box::new(Mutex::new(payload)))
+    }
+
+    pub(super) fn refused(refused: Refused) -> Self {
+        Self::new(Box::new(refused))
+    }
+}
+
+/// Why a job was never begun, for people. Stored where the payload of a panic would be, and shown as
+/// none.
+pub struct Refused(String);
+
+impl Refused {
+    pub(crate) fn new(cause: String) -> Self {
+        Self(cause)
+    }
+}
+
+impl JoinError {
+    pub(super) fn cancelled(id: Id) -> Self {
+        Self { id, panic: None }
+    }
+
+    pub(super) fn panicked(id: Id, panic: Panic) -> Self {
+        Self { id, panic: Some(panic) }
+    }
+
+    /// Whether the task was aborted, by a handle or by the shutdown of its runtime; or was never begun, since no thread could be started
+    /// for it, which the error's text says then.
+    pub fn is_cancelled(&self) -> bool {
+        !self.is_panic()
+    }
+
+    /// Whether the task panicked.
+    pub fn is_panic(&self) -> bool {
+        self.panic.is_some() && self.refusal().is_none()
+    }
+
+    /// Why the task was never begun, if that is what happened.
+    fn refusal(&self) -> Option<String> {
+        self.payload(|payload| payload.downcast_ref().map(|Refused(cause)| cause.clone()))
+    }
+
+    fn payload<R>(&self, look: impl FnOnce(&(dyn Any + Send)) -> Option<R>) -> Option<R> {
+        let Panic(payload) = self.panic.as_ref()?;
+        look(&**payload.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    /// What the task panicked with, to be passed on with `std::panic::resume_unwind`.
+    ///
+    /// # Panics
+    /// If the task did not panic; see [`try_into_panic`](Self::try_into_panic).
+    #[track_caller]
+    pub fn into_panic(self) -> Box<dyn Any + Send + 'static> {
+        self.try_into_panic().expect("into_panic() on the error of a task that was cancelled and did not panic")
+    }
+
+    /// What the task panicked with.
+    ///
+    /// # Errors
+    /// The error itself if the task was cancelled.
+    pub fn try_into_panic(self) -> Result<Box<dyn Any + Send + 'static>, JoinError> {
+        if self.is_cancelled() {
+            return Err(self);
+        }
+        let Panic(payload) = self.panic.expect("it panicked");
+        Ok(payload.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    /// The task's id.
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    /// The panic's message, if it is text.
+    fn message(&self) -> Option<String> {
+        self.payload(|payload| {
+            let text = payload.downcast_ref::<&'static str>().map(|text| (*text).to_owned());
+            text.or_else(|| payload.downcast_ref::<String>().cloned())
+        })
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.is_panic(), self.message()) {
+            (true, Some(message)) => write!(f, "task {} panicked: {message}", self.id),
+            (true, None) => write!(f, "task {} panicked", self.id),
+            (false, _) => match self.refusal() {
+                Some(cause) => write!(f, "task {} was not begun: {cause}", self.id),
+                None => write!(f, "task {} was cancelled", self.id),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JoinError({self})")
+    }
+}
+
+impl std::error::Error for JoinError {}
+
+impl From<JoinError> for std::io::Error {
+    fn from(error: JoinError) -> Self {
+        std::io::Error::other(error)
+    }
+}

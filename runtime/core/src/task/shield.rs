@@ -1,0 +1,162 @@
+//! Shields: stretches of a task that a cancellation does not interrupt.
+//!
+//! A shield is counted in the task word. While the count is above 0 a cancelled task is polled as usual, since it needs its own I/O to
+//! get to the end of the stretch; when the count returns to 0 the cancellation takes effect at once.
+//!
+//! Source: "Shield-based cancellation" in the design of the scheduler, with guards in place of
+//! pairs of calls, and an error in place of a carry. Its `isCancellationEffective()` is
+//! [`is_cancellation_effective`]; [`is_cancelled`] is for the shielded stretch itself, of which the
+//! former is never true.
+
+use std::fmt;
+use std::future::Future;
+
+use super::current;
+use super::header::Task;
+
+/// Protects the calling task from cancellation until it is dropped. Shields nest, up to 255.
+///
+/// In a `block_on`, which nothing cancels, it does nothing.
+///
+/// ```
+/// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// let task = runtime.spawn(async {
+///     let shield = volt::task::Shield::new().unwrap();
+///     volt::task::yield_now().await; // a transaction is written here: it is not torn in two
+///     drop(shield);
+///     std::future::pending::<()>().await; // here the task may be aborted again
+/// });
+/// task.abort();
+/// assert!(runtime.block_on(task).unwrap_err().is_cancelled());
+/// ```
+#[must_use = "the task is shielded only while the guard lives"]
+pub struct Shield {
+    task: Option<Task>,
+}
+
+impl Shield {
+    /// Shields the calling task.
+    ///
+    /// # Errors
+    /// The task holds 255 shields already.
+    pub fn new() -> Result<Shield, ShieldError> {
+        current::with(|task| match task {
+            None => Ok(Shield { task: None }),
+            Some(task) => match task.header().state.enter_shield() {
+                Ok(()) => Ok(Shield { task: Some(task.clone()) }),
+                Err(_overflow) => Err(ShieldError(())),
+            },
+        })
+    }
+}
+
+impl Drop for Shield {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.leave_shield();
+        }
+    }
+}
+
+impl fmt::Debug for Shield {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shield").field("task", &self.task.as_ref().map(|task| task.header().id)).finish()
+    }
+}
+
+/// Runs `future` to its end even if the task is cancelled meanwhile: the cancellation takes effect afterwards.
+///
+/// # Errors
+/// The task holds 255 shields already; the future was not polled.
+///
+/// # Cancel safety
+/// The shield holds against [`JoinHandle::abort`](super::join::JoinHandle::abort) and against shutdown, up to its time limit; not against whoever
+/// drops the future itself (a `select!`, a `timeout`).
+///
+/// ```
+/// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// let (sender, receiver) = std::sync::mpsc::channel();
+/// let task = runtime.spawn(async move {
+///     volt::task::shield(async {
+///         volt::task::yield_now().await;
+///         sender.send("committed").unwrap();
+///     })
+///     .await
+///     .unwrap();
+///     std::future::pending::<()>().await;
+/// });
+/// # while task_polls(&runtime) == 0 {}
+/// # fn task_polls(r: &volt::Runtime) -> u64 { r.handle().snapshot().workers[0].polls }
+/// task.abort();
+/// assert!(runtime.block_on(task).unwrap_err().is_cancelled());
+/// assert_eq!(receiver.recv().unwrap(), "committed");
+/// ```
+pub async fn shield<F: Future>(future: F) -> Result<F::Output, ShieldError> {
+    let _shield = Shield::new()?;
+    Ok(future.await)
+}
+
+/// Returns whether the calling task was cancelled, by
+/// [`JoinHandle::abort`](super::join::JoinHandle::abort) or by the shutdown of its runtime.
+///
+/// A shielded task goes on after it was cancelled: it can ask this to leave out what is no longer
+/// worth doing. An aborted task that waits is polled once more for that. Outside a task this
+/// returns false; so it does in `block_on`, which nothing cancels.
+///
+/// ```
+/// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// let (sender, receiver) = std::sync::mpsc::channel();
+/// let task = runtime.spawn(async move {
+///     volt::task::shield(async {
+///         sender.send("begin").unwrap();
+///         while !volt::task::is_cancelled() {
+///             volt::task::yield_now().await; // one piece of a long work after the other
+///         }
+///         sender.send("tidied up").unwrap();
+///     })
+///     .await
+///     .unwrap();
+///     std::future::pending::<()>().await; // here the task ends
+/// });
+/// assert_eq!(receiver.recv().unwrap(), "begin");
+/// task.abort();
+/// assert!(runtime.block_on(task).is_err_and(|error| error.is_cancelled()));
+/// assert_eq!(receiver.recv().unwrap(), "tidied up");
+/// ```
+pub fn is_cancelled() -> bool {
+    current::is_cancelled()
+}
+
+/// Returns whether the calling task was cancelled and no [`Shield`] defers that: it is dropped when
+/// it next awaits something that is pending.
+///
+/// Never true inside a shielded stretch; there, ask [`is_cancelled`]. False outside a task.
+///
+/// ```
+/// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// let task = runtime.spawn(async {
+///     let mut rounds = 0;
+///     // A computation without an await, which nothing else would interrupt.
+///     while !volt::task::is_cancellation_effective() {
+///         rounds += 1;
+///     }
+///     rounds
+/// });
+/// task.abort();
+/// # let _ = runtime.block_on(task);
+/// ```
+pub fn is_cancellation_effective() -> bool {
+    current::is_cancellation_effective()
+}
+
+/// A task may hold 255 shields; this would have been the 256th.
+#[derive(Debug)]
+pub struct ShieldError(());
+
+impl fmt::Display for ShieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a task may hold 255 shields at once: drop some, or shield a larger stretch with one")
+    }
+}
+
+impl std::error::Error for ShieldError {}

@@ -1,0 +1,857 @@
+//! Models of the task word: what the module above promises, in every interleaving.
+//!
+//! The hand-over of output and join waker is the shipped one, `handover`, on cells that loom
+//! watches. Each model has a twin in which the step that it is about is done wrong; the twin must
+//! fail, with the message of what it breaks.
+
+use std::marker::PhantomData;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicU32};
+use loom::thread;
+use volt_explore::{breaks, holds};
+
+use super::*;
+use crate::task::handover::{self, Joined};
+
+/// A waker that returns early when a plain load says "not idle": the fault of tokio #7622.
+fn wake_with_early_return(state: &State) -> Wake {
+    if Word(state.0.load(Ordering::Relaxed)).lifecycle() == IDLE || !Word(state.0.load(Ordering::Relaxed)).has(NOTIFIED)
+    {
+        return state.wake();
+    }
+    Wake::Nothing
+}
+
+/// A waker writes, wakes; another wakes too. Some poll after the last wake-up must see what both wrote.
+fn wake_model(wake: fn(&State) -> Wake) {
+    let state = Arc::new(State::new());
+    // Relaxed on purpose: only the task word orders them.
+    let written = [Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false))];
+    assert_eq!(state.start(), Start::Poll);
+    let wakers: Vec<_> = written
+        .iter()
+        .map(|flag| {
+            let (state, flag) = (state.clone(), flag.clone());
+            thread::spawn(move || {
+                flag.store(true, Ordering::Relaxed);
+                wake(&state) == Wake::Submit
+            })
+        })
+        .collect();
+    let runner = thread::spawn({
+        let (state, written) = (state.clone(), written.clone());
+        move || {
+            loop {
+                let seen = [written[0].load(Ordering::Relaxed), written[1].load(Ordering::Relaxed)];
+                match state.pause(false) {
+                    Pause::Reschedule => assert_eq!(state.start(), Start::Poll),
+                    Pause::Idle => return seen,
+                    Pause::Cancel => unreachable!(),
+                }
+            }
+        }
+    });
+    let mut seen = runner.join().unwrap();
+    let submitted = wakers.into_iter().map(|waker| waker.join().unwrap()).filter(|submit| *submit).count();
+    assert!(submitted <= 1, "One Notified");
+    if submitted == 1 {
+        assert_eq!(state.start(), Start::Poll);
+        seen = [written[0].load(Ordering::Relaxed), written[1].load(Ordering::Relaxed)];
+    }
+    assert_eq!(seen, [true, true], "the last poll saw what both wakers had written");
+}
+
+#[test]
+fn loom_no_wake_up_is_lost() {
+    holds(None, || wake_model(State::wake));
+}
+
+#[test]
+fn loom_twin_an_early_return_on_a_plain_load_loses_a_wake_up() {
+    breaks("the last poll saw what both wakers had written", None, || wake_model(wake_with_early_return));
+}
+
+/// A waker that goes with its wake-up, its reference handed to the `Notified` if it submits the task.
+fn wake_owned(state: &State) -> Wake {
+    match state.wake_owned(false) {
+        WakeOwned::Submit => Wake::Submit,
+        WakeOwned::Nothing { was_last_reference } => {
+            assert!(!was_last_reference, "there is a handle");
+            Wake::Nothing
+        }
+    }
+}
+
+/// As `wake_model`, by wakers that hold references; afterwards the handle's is the only one that is left.
+fn wake_owned_model(wake: fn(&State) -> Wake) {
+    let state = Arc::new(State::new());
+    assert_eq!(state.start(), Start::Poll);
+    (0..2).for_each(|_| state.add_reference());
+    let wakers = [0, 1].map(|_| {
+        let state = state.clone();
+        thread::spawn(move || wake(&state) == Wake::Submit)
+    });
+    let runner = thread::spawn({
+        let state = state.clone();
+        move || {
+            while state.pause(false) == Pause::Reschedule {
+                assert_eq!(state.start(), Start::Poll);
+            }
+        }
+    });
+    runner.join().unwrap();
+    if wakers.map(|waker| waker.join().unwrap()).contains(&true) {
+        assert_eq!(state.start(), Start::Poll);
+        assert_eq!(state.pause(false), Pause::Idle);
+    }
+    assert_eq!(
+        Word(state.0.load(Ordering::Relaxed)).references(),
+        1,
+        "each waker's reference was handed on or released"
+    );
+}
+
+#[test]
+fn loom_wakers_that_go_with_their_wake_up_lose_no_wake_up_and_no_reference() {
+    holds(None, || {
+        wake_model(|state| {
+            state.add_reference();
+            wake_owned(state)
+        })
+    });
+    holds(None, || wake_owned_model(wake_owned));
+}
+
+#[test]
+fn loom_twin_a_waker_that_goes_with_its_wake_up_and_does_not_say_so_leaks_the_task() {
+    breaks("each waker's reference was handed on or released", None, || wake_owned_model(State::wake));
+}
+
+/// Pause by a load and a store instead of one transition.
+fn pause_in_two_steps(state: &State) -> Pause {
+    let now = Word(state.0.load(Ordering::Acquire));
+    if now.has(NOTIFIED) {
+        return state.pause(false);
+    }
+    state.0.store(Word(now.0 - ONE_REFERENCE).with_lifecycle(IDLE).0, Ordering::Release);
+    Pause::Idle
+}
+
+fn pause_model(pause: fn(&State) -> Pause) {
+    let state = Arc::new(State::new());
+    assert_eq!(state.start(), Start::Poll);
+    let waker = thread::spawn({
+        let state = state.clone();
+        move || state.wake()
+    });
+    let runner = thread::spawn({
+        let state = state.clone();
+        move || pause(&state)
+    });
+    let (wake, pause) = (waker.join().unwrap(), runner.join().unwrap());
+    let polled_again = wake == Wake::Submit || pause == Pause::Reschedule;
+    assert!(polled_again, "a wake-up beside the end of a poll leads to another poll");
+    assert!(!(wake == Wake::Submit && pause == Pause::Reschedule), "One Notified");
+}
+
+#[test]
+fn loom_a_wake_beside_the_end_of_a_poll_reschedules_once() {
+    holds(None, || pause_model(|state| state.pause(false)));
+}
+
+#[test]
+fn loom_twin_a_pause_in_two_steps_loses_the_wake_up() {
+    breaks("leads to another poll", None, || pause_model(pause_in_two_steps));
+}
+
+/// A start that takes note of a wake-up without acquiring it.
+fn start_without_acquiring(state: &State) -> Start {
+    state.0.fetch_and(!NOTIFIED, Ordering::Relaxed);
+    Start::Poll
+}
+
+/// A waker writes and wakes a task that is in a queue, about to be polled, or being polled, and that wakes itself in its first poll: the last
+/// poll sees what was written.
+fn start_model(start: fn(&State) -> Start) {
+    let (state, written) = (Arc::new(State::new()), Arc::new(AtomicBool::new(false)));
+    let waker = thread::spawn({
+        let (state, written) = (state.clone(), written.clone());
+        move || {
+            // Relaxed on purpose: only the task word orders them.
+            written.store(true, Ordering::Relaxed);
+            state.wake() == Wake::Submit
+        }
+    });
+    let runner = thread::spawn({
+        let (state, written) = (state.clone(), written.clone());
+        move || {
+            let mut wakes_itself = true;
+            loop {
+                assert_eq!(start(&state), Start::Poll);
+                let seen = written.load(Ordering::Relaxed);
+                match state.pause(std::mem::take(&mut wakes_itself)) {
+                    Pause::Reschedule => {}
+                    Pause::Idle => return seen,
+                    Pause::Cancel => unreachable!(),
+                }
+            }
+        }
+    });
+    let (submitted, seen) = (waker.join().unwrap(), runner.join().unwrap());
+    assert!(submitted || seen, "the last poll saw what the waker had written");
+}
+
+#[test]
+fn loom_a_wake_beside_the_start_of_a_poll_is_seen_by_it_or_leads_to_another() {
+    holds(None, || start_model(State::start));
+}
+
+#[test]
+fn loom_twin_a_start_that_does_not_acquire_the_wake_up_loses_it() {
+    breaks("the last poll saw what the waker had written", None, || start_model(start_without_acquiring));
+}
+
+/// The end of a poll in which the task woke itself, without a look whether it is to be cancelled; nor does the next start look.
+fn pause_and_start_without_a_look(_state: &State) -> bool {
+    false
+}
+
+fn pause_and_start(state: &State) -> bool {
+    state.pause(true) == Pause::Cancel || state.start() == Start::Cancel
+}
+
+/// A task that wakes itself in each poll but the last is cancelled meanwhile: it ends, at once or by the `Notified` that this adds.
+fn cancel_of_a_yielding_task_model(pause_and_start: fn(&State) -> bool, pause: fn(&State) -> Pause) {
+    let state = Arc::new(State::new());
+    assert_eq!(state.start(), Start::Poll);
+    let canceller = thread::spawn({
+        let state = state.clone();
+        move || state.cancel()
+    });
+    let runner = thread::spawn({
+        let state = state.clone();
+        move || pause_and_start(&state) || pause_and_start(&state) || pause(&state) == Pause::Cancel
+    });
+    let (cancelled, ended) = (canceller.join().unwrap(), runner.join().unwrap());
+    let ends = match cancelled {
+        Wake::Submit => !ended && state.start() == Start::Cancel,
+        Wake::Nothing => ended,
+    };
+    assert!(ends, "a cancelled task is dropped, whichever came first");
+}
+
+#[test]
+fn loom_cancel_beside_polls_that_wake_their_own_task_drops_it() {
+    holds(None, || cancel_of_a_yielding_task_model(pause_and_start, |state| state.pause(false)));
+}
+
+/// Only wake-ups are looked for at the end of a poll.
+fn pause_without_cancellation(state: &State) -> Pause {
+    state.transition(|now| (Word(now.0 - ONE_REFERENCE & !LIFECYCLE & !CANCELLED), Pause::Idle))
+}
+
+#[test]
+fn loom_twin_polls_that_never_look_for_a_cancellation_lose_it() {
+    breaks("a cancelled task is dropped", None, || {
+        cancel_of_a_yielding_task_model(pause_and_start_without_a_look, pause_without_cancellation)
+    });
+}
+
+/// Cancelling only sets the flag, as the source does.
+fn cancel_flag_only(state: &State) -> Wake {
+    state.0.fetch_or(CANCELLED, Ordering::AcqRel);
+    Wake::Nothing
+}
+
+fn cancel_model(cancel: fn(&State) -> Wake) {
+    let state = Arc::new(State::new());
+    assert_eq!(state.start(), Start::Poll);
+    let canceller = thread::spawn({
+        let state = state.clone();
+        move || cancel(&state)
+    });
+    let runner = thread::spawn({
+        let state = state.clone();
+        move || state.pause(false)
+    });
+    let (cancelled, paused) = (canceller.join().unwrap(), runner.join().unwrap());
+    let ends = match (cancelled, paused) {
+        (Wake::Submit, Pause::Idle) => state.start() == Start::Cancel,
+        (Wake::Nothing, Pause::Cancel) => true,
+        _ => false,
+    };
+    assert!(ends, "a cancelled task is dropped, whichever came first");
+}
+
+#[test]
+fn loom_cancel_beside_the_end_of_a_poll_drops_the_task() {
+    holds(None, || cancel_model(State::cancel));
+}
+
+#[test]
+fn loom_twin_a_cancel_that_only_sets_the_flag_leaves_the_task_idle() {
+    breaks("a cancelled task is dropped", None, || cancel_model(cancel_flag_only));
+}
+
+/// The join waker and the output, watched by loom.
+struct Task {
+    state: State,
+    waker: UnsafeCell<Option<u32>>,
+    output: UnsafeCell<Option<u32>>,
+    /// What whoever holds a reference may use.
+    rest: UnsafeCell<()>,
+    /// The last waker that was woken.
+    woken: AtomicU32,
+    freed: AtomicBool,
+}
+
+// SAFETY: Join hand-over: the word decides who may touch the cells; loom checks that it does.
+unsafe impl Sync for Task {}
+// SAFETY: plain data.
+unsafe impl Send for Task {}
+
+/// The steps of `handover` that a fault can replace.
+trait Steps: Copy + 'static {
+    fn retract(state: &State) -> Result<(), IsComplete> {
+        state.retract_join_waker()
+    }
+
+    fn publish(state: &State) -> Result<(), IsComplete> {
+        state.publish_join_waker()
+    }
+
+    fn release(state: &State, references: u64) -> bool {
+        state.release_join_waker(references)
+    }
+
+    fn is_only_reference(state: &State) -> bool {
+        state.is_only_reference()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct AsBuilt;
+
+impl Steps for AsBuilt {}
+
+/// What `handover` is given.
+#[derive(Clone, Copy)]
+struct Pointer<'t, S>(&'t Task, PhantomData<S>);
+
+impl<S: Steps> Joined for Pointer<'_, S> {
+    type Waker = u32;
+
+    unsafe fn state<'a>(self) -> &'a State
+    where
+        Self: 'a,
+    {
+        &self.0.state
+    }
+
+    unsafe fn does_as_well(self, waker: &u32) -> bool {
+        // SAFETY: Join hand-over: by contract nobody writes the field.
+        self.0.waker.with(|held| unsafe { *held }) == Some(*waker)
+    }
+
+    unsafe fn set_join_waker(self, waker: Option<&u32>) {
+        // SAFETY: Join hand-over: by contract the caller owns the field.
+        self.0.waker.with_mut(|held| unsafe { *held = waker.copied() });
+    }
+
+    unsafe fn wake_joiner(self) {
+        // SAFETY: Join hand-over: by contract nobody writes the field.
+        let waker = self.0.waker.with(|held| unsafe { *held });
+        self.0.woken.store(waker.expect("a published waker is there"), Ordering::Release);
+    }
+
+    unsafe fn drop_output(self) {
+        self.0.set_output(None);
+    }
+
+    unsafe fn retract_join_waker(self) -> Result<(), IsComplete> {
+        S::retract(&self.0.state)
+    }
+
+    unsafe fn publish_join_waker(self) -> Result<(), IsComplete> {
+        S::publish(&self.0.state)
+    }
+
+    unsafe fn release_join_waker(self, references: u64) -> bool {
+        S::release(&self.0.state, references)
+    }
+
+    unsafe fn is_only_reference(self) -> bool {
+        S::is_only_reference(&self.0.state)
+    }
+}
+
+impl Task {
+    /// A task in its poll, whose runner will give up so many references.
+    fn running(references: u64) -> Arc<Task> {
+        let task = Task {
+            state: State::new(),
+            waker: UnsafeCell::new(None),
+            output: UnsafeCell::new(None),
+            rest: UnsafeCell::new(()),
+            woken: AtomicU32::new(0),
+            freed: AtomicBool::new(false),
+        };
+        (1..references).for_each(|_| task.state.add_reference());
+        assert_eq!(task.state.start(), Start::Poll);
+        Arc::new(task)
+    }
+
+    fn set_output(&self, output: Option<u32>) {
+        // SAFETY: One runner / Join hand-over: callers own the output.
+        self.output.with_mut(|slot| unsafe { *slot = output });
+    }
+
+    fn take_output(&self) -> Option<u32> {
+        // SAFETY: Join hand-over: the task is complete and the caller is the JoinHandle.
+        self.output.with_mut(|slot| unsafe { (*slot).take() })
+    }
+
+    fn complete<S: Steps>(&self, references: u64) {
+        self.set_output(Some(7));
+        // SAFETY: the model's threads are the task's runner and its handle, one each.
+        let is_last = unsafe { handover::complete(Pointer::<S>(self, PhantomData), references) };
+        if is_last {
+            self.free();
+        }
+    }
+
+    /// One poll of the JoinHandle; None = Pending.
+    fn poll_join<S: Steps>(&self, waker: u32) -> Option<u32> {
+        // SAFETY: as in `complete`.
+        let is_complete = unsafe { handover::poll_join(Pointer::<S>(self, PhantomData), &waker) };
+        is_complete.then(|| self.take_output().expect("the output is in place"))
+    }
+
+    fn drop_join<S: Steps>(&self) {
+        // SAFETY: as in `complete`.
+        let is_last = unsafe { handover::drop_join(Pointer::<S>(self, PhantomData)) };
+        if is_last {
+            self.free();
+        }
+    }
+
+    /// Nobody uses the task any more, or loom says so. What is still in it is dropped with it.
+    fn free(&self) {
+        assert!(!self.freed.swap(true, Ordering::Relaxed), "freed once");
+        // SAFETY: the last reference is gone.
+        self.waker.with_mut(|slot| unsafe { *slot = None });
+        self.set_output(None);
+        self.rest.with_mut(|_| ());
+    }
+}
+
+/// A completer beside a joiner that has been polled with waker 1, if `is_second`, and is polled
+/// with waker 2.
+fn join_model<S: Steps>(is_second: bool) {
+    let task = Task::running(1);
+    if is_second {
+        assert_eq!(task.poll_join::<S>(1), None);
+    }
+    let completer = thread::spawn({
+        let task = task.clone();
+        move || task.complete::<S>(1)
+    });
+    let joiner = thread::spawn({
+        let task = task.clone();
+        move || task.poll_join::<S>(2)
+    });
+    completer.join().unwrap();
+    match joiner.join().unwrap() {
+        Some(output) => assert_eq!(output, 7),
+        None => {
+            assert_eq!(task.woken.load(Ordering::Acquire), 2, "a pending joiner is woken by its last waker");
+            assert_eq!(task.take_output(), Some(7));
+        }
+    }
+}
+
+#[test]
+fn loom_a_joiner_is_woken_or_finds_the_output() {
+    holds(None, || join_model::<AsBuilt>(false));
+}
+
+#[test]
+fn loom_a_joiner_that_changes_its_waker_is_woken_by_the_last() {
+    holds(None, || join_model::<AsBuilt>(true));
+}
+
+#[test]
+fn loom_twin_publishing_without_looking_at_completion_leaves_a_joiner_asleep() {
+    #[derive(Clone, Copy)]
+    struct PublishesBlindly;
+    impl Steps for PublishesBlindly {
+        fn publish(state: &State) -> Result<(), IsComplete> {
+            state.0.fetch_or(JOIN_WAKER, Ordering::AcqRel);
+            Ok(())
+        }
+    }
+    breaks("a pending joiner is woken by its last waker", None, || join_model::<PublishesBlindly>(false));
+}
+
+#[test]
+fn loom_twin_a_waker_replaced_without_being_retracted_is_woken_while_it_changes() {
+    #[derive(Clone, Copy)]
+    struct RetractsNothing;
+    impl Steps for RetractsNothing {
+        fn retract(_: &State) -> Result<(), IsComplete> {
+            Ok(())
+        }
+    }
+    breaks("Causality violation", None, || join_model::<RetractsNothing>(true));
+}
+
+/// A handle that was polled, or not, goes beside completion.
+fn drop_join_model<S: Steps>(is_polled: bool, references: u64) {
+    let task = Task::running(references);
+    if is_polled {
+        assert_eq!(task.poll_join::<S>(1), None);
+    }
+    let completer = thread::spawn({
+        let task = task.clone();
+        move || task.complete::<S>(references)
+    });
+    let dropper = thread::spawn({
+        let task = task.clone();
+        move || task.drop_join::<S>()
+    });
+    completer.join().unwrap();
+    dropper.join().unwrap();
+    assert!(task.freed.load(Ordering::Relaxed), "the task is freed");
+    // SAFETY: both actors have ended.
+    assert_eq!(task.output.with(|slot| unsafe { *slot }), None, "the output is dropped");
+    // SAFETY: both actors have ended.
+    assert_eq!(task.waker.with(|slot| unsafe { *slot }), None, "the waker is dropped");
+}
+
+#[test]
+fn loom_output_and_waker_are_dropped_once_when_the_handle_goes_beside_completion() {
+    // The runner's reference, and the scheduler's.
+    holds(None, || drop_join_model::<AsBuilt>(true, 1));
+    holds(None, || drop_join_model::<AsBuilt>(true, 2));
+}
+
+#[test]
+fn loom_a_task_whose_handle_goes_beside_completion_is_freed_once_after_all_uses() {
+    holds(None, || drop_join_model::<AsBuilt>(false, 1));
+    holds(None, || drop_join_model::<AsBuilt>(false, 2));
+}
+
+#[test]
+fn loom_twin_a_completer_that_never_releases_the_waker_leaks_it() {
+    #[derive(Clone, Copy)]
+    struct NeverReleases;
+    impl Steps for NeverReleases {
+        fn release(_: &State, _: u64) -> bool {
+            false
+        }
+    }
+    breaks("the task is freed", None, || drop_join_model::<NeverReleases>(true, 1));
+}
+
+#[test]
+fn loom_twin_a_completer_that_drops_the_waker_unasked_races_with_the_handle() {
+    #[derive(Clone, Copy)]
+    struct DropsUnasked;
+    impl Steps for DropsUnasked {
+        fn release(state: &State, _: u64) -> bool {
+            let _is_handle_gone = state.release_join_waker(0);
+            true
+        }
+    }
+    breaks("Causality violation", None, || drop_join_model::<DropsUnasked>(true, 1));
+}
+
+/// Whether it is the last is looked at without acquiring what the others did before.
+#[derive(Clone, Copy)]
+struct LooksWithoutAcquiring;
+
+impl Steps for LooksWithoutAcquiring {
+    fn is_only_reference(state: &State) -> bool {
+        Word(state.0.load(Ordering::Relaxed)).references() == 1
+    }
+}
+
+/// Another owner uses the task, and gives up its reference beside a handle that goes after
+/// completion.
+fn last_use_model<S: Steps>() {
+    let task = Task::running(1);
+    task.state.add_reference();
+    task.complete::<S>(1);
+    let other = thread::spawn({
+        let task = task.clone();
+        move || {
+            task.rest.with(|_| ());
+            if task.state.drop_references(1) {
+                task.free();
+            }
+        }
+    });
+    let dropper = thread::spawn({
+        let task = task.clone();
+        move || task.drop_join::<S>()
+    });
+    other.join().unwrap();
+    dropper.join().unwrap();
+    assert!(task.freed.load(Ordering::Relaxed), "the task is freed");
+}
+
+#[test]
+fn loom_the_last_of_two_owners_frees_after_the_others_use() {
+    holds(None, last_use_model::<AsBuilt>);
+}
+
+#[test]
+fn loom_twin_a_look_for_other_references_that_acquires_nothing_frees_beside_a_use() {
+    breaks("Causality violation", None, last_use_model::<LooksWithoutAcquiring>);
+}
+
+fn references_model(drop_reference: fn(&State) -> bool) {
+    let state = Arc::new(State::new());
+    state.add_reference();
+    let cell = Arc::new(UnsafeCell::new(0u32));
+    struct Shared(Arc<UnsafeCell<u32>>);
+    // SAFETY: the last reference owns the cell; loom checks it.
+    unsafe impl Send for Shared {}
+    let owners: Vec<_> = (0..3)
+        .map(|_| {
+            let (state, cell) = (state.clone(), Shared(cell.clone()));
+            thread::spawn(move || {
+                let cell = cell;
+                // SAFETY: a reference is held: nobody writes before the last is dropped.
+                cell.0.with(|value| assert_eq!(unsafe { *value }, 0));
+                let is_last = drop_reference(&state);
+                if is_last {
+                    // SAFETY: the last reference is gone.
+                    cell.0.with_mut(|value| unsafe { *value = 1 });
+                }
+                is_last
+            })
+        })
+        .collect();
+    let freed = owners.into_iter().map(|owner| owner.join().unwrap()).filter(|is_last| *is_last).count();
+    assert_eq!(freed, 1, "freed once");
+}
+
+#[test]
+fn loom_the_last_reference_frees_after_all_uses() {
+    holds(None, || references_model(|state| state.drop_references(1)));
+}
+
+#[test]
+fn loom_twin_a_relaxed_drop_frees_beside_a_use() {
+    breaks("Causality violation", None, || {
+        references_model(|state| Word(state.0.fetch_sub(ONE_REFERENCE, Ordering::Relaxed)).references() == 1)
+    });
+}
+
+/// A shield that is left as the source leaves it: the depth goes down, and nobody looks whether a cancellation waited.
+fn leave_without_a_look(state: &State) -> Wake {
+    state.0.fetch_sub(ONE_SHIELD, Ordering::AcqRel);
+    Wake::Nothing
+}
+
+/// A guard is dropped by another thread beside a cancellation and the end of the poll: whichever comes last ends the task.
+fn shield_model(leave: fn(&State) -> Wake) {
+    let state = Arc::new(State::new());
+    assert_eq!(state.start(), Start::Poll);
+    state.enter_shield().unwrap();
+    let canceller = thread::spawn({
+        let state = state.clone();
+        move || state.cancel()
+    });
+    let leaver = thread::spawn({
+        let state = state.clone();
+        move || leave(&state)
+    });
+    let runner = thread::spawn({
+        let state = state.clone();
+        move || {
+            loop {
+                match state.pause(false) {
+                    Pause::Reschedule if state.start() == Start::Poll => {}
+                    Pause::Reschedule | Pause::Cancel => return Pause::Cancel,
+                    Pause::Idle => return Pause::Idle,
+                }
+            }
+        }
+    });
+    let submitted = [canceller.join().unwrap(), leaver.join().unwrap()];
+    let paused = runner.join().unwrap();
+    let submits = submitted.iter().filter(|wake| **wake == Wake::Submit).count();
+    assert!(submits <= 1, "One Notified");
+    let ends = paused == Pause::Cancel || (submits == 1 && state.start() == Start::Cancel);
+    assert!(ends, "the cancellation takes effect when the shield is gone");
+}
+
+#[test]
+fn loom_a_shield_left_beside_a_cancellation_and_the_end_of_a_poll_lets_the_task_end() {
+    holds(None, || shield_model(State::leave_shield));
+}
+
+#[test]
+fn loom_twin_a_shield_left_without_a_look_leaves_a_cancelled_task_idle() {
+    breaks("the cancellation takes effect when the shield is gone", None, || shield_model(leave_without_a_look));
+}
+
+/// A cancellation that leaves a running task as it is, shielded or not, but for the flag.
+fn cancel_without_another_poll(state: &State) -> Wake {
+    state.transition(|now| match now.lifecycle() {
+        IDLE => (Word((now.0 | CANCELLED) + ONE_REFERENCE).with_lifecycle(SCHEDULED), Wake::Submit),
+        _ => (Word(now.0 | CANCELLED), Wake::Nothing),
+    })
+}
+
+/// A shielded task, which asks in each poll whether it is cancelled, is cancelled beside the end of
+/// one: it sees that in its last poll.
+fn ask_model(cancel: fn(&State) -> Wake) {
+    let state = Arc::new(State::new());
+    assert_eq!(state.start(), Start::Poll);
+    state.enter_shield().unwrap();
+    let canceller = thread::spawn({
+        let state = state.clone();
+        move || cancel(&state)
+    });
+    let runner = thread::spawn({
+        let state = state.clone();
+        move || {
+            loop {
+                let seen = state.cancellation();
+                match state.pause(false) {
+                    Pause::Reschedule => assert_eq!(state.start(), Start::Poll, "it is shielded"),
+                    Pause::Idle => return seen,
+                    Pause::Cancel => unreachable!("it is shielded"),
+                }
+            }
+        }
+    });
+    let is_submitted = canceller.join().unwrap() == Wake::Submit;
+    let mut seen = runner.join().unwrap();
+    if is_submitted {
+        assert_eq!(state.start(), Start::Poll, "it is shielded");
+        seen = state.cancellation();
+    }
+    assert!(seen.is_requested && !seen.is_effective, "a shielded task sees that it is cancelled");
+}
+
+#[test]
+fn loom_a_shielded_task_that_is_cancelled_beside_the_end_of_a_poll_sees_it() {
+    holds(None, || ask_model(State::cancel));
+}
+
+#[test]
+fn loom_twin_a_cancellation_without_another_poll_is_not_seen_behind_a_shield() {
+    breaks("a shielded task sees that it is cancelled", None, || ask_model(cancel_without_another_poll));
+}
+
+/// The notes that a thread takes of a poll, as `current` has them.
+#[derive(Default)]
+struct Notes {
+    is_current: bool,
+    has_woken_itself: bool,
+}
+
+impl Notes {
+    /// As a waker of the polled task, called on the thread that polls it.
+    fn wake_own(&mut self, state: &State) {
+        if self.is_current {
+            self.has_woken_itself = true;
+        } else {
+            assert_eq!(state.wake(), Wake::Nothing, "it runs");
+        }
+    }
+
+    /// The end of the notes, which are read in the same step: *Read once it is over*.
+    fn leave(&mut self) -> bool {
+        std::mem::take(self).has_woken_itself
+    }
+}
+
+/// A poll whose end, by these steps, runs code of the user's: it returns what is said to `pause`.
+type EndPoll = fn(&mut Notes, &State, &dyn Fn(&mut Notes, &State)) -> bool;
+
+/// A subscriber that writes and wakes the task when the poll's span is left, beside another waker:
+/// the last poll sees what both wrote.
+fn subscriber_model(end_poll: EndPoll) {
+    let state = Arc::new(State::new());
+    // Relaxed on purpose: only the task word orders them.
+    let written = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
+    let waker = thread::spawn({
+        let (state, written) = (state.clone(), written.clone());
+        move || {
+            written[0].store(true, Ordering::Relaxed);
+            state.wake() == Wake::Submit
+        }
+    });
+    let runner = thread::spawn({
+        let (state, written) = (state.clone(), written.clone());
+        move || {
+            let mut is_first = true;
+            loop {
+                assert_eq!(state.start(), Start::Poll);
+                let mut notes = Notes { is_current: true, ..Notes::default() };
+                let seen = [0, 1].map(|index: usize| written[index].load(Ordering::Relaxed));
+                let subscriber = |notes: &mut Notes, state: &State| {
+                    written[1].store(true, Ordering::Relaxed);
+                    notes.wake_own(state);
+                };
+                let has_woken_itself = if std::mem::take(&mut is_first) {
+                    end_poll(&mut notes, &state, &subscriber)
+                } else {
+                    notes.leave()
+                };
+                match state.pause(has_woken_itself) {
+                    Pause::Reschedule => {}
+                    Pause::Idle => return seen,
+                    Pause::Cancel => unreachable!(),
+                }
+            }
+        }
+    });
+    let is_submitted = waker.join().unwrap();
+    let mut seen = runner.join().unwrap();
+    if is_submitted {
+        assert_eq!(state.start(), Start::Poll);
+        seen = [0, 1].map(|index: usize| written[index].load(Ordering::Relaxed));
+    }
+    assert_eq!(seen, [true, true], "the last poll saw what both wakers had written");
+}
+
+#[test]
+fn loom_a_wake_by_a_subscriber_beside_one_by_another_is_kept() {
+    holds(None, || {
+        subscriber_model(|notes, state, subscriber| {
+            subscriber(notes, state);
+            notes.leave()
+        });
+    });
+}
+
+#[test]
+fn loom_a_wake_after_the_notes_were_read_is_kept() {
+    holds(None, || {
+        subscriber_model(|notes, state, subscriber| {
+            let has_woken_itself = notes.leave();
+            subscriber(notes, state);
+            has_woken_itself
+        });
+    });
+}
+
+#[test]
+fn loom_twin_notes_read_before_they_end_lose_a_wake_up() {
+    breaks("the last poll saw what both wakers had written", None, || {
+        subscriber_model(|notes, state, subscriber| {
+            let has_woken_itself = notes.has_woken_itself;
+            subscriber(notes, state);
+            notes.leave();
+            has_woken_itself
+        });
+    });
+}

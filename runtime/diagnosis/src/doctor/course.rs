@@ -1,0 +1,264 @@
+//! Findings as events, for readers that report each once: the runtime in its log, the console in its list of events.
+//!
+//! Shape: a list of what was reported, by rule and place, compared with the findings of one snapshot after another. Whether something is wrong, and
+//! for how long, [`History`](super::History) decides; this decides how much is written.
+//!
+//! 1. Only current [warnings](Severity::Warning) and worse count, and a stall only once its stack
+//!    is read, or could not be: a moment later, and then with its line.
+//! 2. Of one that begins again within `QUIET_NS` of being reported, nothing is reported but a count, when it is reported the next time.
+//!
+//! Invariants. *In pairs*: an end follows its beginning, and another beginning its end. *Bounded*: `KNOWN_MAX` are known; a finding that
+//! comes when all are open is counted in [`unheard`](Course::unheard).
+
+use volt_telemetry::finding::{Finding, Severity};
+use volt_telemetry::snapshot::Snapshot;
+
+use super::key::Key;
+
+/// Of what comes and goes, one event a minute.
+const QUIET_NS: u64 = 60_000_000_000;
+/// Findings that are known, open or lately over.
+const KNOWN_MAX: usize = 64;
+
+/// What there is to report.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Turn {
+    /// Something is wrong.
+    Began {
+        /// What.
+        finding: Finding,
+        /// How often it began and ended since it was last reported.
+        suppressed: u64,
+    },
+    /// It is not any more.
+    Ended {
+        /// As it was when it was last current.
+        finding: Finding,
+        /// For how long it was seen, ns.
+        for_ns: u64,
+    },
+}
+
+/// The findings of one runtime that were reported.
+///
+/// ```
+/// use volt_diagnosis::doctor::{Course, History, Turn};
+/// use volt_telemetry::{Cause, Incident, Snapshot};
+///
+/// let (mut history, mut course) = (History::default(), Course::default());
+/// let mut now = Snapshot { at_ns: 1_000_000_000, ..Snapshot::default() };
+/// let stack_error = Some("stacks are off".to_owned()); let stuck = Incident { for_ns: 300_000_000,
+/// cause: Cause::Sleep, stack_error, ..Incident::default() }; now.incidents.latest.push(stuck);
+/// history.check(&now);
+/// now.findings = Some(history.findings(now.at_ns));
+/// assert!(matches!(course.look(&now)[..], [Turn::Began { .. }]));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Course {
+    known: Vec<Known>,
+    unheard: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    key: Key,
+    finding: Finding,
+    phase: Phase,
+    /// When its beginning was reported.
+    told_at_ns: u64,
+    suppressed: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Reported.
+    Open,
+    /// Begun again too soon to be reported.
+    Hushed,
+    Over,
+}
+
+impl Course {
+    /// What has begun and ended since the snapshot before.
+    pub fn look(&mut self, now: &Snapshot) -> Vec<Turn> {
+        let is_open = |finding: &&Finding| finding.seen.is_current && finding.severity >= Severity::Warning;
+        let open = now.findings.iter().flatten().filter(is_open).map(|finding| (Key::of(finding), finding));
+        let open: Vec<_> = open.filter(|(key, _)| !key.is_provisional()).collect();
+        let mut turns = Vec::new();
+        for known in &mut self.known {
+            turns.extend(
+                known.follow(open.iter().find(|(key, _)| known.key == *key).map(|(_, finding)| *finding), now.at_ns),
+            );
+        }
+        let is_wanted = |known: &Known| known.phase != Phase::Over || known.is_quiet(now.at_ns);
+        self.known.retain(is_wanted);
+        for (key, finding) in open {
+            if self.known.iter().any(|known| known.key == key) {
+                continue;
+            }
+            if self.known.len() == KNOWN_MAX {
+                let Some(over) = self.known.iter().position(|known| known.phase == Phase::Over) else {
+                    self.unheard += 1;
+                    continue;
+                };
+                self.known.swap_remove(over);
+            }
+            turns.push(Turn::Began { finding: finding.clone(), suppressed: 0 });
+            self.known.push(Known {
+                key,
+                finding: finding.clone(),
+                phase: Phase::Open,
+                told_at_ns: now.at_ns,
+                suppressed: 0,
+            });
+        }
+        turns
+    }
+
+    /// Whether anything was reported to have begun and not to have ended.
+    pub fn is_unwell(&self) -> bool {
+        self.known.iter().any(|known| known.phase == Phase::Open)
+    }
+
+    /// Findings that were not reported, since there were too many.
+    pub fn unheard(&self) -> u64 {
+        self.unheard
+    }
+}
+
+impl Known {
+    fn is_quiet(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.told_at_ns) < QUIET_NS
+    }
+
+    /// Takes what there is of it now.
+    fn follow(&mut self, now: Option<&Finding>, now_ns: u64) -> Option<Turn> {
+        let was = self.phase;
+        let Some(finding) = now else {
+            self.phase = Phase::Over;
+            let for_ns = self.finding.seen.last_at_ns.saturating_sub(self.finding.seen.first_at_ns);
+            return (was == Phase::Open).then(|| Turn::Ended { finding: self.finding.clone(), for_ns });
+        };
+        self.finding = finding.clone();
+        if was == Phase::Open {
+            return None;
+        }
+        if self.is_quiet(now_ns) {
+            self.suppressed += u64::from(was == Phase::Over);
+            self.phase = Phase::Hushed;
+            return None;
+        }
+        (self.phase, self.told_at_ns) = (Phase::Open, now_ns);
+        Some(Turn::Began { finding: finding.clone(), suppressed: std::mem::take(&mut self.suppressed) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use volt_telemetry::finding::Place;
+    use volt_telemetry::rule::Rule;
+
+    use super::*;
+    use crate::doctor::describe::Describe;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn at(second: u64) -> Snapshot {
+        Snapshot { at_ns: second * SECOND, findings: Some(Vec::new()), ..Snapshot::default() }
+    }
+
+    /// A poll of the task spawned at `line` is stuck.
+    fn stuck(second: u64, line: u64) -> Snapshot {
+        let mut now = at(second);
+        let mut finding =
+            Finding::new(Rule::StalledPoll, Severity::Warning, "stuck").spawned_at(&format!("src/main.rs:{line}:1"));
+        (finding.seen.first_at_ns, finding.seen.last_at_ns) = (now.at_ns - SECOND, now.at_ns);
+        now.findings = Some(vec![finding]);
+        now
+    }
+
+    fn told(course: &mut Course, now: &Snapshot) -> Vec<bool> {
+        course.look(now).into_iter().map(|turn| matches!(turn, Turn::Began { .. })).collect()
+    }
+
+    #[test]
+    fn a_finding_begins_once_and_ends_once() {
+        let mut course = Course::default();
+        assert_eq!(told(&mut course, &at(1)), [false; 0]);
+        assert_eq!(told(&mut course, &stuck(2, 7)), [true]);
+        assert!(course.is_unwell());
+        assert_eq!(told(&mut course, &stuck(3, 7)), [false; 0], "it goes on");
+        assert_eq!(told(&mut course, &at(4)), [false]);
+        assert!(!course.is_unwell());
+        assert_eq!(told(&mut course, &at(5)), [false; 0]);
+    }
+
+    #[test]
+    fn what_is_past_or_an_info_is_not_reported() {
+        let mut course = Course::default();
+        let mut now = stuck(1, 7);
+        now.findings.as_mut().unwrap()[0].severity = Severity::Info;
+        assert_eq!(told(&mut course, &now), [false; 0]);
+        let mut now = stuck(2, 7);
+        now.findings.as_mut().unwrap()[0].seen.is_current = false;
+        assert_eq!(told(&mut course, &now), [false; 0]);
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_reported_once_a_minute_with_a_count() {
+        let mut course = Course::default();
+        let (mut begun, mut ended, mut suppressed) = (0, 0, 0);
+        for second in 1..=200 {
+            // For a second, every ten.
+            let now = if second % 10 == 1 { stuck(second, 7) } else { at(second) };
+            for turn in course.look(&now) {
+                match turn {
+                    Turn::Began { suppressed: more, .. } => (begun, suppressed) = (begun + 1, suppressed + more),
+                    Turn::Ended { .. } => ended += 1,
+                }
+            }
+        }
+        assert_eq!((begun, ended), (4, 4), "at 1, 61, 121, 181");
+        assert_eq!(suppressed, 3 * 5, "and 5 in between, each time");
+    }
+
+    #[test]
+    fn what_begins_again_too_soon_and_goes_on_is_reported_after_the_minute() {
+        let mut course = Course::default();
+        assert_eq!(told(&mut course, &stuck(1, 7)), [true]);
+        assert_eq!(told(&mut course, &at(20)), [false]);
+        let begun: Vec<_> = (30..100).filter(|second| !told(&mut course, &stuck(*second, 7)).is_empty()).collect();
+        assert_eq!(begun, [61]);
+    }
+
+    #[test]
+    fn a_stall_is_reported_once_its_stack_is_read() {
+        let mut course = Course::default();
+        let mut now = stuck(1, 7);
+        now.findings.iter_mut().flatten().for_each(|finding| *finding = finding.clone().without_line(true));
+        assert_eq!(told(&mut course, &now), [false; 0]);
+        let mut now = stuck(2, 7);
+        let guilty = Place::Guilty { at: "src/pay.rs:40".into(), function: None };
+        now.findings.as_mut().unwrap()[0].locations.insert(0, guilty);
+        assert_eq!(told(&mut course, &now), [true]);
+        assert_eq!(told(&mut course, &now), [false; 0]);
+        assert_eq!(told(&mut course, &stuck(3, 7)), [false, true], "one without a line is another");
+    }
+
+    #[test]
+    fn those_that_are_over_make_room_and_the_others_are_counted() {
+        let mut course = Course::default();
+        let many = |second: u64, lines: std::ops::Range<u64>| {
+            let all = lines.flat_map(|line| stuck(second, line).findings.unwrap());
+            Snapshot { findings: Some(all.collect()), ..at(second) }
+        };
+        let most = KNOWN_MAX as u64;
+        assert_eq!(told(&mut course, &many(1, 0..most)).len(), KNOWN_MAX);
+        assert_eq!(told(&mut course, &many(2, 0..most + 1)), [false; 0]);
+        assert_eq!(course.unheard(), 1);
+        assert_eq!(told(&mut course, &at(3)).len(), KNOWN_MAX);
+        assert_eq!(told(&mut course, &stuck(4, 999)), [true]);
+        assert_eq!((course.unheard(), course.known.len()), (1, KNOWN_MAX));
+    }
+}

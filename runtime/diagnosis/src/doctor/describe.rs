@@ -1,0 +1,137 @@
+//! How a rule puts a finding together: `Finding::new`, and then a method for each thing to add.
+
+use volt_telemetry::finding::{Evidence, Figure, Finding, Place, Seen, Severity, TaskName};
+use volt_telemetry::incident::Frame;
+use volt_telemetry::rule::Rule;
+use volt_telemetry::text::{duration, percent};
+
+use super::key::{LINE, LINE_PENDING, LINE_UNKNOWN};
+
+/// Methods of [`Finding`] for rules only. Others read findings and make none.
+pub(super) trait Describe: Sized {
+    fn new(rule: Rule, severity: Severity, title: impl Into<String>) -> Self;
+
+    /// The value of a piece of evidence that is a number of ns, or a count.
+    fn figure(&self, key: &str) -> Option<u64>;
+
+    /// When it was so, if that is not the moment of the snapshot.
+    fn seen_from(self, first_at_ns: u64, last_at_ns: u64) -> Self;
+
+    fn with(self, key: &'static str, value: Figure, text: String) -> Self;
+
+    fn ns(self, key: &'static str, label: &str, ns: u64) -> Self {
+        self.with(key, Figure::Count(ns), format!("{label}: {}", duration(ns)))
+    }
+
+    fn count(self, key: &'static str, label: &str, count: u64) -> Self {
+        self.with(key, Figure::Count(count), format!("{label}: {count}"))
+    }
+
+    fn ratio(self, key: &'static str, label: &str, ratio: f64) -> Self {
+        self.with(key, Figure::Number(ratio), format!("{label}: {}", percent(ratio)))
+    }
+
+    fn rate(self, key: &'static str, label: &str, per_second: f64) -> Self {
+        self.with(key, Figure::Number(per_second), format!("{label}: {per_second:.0} a second"))
+    }
+
+    fn word(self, key: &'static str, label: &str, word: impl Into<String>) -> Self {
+        let word = word.into();
+        let text = format!("{label}: {word}");
+        self.with(key, Figure::Text(word), text)
+    }
+
+    /// There is no line of code to name, not yet or not at all.
+    fn without_line(self, is_pending: bool) -> Self {
+        let (word, text) = match is_pending {
+            true => (LINE_PENDING, "line of code: its stack is not read yet"),
+            false => (LINE_UNKNOWN, "line of code: not known, so it is counted at the spawn location"),
+        };
+        self.with(LINE, Figure::Text(word.to_owned()), text.to_owned())
+    }
+
+    fn worker(self, index: u32) -> Self;
+
+    fn task(self, id: u64, name: Option<&str>) -> Self;
+
+    fn guilty(self, frame: Option<&Frame>) -> Self;
+
+    /// Unless it stands there already, or nobody knows.
+    fn spawned_at(self, at: &str) -> Self;
+
+    fn advice(self, advice: impl Into<String>) -> Self;
+}
+
+impl Describe for Finding {
+    fn new(rule: Rule, severity: Severity, title: impl Into<String>) -> Self {
+        Self {
+            rule,
+            severity,
+            title: title.into(),
+            evidence: Vec::new(),
+            workers: Vec::new(),
+            tasks: Vec::new(),
+            locations: Vec::new(),
+            advice: String::new(),
+            seen: Seen { worst: severity, ..Seen::default() },
+        }
+    }
+
+    fn figure(&self, key: &str) -> Option<u64> {
+        let evidence = self.evidence.iter().find(|evidence| evidence.key == key)?;
+        if let Figure::Count(count) = evidence.value { Some(count) } else { None }
+    }
+
+    fn seen_from(mut self, first_at_ns: u64, last_at_ns: u64) -> Self {
+        (self.seen.first_at_ns, self.seen.last_at_ns) = (first_at_ns, last_at_ns);
+        self
+    }
+
+    fn with(mut self, key: &'static str, value: Figure, text: String) -> Self {
+        debug_assert!(self.evidence.iter().all(|evidence| evidence.key != key), "{key} stands twice");
+        self.evidence.push(Evidence { key: key.into(), value, text });
+        self
+    }
+
+    fn worker(mut self, index: u32) -> Self {
+        self.workers.push(index);
+        self
+    }
+
+    fn task(mut self, id: u64, name: Option<&str>) -> Self {
+        self.tasks.push(TaskName { id, name: name.map(str::to_owned) });
+        self
+    }
+
+    fn guilty(mut self, frame: Option<&Frame>) -> Self {
+        self.locations.extend(frame.map(Place::of_frame));
+        self
+    }
+
+    fn spawned_at(mut self, at: &str) -> Self {
+        let place = Place::Spawned { at: at.to_owned() };
+        if !at.is_empty() && !self.locations.contains(&place) {
+            self.locations.push(place);
+        }
+        self
+    }
+
+    fn advice(mut self, advice: impl Into<String>) -> Self {
+        self.advice = advice.into();
+        self
+    }
+}
+
+/// A task for people: `task 12 "checkout"`.
+pub(super) fn task(id: u64, name: Option<&str>) -> String {
+    match name {
+        Some(name) => format!("task {id} \"{name}\""),
+        None => format!("task {id}"),
+    }
+}
+
+/// The tasks of one spawn location for people.
+pub(super) fn spawned(at: &str) -> String {
+    // What a table of bounded size calls those that it has no row for.
+    if at == "other" { "tasks spawned elsewhere".to_owned() } else { format!("tasks spawned at {at}") }
+}

@@ -1,0 +1,355 @@
+//! Whose tasks become more and more: the tasks alive of each spawn location, over minutes.
+//!
+//! Shape: for each location a list of samples, [`STEP_NS`] apart or more, that goes back for [`LONG_NS`]; and the same of all tasks, for how many ended.
+//!
+//! What is a leak. Over a window, the location grows by [`LEAK_GROWN_MIN`] or more, and at every step: by [`STEADY_RATIO`] of the mean step at
+//! least. A leak goes on; a program that warms up, and a burst, come to an end, and so have steps without growth; a location whose tasks end as fast as
+//! they are spawned does not grow. Two windows: over `LONG_NS` nothing else is asked. Over [`SHORT_NS`] a load that rises looks the same,
+//! but its tasks end, so hardly any task of the runtime may have ended.
+//!
+//! A window has two steps at least. Where a count of the tasks takes so long that it is seldom
+//! repeated, the window is longer, and so much more growth is required.
+//!
+//! Start: a program that starts may spawn for minutes what it then keeps. Growth that began in the
+//! first [`START_NS`] is an info for the short window, however long it goes on; the long one is
+//! sure when it began [`LONG_START_NS`] after the start or later.
+//!
+//! Age: where there are too many tasks, they are not counted any more. A location whose last sample
+//! is older than `STALE_NS` is not judged, since nothing says that it goes on.
+//!
+//! Hysteresis: a location that leaks goes on to do so while it grows by half of that.
+//!
+//! Invariants. *Nothing without a place*: `other`, which stands for the locations that the table of blame has no room for, is left out. *Bounded*:
+//! [`LINES_MAX`] locations, the others are not watched; [`SAMPLES_MAX`] samples each.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use volt_telemetry::snapshot::Snapshot;
+
+/// Between two samples.
+const STEP_NS: u64 = 5_000_000_000;
+/// The long window: a leak of 10 tasks a second is found, and no load rises evenly for so long without ending tasks.
+pub(super) const LONG_NS: u64 = 120_000_000_000;
+/// The short one, for leaks that fill the memory before the long one is over; a burst that takes longer is rare.
+pub(super) const SHORT_NS: u64 = 20_000_000_000;
+/// Growth in a window that is worth a word.
+pub(super) const LEAK_GROWN_MIN: u64 = 1_000;
+/// Of what is spawned, what may end, for the short window.
+pub(super) const LEAK_ENDED_RATIO: f64 = 0.05;
+/// Until then a program may still be starting, and what it starts may stay on purpose.
+pub(super) const START_NS: u64 = 60_000_000_000;
+/// The same for the long window. A leak from the first second on is found within three minutes,
+/// with 20 s to spare for late samples; a warm-up that takes longer than 160 s is taken for a leak.
+pub(super) const LONG_START_NS: u64 = 40_000_000_000;
+/// Of the mean step, what each step has to grow by: a machine that is busy does not run every program evenly.
+const STEADY_RATIO: f64 = 0.25;
+/// See the header of this file.
+const STALE_NS: u64 = 2 * SHORT_NS;
+/// Samples of a window at least.
+const WINDOW_SAMPLES_MIN: usize = 3;
+const LINES_MAX: usize = 1024;
+/// One more than the long window has, at its end and its beginning.
+const SAMPLES_MAX: usize = (LONG_NS / STEP_NS) as usize + 2;
+/// What the table of blame calls all locations that it has no room for.
+const OTHER: &str = "other";
+
+/// See the header of this file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Growth {
+    lines: HashMap<String, Line>,
+    totals: VecDeque<Totals>,
+    /// When the runtime was built.
+    started_at_ns: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Line {
+    samples: VecDeque<Sample>,
+    is_leaking: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at_ns: u64,
+    alive: u64,
+}
+
+/// Of all tasks of the runtime.
+#[derive(Clone, Copy, Debug)]
+struct Totals {
+    at_ns: u64,
+    spawned: u64,
+    ended: u64,
+}
+
+/// A location whose tasks become more and more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Leak {
+    pub(super) spawned_at: String,
+    pub(super) alive: u64,
+    pub(super) grown: u64,
+    pub(super) over_ns: u64,
+    /// When the growth began, the runtime may still have been starting.
+    pub(super) is_at_start: bool,
+}
+
+impl Growth {
+    /// Adds a sample of each location, if it is time for one.
+    pub(super) fn take(&mut self, now: &Snapshot) {
+        self.started_at_ns = now.started_at_ns;
+        // Counted by a walk over all tasks, which may be older than the snapshot.
+        let at_ns = now.alive_counted_at_ns.unwrap_or(now.at_ns);
+        let is_due = self.totals.back().is_none_or(|last| at_ns >= last.at_ns.saturating_add(STEP_NS));
+        if !is_due {
+            return;
+        }
+        let known: HashSet<_> = now.blame.iter().map(|blame| blame.spawned_at.as_str()).collect();
+        self.lines.retain(|line, _| known.contains(line.as_str()));
+        let ended = now.tasks.spawned.saturating_sub(now.tasks.alive);
+        push(&mut self.totals, Totals { at_ns, spawned: now.tasks.spawned, ended });
+        for blame in now.blame.iter().filter(|blame| blame.spawned_at != OTHER) {
+            let Some(alive) = blame.alive else { continue };
+            if self.lines.len() < LINES_MAX || self.lines.contains_key(&blame.spawned_at) {
+                let line = self.lines.entry(blame.spawned_at.clone()).or_default();
+                push(&mut line.samples, Sample { at_ns, alive });
+            }
+        }
+        let leaking: Vec<_> = self.leaks().into_iter().map(|leak| leak.spawned_at).collect();
+        for (spawned_at, line) in &mut self.lines {
+            line.is_leaking = leaking.contains(spawned_at);
+        }
+    }
+
+    /// The locations that leak, in no order.
+    pub(super) fn leaks(&self) -> Vec<Leak> {
+        let now_ns = self.totals.back().map_or(0, |now| now.at_ns);
+        let leak = |(spawned_at, line): (&String, &Line)| {
+            let last = line.samples.back()?;
+            if now_ns.saturating_sub(last.at_ns) > STALE_NS {
+                return None;
+            }
+            let over = |window_ns| line.grown_over(window_ns);
+            let (grown, over_ns, is_long) = match (over(LONG_NS), over(SHORT_NS)) {
+                (Some((grown, over_ns)), _) => (grown, over_ns, true),
+                (None, Some((grown, over_ns))) if self.ends_hardly_any(over_ns) => (grown, over_ns, false),
+                _ => return None,
+            };
+            let (began_at_ns, start_ns) = match is_long {
+                true => (last.at_ns.saturating_sub(over_ns), LONG_START_NS),
+                false => (line.grows_since(grown as f64 / over_ns.max(1) as f64), START_NS),
+            };
+            let is_at_start = began_at_ns.saturating_sub(self.started_at_ns) < start_ns;
+            Some(Leak { spawned_at: spawned_at.clone(), alive: last.alive, grown, over_ns, is_at_start })
+        };
+        self.lines.iter().filter_map(leak).collect()
+    }
+
+    /// Whether hardly any task of the runtime ended in the last `over_ns`.
+    fn ends_hardly_any(&self, over_ns: u64) -> bool {
+        let Some(last) = self.totals.back() else { return false };
+        let then = self.totals.iter().rev().find(|then| last.at_ns.saturating_sub(then.at_ns) >= over_ns);
+        then.is_some_and(|then| {
+            let (spawned, ended) = (last.spawned.saturating_sub(then.spawned), last.ended.saturating_sub(then.ended));
+            (ended as f64) < spawned as f64 * LEAK_ENDED_RATIO
+        })
+    }
+}
+
+impl Line {
+    /// By how much it has grown, and over how long, if it leaks over a window of `window_ns`.
+    fn grown_over(&self, window_ns: u64) -> Option<(u64, u64)> {
+        let last = self.samples.back()?;
+        let age_ns = |sample: &Sample| last.at_ns.saturating_sub(sample.at_ns);
+        let first = self.samples.iter().rposition(|sample| age_ns(sample) >= window_ns)?;
+        // A single step does not show how even the growth is.
+        let first = first.min(self.samples.len().checked_sub(WINDOW_SAMPLES_MIN)?);
+        let (grown, over_ns) = (last.alive.saturating_sub(self.samples[first].alive), age_ns(&self.samples[first]));
+        let least = if self.is_leaking { LEAK_GROWN_MIN / 2 } else { LEAK_GROWN_MIN };
+        let per_ns = grown as f64 / over_ns as f64;
+        let is_enough = grown >= least && per_ns >= least as f64 / (window_ns + STEP_NS) as f64;
+        (is_enough && self.steps_from(first).all(|step| step.is_steady(per_ns))).then_some((grown, over_ns))
+    }
+
+    /// When it began to grow by `per_ns`, as far as that is remembered.
+    fn grows_since(&self, per_ns: f64) -> u64 {
+        let steps = self.steps_from(0).rev().take_while(|step| step.is_steady(per_ns));
+        let began = steps.last().map(|step| step.then.at_ns);
+        began.or(self.samples.back().map(|last| last.at_ns)).unwrap_or(0)
+    }
+
+    fn steps_from(&self, first: usize) -> impl DoubleEndedIterator<Item = Step> {
+        let step = move |index: usize| Step { then: self.samples[index - 1], now: self.samples[index] };
+        (first + 1..self.samples.len()).map(step)
+    }
+}
+
+/// From one sample to the next.
+struct Step {
+    then: Sample,
+    now: Sample,
+}
+
+impl Step {
+    /// Whether it is part of a growth by `per_ns`.
+    fn is_steady(&self, per_ns: f64) -> bool {
+        let expected = per_ns * self.now.at_ns.saturating_sub(self.then.at_ns) as f64;
+        self.now.alive.saturating_sub(self.then.alive) as f64 >= STEADY_RATIO * expected
+    }
+}
+
+fn push<T>(samples: &mut VecDeque<T>, sample: T) {
+    if samples.len() == SAMPLES_MAX {
+        samples.pop_front();
+    }
+    samples.push_back(sample);
+}
+
+#[cfg(test)]
+mod tests {
+    use volt_telemetry::incident::Blame;
+    use volt_telemetry::snapshot::Tasks;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const LINE: &str = "src/feed.rs:8:9";
+
+    /// A runtime of this age, in which so many tasks of [`LINE`] are alive, and so many were spawned in all.
+    fn at(second: u64, alive: u64, spawned: u64) -> Snapshot {
+        Snapshot {
+            at_ns: second * SECOND,
+            tasks: Tasks { spawned, alive, ..Tasks::default() },
+            blame: vec![Blame { spawned_at: LINE.into(), alive: Some(alive), ..Blame::default() }],
+            ..Snapshot::default()
+        }
+    }
+
+    /// The first second, and the last, in which a leak is found and is no start, if `alive` tasks are at each second.
+    fn found(seconds: u64, alive: impl Fn(u64) -> u64, ended: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
+        let mut growth = Growth::default();
+        let mut found = None;
+        for second in 0..seconds {
+            growth.take(&at(second, alive(second), alive(second) + ended(second)));
+            if growth.leaks().iter().any(|leak| !leak.is_at_start) {
+                found = Some((found.map_or(second, |(first, _)| first), second));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn a_leak_of_28_tasks_a_second_is_found_within_3_minutes() {
+        let (first, last) = found(300, |second| 28 * second, |_| 0).unwrap();
+        assert!(first <= 165 && last == 299, "{first} to {last}");
+        let busy = found(300, |second| 28 * second, |second| 100_000 * second).unwrap();
+        assert_eq!(busy, (first, last), "whatever else the program does");
+    }
+
+    #[test]
+    fn a_fast_leak_is_found_within_30_seconds() {
+        let (first, _) = found(200, |second| 4_000 * second.saturating_sub(100), |_| 0).unwrap();
+        assert!((120..130).contains(&first), "{first}");
+    }
+
+    #[test]
+    fn a_warm_up_a_burst_and_steady_churn_are_no_leaks() {
+        let warm_up = |second: u64| 10 + 100 * second.min(60);
+        assert_eq!(found(400, warm_up, |_| 0), None);
+        let burst = |second: u64| 10 + 5_000 * second.clamp(200, 214) - 5_000 * 200;
+        assert_eq!(found(400, burst, |_| 0), None);
+        let goes_again = |second: u64| if (200..220).contains(&second) { 50_000 } else { 10 };
+        assert_eq!(found(400, goes_again, |_| 0), None);
+        let churn = |second: u64| 20_000 + second % 7;
+        assert_eq!(found(400, churn, |second| 3_000 * second), None);
+        let rising_load = |second: u64| 10 + 60 * second.clamp(100, 180);
+        assert_eq!(found(400, rising_load, |second| 6_000 * second), None);
+    }
+
+    #[test]
+    fn a_leak_that_slows_down_is_one_until_it_is_half_as_fast() {
+        // 10 a second, then 6, then 3.
+        let alive =
+            |second: u64| 10 * second.min(200) + 6 * (second.clamp(200, 500) - 200) + 3 * (second.max(500) - 500);
+        let (first, last) = found(900, alive, |_| 0).unwrap();
+        assert!(first <= 165 && (510..640).contains(&last), "{first} to {last}");
+        assert_eq!(found(900, |second| 6 * second, |_| 0), None, "slower from the start");
+    }
+
+    #[test]
+    fn nothing_is_found_without_a_place_or_twice_from_one_count() {
+        let mut growth = Growth::default();
+        for second in 0..400 {
+            let mut now = at(second, 500 * second, 500 * second);
+            now.blame[0].spawned_at = OTHER.into();
+            growth.take(&now);
+        }
+        assert_eq!(growth.leaks(), []);
+        // The count of tasks is old: there is one sample, however many snapshots there are.
+        let mut growth = Growth::default();
+        for second in 0..400 {
+            growth.take(&Snapshot { alive_counted_at_ns: Some(7), ..at(second, 9_000, 9_000) });
+        }
+        assert_eq!(growth.totals.len(), 1);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut growth = Growth::default();
+        for second in (0..1_000).step_by(5) {
+            let mut now = at(second, 1, 1);
+            now.blame = (0..2 * LINES_MAX as u64)
+                .map(|line| Blame { spawned_at: line.to_string(), alive: Some(second), ..Blame::default() })
+                .collect();
+            growth.take(&now);
+        }
+        assert_eq!(growth.lines.len(), LINES_MAX);
+        assert!(growth.lines.values().all(|line| line.samples.len() <= SAMPLES_MAX));
+        growth.take(&at(1_001, 1, 1));
+        assert_eq!(growth.lines.keys().collect::<Vec<_>>(), [LINE], "and nothing of a location that is gone");
+    }
+
+    #[test]
+    fn a_leak_of_millions_is_one_though_a_count_takes_minutes() {
+        // The walk over so many tasks may be repeated only every 130 s.
+        let mut growth = Growth::default();
+        let mut found = Vec::new();
+        for second in 0..2_000 {
+            let counted = if second < 1_000 { second } else { 1_000 + (second - 1_000) / 130 * 130 };
+            let alive = 3_000 * counted;
+            let now = Snapshot { alive_counted_at_ns: Some(counted * SECOND), ..at(second, alive, alive) };
+            growth.take(&now);
+            found.push(growth.leaks().iter().any(|leak| !leak.is_at_start));
+        }
+        let first = found.iter().position(|is_found| *is_found).unwrap();
+        assert!(found[first..].iter().all(|is_found| *is_found), "until {first}");
+        // It ends, and so does the finding.
+        for second in (2_000..3_000).step_by(130) {
+            growth.take(&at(second, 6_000_000, 6_000_000));
+        }
+        assert_eq!(growth.leaks(), []);
+    }
+
+    #[test]
+    fn a_leak_that_is_not_counted_any_more_is_soon_none() {
+        let mut growth = Growth::default();
+        let mut found = Vec::new();
+        for second in 0..400 {
+            let mut now = at(second, 1_000 * second, 1_000 * second);
+            if second > 300 {
+                now.blame[0].alive = None;
+            }
+            growth.take(&now);
+            found.push(!growth.leaks().is_empty());
+        }
+        assert!(found[200..=340].iter().all(|is_found| *is_found), "a count may be late");
+        assert!(found[350..].iter().all(|is_found| !is_found));
+    }
+
+    #[test]
+    fn a_slow_warm_up_is_no_leak() {
+        // 10,000 connections that come back over two and a half minutes, and stay.
+        let warm_up = |second: u64| 10 + 67 * second.min(150);
+        assert_eq!(found(400, warm_up, |_| 0), None);
+        assert_eq!(found(400, warm_up, |second| 500 * second), None);
+    }
+}

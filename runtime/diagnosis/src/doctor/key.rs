@@ -1,0 +1,84 @@
+//! When two findings are the same.
+//!
+//! Numbers change from check to check, and so does the worker. What stays is the rule and, of rules
+//! about one place, the place in the code.
+
+use std::borrow::Cow;
+
+use volt_telemetry::finding::{Evidence, Figure, Finding, Place};
+use volt_telemetry::incident::Cause;
+use volt_telemetry::rule::Rule;
+
+/// The evidence that says why a finding of a stall names no line of code, and its values.
+pub(super) const LINE: &str = "line";
+pub(super) const LINE_PENDING: &str = "pending";
+pub(super) const LINE_UNKNOWN: &str = "unknown";
+
+/// What makes two findings of one runtime the same, whatever their numbers are: the rule, and
+/// where in the code.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    rule: Rule,
+    places: Vec<String>,
+    is_provisional: bool,
+}
+
+impl Key {
+    /// The key of a finding. Polls that compute are the same if they do so in one function, since
+    /// each sample of them shows another line of it.
+    pub fn of(finding: &Finding) -> Self {
+        let rule = finding.rule;
+        let is_sampled = rule == Rule::StalledPoll && is_word(finding, "cause", Cause::Cpu.name());
+        let mut places: Vec<_> = match rule {
+            // Rules about one place. The places of other rules are whoever is there at the moment.
+            Rule::StalledPoll
+            | Rule::NoYield
+            | Rule::SelfWakeLoop
+            | Rule::LostWaker
+            | Rule::TaskLeak
+            | Rule::MailboxGrowing => {
+                finding.locations.iter().map(|place| group(place, is_sampled).into_owned()).collect()
+            }
+            _ => Vec::new(),
+        };
+        places.sort_unstable();
+        Self { rule, places, is_provisional: is_word(finding, LINE, LINE_PENDING) }
+    }
+
+    /// The rule that found it.
+    pub fn rule(&self) -> Rule {
+        self.rule
+    }
+
+    /// Whether the line is still to be read from a stack: in a moment it is another finding, with
+    /// its line or without.
+    pub fn is_provisional(&self) -> bool {
+        self.is_provisional
+    }
+}
+
+/// Whether a finding says that its line of code is not known.
+pub(super) fn has_no_line(finding: &Finding) -> bool {
+    is_word(finding, LINE, LINE_UNKNOWN)
+}
+
+/// What stalls at one place have in common: the line, or the function where the line
+/// `is_sampled` from a poll that computes. A function's name may not be unique, so it goes with
+/// its file.
+pub(super) fn group(place: &Place, is_sampled: bool) -> Cow<'_, str> {
+    match place {
+        Place::Guilty { at, function: Some(function) } if is_sampled => {
+            let file = at.rsplit_once(':').map_or("", |(file, _)| file);
+            format!("{function} in {file}").into()
+        }
+        Place::Guilty { function: None, .. } if is_sampled => "a function without a name".into(),
+        place => place.at().into(),
+    }
+}
+
+/// Whether a piece of evidence is this word.
+fn is_word(finding: &Finding, key: &str, word: &str) -> bool {
+    let is_it =
+        |evidence: &Evidence| evidence.key == key && matches!(&evidence.value, Figure::Text(text) if text == word);
+    finding.evidence.iter().any(is_it)
+}

@@ -1,0 +1,271 @@
+//! Rules about what the machine gives and takes: processors, quota, time.
+
+use volt_telemetry::finding::{Finding, Severity};
+use volt_telemetry::incident::{Cause, Incident};
+use volt_telemetry::rule::Rule;
+use volt_telemetry::snapshot::{Snapshot, Worker};
+use volt_telemetry::text::{counted, duration, percent};
+
+use super::case::{Pair, Span};
+use super::describe::Describe;
+
+/// A worker that waits for a processor for a quarter of the time, and longer than it runs, gets less than half of what
+/// it could use.
+pub(super) const STARVED_RATIO: f64 = 0.25;
+/// A worker that waits for half of the time.
+const STARVED_BADLY_RATIO: f64 = 0.5;
+/// Who runs, or waits to run, for half of the time wants a processor of its own.
+const WANTING_RATIO: f64 = 0.5;
+/// Of the processors' time, what the workers together have to get for their number to be the reason that it is short: with
+/// less, others take it. Not more than that, since beside others they may be too many as well.
+const OWN_RATIO: f64 = 0.25;
+/// Time for which the quota held the process up, summed over processors, as a share of the time: a request in twenty
+/// meets it.
+const THROTTLED_RATIO: f64 = 0.05;
+/// A quarter of the time.
+const THROTTLED_BADLY_RATIO: f64 = 0.25;
+
+/// Whether lateness of the whole runtime is the machine's doing.
+pub(super) fn is_to_blame(span: &Span<'_>) -> bool {
+    pauses(span) > 0 || starved(span).next().is_some() || throttled(span).is_some()
+}
+
+/// Incidents of a cause that went on at some time between the looks.
+fn incidents<'s>(span: &'s Span<'_>, cause: Cause) -> impl Iterator<Item = &'s Incident> {
+    let since_ns = span.then.at_ns;
+    span.now.incidents.latest.iter().filter(move |incident| {
+        let ended_at_ns = incident.began_at_ns.saturating_add(incident.for_ns);
+        incident.cause == cause && (!incident.is_over || ended_at_ns >= since_ns)
+    })
+}
+
+// ---- cpu-starved, oversubscribed -----------------------------------------------------------------------------------
+
+/// Workers that waited for a processor, with the share of the time.
+fn starved<'s>(span: &'s Span<'_>) -> impl Iterator<Item = (Pair<'s>, f64)> {
+    span.pairs().filter_map(|pair| {
+        let waited_ns = pair.grown_if_known(|worker| worker.run_delay_ns)?;
+        let ran_ns = pair.grown_if_known(|worker| worker.cpu_ns)?;
+        let ratio = span.share(waited_ns).min(1.0);
+        (ratio >= STARVED_RATIO && waited_ns > ran_ns).then_some((pair, ratio))
+    })
+}
+
+/// Of the time in which workers wanted a processor, that in which they had one; 1 if nobody knows.
+pub(super) fn running_ratio(span: &Span<'_>) -> f64 {
+    let sum_ns = |of: fn(&Worker) -> Option<u64>| {
+        span.pairs().filter_map(|pair| pair.grown_if_known(of)).fold(0, u64::saturating_add)
+    };
+    let (ran_ns, waited_ns) = (sum_ns(|worker| worker.cpu_ns), sum_ns(|worker| worker.run_delay_ns));
+    if ran_ns == 0 { 1.0 } else { ran_ns as f64 / ran_ns.saturating_add(waited_ns) as f64 }
+}
+
+/// How many workers were on duty at both looks and used a processor, or waited for one, for most of the time; spares left
+/// out, which are there for a while, and since a worker is stuck.
+fn wanting(span: &Span<'_>) -> u32 {
+    let wants = |pair: &Pair<'_>| {
+        let waited_ns = pair.grown_if_known(|worker| worker.run_delay_ns).unwrap_or(0);
+        let ran_ns = pair.grown_if_known(|worker| worker.cpu_ns).unwrap_or(0);
+        !pair.now.is_spare && span.share(waited_ns.saturating_add(ran_ns)) >= WANTING_RATIO
+    };
+    span.pairs().filter(wants).count() as u32
+}
+
+/// The processors, if more workers want one than there are, and have a part of them worth speaking of.
+fn oversubscription(span: &Span<'_>) -> Option<u32> {
+    let processors = span.now.host.as_ref()?.processors;
+    let ran_ns: u64 =
+        span.pairs().filter_map(|pair| pair.grown_if_known(|worker| worker.cpu_ns)).fold(0, u64::saturating_add);
+    let own_ratio = span.share(ran_ns) / f64::from(processors.max(1));
+    (wanting(span) > processors && own_ratio >= OWN_RATIO).then_some(processors)
+}
+
+pub(super) fn is_run_delay_told(snapshot: &Snapshot) -> bool {
+    snapshot.workers.iter().any(|worker| worker.run_delay_ns.is_some() && worker.cpu_ns.is_some())
+}
+
+pub(super) fn cpu_starved_threshold() -> String {
+    format!(
+        "a worker waits for a processor for {} of the time, and for longer than it runs; {} from {} on; not if the \
+         workers themselves are more than the processors, nor if the quota is spent",
+        percent(STARVED_RATIO),
+        Severity::Critical.name(),
+        percent(STARVED_BADLY_RATIO)
+    )
+}
+
+pub(super) fn cpu_starved(span: &Span<'_>) -> Vec<Finding> {
+    if oversubscription(span).is_some() || throttled(span).is_some() {
+        return Vec::new();
+    }
+    let advice = "Stop or move what else runs on this machine, give the process a higher priority or processors of its \
+        own, or give the machine more of them. Within the process: fewer busy threads.";
+    waiting_for_a_processor(span, Rule::CpuStarved, |worst| {
+        format!("the kernel ran other threads for {} of the time in which a worker could have run", percent(worst))
+    })
+    .map(|finding| {
+        let unscheduled = incidents(span, Cause::NotScheduled).count() as u64;
+        finding.count("not_scheduled_count", "polls that were stuck for that reason", unscheduled).advice(advice)
+    })
+    .into_iter()
+    .collect()
+}
+
+pub(super) fn are_processors_told(snapshot: &Snapshot) -> bool {
+    snapshot.host.is_some() && is_run_delay_told(snapshot)
+}
+
+pub(super) fn oversubscribed_threshold() -> String {
+    format!(
+        "more workers, spares left out, want a processor for {} of the time than there are processors, all get {} of \
+         the processors' time at least (else others take it), and one of them waits as for `cpu-starved` ({})",
+        percent(WANTING_RATIO),
+        percent(OWN_RATIO),
+        percent(STARVED_RATIO)
+    )
+}
+
+pub(super) fn oversubscribed(span: &Span<'_>) -> Vec<Finding> {
+    let Some(processors) = oversubscription(span) else { return Vec::new() };
+    if throttled(span).is_some() {
+        return Vec::new();
+    }
+    let wanting = wanting(span);
+    let advice = format!(
+        "Set Builder::worker_threads to {processors} or to 0, which takes as many as there are processors; move \
+         computations that must run beside requests into another process."
+    );
+    waiting_for_a_processor(span, Rule::Oversubscribed, |worst| {
+        let processors = counted(processors.into(), "processor");
+        format!(
+            "{wanting} busy workers share {processors} and wait for each other, up to {} of the time",
+            percent(worst)
+        )
+    })
+    .map(|finding| {
+        finding
+            .count("processors_count", "processors that the process may use", processors.into())
+            .count("wanting_count", "workers that want one for half of the time", wanting.into())
+            .count("spares_count", "spare workers on duty", span.now.sentinel.spares_on_duty)
+            .advice(advice)
+    })
+    .into_iter()
+    .collect()
+}
+
+fn waiting_for_a_processor(span: &Span<'_>, rule: Rule, title: impl FnOnce(f64) -> String) -> Option<Finding> {
+    let starved: Vec<_> = starved(span).collect();
+    let worst = starved.iter().map(|(_, ratio)| *ratio).reduce(f64::max)?;
+    let severity = if worst >= STARVED_BADLY_RATIO { Severity::Critical } else { Severity::Warning };
+    let sum_ns = |of: fn(&Worker) -> Option<u64>| {
+        starved.iter().filter_map(|(pair, _)| pair.grown_if_known(of)).fold(0, u64::saturating_add)
+    };
+    let mut finding = Finding::new(rule, severity, title(worst))
+        .ratio("run_delay_ratio", "the worst share of the time that a worker waited for a processor", worst)
+        .ns("run_delay_ns", "time that these workers waited for one", sum_ns(|worker| worker.run_delay_ns))
+        .ns("cpu_ns", "time that they had one", sum_ns(|worker| worker.cpu_ns))
+        .ns("interval_ns", "within", span.interval_ns());
+    for (pair, _) in starved {
+        finding = finding.worker(pair.index());
+    }
+    Some(finding)
+}
+
+// ---- cgroup-throttled ----------------------------------------------------------------------------------------------
+
+/// For how long the quota held the process up, and in how many periods; `None` if that was short, or nobody knows.
+fn throttled(span: &Span<'_>) -> Option<(u64, u64)> {
+    let host = |snapshot: &Snapshot| {
+        let host = snapshot.host.as_ref()?;
+        Some((host.throttled_ns?, host.throttles.unwrap_or(0)))
+    };
+    let (then, now) = (host(span.then)?, host(span.now)?);
+    let (held_ns, periods) = (now.0.saturating_sub(then.0), now.1.saturating_sub(then.1));
+    (span.share(held_ns) >= THROTTLED_RATIO).then_some((held_ns, periods))
+}
+
+pub(super) fn cgroup_throttled_threshold() -> String {
+    format!(
+        "the quota held the process up for {} of the time, summed over processors, {} from {} on; or a poll stood \
+         still for that reason, as its incident says",
+        percent(THROTTLED_RATIO),
+        Severity::Critical.name(),
+        percent(THROTTLED_BADLY_RATIO)
+    )
+}
+
+pub(super) fn cgroup_throttled(span: &Span<'_>) -> Vec<Finding> {
+    let stuck: Vec<_> = incidents(span, Cause::Throttled).collect();
+    let counted_ns = throttled(span);
+    let (held_ns, periods) = counted_ns.unwrap_or_default();
+    let longest_ns = stuck.iter().map(|incident| incident.for_ns).max();
+    if counted_ns.is_none() && longest_ns.is_none() {
+        return Vec::new();
+    }
+    let is_bad = span.share(held_ns) >= THROTTLED_BADLY_RATIO;
+    let severity = if is_bad { Severity::Critical } else { Severity::Warning };
+    let title = match counted_ns {
+        Some(_) => format!(
+            "the control group's processor quota is spent: the kernel held the process up for {} of {}",
+            duration(held_ns),
+            duration(span.interval_ns())
+        ),
+        None => {
+            format!(
+                "the control group's processor quota is spent: a poll stood still for {}",
+                duration(longest_ns.unwrap_or(0))
+            )
+        }
+    };
+    let mut finding = Finding::new(Rule::CgroupThrottled, severity, title)
+        .ns("throttled_ns", "time that the process was held up, summed over processors", held_ns)
+        .count("throttles_count", "periods in which it was", periods)
+        .count("stuck_count", "polls that stood still for that reason", stuck.len() as u64)
+        .advice(
+            "Raise the quota (cpu.max, or the container's CPU limit), or use fewer workers, so that they do not \
+            spend it at once.",
+        );
+    for incident in stuck {
+        finding = finding.worker(incident.worker);
+    }
+    finding.workers.sort_unstable();
+    finding.workers.dedup();
+    vec![finding]
+}
+
+// ---- process-paused ------------------------------------------------------------------------------------------------
+
+fn pauses(span: &Span<'_>) -> u64 {
+    span.grown(|snapshot| snapshot.sentinel.pauses)
+}
+
+pub(super) fn process_paused_threshold() -> String {
+    format!(
+        "the sentinel came late by 50 ms, or an incident says that its thread was stopped; never more than {}",
+        Severity::Info.name()
+    )
+}
+
+pub(super) fn process_paused(span: &Span<'_>) -> Vec<Finding> {
+    let stopped = incidents(span, Cause::Stopped).count() as u64;
+    let pauses = pauses(span);
+    if pauses == 0 && stopped == 0 {
+        return Vec::new();
+    }
+    // As of any thread; there is none where the sentinel was in time.
+    let held_by = span.now.sentinel.last_pause.map_or("nothing".to_owned(), |cause| format!("it {}", cause.explain()));
+    let finding = Finding::new(
+        Rule::ProcessPaused,
+        Severity::Info,
+        "the whole process stood still for a while: the machine, not \
+            the tasks",
+    )
+    .count("pauses_count", "looks of the sentinel that came late", pauses)
+    .count("stopped_count", "polls whose thread was stopped by a signal or a debugger", stopped)
+    .word("held_by", "what held the sentinel up, the last time", held_by)
+    .advice(
+        "Nothing in the program. Look for a debugger, SIGSTOP, a laptop that slept, or a machine that \
+                gives its time to others.",
+    );
+    vec![finding]
+}

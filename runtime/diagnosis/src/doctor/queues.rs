@@ -1,0 +1,364 @@
+//! Rules about tasks that wait although somebody could run them: asleep, unfairly shared, in the wrong queue.
+
+use volt_telemetry::finding::{Finding, Severity};
+use volt_telemetry::rule::Rule;
+use volt_telemetry::snapshot::{Duty, Phase, Snapshot, Worker};
+use volt_telemetry::text::{duration, percent};
+
+use super::case::{Case, LATE_NS, Pair, Span, poll_for_ns, queue_len};
+use super::describe::Describe;
+
+/// Tasks wait in the global queue for the latency that the runtime aims at, by intent; so many times as long, and looks
+/// are missing.
+const TARGETS_MISSED: u64 = 20;
+/// A second in the global queue: clients give up.
+const GLOBAL_OUTAGE_NS: u64 = 1_000_000_000;
+/// If most polls are of tasks from the global queue, it is served as well as can be, and there is too much work.
+const GLOBAL_SHARE: f64 = 0.5;
+/// How long a poll lasts behind which a full LIFO slot is a held one: by default the sentinel has had ten looks to have
+/// it emptied, enough even where processors are short and it comes late itself.
+const LIFO_HELD_NS: u64 = 100_000_000;
+/// Of a worker's polls, those from the LIFO slot. By default at most 3 polls of a tick of 128 are, so only another
+/// setting gets here.
+const LIFO_SHARE: f64 = 0.75;
+/// A wait in a worker's own queues that is worth a word: longer than any tick of short polls.
+const FELT_NS: u64 = 1_000_000;
+/// Fewer polls than this are no monopoly.
+const LIFO_POLLS_MIN: u64 = 1_000;
+/// A worker that slept for so much of the time was not needed, or not woken.
+const ASLEEP_RATIO: f64 = 0.95;
+/// A worker that polled for so much of the time has no time left.
+const BUSY_RATIO: f64 = 0.9;
+/// Tasks in a worker's queues, beside the one that it runs next, that are a backlog for a worker that sleeps: with
+/// fewer nobody is woken.
+const BACKLOG_LEN: u32 = 2;
+/// How far the shares of the time that two workers are busy may lie apart.
+const IMBALANCE_RATIO: f64 = 0.5;
+/// Tasks in the busier one's queues, at both looks, that a thief would have halved in passing.
+const IMBALANCE_LEN: u32 = 16;
+
+// ---- lost-wakeup ---------------------------------------------------------------------------------------------------
+// No program provokes it: that would need a fault in the wake-up protocol. The runtime puts one in, in tests of its own: see its PROOF.md.
+
+pub(super) fn lost_wakeup_threshold() -> String {
+    format!(
+        "a park time-out found work that nobody had woken a worker for; or, at both looks, all workers have slept for \
+         {} with tasks in their queues or in the global one. {} if it happened before the looks",
+        duration(LATE_NS),
+        Severity::Info.name()
+    )
+}
+
+pub(super) fn lost_wakeup(case: &Case<'_>) -> Vec<Finding> {
+    let rescues = |snapshot: &Snapshot| {
+        snapshot.workers.iter().map(|worker| worker.lost_wakeup_rescues).fold(0, u64::saturating_add)
+    };
+    let (caught, since_start) = (case.span.as_ref().map_or(0, |span| span.grown(rescues)), rescues(case.now));
+    let stranded = case.span.as_ref().filter(|span| span.at_both(is_asleep_over_work)).map(|_| waiting(case.now));
+    let (severity, title) = match (stranded, caught, since_start) {
+        (Some(waiting), _, _) => (Severity::Critical, format!("all workers sleep, and {} for them", wait(waiting))),
+        (None, 1.., _) => (Severity::Critical, format!("{} just now; a time-out found the work", lost(caught))),
+        (None, 0, 1..) => (Severity::Info, format!("{} since start", lost(since_start))),
+        (None, 0, 0) => return Vec::new(),
+    };
+    let finding = Finding::new(Rule::LostWakeup, severity, title)
+        .count("waiting_count", "tasks that wait in queues now", waiting(case.now))
+        .count("parked_count", "workers asleep", case.now.parked_count().into())
+        .count("rescues_count", "time-outs that found work between the looks", caught)
+        .count("rescues_since_start_count", "time-outs that found work since start", since_start)
+        .advice(
+            "This is a fault in Volt: please report it with the output of `volt-console top --once --json`. \
+            Builder::park_timeout bounds the harm.",
+        );
+    vec![finding]
+}
+
+/// Whether everybody sleeps, and has slept for long, while tasks wait.
+fn is_asleep_over_work(snapshot: &Snapshot) -> bool {
+    let mut on_duty = snapshot.workers.iter().filter(|worker| worker.duty != Duty::Off).peekable();
+    let is_asleep = |worker: &Worker| {
+        matches!(worker.phase, Phase::Parked | Phase::Driver)
+            && worker.phase_for_ns >= LATE_NS
+            && snapshot.is_parked(worker.index as usize)
+    };
+    on_duty.peek().is_some() && on_duty.all(is_asleep) && snapshot.searching == 0 && waiting(snapshot) > 0
+}
+
+/// Tasks in all queues, those that came into the global one or an inbox a moment ago left out: somebody may be on the
+/// way.
+fn waiting(snapshot: &Snapshot) -> u64 {
+    let is_old = snapshot.global_queue.oldest_age_ns.is_some_and(|ns| ns >= LATE_NS);
+    let global = if is_old { snapshot.global_queue.len } else { 0 };
+    let own =
+        |worker: &Worker| u64::from(worker.ring_len) + u64::from(worker.batch_len) + u64::from(worker.is_lifo_filled);
+    snapshot.workers.iter().map(own).fold(global, u64::saturating_add)
+}
+
+fn lost(wakes: u64) -> String {
+    if wakes == 1 { "1 wake-up was lost".to_owned() } else { format!("{wakes} wake-ups were lost") }
+}
+
+fn wait(tasks: u64) -> String {
+    if tasks == 1 { "1 task waits".to_owned() } else { format!("{tasks} tasks wait") }
+}
+
+// ---- parked-while-backlog ------------------------------------------------------------------------------------------
+
+pub(super) fn parked_while_backlog_threshold() -> String {
+    format!(
+        "a worker slept for {} of the time while another, busy for {} of it, had {BACKLOG_LEN} tasks in its queues at \
+         both looks (1, if it is stuck in a poll); or somebody sleeps at both looks while the global queue's oldest \
+         task has waited for {}",
+        percent(ASLEEP_RATIO),
+        percent(BUSY_RATIO),
+        duration(LATE_NS)
+    )
+}
+
+pub(super) fn parked_while_backlog(span: &Span<'_>) -> Vec<Finding> {
+    if span.at_both(is_asleep_over_work) {
+        return Vec::new();
+    }
+    let asleep = asleep(span);
+    let backlogs = backlogs(span);
+    let age_ns = |snapshot: &Snapshot| snapshot.global_queue.oldest_age_ns.unwrap_or(0);
+    let is_global =
+        span.at_both(|snapshot| age_ns(snapshot) >= LATE_NS && snapshot.parked_count() > 0 && snapshot.searching == 0);
+    if !is_global && (asleep.is_empty() || backlogs.is_empty()) {
+        return Vec::new();
+    }
+    let local: u64 = backlogs.iter().map(|pair| u64::from(pair.queue_len())).fold(0, u64::saturating_add);
+    let waiting = if is_global { local.saturating_add(span.now.global_queue.len) } else { local };
+    let title =
+        format!("{} while {} of {} workers sleep", wait(waiting), span.now.parked_count(), span.now.on_duty_count());
+    let mut finding = Finding::new(Rule::ParkedWhileBacklog, Severity::Warning, title)
+        .count("backlog_count", "tasks in queues of busy workers at both looks, at least", local)
+        .count("global_count", "tasks in the global queue", span.now.global_queue.len)
+        .ns("global_age_ns", "age of the oldest there", age_ns(span.now))
+        .count("parked_count", "workers asleep", span.now.parked_count().into())
+        .word("stealing", "stealing is", if span.now.config.enable_stealing { "on" } else { "off" });
+    for pair in &backlogs {
+        finding = finding.worker(pair.index());
+        if let Some(poll) = &pair.now.in_flight {
+            finding = finding.spawned_at(&poll.spawned_at);
+        }
+    }
+    let advice = if !span.now.config.enable_stealing {
+        "Turn stealing on (Builder::enable_stealing), so that workers with time take from those without."
+    } else {
+        "With stealing on this should not last: please report it with the output of `volt-console top --once --json`."
+    };
+    vec![finding.advice(advice)]
+}
+
+/// Workers that slept nearly all of the time.
+fn asleep<'s>(span: &'s Span<'_>) -> Vec<Pair<'s>> {
+    span.pairs().filter(|pair| pair.asleep_ratio() >= ASLEEP_RATIO).collect()
+}
+
+/// Workers that were busy nearly all of the time and have tasks that wait.
+fn backlogs<'s>(span: &'s Span<'_>) -> Vec<Pair<'s>> {
+    let is_behind = |pair: &Pair<'_>| {
+        let is_stuck = poll_for_ns(pair.now) >= LATE_NS;
+        let needed = if is_stuck { 1 } else { BACKLOG_LEN };
+        pair.rates.shares.busy_ratio >= BUSY_RATIO && pair.queue_len() >= needed
+    };
+    span.pairs().filter(is_behind).collect()
+}
+
+// ---- global-starved ------------------------------------------------------------------------------------------------
+
+pub(super) fn global_starved_threshold() -> String {
+    format!(
+        "at both looks the oldest task in the global queue has waited for {TARGETS_MISSED} times the latency that the \
+         runtime aims at, and for {} at least, nobody sleeps, polls take less than that, and less than {} of them were \
+         of tasks from there (else there is simply too much work); {} from {} on",
+        duration(LATE_NS),
+        percent(GLOBAL_SHARE),
+        Severity::Critical.name(),
+        duration(GLOBAL_OUTAGE_NS)
+    )
+}
+
+pub(super) fn global_starved(span: &Span<'_>) -> Vec<Finding> {
+    let config = &span.now.config;
+    let late_ns = config.target_global_queue_latency_ns.saturating_mul(TARGETS_MISSED).max(LATE_NS);
+    let is_late = |snapshot: &Snapshot| {
+        snapshot.global_queue.oldest_age_ns.is_some_and(|ns| ns >= late_ns) && snapshot.parked_count() == 0
+    };
+    let polls = span.grown_of_workers(|worker| worker.polls);
+    let fetched = span.grown_of_workers(|worker| worker.global_tasks);
+    // Polls that take that long themselves are another rule's.
+    let workers = span.pairs().count() as u64;
+    let are_stuck = polls.saturating_mul(LATE_NS) <= span.interval_ns().saturating_mul(workers);
+    if are_stuck || !span.at_both(is_late) {
+        return Vec::new();
+    }
+    let share = fetched as f64 / polls as f64;
+    if share >= GLOBAL_SHARE {
+        return Vec::new();
+    }
+    let age_ns = span.now.global_queue.oldest_age_ns.unwrap_or(0);
+    let severity = if age_ns >= GLOBAL_OUTAGE_NS { Severity::Critical } else { Severity::Warning };
+    let title = format!(
+        "{} in the global queue, the oldest for {}, while the workers run tasks of their own",
+        wait(span.now.global_queue.len),
+        duration(age_ns)
+    );
+    let intervals = span.pairs().map(|pair| pair.now.global_queue_interval);
+    let poll_p99_ns = span.rates.poll_time.p99_ns.unwrap_or(0);
+    let finding = Finding::new(Rule::GlobalStarved, severity, title)
+        .ns("global_age_ns", "how long the oldest task there has waited", age_ns)
+        .ns("target_ns", "time between two checks of it, by intent", config.target_global_queue_latency_ns)
+        .count("global_count", "tasks there", span.now.global_queue.len)
+        .ratio("global_ratio", "polls that were of tasks from there", share)
+        .count("interval_polls_count", "polls between two checks of it, at most", intervals.max().unwrap_or(0).into())
+        .ns("poll_p99_ns", "99 % of the polls took no longer than", poll_p99_ns)
+        .advice(
+            "Shorten the polls (see `no-yield`), check the global queue more often (lower \
+             Builder::target_global_queue_latency or the upper of global_queue_interval_bounds), or take more from it \
+             at each check (global_queue_batch_bounds).",
+        );
+    vec![finding]
+}
+
+// ---- lifo-held -----------------------------------------------------------------------------------------------------
+
+pub(super) fn lifo_held_threshold() -> String {
+    format!(
+        "a worker's LIFO slot is filled, its poll has lasted for {}, and another worker sleeps",
+        duration(LIFO_HELD_NS)
+    )
+}
+
+pub(super) fn lifo_held(case: &Case<'_>) -> Vec<Finding> {
+    let now = case.now;
+    let mut findings = Vec::new();
+    for worker in now.workers.iter().filter(|worker| worker.is_lifo_filled && worker.duty != Duty::Off) {
+        let is_another_asleep = |other: &Worker| other.index != worker.index && now.is_parked(other.index as usize);
+        let (for_ns, Some(poll)) = (poll_for_ns(worker), &worker.in_flight) else { continue };
+        if for_ns < LIFO_HELD_NS || !now.workers.iter().any(is_another_asleep) {
+            continue;
+        }
+        let title = format!(
+            "a task waits in the LIFO slot of worker {}, whose poll has lasted for {}",
+            worker.index,
+            duration(for_ns)
+        );
+        let advice = if now.config.enable_stealing {
+            "Leave the sentinel on (Builder::sentinel_interval), which has such tasks taken; and see `stalled-poll` \
+             for the poll."
+        } else {
+            "Turn stealing on (Builder::enable_stealing): nobody may take the task; or the slot off \
+             (max_lifo_polls_per_tick 0)."
+        };
+        findings.push(
+            Finding::new(Rule::LifoHeld, Severity::Warning, title)
+                .ns("poll_for_ns", "its poll lasts so far", for_ns)
+                .count("ring_count", "tasks in its other queues", queue_len(worker).into())
+                .count("parked_count", "workers asleep", now.parked_count().into())
+                .word("stealing", "stealing is", if now.config.enable_stealing { "on" } else { "off" })
+                .worker(worker.index)
+                .task(poll.task_id, poll.task_name.as_deref())
+                .spawned_at(&poll.spawned_at)
+                .advice(advice),
+        );
+    }
+    findings
+}
+
+// ---- lifo-monopoly -------------------------------------------------------------------------------------------------
+
+pub(super) fn lifo_monopoly_threshold() -> String {
+    format!(
+        "{} of a worker's polls, and of {LIFO_POLLS_MIN} at least, come from its LIFO slot, while tasks wait in its \
+         other queues at both looks and one waited for {} or longer",
+        percent(LIFO_SHARE),
+        duration(FELT_NS)
+    )
+}
+
+pub(super) fn lifo_monopoly(span: &Span<'_>) -> Vec<Finding> {
+    let config = &span.now.config;
+    let mut findings = Vec::new();
+    for pair in span.pairs() {
+        let (polls, hits) = (pair.grown(|worker| worker.polls), pair.grown(|worker| worker.lifo_hits));
+        let share = hits as f64 / polls.max(1) as f64;
+        let longest_ns = pair.rates.schedule_delay.max_ns.unwrap_or(0);
+        let is_felt = longest_ns >= FELT_NS;
+        if polls < LIFO_POLLS_MIN || share < LIFO_SHARE || pair.queue_len() == 0 || !is_felt {
+            continue;
+        }
+        let title = format!(
+            "{} of worker {}'s polls come from its LIFO slot, and {} behind them",
+            percent(share),
+            pair.index(),
+            wait(pair.queue_len().into())
+        );
+        let mut finding = Finding::new(Rule::LifoMonopoly, Severity::Warning, title)
+            .ratio("lifo_ratio", "polls that came from the LIFO slot", share)
+            .count("waiting_count", "tasks in its other queues at both looks, at least", pair.queue_len().into())
+            .ns("longest_delay_ns", "the longest that a task waited there", longest_ns)
+            .count(
+                "lifo_cap_count",
+                "polls from the slot a tick that are allowed",
+                config.max_lifo_polls_per_tick.into(),
+            )
+            .worker(pair.index())
+            .advice("Lower Builder::max_lifo_polls_per_tick; the default of 3 is enough for a request and its reply.");
+        if let Some(poll) = &pair.now.in_flight {
+            finding = finding.spawned_at(&poll.spawned_at);
+        }
+        findings.push(finding);
+    }
+    findings
+}
+
+// ---- imbalance -----------------------------------------------------------------------------------------------------
+
+pub(super) fn imbalance_threshold() -> String {
+    format!(
+        "one worker is busy for {} of the time more than another, and has {IMBALANCE_LEN} tasks in its queues at both \
+         looks; not if `parked-while-backlog` says so already",
+        percent(IMBALANCE_RATIO)
+    )
+}
+
+pub(super) fn imbalance(span: &Span<'_>) -> Vec<Finding> {
+    if !parked_while_backlog(span).is_empty() {
+        return Vec::new();
+    }
+    let busy = |pair: &Pair<'_>| pair.rates.shares.busy_ratio;
+    let least = span.pairs().map(|pair| busy(&pair)).reduce(f64::min).unwrap_or(0.0);
+    let behind: Vec<_> = span
+        .pairs()
+        .filter(|pair| busy(pair) - least >= IMBALANCE_RATIO && pair.queue_len() >= IMBALANCE_LEN)
+        .collect();
+    let Some(most) = behind.iter().map(busy).reduce(f64::max) else { return Vec::new() };
+    let waiting: u64 = behind.iter().map(|pair| u64::from(pair.queue_len())).fold(0, u64::saturating_add);
+    let title = format!(
+        "{} at workers that are busy for {} of the time, others are for {}",
+        wait(waiting),
+        percent(most),
+        percent(least)
+    );
+    let mut finding = Finding::new(Rule::Imbalance, Severity::Warning, title)
+        .ratio("most_busy_ratio", "the busiest worker's share", most)
+        .ratio("least_busy_ratio", "the least busy one's", least)
+        .count("backlog_count", "tasks that wait at the busy ones, at both looks, at least", waiting)
+        .rate("stolen_per_second", "tasks stolen", span.rates.tasks_stolen_per_second)
+        .word("stealing", "stealing is", if span.now.config.enable_stealing { "on" } else { "off" });
+    for pair in &behind {
+        finding = finding.worker(pair.index());
+        if let Some(poll) = &pair.now.in_flight {
+            finding = finding.spawned_at(&poll.spawned_at);
+        }
+    }
+    let advice = if span.now.config.enable_stealing {
+        "Spawn such tasks from several places, or from outside the workers (Handle::spawn), instead of all from one \
+         task."
+    } else {
+        "Turn stealing on (Builder::enable_stealing), so that workers with time take from those without."
+    };
+    vec![finding.advice(advice)]
+}

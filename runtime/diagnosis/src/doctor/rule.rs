@@ -1,0 +1,321 @@
+//! The one table of rules, and the examination that asks them all.
+//!
+//! Shape: [`RULES`] has a row for each [`Rule`], in the order in which they stand in the enum and are asked; a row says
+//! what the rule means and from which number on it speaks, and holds the function that judges. The thresholds are
+//! constants beside those functions, each with its reason; the texts here are made from them, so that documentation
+//! cannot say another number than the code.
+//!
+//! Invariants. *Healthy is silent*: an idle runtime, a busy one that serves everybody, and one that has more work than
+//! processors but is fair give no finding above [`Severity::Info`]. *Absent does not judge*: a rule that needs a number
+//! which the program does not tell says nothing. *One cause, one finding*: where one rule explains what another saw,
+//! the other is silent (late timers while the kernel runs other programs).
+//!
+//! Rejected: thresholds that a user sets. Who knows what to set does not need the doctor, and a finding that depends on
+//! a setting cannot be compared between two machines.
+
+use volt_telemetry::finding::{Finding, Severity};
+use volt_telemetry::rule::Rule;
+use volt_telemetry::snapshot::Snapshot;
+
+use super::case::{Case, Span};
+use super::growth::Growth;
+use super::{machine, processes, queues, stalls, tasks, wakes};
+
+/// A row of [`RULES`].
+#[derive(Clone, Copy, Debug)]
+pub struct RuleEntry {
+    /// The rule.
+    pub rule: Rule,
+    /// Its name in text, JSON and metrics.
+    pub name: &'static str,
+    /// What is wrong when it speaks.
+    pub meaning: &'static str,
+    threshold: fn() -> String,
+    /// Whether the program tells what the rule needs.
+    is_told: fn(&Snapshot) -> bool,
+    judge: Judge,
+}
+
+/// How a rule judges.
+#[derive(Clone, Copy, Debug)]
+enum Judge {
+    /// By what is there now, and by two looks if there are two.
+    Case(fn(&Case<'_>) -> Vec<Finding>),
+    /// By two looks only.
+    Span(fn(&Span<'_>) -> Vec<Finding>),
+    /// By what has grown over minutes: for those who have watched for so long.
+    Growth(fn(&Growth) -> Vec<Finding>),
+}
+
+/// Every rule.
+pub static RULES: [RuleEntry; Rule::COUNT] = [
+    RuleEntry {
+        rule: Rule::StalledPoll,
+        name: Rule::StalledPoll.name(),
+        meaning: "Polls block their worker's thread, at one place in the code.",
+        threshold: stalls::stalled_poll_threshold,
+        is_told: always,
+        judge: Judge::Case(stalls::stalled_poll),
+    },
+    RuleEntry {
+        rule: Rule::NoYield,
+        name: Rule::NoYield.name(),
+        meaning: "Tasks of one place compute for too long between two awaits, and others wait behind them.",
+        threshold: stalls::no_yield_threshold,
+        is_told: stalls::is_blame_told,
+        judge: Judge::Span(stalls::no_yield),
+    },
+    RuleEntry {
+        rule: Rule::DriverHeld,
+        name: Rule::DriverHeld.name(),
+        meaning: "Nobody looks after timers and sockets, since every worker is in a poll.",
+        threshold: stalls::driver_held_threshold,
+        is_told: always,
+        judge: Judge::Span(stalls::driver_held),
+    },
+    RuleEntry {
+        rule: Rule::LostWakeup,
+        name: Rule::LostWakeup.name(),
+        meaning: "Every worker sleeps although work is there: a fault in Volt.",
+        threshold: queues::lost_wakeup_threshold,
+        is_told: always,
+        judge: Judge::Case(queues::lost_wakeup),
+    },
+    RuleEntry {
+        rule: Rule::ParkedWhileBacklog,
+        name: Rule::ParkedWhileBacklog.name(),
+        meaning: "A worker sleeps while tasks wait for another one.",
+        threshold: queues::parked_while_backlog_threshold,
+        is_told: always,
+        judge: Judge::Span(queues::parked_while_backlog),
+    },
+    RuleEntry {
+        rule: Rule::GlobalStarved,
+        name: Rule::GlobalStarved.name(),
+        meaning: "Tasks from outside wait in the global queue while the workers run tasks of their own.",
+        threshold: queues::global_starved_threshold,
+        is_told: always,
+        judge: Judge::Span(queues::global_starved),
+    },
+    RuleEntry {
+        rule: Rule::LifoHeld,
+        name: Rule::LifoHeld.name(),
+        meaning: "A task waits in the LIFO slot of a worker that is stuck, while another worker sleeps.",
+        threshold: queues::lifo_held_threshold,
+        is_told: always,
+        judge: Judge::Case(queues::lifo_held),
+    },
+    RuleEntry {
+        rule: Rule::LifoMonopoly,
+        name: Rule::LifoMonopoly.name(),
+        meaning: "Tasks that wake each other through the LIFO slot keep the others of their worker waiting.",
+        threshold: queues::lifo_monopoly_threshold,
+        is_told: always,
+        judge: Judge::Span(queues::lifo_monopoly),
+    },
+    RuleEntry {
+        rule: Rule::Imbalance,
+        name: Rule::Imbalance.name(),
+        meaning: "One worker has a backlog, another has time.",
+        threshold: queues::imbalance_threshold,
+        is_told: always,
+        judge: Judge::Span(queues::imbalance),
+    },
+    RuleEntry {
+        rule: Rule::StealContention,
+        name: Rule::StealContention.name(),
+        meaning: "Workers that steal get into each other's way.",
+        threshold: wakes::steal_contention_threshold,
+        is_told: always,
+        judge: Judge::Span(wakes::steal_contention),
+    },
+    RuleEntry {
+        rule: Rule::WakeStorm,
+        name: Rule::WakeStorm.name(),
+        meaning: "Waking workers costs more than the work that they are woken for.",
+        threshold: wakes::wake_storm_threshold,
+        is_told: always,
+        judge: Judge::Span(wakes::wake_storm),
+    },
+    RuleEntry {
+        rule: Rule::SelfWakeLoop,
+        name: Rule::SelfWakeLoop.name(),
+        meaning: "A task wakes itself in every poll and does next to nothing in it: it waits by asking again and \
+            again.",
+        threshold: wakes::self_wake_loop_threshold,
+        is_told: wakes::are_self_wakes_told,
+        judge: Judge::Span(wakes::self_wake_loop),
+    },
+    RuleEntry {
+        rule: Rule::CgroupThrottled,
+        name: Rule::CgroupThrottled.name(),
+        meaning: "The control group's processor quota is spent, and the kernel holds the process up.",
+        threshold: machine::cgroup_throttled_threshold,
+        is_told: always,
+        judge: Judge::Span(machine::cgroup_throttled),
+    },
+    RuleEntry {
+        rule: Rule::CpuStarved,
+        name: Rule::CpuStarved.name(),
+        meaning: "Workers could run, and the kernel runs other threads.",
+        threshold: machine::cpu_starved_threshold,
+        is_told: machine::is_run_delay_told,
+        judge: Judge::Span(machine::cpu_starved),
+    },
+    RuleEntry {
+        rule: Rule::Oversubscribed,
+        name: Rule::Oversubscribed.name(),
+        meaning: "There are more busy workers than processors, and they wait for each other.",
+        threshold: machine::oversubscribed_threshold,
+        is_told: machine::are_processors_told,
+        judge: Judge::Span(machine::oversubscribed),
+    },
+    RuleEntry {
+        rule: Rule::ProcessPaused,
+        name: Rule::ProcessPaused.name(),
+        meaning: "The whole process stood still for a while: the machine, not the tasks.",
+        threshold: machine::process_paused_threshold,
+        is_told: always,
+        judge: Judge::Span(machine::process_paused),
+    },
+    RuleEntry {
+        rule: Rule::BlockingPoolSaturated,
+        name: Rule::BlockingPoolSaturated.name(),
+        meaning: "All threads for blocking work are in use, and jobs wait for one.",
+        threshold: tasks::blocking_pool_saturated_threshold,
+        is_told: always,
+        judge: Judge::Span(tasks::blocking_pool_saturated),
+    },
+    RuleEntry {
+        rule: Rule::TaskLeak,
+        name: Rule::TaskLeak.name(),
+        meaning: "More and more tasks of one spawn location are alive.",
+        threshold: tasks::task_leak_threshold,
+        is_told: tasks::are_alive_told,
+        judge: Judge::Growth(tasks::task_leak),
+    },
+    RuleEntry {
+        rule: Rule::LostWaker,
+        name: Rule::LostWaker.name(),
+        meaning: "A task waits, and no waker of it is left: only a cancellation will end it.",
+        threshold: tasks::lost_waker_threshold,
+        is_told: tasks::are_stranded_told,
+        judge: Judge::Span(tasks::lost_waker),
+    },
+    RuleEntry {
+        rule: Rule::MailboxGrowing,
+        name: Rule::MailboxGrowing.name(),
+        meaning: "A process takes its messages more slowly than they come.",
+        threshold: processes::mailbox_growing_threshold,
+        is_told: always,
+        judge: Judge::Case(processes::mailbox_growing),
+    },
+    RuleEntry {
+        rule: Rule::RestartStorm,
+        name: Rule::RestartStorm.name(),
+        meaning: "Processes end abnormally and are started anew, again and again.",
+        threshold: processes::restart_storm_threshold,
+        is_told: always,
+        judge: Judge::Span(processes::restart_storm),
+    },
+];
+
+const _: () = {
+    let mut row = 0;
+    while row < RULES.len() {
+        assert!(RULES[row].rule as usize == row, "the table has the order of the enum");
+        row += 1;
+    }
+};
+
+impl RuleEntry {
+    /// The row of a rule.
+    ///
+    /// ```
+    /// use volt_diagnosis::doctor::RuleEntry;
+    /// use volt_telemetry::rule::Rule;
+    ///
+    /// assert_eq!(RuleEntry::of(Rule::StalledPoll).name, "stalled-poll");
+    /// ```
+    pub fn of(rule: Rule) -> &'static RuleEntry {
+        &RULES[rule as usize]
+    }
+
+    /// Whether it can judge a program that tells this: some need numbers that not every version of Volt, and not every
+    /// kernel, tells.
+    pub fn can_judge(&self, snapshot: &Snapshot) -> bool {
+        (self.is_told)(snapshot)
+    }
+
+    /// Whether one check is enough for it: it does not go by the rates between two snapshots, which one odd second may
+    /// distort.
+    pub fn can_judge_one_look(&self) -> bool {
+        !matches!(self.judge, Judge::Span(_))
+    }
+
+    /// From which number on it speaks, and why that one.
+    pub fn threshold(&self) -> String {
+        (self.threshold)()
+    }
+}
+
+fn always(_: &Snapshot) -> bool {
+    true
+}
+
+/// Asks every rule about a runtime, from one look at it to a later one, and gives what they found, the worst first.
+///
+/// With the same snapshot twice, with two of different runtimes, or with two less than 100 ms apart, only rules speak
+/// that can tell from one look: what is stuck at this moment. What takes minutes to see, and whether something goes on,
+/// [`History`](super::History) knows.
+///
+/// ```
+/// use volt_diagnosis::doctor::examine;
+/// use volt_telemetry::rule::Rule;
+/// use volt_telemetry::{Cause, Incident, Snapshot};
+///
+/// let mut now = Snapshot { runtime: "app".into(), ..Snapshot::default() };
+/// assert!(examine(&now, &now).is_empty());
+///
+/// let stuck = Incident { task_id: 7, for_ns: 300_000_000, cause: Cause::Sleep, ..Incident::default() };
+/// now.incidents.latest.push(stuck);
+/// assert_eq!(examine(&now, &now)[0].rule, Rule::StalledPoll);
+/// ```
+pub fn examine(before: &Snapshot, after: &Snapshot) -> Vec<Finding> {
+    examine_with(before, after, None)
+}
+
+/// The same, with what has grown over minutes.
+pub(super) fn examine_with(before: &Snapshot, after: &Snapshot, growth: Option<&Growth>) -> Vec<Finding> {
+    let case = Case::of(before, after);
+    let mut findings: Vec<Finding> = RULES
+        .iter()
+        .flat_map(|entry| match (entry.judge, &case.span) {
+            (Judge::Case(judge), _) => judge(&case),
+            (Judge::Span(judge), Some(span)) => judge(span),
+            (Judge::Span(_), None) => Vec::new(),
+            (Judge::Growth(judge), _) => growth.map(judge).unwrap_or_default(),
+        })
+        .collect();
+    for finding in &mut findings {
+        if finding.seen.last_at_ns == 0 {
+            (finding.seen.first_at_ns, finding.seen.last_at_ns) = (after.at_ns, after.at_ns);
+        }
+    }
+    findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.rule));
+    findings
+}
+
+/// How many of `findings` are of `rule` and so bad: what the metric shows, of a [warning](Severity::Warning) and worse.
+pub fn count_of(findings: &[Finding], rule: Rule, severity: Severity) -> u64 {
+    findings.iter().filter(|finding| finding.rule == rule && finding.severity == severity).count() as u64
+}
+
+/// The table as Markdown, for documentation.
+pub fn markdown_table() -> String {
+    let mut table = String::from("| Rule | What is wrong | It speaks when |\n|---|---|---|\n");
+    for entry in &RULES {
+        table += &format!("| `{}` | {} | {} |\n", entry.name, entry.meaning, entry.threshold());
+    }
+    table
+}

@@ -1,0 +1,226 @@
+//! Effort in vain, machines that are short of time, and things that pile up; and what looks like it.
+
+use volt_telemetry::finding::Severity;
+use volt_telemetry::incident::{Cause, Incident};
+use volt_telemetry::rule::Rule;
+use volt_telemetry::snapshot::{Snapshot, Worker};
+
+use super::{Case, after, both, incident, stuck};
+use crate::doctor::tests::programs::{MS, Pair, SECOND, busy, saturated};
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        rule: Rule::StealContention,
+        severity: Severity::Warning,
+        what: "more races lost than won",
+        sick: || after(busy(), |now| now.workers[1].steal_races_lost += 900_000),
+        beside: &[],
+        but: "races lost among many more that were won",
+        look_alike: || {
+            after(busy(), |now| {
+                now.workers[1].steal_races_lost += 900_000;
+                now.workers[1].steals += 9_000_000;
+            })
+        },
+    },
+    Case {
+        rule: Rule::StealContention,
+        severity: Severity::Warning,
+        what: "more races lost than won, and time for it",
+        sick: || after(busy(), |now| now.workers[1].steal_races_lost += 200_000),
+        beside: &[],
+        but: "as many, since thieves are interrupted",
+        look_alike: || after(waiting_for_processors(300, 700, 2), |now| now.workers[1].steal_races_lost += 200_000),
+    },
+    Case {
+        rule: Rule::WakeStorm,
+        severity: Severity::Warning,
+        what: "40,000 wake-ups for polls of 300 ns",
+        sick: || woken(40_000, 300),
+        beside: &[],
+        but: "40,000 wake-ups for polls of 20 µs",
+        look_alike: || woken(40_000, 20_000),
+    },
+    Case {
+        rule: Rule::SelfWakeLoop,
+        severity: Severity::Warning,
+        what: "a task that asks again and again",
+        sick: || polling(890_000, 200),
+        beside: &[],
+        but: "as many polls, woken by others",
+        look_alike: || polling(100_000, 200),
+    },
+    Case {
+        rule: Rule::SelfWakeLoop,
+        severity: Severity::Warning,
+        what: "the same, counted by worker only",
+        sick: || {
+            let counted = |snapshot: &mut Snapshot| snapshot.blame.clear();
+            both(
+                after(busy(), |now| {
+                    now.workers[0].polls += 900_000;
+                    now.workers[0].self_wakes = now.workers[0].self_wakes.map(|wakes| wakes + 900_000);
+                }),
+                counted,
+            )
+        },
+        beside: &[],
+        but: "a computation that yields after each 20 µs",
+        look_alike: || polling(890_000, 20_000),
+    },
+    Case {
+        rule: Rule::CgroupThrottled,
+        severity: Severity::Critical,
+        what: "held up for 300 ms of a second",
+        sick: || throttled_for(300),
+        beside: &[],
+        but: "held up for 10 ms of a second",
+        look_alike: || throttled_for(10),
+    },
+    Case {
+        rule: Rule::CgroupThrottled,
+        severity: Severity::Warning,
+        what: "a poll that stands still for the quota",
+        sick: || stuck(Cause::Throttled, 60),
+        beside: &[],
+        but: "a poll that stood still before the looks",
+        look_alike: || {
+            let old =
+                |now: &Snapshot| Incident { is_over: true, began_at_ns: SECOND, ..incident(now, Cause::Throttled, 60) };
+            after(busy(), |now| now.incidents.latest.push(old(now)))
+        },
+    },
+    Case {
+        rule: Rule::CpuStarved,
+        severity: Severity::Critical,
+        what: "300 ms of processor, 700 ms of waiting for one",
+        sick: || waiting_for_processors(300, 700, 2),
+        beside: &[],
+        but: "300 ms of waiting beside 700 ms of processor",
+        look_alike: || waiting_for_processors(700, 300, 2),
+    },
+    Case {
+        rule: Rule::CpuStarved,
+        severity: Severity::Warning,
+        what: "200 ms of processor, 300 ms of waiting for one",
+        sick: || waiting_for_processors(200, 300, 2),
+        beside: &[],
+        but: "20 ms of processor, 30 ms of waiting for one",
+        look_alike: || waiting_for_processors(20, 30, 2),
+    },
+    Case {
+        rule: Rule::Oversubscribed,
+        severity: Severity::Critical,
+        what: "two busy workers on one processor",
+        sick: || waiting_for_processors(480, 510, 1),
+        beside: &[],
+        but: "two workers on one processor that seldom want it",
+        look_alike: || waiting_for_processors(100, 200, 1),
+    },
+    Case {
+        rule: Rule::Oversubscribed,
+        severity: Severity::Warning,
+        what: "two busy workers on one processor, which others want too",
+        sick: || waiting_for_processors(180, 420, 1),
+        beside: &[],
+        but: "two workers on two processors, which others take, and a spare since one was stuck",
+        look_alike: || {
+            both(waiting_for_processors(200, 400, 2), |snapshot| {
+                let busy = snapshot.workers[0].clone();
+                snapshot.workers[2] = Worker { index: 2, is_spare: true, ..busy };
+            })
+        },
+    },
+    Case {
+        rule: Rule::ProcessPaused,
+        severity: Severity::Info,
+        what: "the sentinel came late",
+        sick: || after(busy(), |now| now.sentinel.pauses += 1),
+        beside: &[],
+        but: "pauses before the looks",
+        look_alike: || both(busy(), |snapshot| snapshot.sentinel.pauses = 9),
+    },
+    Case {
+        rule: Rule::BlockingPoolSaturated,
+        severity: Severity::Critical,
+        what: "jobs wait, and none is done",
+        sick: || full_pool(30, 0),
+        beside: &[],
+        but: "all threads busy, and no job waits",
+        look_alike: || full_pool(0, 0),
+    },
+    Case {
+        rule: Rule::BlockingPoolSaturated,
+        severity: Severity::Warning,
+        what: "jobs wait, and some are done",
+        sick: || full_pool(30, 60),
+        beside: &[],
+        but: "jobs waited at one look only",
+        look_alike: || after(full_pool(0, 60), |now| now.blocking.queue_len = 30),
+    },
+    Case {
+        rule: Rule::LostWaker,
+        severity: Severity::Warning,
+        what: "three tasks without a waker",
+        sick: || both(busy(), |snapshot| snapshot.blame[1].stranded = Some(3)),
+        beside: &[],
+        but: "tasks without a waker at one look, on their way out",
+        look_alike: || after(busy(), |now| now.blame[1].stranded = Some(3)),
+    },
+];
+
+/// Workers that had `cpu_ms` of the second and waited for `waited_ms`, on so many processors.
+pub(super) fn waiting_for_processors(cpu_ms: u64, waited_ms: u64, processors: u32) -> Pair {
+    let (mut before, mut after) = saturated();
+    for (snapshot, seconds) in [(&mut before, 1), (&mut after, 2)] {
+        snapshot.host.as_mut().unwrap().processors = processors;
+        for worker in &mut snapshot.workers[..2] {
+            (worker.cpu_ns, worker.run_delay_ns) = (Some(seconds * cpu_ms * MS), Some(seconds * waited_ms * MS));
+        }
+    }
+    (before, after)
+}
+
+pub(super) fn throttled_for(ms: u64) -> Pair {
+    after(busy(), |now| {
+        let host = now.host.as_mut().unwrap();
+        (host.throttles, host.throttled_ns) = (Some(8), Some(ms * MS));
+    })
+}
+
+fn full_pool(queue_len: u64, done: u64) -> Pair {
+    let (before, mut after) = both(busy(), |snapshot| {
+        let pool = &mut snapshot.blocking;
+        (pool.threads, pool.idle_threads, pool.max_threads, pool.queue_len) = (8, 0, 8, queue_len);
+    });
+    after.blocking.completed = before.blocking.completed + done;
+    (before, after)
+}
+
+/// So many polls at `src/feed.rs:8:9`, so many of which ended with the task woken by itself, and took so long each.
+pub(super) fn looping(polls: u64, self_wakes: u64, poll_ns: u64) -> Pair {
+    let (before, mut after) = busy();
+    let (then, now) = (&before.blame[1], &mut after.blame[1]);
+    (now.polls, now.busy_ns) = (then.polls + polls, then.busy_ns + polls * poll_ns);
+    now.self_wakes = then.self_wakes.map(|wakes| wakes + self_wakes);
+    (before, after)
+}
+
+/// Empty polls at `src/feed.rs:8:9`, so many of which ended with the task woken by itself, and took so long each.
+fn polling(self_wakes: u64, poll_ns: u64) -> Pair {
+    after(busy(), |now| {
+        let place = &mut now.blame[1];
+        place.polls += 900_000;
+        place.busy_ns += 900_000 * poll_ns;
+        place.self_wakes = place.self_wakes.map(|wakes| wakes + self_wakes);
+    })
+}
+
+pub(super) fn woken(times: u64, poll_ns: u64) -> Pair {
+    after(busy(), |now| {
+        let worker = &mut now.workers[1];
+        worker.unparks.notified += times;
+        worker.polls += times;
+        (0..times).for_each(|_| worker.poll_time.record(poll_ns));
+    })
+}

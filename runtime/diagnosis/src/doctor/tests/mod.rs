@@ -1,0 +1,259 @@
+//! The rules as a whole: each fires on what it is for and not on what looks like it, and healthy programs are left in
+//! peace.
+
+mod cases;
+mod programs;
+
+use std::collections::BTreeSet;
+
+use volt_telemetry::finding::{Finding, Severity};
+use volt_telemetry::incident::{Cause, Frame, Incident};
+use volt_telemetry::rule::Rule;
+use volt_telemetry::snapshot::Snapshot;
+
+use self::cases::all;
+use self::cases::edges::EDGES;
+use self::cases::processes::{mailbox, restarting};
+use self::cases::stalls::in_flight;
+use self::programs::{Pair, busy, idle, saturated};
+use super::describe::Describe;
+use super::rule::{RULES, count_of, examine, markdown_table};
+
+fn rules(findings: &[Finding]) -> BTreeSet<Rule> {
+    findings.iter().map(|finding| finding.rule).collect()
+}
+
+#[test]
+fn each_rule_fires_on_its_case_alone_and_not_on_the_look_alike() {
+    for case in all() {
+        let (before, after) = case.sick();
+        let findings = examine(&before, &after);
+        let mut expected: BTreeSet<_> = case.beside.iter().copied().collect();
+        expected.insert(case.rule);
+        assert_eq!(rules(&findings), expected, "{}: {findings:#?}", case.what);
+        let worst = findings.iter().filter(|finding| finding.rule == case.rule).map(|finding| finding.severity).max();
+        assert_eq!(worst, Some(case.severity), "{}: {findings:#?}", case.what);
+        let (before, after) = case.look_alike();
+        let findings = examine(&before, &after);
+        assert!(!rules(&findings).contains(&case.rule), "{}: {findings:#?}", case.but);
+    }
+}
+
+#[test]
+fn each_threshold_is_where_it_is_said_to_be() {
+    for edge in EDGES {
+        let worst = |(before, after): Pair| {
+            let findings = examine(&before, &after);
+            findings.iter().filter(|finding| finding.rule == edge.rule).map(|finding| finding.severity).max()
+        };
+        let (over, under) = (worst((edge.over.1)()), worst((edge.under.1)()));
+        assert_eq!((over, under), (Some(edge.over.0), edge.under.0), "{}: {}", edge.rule, edge.what);
+    }
+}
+
+#[test]
+fn numbers_at_the_end_of_their_range_are_judged_as_any_others() {
+    let with = |(before, mut after): Pair, change: fn(&mut Snapshot)| {
+        change(&mut after);
+        (before, after)
+    };
+    let programs = [
+        (Rule::MailboxGrowing, mailbox(u64::MAX - 1, u64::MAX, 5)),
+        (Rule::RestartStorm, with(restarting(100, 0), |now| now.processes.as_mut().unwrap().restarts = u64::MAX)),
+        (
+            Rule::CpuStarved,
+            with(busy(), |now| {
+                in_flight(now, 150);
+                now.workers[1].run_delay_ns = Some(u64::MAX);
+            }),
+        ),
+    ];
+    for (rule, (before, after)) in programs {
+        let findings = examine(&before, &after);
+        assert!(rules(&findings).contains(&rule), "{findings:#?}");
+    }
+}
+
+#[test]
+fn every_rule_has_a_case() {
+    let covered: BTreeSet<_> = all().map(|case| case.rule).collect();
+    for entry in &RULES {
+        // What takes minutes to grow has its cases in `growth` and `history`.
+        assert!(covered.contains(&entry.rule) || entry.rule == Rule::TaskLeak, "{}", entry.name);
+    }
+}
+
+#[test]
+fn healthy_programs_are_left_in_peace() {
+    for (what, (before, after)) in [("idle", idle()), ("busy", busy()), ("saturated", saturated())] {
+        assert_eq!(examine(&before, &after), [], "{what}");
+    }
+}
+
+#[test]
+fn every_finding_can_be_understood_alone() {
+    for case in all() {
+        let (before, after) = case.sick();
+        for finding in examine(&before, &after) {
+            let what = case.what;
+            assert!(!finding.title.is_empty() && !finding.title.contains('\n'), "{what}: {:?}", finding.title);
+            assert!(finding.advice.ends_with('.'), "{what}: {:?}", finding.advice);
+            assert!(!finding.evidence.is_empty(), "{what}");
+            for evidence in &finding.evidence {
+                assert!(evidence.text.contains(": "), "{what}: {evidence:?}");
+                let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+                assert!(evidence.key.bytes().all(is_name), "{what}: {evidence:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_worst_comes_first() {
+    let (before, mut after) = busy();
+    after.workers[0].lost_wakeup_rescues += 1;
+    after.sentinel.pauses += 1;
+    after.host.as_mut().unwrap().throttled_ns = Some(100_000_000);
+    let severities: Vec<_> = examine(&before, &after).iter().map(|finding| finding.severity).collect();
+    assert_eq!(severities, [Severity::Critical, Severity::Warning, Severity::Info]);
+}
+
+#[test]
+fn one_look_tells_only_what_is_so_at_this_moment() {
+    for case in all() {
+        let (_, after) = case.sick();
+        for finding in examine(&after, &after) {
+            let may =
+                [Rule::StalledPoll, Rule::LifoHeld, Rule::LostWakeup, Rule::MailboxGrowing].contains(&finding.rule);
+            assert!(may, "{}: {finding:#?}", case.what);
+        }
+    }
+}
+
+#[test]
+fn two_runtimes_of_one_name_are_not_compared() {
+    for case in all() {
+        let (before, mut after) = case.sick();
+        after.started_at_ns = before.at_ns + 1;
+        let alone = examine(&after, &after);
+        assert_eq!(examine(&before, &after), alone, "{}", case.what);
+    }
+}
+
+#[test]
+fn looks_that_are_too_close_together_are_one_look() {
+    let (before, mut after) = busy();
+    after.at_ns = before.at_ns + 50_000_000;
+    after.workers[0].lost_wakeup_rescues += 1;
+    assert_eq!(examine(&before, &after), examine(&after, &after));
+}
+
+#[test]
+fn what_counts_counts_by_how_bad_it_is() {
+    let (before, mut after) = busy();
+    after.sentinel.pauses += 1;
+    let findings = examine(&before, &after);
+    let count = |severity| count_of(&findings, Rule::ProcessPaused, severity);
+    assert_eq!((findings.len(), Severity::ALL.map(count)), (1, [1, 0, 0]));
+    let (before, after) = all().find(|case| case.rule == Rule::DriverHeld).unwrap().sick();
+    let findings = examine(&before, &after);
+    assert_eq!(Severity::ALL.map(|severity| count_of(&findings, Rule::DriverHeld, severity)), [0, 1, 0]);
+}
+
+#[test]
+fn a_poll_not_written_down_has_the_cause_and_no_line_of_another() {
+    let case = all().find(|case| case.what == "a poll of a place that was stuck a moment ago").unwrap();
+    let (before, after) = case.sick();
+    let findings = examine(&before, &after);
+    assert_eq!(findings.len(), 2, "the one before is another: {findings:#?}");
+    let (stuck, before) = (&findings[0], &findings[1]);
+    assert_eq!((stuck.workers.clone(), stuck.tasks[0].id), (vec![1], 9), "the one that goes on");
+    let title = "has held worker 1 for 140 ms: probably, as one before it, a poll that waits for I/O";
+    assert!(stuck.title.contains(title) && !stuck.title.contains("pay.rs"), "{stuck:#?}");
+    assert_eq!((stuck.locations.len(), before.locations[0].at()), (1, "src/pay.rs:40"), "{findings:#?}");
+    let has = |key: &str| stuck.evidence.iter().any(|evidence| evidence.key == key);
+    assert!(has("known_from") && has("line"), "{stuck:#?}");
+}
+
+#[test]
+fn stalls_that_were_only_counted_belong_to_the_spawn_location() {
+    let (before, mut after) = busy();
+    let ended = |id: u64, line: u32, suppressed: u64| Incident {
+        id,
+        spawned_at: "src/main.rs:1:1".into(),
+        began_at_ns: after.at_ns - 500_000_000,
+        for_ns: 30_000_000,
+        is_over: true,
+        cause: Cause::Sleep,
+        stack: vec![Frame {
+            file: Some("src/pay.rs".into()),
+            line: Some(line),
+            is_user_code: true,
+            ..Frame::default()
+        }],
+        suppressed,
+        ..Incident::default()
+    };
+    after.incidents.latest = vec![ended(1, 22, 0), ended(2, 67, 40), ended(3, 22, 2)];
+    let findings = examine(&before, &after);
+    assert_eq!(findings.len(), 2, "{findings:#?}");
+    for finding in &findings {
+        let figure = |key| finding.figure(key).unwrap();
+        let own = if finding.locations[0].at().ends_with(":22") { 2 } else { 1 };
+        assert_eq!((figure("seen_count"), figure("suppressed_count")), (own, 42), "{finding:#?}");
+    }
+}
+
+#[test]
+fn an_incident_of_long_ago_says_nothing_about_a_poll_of_today() {
+    let case = all().find(|case| case.what == "a poll of a place that was stuck a moment ago").unwrap();
+    let (before, mut after) = case.sick();
+    after.incidents.latest[0].began_at_ns -= 30_000_000_000;
+    let findings = examine(&before, &after);
+    let severities: Vec<_> = findings.iter().map(|finding| finding.severity).collect();
+    assert_eq!(severities, [Severity::Critical, Severity::Info], "{findings:#?}");
+    assert!(findings[0].title.contains("no cause known"), "{findings:#?}");
+}
+
+#[test]
+fn of_many_places_that_are_stuck_a_few_are_told() {
+    let (before, mut after) = busy();
+    let stuck = |line: u32| Incident { spawned_at: format!("src/main.rs:{line}:1"), for_ns: 1, ..Incident::default() };
+    after.incidents.latest = (0..64).map(stuck).collect();
+    assert_eq!(examine(&before, &after).len(), 16);
+}
+
+#[test]
+fn a_finding_is_an_object_with_its_numbers_by_name() {
+    let (before, after): Pair = all().find(|case| case.rule == Rule::StalledPoll).unwrap().sick();
+    let json = serde_json::to_value(&examine(&before, &after)[0]).unwrap();
+    assert_eq!((&json["rule"], &json["severity"]), (&"stalled-poll".into(), &"critical".into()));
+    let number =
+        |key: &str| json["evidence"].as_array().unwrap().iter().find(|evidence| evidence["key"] == key).cloned();
+    assert_eq!(number("for_ns").unwrap()["value"], 300_000_000_u64);
+    assert_eq!(number("for_ns").unwrap()["text"], "it lasts so far: 300 ms");
+    assert_eq!(number("cause").unwrap()["value"], "sleep");
+    assert_eq!(json["tasks"], serde_json::json!([{ "id": 7, "name": "checkout" }]));
+    let guilty = serde_json::json!({ "kind": "guilty", "at": "src/pay.rs:40", "function": "shop::pay" });
+    let spawned = serde_json::json!({ "kind": "spawned", "at": "src/main.rs:12:5" });
+    assert_eq!(json["locations"], serde_json::json!([guilty, spawned]));
+}
+
+#[test]
+fn names_are_unique_and_found_again() {
+    let names: BTreeSet<_> = RULES.iter().map(|entry| entry.name).collect();
+    assert_eq!(names.len(), RULES.len());
+    for entry in &RULES {
+        assert_eq!(Rule::by_name(entry.name), Some(entry.rule));
+        assert!(entry.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{}", entry.name);
+    }
+    assert_eq!(Rule::by_name("all-is-well"), None);
+}
+
+#[test]
+fn the_table_in_the_documentation_is_this_one() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dashboards/README.md");
+    let readme = std::fs::read_to_string(path).unwrap();
+    let table = markdown_table();
+    assert!(readme.contains(&table), "{path} must hold this table:\n{table}");
+}

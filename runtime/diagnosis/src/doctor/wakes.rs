@@ -1,0 +1,176 @@
+//! Rules about effort that runs no task: stealing in vain, waking for little, polling for nothing.
+
+use volt_telemetry::finding::{Finding, Severity};
+use volt_telemetry::incident::Blame;
+use volt_telemetry::rule::Rule;
+use volt_telemetry::snapshot::{Snapshot, Worker};
+use volt_telemetry::text::{duration, percent};
+
+use super::case::Span;
+use super::describe::{Describe, spawned};
+use super::machine;
+
+/// Races lost a second: a retry is some 100 ns, so fewer cost less than a hundredth of a processor. One thief that the
+/// kernel interrupts between its two steps makes others lose some thousand within a moment.
+const RACES_PER_SECOND: f64 = 100_000.0;
+/// Of attempts that met tasks, those that lost them to somebody else: most.
+const RACES_RATIO: f64 = 0.5;
+/// What it costs to wake a worker that sleeps, both sides together, ns: two passages through the kernel, a switch of
+/// threads, and the cold caches in which even the least poll then takes some µs, as measured on a plain x86-64 machine.
+const WAKE_COST_NS: u64 = 10_000;
+/// Wake-ups a second that cost a tenth of a processor.
+const WAKES_PER_SECOND: f64 = 10_000.0;
+/// Polls a second that ended with their task woken by itself: a task that does something useful in between does not
+/// reach that.
+const SELF_WAKES_PER_SECOND: f64 = 10_000.0;
+/// Of a location's polls, those that ended so: all but a few.
+const SELF_WAKES_RATIO: f64 = 0.9;
+/// A poll shorter than this, on average, has only looked whether it can go on.
+const EMPTY_POLL_NS: u64 = 10_000;
+
+// ---- steal-contention ----------------------------------------------------------------------------------------------
+
+pub(super) fn steal_contention_threshold() -> String {
+    format!(
+        "{RACES_PER_SECOND} attempts to steal a second lose a race, which is {} of those that met tasks; not if the \
+         machine keeps workers from running, since a thief that is interrupted holds the others up",
+        percent(RACES_RATIO)
+    )
+}
+
+pub(super) fn steal_contention(span: &Span<'_>) -> Vec<Finding> {
+    let lost = span.grown_of_workers(|worker| worker.steal_races_lost);
+    let won = span.grown_of_workers(|worker| worker.steals);
+    let ratio = lost as f64 / lost.saturating_add(won).max(1) as f64;
+    let lost_per_second = span.per_second(lost);
+    if lost_per_second < RACES_PER_SECOND || ratio < RACES_RATIO || machine::is_to_blame(span) {
+        return Vec::new();
+    }
+    let title =
+        format!("{} of the attempts to steal lose to another worker, {lost_per_second:.0} a second", percent(ratio));
+    let finding = Finding::new(Rule::StealContention, Severity::Warning, title)
+        .rate("races_lost_per_second", "attempts that lost a race", lost_per_second)
+        .rate("steals_per_second", "attempts that brought tasks", span.per_second(won))
+        .ratio("lost_ratio", "lost, of those that met tasks", ratio)
+        .ratio(
+            "searching_ratio",
+            "share of the workers' time spent looking for \
+            work",
+            span.rates.shares.searching_ratio,
+        )
+        .advice(
+            "Fewer workers, or larger tasks: many workers live on what few spawn. Spawning from outside the workers \
+             (Handle::spawn) spreads tasks through the global queue, in batches.",
+        );
+    vec![finding]
+}
+
+// ---- wake-storm ----------------------------------------------------------------------------------------------------
+
+pub(super) fn wake_storm_threshold() -> String {
+    format!(
+        "workers are woken {WAKES_PER_SECOND} times a second by others, and at {} a wake-up that takes longer than all \
+         polls together",
+        duration(WAKE_COST_NS)
+    )
+}
+
+pub(super) fn wake_storm(span: &Span<'_>) -> Vec<Finding> {
+    let woken = span.grown_of_workers(|worker| worker.unparks.notified);
+    let woken_per_second = span.per_second(woken);
+    let polls = span.grown_of_workers(|worker| worker.polls);
+    let polled_ns = span.grown_of_workers(|worker| worker.poll_time.sum_ns());
+    let cost_ns = woken.saturating_mul(WAKE_COST_NS);
+    if woken_per_second < WAKES_PER_SECOND || cost_ns <= polled_ns {
+        return Vec::new();
+    }
+    let title = format!(
+        "workers are woken {woken_per_second:.0} times a second for {:.1} polls each, which take less time than the \
+         waking",
+        polls as f64 / woken as f64
+    );
+    let finding = Finding::new(Rule::WakeStorm, Severity::Warning, title)
+        .rate("wakes_per_second", "workers woken by others", woken_per_second)
+        .rate("polls_per_second", "polls", span.rates.polls_per_second)
+        .ns("wakes_cost_ns", "what the wake-ups cost, roughly", cost_ns)
+        .ns("polls_ns", "what the polls took", polled_ns)
+        .rate("injected_per_second", "tasks that came from outside the workers", span.rates.injected_per_second)
+        .advice(
+            "Hand work over in larger pieces: spawn one task that spawns the others, wake once for several messages, \
+             or let the producer be a task of the same runtime. Fewer workers help too.",
+        );
+    vec![finding]
+}
+
+// ---- self-wake-loop ------------------------------------------------------------------------------------------------
+
+pub(super) fn are_self_wakes_told(snapshot: &Snapshot) -> bool {
+    snapshot.blame.iter().any(|blame| blame.self_wakes.is_some())
+        || snapshot.workers.iter().any(|worker| worker.self_wakes.is_some())
+}
+
+pub(super) fn self_wake_loop_threshold() -> String {
+    format!(
+        "{SELF_WAKES_PER_SECOND} polls a second of one spawn location, {} of its polls, end with the task woken by \
+         itself, and take less than {} on average",
+        percent(SELF_WAKES_RATIO),
+        duration(EMPTY_POLL_NS)
+    )
+}
+
+pub(super) fn self_wake_loop(span: &Span<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for now in &span.now.blame {
+        let unseen = Blame { self_wakes: Some(0), ..Blame::default() };
+        let then = span.then.blame.iter().find(|then| then.spawned_at == now.spawned_at).unwrap_or(&unseen);
+        let (Some(self_then), Some(self_now)) = (then.self_wakes, now.self_wakes) else { continue };
+        let polls = now.polls.saturating_sub(then.polls);
+        let busy_ns = now.busy_ns.saturating_sub(then.busy_ns);
+        let looped = Looped { polls, self_wakes: self_now.saturating_sub(self_then), busy_ns };
+        let who = spawned(&now.spawned_at);
+        findings.extend(looped.finding(span, &who).map(|finding| finding.spawned_at(&now.spawned_at)));
+    }
+    if !findings.is_empty() || !span.now.blame.is_empty() {
+        return findings;
+    }
+    // Nobody counts by location: the worker's count, and what it runs now.
+    for pair in span.pairs() {
+        let Some(self_wakes) = pair.grown_if_known(|worker: &Worker| worker.self_wakes) else { continue };
+        let busy_ns = pair.grown(|worker| worker.poll_time.sum_ns());
+        let looped = Looped { polls: pair.grown(|worker| worker.polls), self_wakes, busy_ns };
+        let Some(mut finding) = looped.finding(span, &format!("tasks on worker {}", pair.index())) else { continue };
+        if let Some(poll) = &pair.now.in_flight {
+            finding = finding.task(poll.task_id, poll.task_name.as_deref()).spawned_at(&poll.spawned_at);
+        }
+        findings.push(finding.worker(pair.index()));
+    }
+    findings
+}
+
+/// Polls of somebody between the looks.
+struct Looped {
+    polls: u64,
+    self_wakes: u64,
+    busy_ns: u64,
+}
+
+impl Looped {
+    fn finding(&self, span: &Span<'_>, who: &str) -> Option<Finding> {
+        let per_second = span.per_second(self.self_wakes);
+        let ratio = self.self_wakes as f64 / self.polls.max(1) as f64;
+        let mean_ns = self.busy_ns.checked_div(self.polls)?;
+        if per_second < SELF_WAKES_PER_SECOND || ratio < SELF_WAKES_RATIO || mean_ns >= EMPTY_POLL_NS {
+            return None;
+        }
+        let title = format!("{who} wake themselves {per_second:.0} times a second and do nothing in between");
+        let finding = Finding::new(Rule::SelfWakeLoop, Severity::Warning, title)
+            .rate("self_wakes_per_second", "polls that ended with the task woken by itself", per_second)
+            .ratio("self_wakes_ratio", "of all of their polls", ratio)
+            .ns("mean_poll_ns", "their mean poll", mean_ns)
+            .advice(
+                "Wait for what the task waits for: keep its waker and wake it when the state changes, use a channel or \
+                 a timer; do not call wake_by_ref or yield_now in a loop that only checks a condition.",
+            );
+        Some(finding)
+    }
+}

@@ -1,0 +1,121 @@
+//! How processes end, and what can go wrong with one.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use volt_telemetry::recording::event::Ending;
+
+/// Why something failed, in words. Any error becomes one by `?`.
+///
+/// ```
+/// use volt_process::Failure;
+///
+/// fn parse(text: &str) -> Result<u16, Failure> {
+///     let port: u16 = text.parse()?;
+///     if port == 0 { Err(Failure::new("port 0 cannot be reached")) } else { Ok(port) }
+/// }
+/// assert_eq!(parse("0").unwrap_err().to_string(), "port 0 cannot be reached");
+/// assert!(parse("x").is_err());
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Failure(Arc<str>);
+
+impl Failure {
+    /// A failure that says this.
+    pub fn new(message: impl fmt::Display) -> Self {
+        Self(message.to_string().into())
+    }
+
+    /// What somebody panicked with.
+    pub(crate) fn of_panic(panic: Box<dyn Any + Send>) -> Self {
+        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let failure = Self::new(text.unwrap_or("a panic without a message"));
+        // What it carries may panic when it is dropped.
+        if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+            std::mem::forget(second);
+        }
+        failure
+    }
+}
+
+/// Drops what may have a destructor of the user's. Gives what that panicked with, if it did.
+pub(crate) fn dropped<T>(value: T) -> Option<Failure> {
+    catch_unwind(AssertUnwindSafe(|| drop(value))).err().map(Failure::of_panic)
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::new(error)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Failure({:?})", &*self.0)
+    }
+}
+
+/// Why a process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExitReason {
+    /// It was done.
+    Normal,
+    /// It was done after it had been asked to end.
+    Shutdown,
+    /// It was ended before its next step: by [`kill`](crate::System::kill), by a shutdown that waited long enough, or with its runtime.
+    Killed,
+    /// `init` or `step` returned an error, or broke a rule.
+    Failed(Failure),
+    /// It panicked.
+    Panicked(Failure),
+    /// There was no such process when somebody asked.
+    NoProcess,
+    /// Its node cannot be reached any more; it may well live on.
+    NoConnection,
+}
+
+impl ExitReason {
+    /// Whether the end spreads to linked processes and makes a supervisor restart a transient child: anything but
+    /// [`Normal`](Self::Normal) and [`Shutdown`](Self::Shutdown).
+    pub fn is_abnormal(&self) -> bool {
+        !matches!(self, Self::Normal | Self::Shutdown)
+    }
+}
+
+impl ExitReason {
+    /// As a recording has it.
+    pub(crate) fn ending(&self) -> Ending {
+        match self {
+            Self::Normal => Ending::Normal,
+            Self::Shutdown => Ending::Shutdown,
+            Self::Killed => Ending::Killed,
+            Self::Failed(_) => Ending::Failed,
+            Self::Panicked(_) => Ending::Panicked,
+            // No end of a process here, but one that spread from elsewhere.
+            Self::NoProcess | Self::NoConnection => Ending::Failed,
+        }
+    }
+}
+
+impl fmt::Display for ExitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Normal => f.write_str("done"),
+            Self::Shutdown => f.write_str("shut down"),
+            Self::Killed => f.write_str("killed"),
+            Self::Failed(failure) => write!(f, "failed: {failure}"),
+            Self::Panicked(failure) => write!(f, "panicked: {failure}"),
+            Self::NoProcess => f.write_str("no such process"),
+            Self::NoConnection => f.write_str("its node cannot be reached"),
+        }
+    }
+}

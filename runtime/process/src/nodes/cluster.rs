@@ -1,0 +1,94 @@
+//! A system's part in a cluster: its relay, and a conversation for each node that is up.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::frame::{Frame, Place};
+use super::line::{Bonds, Line, Sessions, Unsaid};
+use super::relay::{Peer, Relay};
+use super::traffic::Traffic;
+use crate::messages::pid::{Node, Pid};
+use volt::sync::Notify;
+
+/// A system's part in a cluster.
+pub(crate) struct Remote {
+    pub me: Peer,
+    pub relay: Box<dyn Relay>,
+    pub traffic: Traffic,
+    lines: RwLock<HashMap<Node, Arc<Line>>>,
+    sessions: Sessions,
+    next_id: AtomicU64,
+    /// Told whenever a conversation is opened.
+    pub opened: Notify,
+}
+
+impl Remote {
+    pub(crate) fn new(relay: Box<dyn Relay>) -> Self {
+        Self {
+            me: Peer { node: relay.node(), incarnation: incarnation() },
+            relay,
+            traffic: Traffic::default(),
+            lines: RwLock::default(),
+            sessions: Sessions::default(),
+            next_id: AtomicU64::new(0),
+            opened: Notify::new(),
+        }
+    }
+
+    /// The conversation with a node that is up.
+    pub(crate) fn line(&self, node: Node) -> Option<Arc<Line>> {
+        self.lines.read().unwrap_or_else(PoisonError::into_inner).get(&node).cloned()
+    }
+
+    pub(crate) fn lines(&self) -> Vec<Arc<Line>> {
+        self.lines.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Begins a conversation, in place of one with another life of that node.
+    pub(crate) fn add(&self, peer: Peer) -> Arc<Line> {
+        let line = Arc::new(Line::new(peer, &self.sessions));
+        self.lines.write().unwrap_or_else(PoisonError::into_inner).insert(peer.node, line.clone());
+        line
+    }
+
+    pub(crate) fn remove(&self, peer: Peer) -> Option<Arc<Line>> {
+        let mut lines = self.lines.write().unwrap_or_else(PoisonError::into_inner);
+        if lines.get(&peer.node)?.peer == peer { lines.remove(&peer.node) } else { None }
+    }
+
+    pub(crate) fn next_id(&self) -> u64 {
+        // ORDERING: Relaxed; only unique.
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn say(&self, line: &Line, frame: &Frame, note: impl FnOnce(&mut Bonds)) -> Result<(), Unsaid> {
+        line.say(&*self.relay, &self.traffic, frame, note)
+    }
+}
+
+/// Where the generations of a system with a relay begin.
+pub(crate) fn first_generation() -> u32 {
+    random() as u32
+}
+
+/// The second in which it began, so that a later life has the higher number, and a random number for those of the same second.
+fn incarnation() -> u64 {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    (seconds << 32) | u64::from(random() as u32)
+}
+
+/// The standard library's hasher has random keys.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+pub(crate) fn place(pid: Pid) -> Place {
+    Place { index: pid.index(), generation: pid.generation() }
+}
+
+pub(crate) fn pid(node: Node, place: Place) -> Pid {
+    Pid::new(node, place.index, place.generation)
+}

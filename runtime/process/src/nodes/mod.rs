@@ -1,0 +1,18 @@
+//! Processes on other nodes: what carries bytes between nodes, what the bytes mean, and what becomes of processes when a node is lost.
+
+pub(crate) mod cluster;
+pub(crate) mod frame;
+pub(crate) mod hearing;
+mod hub;
+mod line;
+pub(crate) mod relay;
+pub(crate) mod remote;
+mod traffic;
+
+pub use {
+    frame::FRAME_BYTES_MAX,
+    hub::{Hub, HubRelay},
+    relay::{Incoming, Peer, Relay, RelayError},
+    remote::LookupError,
+    traffic::RelayCounts,
+};

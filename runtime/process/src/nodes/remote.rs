@@ -1,0 +1,396 @@
+//! What a system says to others: processes of other nodes are sent to, called, watched and linked with as those of its own.
+//!
+//! Who writes: whoever deals with a remote pid, on any thread. What comes back is `hearing`'s; both meet in a [`Line`] a node.
+//!
+//! What is promised across nodes, and no more:
+//! * *At most once*: a message comes once or not at all; its sender is told only what is known on its own side. Who has to know calls.
+//! * *Per-sender order*: what one process, or one thread, sends to one process arrives in that order, with gaps at most. A frame is numbered and handed to the
+//!   relay on the sender's thread, and there is one ordered stream from node to node.
+//! * *No waiting for one*: a mailbox that is full refuses what comes from another node, whatever its policy, so that the frames of all do not wait for one
+//!   process. The mailbox counts it, and so does `RelayCounts::undelivered`; a caller is answered that it is full.
+//! * *A pid is one process*: calls, watches and links are bound to one life of a node, by its incarnation. A pid is twelve bytes and bears none: a system with
+//!   a relay begins its generations at a random number (`cluster::first_generation`), so that a pid from an earlier life finds nobody; to meet
+//!   another's by chance it would have to hit one in 4,294,967,296 for each time that it is used.
+//!
+//! Invariants:
+//! * *Told once*: who takes a bond out of the line tells whom it concerns.
+//! * *Locks*: a line's `talk` before a process's `life`, never the other way round; `lines` before neither.
+//!
+//! Rejected: pids with an incarnation (16 bytes and a third number in every text); acknowledgements and resending, which are what the process at
+//! the other end does better, by answering a call.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cluster::{Remote, pid, place};
+use super::frame::{self, Frame, Misfit, Outcome, PAYLOAD_BYTES_MAX};
+use super::line::{Bonds, Line, Said, Unsaid};
+use super::relay::Peer;
+use super::traffic::RelayCounts;
+use crate::entry::relations::Watcher;
+use crate::messages::event::MonitorId;
+use crate::messages::failure::ExitReason;
+use crate::messages::payload::Payload;
+use crate::messages::pid::{Node, Pid};
+use crate::system::call;
+use crate::system::core::{Entry, System};
+use crate::system::send::{self, SendError};
+use volt::sync::oneshot;
+use volt::task;
+use volt::time::{sleep, timeout};
+
+/// How long the question for a name waits for its answer. A node that is lost is found out by its relay, and ends it earlier or later.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
+/// How long frames that must not be refused wait before they are offered to the relay again.
+const RETRY: Duration = Duration::from_millis(5);
+
+impl System {
+    /// Nodes that can be reached at this moment.
+    pub fn nodes(&self) -> Vec<Node> {
+        let lines = self.remote().map(Remote::lines).unwrap_or_default();
+        lines.iter().filter(|line| line.is_open()).map(|line| line.peer.node).collect()
+    }
+
+    /// Waits until `node` can be reached: for ever, if it never is or the system has no [relay](crate::Relay).
+    ///
+    /// # Cancel safety
+    /// Nothing is left behind.
+    pub async fn wait_for_node(&self, node: Node) {
+        let Some(remote) = self.remote() else { return std::future::pending().await };
+        loop {
+            let mut opened = std::pin::pin!(remote.opened.notified());
+            opened.as_mut().enable();
+            if remote.line(node).is_some_and(|line| line.is_open()) {
+                return;
+            }
+            opened.await;
+        }
+    }
+
+    /// The process that bears `name` on `node`; `None` if none does. What bears it may end before it is sent to.
+    ///
+    /// # Errors
+    /// The node cannot be reached, or does not answer within 5 s.
+    ///
+    /// # Cancel safety
+    /// Nothing is left behind.
+    pub async fn whereis_on(&self, node: Node, name: &str) -> Result<Option<Pid>, LookupError> {
+        if node == self.node() {
+            return Ok(self.whereis(name));
+        }
+        if name.len() > PAYLOAD_BYTES_MAX {
+            return Ok(None);
+        }
+        let question = |id| Frame::WhereIs { id, name: name.to_owned() };
+        match timeout(LOOKUP_LIMIT, self.question(node, question, ())).await {
+            Ok(Ok(Outcome::Found(found))) => Ok(found.map(|place| pid(node, place))),
+            Ok(Ok(_)) => Ok(None),
+            Ok(Err(unsaid)) => Err(LookupError { node, why: Some(unsaid) }),
+            Err(_elapsed) => Err(LookupError { node, why: None }),
+        }
+    }
+
+    /// What went between this system and those of other nodes; `None` if it has no relay.
+    pub fn relay_counts(&self) -> Option<RelayCounts> {
+        self.remote().map(|remote| remote.traffic.counts())
+    }
+
+    /// Whether a process is to be reached by the relay.
+    pub(crate) fn is_remote(&self, pid: Pid) -> bool {
+        pid.node() != self.node() && self.remote().is_some()
+    }
+
+    pub(crate) fn send_remote(&self, from: Option<Pid>, to: Pid, payload: Payload) -> Result<(), SendError> {
+        let Some((remote, line)) = self.line_to(to.node()) else {
+            return Err(SendError::new(to, payload, send::Why::NoConnection));
+        };
+        if let Err(misfit) = frame::fits(&payload) {
+            return Err(SendError::new(to, payload, misfit.into()));
+        }
+        let frame = Frame::Message { to: place(to), from: from.map(place), payload };
+        match (remote.say(&line, &frame, |_| {}), frame) {
+            (Err(unsaid), Frame::Message { payload, .. }) => Err(SendError::new(to, payload, unsaid.into())),
+            _ => Ok(()),
+        }
+    }
+
+    /// `turn` is dropped once the message is on its way.
+    pub(crate) async fn ask_remote<T>(
+        &self,
+        from: Option<Pid>,
+        to: Pid,
+        payload: Payload,
+        turn: T,
+    ) -> Result<Payload, call::Why> {
+        self.line_to(to.node()).ok_or(Unsaid::NoConnection)?;
+        frame::fits(&payload)?;
+        let call = |id| Frame::Call { id, to: place(to), from: from.map(place), payload };
+        match self.question(to.node(), call, turn).await? {
+            Outcome::Answer(payload) => Ok(payload),
+            Outcome::NoProcess => Err(call::Why::NoProcess),
+            Outcome::Ended => Err(call::Why::Ended),
+            Outcome::Full => Err(call::Why::Full),
+            Outcome::NoReply | Outcome::Found(_) => Err(call::Why::NoReply),
+            Outcome::NotBytes => Err(call::Why::AnswerNotBytes),
+            Outcome::TooLarge => Err(call::Why::AnswerTooLarge),
+        }
+    }
+
+    /// Answers a call of another node. An answer that the relay refuses is lost, and the caller waits for its limit.
+    pub(crate) fn answer(&self, peer: Peer, id: u64, outcome: Outcome) {
+        let outcome = match outcome {
+            Outcome::Answer(payload) => match frame::fits(&payload) {
+                Ok(()) => Outcome::Answer(payload),
+                Err(Misfit::NotBytes) => Outcome::NotBytes,
+                Err(Misfit::TooLarge) => Outcome::TooLarge,
+            },
+            other => other,
+        };
+        if let Some((remote, line)) = self.line_to(peer.node).filter(|(_, line)| line.peer == peer) {
+            // Refused, it is counted; and who is lost waits no longer.
+            let _counted = remote.say(&line, &Frame::Answer { id, outcome }, |_| {});
+        }
+    }
+
+    /// Asks a process to end, or ends it; whether its node can be reached.
+    pub(crate) fn end_remote(&self, pid: Pid, is_kill: bool) -> bool {
+        let to = place(pid);
+        let frame = if is_kill { Frame::Kill { to } } else { Frame::Cancel { to } };
+        self.must_say_to(pid.node(), &frame, |_| true)
+    }
+
+    /// Watches from outside of any process. Nothing is left behind if it is dropped.
+    pub(crate) fn watch_remote(&self, pid: Pid) -> impl Future<Output = ExitReason> + Send + use<> {
+        let monitor = self.next_monitor();
+        let (waiter, ended) = oneshot::channel();
+        let is_watched = self.watch_on(monitor, pid, Watcher::Waiter(waiter));
+        let watch = Watch { system: self.clone(), pid, monitor };
+        async move {
+            if !is_watched {
+                return ExitReason::NoConnection;
+            }
+            let ended = ended.await;
+            drop(watch);
+            ended.map_or(ExitReason::NoConnection, |(reason, _)| reason)
+        }
+    }
+
+    pub(crate) fn monitor_remote(&self, watcher: &Arc<Entry>, monitor: MonitorId, pid: Pid) {
+        let is_alive = watcher.life().relations().map(|ours| ours.watched.insert(monitor, pid)).is_some();
+        if is_alive && !self.watch_on(monitor, pid, Watcher::Process(watcher.pid())) {
+            watcher.watched_ended(monitor, pid, ExitReason::NoConnection);
+        }
+        // It may have ended before there was something that its end could take away.
+        if watcher.life().is_dead {
+            self.demonitor_remote(monitor, pid);
+        }
+    }
+
+    pub(crate) fn demonitor_remote(&self, monitor: MonitorId, pid: Pid) {
+        let frame = Frame::Demonitor { id: monitor.0 };
+        // Dropped without the lock, since a waker may go with it.
+        let mut removed = None;
+        self.must_say_to(pid.node(), &frame, |bonds| {
+            removed = bonds.watching.remove(&monitor);
+            removed.is_some()
+        });
+        drop(removed);
+    }
+
+    pub(crate) fn link_remote(&self, entry: &Arc<Entry>, pid: Pid) {
+        let is_alive = entry.life().relations().map(|ours| ours.links.insert(pid)).is_some();
+        if !is_alive {
+            return;
+        }
+        let frame = Frame::Link { to: place(pid), from: place(entry.pid()) };
+        let is_said = self.must_say_to(pid.node(), &frame, |bonds| {
+            bonds.links.insert((entry.pid(), pid));
+            true
+        });
+        if !is_said {
+            entry.linked_ended(pid, ExitReason::NoConnection);
+        } else if entry.life().is_dead {
+            self.exit_remote(entry.pid(), pid, &ExitReason::NoProcess);
+        }
+    }
+
+    pub(crate) fn unlink_remote(&self, entry: &Entry, pid: Pid) {
+        entry.life().unlink(pid);
+        let frame = Frame::Unlink { to: place(pid), from: place(entry.pid()) };
+        self.must_say_to(pid.node(), &frame, |bonds| bonds.links.remove(&(entry.pid(), pid)));
+    }
+
+    /// `ours`, which was linked with `theirs`, has ended.
+    pub(crate) fn exit_remote(&self, ours: Pid, theirs: Pid, reason: &ExitReason) {
+        let frame = Frame::Exit { to: place(theirs), from: place(ours), reason: reason.clone() };
+        self.must_say_to(theirs.node(), &frame, |bonds| bonds.links.remove(&(ours, theirs)));
+    }
+
+    /// A process that `node` watches, by its monitor `id`, has ended.
+    pub(crate) fn down_remote(&self, node: Node, id: u64, local: MonitorId, reason: &ExitReason) {
+        let frame = Frame::Down { id, reason: reason.clone() };
+        self.must_say_to(node, &frame, |bonds| match bonds.watched.get(&id) {
+            Some((_, monitor)) if *monitor == local => bonds.watched.remove(&id).is_some(),
+            _ => false,
+        });
+    }
+
+    /// Says something that must not be refused, and sees to it that it is said; false if there is no conversation.
+    pub(crate) fn must_say_to(&self, node: Node, frame: &Frame, note: impl FnOnce(&mut Bonds) -> bool) -> bool {
+        let Some((remote, line)) = self.line_to(node) else { return false };
+        let said = line.must_say(&*remote.relay, &remote.traffic, frame, note);
+        said.map(|said| self.see_to(&line, said)).is_some()
+    }
+
+    /// Does what is left to be done for what was said.
+    pub(crate) fn see_to(&self, line: &Arc<Line>, said: Said) {
+        match said {
+            Said::Done => {}
+            Said::Waits => {
+                let (system, line) = (self.downgrade(), line.clone());
+                let flushes = async move {
+                    loop {
+                        sleep(RETRY).await;
+                        let Some(system) = system.upgrade().map(System::from_inner) else { return };
+                        let Some(remote) = system.remote() else { return };
+                        if line.flush(&*remote.relay, &remote.traffic) {
+                            return;
+                        }
+                    }
+                };
+                drop(task::Builder::new().spawn_on(flushes, self.runtime()));
+            }
+            Said::Broken(bonds) => self.begin(line, *bonds, false),
+        }
+    }
+
+    fn line_to(&self, node: Node) -> Option<(&Remote, Arc<Line>)> {
+        let remote = self.remote()?;
+        Some((remote, remote.line(node)?))
+    }
+
+    /// Asks what has an answer, and waits for it.
+    async fn question<T>(&self, node: Node, frame: impl FnOnce(u64) -> Frame, turn: T) -> Result<Outcome, Unsaid> {
+        let (remote, line) = self.line_to(node).ok_or(Unsaid::NoConnection)?;
+        let id = remote.next_id();
+        let (asker, answer) = oneshot::channel();
+        let frame = frame(id);
+        remote.say(&line, &frame, |bonds| _ = bonds.asked.insert(id, asker))?;
+        drop((frame, turn));
+        let _asked = Asked { line: &line, id };
+        answer.await.map_err(|_severed| Unsaid::NoConnection)
+    }
+
+    fn watch_on(&self, monitor: MonitorId, pid: Pid, watcher: Watcher) -> bool {
+        let frame = Frame::Monitor { id: monitor.0, to: place(pid) };
+        self.must_say_to(pid.node(), &frame, |bonds| {
+            bonds.watching.insert(monitor, (place(pid), watcher));
+            true
+        })
+    }
+}
+
+/// A question that waits.
+struct Asked<'a> {
+    line: &'a Line,
+    id: u64,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        drop(self.line.bonds(|bonds| bonds.asked.remove(&self.id)));
+    }
+}
+
+/// A watch from outside of any process.
+struct Watch {
+    system: System,
+    pid: Pid,
+    monitor: MonitorId,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.system.demonitor_remote(self.monitor, self.pid);
+    }
+}
+
+impl From<Misfit> for send::Why {
+    fn from(misfit: Misfit) -> Self {
+        match misfit {
+            Misfit::NotBytes => Self::NotBytes,
+            Misfit::TooLarge => Self::TooLarge,
+        }
+    }
+}
+
+impl From<Unsaid> for send::Why {
+    fn from(unsaid: Unsaid) -> Self {
+        match unsaid {
+            Unsaid::NoConnection => Self::NoConnection,
+            Unsaid::Full => Self::RelayFull,
+            Unsaid::TooLarge => Self::TooLarge,
+        }
+    }
+}
+
+impl From<Misfit> for call::Why {
+    fn from(misfit: Misfit) -> Self {
+        match misfit {
+            Misfit::NotBytes => Self::NotBytes,
+            Misfit::TooLarge => Self::TooLarge,
+        }
+    }
+}
+
+impl From<Unsaid> for call::Why {
+    fn from(unsaid: Unsaid) -> Self {
+        match unsaid {
+            Unsaid::NoConnection => Self::NoConnection,
+            Unsaid::Full => Self::RelayFull,
+            Unsaid::TooLarge => Self::TooLarge,
+        }
+    }
+}
+
+/// Another node was asked for a name, and did not answer.
+#[derive(Clone, Debug)]
+pub struct LookupError {
+    node: Node,
+    why: Option<Unsaid>,
+}
+
+impl LookupError {
+    /// The node cannot be reached, or was lost before it answered.
+    pub fn is_no_connection(&self) -> bool {
+        self.why == Some(Unsaid::NoConnection)
+    }
+
+    /// It did not answer in time.
+    pub fn is_timed_out(&self) -> bool {
+        self.why.is_none()
+    }
+}
+
+impl fmt::Display for LookupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let node = self.node;
+        match self.why {
+            None => write!(f, "node {node} has not answered within {LOOKUP_LIMIT:?}"),
+            Some(Unsaid::NoConnection) => {
+                write!(f, "node {node} cannot be reached: wait for it (System::wait_for_node)")
+            }
+            Some(Unsaid::Full) => write!(f, "the relay's queue is full: ask node {node} later"),
+            Some(Unsaid::TooLarge) => write!(f, "the name is too long for the relay to node {node}"),
+        }
+    }
+}
+
+impl std::error::Error for LookupError {}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("me", &self.me).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,233 @@
+//! All processes of a system at a glance: how many do what, whose mailboxes are deepest and whether they grow, and which failed last.
+//!
+//! Protocol of a look. (1) Walk through the registry, count states, and remember the pids of the deepest mailboxes; a walk stands for a while. (2)
+//! Look those up, and say how deep they are now. (3) If the look before was `LOOK_NS` ago: a mailbox that is deeper than then, or has lost
+//! messages since, has risen once more; else it rises no longer. So a burst that is worked off, and a mailbox that is always as full,
+//! rise at a few looks at most, and one that is filled faster than it is emptied at all of them, whatever the pace of who looks.
+//!
+//! Who reads: snapshots, on the threads of those who ask; one at a time. A process does nothing for it but to note down a failure. Bounds: of more
+//! than `PROCESSES_MAX` processes no states are told; a walk stands for `REST` times as long as it took, so that readers, however many, use a
+//! five-hundredth of a processor for it. Measured on two shared cores with a million idle processes: a walk takes 140 ms, and a snapshot in
+//! between 0.14 ms; with 100,000 and a console on their screen every 500 ms, the observer has 0.2 % of a processor.
+//!
+//! Rejected: counts by state in the transitions, and a high-water mark of the system: writes to shared memory in every step of every process.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use volt_telemetry::processes::{self, LOOK_NS, MAX_DEEPEST, Processes, States};
+
+use crate::entry::mailbox::Depth;
+use crate::entry::{Entry, Home};
+use crate::messages::failure::ExitReason;
+use crate::messages::pid::Pid;
+use crate::registry::Registry;
+use crate::state::Lifecycle;
+
+/// Processes that are walked through: half a second, if each is in nobody's cache.
+const PROCESSES_MAX: usize = 4_000_000;
+/// See the header of this file.
+const REST: u32 = 500;
+
+/// See the header of this file.
+#[derive(Default)]
+pub(crate) struct Survey {
+    taken: Mutex<Option<Taken>>,
+    failure: Mutex<Option<Failure>>,
+}
+
+/// The last walk, and what has become of its mailboxes.
+struct Taken {
+    /// Not to be walked again before.
+    good_until: Instant,
+    states: Option<States>,
+    deepest: Vec<Watched>,
+}
+
+/// A mailbox from look to look.
+struct Watched {
+    pid: Pid,
+    looked_at: Instant,
+    depth: Depth,
+    rises: u32,
+    /// When it began to rise, and what it was like then.
+    since: Instant,
+    at_first: Depth,
+}
+
+struct Failure {
+    pid: Pid,
+    name: Option<Arc<str>>,
+    kind: &'static str,
+    spawned_at: String,
+    reason: ExitReason,
+    at: Instant,
+}
+
+impl Survey {
+    /// What is known of the processes in `registry` beyond counts.
+    pub(crate) fn tell<S: Home>(&self, registry: &Registry<Entry<S>>) -> Processes {
+        let mut last = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let taken = match last.take() {
+            Some(taken) if now < taken.good_until => taken,
+            before => take(registry, now, before),
+        };
+        let taken = last.insert(taken);
+        let mut deepest = Vec::with_capacity(taken.deepest.len());
+        taken.deepest.retain_mut(|watched| {
+            let Some(entry) = registry.get(watched.pid) else { return false };
+            watched.look(entry.mailbox.depth(), now);
+            deepest.push(watched.tell(&entry));
+            true
+        });
+        deepest.sort_by_key(|mailbox: &processes::Mailbox| Reverse(mailbox.len));
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_failure = failure.as_ref().map(|failure| failure.tell(now));
+        Processes { states: taken.states, deepest, last_failure, ..Processes::default() }
+    }
+
+    /// A process has failed.
+    pub(crate) fn note_failure<S: Home>(&self, entry: &Entry<S>, reason: &ExitReason) {
+        let failure = Failure {
+            pid: entry.pid(),
+            name: entry.name().map(Arc::from),
+            kind: entry.life().kind,
+            spawned_at: entry.location().to_string(),
+            reason: reason.clone(),
+            at: Instant::now(),
+        };
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+    }
+}
+
+impl fmt::Debug for Survey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Survey").finish_non_exhaustive()
+    }
+}
+
+fn take<S: Home>(registry: &Registry<Entry<S>>, began: Instant, before: Option<Taken>) -> Taken {
+    let mut states = States::default();
+    // The shallowest of the deepest on top.
+    let mut deepest: BinaryHeap<Reverse<(u32, Pid, u64)>> = BinaryHeap::with_capacity(MAX_DEEPEST + 1);
+    let is_complete = registry.visit(PROCESSES_MAX, |entry| {
+        let count = match entry.state.lifecycle() {
+            Lifecycle::Ready => &mut states.ready,
+            Lifecycle::Running => &mut states.running,
+            Lifecycle::Blocked => &mut states.blocked,
+            Lifecycle::Idle => &mut states.idle,
+            Lifecycle::Complete => return,
+        };
+        *count += 1;
+        let depth = entry.mailbox.depth();
+        let len = depth.messages;
+        states.messages += u64::from(len);
+        let is_deep = deepest.len() < MAX_DEEPEST || deepest.peek().is_some_and(|Reverse((least, ..))| len > *least);
+        if len > 0 && is_deep {
+            deepest.push(Reverse((len, entry.pid(), depth.dropped)));
+            if deepest.len() > MAX_DEEPEST {
+                deepest.pop();
+            }
+        }
+    });
+    let mut known = before.map(|before| before.deepest).unwrap_or_default();
+    let watched = |Reverse((messages, pid, dropped)): Reverse<(u32, Pid, u64)>| {
+        let place = known.iter().position(|watched| watched.pid == pid);
+        let depth = Depth { messages, dropped, ..Depth::default() };
+        place.map_or_else(|| Watched::new(pid, depth, began), |place| known.swap_remove(place))
+    };
+    let deepest = deepest.into_iter().map(watched).collect();
+    Taken { good_until: began + began.elapsed() * REST, states: is_complete.then_some(states), deepest }
+}
+
+impl Watched {
+    fn new(pid: Pid, depth: Depth, now: Instant) -> Self {
+        Self { pid, looked_at: now, depth, rises: 0, since: now, at_first: depth }
+    }
+
+    /// Protocol (3).
+    fn look(&mut self, now_depth: Depth, now: Instant) {
+        if now.duration_since(self.looked_at) >= Duration::from_nanos(LOOK_NS) {
+            let is_rising = now_depth.messages > self.depth.messages || now_depth.dropped > self.depth.dropped;
+            if self.rises == 0 || !is_rising {
+                (self.since, self.at_first) = (self.looked_at, self.depth);
+            }
+            self.rises = if is_rising { self.rises.saturating_add(1) } else { 0 };
+            (self.looked_at, self.depth) = (now, now_depth);
+        }
+    }
+
+    fn tell<S: Home>(&self, entry: &Entry<S>) -> processes::Mailbox {
+        let depth = entry.mailbox.depth();
+        let is_rising = self.rises > 0;
+        let grown = u64::from(self.depth.messages.saturating_sub(self.at_first.messages));
+        let lost = self.depth.dropped.saturating_sub(self.at_first.dropped);
+        processes::Mailbox {
+            pid: self.pid.to_string(),
+            name: entry.name().map(str::to_owned),
+            kind: entry.life().kind.to_owned(),
+            spawned_at: entry.location().to_string(),
+            task: entry.task().map(|task| task.id().as_u64()),
+            len: depth.messages.into(),
+            capacity: entry.mailbox.capacity() as u64,
+            lost: depth.dropped,
+            rises: self.rises,
+            rising_for_ns: if is_rising { (self.looked_at - self.since).as_nanos() as u64 } else { 0 },
+            grown: if is_rising { grown + lost } else { 0 },
+        }
+    }
+}
+
+impl Failure {
+    fn tell(&self, now: Instant) -> processes::Failure {
+        processes::Failure {
+            pid: self.pid.to_string(),
+            name: self.name.as_deref().map(str::to_owned),
+            kind: self.kind.to_owned(),
+            spawned_at: self.spawned_at.clone(),
+            reason: self.reason.to_string(),
+            ago_ns: now.saturating_duration_since(self.at).as_nanos() as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks one after another, each late enough; the rises after each.
+    fn rises(depths: &[(u32, u64)]) -> Vec<u32> {
+        let mut now = Instant::now();
+        let first = Depth { messages: depths[0].0, dropped: depths[0].1, ..Depth::default() };
+        let mut watched = Watched::new("local:1.0".parse().unwrap(), first, now);
+        let look = |&(messages, dropped): &(u32, u64)| {
+            now += Duration::from_nanos(LOOK_NS);
+            watched.look(Depth { messages, dropped, ..Depth::default() }, now);
+            watched.rises
+        };
+        depths[1..].iter().map(look).collect()
+    }
+
+    #[test]
+    fn a_mailbox_rises_while_it_is_deeper_at_each_look_or_loses_messages() {
+        assert_eq!(rises(&[(5, 0), (9, 0), (30, 0), (31, 0)]), [1, 2, 3]);
+        assert_eq!(rises(&[(5, 0), (64, 0), (64, 9), (64, 18)]), [1, 2, 3], "full, and refuses");
+        assert_eq!(rises(&[(64, 0), (64, 0), (64, 0)]), [0, 0], "full, and senders wait");
+        assert_eq!(rises(&[(5, 0), (900, 0), (700, 0), (800, 0)]), [1, 0, 1], "a burst that is worked off");
+    }
+
+    #[test]
+    fn looks_in_quick_succession_are_one() {
+        let now = Instant::now();
+        let mut watched = Watched::new("local:1.0".parse().unwrap(), Depth::default(), now);
+        for messages in 2..100 {
+            let at = now + Duration::from_nanos(LOOK_NS * u64::from(messages) / 100);
+            watched.look(Depth { messages, ..Depth::default() }, at);
+        }
+        assert_eq!(watched.rises, 0);
+    }
+}

@@ -1,0 +1,528 @@
+//! loom models of the word, and of the same with one step done wrong; the words E1 to E3 and R1 to R4 are those
+//! of the module above.
+//!
+//! A mailbox of two places stands in for the real one, of relaxed cells instead of a lock: nothing but the word may order what is in it. A
+//! task that is woken is polled once everybody is through, as a queue would have it.
+
+use loom::thread;
+
+use super::*;
+use loom::sync::atomic::AtomicBool;
+use loom::sync::{Arc, Mutex};
+use volt_explore::{breaks, holds};
+
+/// A process: its word, its mailbox, why it is to end; and what its runner has seen.
+struct Process {
+    state: State,
+    messages: [AtomicBool; 2],
+    completion: AtomicBool,
+    doom: AtomicBool,
+    /// How often `complete` was true.
+    ends: AtomicU32,
+}
+
+/// What the steps have taken out.
+#[derive(Debug, Default)]
+struct Seen {
+    messages: usize,
+    completions: usize,
+    steps: usize,
+}
+
+impl Process {
+    fn new() -> Self {
+        let places = || AtomicBool::new(false);
+        Self {
+            state: State::new(),
+            messages: [places(), places()],
+            completion: places(),
+            doom: places(),
+            ends: AtomicU32::new(0),
+        }
+    }
+
+    fn has_mail(&self) -> bool {
+        self.messages.iter().any(|message| message.load(Ordering::Relaxed))
+    }
+
+    fn end(&self) {
+        if self.state.complete() {
+            self.ends.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The steps that a fault can replace.
+trait Steps: 'static {
+    fn begin(process: &Process) -> Begin {
+        process.state.begin()
+    }
+
+    fn end(process: &Process, until: Until) -> End {
+        process.state.end(until)
+    }
+
+    /// E1 and E2.
+    fn send(process: &Process, place: usize) -> bool {
+        process.messages[place].store(true, Ordering::Relaxed);
+        process.state.mail()
+    }
+
+    /// E1 and E2.
+    fn complete_yield(process: &Process) -> bool {
+        process.completion.store(true, Ordering::Relaxed);
+        process.state.wake()
+    }
+
+    fn doom(process: &Process) -> bool {
+        process.doom.store(true, Ordering::Relaxed);
+        process.state.doom()
+    }
+
+    fn complete(process: &Process) -> bool {
+        process.state.complete()
+    }
+}
+
+struct AsBuilt;
+
+impl Steps for AsBuilt {}
+
+/// Polls the process's task until it rests or has ended. It waits for its yield until that is completed, and for messages from then on.
+fn polled<S: Steps>(process: &Process, seen: &mut Seen, has_yielded: bool) {
+    loop {
+        match S::begin(process) {
+            Begin::Step => {}
+            Begin::Doomed => {
+                assert!(process.doom.load(Ordering::Relaxed), "doomed for no reason");
+                return process.end();
+            }
+            Begin::Rest | Begin::Complete => return,
+        }
+        // R2.
+        let (before, waited) = (seen.completions, has_yielded && seen.steps > 0 && seen.completions == 0);
+        for message in &process.messages {
+            // What is not there is not taken: R2 takes no place in the order of the cells.
+            if message.load(Ordering::Relaxed) {
+                message.store(false, Ordering::Relaxed);
+                seen.messages += 1;
+            }
+        }
+        if process.completion.load(Ordering::Relaxed) {
+            process.completion.store(false, Ordering::Relaxed);
+            seen.completions += 1;
+        }
+        // R3.
+        seen.steps += 1;
+        assert!(!waited || seen.completions > before, "a blocked process is disturbed");
+        let until = if has_yielded && seen.completions == 0 { Until::Completed } else { Until::Event };
+        if S::end(process, until) != End::Again {
+            return;
+        }
+    }
+}
+
+type Actor = fn(&Process) -> bool;
+
+/// The actors and the runner at once; then the task is polled as often as they said that it is to be woken.
+fn together<S: Steps>(actors: &[Actor], has_yielded: bool) -> (Arc<Process>, Seen) {
+    let process = Arc::new(Process::new());
+    let actors: Vec<_> = actors
+        .iter()
+        .map(|&actor| {
+            let process = process.clone();
+            thread::spawn(move || actor(&process))
+        })
+        .collect();
+    let runner = thread::spawn({
+        let process = process.clone();
+        move || {
+            let mut seen = Seen::default();
+            polled::<S>(&process, &mut seen, has_yielded);
+            seen
+        }
+    });
+    let mut seen = runner.join().unwrap();
+    let woken = actors.into_iter().map(|actor| actor.join().unwrap()).filter(|woken| *woken).count();
+    assert!(woken <= 1, "a task that is queued is woken again");
+    if woken == 1 {
+        polled::<S>(&process, &mut seen, has_yielded);
+    }
+    (process, seen)
+}
+
+fn first<S: Steps>(process: &Process) -> bool {
+    S::send(process, 0)
+}
+
+fn second<S: Steps>(process: &Process) -> bool {
+    S::send(process, 1)
+}
+
+// ---- messages, and a completion, in the middle of a step ------------------------------------------------------------------
+
+/// Two senders meet a process that steps and then waits for messages.
+fn senders<S: Steps>() {
+    let (process, seen) = together::<S>(&[first::<S>, second::<S>], false);
+    assert_eq!((seen.messages, process.state.lifecycle()), (2, Lifecycle::Idle), "an event is lost");
+}
+
+/// A completion meets a process that steps and then waits for it.
+fn completer<S: Steps>() {
+    let (process, seen) = together::<S>(&[S::complete_yield], true);
+    assert_eq!((seen.completions, process.state.lifecycle()), (1, Lifecycle::Idle), "an event is lost");
+}
+
+/// A message and a completion meet a process that waits for its yield: it steps for the completion only, and gets both.
+fn sender_and_completer<S: Steps>() {
+    let (process, seen) = together::<S>(&[first::<S>, S::complete_yield], true);
+    let found = (seen.messages, seen.completions, process.state.lifecycle());
+    assert_eq!(found, (1, 1, Lifecycle::Idle), "an event is lost");
+}
+
+#[test]
+fn a_message_that_meets_the_end_of_a_step_is_seen() {
+    holds(None, senders::<AsBuilt>);
+}
+
+#[test]
+fn a_completion_that_meets_the_end_of_a_step_is_seen() {
+    holds(None, completer::<AsBuilt>);
+}
+
+#[test]
+fn mail_does_not_disturb_and_is_there_with_the_completion() {
+    holds(None, sender_and_completer::<AsBuilt>);
+}
+
+/// E2 before E1.
+struct TellsFirst;
+
+impl Steps for TellsFirst {
+    fn send(process: &Process, place: usize) -> bool {
+        let wakes = process.state.mail();
+        process.messages[place].store(true, Ordering::Relaxed);
+        wakes
+    }
+
+    fn complete_yield(process: &Process) -> bool {
+        let wakes = process.state.wake();
+        process.completion.store(true, Ordering::Relaxed);
+        wakes
+    }
+}
+
+#[test]
+fn twin_a_message_that_is_told_of_before_it_is_there_is_found() {
+    breaks("an event is lost", None, senders::<TellsFirst>);
+}
+
+#[test]
+fn twin_a_completion_that_is_told_of_before_it_is_there_is_found() {
+    breaks("an event is lost", None, completer::<TellsFirst>);
+}
+
+/// E2 is a plain load, and nothing more, if the flag is set already.
+struct ReturnsEarly;
+
+impl Steps for ReturnsEarly {
+    fn send(process: &Process, place: usize) -> bool {
+        process.messages[place].store(true, Ordering::Relaxed);
+        !Word(process.state.0.load(Ordering::Relaxed)).has(MAIL) && process.state.mail()
+    }
+}
+
+#[test]
+fn twin_an_early_return_on_a_flag_that_is_set_already_is_found() {
+    breaks("an event is lost", None, senders::<ReturnsEarly>);
+}
+
+/// R4 without a look at one of the flags.
+fn end_without_a_look_at(process: &Process, flag: u32, until: Until) -> End {
+    let word = process.state.change(|word| match (word.lifecycle(), until) {
+        (COMPLETE, _) => None,
+        _ if word.without(flag).has(WOKEN | DOOMED) => Some(word.with_lifecycle(READY)),
+        (_, Until::Event) if word.without(flag).has(MAIL) => Some(word.with_lifecycle(READY)),
+        (_, Until::Completed) => Some(word.without(flag).with_lifecycle(BLOCKED)),
+        _ => Some(word.without(flag).with_lifecycle(IDLE)),
+    });
+    match word.without(flag) {
+        word if word.lifecycle() == COMPLETE => End::Complete,
+        word if word.has(WOKEN | DOOMED) || (until == Until::Event && word.has(MAIL)) => End::Again,
+        _ => End::Rest,
+    }
+}
+
+struct IgnoresMail;
+
+impl Steps for IgnoresMail {
+    fn end(process: &Process, until: Until) -> End {
+        end_without_a_look_at(process, MAIL, until)
+    }
+}
+
+#[test]
+fn twin_an_end_of_a_step_that_ignores_mail_is_found() {
+    breaks("an event is lost", None, senders::<IgnoresMail>);
+}
+
+struct IgnoresWoken;
+
+impl Steps for IgnoresWoken {
+    fn end(process: &Process, until: Until) -> End {
+        end_without_a_look_at(process, WOKEN, until)
+    }
+}
+
+#[test]
+fn twin_an_end_of_a_step_that_ignores_a_completion_is_found() {
+    breaks("an event is lost", None, completer::<IgnoresWoken>);
+}
+
+/// R1 takes the flags without acquiring what is behind them.
+struct BeginsRelaxed;
+
+impl Steps for BeginsRelaxed {
+    fn begin(process: &Process) -> Begin {
+        let state = &process.state.0;
+        let begin = |word: u32| {
+            let ready = Word(word).lifecycle() == READY;
+            ready.then(|| Word(word).with_lifecycle(RUNNING).without(WOKEN | MAIL).0)
+        };
+        match state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, begin) {
+            Ok(_) => Begin::Step,
+            Err(_) => Begin::Rest,
+        }
+    }
+
+    fn end(process: &Process, until: Until) -> End {
+        let word = Word(process.state.0.load(Ordering::Relaxed));
+        let next = if word.has(WOKEN) || (until == Until::Event && word.has(MAIL)) {
+            READY
+        } else if until == Until::Event {
+            IDLE
+        } else {
+            BLOCKED
+        };
+        let next = word.with_lifecycle(next).0;
+        match process.state.0.compare_exchange(word.0, next, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) if Word(next).lifecycle() == READY => End::Again,
+            Ok(_) => End::Rest,
+            Err(_) => Self::end(process, until),
+        }
+    }
+}
+
+#[test]
+fn twin_a_step_that_does_not_acquire_its_events_is_found() {
+    breaks("an event is lost", None, senders::<BeginsRelaxed>);
+}
+
+/// One flag for both reasons: a message wakes whoever waits, and steps it again.
+struct OneFlag;
+
+impl Steps for OneFlag {
+    fn send(process: &Process, place: usize) -> bool {
+        process.messages[place].store(true, Ordering::Relaxed);
+        process.state.wake()
+    }
+}
+
+#[test]
+fn twin_one_flag_for_messages_and_completions_is_found() {
+    breaks("a blocked process is disturbed", None, sender_and_completer::<OneFlag>);
+}
+
+// ---- an end that somebody wants -------------------------------------------------------------------------------------------
+
+/// A message, a completion and a doom meet a step: the process ends, once, and knows why.
+fn doomed<S: Steps>() {
+    let (process, seen) = together::<S>(&[first::<S>, S::complete_yield, S::doom], true);
+    let ends = process.ends.load(Ordering::Relaxed);
+    assert_eq!((ends, process.state.lifecycle()), (1, Lifecycle::Complete), "a doomed process lives");
+    assert!(seen.messages + usize::from(process.has_mail()) == 1, "an event is lost");
+}
+
+#[test]
+fn a_doom_that_meets_the_end_of_a_step_ends_the_process() {
+    holds(Some(2), doomed::<AsBuilt>);
+}
+
+struct IgnoresDoom;
+
+impl Steps for IgnoresDoom {
+    fn end(process: &Process, until: Until) -> End {
+        end_without_a_look_at(process, DOOMED, until)
+    }
+}
+
+#[test]
+fn twin_an_end_of_a_step_that_ignores_a_doom_is_found() {
+    breaks("a doomed process lives", Some(2), doomed::<IgnoresDoom>);
+}
+
+/// The process is done with its step, and a shutdown waits no longer: whoever comes first tells everybody.
+fn two_who_complete<S: Steps>() {
+    let process = Arc::new(Process::new());
+    let runner = thread::spawn({
+        let process = process.clone();
+        move || match process.state.begin() {
+            Begin::Step => S::complete(&process),
+            // The shutdown was faster.
+            Begin::Complete => false,
+            other => panic!("{other:?}"),
+        }
+    });
+    let shutdown = thread::spawn({
+        let process = process.clone();
+        move || S::complete(&process)
+    });
+    let told = [runner, shutdown].map(|end| end.join().unwrap());
+    assert_eq!(told.iter().filter(|told| **told).count(), 1, "it is told {told:?}");
+    assert_eq!(process.state.begin(), Begin::Complete);
+    assert!(!process.state.mail() && !process.state.wake() && !process.state.doom());
+}
+
+#[test]
+fn of_two_who_complete_a_process_one_tells_everybody() {
+    holds(None, two_who_complete::<AsBuilt>);
+}
+
+struct CompletesByStore;
+
+impl Steps for CompletesByStore {
+    fn complete(process: &Process) -> bool {
+        let was = Word(process.state.0.load(Ordering::Acquire)).lifecycle();
+        process.state.0.store(COMPLETE, Ordering::Release);
+        was != COMPLETE
+    }
+}
+
+#[test]
+fn twin_an_end_by_a_store_is_told_twice() {
+    breaks("it is told [true, true]", None, two_who_complete::<CompletesByStore>);
+}
+
+/// A shutdown completes a process in the middle of its step: the step's end says so and changes nothing.
+#[test]
+fn a_step_that_outlives_its_process_changes_nothing() {
+    holds(None, || {
+        let process = Arc::new(Process::new());
+        assert_eq!(process.state.begin(), Begin::Step);
+        let shutdown = thread::spawn({
+            let process = process.clone();
+            move || process.state.complete()
+        });
+        let end = process.state.end(Until::Event);
+        assert!(shutdown.join().unwrap() && matches!(end, End::Rest | End::Complete));
+        assert_eq!(process.state.lifecycle(), Lifecycle::Complete);
+        assert_eq!(process.state.begin(), Begin::Complete);
+    });
+}
+
+// ---- a shutdown beside who starts and who ends a process ------------------------------------------------------------------
+
+/// What `Registry` and `System` hold of it: a shard with its count, and whether the system is stopping.
+#[derive(Default)]
+struct System {
+    shard: Mutex<bool>,
+    alive: AtomicU32,
+    is_stopping: AtomicBool,
+}
+
+/// `System::start_with`: the process is in the registry before it is asked whether any may start.
+fn start(system: &System) -> bool {
+    *system.shard.lock().unwrap() = true;
+    !system.is_stopping.load(Ordering::Relaxed)
+}
+
+fn start_asking_before(system: &System) -> bool {
+    let may = !system.is_stopping.load(Ordering::Relaxed);
+    if may {
+        *system.shard.lock().unwrap() = true;
+    }
+    may
+}
+
+/// `System::shutdown`, its first two steps: whether it sees the process.
+fn stop(system: &System) -> bool {
+    system.is_stopping.store(true, Ordering::Relaxed);
+    *system.shard.lock().unwrap()
+}
+
+fn stop_listing_before(system: &System) -> bool {
+    let seen = *system.shard.lock().unwrap();
+    system.is_stopping.store(true, Ordering::Relaxed);
+    seen
+}
+
+/// Either the process is not started or the shutdown asks it to end.
+fn starting(start: fn(&System) -> bool, stop: fn(&System) -> bool) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let system = Arc::new(System::default());
+        let starter = thread::spawn({
+            let system = system.clone();
+            move || start(&system)
+        });
+        let shutdown = thread::spawn(move || stop(&system));
+        let (started, seen) = (starter.join().unwrap(), shutdown.join().unwrap());
+        assert!(!started || seen, "it starts unseen");
+    }
+}
+
+#[test]
+fn a_process_that_starts_beside_a_shutdown_is_seen_or_refused() {
+    holds(None, starting(start, stop));
+}
+
+#[test]
+fn twin_a_start_that_asks_too_early_is_found() {
+    breaks("it starts unseen", None, starting(start_asking_before, stop));
+}
+
+#[test]
+fn twin_a_shutdown_that_lists_before_it_stops_is_found() {
+    breaks("it starts unseen", None, starting(start, stop_listing_before));
+}
+
+/// `Registry::remove`, then `System::ended`: whether it tells who waits.
+fn ended(system: &System) -> bool {
+    let mut shard = system.shard.lock().unwrap();
+    *shard = false;
+    system.alive.fetch_sub(1, Ordering::Relaxed);
+    drop(shard);
+    system.is_stopping.load(Ordering::Relaxed)
+}
+
+fn ended_counting_late(system: &System) -> bool {
+    *system.shard.lock().unwrap() = false;
+    system.alive.fetch_sub(1, Ordering::Relaxed);
+    system.is_stopping.load(Ordering::Relaxed)
+}
+
+/// Either the shutdown counts nobody, or who ends tells it.
+fn ending(ended: fn(&System) -> bool) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let system = Arc::new(System { shard: Mutex::new(true), alive: AtomicU32::new(1), ..System::default() });
+        let ender = thread::spawn({
+            let system = system.clone();
+            move || ended(&system)
+        });
+        let shutdown = thread::spawn(move || {
+            stop(&system);
+            system.alive.load(Ordering::Relaxed) == 0
+        });
+        let (tells, is_empty) = (ender.join().unwrap(), shutdown.join().unwrap());
+        assert!(tells || is_empty, "nobody tells the shutdown");
+    }
+}
+
+#[test]
+fn the_last_end_reaches_the_shutdown() {
+    holds(None, ending(ended));
+}
+
+#[test]
+fn twin_an_end_that_is_counted_without_the_lock_is_found() {
+    breaks("nobody tells the shutdown", None, ending(ended_counting_late));
+}

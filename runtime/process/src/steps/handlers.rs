@@ -1,0 +1,75 @@
+//! From a command's number to its handler.
+//!
+//! Numbers below [`CommandId::FIRST`] are the system's own and stand in an array; those of applications stand in a map. Both are frozen
+//! when the system is built, so that a lookup takes no lock. Two handlers for one number are an error of
+//! [`Builder::build`](crate::Builder::build); a number that nobody handles completes its yield with an error.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::messages::failure::Failure;
+use crate::steps::command::{self, CommandId};
+use crate::steps::commands;
+use crate::steps::dispatch::{Handler, Request};
+use crate::steps::output::{Output, Yield};
+use crate::steps::work::Work;
+use crate::system::core::{Dispatch, Entry};
+
+/// The handlers of a system.
+pub(crate) struct Handlers {
+    system: [Option<Box<dyn Handler>>; command::COUNT],
+    others: HashMap<CommandId, Box<dyn Handler>>,
+}
+
+impl Handlers {
+    /// The system's own, and `others`.
+    ///
+    /// # Errors
+    /// Two of them are for one command: that one.
+    pub(crate) fn new(others: Vec<(CommandId, Box<dyn Handler>)>) -> Result<Self, CommandId> {
+        let mut handlers = Self { system: commands::handlers(), others: HashMap::new() };
+        for (command, handler) in others {
+            if handlers.others.insert(command, handler).is_some() {
+                return Err(command);
+            }
+        }
+        Ok(handlers)
+    }
+
+    fn get(&self, command: CommandId) -> Option<&dyn Handler> {
+        let handler = match self.system.get(command.0 as usize) {
+            Some(handler) => handler.as_ref(),
+            None => self.others.get(&command),
+        };
+        handler.map(|handler| &**handler)
+    }
+}
+
+impl Dispatch for Handlers {
+    fn dispatch(&self, entry: &Arc<Entry>, work: &mut Work, Yield { tag, command, payload }: Yield) {
+        if !work.has_room() && command != command::CANCEL {
+            let full = format_args!("{} yields are outstanding, more may not be", Output::YIELDS_MAX);
+            work.complete(tag, Err(Failure::new(full)));
+            return;
+        }
+        let Some(handler) = self.get(command) else {
+            let unknown = format_args!("no handler for command {}: give one to System::builder", command.number());
+            work.complete(tag, Err(Failure::new(unknown)));
+            return;
+        };
+        let request = Request::new(entry, work, tag, payload);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| handler.handle(request))) {
+            // Its request was dropped while it unwound, which completed the yield.
+            let failure = Failure::of_panic(panic);
+            tracing::error!(target: "volt::process", pid = %entry.pid(), command = command.number(), %failure, "a handler panicked");
+        }
+    }
+}
+
+impl fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.others.keys()).finish()
+    }
+}

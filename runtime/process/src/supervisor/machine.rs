@@ -1,0 +1,50 @@
+//! A supervisor as a process: made of its plan, then stepped.
+
+use super::running::Running;
+use super::tree::Supervisor;
+use crate::messages::event::Events;
+use crate::messages::failure::Failure;
+use crate::messages::payload::Payload;
+use crate::steps::context::Context;
+use crate::steps::machine::Process;
+use crate::steps::output::Output;
+use crate::steps::spawn::Spawn;
+
+/// What [`Supervisor::into_spawn`] starts.
+pub(super) struct Machine {
+    plan: Option<Supervisor>,
+    running: Option<Running>,
+}
+
+impl Machine {
+    pub(super) fn new(plan: Supervisor) -> Self {
+        Self { plan: Some(plan), running: None }
+    }
+}
+
+impl Supervisor {
+    /// What starts it.
+    #[track_caller]
+    pub fn into_spawn(self) -> Spawn {
+        let spawn = Spawn::new(Machine::new(self)).trap_exits();
+        Spawn { kind: std::any::type_name::<Self>(), is_supervisor: true, ..spawn }
+    }
+}
+
+impl Process for Machine {
+    fn init(&mut self, context: &Context, _method: &str, input: Payload) -> Result<(), Failure> {
+        let Some(plan) = self.plan.take() else { return Err(Failure::new("a supervisor is started once")) };
+        self.running = Some(Running::new(plan, context, input)?);
+        // Children are started in the first step.
+        context.waker().wake();
+        Ok(())
+    }
+
+    fn step(&mut self, events: Events<'_>, out: &mut Output) -> Result<(), Failure> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        for event in events {
+            running.take(event);
+        }
+        running.settle(out)
+    }
+}

@@ -1,0 +1,181 @@
+//! How soon a child is started again, and how often in all: numbers only, without a clock and without processes.
+//!
+//! Two brakes that do not replace each other. The back-off is a child's own: it keeps one that fails at once from taking a processor. The
+//! intensity is its supervisor's: it notices that starting again does not help, and leaves it to the supervisor above, which starts more
+//! of the program afresh.
+//!
+//! Source: exponential back-off with jitter as in gRPC's "Connection Backoff Protocol"; the window of OTP's `supervisor`.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// The first pause: long enough for what a child depends on to come back, short enough that nobody calls.
+const FIRST: Duration = Duration::from_secs(1);
+/// The longest pause: what is broken for long is tried about every minute and a half.
+const MAX: Duration = Duration::from_secs(90);
+/// How each pause follows from the one before.
+const FACTOR: f64 = 2.0;
+/// How far a pause is spread either way, so that a thousand children that failed together do not come back together.
+const JITTER_RATIO: f64 = 0.1;
+
+/// Restarts within [`WINDOW`]. A child that never lives is started again after 1, 2, 4, 8 and 16 s; by the sixth end, after half a minute,
+/// it is shown that this does not help.
+pub(super) const RESTARTS_MAX: u32 = 5;
+/// Longer than these five pauses take together; shorter than a child's life that counts as long.
+pub(super) const WINDOW: Duration = Duration::from_secs(60);
+const _: () = assert!(WINDOW.as_secs() > 31 && WINDOW.as_secs() < MAX.as_secs());
+
+/// How long a supervisor waits before it starts a child again: longer each time, up to a limit, and from the first pause again once the child
+/// has lived for as long as the longest.
+///
+/// The default is 1 s to 90 s, doubled each time, spread by a tenth either way.
+///
+/// ```
+/// use std::time::Duration;
+/// use volt_process::{Backoff, Strategy, Supervisor};
+///
+/// let soon = Backoff::new(Duration::from_millis(10), Duration::from_secs(1));
+/// let supervisor = Supervisor::new(Strategy::OneForOne).backoff(soon);
+/// # drop(supervisor);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Backoff {
+    first: Duration,
+    max: Duration,
+    factor: f64,
+    jitter_ratio: f64,
+}
+
+impl Backoff {
+    /// From `first` to `max`, doubled each time, spread by a tenth either way. If both are zero, a child is started again at once, and only the
+    /// [intensity](super::Supervisor::intensity) is a limit.
+    ///
+    /// # Panics
+    /// `first` is longer than `max`.
+    #[track_caller]
+    pub fn new(first: Duration, max: Duration) -> Self {
+        assert!(first <= max, "the first pause, {first:?}, is longer than the longest, {max:?}");
+        Self { first, max, factor: FACTOR, jitter_ratio: JITTER_RATIO }
+    }
+
+    /// How many times as long as the one before a pause is.
+    ///
+    /// # Panics
+    /// `factor` is below 1, infinite, or no number.
+    #[track_caller]
+    pub fn factor(self, factor: f64) -> Self {
+        assert!(factor >= 1.0 && factor.is_finite(), "a back-off's factor is 1 or more, not {factor}");
+        Self { factor, ..self }
+    }
+
+    /// How far a pause is spread, at random, either way; 0.1 makes 9 to 11 s of 10 s.
+    ///
+    /// # Panics
+    /// `ratio` is not in 0 to 1.
+    #[track_caller]
+    pub fn jitter(self, ratio: f64) -> Self {
+        assert!((0.0..=1.0).contains(&ratio), "a back-off's jitter is 0 to 1, not {ratio}");
+        Self { jitter_ratio: ratio, ..self }
+    }
+
+    /// The pause after the end that is number `failures` in a row, from 1 on. `random` is in 0..1.
+    pub(super) fn pause(&self, failures: u32, random: f64) -> Duration {
+        let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
+        // Beyond what a float holds it is infinite, and the longest pause.
+        let pause = (self.first.as_secs_f64() * self.factor.powi(exponent)).min(self.max.as_secs_f64());
+        let spread = 1.0 + self.jitter_ratio * (2.0 * random - 1.0);
+        Duration::try_from_secs_f64(pause * spread).unwrap_or(self.max)
+    }
+
+    /// How many ends in a row this one makes, of a child that has lived for `lived`, if it has.
+    pub(super) fn failures(&self, before: u32, lived: Option<Duration>) -> u32 {
+        let is_long = lived.is_some_and(|lived| lived >= self.max);
+        if is_long { 1 } else { before.saturating_add(1) }
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::new(FIRST, MAX)
+    }
+}
+
+/// How many restarts a supervisor makes within how long, and those that it has made.
+#[derive(Debug)]
+pub(super) struct Intensity {
+    pub max: u32,
+    pub window: Duration,
+    /// At most `max` of them.
+    restarts: VecDeque<Instant>,
+}
+
+impl Intensity {
+    pub(super) fn new(max: u32, window: Duration) -> Self {
+        Self { max, window, restarts: VecDeque::new() }
+    }
+
+    /// Counts a restart at `now`; false if it is one too many.
+    #[must_use = "a supervisor that is refused a restart gives up"]
+    pub(super) fn admit(&mut self, now: Instant) -> bool {
+        while self.restarts.front().is_some_and(|&first| now.saturating_duration_since(first) > self.window) {
+            self.restarts.pop_front();
+        }
+        if self.restarts.len() >= self.max as usize {
+            return false;
+        }
+        self.restarts.push_back(now);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(backoff: Backoff, random: f64) -> Vec<f64> {
+        (1..=9).map(|failures| backoff.pause(failures, random).as_secs_f64()).collect()
+    }
+
+    #[test]
+    fn pauses_double_from_one_second_to_ninety() {
+        assert_eq!(seconds(Backoff::default(), 0.5), [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 90.0, 90.0]);
+        assert_eq!(Backoff::default().pause(u32::MAX, 0.5), MAX);
+        let tripled = Backoff::new(FIRST, MAX).factor(3.0);
+        assert_eq!(seconds(tripled, 0.5)[..6], [1.0, 3.0, 9.0, 27.0, 81.0, 90.0]);
+    }
+
+    #[test]
+    fn jitter_spreads_a_pause_by_a_tenth_either_way_and_no_further() {
+        for (low, high) in seconds(Backoff::default(), 0.0).into_iter().zip(seconds(Backoff::default(), 1.0)) {
+            assert!((high / low - 1.1 / 0.9).abs() < 1e-6, "{low} to {high}");
+        }
+        let middle = Backoff::default().pause(3, 0.75).as_secs_f64();
+        assert!((middle - 4.2).abs() < 1e-6, "{middle}");
+        assert_eq!(seconds(Backoff::default().jitter(0.0), 0.9), seconds(Backoff::default(), 0.5));
+        assert_eq!(Backoff::new(Duration::ZERO, Duration::ZERO).pause(7, 0.9), Duration::ZERO);
+        let far = Backoff::new(Duration::MAX, Duration::MAX);
+        assert_eq!(far.pause(1, 1.0), Duration::MAX);
+    }
+
+    #[test]
+    fn a_child_that_has_lived_for_long_begins_again_with_the_first_pause() {
+        let backoff = Backoff::default();
+        assert_eq!(backoff.failures(0, Some(Duration::ZERO)), 1);
+        assert_eq!(backoff.failures(4, None), 5);
+        assert_eq!(backoff.failures(4, Some(MAX - Duration::from_millis(1))), 5);
+        assert_eq!(backoff.failures(4, Some(MAX)), 1);
+    }
+
+    #[test]
+    fn one_restart_more_than_the_window_allows_is_refused_until_the_oldest_is_past() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut intensity = Intensity::new(3, Duration::from_secs(10));
+        assert!([0, 1, 5].into_iter().all(|second| intensity.admit(at(second))));
+        assert!(!intensity.admit(at(10)), "the first is ten seconds old, and counts");
+        assert!(intensity.admit(at(11)));
+        assert!(!intensity.admit(at(11)));
+        assert!(intensity.admit(at(12)), "the second is past");
+        assert!(!Intensity::new(0, WINDOW).admit(start), "none is allowed");
+    }
+}

@@ -1,0 +1,398 @@
+//! A supervisor while it runs: the state machine that its process steps.
+//!
+//! Each step takes its events in, which changes what is to be done, and then does what can be done now (`settle`):
+//! 1. a child whose `init` has returned is up;
+//! 2. children of `to_end` are asked to end, the last first, each when the one before has ended (`end_next`);
+//! 3. children of `to_start` are started, the first first, each when the `init` of the one before has returned (`start_next`);
+//! 4. the one alarm is set to the earliest thing that is due: a back-off that is over, a child that is to be killed.
+//!
+//! An end is told by a monitor, which stands before the child's first step and which the child cannot take away; the link is there for the
+//! other direction. `Event::Exit` counts for the parent only.
+//!
+//! Invariants:
+//! * *One start at a time*, so that children begin in their order.
+//! * *Groups do not mix*: under `OneForAll` and `RestForOne` nobody is started while one is ending or the group's pause lasts (`hold`).
+//! * *One alarm*: one yielded sleep, however many children wait, since the yields of a process are bounded.
+//! * *No way back*: once `stop` is there nobody is started, and every child is in `to_end` or ending.
+//!
+//! Rejected: to end a child by the command `terminate`, which waits and kills in a future; that is a yield a child, and a second way
+//! by which an end is told.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use super::child_spec::Restart;
+use super::control::{Ask, Refusal};
+use super::restart::{Backoff, Intensity};
+use super::roster::{Live, Phase, Roster, Seq};
+use super::tree::{Strategy, Supervisor};
+use crate::messages::event::{Event, Message, Reply};
+use crate::messages::failure::{ExitReason, Failure};
+use crate::messages::payload::Payload;
+use crate::messages::pid::Pid;
+use crate::steps::context::Context;
+use crate::steps::output::Output;
+use fastrand::Rng;
+use volt::sync::oneshot;
+use volt::time::now;
+
+/// The tag of the one sleep.
+const ALARM: u64 = 0;
+
+/// See the header of this file.
+pub(super) struct Running {
+    context: Context,
+    waker: Waker,
+    strategy: Strategy,
+    backoff: Backoff,
+    intensity: Intensity,
+    random: Rng,
+    roster: Roster,
+    to_start: BTreeSet<Seq>,
+    starting: Option<Seq>,
+    to_end: BTreeSet<Seq>,
+    ending: usize,
+    /// Under a strategy for groups, nobody is started before.
+    hold: Option<Instant>,
+    alarm: Option<Instant>,
+    stop: Option<Stop>,
+    /// Of a supervisor above, which is told when the children of the beginning have been started, or wait for a pause to be over.
+    started: Option<oneshot::Sender<()>>,
+}
+
+/// Why it ends.
+enum Stop {
+    Asked,
+    Failed(Failure),
+}
+
+impl Running {
+    /// Takes `plan` over; with a supervisor above, `input` is who is told there.
+    pub(super) fn new(plan: Supervisor, context: &Context, input: Payload) -> Result<Self, Failure> {
+        let mut roster = Roster::default();
+        let mut to_start = BTreeSet::new();
+        for spec in plan.children {
+            let seq = roster
+                .add(spec, false, None)
+                .map_err(|(spec, _)| Failure::new(format_args!("two children have the id {:?}", spec.id())))?;
+            to_start.insert(seq);
+        }
+        let seed = RandomState::new().hash_one(context.pid());
+        Ok(Running {
+            context: context.clone(),
+            waker: context.waker(),
+            strategy: plan.strategy,
+            backoff: plan.backoff,
+            intensity: Intensity::new(plan.restarts_max, plan.window),
+            random: Rng::with_seed(seed),
+            roster,
+            to_start,
+            starting: None,
+            to_end: BTreeSet::new(),
+            ending: 0,
+            hold: None,
+            alarm: None,
+            stop: None,
+            started: input.downcast().ok(),
+        })
+    }
+
+    /// Takes in what has happened.
+    pub(super) fn take(&mut self, event: Event) {
+        match event {
+            Event::Message(message) => self.answer(message),
+            Event::Completed { tag: ALARM, .. } => {
+                self.alarm = None;
+                self.ring();
+            }
+            Event::Down { monitor, reason, .. } => {
+                if let Some(seq) = self.roster.unwatch(monitor) {
+                    self.ended(seq, reason);
+                }
+            }
+            Event::Exit { pid, .. } if Some(pid) == self.context.parent() => self.stop(Stop::Asked),
+            Event::Cancel => self.stop(Stop::Asked),
+            _ => {}
+        }
+    }
+
+    fn answer(&mut self, message: Message) {
+        let (Some(reply), Ok(ask)) = (message.reply, message.payload.downcast::<Ask>()) else { return };
+        match ask {
+            Ask::List => reply.send(Payload::new(self.roster.list())),
+            Ask::Start(_) if self.stop.is_some() => refuse::<Pid>(reply, Refusal::Ending),
+            Ask::Start(spec) => match self.roster.add(spec, true, Some(reply)) {
+                Ok(seq) => _ = self.to_start.insert(seq),
+                Err((spec, reply)) => {
+                    let refusal = Refusal::Duplicate(spec.id().to_owned());
+                    reply.into_iter().for_each(|reply| refuse::<Pid>(reply, refusal.clone()));
+                }
+            },
+            Ask::Terminate(id) => match self.roster.by_id(&id) {
+                Some(seq) => {
+                    if let Some(child) = self.roster.get(seq) {
+                        child.is_leaving = true;
+                        child.terminators.push(reply);
+                    }
+                    // While everybody is ended, it has its turn.
+                    if self.stop.is_none() {
+                        self.to_end.remove(&seq);
+                        self.end(seq);
+                    }
+                }
+                None => refuse::<ExitReason>(reply, Refusal::NoChild(id)),
+            },
+        }
+    }
+
+    /// What is due is done.
+    fn ring(&mut self) {
+        let now = now();
+        if self.hold.is_some_and(|hold| hold <= now) {
+            self.hold = None;
+        }
+        while let Some(seq) = self.roster.pop_due(now) {
+            match self.roster.get(seq).map(|child| &child.phase) {
+                Some(Phase::Ending(live)) => {
+                    tracing::warn!(target: "volt::process", supervisor = %self.context.pid(), child = %live.pid, "a child that did not end in time is killed");
+                    self.context.system().kill(live.pid);
+                }
+                Some(Phase::Down) => _ = self.to_start.insert(seq),
+                _ => {}
+            }
+        }
+    }
+
+    /// A child's process has ended.
+    fn ended(&mut self, seq: Seq, reason: ExitReason) {
+        self.began();
+        if self.starting == Some(seq) {
+            self.starting = None;
+        }
+        let was_to_end = self.to_end.remove(&seq);
+        self.roster.set_deadline(seq, None);
+        let Some(child) = self.roster.get(seq) else { return };
+        let phase = std::mem::replace(&mut child.phase, Phase::Down);
+        let was_ending = matches!(phase, Phase::Ending(_));
+        self.ending -= usize::from(was_ending);
+        if child.is_leaving {
+            self.forget(seq, reason);
+        } else if was_ending || was_to_end {
+            // Its group is started again.
+            self.to_start.insert(seq);
+        } else if !child.spec.restart().follows(&reason) || child.starter.is_some() {
+            self.forget(seq, reason);
+        } else if self.context.system().is_stopping() {
+            // Everybody is asked to end, and this child was before its supervisor.
+            self.stop(Stop::Asked);
+        } else {
+            let lived =
+                if let Phase::Up(_, since) = phase { Some(now().saturating_duration_since(since)) } else { None };
+            self.restart(seq, &reason, lived);
+        }
+    }
+
+    /// A child has failed and is to be there again.
+    fn restart(&mut self, seq: Seq, reason: &ExitReason, lived: Option<Duration>) {
+        let now = now();
+        let random = self.random.f64();
+        let is_admitted = self.intensity.admit(now);
+        let Some(child) = self.roster.get(seq) else { return };
+        let id = child.spec.id().to_owned();
+        if !is_admitted {
+            let (max, window) = (self.intensity.max, self.intensity.window);
+            let why = format!("more than {max} restarts within {window:?}, the last of {id:?}: {reason}");
+            tracing::error!(target: "volt::process", supervisor = %self.context.pid(), child = id, "a supervisor gives up: {why}");
+            return self.stop(Stop::Failed(Failure::new(why)));
+        }
+        child.failures = self.backoff.failures(child.failures, lived);
+        child.restarts += 1;
+        let pause = self.backoff.pause(child.failures, random);
+        self.context.count_restart();
+        let supervisor = self.context.pid();
+        tracing::warn!(target: "volt::process", %supervisor, child = id, %reason, pause_ms = pause.as_millis() as u64, "a child is started again");
+        let at = now.checked_add(pause);
+        if self.strategy == Strategy::OneForOne {
+            match at {
+                Some(at) if !pause.is_zero() => self.roster.set_deadline(seq, Some(at)),
+                _ => _ = self.to_start.insert(seq),
+            }
+            return;
+        }
+        self.hold = self.hold.max(at.filter(|_| !pause.is_zero()));
+        self.to_start.insert(seq);
+        for other in self.roster.seqs() {
+            let is_taken_along = other > seq || (other < seq && self.strategy == Strategy::OneForAll);
+            if let Some(child) = self.roster.get(other).filter(|child| is_taken_along && child.live().is_some()) {
+                child.is_leaving |= child.spec.restart() == Restart::Temporary;
+                if !matches!(child.phase, Phase::Ending(_)) {
+                    self.to_end.insert(other);
+                }
+            }
+        }
+    }
+
+    fn stop(&mut self, stop: Stop) {
+        if self.stop.is_some() {
+            return;
+        }
+        self.stop = Some(stop);
+        self.hold = None;
+        for seq in self.roster.seqs() {
+            let Some(child) = self.roster.get(seq) else { continue };
+            child.is_leaving = true;
+            match child.phase {
+                Phase::Down => self.forget(seq, ExitReason::NoProcess),
+                Phase::Ending(_) => {}
+                _ => _ = self.to_end.insert(seq),
+            }
+        }
+    }
+
+    /// Does what can be done now.
+    pub(super) fn settle(&mut self, out: &mut Output) -> Result<(), Failure> {
+        self.began();
+        self.end_next();
+        while self.start_next() {}
+        // A group's pause is no beginning that somebody above, who needs none of them, would wait for.
+        if (self.to_start.is_empty() || self.hold.is_some())
+            && self.starting.is_none()
+            && let Some(started) = self.started.take()
+        {
+            // Who waits for it may have ended.
+            let _told = started.send(());
+        }
+        match &self.stop {
+            Some(Stop::Asked) if self.roster.is_empty() => out.done(),
+            Some(Stop::Failed(failure)) if self.roster.is_empty() => return Err(failure.clone()),
+            _ => self.set_alarm(out),
+        }
+        Ok(())
+    }
+
+    /// The child that is starting is up, if its `init` has returned.
+    fn began(&mut self) {
+        let Some(child) = self.starting.and_then(|seq| self.roster.get(seq)) else { return };
+        let Phase::Starting(live, started) = &mut child.phase else { return };
+        let live = *live;
+        let Some(receiver) = started else { return };
+        match Pin::new(receiver).poll(&mut TaskContext::from_waker(&self.waker)) {
+            Poll::Pending => {}
+            // `init` has failed. The end is told with its reason, maybe not at once.
+            Poll::Ready(Err(_dropped)) => *started = None,
+            Poll::Ready(Ok(())) => {
+                child.phase = Phase::Up(live, now());
+                self.starting = None;
+                if let Some(starter) = child.starter.take() {
+                    starter.send(Payload::new(Ok::<_, Refusal>(live.pid)));
+                }
+            }
+        }
+    }
+
+    fn end_next(&mut self) {
+        while let Some(&last) = self.to_end.last() {
+            let has_no_order =
+                self.strategy == Strategy::OneForOne && self.roster.get(last).is_some_and(|child| child.is_added);
+            if self.ending > 0 && !has_no_order {
+                return;
+            }
+            self.to_end.remove(&last);
+            self.end(last);
+        }
+    }
+
+    /// Asks a child to end, or forgets it if there is no process.
+    fn end(&mut self, seq: Seq) {
+        let Some(child) = self.roster.get(seq) else { return };
+        let live = match child.phase {
+            Phase::Ending(_) => return,
+            Phase::Down => return self.forget(seq, ExitReason::NoProcess),
+            Phase::Starting(live, _) | Phase::Up(live, _) => live,
+        };
+        child.phase = Phase::Ending(live);
+        let limit = child.spec.limit(live.is_supervisor);
+        if self.starting == Some(seq) {
+            self.starting = None;
+        }
+        self.ending += 1;
+        self.context.system().cancel(live.pid);
+        self.roster.set_deadline(seq, limit.and_then(|limit| now().checked_add(limit)));
+    }
+
+    /// Starts the first child that is to be started, if one may be now.
+    fn start_next(&mut self) -> bool {
+        let is_held =
+            self.strategy != Strategy::OneForOne && (self.hold.is_some() || self.ending > 0 || !self.to_end.is_empty());
+        if self.starting.is_some() || is_held {
+            return false;
+        }
+        let Some(seq) = self.to_start.pop_first() else { return false };
+        let Some(child) = self.roster.get(seq) else { return true };
+        let made = catch_unwind(AssertUnwindSafe(|| child.spec.make()));
+        let failure = match made {
+            Ok(Some(mut spawn)) => {
+                let (started, is_started) = oneshot::channel();
+                let is_supervisor = spawn.is_supervisor;
+                if is_supervisor {
+                    // It says so itself, when its own children have begun.
+                    spawn.input = Payload::new(started);
+                } else {
+                    spawn.started = Some(started);
+                }
+                match self.context.spawn_monitored(spawn.link()) {
+                    Ok((pid, monitor)) => {
+                        child.phase = Phase::Starting(Live { pid, is_supervisor }, Some(is_started));
+                        self.starting = Some(seq);
+                        self.roster.watch(seq, monitor);
+                        self.began();
+                        return true;
+                    }
+                    Err(error) if error.is_shut_down() => {
+                        self.stop(Stop::Asked);
+                        return false;
+                    }
+                    Err(error) => ExitReason::Failed(Failure::from(error)),
+                }
+            }
+            Ok(None) => ExitReason::Failed(Failure::new("it was to be started once, and was")),
+            Err(panic) => ExitReason::Panicked(Failure::of_panic(panic)),
+        };
+        if child.starter.is_some() || !child.spec.restart().follows(&failure) {
+            self.forget(seq, failure);
+        } else {
+            self.restart(seq, &failure, None);
+        }
+        true
+    }
+
+    /// A child is none any more; who waits for it is told.
+    fn forget(&mut self, seq: Seq, reason: ExitReason) {
+        self.to_start.remove(&seq);
+        let Some(child) = self.roster.remove(seq) else { return };
+        if let Some(starter) = child.starter {
+            let why = Failure::new(&reason);
+            refuse::<Pid>(starter, Refusal::NotStarted { id: child.spec.id().to_owned(), why });
+        }
+        for terminator in child.terminators {
+            terminator.send(Payload::new(Ok::<_, Refusal>(reason.clone())));
+        }
+    }
+
+    fn set_alarm(&mut self, out: &mut Output) {
+        let next = self.hold.into_iter().chain(self.roster.next_deadline()).min();
+        let Some(next) = next.filter(|&next| self.alarm.is_none_or(|alarm| next < alarm)) else { return };
+        out.cancel(ALARM);
+        out.sleep(ALARM, next.saturating_duration_since(now()));
+        self.alarm = Some(next);
+    }
+}
+
+fn refuse<T: Send + 'static>(reply: Reply, refusal: Refusal) {
+    reply.send(Payload::new(Err::<T, Refusal>(refusal)));
+}

@@ -1,0 +1,145 @@
+//! Questions to a process, with answers.
+
+use std::fmt;
+use std::future::{Future, ready};
+use std::time::Duration;
+
+use crate::entry::mailbox::Refused;
+use crate::messages::event::{Message, Reply};
+use crate::messages::payload::Payload;
+use crate::messages::pid::Pid;
+use crate::system::core::System;
+use crate::system::send;
+use volt::sync::oneshot;
+use volt::time::timeout;
+
+impl System {
+    /// Sends a message and waits for the answer, for at most `limit`, which includes waiting for room in a full mailbox.
+    ///
+    /// # Errors
+    /// The process has ended, before or after it got the message; its mailbox refuses; it dropped the [`Reply`]; the time is over.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, the message may or may not have been sent; an answer is dropped.
+    pub async fn call(&self, to: Pid, message: Payload, limit: Duration) -> Result<Payload, CallError> {
+        self.call_as(None, to, message, limit, ready(())).await
+    }
+
+    /// The message is sent when it is its `turn`, whose output is dropped once it is in.
+    pub(crate) async fn call_as<T>(
+        &self,
+        from: Option<Pid>,
+        to: Pid,
+        payload: Payload,
+        limit: Duration,
+        turn: impl Future<Output = T>,
+    ) -> Result<Payload, CallError> {
+        let answered = timeout(limit, self.ask(from, to, payload, turn)).await;
+        answered.unwrap_or(Err(Why::TimedOut)).map_err(|why| CallError { to, limit, why })
+    }
+
+    async fn ask<T>(
+        &self,
+        from: Option<Pid>,
+        to: Pid,
+        payload: Payload,
+        turn: impl Future<Output = T>,
+    ) -> Result<Payload, Why> {
+        let turn = turn.await;
+        let Some(entry) = self.entry(to) else {
+            return match to.node() == self.node() {
+                true => Err(Why::NoProcess),
+                false => self.ask_remote(from, to, payload, turn).await,
+            };
+        };
+        let (caller, answer) = oneshot::channel();
+        match entry.send(Message { from, payload, reply: Some(Reply::local(caller)) }).await {
+            Ok(()) => {}
+            Err(Refused::Full(_)) => return Err(Why::Full),
+            Err(Refused::Closed(_)) => return Err(Why::NoProcess),
+        }
+        drop(turn);
+        // Who ends drops what is in its mailbox, and with it the other half.
+        match answer.await {
+            Ok(answer) => Ok(answer),
+            Err(_dropped) if entry.life().is_dead => Err(Why::Ended),
+            Err(_dropped) => Err(Why::NoReply),
+        }
+    }
+}
+
+/// A call had no answer.
+#[derive(Clone, Debug)]
+pub struct CallError {
+    to: Pid,
+    limit: Duration,
+    why: Why,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    NoProcess,
+    NoConnection,
+    Ended,
+    Full,
+    NoReply,
+    TimedOut,
+    RelayFull,
+    NotBytes,
+    TooLarge,
+    AnswerNotBytes,
+    AnswerTooLarge,
+}
+
+impl CallError {
+    /// The process had ended, or ended with the message in its mailbox.
+    pub fn is_no_process(&self) -> bool {
+        matches!(self.why, Why::NoProcess | Why::Ended)
+    }
+
+    /// The process is on another node, which cannot be reached.
+    pub fn is_no_connection(&self) -> bool {
+        self.why == Why::NoConnection
+    }
+
+    /// There was no answer in time; the process may still be about to act on the message.
+    pub fn is_timed_out(&self) -> bool {
+        self.why == Why::TimedOut
+    }
+
+    /// The mailbox is full, or the queue of the relay to its node.
+    pub fn is_full(&self) -> bool {
+        matches!(self.why, Why::Full | Why::RelayFull)
+    }
+
+    /// The message, or the answer, cannot go to another node: it is neither [bytes](Payload::bytes) nor [nothing](Payload::empty), or too large.
+    pub fn is_unfit(&self) -> bool {
+        matches!(self.why, Why::NotBytes | Why::TooLarge | Why::AnswerNotBytes | Why::AnswerTooLarge)
+    }
+
+    /// The process took the message, and gave no answer: it dropped the [`Reply`], which one that ends in the middle of the answer does, too.
+    pub fn is_no_reply(&self) -> bool {
+        self.why == Why::NoReply
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (to, limit) = (self.to, self.limit);
+        match self.why {
+            Why::NoProcess => write!(f, "{to} has ended"),
+            Why::NoConnection => write!(f, "{to} is on a node that cannot be reached"),
+            Why::Ended => write!(f, "{to} ended before it answered"),
+            Why::Full => write!(f, "the mailbox of {to} is full: call later, or give it more room or another policy"),
+            Why::RelayFull => write!(f, "the relay's queue to the node of {to} is full: call later"),
+            Why::NotBytes => f.write_str(send::NOT_BYTES),
+            Why::TooLarge => f.write_str(send::TOO_LARGE),
+            Why::AnswerNotBytes => write!(f, "{to} answered with a value: to another node, answer with Payload::bytes"),
+            Why::AnswerTooLarge => write!(f, "{to} answered with more than a frame can carry: answer in parts"),
+            Why::NoReply => write!(f, "{to} dropped the message without an answer"),
+            Why::TimedOut => write!(f, "{to} has not answered within {limit:?}"),
+        }
+    }
+}
+
+impl std::error::Error for CallError {}

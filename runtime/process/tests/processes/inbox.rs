@@ -1,0 +1,60 @@
+//! The inbox of an async function, read by another task.
+
+use super::*;
+
+#[test]
+fn an_inbox_that_another_task_reads_gets_everything() {
+    with_system(async |system| {
+        let function = volt_process::from_fn(async |mut inbox, _| {
+            let reads = volt::spawn(async move {
+                let mut got = Vec::new();
+                while let Some(message) = inbox.recv().await {
+                    got.push(message.payload.downcast::<u32>().unwrap());
+                    volt::task::yield_now().await;
+                }
+                got
+            });
+            Ok(Payload::new(reads.await?))
+        });
+        let ends = system.exec(Spawn::new(function).name("reads").mailbox(2, Overflow::Block));
+        let pid = system.whereis("reads").unwrap();
+        for number in 0..500_u32 {
+            system.send(pid, Payload::new(number)).await.unwrap();
+        }
+        until(|| system.info(pid).unwrap().mailbox_len == 0).await;
+        system.cancel(pid);
+        assert_eq!(ends.await.unwrap_err(), ExitReason::Shutdown);
+    });
+}
+
+#[test]
+fn an_inbox_that_another_task_has_says_that_its_process_has_ended() {
+    with_system(async |system| {
+        for is_killed in [true, false] {
+            let (hands, reads) = volt::sync::oneshot::channel();
+            let function = volt_process::from_fn(async move |mut inbox, _| {
+                drop(hands.send(volt::spawn(async move { while inbox.recv().await.is_some() {} })));
+                if is_killed { std::future::pending().await } else { Ok(Payload::empty()) }
+            });
+            let pid = system.spawn(Spawn::new(function)).unwrap();
+            let reads = reads.await.unwrap();
+            system.kill(pid);
+            reads.await.unwrap();
+        }
+        // Who has been taken into the inbox and not read waits no longer, either.
+        let (hands, inbox) = volt::sync::oneshot::channel();
+        let function = volt_process::from_fn(async move |inbox, _| {
+            drop(hands.send(inbox));
+            std::future::pending().await
+        });
+        let pid = system.spawn(Spawn::new(function)).unwrap();
+        let mut inbox = inbox.await.unwrap();
+        assert!(poll_once(std::pin::pin!(inbox.recv())).await.is_none(), "it waits for mail from now on");
+        let caller = system.clone();
+        let call = volt::spawn(async move { caller.call(pid, Payload::empty(), LONG).await });
+        until(|| system.info(pid).is_some_and(|info| info.mailbox_high_water == 1 && info.mailbox_len == 0)).await;
+        system.kill(pid);
+        assert!(!call.await.unwrap().unwrap_err().is_timed_out());
+        assert!(inbox.recv().await.is_none());
+    });
+}

@@ -1,0 +1,228 @@
+//! What is reported of processes: in snapshots, as a list, and in recordings.
+
+use volt_telemetry::client::Client;
+use volt_telemetry::processes;
+use volt_telemetry::recording::event::{Ending, Event as Recorded, Loss};
+use volt_telemetry::recording::flush::Table;
+
+use super::*;
+
+/// What a runtime's snapshot says of its processes.
+fn totals() -> volt::telemetry::processes::Processes {
+    volt::Handle::current().snapshot().processes.expect("there is a system")
+}
+
+#[test]
+fn a_snapshot_counts_processes_and_how_they_ended() {
+    with_system(async |system| {
+        let before = totals();
+        assert_eq!((before.alive, before.started), (0, 0));
+        let spawn = || Spawn::new(Collector::default());
+        let [stays, ends, fails] =
+            [spawn().name("stays"), spawn(), spawn().name("fails")].map(|it| system.spawn(it).unwrap());
+        let waits = [ends, fails].map(|pid| system.wait(pid));
+        system.send(ends, Payload::new("end")).await.unwrap();
+        system.send(fails, Payload::new("fail")).await.unwrap();
+        for wait in waits {
+            wait.await;
+        }
+        let after = totals();
+        assert_eq!((after.systems, after.started, after.alive), (1, 3, 1));
+        assert_eq!((after.ended_normally, after.ended_abnormally, after.restarts), (1, 1, 0));
+        let failure = after.last_failure.expect("one has failed");
+        assert_eq!((failure.pid, failure.name.as_deref()), (fails.to_string(), Some("fails")));
+        assert_eq!(failure.reason, "failed: told to");
+        assert!(failure.spawned_at.contains(concat!(file!(), ":")), "{}", failure.spawned_at);
+        assert!(system.info(stays).is_some());
+    });
+}
+
+/// Takes no message, and is to be killed.
+struct Deaf;
+
+impl Process for Deaf {
+    fn init(&mut self, _context: &Context, _method: &str, _input: Payload) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn step(&mut self, _events: Events<'_>, _out: &mut Output) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn takes_events(&self) -> bool {
+        false
+    }
+}
+
+fn deaf(system: &System, capacity: usize, overflow: Overflow) -> Pid {
+    system.spawn(Spawn::new(Deaf).mailbox(capacity, overflow)).unwrap()
+}
+
+#[test]
+fn messages_that_find_no_room_are_counted_when_they_come_and_the_deepest_mailbox_is_told() {
+    with_system(async |system| {
+        let pid = deaf(&system, 4, Overflow::DropNewest);
+        assert!(system.register("deaf", pid));
+        for _ in 0..7 {
+            system.send(pid, Payload::empty()).await.unwrap();
+        }
+        let told = totals();
+        assert_eq!(told.messages_lost, 3, "while it lives");
+        let [mailbox] = &told.deepest[..] else { panic!("{told:?}") };
+        assert_eq!((&mailbox.pid, mailbox.name.as_deref()), (&pid.to_string(), Some("deaf")));
+        assert_eq!((mailbox.len, mailbox.capacity, mailbox.lost), (4, 4, 3));
+        assert_eq!(told.states.map(|states| states.messages), Some(4));
+        let waits = system.wait(pid);
+        assert!(system.kill(pid));
+        waits.await;
+        assert_eq!(totals().messages_lost, 3);
+        assert_eq!(totals().deepest, []);
+    });
+}
+
+#[test]
+fn a_mailbox_that_is_deeper_at_each_look_is_told_to_rise_and_a_full_one_whose_senders_wait_is_not() {
+    with_system(async |system| {
+        let pid = deaf(&system, 100, Overflow::Block);
+        let mut rises = Vec::new();
+        while rises.last() != Some(&3) {
+            assert!(system.try_send(pid, Payload::empty()).is_ok());
+            rises.extend(totals().deepest.first().map(|mailbox| mailbox.rises));
+            rises.dedup();
+            volt::time::sleep(Duration::from_millis(50)).await;
+        }
+        while system.try_send(pid, Payload::empty()).is_ok() {}
+        // It has lost one now, which counts once.
+        let full = totals().deepest[0].clone();
+        assert_eq!((full.len, full.lost), (100, 1));
+        while totals().deepest[0].rises > 0 {
+            volt::time::sleep(Duration::from_millis(50)).await;
+        }
+        let waits = system.wait(pid);
+        assert!(system.kill(pid));
+        waits.await;
+    });
+}
+
+#[test]
+fn the_totals_of_several_systems_add_up_and_one_that_is_gone_is_not_counted() {
+    watchdog::with_workers(|runtime| {
+        runtime.block_on(async {
+            assert_eq!(volt::Handle::current().snapshot().processes, None);
+            let systems = [(); 2].map(|()| System::new(&volt::Handle::current()));
+            for system in &systems {
+                system.spawn(Spawn::new(Collector::default())).unwrap();
+            }
+            assert_eq!((totals().systems, totals().alive), (2, 2));
+            for system in systems {
+                system.shutdown(Some(LONG)).await;
+            }
+            // Their tasks hold them until they are dropped.
+            while volt::Handle::current().snapshot().processes.is_some() {
+                volt::task::yield_now().await;
+            }
+        });
+    });
+}
+
+/// What a console would be told of the current runtime.
+fn list(query: processes::Query) -> processes::ProcessList {
+    let path = volt::observe::socket_path().expect("a control socket");
+    let mut client = Client::connect(&path).expect("it answers");
+    let runtime = volt::Handle::current().snapshot().runtime;
+    // Where a look takes long, the next is not made at once, and the answer is to what was asked before; it says so.
+    loop {
+        let list = client.processes(Some(&runtime), &query).expect("a list");
+        assert_eq!(list.runtime, runtime);
+        if list.query == query {
+            return list;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn processes_are_listed_one_by_one_to_whoever_asks() {
+    watchdog::watched(|| {
+        watchdog::builder(2).control_socket(true).build().unwrap().block_on(async {
+            let systems = [(); 2].map(|()| System::new(&volt::Handle::current()));
+            let of =
+                |rank, filter: &str| processes::Query { rank, filter: filter.into(), limit: 3, ..Default::default() };
+            let mut filled = Vec::new();
+            for (n, system) in systems.iter().cycle().take(8).enumerate() {
+                let pid = deaf(system, 4 + n, Overflow::Error);
+                for _ in 0..n {
+                    system.send(pid, Payload::empty()).await.unwrap();
+                }
+                filled.push((pid, n));
+            }
+            let told = list(of(processes::Rank::Mailbox, ""));
+            assert_eq!((told.alive, told.matching), (8, 8));
+            let deepest: Vec<_> = told.rows.iter().map(|row| (row.pid.clone(), row.mailbox_len)).collect();
+            let expected = [7, 6, 5].map(|n| (filled[n].0.to_string(), n as u64));
+            assert_eq!(deepest, expected, "of both systems");
+            let first = &told.rows[0];
+            assert!(first.kind.ends_with("Deaf") && first.spawned_at.contains(concat!(file!(), ":")), "{first:?}");
+            assert_eq!((first.mailbox_high_water, first.mailbox_capacity, first.parent.as_deref()), (7, 11, None));
+            assert!(first.steps > 0 && first.task.is_some() && first.busy_ns.is_some(), "{first:?}");
+            let slow = volt_process::from_fn(async |mut inbox, _| {
+                let reply = inbox.recv().await.and_then(|message| message.reply);
+                std::thread::sleep(Duration::from_millis(5));
+                reply.unwrap().send(Payload::empty());
+                inbox.recv().await;
+                Ok(Payload::empty())
+            });
+            let busy = systems[1].spawn(Spawn::new(slow).name("Slow one")).unwrap();
+            systems[1].call(busy, Payload::empty(), LONG).await.unwrap();
+            let told = list(of(processes::Rank::Busy, "slow"));
+            let [slow] = &told.rows[..] else { panic!("{told:?}") };
+            assert_eq!((told.alive, told.matching, &slow.pid), (9, 1, &busy.to_string()));
+            assert!(slow.busy_ns >= Some(4_000_000), "{slow:?}");
+            for (system, pid) in systems.iter().cycle().zip(filled) {
+                system.kill(pid.0);
+            }
+            for system in systems {
+                system.shutdown(Some(LONG)).await;
+            }
+        });
+    });
+}
+
+#[test]
+fn a_recording_has_what_happens_to_processes() {
+    watchdog::watched(|| {
+        watchdog::builder(2).control_socket(true).build().unwrap().block_on(async {
+            let system = System::new(&volt::Handle::current());
+            let path = volt::observe::socket_path().expect("a control socket");
+            let runtime = volt::Handle::current().snapshot().runtime;
+            let mut client = Client::connect(&path).expect("it answers");
+            client.record(Some(&runtime), Duration::ZERO).expect("a recording");
+            let full = system.spawn(Spawn::new(Deaf).name("full").mailbox(1, Overflow::Error)).unwrap();
+            assert!(system.try_send(full, Payload::empty()).is_ok());
+            assert!(system.try_send(full, Payload::empty()).is_err());
+            let child = ChildSpec::transient("child", || Spawn::new(Collector::default()).method("failing"));
+            let supervisor = system.spawn(Supervisor::new(Strategy::OneForOne).child(child).into_spawn()).unwrap();
+            let number = |pid: Pid| u64::from(pid.index()) << 32 | u64::from(pid.generation());
+            let (mut seen, mut names) = (Vec::new(), Vec::new());
+            let has_all = |seen: &[Recorded]| {
+                let started = Recorded::ProcessStart { process: number(full), parent: 0 };
+                let lost = Recorded::MessageLost { process: number(full), loss: Loss::Refused };
+                let of_child = |event: &Recorded| matches!(event, Recorded::ProcessStart { parent, .. } if *parent == supervisor.index() + 1);
+                let failed = |event: &Recorded| matches!(event, Recorded::ProcessEnd { ending: Ending::Failed, steps: 1, .. });
+                let restart = Recorded::ProcessRestart { supervisor: number(supervisor) };
+                [started, lost, restart].iter().all(|event| seen.contains(event))
+                    && seen.iter().any(of_child)
+                    && seen.iter().any(failed)
+            };
+            while !has_all(&seen) {
+                let Some(flush) = client.next_flush(LONG).expect("a flush") else { panic!("only {seen:?}") };
+                seen.extend(flush.chunks.iter().flat_map(|chunk| &chunk.records).map(|record| record.event()));
+                names.extend(flush.texts.into_iter().filter(|text| text.table == Table::Process));
+            }
+            let name = names.iter().find(|text| text.number == number(full)).expect("it is named");
+            assert!(name.text.starts_with("full (") && name.text.ends_with("Deaf)"), "{name:?}");
+            system.kill(full);
+            system.shutdown(Some(LONG)).await;
+        });
+    });
+}

@@ -1,0 +1,102 @@
+//! Where a recording's files are: on a disk, numbered if there may be several.
+//!
+//! Invariant: *Nobody's files*: a file that is there already is never touched.
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::RecordingError;
+
+/// What makes the files, so that tests can do with less than a disk.
+pub(super) trait Store: Send {
+    /// Where part `part` is.
+    fn path(&self, part: u32) -> PathBuf;
+    /// Makes a new file, never one that is there.
+    fn create(&mut self, part: u32) -> io::Result<Box<dyn Sink>>;
+    fn remove(&mut self, part: u32) -> io::Result<()>;
+}
+
+pub(super) trait Sink: Write + Send {
+    /// Forgets everything after the first `bytes`.
+    fn cut(&mut self, bytes: u64) -> io::Result<()>;
+}
+
+/// Files on a disk.
+pub(super) struct Files {
+    pub(super) path: PathBuf,
+    pub(super) is_numbered: bool,
+}
+
+impl Files {
+    /// Whether no file of an earlier recording stands in the way of this one, now or later.
+    pub(super) fn is_free(&self) -> Result<(), RecordingError> {
+        if !self.is_numbered {
+            return Ok(());
+        }
+        match parts_of(&self.path).first() {
+            None => Ok(()),
+            Some(found) => Err(RecordingError::create(found, io::ErrorKind::AlreadyExists.into())),
+        }
+    }
+}
+
+impl Store for Files {
+    fn path(&self, part: u32) -> PathBuf {
+        if self.is_numbered { numbered(&self.path, part) } else { self.path.clone() }
+    }
+
+    fn create(&mut self, part: u32) -> io::Result<Box<dyn Sink>> {
+        // Readable for its user only: it names tasks and lines of code.
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.path(part))?;
+        Ok(Box::new(file))
+    }
+
+    fn remove(&mut self, part: u32) -> io::Result<()> {
+        std::fs::remove_file(self.path(part))
+    }
+}
+
+impl Sink for File {
+    fn cut(&mut self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)
+    }
+}
+
+/// `stall.voltrec` and 7 make `stall.0007.voltrec`.
+fn numbered(path: &Path, part: u32) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!(".{part:04}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+/// The files of a recording that was to go to `path`, in order: `path` itself, or its numbered parts. Empty if there is
+/// none.
+///
+/// ```
+/// use std::path::Path;
+/// use volt_recording::files::parts_of;
+/// assert!(parts_of(Path::new("/nowhere/stall.voltrec")).is_empty());
+/// ```
+pub fn parts_of(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return vec![path.to_path_buf()];
+    }
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let bears_a_number = |name: &OsStr| {
+        let stem = path.file_stem().unwrap_or_default().as_encoded_bytes();
+        let number = name.as_encoded_bytes().strip_prefix(stem)?.get(1..5)?;
+        let part = std::str::from_utf8(number).ok()?.parse().ok()?;
+        (numbered(path, part).file_name() == Some(name)).then(|| path.with_file_name(name))
+    };
+    let mut parts: Vec<_> = entries.flatten().filter_map(|entry| bears_a_number(&entry.file_name())).collect();
+    parts.sort();
+    parts
+}

@@ -1,0 +1,410 @@
+//! Reading a recording: flush after flush, from any time on, as far as the file is whole.
+//!
+//! Protocol. (1) Open: preamble, head. (2) Each flush: frames up to its Anchor. (3) What breaks off or is damaged ends
+//! the reading: the part of its flush that was whole is given first, then the error, then nothing. (4) Seek: from the
+//! begin, header after header, without reading bodies but texts', since later numbers refer to them.
+//!
+//! Invariants: *Nothing is trusted*: lengths are bounded, checksums compared, frames counted; any bytes give flushes
+//! and errors and no panic. *Memory is bounded* by [`MAX_FLUSH_BYTES`] and by the texts that stand in the file. *A file
+//! that grows is read as far as it was when it was opened*, so that two readings of it see the same.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use volt_telemetry::recording::flush::{Flush, Head, Table, Text};
+use volt_telemetry::snapshot::Snapshot;
+
+use crate::error::RecordingError;
+use crate::frame::{self, End, HEADER_BYTES, Header, Kind, PREAMBLE_BYTES, Tail};
+
+/// A flush that does not end is given in pieces of this size.
+pub const MAX_FLUSH_BYTES: usize = 256 * 1024 * 1024;
+
+/// Reads a recording.
+///
+/// ```no_run
+/// use volt_recording::reader::Reader;
+///
+/// let mut reader = Reader::open("stall.0001.voltrec".as_ref())?;
+/// println!("{} of {}", reader.head().runtime, reader.head().program);
+/// while let Some(flush) = reader.next_flush()? {
+///     println!("{} records up to {} ns", flush.records(), flush.at_ns);
+/// }
+/// # Ok::<(), volt_recording::error::RecordingError>(())
+/// ```
+#[derive(Debug)]
+pub struct Reader<R = BufReader<File>> {
+    from: R,
+    name: String,
+    head: Head,
+    texts: Texts,
+    /// Where the next frame begins.
+    at_byte: u64,
+    /// Where the first frame after the head begins.
+    first_byte: u64,
+    len_bytes: u64,
+    /// The number of the next frame.
+    number: u32,
+    state: State,
+    end: Option<End>,
+}
+
+#[derive(Debug)]
+enum State {
+    Reading,
+    /// The next call says so.
+    Broken(RecordingError),
+    Over,
+}
+
+/// What the numbers of a recording stand for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Texts(HashMap<(Table, u64), String>);
+
+impl Texts {
+    /// Takes in what a number stands for.
+    pub fn add(&mut self, text: &Text) {
+        self.0.insert((text.table, text.number), text.text.clone());
+    }
+
+    /// The spawn location of that number: `file:line:column`.
+    pub fn location(&self, number: u16) -> Option<&str> {
+        self.get(Table::Location, number.into())
+    }
+
+    /// The name of a task, if it has one.
+    pub fn task(&self, id: u64) -> Option<&str> {
+        self.get(Table::Task, id)
+    }
+
+    /// An incident, in a line.
+    pub fn incident(&self, number: u64) -> Option<&str> {
+        self.get(Table::Incident, number)
+    }
+
+    /// A process: its name, if it has one, and the type of its state machine.
+    pub fn process(&self, number: u64) -> Option<&str> {
+        self.get(Table::Process, number)
+    }
+
+    fn get(&self, table: Table, number: u64) -> Option<&str> {
+        self.0.get(&(table, number)).map(String::as_str)
+    }
+}
+
+impl Reader {
+    /// Opens one file of a recording.
+    ///
+    /// # Errors
+    /// [`RecordingError::is_missing`], [`RecordingError::is_not_a_recording`], [`RecordingError::is_wrong_version`],
+    /// [`RecordingError::is_truncated`] or [`RecordingError::is_damaged`] if not even its head is whole.
+    pub fn open(path: &Path) -> Result<Self, RecordingError> {
+        let file = File::open(path).map_err(|error| RecordingError::open(path, error))?;
+        Self::new(BufReader::new(file), path.display().to_string())
+    }
+}
+
+impl<R: Read + Seek> Reader<R> {
+    /// Reads from anything; `name` is what messages call it.
+    ///
+    /// # Errors
+    /// As [`open`](Reader::open).
+    pub fn new(mut from: R, name: impl Into<String>) -> Result<Self, RecordingError> {
+        let name = name.into();
+        let read_error = |error| RecordingError::read(&name, error);
+        let len_bytes = from.seek(SeekFrom::End(0)).map_err(read_error)?;
+        from.rewind().map_err(read_error)?;
+        let mut preamble = [0; PREAMBLE_BYTES];
+        match from.read_exact(&mut preamble) {
+            Ok(()) => frame::check_preamble(&preamble, &name)?,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                return Err(RecordingError::not_a_recording(&name));
+            }
+            Err(error) => return Err(read_error(error)),
+        }
+        let at_byte = PREAMBLE_BYTES as u64;
+        let mut reader = Self {
+            from,
+            name,
+            head: Head::default(),
+            texts: Texts::default(),
+            at_byte,
+            first_byte: at_byte,
+            len_bytes,
+            number: 0,
+            state: State::Reading,
+            end: None,
+        };
+        match reader.next_header()? {
+            Some(header) if header.kind == Some(Kind::Head) => reader.head = reader.read_body(&header)?,
+            Some(_) => return Err(reader.damaged("it does not begin with a head")),
+            None => return Err(RecordingError::truncated(&reader.name, at_byte)),
+        }
+        reader.first_byte = reader.at_byte;
+        Ok(reader)
+    }
+
+    /// What the recording is of.
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// What the numbers that were read so far stand for.
+    pub fn texts(&self) -> &Texts {
+        &self.texts
+    }
+
+    /// How much of the file was read, 0..=1.
+    pub fn progress_ratio(&self) -> f64 {
+        if self.len_bytes == 0 { 1.0 } else { (self.at_byte as f64 / self.len_bytes as f64).min(1.0) }
+    }
+
+    /// What the file's last frame says; `None` before it was read, and for a file whose writer has not ended it.
+    pub fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// The next flush; `None` at the end. Of a flush that breaks off it gives what is whole; the next call gives the
+    /// error.
+    ///
+    /// # Errors
+    /// [`RecordingError::is_truncated`], [`RecordingError::is_damaged`]: the end of what can be read. Those of the
+    /// system.
+    pub fn next_flush(&mut self) -> Result<Option<Flush>, RecordingError> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Over => return Ok(None),
+            State::Broken(error) => return Err(error),
+            State::Reading => {}
+        }
+        let mut flush = Flush::default();
+        let read = self.read_flush(&mut flush);
+        match read {
+            Ok(true) => {
+                self.state = State::Reading;
+                return Ok(Some(flush));
+            }
+            Ok(false) => {}
+            Err(error) if flush.is_empty() => return Err(error),
+            Err(error) => self.state = State::Broken(error),
+        }
+        Ok((!flush.is_empty()).then_some(flush))
+    }
+
+    /// Goes back to the begin.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn rewind(&mut self) -> Result<(), RecordingError> {
+        self.from.seek(SeekFrom::Start(self.first_byte)).map_err(|error| self.read_error(error))?;
+        (self.at_byte, self.number, self.state) = (self.first_byte, 1, State::Reading);
+        Ok(())
+    }
+
+    /// Goes to the first flush of `at_ns` or later, ns on the recorded process's clock: all records of that time and
+    /// later come from here on.
+    ///
+    /// # Errors
+    /// As [`next_flush`](Self::next_flush), for what lies on the way.
+    pub fn seek(&mut self, at_ns: u64) -> Result<(), RecordingError> {
+        self.rewind()?;
+        let sought = self.pass(|header| header.at_ns < at_ns);
+        if sought.is_err() {
+            self.state = State::Over;
+        }
+        sought
+    }
+
+    /// The last snapshot of `at_ns` or earlier: how the runtime looked then. The position stays.
+    ///
+    /// # Errors
+    /// As [`next_flush`](Self::next_flush), for what lies on the way.
+    pub fn snapshot_at(&mut self, at_ns: u64) -> Result<Option<Snapshot>, RecordingError> {
+        self.aside(|reader| {
+            let mut found = None;
+            loop {
+                let (at_byte, number) = (reader.at_byte, reader.number);
+                match reader.next_header() {
+                    Ok(Some(header)) if header.at_ns <= at_ns => {
+                        if header.kind == Some(Kind::Snapshot) {
+                            found = Some((at_byte, number));
+                        }
+                        if reader.skip(&header).is_err() {
+                            break;
+                        }
+                    }
+                    // What is whole can be shown.
+                    _ => break,
+                }
+            }
+            let Some((at_byte, number)) = found else { return Ok(None) };
+            reader.go_to(at_byte, number)?;
+            let Some(header) = reader.next_header()? else { return Ok(None) };
+            reader.read_body(&header).map(Some)
+        })
+    }
+
+    /// The times of the first flush and of the last that can be read; `None` if there is none. The position stays.
+    ///
+    /// # Errors
+    /// Those of the system; a file that breaks off is none.
+    pub fn span(&mut self) -> Result<Option<(u64, u64)>, RecordingError> {
+        self.aside(|reader| {
+            let mut span: Option<(u64, u64)> = None;
+            while let Ok(Some(header)) = reader.next_header() {
+                if header.kind == Some(Kind::Anchor) {
+                    span = Some((span.map_or(header.at_ns, |(first, _)| first), header.at_ns));
+                }
+                if reader.skip(&header).is_err() {
+                    break;
+                }
+            }
+            Ok(span)
+        })
+    }
+
+    /// Does something from the first flush on, and comes back.
+    fn aside<T>(&mut self, look: impl FnOnce(&mut Self) -> Result<T, RecordingError>) -> Result<T, RecordingError> {
+        let (at_byte, number) = (self.at_byte, self.number);
+        self.go_to(self.first_byte, 1)?;
+        let looked = look(self);
+        self.go_to(at_byte, number)?;
+        looked
+    }
+
+    fn go_to(&mut self, at_byte: u64, number: u32) -> Result<(), RecordingError> {
+        self.from.seek(SeekFrom::Start(at_byte)).map_err(|error| self.read_error(error))?;
+        (self.at_byte, self.number) = (at_byte, number);
+        Ok(())
+    }
+
+    /// Passes over frames, and takes in texts, while `is_before`.
+    fn pass(&mut self, is_before: impl Fn(&Header) -> bool) -> Result<(), RecordingError> {
+        loop {
+            let (at_byte, number) = (self.at_byte, self.number);
+            let Some(header) = self.next_header()? else { return Ok(()) };
+            if !is_before(&header) {
+                return self.go_to(at_byte, number);
+            }
+            match header.kind {
+                Some(Kind::Texts) => {
+                    let texts: Vec<Text> = self.read_body(&header)?;
+                    texts.iter().for_each(|text| self.texts.add(text));
+                }
+                _ => self.skip(&header)?,
+            }
+        }
+    }
+
+    /// (2). Whether the flush has ended; if not, the file has.
+    fn read_flush(&mut self, flush: &mut Flush) -> Result<bool, RecordingError> {
+        let mut bytes = 0;
+        while let Some(header) = self.next_header()? {
+            flush.at_ns = flush.at_ns.max(header.at_ns);
+            match header.kind {
+                Some(Kind::Texts) => {
+                    let texts: Vec<Text> = self.read_body(&header)?;
+                    texts.iter().for_each(|text| self.texts.add(text));
+                    flush.texts.extend(texts);
+                }
+                Some(Kind::Events) => {
+                    let body = self.read_bytes(&header)?;
+                    let chunk = frame::unpacked_events(&body).map_err(|why| self.damaged(why))?;
+                    flush.chunks.push(chunk);
+                }
+                Some(Kind::Snapshot) => flush.snapshot = Some(Box::new(self.read_body(&header)?)),
+                Some(Kind::Mark) => flush.marks.push(self.read_body(&header)?),
+                Some(Kind::Anchor) => {
+                    let tail: Tail = self.read_body(&header)?;
+                    (flush.anchor, flush.complete_until_ns) = (tail.anchor, tail.complete_until_ns);
+                    return Ok(true);
+                }
+                Some(Kind::End) => {
+                    self.end = Some(self.read_body(&header)?);
+                    return Ok(false);
+                }
+                Some(Kind::Head) => return Err(self.damaged("a second head")),
+                None => self.skip(&header)?,
+            }
+            bytes += header.body_len;
+            if bytes > MAX_FLUSH_BYTES {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The header of the next frame, and the position behind it; `None` at the end of the file.
+    fn next_header(&mut self) -> Result<Option<Header>, RecordingError> {
+        if self.at_byte == self.len_bytes {
+            return Ok(None);
+        }
+        let mut bytes = [0; HEADER_BYTES];
+        self.fill(&mut bytes, HEADER_BYTES as u64)?;
+        let Some(header) = Header::parse(&bytes) else { return Err(self.damaged("a frame of an impossible length")) };
+        if header.number != self.number {
+            let why = format!("frame {} where {} was expected", header.number, self.number);
+            return Err(self.damaged(why));
+        }
+        Ok(Some(header))
+    }
+
+    /// Reads bytes of the frame that begins here, if the file holds as many as `frame_bytes` of it.
+    fn fill(&mut self, bytes: &mut [u8], frame_bytes: u64) -> Result<(), RecordingError> {
+        let is_there = self.len_bytes - self.at_byte >= frame_bytes;
+        let read = if is_there { self.from.read_exact(bytes) } else { Err(ErrorKind::UnexpectedEof.into()) };
+        read.map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => RecordingError::truncated(&self.name, self.at_byte),
+            _ => self.read_error(error),
+        })
+    }
+
+    fn behind(&mut self, header: &Header) {
+        self.at_byte += header.frame_bytes();
+        self.number += 1;
+    }
+
+    fn skip(&mut self, header: &Header) -> Result<(), RecordingError> {
+        // What is not there cannot be read, but can be passed over.
+        self.fill(&mut [], header.frame_bytes())?;
+        self.from.seek_relative(header.body_len as i64).map_err(|error| self.read_error(error))?;
+        self.behind(header);
+        Ok(())
+    }
+
+    fn read_bytes(&mut self, header: &Header) -> Result<Vec<u8>, RecordingError> {
+        self.fill(&mut [], header.frame_bytes())?;
+        let mut body = vec![0; header.body_len];
+        self.fill(&mut body, header.frame_bytes())?;
+        if !header.fits(&body) {
+            return Err(self.damaged("a frame does not fit its checksum"));
+        }
+        self.behind(header);
+        Ok(body)
+    }
+
+    fn read_body<T: serde::de::DeserializeOwned>(&mut self, header: &Header) -> Result<T, RecordingError> {
+        let body = self.read_bytes(header)?;
+        frame::unpacked(&body).map_err(|why| self.damaged(why))
+    }
+
+    fn damaged(&self, why: impl std::fmt::Display) -> RecordingError {
+        RecordingError::damaged(&self.name, self.at_byte, why)
+    }
+
+    fn read_error(&self, error: io::Error) -> RecordingError {
+        RecordingError::read(&self.name, error)
+    }
+}
+
+impl<R: Read + Seek> Iterator for Reader<R> {
+    type Item = Result<Flush, RecordingError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_flush().transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,378 @@
+//! The records of all tracks in one order: that of time.
+//!
+//! Protocol. (1) A flush is added: its records go to the queues of their tracks. (2) The earliest of all tracks is
+//! given, as long as it is not later than what the flushes so far are complete until: of that time nothing more can
+//! come. (3) When the recording is over, the rest is given. Of two at the same time, the begin of a poll comes last, so
+//! that a wake-up stands before the poll that it led to.
+//!
+//! Invariants: *Never backwards on a track*: a record that claims to be earlier than the one before it on its track
+//! gets that one's time. *As made*: on a track, records come in the order in which they were made. Between tracks a
+//! record that came late (see `flush`) may stand behind one that is later.
+//!
+//! Who reads: the export, the console's list of events.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::io::{Read, Seek};
+
+use volt_telemetry::recording::event::Event;
+use volt_telemetry::recording::flush::{Anchor, Flush, Mark};
+use volt_telemetry::recording::record::Record;
+use volt_telemetry::snapshot::Snapshot;
+
+use crate::error::RecordingError;
+use crate::reader::{Reader, Texts};
+
+/// What may wait for flushes that are not complete; beyond it, the earliest is given all the same.
+const MAX_HELD: usize = 8_000_000;
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// When: ns on the recorded process's clock.
+    pub at_ns: u64,
+    /// What.
+    pub what: What,
+}
+
+/// See [`Item`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum What {
+    /// An event of a track.
+    Event {
+        /// The track: its place in [`Head::tracks`](volt_telemetry::recording::flush::Head::tracks).
+        track: u32,
+        /// What happened.
+        event: Event,
+    },
+    /// Events of a track are missing here.
+    Lost {
+        /// The track.
+        track: u32,
+        /// How many.
+        count: u64,
+    },
+    /// How the runtime looked.
+    Snapshot(Box<Snapshot>),
+    /// Why this was recorded.
+    Mark(Mark),
+}
+
+/// Puts flushes into one order. For flushes that come live; [`Timeline`] reads them from a file.
+#[derive(Debug, Default)]
+pub struct Merge {
+    lanes: BTreeMap<u32, Lane>,
+    /// The first of each lane that holds something: time, whether it begins a poll, lane.
+    firsts: BinaryHeap<Reverse<(u64, bool, u32)>>,
+    /// Snapshots and marks, by time.
+    others: BTreeMap<(u64, u64), What>,
+    others_made: u64,
+    complete_until_ns: u64,
+    held: usize,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    records: VecDeque<Entry>,
+    last_ns: u64,
+    /// Lost since the last record.
+    lost: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    at_ns: u64,
+    record: Record,
+    /// Lost before it.
+    lost: u64,
+}
+
+impl Lane {
+    fn first(&self) -> Option<(u64, bool)> {
+        let entry = self.records.front()?;
+        Some((entry.at_ns, matches!(entry.record.event(), Event::PollBegin { .. })))
+    }
+}
+
+impl Merge {
+    /// Takes in a flush; flushes come in the order in which they were made.
+    pub fn add(&mut self, flush: Flush) {
+        for chunk in flush.chunks {
+            let lane = self.lanes.entry(chunk.track).or_default();
+            lane.lost = lane.lost.saturating_add(chunk.lost);
+            let was_empty = lane.records.is_empty();
+            self.held += chunk.records.len();
+            for record in chunk.records {
+                lane.last_ns = lane.last_ns.max(record.at_ns());
+                let lost = std::mem::take(&mut lane.lost);
+                lane.records.push_back(Entry { at_ns: lane.last_ns, record, lost });
+            }
+            if was_empty && let Some((at_ns, is_poll)) = lane.first() {
+                self.firsts.push(Reverse((at_ns, is_poll, chunk.track)));
+            }
+        }
+        let snapshot = flush.snapshot.map(|snapshot| (snapshot.at_ns, What::Snapshot(snapshot)));
+        let marks = flush.marks.into_iter().map(|mark| (mark.at_ns, What::Mark(mark)));
+        for (at_ns, what) in marks.chain(snapshot) {
+            self.others.insert((at_ns, self.others_made), what);
+            self.others_made += 1;
+        }
+        self.complete_until_ns = self.complete_until_ns.max(flush.complete_until_ns);
+    }
+
+    /// The next thing, if nothing earlier can come any more.
+    pub fn next_item(&mut self) -> Option<Item> {
+        let until_ns = if self.held > MAX_HELD { u64::MAX } else { self.complete_until_ns };
+        let first = self.firsts.peek().map(|Reverse(first)| *first);
+        let other_ns = self.others.first_key_value().map(|((at_ns, _), _)| *at_ns);
+        if let Some(other_ns) = other_ns
+            && other_ns <= until_ns
+            && first.is_none_or(|(at_ns, ..)| other_ns <= at_ns)
+        {
+            let ((at_ns, _), what) = self.others.pop_first()?;
+            return Some(Item { at_ns, what });
+        }
+        let (at_ns, _, track) = first.filter(|(at_ns, ..)| *at_ns <= until_ns)?;
+        let lane = self.lanes.get_mut(&track)?;
+        let entry = lane.records.front_mut()?;
+        let count = std::mem::take(&mut entry.lost);
+        if count > 0 {
+            // Its record comes next, since nothing has changed its place.
+            return Some(Item { at_ns, what: What::Lost { track, count } });
+        }
+        let event = entry.record.event();
+        lane.records.pop_front();
+        self.held -= 1;
+        self.firsts.pop();
+        if let Some((at_ns, is_poll)) = lane.first() {
+            self.firsts.push(Reverse((at_ns, is_poll, track)));
+        }
+        Some(Item { at_ns, what: What::Event { track, event } })
+    }
+
+    /// The recording is over: nothing has to wait any more.
+    pub fn finish(&mut self) {
+        self.complete_until_ns = u64::MAX;
+    }
+
+    /// Records that are missing at the end, by track.
+    pub fn lost_at_the_end(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        self.lanes.iter().map(|(track, lane)| (*track, lane.lost)).filter(|(_, lost)| *lost > 0)
+    }
+}
+
+/// A recording's things in the order of time, from where its reader stands.
+///
+/// ```no_run
+/// use volt_recording::reader::Reader;
+/// use volt_recording::timeline::Timeline;
+///
+/// let mut reader = Reader::open("stall.voltrec".as_ref())?;
+/// let mut timeline = Timeline::new(&mut reader);
+/// while let Some(item) = timeline.next_item() {
+///     println!("{} {:?}", item.at_ns, item.what);
+/// }
+/// if let Some(error) = timeline.broke() {
+///     eprintln!("{error}");
+/// }
+/// # Ok::<(), volt_recording::error::RecordingError>(())
+/// ```
+#[derive(Debug)]
+pub struct Timeline<'a, R> {
+    reader: &'a mut Reader<R>,
+    merge: Merge,
+    is_over: bool,
+    broke: Option<RecordingError>,
+    first_anchor: Option<Anchor>,
+    last_anchor: Option<Anchor>,
+    last_ns: u64,
+}
+
+impl<'a, R: Read + Seek> Timeline<'a, R> {
+    /// What follows from here on.
+    pub fn new(reader: &'a mut Reader<R>) -> Self {
+        let first_anchor = reader.head().anchor;
+        Self {
+            reader,
+            merge: Merge::default(),
+            is_over: false,
+            broke: None,
+            first_anchor,
+            last_anchor: None,
+            last_ns: 0,
+        }
+    }
+
+    /// The next thing; `None` at the end, or where the file breaks off: see [`broke`](Self::broke).
+    pub fn next_item(&mut self) -> Option<Item> {
+        loop {
+            if let Some(item) = self.merge.next_item() {
+                self.last_ns = self.last_ns.max(item.at_ns);
+                return Some(item);
+            }
+            if self.is_over {
+                return None;
+            }
+            match self.reader.next_flush() {
+                Ok(Some(flush)) => {
+                    self.last_anchor = flush.anchor.or(self.last_anchor);
+                    self.first_anchor = self.first_anchor.or(flush.anchor);
+                    self.merge.add(flush);
+                    continue;
+                }
+                Ok(None) => {}
+                Err(error) => self.broke = Some(error),
+            }
+            self.is_over = true;
+            self.merge.finish();
+        }
+    }
+
+    /// What the numbers in what was given so far stand for.
+    pub fn texts(&self) -> &Texts {
+        self.reader.texts()
+    }
+
+    /// How much of the file was read, 0..=1.
+    pub fn progress_ratio(&self) -> f64 {
+        self.reader.progress_ratio()
+    }
+
+    /// Why it ended before the end.
+    pub fn broke(&self) -> Option<&RecordingError> {
+        self.broke.as_ref()
+    }
+
+    /// How the clocks stood at the begin and at the end, as far as it was read.
+    pub fn anchors(&self) -> (Option<Anchor>, Option<Anchor>) {
+        (self.first_anchor, self.last_anchor)
+    }
+
+    /// The latest time that was given, ns.
+    pub fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use volt_telemetry::recording::flush::Chunk;
+
+    use super::*;
+
+    fn hit(at_ns: u64, task: u64) -> Record {
+        Record::new(at_ns, Event::LifoHit { task })
+    }
+
+    fn chunk(track: u32, lost: u64, records: impl IntoIterator<Item = Record>) -> Chunk {
+        Chunk { track, lost, records: records.into_iter().collect() }
+    }
+
+    fn flush(complete_until_ns: u64, chunks: impl IntoIterator<Item = Chunk>) -> Flush {
+        Flush { complete_until_ns, chunks: chunks.into_iter().collect(), ..Flush::default() }
+    }
+
+    fn times(merge: &mut Merge) -> Vec<u64> {
+        std::iter::from_fn(|| merge.next_item()).map(|item| item.at_ns).collect()
+    }
+
+    #[test]
+    fn what_may_still_be_preceded_waits() {
+        let mut merge = Merge::default();
+        merge.add(flush(10, [chunk(0, 0, [hit(5, 1), hit(12, 2)]), chunk(1, 0, [hit(4, 3)])]));
+        assert_eq!(times(&mut merge), [4, 5]);
+        merge.add(flush(20, [chunk(1, 0, [hit(11, 4)])]));
+        assert_eq!(times(&mut merge), [11, 12]);
+        merge.add(flush(20, [chunk(1, 0, [hit(21, 5)])]));
+        assert_eq!(merge.next_item(), None);
+        merge.finish();
+        assert_eq!(times(&mut merge), [21]);
+    }
+
+    #[test]
+    fn a_wake_up_stands_before_the_poll_at_the_same_time() {
+        let begin = Record::new(7, Event::PollBegin { task: 1, location: 0, delay_ns: 0 });
+        let wake =
+            Record::new(7, Event::Wake { task: 1, location: 0, by: volt_telemetry::recording::event::Waker::Task });
+        let mut merge = Merge::default();
+        merge.add(flush(9, [chunk(0, 0, [begin]), chunk(1, 0, [wake])]));
+        let first = merge.next_item().unwrap().what;
+        assert!(matches!(first, What::Event { track: 1, event: Event::Wake { .. } }), "{first:?}");
+    }
+
+    #[test]
+    fn a_record_that_claims_to_be_earlier_gets_the_time_of_the_one_before_it() {
+        let mut merge = Merge::default();
+        merge.add(flush(99, [chunk(0, 0, [hit(7, 1), hit(3, 2), hit(8, 3)])]));
+        assert_eq!(times(&mut merge), [7, 7, 8]);
+    }
+
+    #[test]
+    fn what_is_lost_is_told_where_it_is_missing() {
+        let mut merge = Merge::default();
+        merge.add(flush(9, [chunk(3, 2, [])]));
+        merge.add(flush(9, [chunk(3, 1, [hit(5, 1)]), chunk(4, 6, [])]));
+        let items: Vec<_> = std::iter::from_fn(|| merge.next_item()).collect();
+        assert_eq!(items[0], Item { at_ns: 5, what: What::Lost { track: 3, count: 3 } });
+        assert_eq!(items.len(), 2);
+        assert_eq!(merge.lost_at_the_end().collect::<Vec<_>>(), [(4, 6)]);
+    }
+
+    #[test]
+    fn snapshots_and_marks_have_their_place_too() {
+        let mut merge = Merge::default();
+        let snapshot = Some(Box::new(Snapshot { at_ns: 6, ..Snapshot::default() }));
+        let marks = vec![Mark { at_ns: 4, ..Mark::default() }];
+        merge.add(Flush { snapshot, marks, ..flush(9, [chunk(0, 0, [hit(5, 1), hit(7, 2)])]) });
+        assert_eq!(times(&mut merge), [4, 5, 6, 7]);
+    }
+
+    proptest! {
+        // What fails is printed; no file is left behind.
+        #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn every_record_comes_out_once_in_the_order_of_its_track_and_time_does_not_go_back(
+            tracks in prop::collection::vec(prop::collection::vec(0_u64..50, 0..30), 1..5),
+            cuts in prop::collection::vec(0_u64..60, 0..6),
+        ) {
+            // Each track's times, in the order in which they were made: a few go back, as a writer's may.
+            let mut left: Vec<VecDeque<(u64, u64)>> = tracks.iter().map(|steps| {
+                let mut at_ns = 0;
+                steps.iter().enumerate().map(|(index, step)| {
+                    at_ns = if step % 7 == 0 { at_ns } else { at_ns + step % 5 };
+                    (at_ns, index as u64)
+                }).collect()
+            }).collect();
+            let (mut cuts, mut merge, mut items) = (cuts, Merge::default(), Vec::new());
+            cuts.sort_unstable();
+            for cut_ns in cuts {
+                // Complete until the cut, and one more of each track.
+                let chunks: Vec<_> = left.iter_mut().enumerate().map(|(track, queue)| {
+                    let early = queue.iter().filter(|(at_ns, _)| *at_ns <= cut_ns).count();
+                    let taken = queue.drain(..(early + 1).min(queue.len()));
+                    chunk(track as u32, 0, taken.map(|(at_ns, task)| hit(at_ns, task)))
+                }).collect();
+                merge.add(flush(cut_ns, chunks));
+                items.extend(std::iter::from_fn(|| merge.next_item()));
+            }
+            let rest = left.iter().enumerate().map(|(track, queue)| {
+                chunk(track as u32, 0, queue.iter().map(|(at_ns, task)| hit(*at_ns, *task)))
+            }).collect::<Vec<_>>();
+            merge.add(flush(0, rest));
+            merge.finish();
+            items.extend(std::iter::from_fn(|| merge.next_item()));
+
+            prop_assert!(items.is_sorted_by_key(|item| item.at_ns), "{items:?}");
+            let mut next = vec![0; tracks.len()];
+            for item in items {
+                let What::Event { track, event: Event::LifoHit { task } } = item.what else { panic!("{item:?}") };
+                prop_assert_eq!(task, next[track as usize]);
+                next[track as usize] += 1;
+            }
+            prop_assert_eq!(next, tracks.iter().map(|steps| steps.len() as u64).collect::<Vec<_>>());
+        }
+    }
+}

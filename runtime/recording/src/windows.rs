@@ -1,0 +1,282 @@
+//! When to keep what the rings hold: what comes up becomes windows of time to write down.
+//!
+//! Shape: a pure state machine; it reads no clock and starts nothing. [`Windows::fire`] is told that something came up,
+//! [`Windows::due`] gives a window once its time is over.
+//!
+//! Rules. (1) Something at `t` wants what happened from `look_back` before to `look_forward` after. (2) While a window
+//! is open, whatever comes up in its reach makes it longer, up to `max`, and opens no other. (3) After a window has
+//! closed, what comes up within `debounce` is dropped and counted; a request is not, since somebody waits for it. (4) A
+//! new window does not go back behind the end of the last.
+//!
+//! Who writes: the observer's thread. Invariants: *Apart*: windows do not overlap and come in the order of time.
+//! *Counted*: what was fired has opened a window, was taken into one, or was dropped.
+
+use std::time::Duration;
+
+use volt_telemetry::recording::trigger::Trigger;
+
+/// How much to keep around what came up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// How long before it.
+    pub look_back: Duration,
+    /// How long after it.
+    pub look_forward: Duration,
+    /// How long after a window's end nothing opens another.
+    pub debounce: Duration,
+    /// How long a window may become, however often something comes up in it.
+    pub max: Duration,
+}
+
+impl Default for Reach {
+    /// 1 s before, 500 ms after, 10 s of silence, 10 s at most.
+    fn default() -> Self {
+        Self {
+            look_back: Duration::from_secs(1),
+            look_forward: Duration::from_millis(500),
+            debounce: Duration::from_secs(10),
+            max: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A span of time that is to be written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Its begin, ns on the process's clock.
+    pub from_ns: u64,
+    /// Its end.
+    pub until_ns: u64,
+    /// When what opened it came up.
+    pub at_ns: u64,
+    /// What opened it.
+    pub trigger: Trigger,
+    /// What came up in it besides.
+    pub merged: u64,
+}
+
+/// What became of something that came up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a window that was opened has to be recorded"]
+pub enum Verdict {
+    /// It opened a window.
+    Opened,
+    /// It is part of the window that is open.
+    Merged,
+    /// It came too soon after the last window, or after the end of one that [`Windows::due`] was not asked for.
+    Dropped,
+}
+
+/// See the header of this file.
+///
+/// ```
+/// use std::time::Duration;
+/// use volt_recording::windows::{Reach, Verdict, Windows};
+/// use volt_telemetry::recording::trigger::Trigger;
+///
+/// let (look_back, look_forward) = (Duration::from_nanos(100), Duration::from_nanos(50));
+/// let mut windows = Windows::new(Reach { look_back, look_forward, ..Reach::default() });
+/// assert_eq!(windows.fire(1_000, Trigger::Stall { incident: 1 }), Verdict::Opened);
+/// assert_eq!(windows.fire(1_020, Trigger::Stall { incident: 2 }), Verdict::Merged);
+/// let window = windows.due(1_070).expect("its time is over");
+/// assert_eq!((window.from_ns, window.until_ns, window.merged), (900, 1_070, 1));
+/// assert_eq!(windows.fire(1_100, Trigger::Stall { incident: 3 }), Verdict::Dropped);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Windows {
+    reach: Reach,
+    open: Option<Window>,
+    /// Where the last window ended.
+    last_until_ns: Option<u64>,
+    dropped: u64,
+}
+
+impl Windows {
+    /// None so far.
+    pub fn new(reach: Reach) -> Self {
+        Self { reach, open: None, last_until_ns: None, dropped: 0 }
+    }
+
+    /// Something came up at `at_ns`. To be called after [`due`](Self::due) with the same time.
+    pub fn fire(&mut self, at_ns: u64, trigger: Trigger) -> Verdict {
+        let from_ns = at_ns.saturating_sub(ns(self.reach.look_back)).max(self.last_until_ns.unwrap_or(0));
+        let until_ns = at_ns.saturating_add(ns(self.reach.look_forward));
+        if let Some(open) = &mut self.open {
+            // Two threads may tell it in another order than they saw it.
+            open.from_ns = open.from_ns.min(from_ns);
+            let longest_ns = open.from_ns.saturating_add(ns(self.reach.max));
+            if at_ns > longest_ns || from_ns > open.until_ns {
+                self.dropped += 1;
+                return Verdict::Dropped;
+            }
+            open.until_ns = open.until_ns.max(until_ns.min(longest_ns));
+            open.merged += 1;
+            return Verdict::Merged;
+        }
+        let is_soon = self.last_until_ns.is_some_and(|last| at_ns < last.saturating_add(ns(self.reach.debounce)));
+        if is_soon && trigger != Trigger::Request {
+            self.dropped += 1;
+            return Verdict::Dropped;
+        }
+        let longest_ns = from_ns.saturating_add(ns(self.reach.max));
+        // Something that a window before has covered already leaves an empty one.
+        let until_ns = until_ns.min(longest_ns).max(from_ns);
+        self.open = Some(Window { from_ns, until_ns, at_ns, trigger, merged: 0 });
+        Verdict::Opened
+    }
+
+    /// The window that is open, while its time runs.
+    pub fn open(&self) -> Option<&Window> {
+        self.open.as_ref()
+    }
+
+    /// The window whose time is over at `now_ns`, once.
+    pub fn due(&mut self, now_ns: u64) -> Option<Window> {
+        let window = self.open.take_if(|open| now_ns >= open.until_ns)?;
+        self.last_until_ns = Some(window.until_ns);
+        Some(window)
+    }
+
+    /// The window that is open, closed at `now_ns` because the program or the recording ends.
+    pub fn close(&mut self, now_ns: u64) -> Option<Window> {
+        let mut window = self.open.take()?;
+        window.until_ns = window.until_ns.min(now_ns).max(window.from_ns);
+        self.last_until_ns = Some(window.until_ns);
+        Some(window)
+    }
+
+    /// What came up too soon after a window and was dropped, since start.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const REACH: Reach = Reach {
+        look_back: Duration::from_nanos(100),
+        look_forward: Duration::from_nanos(50),
+        debounce: Duration::from_nanos(1_000),
+        max: Duration::from_nanos(400),
+    };
+
+    fn span(window: Option<Window>) -> Option<(u64, u64, u64)> {
+        window.map(|window| (window.from_ns, window.until_ns, window.merged))
+    }
+
+    #[test]
+    fn a_window_is_given_once_when_its_time_is_over() {
+        let mut windows = Windows::new(REACH);
+        assert_eq!(windows.fire(1_000, Trigger::Panic), Verdict::Opened);
+        assert_eq!(windows.due(1_049), None);
+        assert_eq!(span(windows.due(1_050)), Some((900, 1_050, 0)));
+        assert_eq!(windows.due(9_999), None);
+    }
+
+    #[test]
+    fn a_window_grows_by_what_comes_up_in_it_but_not_for_ever() {
+        let mut windows = Windows::new(REACH);
+        assert_eq!(windows.fire(1_000, Trigger::Stall { incident: 1 }), Verdict::Opened);
+        for at_ns in (1_010..=1_300).step_by(10) {
+            assert_eq!(windows.due(at_ns - 1), None);
+            assert_eq!(windows.fire(at_ns, Trigger::Stall { incident: 2 }), Verdict::Merged);
+        }
+        assert_eq!(span(windows.due(1_300)), Some((900, 1_300, 30)));
+    }
+
+    #[test]
+    fn what_comes_too_soon_is_dropped_and_counted_but_a_request_is_served() {
+        let mut windows = Windows::new(REACH);
+        assert_eq!(windows.fire(1_000, Trigger::Stall { incident: 1 }), Verdict::Opened);
+        assert!(windows.due(1_050).is_some());
+        assert_eq!(windows.fire(2_049, Trigger::Stall { incident: 2 }), Verdict::Dropped);
+        assert_eq!(windows.dropped(), 1);
+        assert_eq!(windows.fire(1_100, Trigger::Request), Verdict::Opened);
+        assert_eq!(span(windows.due(1_150)), Some((1_050, 1_150, 0)), "not what was written before");
+        assert_eq!(windows.fire(2_150, Trigger::Stall { incident: 3 }), Verdict::Opened);
+    }
+
+    #[test]
+    fn what_is_told_late_reaches_back_further() {
+        let mut windows = Windows::new(REACH);
+        assert_eq!(windows.fire(1_000, Trigger::Stall { incident: 1 }), Verdict::Opened);
+        assert_eq!(windows.fire(980, Trigger::Panic), Verdict::Merged);
+        assert_eq!(span(windows.due(1_050)), Some((880, 1_050, 1)));
+    }
+
+    #[test]
+    fn what_is_out_of_reach_of_a_window_that_was_not_asked_for_is_counted() {
+        let mut windows = Windows::new(REACH);
+        assert_eq!(windows.fire(1_000, Trigger::Panic), Verdict::Opened);
+        assert_eq!(windows.fire(1_150, Trigger::Panic), Verdict::Merged);
+        assert_eq!(windows.fire(1_301, Trigger::Request), Verdict::Dropped);
+        assert_eq!((windows.dropped(), span(windows.due(2_000))), (1, Some((900, 1_200, 1))));
+    }
+
+    #[test]
+    fn an_end_closes_what_is_open() {
+        let mut windows = Windows::new(REACH);
+        assert_eq!(windows.close(5), None);
+        assert_eq!(windows.fire(1_000, Trigger::Request), Verdict::Opened);
+        assert_eq!(span(windows.close(1_010)), Some((900, 1_010, 0)));
+    }
+
+    #[test]
+    fn the_longest_reach_does_not_overflow() {
+        let forever = Reach {
+            look_back: Duration::MAX,
+            look_forward: Duration::MAX,
+            debounce: Duration::MAX,
+            max: Duration::MAX,
+        };
+        let mut windows = Windows::new(forever);
+        assert_eq!(windows.fire(7, Trigger::Request), Verdict::Opened);
+        assert_eq!(windows.open().map(|window| (window.from_ns, window.until_ns)), Some((0, u64::MAX)));
+        assert!(windows.close(8).is_some());
+        assert_eq!(windows.fire(u64::MAX - 1, Trigger::Panic), Verdict::Dropped);
+    }
+
+    proptest! {
+        // What fails is printed; no file is left behind.
+        #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn windows_are_apart_and_everything_fired_is_in_one_or_counted(
+            steps in prop::collection::vec((0_u64..300, prop::bool::weighted(0.1)), 0..200)
+        ) {
+            let mut windows = Windows::new(REACH);
+            let (mut now_ns, mut given, mut in_one, mut fired) = (0, Vec::new(), 0, 0);
+            for (step_ns, is_request) in steps {
+                now_ns += step_ns;
+                given.extend(windows.due(now_ns));
+                let before = windows.dropped();
+                let trigger = if is_request { Trigger::Request } else { Trigger::Panic };
+                let verdict = windows.fire(now_ns, trigger);
+                fired += 1;
+                prop_assert_eq!(verdict == Verdict::Dropped, windows.dropped() > before);
+                prop_assert!(!(is_request && verdict == Verdict::Dropped));
+                if verdict != Verdict::Dropped {
+                    let open = windows.open().expect("it is open or was opened");
+                    prop_assert!(open.from_ns <= now_ns && now_ns <= open.until_ns, "{now_ns} is in {open:?}");
+                }
+            }
+            given.extend(windows.close(u64::MAX));
+            let mut ended_ns = 0;
+            for window in &given {
+                prop_assert!(ended_ns <= window.from_ns && window.from_ns <= window.until_ns, "{window:?}");
+                prop_assert!(window.until_ns - window.from_ns <= ns(REACH.max));
+                ended_ns = window.until_ns;
+                in_one += 1 + window.merged;
+            }
+            prop_assert_eq!(in_one + windows.dropped(), fired);
+        }
+    }
+}

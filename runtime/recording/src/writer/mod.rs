@@ -1,0 +1,354 @@
+//! Writing a recording to files that are bounded in size and number.
+//!
+//! Protocol of a flush. (1) Keep the texts, for the files to come. (2) Write its frames one by one; where the next
+//! would not fit, end the file and begin another, which opens with the texts that are kept; only when its head is
+//! written, remove the oldest. (3) End the flush with an Anchor frame. Whatever goes wrong, the file is cut back to its
+//! last whole frame, and the recording has ended.
+//!
+//! Invariants: *Each file stands by itself*: it has a head, and the texts as far as they fit a quarter of it. *Nobody's
+//! files*: only files of this recording are removed. *What is
+//! recorded stays readable*: frames go to the system as they are made; the disk may have them later (there is no
+//! `fsync`: a power cut may cost the last seconds, a crash of the program nothing), and a disk that is full costs no
+//! older file.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use volt_telemetry::recording::flush::{Chunk, Flush, Head, MAX_TEXT_BYTES, Table, Text};
+use volt_telemetry::recording::record::RECORD_BYTES;
+
+use crate::error::RecordingError;
+use crate::files::{Files, Sink, Store};
+use crate::frame::{self, End, HEADER_BYTES, Kind, MAX_BODY_BYTES, MAX_CHUNK_RECORDS, Tail};
+
+/// Smallest bound of a file: a head, the texts and a few frames have to fit.
+pub const MIN_FILE_BYTES: u64 = 1024 * 1024;
+/// Most files there may be; their number has four digits.
+pub const MAX_FILES: u32 = 9999;
+/// Names of tasks and incidents that are kept for the files to come; the oldest go first.
+const MAX_KEPT_TEXTS: usize = 16_384;
+/// Texts in one frame.
+const TEXTS_A_FRAME: usize = 256;
+/// Kept free for the frames that end a flush and a file.
+const RESERVED_BYTES: u64 = 1024;
+
+const _: () = assert!(((MAX_CHUNK_RECORDS * RECORD_BYTES) as u64) < MIN_FILE_BYTES / 4);
+const _: () = assert!(((TEXTS_A_FRAME * (MAX_TEXT_BYTES + 64)) as u64) < MIN_FILE_BYTES / 4);
+
+/// Where a recording goes, and how large it may become.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The file. If there may be several, they are numbered: `stall.voltrec` becomes `stall.0001.voltrec` and so on.
+    pub path: PathBuf,
+    /// Bytes a file may have; at least [`MIN_FILE_BYTES`].
+    pub max_file_bytes: u64,
+    /// Files there may be, 1 to [`MAX_FILES`]; the oldest is removed as soon as there is one more. With 1, the
+    /// recording ends when the file is full.
+    pub max_files: u32,
+}
+
+/// Writes flushes, and begins a new file when one is full.
+///
+/// ```no_run
+/// use volt_recording::writer::{Settings, Writer};
+/// use volt_telemetry::recording::flush::{Flush, Head};
+///
+/// let settings = Settings { path: "stall.voltrec".into(), max_file_bytes: 64 << 20, max_files: 4 };
+/// let mut writer = Writer::create(settings, Head { program: "server".into(), ..Head::default() })?;
+/// writer.write(&Flush::default())?;
+/// println!("{} bytes in {:?}", writer.bytes(), writer.files());
+/// writer.finish()?;
+/// # Ok::<(), volt_recording::error::RecordingError>(())
+/// ```
+pub struct Writer {
+    store: Box<dyn Store>,
+    settings: Settings,
+    /// That of the present file.
+    head: Head,
+    kept: BTreeMap<(Table, u64), String>,
+    part: Option<Part>,
+    /// Parts that are there, oldest first.
+    parts: VecDeque<u32>,
+    bytes: u64,
+    /// What has ended the recording.
+    failed: Option<RecordingError>,
+}
+
+/// The file that is being written.
+struct Part {
+    to: Box<dyn Sink>,
+    name: String,
+    /// Bytes of whole frames.
+    bytes: u64,
+    frames: u32,
+    end: End,
+}
+
+impl Writer {
+    /// Makes the first file. `head`'s `part` and `began_at_unix_ns` are filled in.
+    ///
+    /// # Errors
+    /// [`RecordingError::is_existing`], [`RecordingError::is_unwritable`], [`RecordingError::is_disk_full`],
+    /// [`RecordingError::is_invalid_setting`].
+    pub fn create(settings: Settings, head: Head) -> Result<Self, RecordingError> {
+        let files = Files { path: settings.path.clone(), is_numbered: settings.max_files > 1 };
+        files.is_free()?;
+        Self::with_store(Box::new(files), settings, head)
+    }
+
+    fn with_store(store: Box<dyn Store>, settings: Settings, head: Head) -> Result<Self, RecordingError> {
+        if settings.max_file_bytes < MIN_FILE_BYTES {
+            let remedy = format!("set it to {MIN_FILE_BYTES} or more");
+            return Err(RecordingError::setting("max_file_bytes", settings.max_file_bytes, remedy));
+        }
+        if !(1..=MAX_FILES).contains(&settings.max_files) {
+            let remedy = format!("set it to 1 to {MAX_FILES}");
+            return Err(RecordingError::setting("max_files", settings.max_files, remedy));
+        }
+        let began_at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let began_at_unix_ns = u64::try_from(began_at.as_nanos()).unwrap_or(u64::MAX);
+        let head = Head { began_at_unix_ns, part: 0, ..head };
+        let (kept, parts) = (BTreeMap::new(), VecDeque::new());
+        let mut writer = Self { store, settings, head, kept, part: None, parts, bytes: 0, failed: None };
+        let at_ns = writer.head.anchor.map_or(0, |anchor| anchor.at_ns);
+        writer.begin_part(at_ns)?;
+        Ok(writer)
+    }
+
+    /// Writes one flush.
+    ///
+    /// # Errors
+    /// [`RecordingError::is_full`] if there may be no further file; [`RecordingError::is_disk_full`] and others. What
+    /// was written before stays readable, and of this flush there may be a part. Each is the end of the recording: it
+    /// is all that later calls say.
+    pub fn write(&mut self, flush: &Flush) -> Result<(), RecordingError> {
+        self.unless_failed(|writer| writer.write_flush(flush))
+    }
+
+    fn write_flush(&mut self, flush: &Flush) -> Result<(), RecordingError> {
+        // (1)
+        flush.texts.iter().for_each(|text| self.keep(text));
+        if self.part.is_none() {
+            self.begin_part(flush.at_ns)?;
+        }
+        // (2)
+        for texts in flush.texts.chunks(TEXTS_A_FRAME) {
+            let cut: Vec<_> = texts.iter().map(|text| Text::new(text.table, text.number, text.text.as_str())).collect();
+            self.append(Kind::Texts, flush, &frame::packed(&cut))?;
+        }
+        for chunk in &flush.chunks {
+            self.write_chunk(chunk, flush)?;
+        }
+        if let Some(snapshot) = &flush.snapshot {
+            let body = frame::packed(snapshot);
+            // One that would leave room for little else is left out, and counted.
+            if body.len() as u64 <= (self.settings.max_file_bytes / 4).min(MAX_BODY_BYTES as u64) {
+                self.append(Kind::Snapshot, flush, &body)?;
+            } else {
+                self.count(|end| end.snapshots_skipped += 1);
+            }
+        }
+        for mark in &flush.marks {
+            self.append(Kind::Mark, flush, &frame::packed(mark))?;
+        }
+        // (3)
+        self.commit(flush, flush.complete_until_ns)?;
+        self.head.anchor = flush.anchor.or(self.head.anchor);
+        Ok(())
+    }
+
+    fn write_chunk(&mut self, chunk: &Chunk, flush: &Flush) -> Result<(), RecordingError> {
+        let mut lost = chunk.lost;
+        // What was lost is told though nothing is left.
+        let nothing_left = (chunk.records.is_empty() && lost > 0).then_some(&[][..]);
+        for records in chunk.records.chunks(MAX_CHUNK_RECORDS).chain(nothing_left) {
+            let lost = std::mem::take(&mut lost);
+            self.append(Kind::Events, flush, &frame::packed_events(chunk.track, lost, records))?;
+            self.count(|end| {
+                end.records += records.len() as u64;
+                end.lost = end.lost.saturating_add(lost);
+            });
+        }
+        Ok(())
+    }
+
+    /// Ends the file that is being written; the next flush begins another. For separate stretches of time, each in a
+    /// file of its own.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn end_file(&mut self) -> Result<(), RecordingError> {
+        self.unless_failed(Self::end_part)
+    }
+
+    /// Ends the recording. So does dropping the writer, without telling what went wrong.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn finish(mut self) -> Result<(), RecordingError> {
+        self.end_file()
+    }
+
+    /// Bytes written so far, removed files included.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The files that are there, oldest first.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.parts.iter().map(|part| self.store.path(*part)).collect()
+    }
+
+    fn unless_failed(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<(), RecordingError>,
+    ) -> Result<(), RecordingError> {
+        if let Some(error) = &self.failed {
+            return Err(error.again());
+        }
+        work(self).inspect_err(|error| {
+            self.failed = Some(error.again());
+            self.part = None;
+        })
+    }
+
+    fn keep(&mut self, text: &Text) {
+        if text.table == Table::Unknown {
+            return;
+        }
+        let Text { table, number, text } = Text::new(text.table, text.number, text.text.as_str());
+        self.kept.insert((table, number), text);
+        // Spawn locations have 16 bits; the rest grows with the program's life.
+        if self.kept.len() > MAX_KEPT_TEXTS + usize::from(u16::MAX)
+            && let Some(oldest) = self.kept.range((Table::Task, 0)..).next().map(|(key, _)| *key)
+        {
+            self.kept.remove(&oldest);
+        }
+    }
+
+    fn part(&mut self) -> &mut Part {
+        self.part.as_mut().expect("there is a file while a flush is written")
+    }
+
+    fn count(&mut self, what: impl FnOnce(&mut End)) {
+        what(&mut self.part().end);
+    }
+
+    /// One frame, into this file or the next.
+    fn append(&mut self, kind: Kind, flush: &Flush, body: &[u8]) -> Result<(), RecordingError> {
+        let max_bytes = self.settings.max_file_bytes;
+        if !self.part().has_room(body, max_bytes) {
+            // The rest of this flush stands in the next file, so this file is complete up to nothing new.
+            self.commit(flush, 0)?;
+            self.end_part()?;
+            self.begin_part(flush.at_ns)?;
+            debug_assert!(self.part().has_room(body, max_bytes), "head, texts and any frame fit a file");
+        }
+        self.append_here(kind, flush.at_ns, body)
+    }
+
+    fn append_here(&mut self, kind: Kind, at_ns: u64, body: &[u8]) -> Result<(), RecordingError> {
+        self.bytes += self.part().append(kind, at_ns, body)?;
+        Ok(())
+    }
+
+    fn commit(&mut self, flush: &Flush, complete_until_ns: u64) -> Result<(), RecordingError> {
+        let tail = Tail { anchor: flush.anchor, complete_until_ns };
+        self.append_here(Kind::Anchor, flush.at_ns, &frame::packed(&tail))
+    }
+
+    fn end_part(&mut self) -> Result<(), RecordingError> {
+        let Some(mut part) = self.part.take() else { return Ok(()) };
+        let at_ns = self.head.anchor.map_or(0, |anchor| anchor.at_ns);
+        let end = frame::packed(&part.end);
+        self.bytes += part.append(Kind::End, at_ns, &end)?;
+        Ok(())
+    }
+
+    fn begin_part(&mut self, at_ns: u64) -> Result<(), RecordingError> {
+        if self.head.part > 0 && self.settings.max_files == 1 {
+            let name = self.store.path(self.head.part).display().to_string();
+            return Err(RecordingError::full(&name, self.bytes));
+        }
+        let number = self.head.part + 1;
+        let path = self.store.path(number);
+        let to = self.store.create(number).map_err(|error| RecordingError::create(&path, error))?;
+        self.head.part = number;
+        let mut part = Part { to, name: path.display().to_string(), bytes: 0, frames: 0, end: End::default() };
+        if let Err(error) = self.open_part(&mut part, at_ns) {
+            // Without a head it is of no use to anybody.
+            let _ = self.store.remove(number);
+            return Err(error);
+        }
+        self.bytes += part.bytes;
+        self.part = Some(part);
+        self.parts.push_back(number);
+        while self.parts.len() > self.settings.max_files as usize
+            && let Some(oldest) = self.parts.pop_front()
+        {
+            // Somebody may have taken it away; and one that cannot be removed is no reason not to record.
+            let _ = self.store.remove(oldest);
+        }
+        Ok(())
+    }
+
+    /// Preamble, head, and the texts that are kept.
+    fn open_part(&self, part: &mut Part, at_ns: u64) -> Result<(), RecordingError> {
+        part.put(&frame::preamble())?;
+        part.append(Kind::Head, at_ns, &frame::packed(&self.head))?;
+        let kept = self.kept.iter().map(|((table, number), text)| Text::new(*table, *number, text.as_str()));
+        // Locations first, then the youngest tasks.
+        let (locations, mut others): (Vec<_>, Vec<_>) = kept.partition(|text| text.table == Table::Location);
+        others.reverse();
+        let budget_bytes = self.settings.max_file_bytes / 4;
+        for texts in locations.chunks(TEXTS_A_FRAME).chain(others.chunks(TEXTS_A_FRAME)) {
+            let body = frame::packed(&texts);
+            if part.bytes + body.len() as u64 > budget_bytes {
+                break;
+            }
+            part.append(Kind::Texts, at_ns, &body)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Nobody is there to be told; the file is readable without its last frame too.
+        let _ = self.end_part();
+    }
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("settings", &self.settings).field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl Part {
+    fn has_room(&self, body: &[u8], max_bytes: u64) -> bool {
+        self.bytes + (HEADER_BYTES + body.len()) as u64 + RESERVED_BYTES <= max_bytes
+    }
+
+    /// One frame; returns its bytes.
+    fn append(&mut self, kind: Kind, at_ns: u64, body: &[u8]) -> Result<u64, RecordingError> {
+        let frame = frame::seal(kind, at_ns, self.frames, body);
+        self.put(&frame)?;
+        self.frames += 1;
+        Ok(frame.len() as u64)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), RecordingError> {
+        if let Err(error) = self.to.write_all(bytes) {
+            // If that fails too, the reader finds the torn frame.
+            let _ = self.to.cut(self.bytes);
+            return Err(RecordingError::write(&self.name, self.bytes, error));
+        }
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,0 @@
-//! Threads for work that blocks.
-
-pub(crate) mod pool;

@@ -1,0 +1,112 @@
+//! How the end of a child is noticed.
+//!
+//! By a descriptor of the process, which becomes readable when the process ends, and stays so: nothing is shared with other children, and no
+//! signal handler is needed. Where there is none, by SIGCHLD: each child then asks after itself whenever any child of the process ends.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::{self, ExitStatus};
+use std::task::{Context, Poll, ready};
+
+use crate::signal::unix::{Signal, SignalKind, signal};
+use volt_core::driver::readiness::Direction;
+use volt_core::driver::registration::Registration;
+
+#[derive(Debug)]
+pub(super) enum Watch {
+    Descriptor(Registration<OwnedFd>),
+    Signal(Signal),
+}
+
+impl Watch {
+    /// Of a child that was not waited for yet, so that its number is no other's.
+    ///
+    /// # Errors
+    /// The process is out of descriptors.
+    ///
+    /// # Panics
+    /// Outside a runtime.
+    pub(super) fn new(child: &process::Child) -> io::Result<Self> {
+        match descriptor(child) {
+            Some(watched) => Ok(Watch::Descriptor(watched?)),
+            None => Ok(Watch::Signal(signal(SignalKind::child())?)),
+        }
+    }
+
+    /// Waits for the end of `child`, and takes its status.
+    pub(super) fn poll_exit(
+        &mut self,
+        cx: &mut Context<'_>,
+        child: &mut process::Child,
+    ) -> Poll<io::Result<ExitStatus>> {
+        match self {
+            // The wait decides: a process that is traced tells of its end twice.
+            Watch::Descriptor(io) => io.poll_run(cx, Direction::Read, |_| try_wait(child)),
+            Watch::Signal(ends) => loop {
+                // In this order: an end between the two is told again.
+                let told = ends.poll_recv(cx);
+                match try_wait(child) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    result => return Poll::Ready(result),
+                }
+                if ready!(told).is_none() {
+                    return Poll::Ready(Err(io::Error::other("the runtime was shut down")));
+                }
+            },
+        }
+    }
+}
+
+fn try_wait(child: &mut process::Child) -> io::Result<ExitStatus> {
+    child.try_wait()?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+}
+
+/// `None` where the system has no such thing.
+#[cfg(target_os = "linux")]
+fn descriptor(child: &process::Child) -> Option<io::Result<Registration<OwnedFd>>> {
+    use rustix::io::Errno;
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    use crate::io::Interest;
+    use volt_core::context;
+    use volt_core::driver::readiness::Flags;
+
+    let driver = context::driver();
+    match pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
+        Ok(fd) => {
+            let io = Registration::with_interest(driver, fd, Interest::READABLE.to_mio(), Flags::NONE);
+            Some(io.map_err(|(_, error)| error))
+        }
+        // Too old a kernel, or a sandbox.
+        Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => None,
+        Err(error) => Some(Err(error.into())),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn descriptor(_: &process::Child) -> Option<io::Result<Registration<OwnedFd>>> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+    use volt_core::builder::Builder;
+
+    #[test]
+    fn without_descriptors_of_processes_signals_tell_of_their_ends() {
+        let runtime = Builder::new_multi_thread().worker_threads(1).control_socket(false).build().unwrap();
+        runtime.block_on(async {
+            let sleepers = [0, 1, 2].map(|n| {
+                let mut child = process::Command::new("sh").args(["-c", &format!("exit {n}")]).spawn().unwrap();
+                let mut watch = Watch::Signal(signal(SignalKind::child()).unwrap());
+                crate::spawn(async move { poll_fn(|cx| watch.poll_exit(cx, &mut child)).await.unwrap().code() })
+            });
+            for (n, sleeper) in (0..).zip(sleepers) {
+                assert_eq!(sleeper.await.unwrap(), Some(n));
+            }
+        });
+    }
+}

@@ -1,0 +1,285 @@
+//! How often the process's control group had to wait since its processor quota was spent.
+//!
+//! Shape: the group and its parents up to the top of what this process can see, of which those with a quota count: a thread is held up by
+//! the quota of any of them. Version 2, or the `cpu` hierarchy of version 1 where there is one.
+//!
+//! | of a level        | version 2        | version 1                                                     |
+//! |-------------------|------------------|---------------------------------------------------------------|
+//! | quota and period  | `cpu.max`        | `cpu.cfs_quota_us`, `cpu.cfs_period_us`                        |
+//! | how often, how long | `cpu.stat`     | `cpu.stat`                                                    |
+//! | used              | `cpu.stat`       | `cpuacct.usage`, if the process is in the same group there    |
+//!
+//! Who writes: the kernel. Who reads: whoever wants to know why a thread that could run does not. A look takes 20 µs a level: the files are
+//! opened anew, since looks are rare, descriptors are dear, and a quota may be set while the process runs. Not for every tick.
+//!
+//! What the kernel tells late. The counts of throttling move when it *ends*, that is with the next period. The time used is brought up to date at
+//! ticks, hence `CgroupSample::tick_ns`. See `cause` for what follows.
+//!
+//! Bounds: at most `LEVELS_MAX` levels, the nearest; the group that the process was in when it was found; that of the process, if its threads
+//! are in several.
+//!
+//! Source: `cgroups(7)`, `Documentation/admin-guide/cgroup-v2.rst`, `Documentation/scheduler/sched-bwc.rst` of Linux 6.18.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Levels of groups that are looked at, from the process's own upwards. Kubernetes has four, a user's session in systemd five.
+const LEVELS_MAX: usize = 8;
+
+/// The control groups of this process.
+#[derive(Debug)]
+pub struct Cgroup {
+    levels: Vec<Level>,
+}
+
+/// One group: of the process, or above it.
+#[derive(Debug, PartialEq, Eq)]
+struct Level {
+    version: Version,
+    folder: PathBuf,
+    /// Version 1: the folder of the same group where processor time is counted.
+    usage_folder: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// What the quotas of the groups did to them, since they were made. Sums over the levels that have a quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CgroupSample {
+    /// The tightest quota, in processors; `None` = no level has one.
+    pub(crate) quota: Option<f64>,
+    /// Periods in which a group was held up; counted when the period is over.
+    pub(crate) throttles: u64,
+    /// For how long, ns, summed over processors; counted when it is over.
+    pub(crate) throttled_ns: u64,
+    /// Processor time used by the group with the tightest quota, ns; late by a tick.
+    pub(crate) usage_ns: Option<u64>,
+    /// The distance of two ticks of the kernel, ns.
+    pub(crate) tick_ns: u64,
+}
+
+impl Cgroup {
+    /// The groups of this process; `None` where there are none, or none that this process can see.
+    pub(crate) fn of_this_process() -> Option<Self> {
+        if cfg!(any(miri, not(target_os = "linux"))) {
+            return None;
+        }
+        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let levels = levels(&groups, &mounts);
+        let cgroup = Self { levels };
+        // In version 2 the controller may be off, at this level and above: then there is nothing to be held up by.
+        cgroup.levels.iter().any(|level| level.throttling().is_some()).then_some(cgroup)
+    }
+
+    /// The counts now.
+    pub fn sample(&self) -> CgroupSample {
+        let mut sample = CgroupSample { tick_ns: tick_ns(), ..CgroupSample::default() };
+        for level in &self.levels {
+            let (Some(quota), Some(counts)) = (level.quota(), level.throttling()) else { continue };
+            sample.throttles += counts.throttles;
+            sample.throttled_ns += counts.throttled_ns;
+            if sample.quota.is_none_or(|tightest| quota < tightest) {
+                sample.quota = Some(quota);
+                sample.usage_ns = counts.usage_ns.or_else(|| level.usage_ns());
+            }
+        }
+        sample
+    }
+}
+
+/// Of `cpu.stat`.
+#[derive(Debug, PartialEq, Eq)]
+struct Throttling {
+    throttles: u64,
+    throttled_ns: u64,
+    usage_ns: Option<u64>,
+}
+
+impl Throttling {
+    /// `None` if the group cannot be throttled: the file of a group without the controller says only what it used.
+    fn parse(text: &str) -> Option<Self> {
+        let value = |key: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
+            value.trim_end().parse::<u64>().ok()
+        };
+        let of_us = |us: u64| us.saturating_mul(1_000);
+        Some(Self {
+            throttles: value("nr_throttled")?,
+            throttled_ns: value("throttled_usec").map(of_us).or_else(|| value("throttled_time"))?,
+            usage_ns: value("usage_usec").map(of_us),
+        })
+    }
+}
+
+impl Level {
+    fn throttling(&self) -> Option<Throttling> {
+        Throttling::parse(&fs::read_to_string(self.folder.join("cpu.stat")).ok()?)
+    }
+
+    /// In processors.
+    fn quota(&self) -> Option<f64> {
+        let read = |file: &str| fs::read_to_string(self.folder.join(file)).ok();
+        let text = match self.version {
+            Version::One => format!("{} {}", read("cpu.cfs_quota_us")?.trim_end(), read("cpu.cfs_period_us")?),
+            Version::Two => read("cpu.max")?,
+        };
+        quota(&text)
+    }
+
+    fn usage_ns(&self) -> Option<u64> {
+        fs::read_to_string(self.usage_folder.as_ref()?.join("cpuacct.usage")).ok()?.trim_end().parse().ok()
+    }
+}
+
+/// Of `quota period`; `max` and -1 are none.
+fn quota(text: &str) -> Option<f64> {
+    let mut numbers = text.split_ascii_whitespace().map(|number| number.parse::<u64>().ok());
+    let (quota_us, period_us) = (numbers.next()??, numbers.next()??);
+    (period_us > 0).then(|| quota_us as f64 / period_us as f64)
+}
+
+/// How far the kernel's ticks are apart: the step of the clock that only they move.
+fn tick_ns() -> u64 {
+    #[cfg(target_os = "linux")]
+    {
+        let step = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+        u64::try_from(step.tv_nsec).unwrap_or_default()
+    }
+    #[cfg(not(target_os = "linux"))]
+    0
+}
+
+/// The groups that `/proc/self/cgroup` names, from the process's own upwards, where `/proc/self/mountinfo` says that they can be seen.
+fn levels(groups: &str, mounts: &str) -> Vec<Level> {
+    let one = place(groups, mounts, Some("cpu"));
+    let (version, place, usage) = match one {
+        Some(cpu) => (Version::One, cpu, place(groups, mounts, Some("cpuacct"))),
+        None => match place(groups, mounts, None) {
+            Some(unified) => (Version::Two, unified, None),
+            None => return Vec::new(),
+        },
+    };
+    // A group of the same name in the other hierarchy, if that is where the process is.
+    let usage = usage.filter(|usage| usage.below == place.below);
+    let level = |below: &Path| Level {
+        version,
+        folder: place.mount.join(below),
+        usage_folder: usage.as_ref().map(|usage| usage.mount.join(below)),
+    };
+    place.below.ancestors().map(level).take(LEVELS_MAX).collect()
+}
+
+/// Where the process's group is to be seen.
+struct Place {
+    mount: PathBuf,
+    /// The group's path below it; empty if it is the mount itself.
+    below: PathBuf,
+}
+
+/// The place of the group that has this controller in version 1, or of the one of version 2.
+fn place(groups: &str, mounts: &str, controller: Option<&str>) -> Option<Place> {
+    let has = |list: &str| list.split(',').any(|name| Some(name) == controller);
+    let group = groups.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        (if controller.is_some() { has(controllers) } else { id == "0" }).then_some(path)
+    })?;
+    mounts.lines().find_map(|line| {
+        // id parent device ROOT MOUNT options … - KIND source OPTIONS
+        let (mount, kind) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(3);
+        let (root, mount) = (fields.next()?, fields.next()?);
+        let mut fields = kind.split(' ');
+        let (kind, options) = (fields.next()?, fields.nth(1)?);
+        let is_it = if controller.is_some() { kind == "cgroup" && has(options) } else { kind == "cgroup2" };
+        // What is mounted may be a group above the process's, or, in a container that is told its path outside, the process's own.
+        let below = Path::new(group).strip_prefix(unescape(root)).map(Path::to_owned).unwrap_or_default();
+        is_it.then(|| Place { mount: unescape(mount), below })
+    })
+}
+
+/// A path as `mountinfo` writes it: blanks and the like as `\040`.
+fn unescape(text: &str) -> PathBuf {
+    let mut parts = text.split('\\');
+    let mut path = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.get(..3).and_then(|code| u8::from_str_radix(code, 8).ok()) {
+            Some(code) => path.extend([char::from(code)].into_iter().chain(part[3..].chars())),
+            None => path.extend(['\\'].into_iter().chain(part.chars())),
+        }
+    }
+    path.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folders(groups: &str, mounts: &str) -> Vec<String> {
+        levels(groups, mounts).iter().map(|level| level.folder.to_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_group_of_version_2_counts_with_those_above_it() {
+        let mounts = "31 23 0:28 / /proc rw - proc proc rw\n29 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+        let wanted = ["/sys/fs/cgroup/user.slice/a.scope", "/sys/fs/cgroup/user.slice", "/sys/fs/cgroup/"];
+        assert_eq!(folders("0::/user.slice/a.scope\n", mounts), wanted);
+        assert_eq!(levels("0::/user.slice/a.scope\n", mounts)[0].version, Version::Two);
+    }
+
+    #[test]
+    fn the_cpu_hierarchy_of_version_1_goes_first_and_usage_only_from_the_same_group() {
+        let mounts = "32 31 0:29 / /cg/cpu rw - cgroup cgroup rw,cpu\n33 31 0:30 / /cg/acct rw - cgroup cgroup rw,cpuacct\n\
+                      41 31 0:38 / /cg/unified rw - cgroup2 cgroup2 rw\n";
+        let same = levels("2:cpuacct:/a\n1:cpu:/a\n0::/b\n", mounts);
+        assert_eq!(same.len(), 2);
+        assert_eq!(same[0].version, Version::One);
+        assert_eq!(same[0].folder, Path::new("/cg/cpu/a"));
+        assert_eq!(same[0].usage_folder.as_deref(), Some(Path::new("/cg/acct/a")));
+        assert_eq!(levels("2:cpuacct:/\n1:cpu:/a\n0::/b\n", mounts)[0].usage_folder, None);
+        let together = "32 31 0:29 / /cg/both rw - cgroup cgroup rw,cpu,cpuacct\n";
+        assert_eq!(folders("4:cpu,cpuacct:/\n", together), ["/cg/both/"]);
+    }
+
+    #[test]
+    fn a_container_that_is_told_its_path_outside_finds_itself_at_the_mount() {
+        let inside = "32 31 0:29 /docker/ab /cg/a\\040b rw - cgroup cgroup rw,cpu\n";
+        assert_eq!(folders("1:cpu:/docker/ab\n", inside), ["/cg/a b/"]);
+        assert_eq!(folders("1:cpu:/docker/ab/c\n", inside), ["/cg/a b/c", "/cg/a b/"]);
+        assert_eq!(folders("1:cpu:/../elsewhere\n", inside), ["/cg/a b/"]);
+    }
+
+    #[test]
+    fn no_hierarchy_is_no_level() {
+        assert!(levels("", "").is_empty());
+        assert!(levels("0::/\n", "32 31 0:29 / /cg/cpu rw - cgroup cgroup rw,cpu\n").is_empty());
+        assert!(levels("garbage\n:\n1:\n", "garbage - \n - - -\n").is_empty());
+    }
+
+    #[test]
+    fn the_deepest_levels_are_kept() {
+        let mounts = "29 22 0:26 / /cg rw - cgroup2 cgroup2 rw\n";
+        let levels = folders("0::/1/2/3/4/5/6/7/8/9\n", mounts);
+        assert_eq!(levels.len(), LEVELS_MAX);
+        assert_eq!(levels[0], "/cg/1/2/3/4/5/6/7/8/9");
+    }
+
+    #[test]
+    fn both_versions_of_the_counts_are_understood_and_a_group_without_quota_has_none() {
+        let two = "usage_usec 7\nuser_usec 5\nnr_periods 9\nnr_throttled 3\nthrottled_usec 40\n";
+        let one = "nr_periods 9\nnr_throttled 3\nthrottled_time 40000\n";
+        let counts = Throttling { throttles: 3, throttled_ns: 40_000, usage_ns: Some(7_000) };
+        assert_eq!(Throttling::parse(one), Some(Throttling { usage_ns: None, ..counts }));
+        assert_eq!(Throttling::parse(two), Some(counts));
+        assert_eq!(Throttling::parse("usage_usec 7\nuser_usec 5\n"), None);
+        assert_eq!(quota("max 100000\n"), None);
+        assert_eq!(quota("-1 100000\n"), None);
+        assert_eq!(quota("50000 100000\n"), Some(0.5));
+        assert_eq!(quota("50000 0\n"), None);
+    }
+}

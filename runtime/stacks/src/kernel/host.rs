@@ -1,0 +1,64 @@
+//! What the machine gives the process: processors, and what its quota has taken from it.
+//!
+//! Who reads: snapshots, and whoever wants to know why a thread does not run. A look is that at the control groups (see `cgroup`), and one call.
+
+use std::sync::OnceLock;
+
+use volt_telemetry::Host;
+
+use crate::kernel::cgroup::{Cgroup, CgroupSample};
+
+/// The control groups of this process, as they were when they were first asked for.
+pub fn cgroup() -> Option<&'static Cgroup> {
+    static CGROUP: OnceLock<Option<Cgroup>> = OnceLock::new();
+    CGROUP.get_or_init(Cgroup::of_this_process).as_ref()
+}
+
+/// What the machine gives and takes now.
+pub fn host() -> Host {
+    let group = cgroup().map(Cgroup::sample);
+    let quota = group.and_then(|group| group.quota);
+    let of_quota = |count: fn(CgroupSample) -> u64| group.filter(|group| group.quota.is_some()).map(count);
+    Host {
+        processors: processors(allowed(), quota),
+        throttles: of_quota(|group| group.throttles),
+        throttled_ns: of_quota(|group| group.throttled_ns),
+    }
+}
+
+/// What remains of `allowed` under a quota.
+fn processors(allowed: u32, quota: Option<f64>) -> u32 {
+    // A quota that is no number of processors leaves all.
+    let of_quota = quota.map_or(u32::MAX, |quota| quota.ceil() as u32);
+    allowed.min(of_quota).max(1)
+}
+
+/// Processors that this thread may run on; a process's threads may run on the same ones as a rule.
+fn allowed() -> u32 {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    if let Ok(allowed) = rustix::thread::sched_getaffinity(None) {
+        return allowed.count();
+    }
+    std::thread::available_parallelism().map_or(1, |processors| u32::try_from(processors.get()).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_processor_is_one_and_there_are_never_none() {
+        assert_eq!(processors(8, None), 8);
+        assert_eq!(processors(8, Some(2.5)), 3);
+        assert_eq!(processors(2, Some(64.0)), 2);
+        assert_eq!(processors(8, Some(0.0)), 1);
+    }
+
+    #[test]
+    fn this_process_has_processors() {
+        let (host, all) = (host(), std::thread::available_parallelism().unwrap().get() as u32);
+        // What the standard library says rounds the quota down.
+        assert!((all..=all + 1).contains(&host.processors), "{host:?} of {all}");
+        assert_eq!(host.throttles.is_some(), host.throttled_ns.is_some());
+    }
+}

@@ -1,0 +1,395 @@
+//! One thread, seen by another of the same process: how long it ran, how long it waited for a processor, and where it is blocked.
+//!
+//! Shape: a [`ThreadProbe`] a thread, which holds the files that it reads; a [`ThreadSample`] a look.
+//!
+//! | source                  | says                                            | a read, µs | kept open    | if it cannot be read           |
+//! |-------------------------|-------------------------------------------------|-----------:|--------------|--------------------------------|
+//! | the thread's CPU clock  | time on a processor, up to now                  |        0.2 | no file      | `schedstat`, late by a tick    |
+//! | `schedstat`             | time waited for a processor, times it got one   |        0.6 | from `new`   | `None` (no `SCHED_INFO`)       |
+//! | `stat`                  | state, major faults                             |          3 | from `new`   | `None`                         |
+//! | `syscall`               | the system call that it is in, and its arguments|        1.5 | since needed | `None` (not dumpable, not root)|
+//! | `wchan`                 | the kernel's function that it waits in          |        1.6 | since needed | `None` (no `KALLSYMS`)         |
+//!
+//! The last two are read of a blocked thread only: two descriptors for a thread that is never seen blocked in a look, four for others.
+//! No privilege is needed, and neither Yama's `ptrace_scope` nor `perf_event_paranoid` matters: the kernel always lets a thread look at
+//! others of its own process. But the files of a process that is not dumpable belong to root, and `syscall` is for its owner's eyes only.
+//!
+//! Who writes: the kernel. Who reads: whoever watches the thread, at any time, from any thread of the process, without an allocation
+//! (but for the path of a file that is opened).
+//!
+//! What the kernel tells late. `schedstat`'s time on the processor is brought up to date at ticks (4 ms apart at 250 Hz) and switches,
+//! hence the clock, which is exact (reading it brings the other up to date as well). Its time waited is written when the wait *ends*: of a
+//! thread that waits now it tells nothing, and [`ThreadSample::is_on_cpu`] makes the difference, told by whether the clock moved during
+//! the look. Major faults are counted when the page has come. Before and after are one instant only nearly: a thread may move on while
+//! its files are read.
+//!
+//! Invariant: *No stranger*: a number of a thread that has ended is not given out, though its id may be another's by now. A file that is
+//! open knows the thread itself, not its id; what was asked by id (the clock, a file just opened) counts only if an open file
+//! still answers afterwards.
+//!
+//! Rejected: `status` for voluntary and involuntary switches (20 µs, more than all others together, and `schedstat` counts switches
+//! too); `stack` (root only); `sched` (needs a debugging kernel); taskstats over netlink (root only); `perf_event_open` of the context
+//! switches (kernel events are not for unprivileged users from `perf_event_paranoid` = 2 on).
+//!
+//! Source: `proc(5)`, `fs/proc/{array,base}.c`, `kernel/ptrace.c` (`same_thread_group`), `kernel/sched/stats.h` of Linux 6.18.
+
+use std::ffi::c_long;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
+
+/// As much of a file as is looked at. `stat`, the longest, has 52 numbers of at most 20 digits.
+const FILE_MAX_BYTES: usize = 1200;
+/// As much of a kernel function's name as is kept.
+const CHANNEL_MAX_BYTES: usize = 62;
+/// Arguments of a system call that are kept: enough to tell a `poll` of nothing from one of something.
+const ARGUMENTS: usize = 2;
+
+/// Which `proc` files tell of a thread.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Schedstat,
+    Stat,
+    Syscall,
+    Wchan,
+}
+
+impl Source {
+    const ALL: [Source; 4] = [Source::Schedstat, Source::Stat, Source::Syscall, Source::Wchan];
+
+    fn name(self) -> &'static str {
+        match self {
+            Source::Schedstat => "schedstat",
+            Source::Stat => "stat",
+            Source::Syscall => "syscall",
+            Source::Wchan => "wchan",
+        }
+    }
+}
+
+/// Looks at one thread of this process. See the header of this file.
+#[derive(Debug)]
+pub struct ThreadProbe {
+    tid: u32,
+    files: [OnceLock<File>; Source::ALL.len()],
+}
+
+impl ThreadProbe {
+    /// A probe of the thread with this id (`gettid`) in this process. To be made while it runs, best by itself: then no id is asked for
+    /// after the thread has ended.
+    ///
+    /// Never fails: what cannot be read is missing in the samples.
+    pub fn new(tid: u32) -> Self {
+        let probe = Self { tid, files: Default::default() };
+        for source in [Source::Schedstat, Source::Stat] {
+            // What fails now is tried again by the look that needs it.
+            let _is_opened = probe.file(source);
+        }
+        probe
+    }
+
+    /// Time on a processor and time waited for one, for the numbers that are always on: under 1 µs. `None` if the thread is gone, or
+    /// where the kernel says neither.
+    pub fn times(&self) -> Option<ThreadTimes> {
+        let clock_ns = thread_clock_ns(self.tid);
+        let mut buffer = [0; FILE_MAX_BYTES];
+        match self.read(Source::Schedstat, &mut buffer) {
+            Ok(text) => ThreadTimes::parse(clock_ns, text),
+            Err(error) if is_gone(&error) => None,
+            // The clock is gone with the thread too.
+            Err(_) => Some(ThreadTimes { run_ns: clock_ns?, run_delay_ns: None, timeslices: None }),
+        }
+    }
+
+    /// What the thread does now: 4 µs, 8 µs if it is blocked. `None` if it is gone, or where the kernel says nothing.
+    pub fn sample(&self) -> Option<ThreadSample> {
+        let early_ns = thread_clock_ns(self.tid);
+        let mut buffer = [0; FILE_MAX_BYTES];
+        let Stat { state, major_faults } = match self.read(Source::Stat, &mut buffer) {
+            Ok(text) => Stat::parse(text)?,
+            Err(error) if is_gone(&error) => return None,
+            Err(_) => Stat { state: None, major_faults: None },
+        };
+        let (mut inside, mut wait_channel) = (None, None);
+        if state.is_none_or(ThreadState::is_blocked) {
+            inside = self.read(Source::Syscall, &mut buffer).ok().and_then(Inside::parse);
+            wait_channel = self.read(Source::Wchan, &mut buffer).ok().and_then(WaitChannel::parse);
+        }
+        // Last, since it tells also whether what was asked by id so far was asked of this thread.
+        let times = self.times()?;
+        let is_on_cpu = early_ns.is_some_and(|early_ns| times.run_ns > early_ns);
+        Some(ThreadSample { times, is_on_cpu, state, major_faults, inside, wait_channel })
+    }
+
+    /// The file, opened if it was not yet.
+    fn file(&self, source: Source) -> io::Result<&File> {
+        let slot = &self.files[source as usize];
+        if let Some(file) = slot.get() {
+            return Ok(file);
+        }
+        if cfg!(any(miri, not(target_os = "linux"))) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let file = File::open(format!("/proc/self/task/{}/{}", self.tid, source.name()))?;
+        // Of two that open it at a time, one goes.
+        Ok(slot.get_or_init(|| file))
+    }
+
+    fn read<'a>(&self, source: Source, buffer: &'a mut [u8; FILE_MAX_BYTES]) -> io::Result<&'a str> {
+        // The kernel writes the text anew for each read from the start.
+        let len = self.file(source)?.read_at(buffer, 0)?;
+        std::str::from_utf8(&buffer[..len]).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+}
+
+/// Whether this is what an open file says of a thread that has ended.
+fn is_gone(error: &io::Error) -> bool {
+    const ESRCH: i32 = 3;
+    error.raw_os_error() == Some(ESRCH)
+}
+
+/// Time that the thread with this id has spent on processors, exact up to now, if it is one of this process.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn thread_clock_ns(tid: u32) -> Option<u64> {
+    /// "The scheduler's count of one thread", in the low bits of a clock's number; the id stands above them, inverted.
+    const SCHEDULER_OF_THREAD: i32 = 6;
+    let clock = (!i32::try_from(tid).ok()? << 3) | SCHEDULER_OF_THREAD;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the C library's function; `time` is a place for its answer that lasts through the call, and any clock's number will do:
+    // of one that it does not know it says so.
+    let failed = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    if failed != 0 {
+        return None;
+    }
+    Some(u64::try_from(time.tv_sec).ok()? * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?)
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn thread_clock_ns(_tid: u32) -> Option<u64> {
+    None
+}
+
+/// The id of the thread that asks; `None` where the kernel does not say more of it anyway.
+pub fn own_id() -> Option<u32> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    return u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).ok();
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    None
+}
+
+/// How a thread's time went, since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTimes {
+    /// Time on a processor, in user and kernel mode, up to now, ns.
+    pub run_ns: u64,
+    /// Time that it could have run and waited for a processor, ns; without a wait that has not ended yet.
+    pub run_delay_ns: Option<u64>,
+    /// How often it was given a processor.
+    pub timeslices: Option<u64>,
+}
+
+impl ThreadTimes {
+    /// Of the thread with this id in this process, asked once: nothing is kept open.
+    pub fn now_of(tid: u32) -> Option<Self> {
+        ThreadProbe { tid, files: Default::default() }.times()
+    }
+
+    /// Of `schedstat`: `run_ns run_delay_ns timeslices`.
+    fn parse(clock_ns: Option<u64>, text: &str) -> Option<Self> {
+        let mut numbers = text.split_ascii_whitespace().map(|number| number.parse().ok());
+        let late_ns: Option<u64> = numbers.next().flatten();
+        let (run_delay_ns, timeslices) = (numbers.next().flatten(), numbers.next().flatten());
+        Some(Self { run_ns: clock_ns.or(late_ns)?, run_delay_ns, timeslices })
+    }
+}
+
+/// What the scheduler thinks of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ThreadState {
+    /// `R`: on a processor, or waiting for one.
+    Runnable,
+    /// `S`, `I`: blocked; a signal would wake it.
+    Sleeping,
+    /// `D`: blocked in what no signal ends, as a rule the disk.
+    Uninterruptible,
+    /// `T`, `t`: stopped by a signal or a debugger.
+    Stopped,
+}
+
+impl ThreadState {
+    pub(crate) fn is_blocked(self) -> bool {
+        self != ThreadState::Runnable
+    }
+}
+
+/// Of the file `stat`.
+struct Stat {
+    state: Option<ThreadState>,
+    major_faults: Option<u64>,
+}
+
+impl Stat {
+    /// `None`: the thread is dead.
+    fn parse(text: &str) -> Option<Self> {
+        // The name stands in brackets and may hold anything, brackets and blanks too.
+        let (_, text) = text.rsplit_once(')').unwrap_or_default();
+        let mut fields = text.split_ascii_whitespace();
+        let state = match fields.next() {
+            Some("R") => Some(ThreadState::Runnable),
+            Some("S" | "I") => Some(ThreadState::Sleeping),
+            Some("D") => Some(ThreadState::Uninterruptible),
+            Some("T" | "t") => Some(ThreadState::Stopped),
+            Some("Z" | "X" | "x") => return None,
+            _ => None,
+        };
+        /// `majflt`, the 12th field of the file, counted from the one after the state.
+        const MAJOR_FAULTS: usize = 8;
+        Some(Self { state, major_faults: fields.nth(MAJOR_FAULTS).and_then(|number| number.parse().ok()) })
+    }
+}
+
+/// What a blocked thread was doing when it came into the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inside {
+    /// A system call.
+    Syscall {
+        /// Its number on this machine.
+        number: c_long,
+        /// Its first arguments.
+        arguments: [u64; ARGUMENTS],
+    },
+    /// None: the processor brought it there, for a page that was not in memory as a rule.
+    Exception,
+}
+
+impl Inside {
+    /// Of `syscall`: `number 0xargument … 0xsp 0xpc`, or `-1 0xsp 0xpc`, or `running`.
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_ascii_whitespace();
+        let number = words.next()?.parse().ok()?;
+        if number == -1 {
+            return Some(Inside::Exception);
+        }
+        let mut arguments = [0; ARGUMENTS];
+        for argument in &mut arguments {
+            *argument = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+        }
+        Some(Inside::Syscall { number, arguments })
+    }
+}
+
+/// The kernel's function that a thread waits in; cut to `CHANNEL_MAX_BYTES`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct WaitChannel {
+    len: u8,
+    bytes: [u8; CHANNEL_MAX_BYTES],
+}
+
+impl WaitChannel {
+    /// Of `wchan`; `None` where it says `0`: not blocked, or unknown.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let text = text.trim_end();
+        if text.is_empty() || text == "0" {
+            return None;
+        }
+        let mut bytes = [0; CHANNEL_MAX_BYTES];
+        let kept = &text.as_bytes()[..text.floor_char_boundary(CHANNEL_MAX_BYTES)];
+        bytes[..kept.len()].copy_from_slice(kept);
+        Some(Self { len: u8::try_from(kept.len()).ok()?, bytes })
+    }
+
+    /// Its name.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for WaitChannel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+/// What a thread was found doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadSample {
+    /// How its time went so far.
+    pub(crate) times: ThreadTimes,
+    /// Whether it ran during the look. A thread that is runnable and does not waits for a processor.
+    pub is_on_cpu: bool,
+    /// What the scheduler thinks of it.
+    pub(crate) state: Option<ThreadState>,
+    /// Pages of its that had to come from a disk, or from who stands in for one.
+    pub(crate) major_faults: Option<u64>,
+    /// How it came into the kernel, if it is blocked and the kernel tells.
+    pub(crate) inside: Option<Inside>,
+    /// Where in the kernel it waits, if it is blocked and the kernel tells.
+    pub wait_channel: Option<WaitChannel>,
+}
+
+impl ThreadSample {
+    /// Whether it was blocked in the kernel, or stopped.
+    pub fn is_blocked(&self) -> bool {
+        self.state.is_some_and(ThreadState::is_blocked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_and_blanks_does_not_shift_the_fields() {
+        let text = "9337 (a) S (b) ) D 9316 9316 26096 0 -1 4194368 2 0 17 0 0 0 0 0 20 0 6 0 1171572 44498944 345";
+        let stat = Stat::parse(text).unwrap();
+        assert_eq!(stat.state, Some(ThreadState::Uninterruptible));
+        assert_eq!(stat.major_faults, Some(17));
+    }
+
+    #[test]
+    fn a_zombie_is_gone_and_a_new_letter_is_unknown() {
+        assert!(Stat::parse("1 (a) Z 1").is_none());
+        assert_eq!(Stat::parse("1 (a) Q 1").unwrap().state, None);
+        assert_eq!(Stat::parse("").unwrap().major_faults, None);
+    }
+
+    #[test]
+    fn what_schedstat_says_late_gives_way_to_the_clock() {
+        let told = ThreadTimes { run_ns: 7, run_delay_ns: Some(17045), timeslices: Some(3) };
+        assert_eq!(ThreadTimes::parse(Some(7), "5 17045 3\n"), Some(told));
+        assert_eq!(ThreadTimes::parse(None, "5 17045 3\n"), Some(ThreadTimes { run_ns: 5, ..told }));
+        assert_eq!(ThreadTimes::parse(None, "garbage"), None);
+    }
+
+    #[test]
+    fn a_page_fault_is_no_system_call() {
+        let call = Inside::Syscall { number: 230, arguments: [0x1, 0xff] };
+        assert_eq!(Inside::parse("230 0x1 0xff 0x0 0x7fa4 0x0 0x0 0x7fa4 0x7fa4\n"), Some(call));
+        assert_eq!(Inside::parse("-1 0x7fa4 0x7fa4\n"), Some(Inside::Exception));
+        assert_eq!(Inside::parse("running\n"), None);
+        assert_eq!(Inside::parse(""), None);
+    }
+
+    #[test]
+    fn a_channel_of_zero_is_none_and_a_long_one_is_cut() {
+        assert_eq!(WaitChannel::parse("0"), None);
+        assert_eq!(WaitChannel::parse("anon_pipe_read").unwrap().as_str(), "anon_pipe_read");
+        assert_eq!(WaitChannel::parse(&"ä".repeat(80)).unwrap().as_str(), "ä".repeat(CHANNEL_MAX_BYTES / 2));
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn a_thread_that_got_the_id_of_one_that_has_ended_is_not_taken_for_it() {
+        let own = || rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        let mut probe = std::thread::spawn(move || ThreadProbe::new(own())).join().unwrap();
+        // As if this thread had been given the other's id.
+        probe.tid = own();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        // The one who joins may be told before the kernel has taken the thread off its list.
+        while probe.sample().is_some() || probe.times().is_some() {
+            assert!(std::time::Instant::now() < until, "{:?}", probe.sample());
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Names of functions as people read them, and whether the application wrote them.
+//!
+//! Shape: pure functions from strings to strings. Two kinds of names come in. Whole ones, from symbols or from debug
+//! information of `debug = "limited"` and more: `demo::fetch::{{closure}}`. And bare ones, of what was inlined, from
+//! `debug = "line-tables-only"`, which tells no more than the last part: `{async_fn#0}`, `load<u64>`.
+//!
+//! The body of an `async fn` or block is to the compiler a closure in the function that holds it. It reads as that
+//! function; so does a closure: the line tells the rest.
+
+/// Where sources are that the application did not write, by a part of their path: Rust's own, as released, as installed
+/// and as it depends on; and packages from a registry or from git, wherever cargo keeps them.
+const FOREIGN_FOLDERS: [&str; 5] =
+    ["/rustc/", "/lib/rustlib/src/rust/library/", "/rust/deps/", "/registry/src/", "/git/checkouts/"];
+/// Crates that the application did not write, for functions whose file is not known.
+const FOREIGN_CRATES: [&str; 14] = [
+    "std",
+    "core",
+    "alloc",
+    "compiler_builtins",
+    "panic_unwind",
+    "__rustc",
+    "volt",
+    "volt_core",
+    "volt_diagnosis",
+    "volt_process",
+    "volt_runtime",
+    "volt_shim",
+    "volt_stacks",
+    "volt_telemetry",
+];
+
+/// The name behind a symbol, `raw` itself if it is not mangled.
+pub(super) fn demangled(raw: &str) -> String {
+    addr2line::demangle(raw, addr2line::gimli::DW_LANG_Rust).unwrap_or_else(|| raw.to_owned())
+}
+
+/// Whether it says where the function stands, and not only what it is called.
+pub(super) fn is_whole(demangled: &str) -> bool {
+    without_generics(demangled).contains("::")
+}
+
+/// `demangled` for people. `holder` is the function, readable, that a bare name was inlined into.
+pub(super) fn readable(demangled: &str, holder: Option<&str>) -> String {
+    let name = without_generics(demangled);
+    if let Some(kind) = name.strip_prefix('{').filter(|_| !name.contains("::")).and_then(|name| name.split('#').next())
+    {
+        let kind = kind.trim_end_matches('}').replace('_', " ");
+        return match holder {
+            Some(holder) => format!("{kind} inlined into {holder}"),
+            None => kind,
+        };
+    }
+    // Parts that the compiler made: `{{closure}}`, `{closure#0}`, `{{vtable.shim}}`, `{shim:vtable#0}`.
+    let mut parts = String::with_capacity(name.len());
+    let mut rest = name.as_str();
+    while let Some(at) = rest.find('{') {
+        let (before, made) = rest.split_at(at);
+        parts.push_str(before.strip_suffix("::").unwrap_or(before));
+        let end = made.find('}').map_or(made.len(), |end| end + 1);
+        rest = made[end..].trim_start_matches('}');
+    }
+    parts + rest
+}
+
+/// Without `<…>` behind a name, or behind its `::`; the one of `<Type as Trait>::method` stays, without those inside.
+fn without_generics(name: &str) -> String {
+    let mut short = String::with_capacity(name.len());
+    // How deep inside of generics that are left out; and the brackets that stay.
+    let (mut omitted, mut kept) = (0_usize, 0_usize);
+    let mut before = ' ';
+    for character in name.chars() {
+        match character {
+            '<' if omitted > 0 => omitted += 1,
+            '<' if before.is_alphanumeric() || matches!(before, '_' | ':' | '}') => {
+                omitted = 1;
+                if before == ':' {
+                    short.truncate(short.trim_end_matches("::").len());
+                }
+            }
+            // An arrow, as in `fn() -> T`.
+            '>' if before == '-' => {
+                if omitted == 0 {
+                    short.push('>');
+                }
+            }
+            '>' if omitted > 0 => omitted -= 1,
+            _ => {
+                match character {
+                    '<' => kept += 1,
+                    '>' => kept = kept.saturating_sub(1),
+                    _ => {}
+                }
+                if omitted == 0 {
+                    short.push(character);
+                }
+            }
+        }
+        before = character;
+    }
+    // Brackets that do not match are not generics: an operator of C++'s.
+    if omitted == 0 && kept == 0 { short } else { name.to_owned() }
+}
+
+/// Whether the application wrote it: a function of its own program (not of a library's file), named `demangled`, from
+/// `file`. `volt` is the folder of Volt's crates, as `file` would name it.
+pub(super) fn is_user_code(demangled: Option<&str>, file: Option<&str>, volt: Option<&str>) -> bool {
+    let Some(name) = demangled else { return false };
+    let is_foreign_file = file.is_some_and(|file| {
+        FOREIGN_FOLDERS.iter().any(|folder| file.contains(folder))
+            || volt.and_then(|volt| file.strip_prefix(volt)).is_some_and(is_source)
+    });
+    let is_foreign = match crate_of(name) {
+        Some(krate) => FOREIGN_CRATES.contains(&krate),
+        // Inlined Rust; or C, which the application wrote if it is known from where.
+        None => file.is_none(),
+    };
+    !is_foreign_file && !is_foreign
+}
+
+/// Whether `file`, in the folder of Volt's crates, is a source of one: `src/task/cell.rs`,
+/// `stacks/src/fork.rs`. Their tests and benches are applications.
+fn is_source(file: &str) -> bool {
+    file.split('/').take(2).any(|folder| folder == "src")
+}
+
+/// The crate of a whole name: of `<Type as Trait>::method`, the type's; if that has none, as `&T`, the trait's.
+fn crate_of(demangled: &str) -> Option<&str> {
+    let mut rest = demangled;
+    loop {
+        let trimmed = rest.trim_start_matches(['<', '&', '*', '[', '(', ' ']);
+        let trimmed =
+            ["mut ", "const ", "dyn ", "impl "].iter().find_map(|word| trimmed.strip_prefix(word)).unwrap_or(trimmed);
+        if trimmed.len() == rest.len() {
+            break;
+        }
+        rest = trimmed;
+    }
+    let end = rest.find(|character: char| !character.is_alphanumeric() && character != '_').unwrap_or(rest.len());
+    let (name, behind) = rest.split_at(end);
+    if behind.starts_with("::") && !name.is_empty() {
+        return Some(name);
+    }
+    let (_, of_trait) = behind.split_once(" as ")?;
+    crate_of(of_trait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_reads_as_the_function_that_holds_it() {
+        for (name, read) in [
+            ("demo::fetch", "demo::fetch"),
+            ("demo::fetch::{{closure}}", "demo::fetch"),
+            ("demo::fetch::{{closure}}::{{closure}}", "demo::fetch"),
+            ("demo::fetch::{closure#0}::{closure#1}", "demo::fetch"),
+            ("demo::fetch::{{closure}}::helper", "demo::fetch::helper"),
+            ("core::ops::function::FnOnce::call_once{{vtable.shim}}", "core::ops::function::FnOnce::call_once"),
+            (
+                "<demo::Body as core::future::future::Future>::poll",
+                "<demo::Body as core::future::future::Future>::poll",
+            ),
+            (
+                "<demo::Body<u8> as demo::Read<alloc::vec::Vec<u8>>>::read::{{closure}}",
+                "<demo::Body as demo::Read>::read",
+            ),
+            ("demo::map::<alloc::vec::Vec<u8>, fn() -> u8>", "demo::map"),
+            (
+                "<alloc::boxed::Box<dyn core::ops::FnOnce<(), Output = ()> + demo::Send> as demo::Run<()>>::run",
+                "<alloc::boxed::Box as demo::Run>::run",
+            ),
+            ("load<u64>", "load"),
+            ("do_call<demo::run::{closure#0}::{closure_env#0}, fn(u8) -> u8>", "do_call"),
+            ("clock_nanosleep", "clock_nanosleep"),
+            ("operator<", "operator<"),
+            ("{async_fn#0}", "async fn inlined into demo::main"),
+            ("{async_block#2}", "async block inlined into demo::main"),
+            ("{closure#0}<demo::Body, ()>", "closure inlined into demo::main"),
+        ] {
+            assert_eq!(readable(name, Some("demo::main")), read, "{name}");
+        }
+        assert_eq!(readable("{async_fn#0}", None), "async fn");
+    }
+
+    #[test]
+    fn a_name_that_is_cut_off_is_no_trouble() {
+        for name in ["", "<", ">", "{", "}", "demo::{", "demo::{{clo", "a<b", "::<", "{#", "é<é>::{é"] {
+            let _read = readable(name, None);
+            let _crate = crate_of(name);
+        }
+    }
+
+    #[test]
+    fn a_mangled_name_is_read_in_both_manglings() {
+        assert_eq!(
+            demangled("_ZN4demo5fetch28_$u7b$$u7b$closure$u7d$$u7d$17h0123456789abcdefE"),
+            "demo::fetch::{{closure}}"
+        );
+        assert_eq!(demangled("_RNvC4demo5fetch"), "demo::fetch");
+        assert_eq!(demangled("clock_nanosleep"), "clock_nanosleep");
+    }
+
+    #[test]
+    fn what_the_application_wrote_is_told_by_file_and_by_crate() {
+        const VOLT: &str = "/src/volt/runtime/";
+        let is_user_code = |name, file| is_user_code(name, file, Some(VOLT));
+        for (name, file) in [
+            ("demo::fetch::{{closure}}", Some("/src/demo/src/main.rs")),
+            ("demo::fetch", None),
+            ("<demo::Body as core::future::future::Future>::poll", None),
+            ("<&mut demo::Body as std::io::Read>::read", None),
+            // Bare names, in a program with line tables only.
+            ("{async_fn#0}", Some("/src/demo/src/main.rs")),
+            ("fetch", Some("/src/demo/src/main.rs")),
+            // The application's own C.
+            ("hash_block", Some("/src/demo/c/hash.c")),
+            // Somebody else's folder of the same name.
+            ("demo::fetch", Some("/src/demo/runtime/src/main.rs")),
+            // Volt's own tests are applications.
+            ("{async_fn#0}", Some("/src/volt/runtime/tests/scheduler/incidents.rs")),
+            ("{async_fn#0}", Some("/src/volt/runtime/process/tests/processes/mail.rs")),
+        ] {
+            assert!(is_user_code(Some(name), file), "{name} of {file:?}");
+        }
+        for (name, file) in [
+            ("std::thread::sleep", Some("/rustc/5980/library/std/src/thread/mod.rs")),
+            ("std::thread::sleep", None),
+            ("sleep", Some("/rustc/5980/library/std/src/thread/mod.rs")),
+            ("sleep", Some("/root/.rustup/toolchains/stable/lib/rustlib/src/rust/library/std/src/thread/mod.rs")),
+            ("hashbrown::map::insert", Some("/rust/deps/hashbrown-0.16.1/src/map.rs")),
+            ("<core::panic::unwind_safe::AssertUnwindSafe<F> as core::ops::function::FnOnce<()>>::call_once", None),
+            ("<&T as core::fmt::Display>::fmt", None),
+            (
+                "serde_json::de::parse",
+                Some("/home/me/.cargo/registry/src/index.crates.io-1/serde_json-1.0.0/src/de.rs"),
+            ),
+            (
+                "serde_json::de::parse",
+                Some("/usr/local/cargo/registry/src/index.crates.io-1/serde_json-1.0.0/src/de.rs"),
+            ),
+            ("own::fork::run", Some("/usr/local/cargo/git/checkouts/own-1/2/src/lib.rs")),
+            ("volt::task::cell::run", None),
+            ("<volt::task::cell::Cell<demo::Body> as volt::task::header::Run>::run", None),
+            ("volt_process::runner::run", None),
+            ("run", Some("/src/volt/runtime/src/task/cell.rs")),
+            ("{async_fn#0}", Some("/src/volt/runtime/process/src/runner.rs")),
+            ("__rustc::__rdl_alloc", None),
+            ("clock_nanosleep", None),
+            ("_start", None),
+        ] {
+            assert!(!is_user_code(Some(name), file), "{name} of {file:?}");
+        }
+        assert!(!is_user_code(None, Some("/src/demo/src/main.rs")));
+    }
+}

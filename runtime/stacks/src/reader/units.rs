@@ -1,0 +1,419 @@
+//! The units of a file's debug information that some addresses are in, and what they say.
+//!
+//! Shape: an [`Index`] is made for a few addresses. It goes through `.debug_aranges`, in which the linker has put down which unit has the code
+//! from where to where, and keeps who claims one of them. A unit that claims some is gone through once for all of them: it may be the whole
+//! program. It is looked into again when a function's name stands in it.
+//!
+//! Who calls: [`Lines`](super::lines::Lines), for one stack; then all of it goes.
+//!
+//! Source: DWARF 5, sections 2.17 (ranges), 3.3.8 (inlined calls), 6.1.2 (the index), 6.2 (lines).
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use addr2line::gimli::{
+    self, AttributeValue, DebugInfoOffset, Dwarf, EndianSlice, EntriesRaw, LittleEndian, SectionId, UnitOffset, UnitRef,
+};
+use object::elf::FileHeader64;
+use object::read::elf::ElfFile;
+use object::{Object, ObjectSection};
+
+pub(super) type Elf<'f> = ElfFile<'f, FileHeader64<object::LittleEndian>>;
+type Bytes<'f> = EndianSlice<'f, LittleEndian>;
+type Unit<'f> = gimli::Unit<Bytes<'f>>;
+type Value<'f> = AttributeValue<Bytes<'f>>;
+/// Numbers of addresses, and what is there.
+type Told = Vec<(usize, Vec<Place>)>;
+
+/// A call, and where in it the address is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Place {
+    /// As the compiler calls it; mangled, if that is how it is written down.
+    pub(super) function: Option<String>,
+    pub(super) file: Option<String>,
+    pub(super) line: Option<u32>,
+}
+
+/// How often a name may refer to another entry for what it is.
+const REFERENCES_MAX: usize = 16;
+
+/// The debug information of a file.
+pub(super) enum Sections<'f> {
+    None,
+    /// Can be read where it lies.
+    Plain(Box<Index<'f>>),
+    /// Is compressed.
+    Packed,
+}
+
+/// Which units some addresses are in.
+pub(super) struct Index<'f> {
+    dwarf: Dwarf<Bytes<'f>>,
+    addresses: Vec<u64>,
+    /// Units, and the numbers of the addresses that they claim.
+    claims: Vec<(DebugInfoOffset, Vec<usize>)>,
+    /// Where units begin that have code, in order.
+    begins: Vec<DebugInfoOffset>,
+    /// Those that were read.
+    units: RefCell<HashMap<DebugInfoOffset, Rc<Unit<'f>>>>,
+}
+
+impl<'f> Sections<'f> {
+    /// Of this file, for these addresses.
+    pub(super) fn of(elf: &Elf<'f>, addresses: &[u64]) -> Self {
+        let mut is_packed = false;
+        let section = |id: SectionId| -> Result<Bytes<'f>, gimli::Error> {
+            let section = elf.section_by_name(id.name());
+            is_packed |= section.as_ref().is_some_and(|section| {
+                section.compressed_file_range().is_ok_and(|range| range.format != object::CompressionFormat::None)
+            });
+            let bytes = section.and_then(|section| section.data().ok()).unwrap_or(&[]);
+            Ok(EndianSlice::new(bytes, LittleEndian))
+        };
+        let Ok(dwarf) = Dwarf::load(section) else { return Self::None };
+        if is_packed {
+            return Self::Packed;
+        }
+        if dwarf.units().next().ok().flatten().is_none() {
+            return Self::None;
+        }
+        let (addresses, units) = (addresses.to_vec(), RefCell::default());
+        let mut index = Box::new(Index { dwarf, addresses, claims: Vec::new(), begins: Vec::new(), units });
+        // Of an index that breaks off, what was read is true.
+        let _is_whole = index.read();
+        index.begins.sort_unstable_by_key(|begin| begin.0);
+        index.begins.dedup();
+        Self::Plain(index)
+    }
+}
+
+impl<'f> Index<'f> {
+    fn read(&mut self) -> gimli::Result<()> {
+        let mut sets = self.dwarf.debug_aranges.headers();
+        while let Some(set) = sets.next()? {
+            let unit = set.debug_info_offset();
+            self.begins.push(unit);
+            let mut entries = set.entries();
+            while let Some(entry) = entries.next()? {
+                let range = entry.range();
+                for (at, address) in self.addresses.iter().enumerate() {
+                    // What the linker threw away is at 0.
+                    if range.begin <= *address && *address < range.end && range.begin > 0 {
+                        match self.claims.last_mut() {
+                            Some((last, claimed)) if *last == unit => claimed.push(at),
+                            _ => self.claims.push((unit, vec![at])),
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is at each of the addresses; `None` = that is not told here.
+    pub(super) fn places(&self) -> Vec<Option<Vec<Place>>> {
+        // Of those that were told of, or that it cannot be told of, by the first who claims them.
+        let mut found = vec![None; self.addresses.len()];
+        for (begin, claimed) in &self.claims {
+            match self.told_by(*begin, claimed) {
+                Ok(Some(told)) => told.into_iter().for_each(|(at, places)| _ = found[at].get_or_insert(Some(places))),
+                Ok(None) | Err(_) => claimed.iter().for_each(|at| _ = found[*at].get_or_insert(None)),
+            }
+        }
+        found.into_iter().map(Option::flatten).collect()
+    }
+
+    /// What a unit says of the addresses of these numbers, of those that it knows; `None` = that stands in another file.
+    fn told_by(&self, begin: DebugInfoOffset, claimed: &[usize]) -> gimli::Result<Option<Told>> {
+        let unit = self.unit(begin)?;
+        if unit.dwo_id.is_some() {
+            return Ok(None);
+        }
+        let unit = UnitRef::new(&self.dwarf, &unit);
+        let mut paths: Vec<_> = claimed.iter().map(|at| Path::to(*at, self.addresses[*at])).collect();
+        paths.sort_unstable_by_key(|path| path.address);
+        if let Some(program) = &unit.line_program {
+            find_rows(program.clone(), &mut paths)?;
+        }
+        self.find_calls(unit, &mut paths)?;
+        Ok(Some(paths.into_iter().filter_map(|path| Some((path.at, path.places(unit)?))).collect()))
+    }
+
+    fn unit(&self, begin: DebugInfoOffset) -> gimli::Result<Rc<Unit<'f>>> {
+        if let Some(unit) = self.units.borrow().get(&begin) {
+            return Ok(unit.clone());
+        }
+        let unit = Rc::new(self.dwarf.unit(self.dwarf.debug_info.header_from_offset(begin)?)?);
+        self.units.borrow_mut().insert(begin, unit.clone());
+        Ok(unit)
+    }
+
+    /// The unit around an entry. Those without code are not in the index: from the last that is, head by head.
+    fn unit_around(&self, entry: DebugInfoOffset) -> gimli::Result<Rc<Unit<'f>>> {
+        let after = self.begins.partition_point(|begin| begin.0 <= entry.0);
+        let mut begin = after.checked_sub(1).map_or(DebugInfoOffset(0), |last| self.begins[last]);
+        loop {
+            let header = self.dwarf.debug_info.header_from_offset(begin)?;
+            let end = begin.0.saturating_add(header.length_including_self());
+            if entry.0 < end {
+                return self.unit(begin);
+            }
+            begin = DebugInfoOffset(end);
+        }
+    }
+
+    /// The functions around some addresses and the calls that were inlined there.
+    fn find_calls(&self, unit: UnitRef<'_, Bytes<'f>>, paths: &mut [Path]) -> gimli::Result<()> {
+        let mut ranges = Vec::new();
+        // No path has to be looked at before an entry that is as high as this.
+        let mut deepest = isize::MIN;
+        let mut entries = unit.entries_raw(None)?;
+        while !entries.is_empty() {
+            let depth = entries.next_depth();
+            if depth <= deepest {
+                paths.iter_mut().for_each(|path| path.come_up_to(depth));
+                if paths.iter().all(|path| path.is_over) {
+                    break;
+                }
+                deepest = paths.iter().filter_map(Path::depth).max().unwrap_or(isize::MIN);
+            }
+            let Some(abbreviation) = entries.read_abbreviation()? else { continue };
+            let is_function = abbreviation.tag() == gimli::DW_TAG_subprogram;
+            let mut is_wanted = false;
+            if is_function || abbreviation.tag() == gimli::DW_TAG_inlined_subroutine {
+                for path in paths.iter_mut().filter(|path| path.is_open()) {
+                    if is_function && !path.calls.is_empty() {
+                        path.omitted = Some(depth);
+                        deepest = deepest.max(depth);
+                    }
+                    is_wanted |= is_function == path.calls.is_empty();
+                }
+            }
+            if !is_wanted {
+                entries.skip_attributes(abbreviation.attributes())?;
+                continue;
+            }
+            let entry = Entry::read(&mut entries, abbreviation)?;
+            entry.ranges(unit, &mut ranges)?;
+            for path in paths.iter_mut().filter(|path| path.is_open() && is_function == path.calls.is_empty()) {
+                if ranges.iter().any(|range| range.contains(&path.address)) {
+                    let name = self.name(unit, &entry, REFERENCES_MAX)?;
+                    let called_at = entry.call_file.map(|file| (file, entry.call_line));
+                    path.calls.push((depth, Call { name, called_at }));
+                    deepest = deepest.max(depth);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of a function, which may stand with what it was made from.
+    fn name(
+        &self,
+        unit: UnitRef<'_, Bytes<'f>>,
+        entry: &Entry<'f>,
+        references: usize,
+    ) -> gimli::Result<Option<String>> {
+        if let Some(name) = entry.linkage_name.or(entry.name) {
+            return Ok(unit.attr_string(name).ok().map(|name| name.to_string_lossy().into_owned()));
+        }
+        let Some(references) = references.checked_sub(1) else { return Ok(None) };
+        match entry.origin {
+            Some(AttributeValue::UnitRef(offset)) => self.name_at(unit, offset, references),
+            Some(AttributeValue::DebugInfoRef(offset)) => {
+                let unit = self.unit_around(offset)?;
+                let Some(offset) = offset.to_unit_offset(&unit.header) else { return Ok(None) };
+                self.name_at(UnitRef::new(&self.dwarf, &unit), offset, references)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn name_at(
+        &self,
+        unit: UnitRef<'_, Bytes<'f>>,
+        offset: UnitOffset,
+        references: usize,
+    ) -> gimli::Result<Option<String>> {
+        let mut entries = unit.entries_raw(Some(offset))?;
+        let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(None) };
+        self.name(unit, &Entry::read(&mut entries, abbreviation)?, references)
+    }
+}
+
+/// The way to an address in a unit.
+struct Path {
+    /// The address's number.
+    at: usize,
+    address: u64,
+    /// File and line, by their numbers.
+    spot: Option<(u64, u64)>,
+    /// The function around it and the calls that were inlined there, outermost first, each with how deep it stands.
+    calls: Vec<(isize, Call)>,
+    /// Functions inside of functions are no calls: what is deeper than this is left out.
+    omitted: Option<isize>,
+    /// The function around it has ended.
+    is_over: bool,
+}
+
+impl Path {
+    fn to(at: usize, address: u64) -> Self {
+        Self { at, address, spot: None, calls: Vec::new(), omitted: None, is_over: false }
+    }
+
+    fn is_open(&self) -> bool {
+        !self.is_over && self.omitted.is_none()
+    }
+
+    /// An entry as high as this is the next that matters.
+    fn depth(&self) -> Option<isize> {
+        let last = self.calls.last().map(|(depth, _)| *depth);
+        self.omitted.max(last).filter(|_| !self.is_over)
+    }
+
+    /// The next entry is this deep.
+    fn come_up_to(&mut self, depth: isize) {
+        self.omitted = self.omitted.filter(|omitted| depth > *omitted);
+        self.is_over |= self.calls.last().is_some_and(|(last, _)| depth <= *last);
+    }
+
+    /// `None` = the unit does not know the address.
+    fn places(self, unit: UnitRef<'_, Bytes<'_>>) -> Option<Vec<Place>> {
+        let mut spot = self.spot;
+        if self.calls.is_empty() && spot.is_none() {
+            return None;
+        }
+        let mut places = Vec::new();
+        let mut place = |function, spot: Option<(u64, u64)>| {
+            let file = spot.and_then(|(file, _)| file_name(unit, file));
+            let line = spot.and_then(|(_, line)| u32::try_from(line).ok()).filter(|line| *line > 0);
+            places.push(Place { function, file, line });
+        };
+        if self.calls.is_empty() {
+            place(None, spot);
+        }
+        for (_, call) in self.calls.into_iter().rev() {
+            place(call.name, spot);
+            spot = call.called_at;
+        }
+        Some(places)
+    }
+}
+
+/// A function, or a call that was inlined, and where it is called.
+struct Call {
+    name: Option<String>,
+    /// File and line, by their numbers.
+    called_at: Option<(u64, u64)>,
+}
+
+/// What is wanted of an entry.
+#[derive(Default)]
+struct Entry<'f> {
+    low: Option<Value<'f>>,
+    high: Option<Value<'f>>,
+    ranges: Option<Value<'f>>,
+    linkage_name: Option<Value<'f>>,
+    name: Option<Value<'f>>,
+    origin: Option<Value<'f>>,
+    call_file: Option<u64>,
+    call_line: u64,
+}
+
+impl<'f> Entry<'f> {
+    fn read(entries: &mut EntriesRaw<'_, Bytes<'f>>, abbreviation: &gimli::Abbreviation) -> gimli::Result<Self> {
+        let mut entry = Self::default();
+        for attribute in abbreviation.attributes() {
+            let attribute = entries.read_attribute(*attribute)?;
+            let value = attribute.value();
+            match attribute.name() {
+                gimli::DW_AT_low_pc => entry.low = Some(value),
+                gimli::DW_AT_high_pc => entry.high = Some(value),
+                gimli::DW_AT_ranges => entry.ranges = Some(value),
+                gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => entry.linkage_name = Some(value),
+                gimli::DW_AT_name => entry.name = Some(value),
+                gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => entry.origin = Some(value),
+                gimli::DW_AT_call_line => entry.call_line = value.udata_value().unwrap_or(0),
+                gimli::DW_AT_call_file => {
+                    entry.call_file = match value {
+                        AttributeValue::FileIndex(index) => Some(index),
+                        other => other.udata_value(),
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(entry)
+    }
+
+    /// Where its code is.
+    fn ranges(&self, unit: UnitRef<'_, Bytes<'f>>, found: &mut Vec<Range<u64>>) -> gimli::Result<()> {
+        found.clear();
+        let mut add = |range: Range<u64>| {
+            if range.start > 0 {
+                found.push(range);
+            }
+        };
+        if let Some(ranges) = self.ranges
+            && let Some(mut ranges) = unit.attr_ranges(ranges)?
+        {
+            while let Some(range) = ranges.next()? {
+                add(range.begin..range.end);
+            }
+            return Ok(());
+        }
+        let (Some(low), Some(high)) = (self.low, self.high) else { return Ok(()) };
+        let Some(low) = unit.attr_address(low)? else { return Ok(()) };
+        let end = match unit.attr_address(high)? {
+            Some(end) => end,
+            None => low.saturating_add(high.udata_value().unwrap_or(0)),
+        };
+        add(low..end);
+        Ok(())
+    }
+}
+
+/// The files and lines of some addresses, which are in order.
+fn find_rows(program: gimli::IncompleteLineProgram<Bytes<'_>>, paths: &mut [Path]) -> gimli::Result<()> {
+    let mut rows = program.rows();
+    let mut left = paths.len();
+    // The row before, if it is of the same sequence: it lasts until this one.
+    let mut before: Option<(u64, (u64, u64))> = None;
+    while left > 0
+        && let Some((_, row)) = rows.next_row()?
+    {
+        if let Some((begin, spot)) = before.take() {
+            let first = paths.partition_point(|path| path.address < begin);
+            let inside = paths[first..].iter_mut().take_while(|path| path.address < row.address());
+            for path in inside.filter(|path| path.spot.is_none()) {
+                path.spot = Some(spot);
+                left -= 1;
+            }
+        }
+        if !row.end_sequence() && row.address() > 0 {
+            before = Some((row.address(), (row.file_index(), row.line().map_or(0, |line| line.get()))));
+        }
+    }
+    Ok(())
+}
+
+/// The path of the file of this number.
+fn file_name(unit: UnitRef<'_, Bytes<'_>>, number: u64) -> Option<String> {
+    let header = unit.line_program.as_ref()?.header();
+    let file = header.file(number)?;
+    let mut path = unit.comp_dir.map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
+    // Folder 0 is that of the unit.
+    let folder = if file.directory_index() == 0 { None } else { file.directory(header) };
+    for part in folder.into_iter().chain([file.path_name()]) {
+        let part = unit.attr_string(part).ok()?.to_string_lossy();
+        if part.starts_with('/') {
+            path.clear();
+        } else if !path.is_empty() && !path.ends_with('/') {
+            path.push('/');
+        }
+        path.push_str(&part);
+    }
+    Some(path)
+}

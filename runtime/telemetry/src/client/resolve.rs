@@ -1,0 +1,90 @@
+//! Finds the control socket that a user names: by path, by pid, by the name of a program or
+//! runtime.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::connection::Client;
+use super::error::{ConnectError, Kind};
+use crate::socket::{self, Candidate, Environment, SocketError};
+
+/// The socket that `target` means: a path (with a `/`), a pid, or the name of a program or of one of its runtimes.
+///
+/// Root finds another user's process by pid.
+///
+/// # Errors
+/// [`ConnectError::is_missing`], [`ConnectError::is_stale`] for the pid of a process that has ended,
+/// [`ConnectError::is_ambiguous`] for a name that several processes bear.
+pub fn resolve(target: &str, environment: &Environment) -> Result<PathBuf, ConnectError> {
+    if target.contains('/') {
+        return Ok(target.into());
+    }
+    match target.parse() {
+        Ok(pid) => resolve_pid(pid, environment),
+        Err(_) => resolve_name(target, environment),
+    }
+}
+
+fn resolve_pid(pid: u32, environment: &Environment) -> Result<PathBuf, ConnectError> {
+    let owner = std::fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid());
+    let mut listing = socket::list(environment);
+    if let Some(user_id) = owner.filter(|user| environment.user_id == 0 && *user != 0) {
+        let theirs = socket::list(&Environment { socket_dir: None, runtime_dir: None, user_id });
+        listing.sockets.extend(theirs.sockets);
+        listing.refused.extend(theirs.refused);
+    }
+    let mut found: Vec<Candidate> = listing.sockets.into_iter().filter(|socket| socket.pid == pid).collect();
+    found.sort_by_key(|socket| (socket.is_alive, socket.start_time));
+    if let Some(socket) = found.pop() {
+        if socket.is_alive {
+            return Ok(socket.path);
+        }
+        let message = format!("{} is stale: process {pid} has ended", socket.path.display());
+        return Err(ConnectError::new(Kind::Stale, message));
+    }
+    let why = if owner.is_some() || !Path::new("/proc/self").exists() {
+        "it runs no Volt runtime with a control socket, or belongs to another user"
+    } else {
+        "there is no such process"
+    };
+    Err(not_found(&format!("process {pid} has no control socket: {why}"), environment, &listing.refused))
+}
+
+fn resolve_name(name: &str, environment: &Environment) -> Result<PathBuf, ConnectError> {
+    let listing = socket::list(environment);
+    let (mut matching, mut nameless) = (Vec::new(), Vec::new());
+    for socket in listing.sockets.into_iter().filter(|socket| socket.is_alive) {
+        match Client::connect(&socket.path) {
+            Ok(client) if client.hello().program == name || client.hello().runtimes.iter().any(|of| of == name) => {
+                matching.push(socket);
+            }
+            Ok(_) => {}
+            // It may be the one: all its places may be taken.
+            Err(error) => nameless.push(error),
+        }
+    }
+    match &matching[..] {
+        [only] => Ok(only.path.clone()),
+        [] => {
+            let mut what = format!("no program or runtime is called {name:?}");
+            for error in nameless {
+                what.push_str(&format!("; one did not give its name: {error}"));
+            }
+            Err(not_found(&what, environment, &listing.refused))
+        }
+        several => {
+            let pids: Vec<_> = several.iter().map(|socket| socket.pid.to_string()).collect();
+            let message = format!("{name:?} is the name of several processes, give one's pid: {}", pids.join(", "));
+            Err(ConnectError::new(Kind::Ambiguous, message))
+        }
+    }
+}
+
+fn not_found(what: &str, environment: &Environment, refused: &[SocketError]) -> ConnectError {
+    let dirs: Vec<_> = environment.directories().iter().map(|dir| dir.display().to_string()).collect();
+    let mut message = format!("{what} (looked in {})", dirs.join(", "));
+    for error in refused {
+        message.push_str(&format!("; {error}"));
+    }
+    ConnectError::new(Kind::Missing, message)
+}

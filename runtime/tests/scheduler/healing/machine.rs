@@ -1,0 +1,131 @@
+//! The machine is at fault: the program was stopped, or it can start no thread.
+
+use super::*;
+
+/// In a process of its own, which runs `test` with this set.
+const IN_CHILD: &str = "VOLT_HEALING_CHILD";
+
+fn child(test: &str) -> Option<Child> {
+    if std::env::var_os(IN_CHILD).is_some() {
+        return None;
+    }
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(IN_CHILD, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    Some(child)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_process_that_was_stopped_and_goes_on_blames_the_machine_and_replaces_nobody() {
+    const STOPPED_FOR: Duration = Duration::from_millis(400);
+    if let Some(mut child) =
+        child("healing::machine::a_process_that_was_stopped_and_goes_on_blames_the_machine_and_replaces_nobody")
+    {
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        while !line.contains("works") {
+            line.clear();
+            assert!(output.read_line(&mut line).unwrap() > 0, "the child works");
+        }
+        let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        std::thread::sleep(STOPPED_FOR);
+        rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+        std::io::copy(&mut output, &mut std::io::sink()).unwrap();
+        assert!(child.wait().unwrap().success());
+        return;
+    }
+    watched(|| {
+        let runtime = runtime(2);
+        let is_over = Arc::new(AtomicBool::new(false));
+        // Polls that are long enough to be found in one, and short enough to be no stall.
+        let workers: Vec<_> = (0..4)
+            .map(|_| {
+                let is_over = is_over.clone();
+                runtime.spawn(async move {
+                    while !is_over.load(Ordering::Relaxed) {
+                        std::thread::sleep(Duration::from_micros(700));
+                        volt::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        // And one that burns for so long that it is found in one for sure, and goes on with it afterwards.
+        let burner = {
+            let is_over = is_over.clone();
+            runtime.spawn(async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    let began = cpu_time();
+                    while cpu_time() - began < Duration::from_millis(30) {}
+                    volt::task::yield_now().await;
+                }
+            })
+        };
+        wait_until(&runtime, |snapshot| snapshot.sentinel.looks > 2);
+        println!("works");
+        let stopped = wait_until(&runtime, |snapshot| snapshot.sentinel.pauses > 0);
+        std::thread::sleep(Duration::from_millis(100));
+        let after = runtime.handle().snapshot();
+        is_over.store(true, Ordering::Relaxed);
+        workers.into_iter().chain([burner]).for_each(|worker| runtime.block_on(worker).unwrap());
+        // Later, other programs may keep a poll from the processors for as long as that.
+        let (stopped_for_ns, seen_at_ns) = (STOPPED_FOR.as_nanos() as u64, stopped.at_ns);
+        let is_charged_with_it = |incident: &&Incident| {
+            incident.for_ns >= stopped_for_ns && incident.began_at_ns + stopped_for_ns <= seen_at_ns
+        };
+        let long = after.incidents.latest.iter().filter(is_charged_with_it);
+        assert_eq!(long.count(), 0, "{:#?}", after.incidents);
+        assert!(stopped.sentinel.pauses >= 1);
+        // On a machine that is busy, the wait for a processor may have been the longer part.
+        let machine = [Cause::Stopped, Cause::NotScheduled, Cause::Throttled];
+        assert!(stopped.sentinel.last_pause.is_some_and(|cause| machine.contains(&cause)), "{:?}", stopped.sentinel);
+        assert_eq!(after.sentinel.capped, 0, "no storm of replacements");
+    });
+}
+
+/// What this thread has had of a processor.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn where_no_thread_can_be_started_that_is_counted_and_the_worker_itself_goes_on_later() {
+    alone(|| {
+        watched(|| {
+            let runtime = builder(1)
+                .sentinel_interval(Some(Duration::from_millis(10)))
+                .incident_after(None)
+                .thread_stack_size(512 << 20)
+                .build()
+                .unwrap();
+            runtime.block_on(runtime.spawn(async {})).unwrap();
+            // Room for what is allocated here and there, not for one stack more, though the size be read
+            // just while a thread that starts has 128 MB more for a moment, as glibc lays out its heap.
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+            let size_kib: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
+            let limit = size_kib * 1024 + (192 << 20);
+            let limit = rustix::process::Rlimit { current: Some(limit), maximum: None };
+            rustix::process::setrlimit(rustix::process::Resource::As, limit).unwrap();
+            let (open, blocker) = block_all(&runtime, 1).pop().unwrap();
+            let waiting = runtime.spawn(async { 5 });
+            // Read as often as can be, so that some readings fall between a call and its failure.
+            let mut failures = 0;
+            while failures < 10 {
+                let sentinel = runtime.handle().snapshot().sentinel;
+                assert_eq!((sentinel.spare_calls, sentinel.spares_on_duty), (0, 0), "nobody is there");
+                failures = sentinel.spare_failures;
+            }
+            open.send(()).unwrap();
+            runtime.block_on(blocker).unwrap();
+            assert_eq!(runtime.block_on(waiting).unwrap(), 5);
+            wait_until(&runtime, is_at_rest);
+        });
+    });
+}
