@@ -1,7 +1,7 @@
 //! What the doctor finds is told in the application's log, once when it begins and once when
 //! it is over. Each test runs in a program of its own, since it listens to the whole process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -204,12 +204,12 @@ fn blocking_that_is_usual_is_a_warning_as_long_as_it_goes_on() {
             }
             let after = runtime.handle().snapshot();
             assert!(after.incidents.total() > before.incidents.total(), "they are all counted");
-            let told: Vec<_> = stalls(&runtime)
-                .iter()
-                .filter(|told| told.field("location").contains(&place))
-                .map(|told| told.level)
-                .collect();
-            assert!(told.len() <= 1 && !told.contains(&Level::INFO), "it is not said to be over: {told:?}");
+            let told: Vec<_> =
+                stalls(&runtime).into_iter().filter(|told| told.field("location").contains(&place)).collect();
+            // A poll whose stack could not be read in time is another finding, of the task alone.
+            let places: BTreeSet<_> = told.iter().map(|told| told.field("location")).collect();
+            let is_over = told.iter().any(|told| told.level == Level::INFO);
+            assert!(told.len() == places.len() && !is_over, "each is reported once, none as over: {told:#?}");
         });
     });
 }

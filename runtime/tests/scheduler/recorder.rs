@@ -28,7 +28,11 @@ impl Recorded {
         let mut recorded = Recorded { tracks: head.tracks, flushes: Vec::new() };
         let began = Instant::now();
         while !is_enough(&recorded) {
-            assert!(began.elapsed() < LONG, "{:?}", recorded.events().map(|(_, _, event)| event).collect::<Vec<_>>());
+            assert!(
+                began.elapsed() < LONG,
+                "{:?}",
+                recorded.events().map(|(_, _, event)| event).take(500).collect::<Vec<_>>()
+            );
             recorded.flushes.extend(client.next_flush(LONG).unwrap());
         }
         recorded
@@ -168,7 +172,8 @@ fn the_return_of_a_stuck_worker_precedes_what_it_does_next() {
         }
     });
     let recorded = Recorded::until(&mut client, "returning", Duration::ZERO, |recorded| {
-        recorded.events().filter(|(.., event)| matches!(event, Event::Return)).count() >= 10
+        // One in 1.5 s or so: the spare stays for a while, and as long as it is there nobody is replaced.
+        recorded.events().filter(|(.., event)| matches!(event, Event::Return)).count() >= 2
     });
     let events: Vec<_> = recorded.events().collect();
     for track in &recorded.tracks {

@@ -182,7 +182,7 @@ fn sender_and_completer<S: Steps>() {
 
 #[test]
 fn a_message_that_meets_the_end_of_a_step_is_seen() {
-    holds(None, senders::<AsBuilt>);
+    holds(Some(2), senders::<AsBuilt>);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_completion_that_meets_the_end_of_a_step_is_seen() {
 
 #[test]
 fn mail_does_not_disturb_and_is_there_with_the_completion() {
-    holds(None, sender_and_completer::<AsBuilt>);
+    holds(Some(2), sender_and_completer::<AsBuilt>);
 }
 
 /// E2 before E1.
@@ -214,7 +214,7 @@ impl Steps for TellsFirst {
 
 #[test]
 fn twin_a_message_that_is_told_of_before_it_is_there_is_found() {
-    breaks("an event is lost", None, senders::<TellsFirst>);
+    breaks("an event is lost", Some(2), senders::<TellsFirst>);
 }
 
 #[test]
@@ -234,7 +234,7 @@ impl Steps for ReturnsEarly {
 
 #[test]
 fn twin_an_early_return_on_a_flag_that_is_set_already_is_found() {
-    breaks("an event is lost", None, senders::<ReturnsEarly>);
+    breaks("an event is lost", Some(2), senders::<ReturnsEarly>);
 }
 
 /// R4 without a look at one of the flags.
@@ -263,7 +263,7 @@ impl Steps for IgnoresMail {
 
 #[test]
 fn twin_an_end_of_a_step_that_ignores_mail_is_found() {
-    breaks("an event is lost", None, senders::<IgnoresMail>);
+    breaks("an event is lost", Some(2), senders::<IgnoresMail>);
 }
 
 struct IgnoresWoken;
@@ -315,7 +315,7 @@ impl Steps for BeginsRelaxed {
 
 #[test]
 fn twin_a_step_that_does_not_acquire_its_events_is_found() {
-    breaks("an event is lost", None, senders::<BeginsRelaxed>);
+    breaks("an event is lost", Some(2), senders::<BeginsRelaxed>);
 }
 
 /// One flag for both reasons: a message wakes whoever waits, and steps it again.
@@ -330,7 +330,7 @@ impl Steps for OneFlag {
 
 #[test]
 fn twin_one_flag_for_messages_and_completions_is_found() {
-    breaks("a blocked process is disturbed", None, sender_and_completer::<OneFlag>);
+    breaks("a blocked process is disturbed", Some(2), sender_and_completer::<OneFlag>);
 }
 
 // ---- an end that somebody wants -------------------------------------------------------------------------------------------

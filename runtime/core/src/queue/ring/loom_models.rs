@@ -311,8 +311,8 @@ impl Steps for Copied {
 #[test]
 fn the_steal_that_the_faults_are_put_into_is_sound() {
     holds(None, || owner_and_thief::<Copied>(2, 4, 2));
-    holds(None, owner_and_two_thieves::<Copied>);
-    holds(None, chain_of_thieves::<Copied>);
+    holds(Some(2), owner_and_two_thieves::<Copied>);
+    holds(Some(2), chain_of_thieves::<Copied>);
 }
 
 /// Reads the slots, then claims them.
@@ -384,7 +384,7 @@ impl Steps for ReleasesByStore {
 
 #[test]
 fn releasing_by_a_store_is_found() {
-    breaks("lost or came out twice", None, owner_and_two_thieves::<ReleasesByStore>);
+    breaks("lost or came out twice", Some(2), owner_and_two_thieves::<ReleasesByStore>);
 }
 
 /// Releases with a Relaxed swap: the owner writes slots that, for all it knows, are still being read.
@@ -446,7 +446,7 @@ impl Steps for ThiefsRoomFromReal {
 
 #[test]
 fn a_thief_that_counts_its_own_room_from_the_real_head_is_found() {
-    breaks("Causality violation", None, chain_of_thieves::<ThiefsRoomFromReal>);
+    breaks("Causality violation", Some(2), chain_of_thieves::<ThiefsRoomFromReal>);
 }
 
 /// Push counts the room from `real`.

@@ -4,7 +4,9 @@ use std::thread;
 use super::*;
 
 /// Items that go through the ring in a stress; Miri is slow.
-const ITEMS: u32 = if cfg!(miri) { 500 } else { 300_000 };
+const ITEMS: u32 = if cfg!(miri) { 300 } else { 300_000 };
+/// The largest capacity that is tried.
+const LARGE: usize = if cfg!(miri) { 32 } else { 256 };
 /// First indices: the usual one, and some from which the indices wrap at once.
 const FIRSTS: [u32; 4] = [0, u32::MAX - 9, u32::MAX - 1, u32::MAX];
 
@@ -21,7 +23,7 @@ fn drain(producer: &mut Producer<u32>) -> Vec<u32> {
 #[test]
 fn items_come_out_in_the_order_in_which_they_went_in() {
     for first in FIRSTS {
-        for capacity in [2, 4, 256] {
+        for capacity in [2, 4, LARGE] {
             let (mut producer, stealer) = ring_from(capacity, first);
             let mut model = VecDeque::new();
             for item in 0..4 * capacity as u32 {
@@ -159,7 +161,7 @@ fn a_capacity_that_is_no_power_of_two_is_refused() {
 #[test]
 fn every_item_comes_out_once_under_threads() {
     const THIEVES: usize = 3;
-    for capacity in [2, 16, 256] {
+    for capacity in [2, 16, LARGE] {
         let (mut owner, stealer) = ring_from::<Box<u32>>(capacity, u32::MAX - ITEMS / 2);
         let rings: Vec<_> = (0..THIEVES).map(|thief| ring_from(capacity, u32::MAX - thief as u32)).collect();
         let victims: Vec<_> = rings.iter().map(|(_, stealer)| stealer.clone()).chain([stealer]).collect();

@@ -411,7 +411,7 @@ fn a_time_out_against_a_claim_leaves_nobody_behind() {
 
 #[test]
 fn one_worker_that_spins_loses_nothing() {
-    holds(None, || model::<AsBuilt>(ONE_THAT_SPINS));
+    holds(Some(2), || model::<AsBuilt>(ONE_THAT_SPINS));
     holds(Some(2), || model::<AsBuilt>(Shape { time_outs: 1, ..ONE_THAT_SPINS }));
     holds(Some(2), || model::<AsBuilt>(Shape { spins: true, ..ONE_WITH_TWO_SUBMITTERS }));
 }
@@ -750,7 +750,7 @@ impl Steps for ClaimsTheSpinnerByTheHint {
 
 #[test]
 fn a_spinner_that_is_claimed_by_the_hint_alone_is_found() {
-    breaks("ONE-TOKEN", None, || model::<ClaimsTheSpinnerByTheHint>(ONE_THAT_SPINS));
+    breaks("ONE-TOKEN", Some(2), || model::<ClaimsTheSpinnerByTheHint>(ONE_THAT_SPINS));
 }
 
 /// The spin takes the token that it sees, which retract then waits for.
@@ -764,7 +764,7 @@ impl Steps for TakesTheTokenInTheSpin {
 
 #[test]
 fn a_spin_that_takes_the_token_is_found() {
-    breaks("deadlock", None, || model::<TakesTheTokenInTheSpin>(ONE_THAT_SPINS));
+    breaks("deadlock", Some(2), || model::<TakesTheTokenInTheSpin>(ONE_THAT_SPINS));
 }
 
 /// The owner of a ring pushes, pops, and puts into its slot, which is no Submit. From
