@@ -7,7 +7,8 @@ use volt_diagnosis::catalog;
 use crate::dashboards::files::{DASHBOARDS, RULES, dashboard, panels, read, rules};
 
 /// Those that speak of metrics, alerts and panels.
-const DOCUMENTS: [&str; 4] = ["dashboards/README.md", "docs/alerts.md", "docs/metrics.md", "docs/slow.md"];
+const DOCUMENTS: [&str; 5] =
+    ["dashboards/README.md", "docs/alerts.md", "docs/guide.md", "docs/metrics.md", "docs/slow.md"];
 
 #[test]
 fn every_metric_that_a_document_or_a_test_of_rules_names_is_in_the_catalog() {
