@@ -1,4 +1,8 @@
-//! What the README shows is what is built.
+//! What the README shows is what is built, and the links of the documents lead somewhere.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
 const README: &str = include_str!("../../../README.md");
 const HELLO: &str = include_str!("../../src/bin/hello.rs");
@@ -18,12 +22,39 @@ fn the_two_commands_stand_in_the_readme() {
 }
 
 #[test]
-fn the_readme_links_to_files_that_are_there() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let targets = README.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    let files: Vec<_> = targets.filter(|target| !target.contains("://")).collect();
-    assert!(files.len() >= 4, "links are still written as [text](file): {files:?}");
-    for file in files {
-        assert!(root.join(file).exists(), "README.md links to {file}, which is not there");
+fn every_link_of_a_document_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut documents = vec![root.join("dashboards/README.md"), root.join("examples/actors/README.md")];
+    for folder in [root.clone(), root.join("docs")] {
+        let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        documents.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
     }
+    let mut links = 0;
+    for document in documents {
+        let text = fs::read_to_string(&document).unwrap();
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for target in targets.filter(|target| !target.contains("://")) {
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let path = if file.is_empty() { document.clone() } else { document.parent().unwrap().join(file) };
+            let name = document.strip_prefix(&root).unwrap().display();
+            assert!(path.exists(), "{name} links to {target}, and there is no such file");
+            assert!(
+                anchor.is_empty() || anchors(&path).contains(anchor),
+                "{name} links to {target}, and there is no such heading"
+            );
+            links += 1;
+        }
+    }
+    assert!(links > 40, "links are still written as [text](file): only {links} were found");
+}
+
+/// The anchors of a document's headings, formed as GitHub forms them.
+fn anchors(document: &Path) -> BTreeSet<String> {
+    let text = fs::read_to_string(document).unwrap();
+    let headings = text.split("```").step_by(2).flat_map(str::lines).filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let words = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        words.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
+    };
+    headings.map(anchor).collect()
 }
