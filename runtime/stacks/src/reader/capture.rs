@@ -1,24 +1,27 @@
 //! Takes the stack of another thread of this process while it is stuck, by a signal whose handler only copies.
 //!
-//! Shape: threads that may be asked register, and get a [`Thread`]; a [`Sampler`] asks one at a time, through the slot
-//! of [`request`](crate::request), and sends it the signal. The handler finds out whether this thread is the one that
-//! is asked, copies its registers and up to 64 KiB of its stack from the stack pointer on, and wakes the asker, who
-//! unwinds the copy while the thread is on its way again.
+//! Shape: threads that may be asked register, and get a [`Thread`]; a [`Sampler`] asks one at a
+//! time, through the slot of [`request`](crate::request), and sends it the signal. The handler
+//! finds out whether this thread is the one that is asked, copies its registers and up to 64 KiB of
+//! its stack from the stack pointer on, and wakes the requester, who unwinds the copy while the
+//! thread is on its way again.
 //!
-//! Who writes: the page, the handler. Who asks: plain threads, never a worker, since the asker waits.
+//! Who writes: the page, the handler. Who asks: plain threads, never a worker, since the requester
+//! waits.
 //!
 //! Invariants.
-//! * COPIES-ONLY: the handler takes no lock, allocates nothing, unwinds nothing, touches no thread-local but `errno`,
-//!   which it puts back. So it does not matter what it interrupts: malloc, a panic, another handler, this one's own
-//!   asker.
-//! * ALIVE-WHILE-ASKED: a request is put down only under the lock under which a thread ends its registration; when it
-//!   does, it answers what it is asked. So whoever bears the number that is asked is the thread that registered with
-//!   these bounds.
-//! * NEVER-HELD: the asker waits no longer than it is told, plus [`GRACE`], whatever the thread does: stopped, in a
-//!   system call that nothing interrupts, ended, or with the signal blocked.
+//! * COPIES-ONLY: the handler takes no lock, allocates nothing, unwinds nothing, touches no
+//!   thread-local but `errno`, which it puts back. So it does not matter what it interrupts:
+//!   malloc, a panic, another handler, this one's own requester.
+//! * ALIVE-WHILE-ASKED: a request is published only under the lock under which a thread ends its
+//!   registration; when it does, it answers what it is asked. So whoever bears the number that is
+//!   asked is the thread that registered with these bounds.
+//! * NEVER-HELD: the requester waits no longer than it is told, plus [`GRACE`], whatever the thread
+//!   does: stopped, in a system call that nothing interrupts, ended, or with the signal blocked.
 //!
-//! Cost: the copy takes less than 1 µs, 64 KiB of it included, and waking the asker up to 10 µs; with the way through
-//! kernel and back, 7 to 25 µs of the thread's time (x86-64, 2.6 GHz, in a virtual machine).
+//! Cost: the copy takes less than 1 µs, 64 KiB of it included, and waking the requester up to 10
+//! µs; with the way through kernel and back, 7 to 25 µs of the thread's time (x86-64, 2.6 GHz, in a
+//! virtual machine).
 //!
 //! Caveat for the application: a system call that waits, in a thread that is asked, is interrupted. The kernel restarts
 //! most (SA_RESTART: reads, writes, locks, `wait`), and Rust's `sleep` goes on by itself; but `epoll_wait`, `poll`,
@@ -46,18 +49,20 @@ use super::page::{self, Page};
 use super::raw::RawStack;
 use super::signals::{self, Signal};
 use crate::fork::Home;
-use crate::request::{self, Answer, Asked, Desk, PENDING, Slot};
+use crate::request::{self, Answer, Asked, PENDING, Requester, Slot};
 
-/// How long an answer that is under way may take beyond the asker's patience: a thread in its handler may lose its
-/// processor, or fault in a page.
+/// How long an answer that is under way may take beyond the requester's patience: a thread in its
+/// handler may lose its processor, or fault in a page.
 const GRACE: Duration = Duration::from_millis(5);
-/// How often an asker looks whether another is done. They are rare, and one takes some tens of µs.
+/// How often a thread checks whether another's request is done. Requests are rare, and one takes
+/// some tens of µs.
 const TURN_INTERVAL: Duration = Duration::from_micros(100);
-/// What handler and askers share.
+/// What handler and requesters share.
 struct Shared {
     slot: Slot<Page>,
-    /// Who holds its lock has the turn to ask. Only ever tried: a forked child may have inherited it locked.
-    desk: Mutex<Desk<Page>>,
+    /// The thread that holds the lock may ask. Only ever tried: a forked child may have inherited
+    /// it locked.
+    requester: Mutex<Requester<Page>>,
 }
 
 /// Made by the first [`Sampler`].
@@ -192,8 +197,8 @@ impl Sampler {
     /// # Errors
     /// The signal tells of faults, cannot be handled, or is kept by the C library.
     pub fn new(signal: Option<i32>) -> io::Result<Self> {
-        let (slot, desk) = request::pair(Page::blank);
-        SHARED.get_or_put(Shared { slot, desk: Mutex::new(desk) });
+        let (slot, requester) = request::pair(Page::blank);
+        SHARED.get_or_put(Shared { slot, requester: Mutex::new(requester) });
         Ok(Self { signal: Signal::handled(signal, on_signal)? })
     }
 
@@ -222,22 +227,22 @@ impl Sampler {
         })
     }
 
-    /// The stack of `thread` as it is now. Waits for the answer, and for other askers, no longer than `patience` (and
-    /// `GRACE`).
+    /// The stack of `thread` as it is now. Waits for the answer, and for other requesters, no
+    /// longer than `patience` (and `GRACE`).
     ///
     /// # Errors
     /// There is no answer, and the error says why.
     pub fn capture(&self, thread: &Thread, patience: Duration) -> Result<RawStack, CaptureError> {
         let until = Instant::now() + patience;
-        let Shared { slot, desk } = SHARED.get().ok_or(CaptureError::Busy)?;
-        let mut desk = turn(desk, until).ok_or(CaptureError::Busy)?;
+        let Shared { slot, requester } = SHARED.get().ok_or(CaptureError::Busy)?;
+        let mut requester = turn(requester, until).ok_or(CaptureError::Busy)?;
         let asked = {
             // ALIVE-WHILE-ASKED
             let is_alive = thread.lock();
             if !*is_alive {
                 return Err(CaptureError::Ended);
             }
-            desk.ask(slot, thread.tid, |page| page.own.clone_from(&thread.stack)).ok_or(CaptureError::Busy)?
+            requester.ask(slot, thread.tid, |page| page.own.clone_from(&thread.stack)).ok_or(CaptureError::Busy)?
         };
         let sent = self.signal.send(thread.tid);
         if sent.is_ok() {
@@ -259,11 +264,11 @@ impl Sampler {
     }
 }
 
-/// The desk, when it is our turn; `None` if it is not by then.
-fn turn(desk: &Mutex<Desk<Page>>, until: Instant) -> Option<MutexGuard<'_, Desk<Page>>> {
+/// Returns the requester when it is this thread's turn; `None` if it is not by `until`.
+fn turn(requester: &Mutex<Requester<Page>>, until: Instant) -> Option<MutexGuard<'_, Requester<Page>>> {
     loop {
-        match desk.try_lock() {
-            Ok(desk) => return Some(desk),
+        match requester.try_lock() {
+            Ok(requester) => return Some(requester),
             Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(TURN_INTERVAL),
             Err(TryLockError::WouldBlock) => return None,

@@ -10,8 +10,8 @@
 //! Tables of libraries are copied while the loader's lock is held, so that a library that is unloaded in the midst of
 //! unwinding does no harm. They are small (200 KiB the C library's).
 //!
-//! Bound: the loader's lock is waited for; a thread that is stuck while it holds it (in a callback of its own
-//! `dl_iterate_phdr`) holds the asker too.
+//! Bound: the loader's lock is waited for; a thread that is stuck while it holds it (in a callback
+//! of its own `dl_iterate_phdr`) holds the requester too.
 //!
 //! Source: the layout of `.eh_frame_hdr` is the Linux Standard Base's; the tables are found through the program
 //! headers, as libgcc does.
@@ -135,14 +135,15 @@ pub(super) struct Modules {
 impl Modules {
     /// Brings the list up to date. Whether it had to be changed.
     pub(super) fn refresh(&mut self) -> bool {
-        let mut visit = Visit { known: self.version, version: None, found: Vec::new() };
-        // SAFETY: the callback is of the type asked for, and is given `visit`, which outlives the call.
-        unsafe { libc::dl_iterate_phdr(Some(visited), (&raw mut visit).cast()) };
-        if visit.version == self.version {
+        let mut walk = Walk { known: self.version, version: None, found: Vec::new() };
+        // SAFETY: the callback is of the type asked for, and is given `walk`, which outlives the
+        // call.
+        unsafe { libc::dl_iterate_phdr(Some(add_module), (&raw mut walk).cast()) };
+        if walk.version == self.version {
             return false;
         }
-        self.version = visit.version;
-        self.list = visit.found;
+        self.version = walk.version;
+        self.list = walk.found;
         self.list.sort_by_key(|module| module.range.start);
         true
     }
@@ -160,30 +161,30 @@ impl Modules {
 
 /// The address of some code in this file.
 pub(super) fn own_code() -> u64 {
-    let own: unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int = visited;
+    let own: unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int = add_module;
     own as usize as u64
 }
 
 /// One walk through the loader's list.
-struct Visit {
+struct Walk {
     known: Option<(u64, u64)>,
     version: Option<(u64, u64)>,
     found: Vec<Module>,
 }
 
 /// The walk ends when this returns something else than 0.
-unsafe extern "C" fn visited(info: *mut libc::dl_phdr_info, _size: usize, visit: *mut c_void) -> c_int {
+unsafe extern "C" fn add_module(info: *mut libc::dl_phdr_info, _size: usize, walk: *mut c_void) -> c_int {
     // SAFETY: `refresh` gave it, and does not touch it meanwhile.
-    let visit = unsafe { &mut *visit.cast::<Visit>() };
+    let walk = unsafe { &mut *walk.cast::<Walk>() };
     // SAFETY: the loader's, for the length of this call.
     let info = unsafe { &*info };
-    visit.version = Some((info.dlpi_adds, info.dlpi_subs));
-    if visit.version == visit.known {
+    walk.version = Some((info.dlpi_adds, info.dlpi_subs));
+    if walk.version == walk.known {
         return 1;
     }
     // The program itself comes first.
-    let module = read(info, visit.found.is_empty());
-    visit.found.extend(module);
+    let module = read(info, walk.found.is_empty());
+    walk.found.extend(module);
     0
 }
 

@@ -3,8 +3,8 @@
 //! Shape: one piece of memory, made beforehand, for two parts: the stack that the thread runs on; and, if that is its
 //! alternate one, the top of its own as well, since what the handler there interrupted is on that.
 //!
-//! Who writes: `own`, the asker, before it asks; everything else, the thread that is asked. Who reads: the asker, when
-//! it is answered.
+//! Who writes: `own`, the requester, before it asks; everything else, the thread that is asked. Who
+//! reads: the requester, when it is answered.
 //!
 //! Invariant IN-BOUNDS: memory is read from the stack pointer up to the end of the stack that it lies in: the thread's
 //! own, as the thread said when it registered, or its alternate one, as the kernel says. In neither (a coroutine's),
@@ -29,7 +29,7 @@ const ALTERNATE_WORDS_MAX: usize = WORDS_MAX / 2;
 
 /// What the handler writes.
 pub(super) struct Page {
-    /// The thread's own stack; set by the asker.
+    /// The thread's own stack; set by the requester.
     pub(super) own: Range<usize>,
     registers: Registers,
     /// How many words were copied from where, one part behind the other in `words`.
@@ -85,7 +85,7 @@ impl Page {
         }
     }
 
-    /// Read by the asker.
+    /// Read by the requester.
     pub(super) fn raw(&self) -> RawStack {
         let mut at = 0;
         let parts = self.parts.iter().filter(|(_, count)| *count > 0).map(|&(base, count)| {

@@ -90,7 +90,8 @@ impl Resolver {
             if !resolved.is_lost {
                 break;
             }
-            // An answer wakes the asker, which may take the thread's processor from it: let it go on.
+            // An answer wakes the requester, which may take the thread's processor from it: let it
+            // go on.
             thread::sleep(BETWEEN_TRIES);
             // The next may be as bad, or worse, or not come in time.
             let Ok(stack) = sampler.capture(thread, patience) else { break };

@@ -6,7 +6,7 @@
 //! frame, is dealt with here: below it lie all registers of what it interrupted, as the kernel saved them, and the walk
 //! goes on from those.
 //!
-//! Who calls: [`Resolver`](super::symbols::Resolver), on the asker's thread.
+//! Who calls: [`Resolver`](super::symbols::Resolver), on the requester's thread.
 //!
 //! Invariants. *Ends*: after [`CALLS_MAX`] calls, or at the first address that is no code. *Faults never*: the stack is
 //! read from the copy; code, in search of the way back from a handler, from modules that are never unloaded.

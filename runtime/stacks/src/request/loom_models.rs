@@ -1,8 +1,8 @@
-//! loom models of a request: an asker that loses its patience, beside threads that answer late, or end; and of the same
-//! with one step done wrong.
+//! loom models of a request: a requester that stops waiting, beside threads that answer late, or
+//! end; and of the same with one step done wrong.
 //!
-//! Pages are numbers that loom watches: two threads at one page at a time fail the model. Each answer says who wrote
-//! it, to which request.
+//! Pages are numbers that loom watches: two threads at one page at a time fail the model. Each
+//! answer contains the thread that wrote it and the number of the request.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
@@ -10,7 +10,7 @@ use volt_shim::Arc;
 
 use super::*;
 
-/// What is written on a page: the request, by the asker; and who answers it.
+/// The contents of a page: the request, written by the requester; and the thread that answers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Text {
     request: u32,
@@ -25,7 +25,7 @@ fn claim(slot: &Slot<Text>, tid: u32) -> Option<Claim<Text>> {
 }
 
 fn finish(claim: Claim<Text>, tid: u32) {
-    let _asker = claim.write(|page| page.writer = tid);
+    let _requester = claim.write(|page| page.writer = tid);
 }
 
 /// Answer without a claim: the word is stored, not exchanged.
@@ -34,45 +34,45 @@ fn claim_without_exchange(slot: &Slot<Text>, tid: u32) -> Option<Claim<Text>> {
     if super::tid(asked) != tid {
         return None;
     }
-    let sheet = slot.sheet.load(Ordering::Acquire);
+    let buffer = slot.buffer.load(Ordering::Acquire);
     slot.asked.store(asked & !u64::from(u32::MAX), Ordering::Release);
     // SAFETY: FOR-EVER.
-    Some(Claim { sheet: unsafe { &*sheet } })
+    Some(Claim { buffer: unsafe { &*buffer } })
 }
 
 /// Answer (2) after (3).
-fn claim_before_the_sheet_is_read(slot: &Slot<Text>, tid: u32) -> Option<Claim<Text>> {
+fn claim_before_the_buffer_is_read(slot: &Slot<Text>, tid: u32) -> Option<Claim<Text>> {
     let asked = slot.asked.load(Ordering::Acquire);
     if super::tid(asked) != tid {
         return None;
     }
     slot.asked.compare_exchange(asked, asked & !u64::from(u32::MAX), Ordering::Acquire, Ordering::Relaxed).ok()?;
-    let sheet = slot.sheet.load(Ordering::Acquire);
+    let buffer = slot.buffer.load(Ordering::Acquire);
     // SAFETY: FOR-EVER.
-    Some(Claim { sheet: unsafe { &*sheet } })
+    Some(Claim { buffer: unsafe { &*buffer } })
 }
 
 /// Answer (5) before (4).
 fn finish_before_it_is_written(claim: Claim<Text>, tid: u32) {
-    let sheet = claim.sheet;
-    let _asker = claim.finish(WRITTEN);
+    let buffer = claim.buffer;
+    let _requester = claim.finish(WRITTEN);
     // SAFETY: loom checks it.
-    sheet.page.with_mut(|page| unsafe { (*page).writer = tid });
+    buffer.page.with_mut(|page| unsafe { (*page).writer = tid });
 }
 
 /// Answer (5) that publishes nothing.
 fn finish_without_release(claim: Claim<Text>, tid: u32) {
     // SAFETY: loom checks it.
-    claim.sheet.page.with_mut(|page| unsafe { (*page).writer = tid });
-    claim.sheet.answer.store(WRITTEN, Ordering::Relaxed);
+    claim.buffer.page.with_mut(|page| unsafe { (*page).writer = tid });
+    claim.buffer.answer.store(WRITTEN, Ordering::Relaxed);
 }
 
-/// Every thread named is asked once, and the first once more, by an asker without patience; each looks once whether it
-/// is asked, as a handler does whose signal comes at any time. Then the first looks again, and must be able to answer,
-/// unless its answer is there.
+/// Every thread named is asked once, and the first once more, by a requester that never waits. Each
+/// thread checks once whether it is asked, as a handler does whose signal comes at any time. Then
+/// the first checks again, and must be able to answer, unless its answer is there.
 fn model(tids: &'static [u32], claim: Claimer, finish: Finisher) -> impl Fn() + Send + Sync + 'static {
     move || {
-        let (slot, mut desk) = pair(Text::default);
+        let (slot, mut requester) = pair(Text::default);
         let slot = Arc::new(slot);
         let handlers: Vec<_> = tids
             .iter()
@@ -87,7 +87,7 @@ fn model(tids: &'static [u32], claim: Claimer, finish: Finisher) -> impl Fn() + 
             .collect();
         for (request, &tid) in (1..).zip(tids.iter().chain(&tids[..1])) {
             let asked =
-                desk.ask(&slot, tid, |page| *page = Text { request, writer: 0 }).expect("there are sheets enough");
+                requester.ask(&slot, tid, |page| *page = Text { request, writer: 0 }).expect("there is a free buffer");
             let text = Answer::Written(Text { request, writer: tid });
             if let Some(answer) = asked.answer(|page| *page) {
                 assert_eq!(answer, text, "the answer to another request");
@@ -101,14 +101,14 @@ fn model(tids: &'static [u32], claim: Claimer, finish: Finisher) -> impl Fn() + 
         for handler in handlers {
             handler.join().unwrap();
         }
-        // All that was under way has arrived: every sheet can be used again, and is.
-        let sheets = desk.sheets.len();
+        // All that was under way has arrived: every buffer can be used again, and is.
+        let buffers = requester.buffers.len();
         let asked =
-            desk.ask(&slot, tids[0], |page| *page = Text { request: 0, writer: 0 }).expect("all sheets are free");
+            requester.ask(&slot, tids[0], |page| *page = Text { request: 0, writer: 0 }).expect("all buffers are free");
         finish(claim(&slot, tids[0]).expect("asked and not answered"), tids[0]);
         assert_eq!(asked.answer(|page| page.writer), Some(Answer::Written(tids[0])));
         drop(asked);
-        assert_eq!(desk.sheets.len(), sheets, "a sheet was lost");
+        assert_eq!(requester.buffers.len(), buffers, "a buffer was lost");
     }
 }
 
@@ -128,8 +128,8 @@ fn loom_without_an_exchange_a_withdrawn_request_is_answered() {
 }
 
 #[test]
-fn loom_a_sheet_read_after_the_claim_is_another_requests() {
-    breaks("nevertheless", None, model(&[1], claim_before_the_sheet_is_read, finish));
+fn loom_a_buffer_read_after_the_claim_is_another_requests() {
+    breaks("nevertheless", None, model(&[1], claim_before_the_buffer_is_read, finish));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn loom_an_answer_that_publishes_nothing_is_read_while_it_is_written() {
 #[test]
 fn loom_a_thread_that_ends_answers_once() {
     holds(None, || {
-        let (slot, mut desk) = pair(Text::default);
+        let (slot, mut requester) = pair(Text::default);
         let slot = Arc::new(slot);
         let thread = thread::spawn({
             let slot = slot.clone();
@@ -155,11 +155,11 @@ fn loom_a_thread_that_ends_answers_once() {
                     finish(claim, 1);
                 }
                 if let Some(claim) = slot.claim(|| 1) {
-                    let _asker = claim.end();
+                    let _requester = claim.end();
                 }
             }
         });
-        let asked = desk.ask(&slot, 1, |page| *page = Text { request: 1, writer: 0 }).unwrap();
+        let asked = requester.ask(&slot, 1, |page| *page = Text { request: 1, writer: 0 }).unwrap();
         thread.join().unwrap();
         match asked.answer(|page| *page) {
             Some(Answer::Written(text)) => assert_eq!(text, Text { request: 1, writer: 1 }),

@@ -223,7 +223,7 @@ fn a_thread_that_does_not_answer_is_given_up_and_its_late_answer_goes_nowhere() 
 }
 
 #[test]
-fn askers_who_come_together_get_the_threads_they_asked_for() {
+fn requesters_who_come_together_get_the_threads_they_asked_for() {
     let sampler = sampler();
     let shallow = Victim::stuck(&sampler, || {});
     let below = Victim::run(&sampler, |is_over, begun| deep(2, &|| repeat(is_over, begun, &|| {})));
