@@ -1,8 +1,9 @@
 //! Structured concurrency: children that cannot outlive the stretch of code that started them.
 //!
-//! Shape. The future of [`scope`] owns the *family*: the set of the children's handles. What clones of [`Scope`] share with it is small: the
-//! children that have *arrived* since it looked last, how many are *on their way*, the waker by which it is told of them, and the phase. So
-//! whoever holds a clone, the children themselves above all, does not keep the family alive.
+//! Shape. The future of [`scope`] owns the *child set*: the children's handles. Clones of [`Scope`]
+//! share little with it: the children that have *arrived* since it last checked, how many are *on
+//! their way*, the waker that reports them, and the phase. So a clone, such as the one that a child
+//! holds, does not keep the child set alive.
 //!
 //! | phase | a child that arrives | left when |
 //! |---|---|---|
@@ -16,16 +17,20 @@
 //!
 //! Protocol of a spawn: (1) under the lock: the scope is not over, and one more child is on its way; (2) start its task, without the
 //! lock; (3) under the lock: it has arrived, or, if the phase is `Over` by now, it is dropped; (4) abort it, unless the phase is `Open`;
-//! (5) under the lock: one fewer is on its way; wake the family, or, if the phase is `Over` and that was the last, say that the scope has
-//! ended. The family is not done before nobody is on the way; a scope whose future is dropped does not wait, and its last child says that
-//! it has ended. So *Aborted first*: when those who await a child are told of the end, every child has ended, or is aborted. A
-//! child that is running already between (2) and (4), and awaits one that it was refused, would panic otherwise.
+//! (5) under the lock: one fewer is on its way; wake the scope's future, or, if the phase is `Over`
+//! and that was the last, say that the scope has ended. The child set is not done before nobody is
+//! on the way; a scope whose future is dropped does not wait, and its last child says that it has
+//! ended. So *Aborted first*: when those who await a child are told of the end, every child has
+//! ended, or is aborted. A child that is running already between (2) and (4), and awaits one that
+//! it was refused, would panic otherwise.
 //!
-//! Who writes: anybody who holds a clone (arrivals), the family (all of it). Who reads: the family.
+//! Who writes: anybody who holds a clone (arrivals), the child set (all of it). Who reads: the
+//! child set.
 //!
-//! Invariants. *Unlocked code*: what is the user's (futures, errors, outputs, wakers) is neither run nor cloned nor dropped under the
-//! lock, since each of them may start a child. *Nobody is forgotten*: the family lies down only if nobody has arrived, which it sees in
-//! the hold of the lock in which it leaves its waker.
+//! Invariants. *Unlocked code*: what is the user's (futures, errors, outputs, wakers) is neither
+//! run nor cloned nor dropped under the lock, since each of them may start a child. *Nobody is
+//! forgotten*: the child set returns pending only if nobody has arrived, which it sees in the hold
+//! of the lock in which it leaves its waker.
 //!
 //! Rejected: one set behind the lock, shared by all clones: a child that holds a clone keeps the set alive, and so itself, when the
 //! future is dropped; and every error that comes too late is dropped under the lock.
@@ -78,17 +83,17 @@ where
     F: AsyncFnOnce(Scope<E>) -> Result<T, E>,
     E: Send + 'static,
 {
-    let mut family = Family { scope: Scope::new(), children: JoinSet::new() };
+    let mut set = ChildSet { scope: Scope::new(), children: JoinSet::new() };
     let ended = {
-        let mut body = pin!(Some(body(family.scope.clone())));
+        let mut body = pin!(Some(body(set.scope.clone())));
         let mut output = None;
-        let ended = poll_fn(|cx| family.poll(cx, body.as_mut(), &mut output)).await;
+        let ended = poll_fn(|cx| set.poll(cx, body.as_mut(), &mut output)).await;
         // The body goes here, before the children are waited for: what it holds may be what they wait for.
         catch_unwind(AssertUnwindSafe(|| body.set(None))).and(ended)
     };
     if !matches!(ended, Ok(Ok(_))) {
-        family.cancel();
-        family.wait_for_rest().await;
+        set.cancel();
+        set.wait_for_rest().await;
     }
     ended.unwrap_or_else(|panic| resume_unwind(panic))
 }
@@ -97,12 +102,12 @@ where
 type Ended<E> = Result<Result<(), E>, JoinError>;
 
 /// What the future of a scope owns; see the header of this file.
-struct Family<E: Send + 'static> {
+struct ChildSet<E: Send + 'static> {
     scope: Scope<E>,
     children: JoinSet<Result<(), E>>,
 }
 
-impl<E: Send + 'static> Family<E> {
+impl<E: Send + 'static> ChildSet<E> {
     /// Polls the body and the children; ready with the first error, or with the body's output when nobody is left, or with the body's
     /// panic.
     fn poll<T>(
@@ -191,7 +196,7 @@ impl<E: Send + 'static> Family<E> {
     }
 }
 
-impl<E: Send + 'static> Drop for Family<E> {
+impl<E: Send + 'static> Drop for ChildSet<E> {
     fn drop(&mut self) {
         // *Aborted first*
         self.cancel();
@@ -235,7 +240,7 @@ impl<E: Send + 'static> Scope<E> {
 
     /// Tells those who await a child outside that the scope has ended.
     fn end(&self) {
-        // It may have been told: the family is dropped after its last child too.
+        // It may be set already: the child set is dropped after its last child too.
         let _told = self.over.set(());
     }
 
@@ -243,7 +248,8 @@ impl<E: Send + 'static> Scope<E> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Goes over to `phase`, if it comes after the present one; those who had arrived before. The waker goes: the family is awake.
+    /// Goes over to `phase`, if it comes after the present one; those who had arrived before. The
+    /// waker goes: the scope's future is awake.
     fn enter(&self, phase: Phase) -> Vec<JoinHandle<Result<(), E>>> {
         let mut state = self.lock();
         state.phase = state.phase.max(phase);
@@ -433,25 +439,25 @@ mod tests {
     #[test]
     fn a_scope_that_is_over_does_not_open_again() {
         let scope = Scope::<()>::new();
-        let family = Family { scope: scope.clone(), children: JoinSet::new() };
+        let set = ChildSet { scope: scope.clone(), children: JoinSet::new() };
         scope.enter(Phase::Over);
         scope.enter(Phase::Cancelled);
         assert_eq!(scope.lock().phase, Phase::Over);
-        drop(family);
+        drop(set);
         assert!(OnTheWay::new(&scope).is_none());
     }
 
     #[test]
     fn a_scope_waits_for_a_child_that_is_being_started() {
         let scope = Scope::<()>::new();
-        let mut family = Family { scope: scope.clone(), children: JoinSet::new() };
+        let mut set = ChildSet { scope: scope.clone(), children: JoinSet::new() };
         let mut cx = Context::from_waker(Waker::noop());
         let on_the_way = OnTheWay::new(&scope).unwrap();
-        assert!(family.poll_next(&mut cx, true).is_pending(), "it may become a child");
+        assert!(set.poll_next(&mut cx, true).is_pending(), "it may become a child");
         assert!(scope.lock().waker.is_some());
         drop(on_the_way);
-        assert!(scope.lock().waker.is_none(), "the family is woken");
-        assert!(matches!(family.poll_next(&mut cx, true), Poll::Ready(None)));
+        assert!(scope.lock().waker.is_none(), "the child set is woken");
+        assert!(matches!(set.poll_next(&mut cx, true), Poll::Ready(None)));
         assert!(scope.over.initialized());
     }
 
@@ -459,9 +465,9 @@ mod tests {
     #[test]
     fn the_end_of_a_dropped_scope_comes_after_its_last_abort() {
         let scope = Scope::<()>::new();
-        let family = Family { scope: scope.clone(), children: JoinSet::new() };
+        let set = ChildSet { scope: scope.clone(), children: JoinSet::new() };
         let (first, last) = (OnTheWay::new(&scope).unwrap(), OnTheWay::new(&scope).unwrap());
-        drop(family);
+        drop(set);
         assert!(!scope.over.initialized());
         drop(first);
         assert!(!scope.over.initialized(), "the last one is not aborted yet");
