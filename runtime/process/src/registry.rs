@@ -16,8 +16,8 @@ use crate::messages::pid::{Node, Pid};
 
 /// A power of two; more than the threads that look up at the same moment.
 pub(crate) const SHARDS: usize = 64;
-/// Places that `visit` copies under one lock: some 20 µs, if each process is in nobody's cache.
-const VISITED_AT_ONCE: usize = 256;
+/// Places that `walk` copies under one lock: some 20 µs, if each process is in nobody's cache.
+const WALK_BATCH: usize = 256;
 
 /// See the header of this file.
 #[derive(Debug)]
@@ -144,15 +144,15 @@ impl<E: Named> Registry<E> {
 
     /// Shows those that live to `see`, `limit` of them at most; false: there are more. As [`list`](Self::list), a few under a lock at a time, and
     /// `see` runs under none.
-    pub(crate) fn visit(&self, limit: usize, mut see: impl FnMut(&E)) -> bool {
+    pub(crate) fn walk(&self, limit: usize, mut see: impl FnMut(&E)) -> bool {
         let mut left = limit;
-        let mut some = Vec::with_capacity(VISITED_AT_ONCE);
+        let mut some = Vec::with_capacity(WALK_BATCH);
         for shard in &self.shards {
             let mut next = 0;
             loop {
                 let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
                 let places = shard.places.get(next..).unwrap_or_default();
-                let places = &places[..places.len().min(VISITED_AT_ONCE)];
+                let places = &places[..places.len().min(WALK_BATCH)];
                 if places.is_empty() {
                     break;
                 }

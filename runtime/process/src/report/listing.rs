@@ -86,7 +86,7 @@ fn choose<S: Home>(registry: &Registry<Entry<S>>, query: &Query, began: Instant)
     let mut matching = 0;
     // The lowest of the highest on top.
     let mut highest = BinaryHeap::with_capacity(limit + 1);
-    let is_complete = registry.visit(PROCESSES_MAX, |entry| {
+    let is_complete = registry.walk(PROCESSES_MAX, |entry| {
         if !has(entry, &wanted) {
             return;
         }

@@ -114,7 +114,7 @@ fn take<S: Home>(registry: &Registry<Entry<S>>, began: Instant, before: Option<T
     let mut states = States::default();
     // The shallowest of the deepest on top.
     let mut deepest: BinaryHeap<Reverse<(u32, Pid, u64)>> = BinaryHeap::with_capacity(MAX_DEEPEST + 1);
-    let is_complete = registry.visit(PROCESSES_MAX, |entry| {
+    let is_complete = registry.walk(PROCESSES_MAX, |entry| {
         let count = match entry.state.lifecycle() {
             Lifecycle::Ready => &mut states.ready,
             Lifecycle::Running => &mut states.running,

@@ -99,7 +99,7 @@ impl Census {
 
 fn take(registry: &Registry) -> Taken {
     taken(|places| {
-        registry.visit(TASKS_MAX, |task| {
+        registry.walk(TASKS_MAX, |task| {
             let location = task.location();
             let (_, count) = places.entry(ptr::from_ref(location).addr()).or_insert((location, Count::default()));
             count.alive += 1;
@@ -226,7 +226,7 @@ mod tests {
         (0..9).for_each(|_| drop(runtime.spawn(std::future::pending::<()>())));
         let count = |limit| {
             let mut count = 0;
-            (registry.visit(limit, |_| count += 1), count)
+            (registry.walk(limit, |_| count += 1), count)
         };
         while count(usize::MAX) != (true, 9) {
             std::thread::yield_now();

@@ -121,7 +121,7 @@ impl Shared {
         let limit = query.limit as usize;
         // The lowest of the highest on top.
         let mut highest = BinaryHeap::with_capacity(limit + 1);
-        let is_complete = self.registry.visit(TASKS_MAX, |header| {
+        let is_complete = self.registry.walk(TASKS_MAX, |header| {
             walked += 1;
             let poll = if header.state.is_idle() { None } else { polls.get(&header.id.as_u64()) };
             if poll.is_some() {

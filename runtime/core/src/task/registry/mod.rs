@@ -28,7 +28,7 @@ use volt_shim::{AtomicUsize, CachePadded, Mutex, MutexGuard, Ordering};
 use super::header::{Header, MAX_SHARDS, NO_PLACE, Place, Task};
 
 /// Slots that a walk through all looks at under one lock: some 20 µs, if each task is in nobody's cache.
-const VISITED_AT_ONCE: usize = 256;
+const WALK_BATCH: usize = 256;
 /// How often a walk gives its processor away for those that wait for a shard, before it goes on all the same.
 const YIELDS_MAX: usize = 1000;
 /// Slots of a shard whose memory is kept, whoever leaves: 8 KiB.
@@ -148,7 +148,7 @@ impl Registry {
     /// Shows every task that is in here to `f`, `limit` of them at most; false: there are more. One that comes or goes meanwhile is seen or not.
     ///
     /// `f` runs under a lock that workers take, and must not call anybody.
-    pub(crate) fn visit(&self, limit: usize, mut f: impl FnMut(&Header)) -> bool {
+    pub(crate) fn walk(&self, limit: usize, mut f: impl FnMut(&Header)) -> bool {
         let mut left = limit;
         let seen = self.find(|task| {
             if left == 0 {
@@ -161,7 +161,7 @@ impl Registry {
         seen.is_none()
     }
 
-    /// Shows tasks that are in here to `f` until it returns something; as [`visit`](Self::visit).
+    /// Shows tasks that are in here to `f` until it returns something; as [`walk`](Self::walk).
     pub(crate) fn find<R>(&self, mut f: impl FnMut(&Header) -> Option<R>) -> Option<R> {
         for room in &self.shards {
             let mut next = 0;
@@ -169,7 +169,7 @@ impl Registry {
                 room.let_others_in();
                 let shard = room.lock();
                 let Some(slots) = shard.slots.slots.get(next..).filter(|slots| !slots.is_empty()) else { break };
-                let slots = &slots[..slots.len().min(VISITED_AT_ONCE)];
+                let slots = &slots[..slots.len().min(WALK_BATCH)];
                 if let Some(found) = slots.iter().filter_map(Slot::task).find_map(|task| f(task.header())) {
                     return Some(found);
                 }

@@ -78,7 +78,7 @@ fn a_task_is_cancelled_by_the_close_or_its_bringer_is_told() {
 #[test]
 fn a_walk_sees_each_task_once_in_whatever_pieces() {
     let registry = Registry::new(2);
-    let count = if cfg!(miri) { VISITED_AT_ONCE + 3 } else { 3 * VISITED_AT_ONCE };
+    let count = if cfg!(miri) { WALK_BATCH + 3 } else { 3 * WALK_BATCH };
     let tasks: Vec<_> = (0..count).map(|_| task(None)).collect();
     // Most in one shard, and some in the other.
     let shard_of = |index: usize| usize::from(index % 9 == 8);
@@ -88,7 +88,7 @@ fn a_walk_sees_each_task_once_in_whatever_pieces() {
     let gone: Vec<_> = tasks.iter().step_by(7).map(|(task, _)| task.header().id.as_u64()).collect();
     tasks.iter().step_by(7).for_each(|(task, _)| drop(registry.remove(task.header())));
     let mut seen = Vec::new();
-    assert!(registry.visit(count, |task| seen.push(task.id.as_u64())));
+    assert!(registry.walk(count, |task| seen.push(task.id.as_u64())));
     seen.sort_unstable();
     let ids = tasks.iter().map(|(task, _)| task.header().id.as_u64());
     let mut wanted: Vec<_> = ids.filter(|id| !gone.contains(id)).collect();
@@ -103,14 +103,14 @@ fn a_walk_sees_each_task_once_in_whatever_pieces() {
 #[cfg_attr(miri, ignore = "takes over a minute, and `a_walk_sees_each_task_once_in_whatever_pieces` walks as well")]
 fn a_walk_lets_in_who_waits() {
     let registry = Registry::new(1);
-    let count = 200 * VISITED_AT_ONCE;
+    let count = 200 * WALK_BATCH;
     let crowd: Vec<_> = (0..count).map(|_| task(None)).collect();
     crowd.iter().for_each(|(task, _)| assert!(!registry.keep(task.task(), 0)));
     let late = task(None);
     let is_waiting = || registry.shards[0].waiting.load(Ordering::Relaxed) > 0;
     let (mut seen, mut let_in_after) = (0, None);
     thread::scope(|scope| {
-        registry.visit(count, |_| {
+        registry.walk(count, |_| {
             seen += 1;
             if seen == 1 {
                 scope.spawn(|| assert!(!registry.keep(late.0.task(), 0)));
@@ -123,7 +123,7 @@ fn a_walk_lets_in_who_waits() {
         });
     });
     // Before the second piece, as a rule; later only if the machine lets it wait for its processor.
-    let few = 10 * VISITED_AT_ONCE;
+    let few = 10 * WALK_BATCH;
     assert!(let_in_after.is_some_and(|seen| seen <= few), "{let_in_after:?} of {count}");
     crowd.iter().chain([&late]).for_each(|(task, _)| drop(registry.remove(task.header())));
 }
