@@ -84,9 +84,9 @@ impl Recorder {
         })
     }
 
-    /// The pen of one thread.
-    pub(crate) fn pen(self: &Arc<Self>, track: Track) -> Pen {
-        Pen { flag: self.flag(), recorder: self.clone(), track, writer: OnceCell::new() }
+    /// The handle of one thread.
+    pub(crate) fn handle(self: &Arc<Self>, track: Track) -> RecorderHandle {
+        RecorderHandle { flag: self.flag(), recorder: self.clone(), track, writer: OnceCell::new() }
     }
 
     /// Records that each lane holds.
@@ -217,9 +217,9 @@ impl LaneWriter {
     }
 
     /// The thread goes to sleep.
-    pub(crate) fn park(&self, now_ns: u64, bed: Bed) {
+    pub(crate) fn park(&self, now_ns: u64, target: Bed) {
         self.parked_at_ns.set(now_ns);
-        self.note(now_ns, Event::Park { bed });
+        self.note(now_ns, Event::Park { bed: target });
     }
 
     /// It is awake again.
@@ -234,14 +234,14 @@ impl LaneWriter {
 }
 
 /// A thread's way into its lane, which is claimed when there is something to note down.
-pub(crate) struct Pen {
+pub(crate) struct RecorderHandle {
     flag: Flag,
     recorder: Arc<Recorder>,
     track: Track,
     writer: OnceCell<LaneWriter>,
 }
 
-impl Pen {
+impl RecorderHandle {
     /// Whether anything is noted down.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
@@ -274,9 +274,9 @@ impl Pen {
     }
 
     /// The thread goes to sleep.
-    pub(crate) fn park(&self, now_ns: impl FnOnce() -> u64, bed: Bed) {
+    pub(crate) fn park(&self, now_ns: impl FnOnce() -> u64, target: Bed) {
         match self.get() {
-            Some(writer) => writer.park(now_ns(), bed),
+            Some(writer) => writer.park(now_ns(), target),
             // It wakes up from a sleep whose begin nobody noted down.
             None => _ = self.writer.get().map(|writer| writer.parked_at_ns.set(0)),
         }
@@ -368,20 +368,20 @@ mod tests {
     }
 
     #[test]
-    fn a_pen_claims_its_lane_with_the_first_note_and_a_sleep_that_was_not_noted_has_no_length() {
+    fn a_handle_claims_its_lane_with_the_first_event() {
         let recorder = Recorder::new(1, 0, 8, false);
-        let pen = recorder.pen(FIRST);
-        pen.park(|| 100, Bed::Futex);
-        pen.note(|| 100, || Event::SearchBegin);
+        let handle = recorder.handle(FIRST);
+        handle.park(|| 100, Bed::Futex);
+        handle.note(|| 100, || Event::SearchBegin);
         assert!(recorder.rings().all(|(_, ring)| ring.is_none()), "no ring for nothing");
         recorder.switch(true);
-        pen.park(|| 200, Bed::Futex);
+        handle.park(|| 200, Bed::Futex);
         recorder.switch(false);
-        pen.park(|| 300, Bed::Futex);
+        handle.park(|| 300, Bed::Futex);
         recorder.switch(true);
-        pen.writer().unwrap().unpark(400, Reason::Notified);
+        handle.writer().unwrap().unpark(400, Reason::Notified);
         assert_eq!(events(&recorder, FIRST)[1].1, Event::Unpark { reason: Reason::Notified, slept_ns: 0 });
-        assert!(recorder.pen(FIRST).get().is_none(), "the lane has its writer");
+        assert!(recorder.handle(FIRST).get().is_none(), "the lane has its writer");
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub(crate) trait Parks {
     fn begin_sleep(&self, is_in_driver: bool) -> Option<Duration>;
 
     /// Park (5).
-    fn sleep(&self, bed: Bed<Self::Turn<'_>>) -> Self::Slept;
+    fn sleep(&self, target: ParkTarget<Self::Turn<'_>>) -> Self::Slept;
 
     /// The worker is awake, and goes on to search. `None` = there was a hit, and it has not slept.
     fn begin_search(&self, slept: Option<&Self::Slept>, is_claimed: bool);
@@ -120,8 +120,8 @@ pub(crate) trait Parks {
     }
 }
 
-/// What a worker is about to sleep on.
-pub(crate) enum Bed<Turn> {
+/// What a worker is about to park on.
+pub(crate) enum ParkTarget<Turn> {
     /// The driver, until a timer is due, for `timeout` at most.
     Driver {
         turn: Turn,
@@ -143,45 +143,45 @@ pub(crate) fn park<W: Parks>(worker: &W) {
     if worker.is_needed() {
         // Park (6)
         let is_claimed = worker.retract();
-        stay_up(worker, is_claimed);
+        cancel_sleep(worker, is_claimed);
         return;
     }
-    let bed = lie_down(worker);
+    let target = prepare_sleep(worker);
     // Park (5)
-    let slept = worker.sleep(bed);
+    let slept = worker.sleep(target);
     // Park (6)
     let is_claimed = worker.retract();
-    get_up(worker, &slept, is_claimed);
+    finish_sleep(worker, &slept, is_claimed);
 }
 
 /// Park (7) after a hit.
 #[inline]
-pub(crate) fn stay_up<W: Parks>(worker: &W, is_claimed: bool) {
+pub(crate) fn cancel_sleep<W: Parks>(worker: &W, is_claimed: bool) {
     worker.settle_after_hit(is_claimed);
     worker.begin_search(None, is_claimed);
 }
 
 /// Park (7) after a sleep.
 #[inline]
-pub(crate) fn get_up<W: Parks>(worker: &W, slept: &W::Slept, is_claimed: bool) {
+pub(crate) fn finish_sleep<W: Parks>(worker: &W, slept: &W::Slept, is_claimed: bool) {
     worker.settle_after_sleep(is_claimed);
     worker.begin_search(Some(slept), is_claimed);
 }
 
 /// Park (3) and (4).
 #[inline]
-pub(crate) fn lie_down<W: Parks>(worker: &W) -> Bed<W::Turn<'_>> {
+pub(crate) fn prepare_sleep<W: Parks>(worker: &W) -> ParkTarget<W::Turn<'_>> {
     worker.count_park();
     // Park (3)
     if spin(worker) {
-        return Bed::Token;
+        return ParkTarget::Token;
     }
     // Park (4)
     if let Some(turn) = worker.try_turn() {
         let timeout = worker.begin_sleep(true);
-        return if worker.parker().begin_driver() { Bed::Driver { turn, timeout } } else { Bed::Token };
+        return if worker.parker().begin_driver() { ParkTarget::Driver { turn, timeout } } else { ParkTarget::Token };
     }
-    Bed::Futex { timeout: worker.begin_sleep(false) }
+    ParkTarget::Futex { timeout: worker.begin_sleep(false) }
 }
 
 /// Spin. Returns whether a token came.
@@ -209,7 +209,7 @@ pub(crate) fn leave_searchers(idle: &Idle, has_work: impl FnOnce() -> bool, wake
     }
 }
 
-/// Hand-off (3). Returns a worker that will lie down in the driver, unless one is there or on the
+/// Hand-off (3). Returns a worker that will park in the driver, unless one is there or on the
 /// way. The caller unparks it.
 #[inline]
 #[must_use = "a claimed worker waits for its token"]

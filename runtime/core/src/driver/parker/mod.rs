@@ -102,7 +102,8 @@ impl Parker {
     /// Whether its owner sleeps on the futex, and nobody has woken it.
     #[cfg(not(loom))]
     pub(crate) fn is_parked(&self) -> bool {
-        // ORDERING: Acquire; pairs with the RMW by which the owner lies down: what it did before is done.
+        // ORDERING: Acquire; pairs with the RMW by which the owner goes to sleep: what it did
+        // before is done.
         self.word.value.load(Ordering::Acquire) == PARKED
     }
 

@@ -16,13 +16,17 @@
 //! (2) again before it sleeps. So *Attended*: while all workers sleep, one sleeps in here: the last of them to try either got the turn, or saw somebody
 //! have it who was asleep, or had yet to try.
 //!
-//! If it is eager: (3) whoever goes on to poll, after a sleep, a search or a look, fences, and if nobody has the turn and nobody searches, claims one
-//! that is parked. That one finds other work and comes to (3), or none and comes to (2). So *Attended, eagerly*: while somebody sleeps, one is in here
-//! or on the way, however many are stuck in polls. For the turn given back is work that was submitted, and (2) is the look for it: let P be the fence of
-//! a park, and S that of the next (3) of the one who had the turn when (2) was refused. P before S: (3) sees the bit. S before P: (2) does not
-//! see that turn any more. If (3) sees a searcher instead, that one comes to (2) or (3) after it has left the searchers, with a fence of its own; and if
-//! it sees somebody in the turn who is gone already, that one's (3) is yet to come. Not only who brings events out of here has to do it: who was
-//! called away to other work, or has only looked, leaves nobody here as well, and who was woken to lie down here may find work first.
+//! If it is eager: (3) whoever goes on to poll, after a sleep, a search or a look, fences, and if
+//! nobody has the turn and nobody searches, claims one that is parked. That one finds other work
+//! and comes to (3), or none and comes to (2). So *Attended, eagerly*: while somebody sleeps, one
+//! is in here or on the way, however many are stuck in polls. For the turn given back is work that
+//! was submitted, and (2) is the look for it: let P be the fence of a park, and S that of the next
+//! (3) of the one who had the turn when (2) was refused. P before S: (3) sees the bit. S before P:
+//! (2) does not see that turn any more. If (3) sees a searcher instead, that one comes to (2) or
+//! (3) after it has left the searchers, with a fence of its own; and if it sees somebody in the
+//! turn who is gone already, that one's (3) is yet to come. Not only who brings events out of here
+//! has to do it: who was called away to other work, or has only looked, leaves nobody here as well,
+//! and who was woken to park here may find work first.
 //!
 //! Protocol of a sleep: (1) the limit is agreed with the armers of timers, see `timers`; (2) sleep in the kernel; (3) take the
 //! limit back; (4) collect what became ready, then what is due. `unpark` is sticky: one before (2) ends (2) at once.

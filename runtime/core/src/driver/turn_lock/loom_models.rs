@@ -13,7 +13,7 @@ use volt_shim::{Arc, AtomicBool, Condvar, Mutex, Ordering};
 use crate::driver::parker::{Parker, Unparked};
 use crate::driver::turn_lock::{Held, TurnLock};
 use crate::scheduler::idle::Idle;
-use crate::scheduler::parking::{Bed, Parks, claim_for_driver, park};
+use crate::scheduler::parking::{ParkTarget, Parks, claim_for_driver, park};
 use crate::scheduler::staff::{Leaves, Staff, leave_duty};
 
 const WORKERS: usize = 2;
@@ -170,18 +170,18 @@ impl Parks for Seat<'_> {
         None
     }
 
-    fn sleep(&self, bed: Bed<Held<'_, ()>>) -> bool {
-        match bed {
-            Bed::Driver { turn, .. } => {
+    fn sleep(&self, target: ParkTarget<Held<'_, ()>>) -> bool {
+        match target {
+            ParkTarget::Driver { turn, .. } => {
                 let has_event = self.world.attend(true);
                 drop(turn);
                 has_event
             }
-            Bed::Futex { .. } => {
+            ParkTarget::Futex { .. } => {
                 let _ = self.parker().sleep(None);
                 false
             }
-            Bed::Token => false,
+            ParkTarget::Token => false,
         }
     }
 

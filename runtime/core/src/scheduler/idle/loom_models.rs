@@ -16,7 +16,7 @@ use volt_shim::{Arc, AtomicBool, Condvar, Mutex};
 use super::*;
 use crate::driver::parker::{Parker, Unparked};
 use crate::queue::ring::{Steal, Stealer, ring};
-use crate::scheduler::parking::{Bed, Parks, leave_searchers, park};
+use crate::scheduler::parking::{ParkTarget, Parks, leave_searchers, park};
 
 /// The steps that a fault can replace: those of [`Parks`], and what submitters and searchers do.
 trait Steps: Sized + 'static {
@@ -258,7 +258,7 @@ impl<S: Steps> Parks for AsInRuntime<'_, '_, S> {
         linger();
         try_turn() -> Option<()>;
         begin_sleep(is_in_driver: bool) -> Option<Duration>;
-        sleep(bed: Bed<()>);
+        sleep(target: ParkTarget<()>);
         begin_search(slept: Option<&()>, is_claimed: bool);
     }
 }
@@ -313,17 +313,17 @@ impl<S: Steps> Parks for Seat<'_, S> {
         times_out.then_some(Duration::ZERO)
     }
 
-    fn sleep(&self, bed: Bed<()>) {
-        match bed {
-            Bed::Driver { .. } => {
+    fn sleep(&self, target: ParkTarget<()>) {
+        match target {
+            ParkTarget::Driver { .. } => {
                 let mut is_woken = self.world.driver.lock();
                 while !*is_woken {
                     is_woken = self.world.driver_wakes.wait(is_woken).unwrap();
                 }
                 *is_woken = false;
             }
-            Bed::Futex { timeout } => _ = self.parker().sleep(timeout),
-            Bed::Token => {}
+            ParkTarget::Futex { timeout } => _ = self.parker().sleep(timeout),
+            ParkTarget::Token => {}
         }
     }
 

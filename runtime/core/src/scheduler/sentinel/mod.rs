@@ -322,7 +322,7 @@ impl<'a> Rounds<'a> {
             return false;
         }
         self.seen[stuck.slot].away_seq = stuck.poll_seq;
-        self.witness.pen.note(clock::now_ns, || Event::Retire { worker: stuck.slot as u16 });
+        self.witness.recorder.note(clock::now_ns, || Event::Retire { worker: stuck.slot as u16 });
         shared.sentinel.replacements.add(1);
         true
     }

@@ -69,8 +69,8 @@ impl Shared {
         first + (0..more).take_while(|_| self.wake_one()).count()
     }
 
-    /// Hand-off (3), see `driver::turn`: wakes somebody who will lie down in the driver, unless somebody is there or on the way. Returns whether
-    /// a worker was woken.
+    /// Hand-off (3), see `driver::turn`: wakes somebody who will park in the driver, unless
+    /// somebody is there or on the way. Returns whether a worker was woken.
     pub(crate) fn wake_for_driver(&self) -> bool {
         self.unpark(parking::claim_for_driver(&self.idle, || self.driver.owner()))
     }
@@ -87,8 +87,9 @@ impl Shared {
         self.unpark(is_mine.then_some(worker))
     }
 
-    /// Wakes everybody who sleeps, each once: who lies down from now on sees for itself what this is about. To go on until nobody sleeps would
-    /// be to go on for as long as the first lie down again before the last are woken.
+    /// Wakes everybody who sleeps, each once: who parks from now on sees for itself what this is
+    /// about. To go on until nobody sleeps would be to go on for as long as the first park again
+    /// before the last are woken.
     pub(super) fn wake_all(&self) {
         (0..self.remotes.len()).for_each(|worker| _ = self.wake_worker(worker));
         self.wake_spares();

@@ -33,7 +33,8 @@
 //! Block, by a worker that is about to: PRESENT → BLOCKING, `able -= 1`; or AWAY → BLOCKING, which is counted already: the sentinel knows from
 //! now on that it is meant.
 //!
-//! Return, by a worker at the end of a poll, of a block, or before it lies down: AWAY or BLOCKING → PRESENT, and if that was so, `able += 1`.
+//! Return, by a worker at the end of a poll, of a block, or before it parks: AWAY or BLOCKING →
+//! PRESENT, and if that was so, `able += 1`.
 //!
 //! Leave, by a spare between two polls: (1) PRESENT → LEAVING, which keeps the sentinel away; (2) `able -= 1` unless it would fall below
 //! `keep`: then → PRESENT, and stay; (3) empty the own queues, and if nobody attends timers and I/O, wake somebody who will; (4) LEAVING → OFF; (5) sleep until a token comes. Slept for long: OFF → GONE, and the
@@ -44,9 +45,10 @@
 //! * COUNTED: `able` is the number of slots that are PRESENT, when nobody is between two of these steps.
 //! * ENOUGH: no spare leaves so that fewer than `keep` are able.
 //! * ONE-TOKEN: a spare that is called gets exactly one token, or one thread.
-//! * ATTENDED: who is dismissed sits in the I/O driver as often as not, and the others sleep on futexes. Whoever gives up the driver's turn
-//!   lies down again or leaves; who leaves gives up the turn, fences, and looks for somebody who is parked; who lies down
-//!   says so, fences, and tries for the turn. So one of them sees the other; the look at who has the turn only saves a wake-up.
+//! * ATTENDED: who is dismissed sits in the I/O driver as often as not, and the others sleep on
+//!   futexes. Whoever gives up the driver's turn parks again or leaves; who leaves gives up the
+//!   turn, fences, and looks for somebody who is parked; who parks says so, fences, and tries for
+//!   the turn. So one of them sees the other; the look at who has the turn only saves a wake-up.
 //!
 //! A worker looks whether it was declared AWAY at the end of a poll that was long, and at the begin of each tick. So it may miss what came at the
 //! very end of a poll, and for a tick at most one spare too many is on duty.
@@ -297,7 +299,7 @@ pub(crate) trait Leaves {
     fn wake_one(&self);
 
     /// Leave (3), after the queues are empty: if the spare came out of the driver, those that are
-    /// parked sleep on without one, and the one that is woken lies down in it.
+    /// parked sleep on without one, and the one that is woken parks in it.
     ///
     /// A step that a model can do wrong.
     #[inline]

@@ -30,12 +30,12 @@ impl Worker {
         let mut core = self.core.borrow_mut();
         let Some(mut turn) = self.shared.driver.try_turn(self.index) else { return };
         self.cells().enter_phase(Phase::Maintenance, core.now_ns);
-        self.pen.note(|| core.now_ns, || Event::DriverIn);
+        self.recorder.note(|| core.now_ns, || Event::DriverIn);
         let polled = turn.poll(Wait::No, &mut core.wakers);
         drop(turn);
         core.io_wakers = polled.as_ref().map_or(0, |polled| polled.io_wakers);
         core.now_ns = clock::now_ns();
-        self.pen.note(|| core.now_ns, || record::driver_out(&polled));
+        self.recorder.note(|| core.now_ns, || record::driver_out(&polled));
         self.cells().enter_phase(Phase::Busy, core.now_ns);
         drop(core);
         self.wake_collected();

@@ -29,7 +29,7 @@ impl Worker {
         if let Ok(mut core) = self.core.try_borrow_mut() {
             core.now_ns = now_ns;
         }
-        self.pen.note(|| now_ns, || Event::Return);
+        self.recorder.note(|| now_ns, || Event::Return);
     }
 
     /// Runs `f`, which blocks, while another worker does this one's work.

@@ -23,7 +23,7 @@ use super::shared::Shared;
 use crate::clock;
 use crate::config::DRIVER_INTERVALS_IN_TICK;
 use crate::coop;
-use crate::recorder::lanes::Pen;
+use crate::recorder::lanes::RecorderHandle;
 use crate::stats::blame::LONG_NS;
 use crate::stats::cells::{Polled, WorkerCells};
 use crate::stats::counting;
@@ -54,7 +54,7 @@ pub(crate) struct Worker {
     core: RefCell<Core>,
     leases: Stock,
     /// What it notes down of what it does.
-    pen: Pen,
+    recorder: RecorderHandle,
     /// Polls from the LIFO slot, when the last poll was noted down.
     lifo_hits: Cell<u64>,
     /// Ticks since the clock was compared with the system's.
@@ -63,7 +63,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, index: usize, core: Core) -> Self {
-        let pen = shared.recorder.pen(record::track_of(index, shared.config.workers));
+        let recorder = shared.recorder.handle(record::track_of(index, shared.config.workers));
         let (remote, leases) = (shared.remotes[index].clone(), Stock::new(shared.clone()));
         Self {
             shared,
@@ -71,7 +71,7 @@ impl Worker {
             remote,
             core: RefCell::new(core),
             leases,
-            pen,
+            recorder,
             lifo_hits: Cell::new(0),
             untended_ticks: Cell::new(0),
         }
@@ -119,7 +119,7 @@ impl Worker {
         let mut tick = self.begin_tick();
         let is_idle = loop {
             if !tick.has_budget(self.cells()) {
-                self.pen.note(|| self.core.borrow().now_ns, || Event::BudgetExhausted);
+                self.recorder.note(|| self.core.borrow().now_ns, || Event::BudgetExhausted);
                 break false;
             }
             let Some(task) = self.next_task() else { break true };
@@ -178,7 +178,7 @@ impl Worker {
     pub(super) fn poll(&self, cells: &WorkerCells, task: Notified, tick: &mut Tick) {
         let began_at_ns = self.core.borrow().now_ns;
         let location = cells.begin_poll(task.header(), began_at_ns);
-        let is_recorded = self.pen.is_on();
+        let is_recorded = self.recorder.is_on();
         if is_recorded {
             self.note_poll_begin(task.header(), began_at_ns);
         }
@@ -234,7 +234,7 @@ impl Worker {
     /// Takes a task that was woken on this thread, or lets others have it.
     #[inline]
     pub(crate) fn take_woken(&self, task: Notified) {
-        if self.pen.is_on() {
+        if self.recorder.is_on() {
             self.note(task.header().submitted_at_ns(), wake_of(task.header()));
         }
         if let Some(task) = self.push_woken(task) {
@@ -322,7 +322,7 @@ impl Worker {
             }
         };
         self.cells().tasks_overflowed.add(moved as u64);
-        self.pen.note(|| now_ns, || Event::Overflow { count: moved as u32 });
+        self.recorder.note(|| now_ns, || Event::Overflow { count: moved as u32 });
         // One for the batch: whoever comes takes a share of it, and wakes the next.
         self.count_wakes(usize::from(self.shared.wake_for_submit()));
     }

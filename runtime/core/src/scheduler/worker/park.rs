@@ -120,10 +120,10 @@ impl Parks for Worker {
     fn begin_sleep(&self, is_in_driver: bool) -> Option<Duration> {
         let (shared, cells) = (&self.shared, self.cells());
         let now_ns = counting::now_ns();
-        let (phase, bed) =
+        let (phase, target) =
             if is_in_driver { (Phase::Driver, event::Bed::Driver) } else { (Phase::Parked, event::Bed::Futex) };
         cells.enter_phase(phase, now_ns);
-        self.pen.park(|| now_ns, bed);
+        self.recorder.park(|| now_ns, target);
         let timeout = self.core.borrow().park_timeout;
         // Only the worker in the driver keeps a time-out for good: one net is enough, and the others sleep undisturbed.
         let timeout = timeout.filter(|timeout| is_in_driver || *timeout < shared.config.max_park_timeout);
@@ -132,9 +132,9 @@ impl Parks for Worker {
     }
 
     /// Wakes of sockets and timers are collected, not yet made.
-    fn sleep(&self, bed: Bed<'_>) -> SleptBy {
-        match bed {
-            Bed::Driver { turn, timeout } => {
+    fn sleep(&self, target: ParkTarget<'_>) -> SleptBy {
+        match target {
+            ParkTarget::Driver { turn, timeout } => {
                 let wait = if self.shared.driver.is_paused() {
                     Wait::Paused { next_ns: self.shared.next_at_rest(self.index) }
                 } else {
@@ -142,8 +142,8 @@ impl Parks for Worker {
                 };
                 self.turn_driver(turn, wait)
             }
-            Bed::Futex { timeout } => SleptBy::Futex(self.remote.parker.sleep(timeout)),
-            Bed::Token => SleptBy::Token,
+            ParkTarget::Futex { timeout } => SleptBy::Futex(self.remote.parker.sleep(timeout)),
+            ParkTarget::Token => SleptBy::Token,
         }
     }
 
@@ -155,15 +155,15 @@ impl Parks for Worker {
         let Some(slept) = slept else { return };
         // In the driver the clock was tended.
         let now_ns = if matches!(slept, SleptBy::Futex(_)) { clock::tend() } else { clock::now_ns() };
-        let lay_down_ns = std::mem::replace(&mut core.now_ns, now_ns);
+        let began_ns = std::mem::replace(&mut core.now_ns, now_ns);
         let reason = if is_claimed { WakeReason::Notified } else { slept.reason() };
         if !matches!(slept, SleptBy::Token) {
-            let slept_ns = core.now_ns.saturating_sub(lay_down_ns);
+            let slept_ns = core.now_ns.saturating_sub(began_ns);
             core.spin.note_sleep(slept_ns, reason == WakeReason::Notified);
         }
         cells.count_unpark(reason);
-        if let Some(pen) = self.pen.get() {
-            pen.unpark(core.now_ns, record::reason(reason));
+        if let Some(writer) = self.recorder.get() {
+            writer.unpark(core.now_ns, record::reason(reason));
         }
         cells.enter_phase(Phase::Searching, core.now_ns);
         self.back_off(&mut core, reason);
@@ -182,8 +182,8 @@ fn linger() {
     spin_until(LINGER_NS, 1, || false);
 }
 
-/// What a worker is about to sleep on.
-pub(super) type Bed<'a> = parking::Bed<Turn<'a>>;
+/// What a worker is about to park on.
+pub(super) type ParkTarget<'a> = parking::ParkTarget<Turn<'a>>;
 
 /// What a sleep ended with, unless it was a claim.
 pub(crate) enum SleptBy {
@@ -247,7 +247,7 @@ mod tests {
                 worker.begin_park();
                 let slept = worker.turn_driver(turn, Wait::No);
                 let is_claimed = worker.retract();
-                parking::get_up(&worker, &slept, is_claimed);
+                parking::finish_sleep(&worker, &slept, is_claimed);
             });
         });
         let reports = reports.lock().unwrap();

@@ -21,20 +21,20 @@ impl Worker {
     /// Notes down what happens on this worker's thread outside of its own loop.
     #[cold]
     pub(crate) fn note(&self, at_ns: u64, event: Event) {
-        self.pen.note(|| at_ns, || event);
+        self.recorder.note(|| at_ns, || event);
     }
 
     #[cold]
     pub(super) fn note_poll_begin(&self, task: &Header, now_ns: u64) {
-        let Some(pen) = self.pen.get() else { return };
+        let Some(writer) = self.recorder.get() else { return };
         let id = task.id.as_u64();
         // Whether the task was taken from the slot is found out here, so that it costs nothing there: since the poll before there was one hit or
         // none. More are those of the time in which nothing was noted down.
         let lifo_hits = self.cells().lifo_hits.get();
         if self.lifo_hits.replace(lifo_hits) + 1 == lifo_hits {
-            pen.note(now_ns, Event::LifoHit { task: id });
+            writer.note(now_ns, Event::LifoHit { task: id });
         }
-        pen.poll_begin(now_ns, id, number_of(task.location()), task.submitted_at_ns());
+        writer.poll_begin(now_ns, id, number_of(task.location()), task.submitted_at_ns());
     }
 
     /// The end of the poll that began last; its task may be gone.
@@ -47,12 +47,12 @@ impl Worker {
         now_ns: u64,
         took_ns: u64,
     ) {
-        let Some(pen) = self.pen.get() else { return };
+        let Some(writer) = self.recorder.get() else { return };
         let task = self.cells().last_task();
         if has_yielded {
-            pen.note(now_ns, Event::CoopYield { task });
+            writer.note(now_ns, Event::CoopYield { task });
         }
-        pen.poll_end(now_ns, task, number_of(location), outcome(ran), took_ns);
+        writer.poll_end(now_ns, task, number_of(location), outcome(ran), took_ns);
     }
 
     /// A spare goes on duty: for the first worker that is not there.

@@ -1,4 +1,5 @@
-//! loom models of the doze: a worker that gets up beside a sentinel that lies down; and of the same with one step left out.
+//! loom models of the doze: a worker that wakes up beside a sentinel that goes to sleep; and of the
+//! same with one step left out.
 //!
 //! The worker is up for good afterwards, as one that is stuck in its poll: if its rouse is lost, the sentinel sleeps for ever, which loom finds.
 
@@ -77,7 +78,7 @@ fn loom_a_worker_that_gets_up_is_watched() {
 }
 
 #[test]
-fn loom_workers_that_get_up_at_once_rouse_once() {
+fn loom_workers_that_wake_up_at_once_rouse_once() {
     holds(Some(2), model(2, Doze::rouse, sleep));
 }
 

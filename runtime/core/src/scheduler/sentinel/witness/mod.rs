@@ -26,7 +26,7 @@ use volt_telemetry::recording::flush::Track;
 use super::incidents::worse;
 use super::reader::{Job, Reader, STACK_PATIENCE, Stack};
 use crate::clock;
-use crate::recorder::lanes::Pen;
+use crate::recorder::lanes::RecorderHandle;
 use crate::scheduler::shared::Shared;
 use crate::task::header::Place;
 
@@ -69,7 +69,7 @@ pub(super) struct Witness<'a> {
     reader: Option<Reader>,
     has_news: bool,
     /// The sentinel's lane of the flight recorder.
-    pub(super) pen: Pen,
+    pub(super) recorder: RecorderHandle,
 }
 
 /// One worker.
@@ -139,7 +139,7 @@ impl<'a> Witness<'a> {
             usual: None,
             reader: None,
             has_news: false,
-            pen: shared.recorder.pen(Track::Sentinel),
+            recorder: shared.recorder.handle(Track::Sentinel),
         }
     }
 
@@ -254,7 +254,7 @@ impl<'a> Witness<'a> {
     fn have_told(&mut self, slot: usize, id: u64, place: Place, is_usual: bool) {
         let shared = self.shared;
         let (remote, poll_seq) = (&shared.remotes[slot], self.watched[slot].poll_seq);
-        self.pen.note(clock::now_ns, || Event::Stall { incident: id, worker: slot as u16 });
+        self.recorder.note(clock::now_ns, || Event::Stall { incident: id, worker: slot as u16 });
         let stack = self.take_stack(slot);
         // Of the next poll, perhaps.
         let stack = if remote.cells.poll_seq() == poll_seq { stack } else { Stack::Missed };

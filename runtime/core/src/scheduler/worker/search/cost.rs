@@ -74,7 +74,7 @@ fn a_search_asks_every_worker_parked_or_not() {
         let look_ns = least_ns(|| assert!(!shared.has_work_for(0)));
         let wake_ns = least_ns(|| {
             assert!(shared.wake_one());
-            // It lies down again.
+            // It parks again.
             assert!(shared.remotes[1].parker.take_token() && !shared.idle.retract(1));
             shared.idle.begin_park(1, true);
         });

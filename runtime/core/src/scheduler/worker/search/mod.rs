@@ -43,7 +43,7 @@ impl Worker {
             None => {
                 let task = self.search(core);
                 core.now_ns = clock::now_ns();
-                self.pen.note(|| core.now_ns, || Event::SearchEnd { is_hit: task.is_some() });
+                self.recorder.note(|| core.now_ns, || Event::SearchEnd { is_hit: task.is_some() });
                 task
             }
         };
@@ -93,7 +93,7 @@ impl Worker {
                 return Some(task);
             }
             remote.cells.lifo_cap_flushes.add(1);
-            self.pen.note(|| core.now_ns, || Event::LifoFlush { task: task.header().id.as_u64() });
+            self.recorder.note(|| core.now_ns, || Event::LifoFlush { task: task.header().id.as_u64() });
             if core.ring.len() == 0 {
                 core.has_come_to_ring = true;
                 return Some(task);
@@ -130,7 +130,7 @@ impl Worker {
     fn search(&self, core: &mut Core) -> Option<Notified> {
         let (config, cells) = (&self.shared.config, self.cells());
         cells.ensure_phase(Phase::Searching, core.now_ns);
-        self.pen.note(|| core.now_ns, || Event::SearchBegin);
+        self.recorder.note(|| core.now_ns, || Event::SearchBegin);
         // 5. steal
         if config.enable_stealing && self.shared.staff.in_use() > 1 {
             core.is_searching = core.is_searching || self.shared.idle.try_start_searching();
@@ -176,7 +176,7 @@ impl Worker {
         cells.global_batches.add(u64::from(taken > 0));
         cells.global_tasks.add(taken as u64);
         if taken > 0 {
-            self.pen.note(|| core.now_ns, || Event::GlobalFetch { count: taken as u32 });
+            self.recorder.note(|| core.now_ns, || Event::GlobalFetch { count: taken as u32 });
         }
         if taken > 1 && !core.is_searching {
             // More than this worker runs next. A searcher wakes the next one when it leaves the searchers.
@@ -222,7 +222,7 @@ impl Worker {
         }
         // What this worker notes down next is not before this.
         core.now_ns = now_ns;
-        self.pen.note(|| now_ns, || Event::StealMiss { victims: count as u32 - 1 });
+        self.recorder.note(|| now_ns, || Event::StealMiss { victims: count as u32 - 1 });
         None
     }
 
@@ -250,7 +250,7 @@ impl Worker {
     fn count_steal(&self, victim: usize, tasks: usize) {
         self.cells().steals.add(1);
         self.cells().tasks_stolen.add(tasks as u64);
-        self.pen.note(clock::now_ns, || Event::Steal { victim: victim as u16, count: tasks as u32 });
+        self.recorder.note(clock::now_ns, || Event::Steal { victim: victim as u16, count: tasks as u32 });
         // ORDERING: Relaxed; only counted.
         self.shared.remotes[victim].tasks_given.fetch_add(tasks as u64, Ordering::Relaxed);
     }

@@ -13,7 +13,7 @@ use crate::driver::turn::Wait;
 use crate::scheduler::current;
 use crate::scheduler::parking::{self, Parks};
 use crate::scheduler::worker::Tick;
-use crate::scheduler::worker::park::{Bed, SleptBy};
+use crate::scheduler::worker::park::{ParkTarget, SleptBy};
 use crate::task::header::Notified;
 
 /// Steps of others in the middle of polls, polls in the middle of those, and so on, at most this deep.
@@ -27,13 +27,13 @@ pub(super) enum Step<'a> {
     EndTick(Tick, bool),
     BeginPark,
     Look,
-    LieDown,
+    PrepareSleep,
     Sleep {
-        bed: Bed<'a>,
+        target: ParkTarget<'a>,
         since_ns: u64,
     },
     Retract(Option<SleptBy>),
-    GetUp(Option<SleptBy>, bool),
+    FinishPark(Option<SleptBy>, bool),
     Ended,
     /// A step is being taken, further up the stack.
     Busy,
@@ -48,22 +48,22 @@ impl Step<'_> {
             Step::EndTick(..) => "end tick",
             Step::BeginPark => "begin park",
             Step::Look => "look",
-            Step::LieDown => "lie down",
+            Step::PrepareSleep => "prepare sleep",
             Step::Sleep { .. } => "wake up",
             Step::Retract(_) => "retract",
-            Step::GetUp(..) => "get up",
+            Step::FinishPark(..) => "finish park",
             Step::Ended => "ended",
             Step::Busy => "busy",
         }
     }
 
     pub(super) fn is_parked(&self) -> bool {
-        matches!(self, Step::Look | Step::LieDown | Step::Sleep { .. } | Step::Retract(_))
+        matches!(self, Step::Look | Step::PrepareSleep | Step::Sleep { .. } | Step::Retract(_))
     }
 
     /// Between a look and the next.
     pub(super) fn is_in_transit(&self) -> bool {
-        matches!(self, Step::BeginPark | Step::Look | Step::LieDown | Step::Retract(_) | Step::GetUp(..))
+        matches!(self, Step::BeginPark | Step::Look | Step::PrepareSleep | Step::Retract(_) | Step::FinishPark(..))
             || matches!(self, Step::EndTick(_, true))
     }
 }
@@ -174,7 +174,7 @@ impl World<'_> {
         let has_token = seat.has_token.get() || self.fault == Some(Fault::RetractIgnored);
         let is_waiting = match step {
             Step::Busy | Step::Ended | Step::Sleep { .. } => true,
-            Step::GetUp(_, is_claimed) => is_claimed && !has_token,
+            Step::FinishPark(_, is_claimed) => is_claimed && !has_token,
             _ => false,
         };
         if !is_waiting {
@@ -219,18 +219,24 @@ impl World<'_> {
                             self.interrupt(3);
                         }
                         worker.begin_park();
-                        if matches!(fault, Some(Fault::NoLook | Fault::LookFirst)) { Step::LieDown } else { Step::Look }
+                        if matches!(fault, Some(Fault::NoLook | Fault::LookFirst)) {
+                            Step::PrepareSleep
+                        } else {
+                            Step::Look
+                        }
                     }
                 },
                 Step::Look if worker.is_needed() => Step::Retract(None),
-                Step::Look => Step::LieDown,
-                Step::LieDown => Step::Sleep { bed: parking::lie_down(worker), since_ns: self.now_ns.get() },
-                Step::Sleep { bed, since_ns } => self.try_wake_up(index, bed, since_ns),
-                Step::Retract(slept) => Step::GetUp(slept, worker.retract()),
+                Step::Look => Step::PrepareSleep,
+                Step::PrepareSleep => {
+                    Step::Sleep { target: parking::prepare_sleep(worker), since_ns: self.now_ns.get() }
+                }
+                Step::Sleep { target, since_ns } => self.try_wake_up(index, target, since_ns),
+                Step::Retract(slept) => Step::FinishPark(slept, worker.retract()),
                 // Until the token is there it sleeps on.
-                Step::GetUp(slept, true) if !has_token => Step::GetUp(slept, true),
-                Step::GetUp(slept, is_claimed) => {
-                    self.get_up(index, slept.as_ref(), is_claimed);
+                Step::FinishPark(slept, true) if !has_token => Step::FinishPark(slept, true),
+                Step::FinishPark(slept, is_claimed) => {
+                    self.finish_park(index, slept.as_ref(), is_claimed);
                     Step::Begin
                 }
                 Step::Ended => Step::Ended,
@@ -268,7 +274,7 @@ impl World<'_> {
         task
     }
 
-    fn get_up(&self, index: usize, slept: Option<&SleptBy>, is_claimed: bool) {
+    fn finish_park(&self, index: usize, slept: Option<&SleptBy>, is_claimed: bool) {
         let (worker, seat) = (&self.workers[index], &self.seats[index]);
         let is_claimed = is_claimed && self.fault != Some(Fault::RetractIgnored);
         if is_claimed {
@@ -279,8 +285,8 @@ impl World<'_> {
         self.parks_given_up.set(self.parks_given_up.get() + u64::from(slept.is_none()));
         let rescues = worker.cells().lost_wakeup_rescues.get();
         match slept {
-            Some(slept) => parking::get_up(worker, slept, is_claimed),
-            None => parking::stay_up(worker, is_claimed),
+            Some(slept) => parking::finish_sleep(worker, slept, is_claimed),
+            None => parking::cancel_sleep(worker, is_claimed),
         }
         let is_unclaimed_hit = slept.is_none() && !is_claimed;
         if self.fault == Some(Fault::UpWithoutSearch) && is_unclaimed_hit && !self.shared.config.enable_stealing {
@@ -294,36 +300,36 @@ impl World<'_> {
     }
 
     /// Wakes up if there is a reason.
-    fn try_wake_up<'b>(&self, index: usize, bed: Bed<'b>, since_ns: u64) -> Step<'b> {
+    fn try_wake_up<'b>(&self, index: usize, target: ParkTarget<'b>, since_ns: u64) -> Step<'b> {
         let (now_ns, has_token) = (self.now_ns.get(), self.seats[index].has_token.get());
-        let (timeout, is_driver) = match &bed {
-            Bed::Driver { timeout, .. } => (*timeout, true),
-            Bed::Futex { timeout } => (*timeout, false),
-            Bed::Token => (Some(Duration::ZERO), false),
+        let (timeout, is_driver) = match &target {
+            ParkTarget::Driver { timeout, .. } => (*timeout, true),
+            ParkTarget::Futex { timeout } => (*timeout, false),
+            ParkTarget::Token => (Some(Duration::ZERO), false),
         };
         let is_timed_out =
             timeout.is_some_and(|timeout| now_ns >= since_ns.saturating_add(clock::saturating_ns(timeout)));
         let is_timer_due = is_driver && self.shared.driver.timers.next_deadline_ns() <= now_ns;
         let is_spurious = !self.is_resting.get() && self.random.one_in(300);
         if !(has_token || is_timed_out || is_timer_due || is_spurious) {
-            return Step::Sleep { bed, since_ns };
+            return Step::Sleep { target, since_ns };
         }
         self.note(
             "wake up; token, time-out, timer:",
             u64::from(has_token) + 10 * u64::from(is_timed_out) + 100 * u64::from(is_timer_due),
         );
         self.seats[index].is_excused.set(self.is_somebody_held_up(index));
-        let slept = match bed {
-            Bed::Driver { turn, .. } => match self.workers[index].turn_driver(turn, Wait::No) {
+        let slept = match target {
+            ParkTarget::Driver { turn, .. } => match self.workers[index].turn_driver(turn, Wait::No) {
                 SleptBy::Driver(polled) => SleptBy::Driver(polled.map(|mut polled| {
                     polled.timed_out = is_timed_out && !polled.was_unparked && polled.timers_fired == 0;
                     polled
                 })),
                 slept => slept,
             },
-            Bed::Futex { .. } if is_timed_out => SleptBy::Futex(Slept::TimedOut),
-            Bed::Futex { .. } => SleptBy::Futex(Slept::Woken),
-            Bed::Token => SleptBy::Token,
+            ParkTarget::Futex { .. } if is_timed_out => SleptBy::Futex(Slept::TimedOut),
+            ParkTarget::Futex { .. } => SleptBy::Futex(Slept::Woken),
+            ParkTarget::Token => SleptBy::Token,
         };
         Step::Retract(Some(slept))
     }
