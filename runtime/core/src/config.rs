@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-/// Polls a worker does before it looks after timers, I/O and statistics. Larger is fewer interruptions, smaller is fresher timers.
+/// Polls a worker does before it polls timers and I/O and updates statistics. Larger is fewer
+/// interruptions, smaller is fresher timers.
 pub const BUDGET_PER_TICK: u32 = 128;
 /// Operations of leaves that a task may do in one poll before it is made to yield.
 pub const COOP_BUDGET: u32 = 128;
@@ -48,18 +49,21 @@ pub(crate) const PARK_SPIN: Duration = Duration::from_micros(40);
 /// Longest such time: a sleep costs both sides some 10 µs of processor time together, so longer spins never pay, and a thread that spins in vain holds
 /// a processor for all of it.
 pub(crate) const MAX_PARK_SPIN: Duration = Duration::from_millis(1);
-/// How often the sentinel looks after the workers while any of them is awake: often enough that nobody is stranded for longer than people
-/// notice, seldom enough to cost nothing.
+/// How often the sentinel checks the workers while any of them is awake: often enough that nobody
+/// is stranded for longer than people notice, seldom enough to cost nothing.
 pub(crate) const SENTINEL_INTERVAL: Duration = Duration::from_millis(10);
-/// How often it looks while a worker is stuck, or may be: a task that is stranded waits for two looks.
+/// How often it checks while a worker is stuck, or may be: a task that is stranded waits for two
+/// checks.
 pub(crate) const SUSPICIOUS_INTERVAL: Duration = Duration::from_millis(1);
-/// A poll that has lasted for so long holds up what waits behind it, if it is the same at two looks.
+/// A poll that has lasted for so long holds up what waits behind it, if it is the same at two
+/// checks.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_millis(1);
 /// A poll that burns processor time is left alone for this long before another thread comes to share the processors with it.
 pub(crate) const BURN_AFTER: Duration = Duration::from_millis(5);
 /// The same for a poll whose thread has to wait for its processor: as a rule it is over as soon as it gets one.
 pub(crate) const WAIT_AFTER: Duration = Duration::from_millis(20);
-/// A look of the sentinel's that comes late by this much says that the whole process or machine stood still.
+/// A check of the sentinel's that comes late by this much says that the whole process or machine
+/// stood still.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 /// How long a spare worker stays on duty after the last stall: who blocks once blocks again.
 pub(crate) const SPARE_LINGER: Duration = Duration::from_secs(1);

@@ -15,8 +15,9 @@ use crate::handle::Handle;
 use crate::scheduler::current;
 
 thread_local! {
-    /// Runtimes that were entered and not left; the last is the current one. Counted on this thread, so that a look costs no read-modify-write, and
-    /// may be held while code of the user's runs.
+    /// Runtimes that were entered and not left; the last is the current one. Counted on this
+    /// thread, so that reading it costs no read-modify-write, and may be held while code of the
+    /// user's runs.
     static ENTERED: RefCell<Vec<Rc<Handle>>> = const { RefCell::new(Vec::new()) };
     static IS_IN_BLOCK_ON: Cell<bool> = const { Cell::new(false) };
 }

@@ -5,8 +5,10 @@
 //!
 //! A third reason to yield, beside this and the tick's: the sentinel has seen that the poll lasts while others wait, and asks for it.
 //!
-//! Who polls inside a poll may keep the refusal to himself, and poll again at once: an executor of somebody else's, in a callback that is not async.
-//! So one of `REFUSALS_MAX` refusals in one poll has the budget filled again, and takes back what the sentinel asked; it asks again at its next look.
+//! Who polls inside a poll may keep the refusal to himself, and poll again at once: an executor of
+//! somebody else's, in a callback that is not async. So one of `REFUSALS_MAX` refusals in one poll
+//! has the budget filled again, and takes back what the sentinel asked; it asks again at its next
+//! check.
 //!
 //! Invariant: *Worker while set*: the pointer to the worker's cells is set only by `run_as`, for the time that they are borrowed there.
 //!

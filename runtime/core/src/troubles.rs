@@ -9,7 +9,8 @@
 //! note is made under the lock under which the sentinel leaves, so it is either part of the rest or told by
 //! its finder.
 //!
-//! Who writes: any thread, under a lock that is held for a copy of a few words. Who reads: the sentinel looks at one flag at each look.
+//! Who writes: any thread, under a lock that is held for a copy of a few words. Who reads: the
+//! sentinel reads one flag at each check.
 //!
 //! Bounds: of each kind the latest error and a number; told at most once in `QUIET_TIME`, with how often it was meanwhile; what came since
 //! is told when the runtime ends.

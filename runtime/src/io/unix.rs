@@ -278,7 +278,7 @@ impl<T: AsRawFd> AsyncFd<T> {
         operation: impl FnOnce(&mut T) -> io::Result<R>,
     ) -> io::Result<R> {
         let awaited = interest.awaited();
-        let Some(seen) = self.io.look(awaited)? else { return Err(io::ErrorKind::WouldBlock.into()) };
+        let Some(seen) = self.io.check(awaited)? else { return Err(io::ErrorKind::WouldBlock.into()) };
         let mut guard = AsyncFdReadyMutGuard { fd: self, awaited, seen: Some(seen) };
         guard.try_io(|fd| operation(fd.get_mut())).unwrap_or_else(|_| Err(io::ErrorKind::WouldBlock.into()))
     }

@@ -48,7 +48,7 @@ struct Inner {
     settings: Settings,
 }
 
-/// How large a pool may get, and how its threads look.
+/// How large a pool may get, and how its threads are configured.
 pub(crate) struct Settings {
     pub(crate) max_threads: usize,
     pub(crate) keep_alive: Duration,

@@ -67,12 +67,12 @@ pub(crate) fn now_ns() -> u64 {
 /// Now, after a comparison with `Instant`, which costs one reading of that.
 ///
 /// To be called at events that do not hang on this clock, by whoever comes by: see `cycles`.
-pub(crate) fn tend() -> u64 {
+pub(crate) fn check() -> u64 {
     #[cfg(test)]
     if let Some(now_ns) = simulated::now_ns() {
         return now_ns;
     }
-    CLOCK.tend()
+    CLOCK.check()
 }
 
 /// How often the cycle counter failed, since the process started.

@@ -212,7 +212,7 @@ fn a_log_that_blocks_on_a_clock_fault_stops_no_timer() {
 fn a_slew_of_500_ppm_is_followed_without_a_fault() {
     with_counter(|| {
         let runtime = runtime(1, None);
-        let tended = runtime.spawn(async {
+        let checked = runtime.spawn(async {
             loop {
                 crate::sleep::sleep(Duration::from_millis(1)).await;
             }
@@ -224,7 +224,7 @@ fn a_slew_of_500_ppm_is_followed_without_a_fault() {
             wait_until("the clock follows", || began.elapsed() > Duration::from_millis(50) && error_ns() < 20_000);
         }
         assert_eq!((faults(), telemetry().is_fast), (0, true), "{:?}", last_fault());
-        tended.abort();
+        checked.abort();
     });
 }
 
@@ -233,7 +233,7 @@ fn a_spin_ends_while_the_clock_stands_still() {
     with_counter(|| {
         let began = Instant::now();
         while !telemetry().is_fast {
-            tend();
+            check();
             assert!(began.elapsed() < PATIENCE, "the counter is used");
         }
         bend(Bend::CyclesPerMs(0));

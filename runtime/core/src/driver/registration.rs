@@ -89,8 +89,8 @@ impl<S: AsRawFd> Registration<S> {
     ///
     /// # Errors
     /// The runtime is shut down.
-    pub fn look(&self, awaited: impl Into<Flags>) -> io::Result<Option<Seen>> {
-        self.readiness.look(awaited)
+    pub fn check(&self, awaited: impl Into<Flags>) -> io::Result<Option<Seen>> {
+        self.readiness.check(awaited)
     }
 
     /// Tries `operation` until it does not block, waiting in the queue for one of these flags in between.
@@ -160,7 +160,7 @@ impl<S: AsRawFd> Registration<S> {
         len: usize,
         operation: impl FnMut(&S) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        let seen = self.readiness.look(direction)?;
+        let seen = self.readiness.check(direction)?;
         let result = ready!(self.poll_run(cx, direction, operation));
         if let (Some(seen), Ok(moved)) = (seen, &result)
             && cfg!(any(target_os = "linux", target_os = "android"))
@@ -177,7 +177,7 @@ impl<S: AsRawFd> Registration<S> {
     /// `ErrorKind::WouldBlock` if it is not; else what the operation says.
     pub fn try_run<R>(&self, awaited: impl Into<Flags>, operation: impl FnOnce(&S) -> io::Result<R>) -> io::Result<R> {
         let awaited = awaited.into();
-        let Some(seen) = self.readiness.look(awaited)? else { return Err(io::ErrorKind::WouldBlock.into()) };
+        let Some(seen) = self.readiness.check(awaited)? else { return Err(io::ErrorKind::WouldBlock.into()) };
         let result = operation(self.source());
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             self.readiness.refute(seen, awaited);
@@ -190,12 +190,14 @@ impl<S: AsRawFd> Registration<S> {
         self.readiness.clear(seen);
     }
 
-    /// An attempt after `seen`, which a look for `awaited` gave, would have blocked; see `Readiness::refute`.
+    /// An attempt after `seen`, which a check for `awaited` gave, would have blocked; see
+    /// `Readiness::refute`.
     pub fn refute(&self, seen: Seen, awaited: Flags) {
         self.readiness.refute(seen, awaited);
     }
 
-    /// One attempt after a look for `awaited`. Where it would have blocked, the readiness was taken back.
+    /// One attempt after a check for `awaited`. Where it would have blocked, the readiness was
+    /// taken back.
     fn attempt<R>(&self, seen: Seen, awaited: Flags, operation: &mut impl FnMut(&S) -> io::Result<R>) -> Attempt<R> {
         loop {
             match operation(self.source()) {

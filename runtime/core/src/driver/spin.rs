@@ -1,4 +1,5 @@
-//! Whether a thread that has nothing to do looks at its park word for a while, awake, before it sleeps.
+//! Whether a thread that has nothing to do checks its park word for a while, awake, before it
+//! sleeps.
 //!
 //! To wake a thread whose processor has gone to rest costs the waker a system call of some 4 µs, and brings the thread back after 20 µs and more, if a
 //! hypervisor has a hand in it. Two threads that hand work to each other pay that at every turn, each of them, unless the one that waits is
@@ -40,8 +41,8 @@ const DEAR_NS: u64 = 12_000;
 const LEAST_NEEDED: u32 = 2;
 /// And after many that failed.
 const MOST_NEEDED: u32 = 1024;
-/// Looks at what is waited for between two looks at the clock.
-const LOOKS: u64 = 16;
+/// Checks of the condition between two readings of the clock.
+const CHECKS_PER_READING: u64 = 16;
 /// The newest spin's part of the average, as a divisor.
 const SHARE: u64 = 4;
 
@@ -91,7 +92,7 @@ impl Habit {
     fn spin_for(&mut self, limit_ns: u64, has_come: impl Fn() -> bool) -> Option<bool> {
         let _permit = SPINNING.permit(fork::count(), processors())?;
         let began_ns = clock::now_ns();
-        let has_come = spin_until(limit_ns, LOOKS, has_come);
+        let has_come = spin_until(limit_ns, CHECKS_PER_READING, has_come);
         self.note_spin(clock::now_ns().saturating_sub(began_ns), has_come);
         Some(has_come)
     }
@@ -113,16 +114,16 @@ impl Habit {
 
 /// Stays awake until `has_come`, for `limit_ns` at most. Returns whether it has come.
 ///
-/// The clock is read once in `looks_per_reading` checks. A check takes longer than a nanosecond, so
-/// the number of checks is bounded too: for a clock that stands still.
-pub(crate) fn spin_until(limit_ns: u64, looks_per_reading: u64, has_come: impl Fn() -> bool) -> bool {
+/// The clock is read once in `checks_per_reading` checks. A check takes longer than a nanosecond,
+/// so the number of checks is bounded too: for a clock that stands still.
+pub(crate) fn spin_until(limit_ns: u64, checks_per_reading: u64, has_come: impl Fn() -> bool) -> bool {
     let began_ns = clock::now_ns();
-    for look in 1..=limit_ns {
+    for check in 1..=limit_ns {
         if has_come() {
             return true;
         }
         spin_loop();
-        if look % looks_per_reading == 0 && clock::now_ns().saturating_sub(began_ns) >= limit_ns {
+        if check % checks_per_reading == 0 && clock::now_ns().saturating_sub(began_ns) >= limit_ns {
             break;
         }
     }
@@ -238,8 +239,9 @@ mod tests {
         if processors() == 1 {
             return;
         }
-        // Other threads of this program may spin too, and then it is not allowed to. How long it took is not
-        // looked at here: on a busy machine even a spin that ends at its first check may be dear.
+        // Other threads of this program may spin too, and then it is not allowed to. How long it
+        // took is not checked here: on a busy machine even a spin that ends at its first check may
+        // be dear.
         let spun = || used_to(LEAST_NEEDED).spin(SPIN, || true);
         assert_eq!(std::iter::repeat_with(spun).find_map(|has_come| has_come), Some(true));
         let mut habit = used_to(LEAST_NEEDED);

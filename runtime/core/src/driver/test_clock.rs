@@ -3,12 +3,15 @@
 //! Shape. While it runs it is the process's clock, some way ahead or behind; while it is paused it stands still, and moves by [`advance`] or,
 //! when nothing is left to be done, to the next timer that is due.
 //!
-//! Who writes: whoever pauses, resumes or advances; the worker in the driver, when all are at rest. Who reads: timers, under the lock. A runtime
-//! without such a clock has nothing of this but a look at an `Option`.
+//! Who writes: whoever pauses, resumes or advances; the worker in the driver, when all are at rest.
+//! Who reads: timers, under the lock. A runtime without such a clock has nothing of this but a
+//! check of an `Option`.
 //!
-//! *At rest* is known, not guessed: all workers are parked, none of them has found somebody to wake, and no queue holds a task (the worker in the driver looks, see
-//! `scheduler/worker/park`); no job is on a thread for blocking work, or waits for one; and every thread in `block_on` sleeps. What could
-//! wake a task then is a timer, the kernel, which is asked first, or a thread of the program's own, of which nobody here knows.
+//! *At rest* is known, not guessed: all workers are parked, none of them has found somebody to
+//! wake, and no queue holds a task (the worker in the driver checks, see `scheduler/worker/park`);
+//! no job is on a thread for blocking work, or waits for one; and every thread in `block_on`
+//! sleeps. What could wake a task then is a timer, the kernel, which is asked first, or a thread of
+//! the program's own, of which nobody here knows.
 //!
 //! Rejected: pausing any runtime at any time, without having asked for it when it was built: `block_on` would have to enter itself in a list for
 //! the sake of tests.

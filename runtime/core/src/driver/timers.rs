@@ -71,7 +71,8 @@ struct Published {
 #[derive(Debug)]
 struct Shared {
     wheel: Wheel<Timer>,
-    /// Until when the driver's sleeper sleeps; `NOBODY` while none does, or while one was told to look again.
+    /// Until when the driver's sleeper sleeps; `NOBODY` while none does, or while one was told to
+    /// check again.
     limit_ns: u64,
     /// Whether the limit was cleared by an armer since the sleep began.
     was_rearmed: bool,
@@ -196,7 +197,7 @@ impl Timers {
         drop(shared);
     }
 
-    /// Whether a timer with this deadline has fired, without a look into the wheel.
+    /// Whether a timer with this deadline has fired, without reading the wheel.
     ///
     /// One that was armed for, or moved to, a tick already fired through counts as fired although the next `fire` takes it
     /// out: whoever then leaves it there pays with a wake-up too many.

@@ -1,8 +1,9 @@
 //! The control socket's file and its listening end.
 //!
-//! Protocol of opening: (1) the folder, made or found, safe or refused; (2) unlink the sockets of the dead; (3) make the socket and
-//! give it mode 0600 *before* it is bound, so that at no moment others may connect; (4) bind; (5) look at what is now in the
-//! folder: it must be a socket of mode 0600, and its inode is remembered; (6) listen.
+//! Protocol of opening: (1) the folder, made or found, safe or refused; (2) unlink the sockets of
+//! the dead; (3) make the socket and give it mode 0600 *before* it is bound, so that at no moment
+//! others may connect; (4) bind; (5) check what is now in the folder: it must be a socket of mode
+//! 0600, and its inode is remembered; (6) listen.
 //!
 //! Invariant: *only our own file is unlinked*: by the process that made it, not by one forked from it, and only while the name
 //! still leads to the inode that step (5) saw.

@@ -14,7 +14,7 @@ use super::server::{self, Server};
 const THREAD_NAME: &str = "volt-observer";
 
 impl Registration {
-    /// Shows the runtime to whoever looks, and sees to a control socket if it wants one.
+    /// Makes the runtime visible to observers, and sees to a control socket if it wants one.
     ///
     /// A socket that cannot be opened is a warning; the next runtime tries again.
     pub(crate) fn show(&self, runtime: Weak<dyn Observed>, open_socket: bool) {

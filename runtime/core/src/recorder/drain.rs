@@ -34,7 +34,8 @@ const PROCESSES_TOLD: usize = 1024;
 const LOCATION_WORDS: usize = (u16::MAX as usize + 1) / 64;
 /// Shortest and longest wait between two flushes.
 const WAIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
-/// Who knows what numbers stand for. Asked on the observer's thread; must not hold a worker up for longer than a look.
+/// Who knows what numbers stand for. Asked on the observer's thread; must not hold a worker up for
+/// longer than a look-up.
 pub(crate) trait Names {
     /// A spawn location, `file:line:column`.
     fn location(&self, number: u16) -> Option<String>;
@@ -56,7 +57,8 @@ pub(crate) struct Drain {
     from_ns: u64,
     collected_at_ns: Option<u64>,
     wait: Duration,
-    /// What threads outside had not noted down when this drain looked last: it is counted in each recording of several.
+    /// What threads outside had not noted down when this drain last read: it is counted in each
+    /// recording of several.
     outside_missed: u64,
     told: Told,
 }
@@ -67,7 +69,7 @@ struct LaneDrain {
     reader: Option<RingReader>,
 }
 
-/// What was asked for already. Looked into for every poll, so no hash is taken.
+/// What was asked for already. Read for every poll, so no hash is taken.
 struct Told {
     /// A bit a location.
     locations: Box<[u64]>,

@@ -6,10 +6,11 @@
 //!
 //! Who writes: each lane, its thread; the lane of the others, whoever gets its lock at once. Who reads: `drain`.
 //!
-//! Invariants: *Off costs a load*: every note first looks at one flag of the runtime's, and a ring that nobody has
-//! noted anything down in takes no memory. *Nobody waits*: a thread outside that finds the lock taken counts what it did
-//! not note, and goes on. *Its own clock*: times are those of the caller, which has read the clock anyway. *On while
-//! anybody wants it*: because it was switched on, or because a recording holds it on.
+//! Invariants: *Off costs a load*: every note first loads one flag of the runtime's, and a ring
+//! that nobody has noted anything down in takes no memory. *Nobody waits*: a thread outside that
+//! finds the lock taken counts what it did not note, and goes on. *Its own clock*: times are those
+//! of the caller, which has read the clock anyway. *On while anybody wants it*: because it was
+//! switched on, or because a recording holds it on.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::OnceLock;
@@ -23,7 +24,7 @@ use super::anchor::anchor;
 use super::ring::{Ring, RingWriter};
 use crate::stats::counting;
 
-/// Whether a runtime notes anything down. What everybody looks at first.
+/// Whether a runtime notes anything down. The flag that every writer loads first.
 #[derive(Clone)]
 pub(crate) struct Flag(Arc<CachePadded<AtomicBool>>);
 

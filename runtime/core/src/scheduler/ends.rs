@@ -47,8 +47,8 @@ pub(crate) trait Ends {
 /// Whether End (3) is done, as far as can be seen.
 #[inline]
 pub(crate) fn is_closed(runtime: &impl Ends) -> bool {
-    // ORDERING: Acquire; pairs with the Release in `close_to_new`. Between a worker's last look and
-    // its sleep stands the fence of the park.
+    // ORDERING: Acquire; pairs with the Release in `close_to_new`. Between a worker's last check
+    // and its sleep stands the fence of the park.
     runtime.closed().load(Ordering::Acquire)
 }
 

@@ -1,7 +1,8 @@
 //! Which worker gets a task that comes from outside the workers.
 //!
-//! Global: none, it waits in the global queue for whoever looks first. The other two hand it to a worker's inbox and wake that
-//! worker; if it turns out to be busy, thieves take from inboxes as from rings.
+//! Global: none, it waits in the global queue for the worker that checks it first. The other two
+//! hand it to a worker's inbox and wake that worker; if it turns out to be busy, thieves take from
+//! inboxes as from rings.
 //!
 //! A worker's load is what its queues hold plus the poll that it is in. It is read from the queues themselves, not kept in a counter beside
 //! them: a counter costs every push, pop, steal and overflow a read-modify-write, and drifts where one is forgotten (the source resets it

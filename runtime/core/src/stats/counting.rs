@@ -29,7 +29,8 @@ pub(crate) fn now_ns() -> u64 {
     now_ns_after(0)
 }
 
-/// Now, after a poll that began at `last_ns`. The scheduler takes this reading too: since it is there, looks by time cost nothing more.
+/// Now, after a poll that began at `last_ns`. The scheduler takes this reading too: since it is
+/// there, checks by time cost nothing more.
 #[inline]
 pub(crate) fn now_ns_after(last_ns: u64) -> u64 {
     if IS_TIMED { clock::now_ns() } else { last_ns }

@@ -93,7 +93,7 @@ mod tests {
     /// A location at an address of its own.
     #[track_caller]
     fn leaked() -> &'static Location<'static> {
-        /// Reachable, so that it is no leak to those who look for them.
+        /// Reachable, so that leak detectors do not report it.
         static KEPT: Mutex<Vec<&'static Location<'static>>> = Mutex::new(Vec::new());
         let location: &'static Location<'static> = Box::leak(Box::new(*Location::caller()));
         KEPT.lock().unwrap().push(location);

@@ -51,8 +51,9 @@ impl Gauge {
     }
 }
 
-/// Counts by the buckets of `volt_telemetry::histogram`, and for what lies above the last one by those that would follow: a reader adds these
-/// up, so that the writer need not look where the last one is.
+/// Counts by the buckets of `volt_telemetry::histogram`, and for what lies above the last one by
+/// those that would follow: a reader adds these up, so that the writer need not read where the last
+/// one is.
 #[derive(Debug)]
 pub(crate) struct HistogramCells {
     counts: Box<[Counter; CELLS]>,

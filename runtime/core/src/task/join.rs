@@ -208,9 +208,9 @@ impl JoinError {
         self.payload(|payload| payload.downcast_ref().map(|Refused(cause)| cause.clone()))
     }
 
-    fn payload<R>(&self, look: impl FnOnce(&(dyn Any + Send)) -> Option<R>) -> Option<R> {
+    fn payload<R>(&self, read: impl FnOnce(&(dyn Any + Send)) -> Option<R>) -> Option<R> {
         let Panic(payload) = self.panic.as_ref()?;
-        look(&**payload.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+        read(&**payload.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
     /// What the task panicked with, to be passed on with `std::panic::resume_unwind`.

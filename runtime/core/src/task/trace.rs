@@ -9,16 +9,16 @@
 //! The names and fields of the last two are those that tokio-console's subscriber expects (crate `console-subscriber`, `visitors`). Their span
 //! outlives the task's last poll until its JoinHandle is gone.
 //!
-//! Invariant: *off when nobody subscribes*: a spawn and a waker's step look at the level that anybody listens to, one relaxed load, and
-//! nothing is allocated.
+//! Invariant: *off when nobody subscribes*: a spawn and a waker's step check the level that anybody
+//! listens to, one relaxed load, and nothing is allocated.
 //!
 //! Why two levels. A span is expensive: the subscriber formats its fields and stores them, the task
 //! gets a box, a place in the registry, and two calls of the subscriber a poll; a task that does
 //! nothing costs 5 to 18 times as much with one (`benches/peers/RESULTS.md`). An ordinary logger at
-//! INFO should not multiply the price of tasks that nobody will look for in the log. So it gets the
-//! spans of the tasks that somebody has given a name. The filter `volt::task=debug` asks for those
-//! of all tasks, and `volt::task=off` for none; a filter that names the application only, such as
-//! `myapp=info`, needs `volt::task=info` beside it.
+//! INFO should not multiply the price of tasks that nobody will search for in the log. So it gets
+//! the spans of the tasks that somebody has given a name. The filter `volt::task=debug` asks for
+//! those of all tasks, and `volt::task=off` for none; a filter that names the application only,
+//! such as `myapp=info`, needs `volt::task=info` beside it.
 //!
 //! Rejected: a setting of the Builder's, beside the subscriber's filter, which can be changed while
 //! the program runs; a span that is made when the task first logs something, since only the

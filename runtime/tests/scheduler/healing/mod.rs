@@ -101,7 +101,7 @@ fn timers_fire_while_every_worker_is_blocked() {
 }
 
 #[test]
-fn a_spare_that_goes_off_duty_leaves_timers_and_sockets_attended() {
+fn a_spare_that_goes_off_duty_leaves_timers_and_sockets_polled() {
     watched(|| {
         let runtime = runtime(1);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

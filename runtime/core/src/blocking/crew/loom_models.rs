@@ -106,7 +106,7 @@ impl Waits<usize> for Waiting {
         self.world.shape.spins
     }
 
-    /// For one look: a second one later is a spin that began later.
+    /// For one check: a second one later is a spin that began later.
     fn spin(&mut self, is_called: impl Fn() -> bool) -> bool {
         is_called()
     }
@@ -324,7 +324,7 @@ impl Steps for GoesByWhatTheSpinSaw {
 }
 
 #[test]
-fn loom_twin_a_call_between_the_last_look_and_the_lock_is_found() {
+fn loom_twin_a_call_between_the_last_check_and_the_lock_is_found() {
     breaks("deadlock", Some(2), || jobs_that_meet::<GoesByWhatTheSpinSaw>(MEET_AND_SPIN));
 }
 

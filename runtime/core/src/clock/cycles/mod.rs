@@ -53,13 +53,13 @@
 //! A fault. The counter may step back (a suspended machine, a checkpoint restored), jump ahead (a
 //! virtual machine on another host), stop, or lose the kernel's trust. A step back or ahead leaves
 //! the segment, so the next reader finds it at Read (3). A counter that stops leaves nothing; only
-//! the system clock can tell, so `tend` compares the two. Who calls it goes by events, not by this
-//! clock: each turn of the driver, each park, every few ticks of a worker (`TEND_TICKS`), each
-//! check of the sentinel. After a fault the system clock is read; the counter is measured anew, and
-//! used again unless it fails the measurement, or has failed more than [`MAX_FAULTS`] times of which
-//! none is forgiven; one is every [`FORGIVE_NS`], so a machine that is suspended now and then keeps its
-//! counter. A counter that the kernel does not trust is not used again. Each fault is counted and
-//! reported.
+//! the system clock can tell, so `check` compares the two. Who calls it goes by events, not by this
+//! clock: each turn of the driver, each park, every few ticks of a worker (`CLOCK_CHECK_TICKS`),
+//! each check of the sentinel. After a fault the system clock is read; the counter is measured
+//! anew, and used again unless it fails the measurement, or has failed more than [`MAX_FAULTS`]
+//! times of which none is forgiven; one is every [`FORGIVE_NS`], so a machine that is suspended now
+//! and then keeps its counter. A counter that the kernel does not trust is not used again. Each
+//! fault is counted and reported.
 //!
 //! Invariants.
 //! *Ordered*: a segment shows no time behind its end, and the next one none before that end. So
@@ -267,7 +267,7 @@ impl<S: Source> Clock<S> {
     /// Returns now, ns.
     ///
     /// To be called by whoever comes by, at events that do not hang on this clock.
-    pub(crate) fn tend(&self) -> u64 {
+    pub(crate) fn check(&self) -> u64 {
         let (shown_ns, system_ns) = (self.now_ns(), self.source.system_ns());
         // ORDERING: Relaxed; only the value counts.
         if system_ns >= self.ask_at_ns.load(Ordering::Relaxed) {

@@ -84,13 +84,13 @@ impl<'f> Bench<'f> {
         now_ns
     }
 
-    /// The clock is read every 10 µs, and tended every 100 µs.
+    /// The clock is read every 10 µs, and checked every 100 µs.
     fn pass(&self, ns: u64) {
         for step in 1..=ns / 10_000 {
             self.fake.pass(10);
             self.now_ns();
             if step % 10 == 0 {
-                self.clock.tend();
+                self.clock.check();
             }
         }
     }
@@ -175,7 +175,7 @@ fn a_jump_ahead_shows_a_millisecond_of_it_at_most() {
 }
 
 #[test]
-fn a_stopped_counter_is_found_by_who_tends_and_not_used_again() {
+fn a_stopped_counter_is_found_by_a_check_and_not_used_again() {
     let fake = Fake::new();
     let bench = Bench::fast(&fake);
     fake.cycles_per_us.set(0);

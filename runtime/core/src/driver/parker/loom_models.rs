@@ -41,7 +41,7 @@ impl Steps for AsBuilt {
     }
 }
 
-/// Spin, for one look: a second one later is a spin that began later.
+/// Spin, for one check: a second one later is a spin that began later.
 struct SpinsFirst;
 
 impl Steps for SpinsFirst {
@@ -255,7 +255,7 @@ fn waking_before_the_token_is_there_is_found() {
     breaks("deadlock", None, || unpark_against_sleep::<WakesFirst>(false));
 }
 
-/// The emulated futex's wake without its lock: falls between the look at the word and the wait.
+/// The emulated futex's wake without its lock: falls between the check of the word and the wait.
 struct WakesWithoutLock;
 
 impl Steps for WakesWithoutLock {

@@ -23,8 +23,8 @@
 //!
 //! * Sleep: (1) UNPARKED → PARKED, or return: a token is there; (2) wait while the word is PARKED. A token, a time-out or
 //!   nothing at all ends it. The word is left as it is.
-//! * Spin, before a sleep: look whether the word is NOTIFIED, as often as the owner likes. The word stays UNPARKED, so an unpark has nobody to wake.
-//!   The token is left for Take.
+//! * Spin, before a sleep: check whether the word is NOTIFIED, as often as the owner likes. The
+//!   word stays UNPARKED, so an unpark has nobody to wake. The token is left for Take.
 //! * Take: swap in UNPARKED; it was NOTIFIED: the token is taken.
 //! * Unpark: (1) swap in NOTIFIED, always; (2) wake whoever slept: the futex, or, by the caller, the driver.
 //!
@@ -211,7 +211,8 @@ mod emulated {
     #[derive(Debug)]
     pub(super) struct Futex {
         pub(super) value: AtomicU32,
-        /// Held from the look at the word to the wait, so that a wake, which takes it too, does not fall in between.
+        /// Held from the check of the word to the wait, so that a wake, which takes it too, does
+        /// not fall in between.
         lock: Mutex<()>,
         pub(super) wakes: Condvar,
     }

@@ -168,12 +168,12 @@ fn clearing_without_the_tick_is_found() {
     breaks("deadlock", None, || tellings::<ClearsAnyTick>(Flags::READABLE, 1, Socket::take_in_slot::<ClearsAnyTick>));
 }
 
-/// Looks before it takes the lock, and not again.
-struct LooksUnlocked;
+/// Checks before it takes the lock, and not again.
+struct ChecksUnlocked;
 
-impl Steps for LooksUnlocked {
+impl Steps for ChecksUnlocked {
     fn poll_ready(readiness: &Readiness, cx: &mut Context<'_>) -> Poll<io::Result<Seen>> {
-        if let Some(seen) = readiness.look(Direction::Read)? {
+        if let Some(seen) = readiness.check(Direction::Read)? {
             return Poll::Ready(Ok(seen));
         }
         readiness.waiters.lock().reader = Some(cx.waker().clone());
@@ -182,8 +182,8 @@ impl Steps for LooksUnlocked {
 }
 
 #[test]
-fn not_looking_again_under_the_lock_is_found() {
-    breaks("deadlock", None, || tellings::<LooksUnlocked>(Flags::NONE, 1, Socket::take_in_slot::<LooksUnlocked>));
+fn not_checking_again_under_the_lock_is_found() {
+    breaks("deadlock", None, || tellings::<ChecksUnlocked>(Flags::NONE, 1, Socket::take_in_slot::<ChecksUnlocked>));
 }
 
 /// Takes the wakers first and sets the flags then.

@@ -11,15 +11,17 @@
 //!
 //! Who writes: the thread in the driver turn (`set`), tasks (`clear`). Who reads: tasks.
 //!
-//! Invariants. *Edge*: the kernel tells of a change once, so a flag is never cleared on the strength of an attempt that began
-//! before the last telling. The tick counts tellings; it has 56 bits, and a narrow one that comes round between a look and its
-//! clear would lose an event for ever (tokio #6133, #8331). *Unlocked wakers*: no waker is called or dropped under the lock.
+//! Invariants. *Edge*: the kernel tells of a change once, so a flag is never cleared on the
+//! strength of an attempt that began before the last telling. The tick counts tellings; it has 56
+//! bits, and a narrow one that comes round between a check and its clear would lose an event for
+//! ever (tokio #6133, #8331). *Unlocked wakers*: no waker is called or dropped under the lock.
 //!
 //! *No spin*: what ends a wait is taken back by the attempt that it did not help, or the next wait would end at once, for ever, within one poll.
 //!
-//! Protocol. Waiter: (1) lock; (2) look at the word; (3) not ready: leave a waker; (4) unlock. Teller: (1) set the flags and
-//! count the tick, in one step; (2) lock; (3) take the wakers; (4) unlock, and wake later. If the teller gets the lock first,
-//! the waiter's look sees the flags; if second, it finds the waker.
+//! Protocol. Waiter: (1) lock; (2) read the word; (3) not ready: leave a waker; (4) unlock. Teller:
+//! (1) set the flags and count the tick, in one step; (2) lock; (3) take the wakers; (4) unlock,
+//! and wake later. If the teller gets the lock first, the waiter's check sees the flags; if second,
+//! it finds the waker.
 //!
 //! In each direction wait: one *slot*, for the `poll_` functions, where the last waker counts; and a *queue* of any number of
 //! waiters, for the `async` ones, all of which are woken, since which of them will use the event is unknown.
@@ -112,7 +114,7 @@ impl From<Direction> for Flags {
     }
 }
 
-/// One look at the word that found something ready.
+/// One check of the word that found something ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an attempt that would have blocked must be reported by `clear`"]
 pub struct Seen {
@@ -121,12 +123,12 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// What was found, of what was looked for.
+    /// What was found, of what was awaited.
     pub fn found(self) -> Flags {
         self.found
     }
 
-    /// As if only these had been looked for.
+    /// As if only these had been awaited.
     pub fn only(self, flags: Flags) -> Seen {
         Seen { found: self.found.within(flags), ..self }
     }
@@ -161,8 +163,8 @@ impl Readiness {
     /// A telling: sets `flags` and collects the wakers of those who wait for them.
     pub(crate) fn set(&self, flags: Flags, into: &mut Vec<Waker>) {
         let tell = |word: u64| Some((word | flags.0).wrapping_add(1 << TICK_SHIFT));
-        // ORDERING: Release; pairs with the Acquire in `look`: an attempt that sees a flag comes after the kernel's telling.
-        // Relaxed on failure: a retry value.
+        // ORDERING: Release; pairs with the Acquire in `check`: an attempt that sees a flag comes
+        // after the kernel's telling. Relaxed on failure: a retry value.
         let _ = self.word.fetch_update(Ordering::Release, Ordering::Relaxed, tell);
         let mut waiters = self.waiters.lock();
         let ends = |awaited: Flags| flags.intersects(awaited.and(Flags::SHUT_DOWN));
@@ -189,7 +191,7 @@ impl Readiness {
     /// # Errors
     /// The runtime is shut down.
     #[inline]
-    pub(crate) fn look(&self, awaited: impl Into<Flags>) -> io::Result<Option<Seen>> {
+    pub(crate) fn check(&self, awaited: impl Into<Flags>) -> io::Result<Option<Seen>> {
         // ORDERING: Acquire; pairs with the Release in `set`.
         let word = self.word.load(Ordering::Acquire);
         if Flags(word).intersects(Flags::SHUT_DOWN) {
@@ -199,13 +201,14 @@ impl Readiness {
         Ok((found != Flags::NONE).then_some(Seen { tick: word >> TICK_SHIFT, found }))
     }
 
-    /// The attempt after this look would have blocked, or left nothing for the next. See *Edge*.
+    /// The attempt after this check would have blocked, or left nothing for the next. See *Edge*.
     pub(crate) fn clear(&self, seen: Seen) {
         self.take_back(seen, Flags::CLEARED);
     }
 
-    /// The attempt after a look for `awaited` would have blocked. Whether what was found is all taken back: not what is closed if both directions were
-    /// looked for, since which of them the attempt was in is unknown. See *No spin*.
+    /// The attempt after a check for `awaited` would have blocked. Whether what was found is all
+    /// taken back: not what is closed if both directions were awaited, since which of them the
+    /// attempt was in is unknown. See *No spin*.
     pub(crate) fn refute(&self, seen: Seen, awaited: Flags) -> bool {
         let is_known = awaited == Direction::Read.awaited() || awaited == Direction::Write.awaited();
         let refuted = if is_known { awaited } else { Flags::CLEARED };
@@ -223,12 +226,12 @@ impl Readiness {
 
     /// Waits in the slot of this direction: of several tasks that do so, the last one is woken.
     pub(crate) fn poll_ready(&self, cx: &mut Context<'_>, direction: Direction) -> Poll<io::Result<Seen>> {
-        if let Some(seen) = self.look(direction)? {
+        if let Some(seen) = self.check(direction)? {
             return Poll::Ready(Ok(seen));
         }
         let waker = cx.waker().clone();
         let mut waiters = self.waiters.lock();
-        if let Some(seen) = self.look(direction)? {
+        if let Some(seen) = self.check(direction)? {
             return Poll::Ready(Ok(seen));
         }
         let slot = match direction {
@@ -275,12 +278,12 @@ impl Future for Ready<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let unit = ready!(coop::poll_proceed(cx));
         let (readiness, awaited) = (self.readiness, self.awaited);
-        if let Some(seen) = readiness.look(awaited)? {
+        if let Some(seen) = readiness.check(awaited)? {
             return Poll::Ready(Ok((seen, unit)));
         }
         let waker = Some(cx.waker().clone());
         let mut waiters = readiness.waiters.lock();
-        if let Some(seen) = readiness.look(awaited)? {
+        if let Some(seen) = readiness.check(awaited)? {
             return Poll::Ready(Ok((seen, unit)));
         }
         let former = match self.queued {

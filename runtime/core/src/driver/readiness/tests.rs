@@ -20,28 +20,28 @@ fn tell(readiness: &Readiness, flags: Flags) {
 }
 
 #[test]
-fn a_flag_told_again_after_the_look_is_not_cleared_even_65_536_tellings_later() {
+fn a_flag_told_again_after_the_check_is_not_cleared_even_65_536_tellings_later() {
     let readiness = Readiness::new(Flags::READABLE);
-    let seen = readiness.look(Direction::Read).unwrap().unwrap();
+    let seen = readiness.check(Direction::Read).unwrap().unwrap();
     for _ in 0..1 << 16 {
         tell(&readiness, Flags::READABLE);
     }
     readiness.clear(seen);
-    assert!(readiness.look(Direction::Read).unwrap().is_some(), "an event was lost");
-    let seen = readiness.look(Direction::Read).unwrap().unwrap();
+    assert!(readiness.check(Direction::Read).unwrap().is_some(), "an event was lost");
+    let seen = readiness.check(Direction::Read).unwrap().unwrap();
     readiness.clear(seen);
-    assert!(readiness.look(Direction::Read).unwrap().is_none());
+    assert!(readiness.check(Direction::Read).unwrap().is_none());
 }
 
 #[test]
 fn clearing_one_direction_leaves_the_other_and_what_is_closed_stays_so() {
     let readiness = Readiness::new(Flags::READABLE.and(Flags::WRITABLE));
-    readiness.clear(readiness.look(Direction::Read).unwrap().unwrap());
-    assert!(readiness.look(Direction::Read).unwrap().is_none());
-    assert!(readiness.look(Direction::Write).unwrap().is_some());
+    readiness.clear(readiness.check(Direction::Read).unwrap().unwrap());
+    assert!(readiness.check(Direction::Read).unwrap().is_none());
+    assert!(readiness.check(Direction::Write).unwrap().is_some());
     tell(&readiness, Flags::READ_CLOSED);
-    readiness.clear(readiness.look(Direction::Read).unwrap().unwrap());
-    assert!(readiness.look(Direction::Read).unwrap().is_some());
+    readiness.clear(readiness.check(Direction::Read).unwrap().unwrap());
+    assert!(readiness.check(Direction::Read).unwrap().is_some());
 }
 
 #[test]
@@ -49,15 +49,15 @@ fn an_attempt_in_one_direction_that_would_have_blocked_refutes_its_end_and_one_i
     let closed = Flags::READ_CLOSED.and(Flags::WRITE_CLOSED);
     let readiness = Readiness::new(closed);
     let both = Flags::from(Direction::Read).and(Direction::Write.into());
-    assert!(!readiness.refute(readiness.look(both).unwrap().unwrap(), both));
-    assert_eq!(readiness.look(both).unwrap().unwrap().found(), closed);
+    assert!(!readiness.refute(readiness.check(both).unwrap().unwrap(), both));
+    assert_eq!(readiness.check(both).unwrap().unwrap().found(), closed);
     let read = Direction::Read.into();
-    let seen = readiness.look(read).unwrap().unwrap();
+    let seen = readiness.check(read).unwrap().unwrap();
     assert!(readiness.refute(seen, read));
-    assert_eq!(readiness.look(both).unwrap().unwrap().found(), Flags::WRITE_CLOSED);
+    assert_eq!(readiness.check(both).unwrap().unwrap().found(), Flags::WRITE_CLOSED);
     tell(&readiness, Flags::READ_CLOSED);
     readiness.refute(seen, read);
-    assert!(readiness.look(read).unwrap().is_some(), "it was told again since");
+    assert!(readiness.check(read).unwrap().is_some(), "it was told again since");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn the_slot_wakes_the_last_task_that_waited_in_it() {
 }
 
 #[test]
-fn shut_down_wakes_both_directions_and_every_later_look_is_an_error() {
+fn shut_down_wakes_both_directions_and_every_later_check_is_an_error() {
     let readiness = Readiness::new(Flags::NONE);
     let count = Arc::new(Count::default());
     let waker = Waker::from(count.clone());
@@ -120,5 +120,5 @@ fn shut_down_wakes_both_directions_and_every_later_look_is_an_error() {
     wakers.into_iter().for_each(Waker::wake);
     assert_eq!(count.0.load(Ordering::Relaxed), 2);
     assert!(matches!(read.as_mut().poll(&mut cx), Poll::Ready(Err(_))));
-    assert!(readiness.look(Direction::Write).is_err());
+    assert!(readiness.check(Direction::Write).is_err());
 }

@@ -1,4 +1,4 @@
-//! The driver: timers and I/O of one runtime, and the turn in which a single thread looks after them.
+//! The driver: timers and I/O of one runtime, and the turn in which a single thread polls them.
 //!
 //! Shape. The poller behind a lock that is only ever tried (holding it is *the driver turn*), the timers behind another, the
 //! registered sockets behind a third, and the waker that ends a sleep in the poller from anywhere.
@@ -11,22 +11,25 @@
 //!
 //! Locks, in order: turn < registrations < a socket's waiters; turn < timers. Neither of the last three is held in a system call.
 //!
-//! Protocol of the hand-off, by a worker that is about to sleep: (1) it may be claimed, its bit is set; (2) try to get the turn: sleep in here, or, if
-//! somebody else has it, on the futex. Whoever gives the turn back, after a sleep or after a look between two polls, runs on, and comes to (1) and
-//! (2) again before it sleeps. So *Attended*: while all workers sleep, one sleeps in here: the last of them to try either got the turn, or saw somebody
-//! have it who was asleep, or had yet to try.
+//! Protocol of the hand-off, by a worker that is about to sleep: (1) it may be claimed, its bit is
+//! set; (2) try to get the turn: sleep in here, or, if somebody else has it, on the futex. Whoever
+//! gives the turn back, after a sleep or after a poll of the driver between two polls of tasks,
+//! runs on, and comes to (1) and
+//! (2) again before it sleeps. So *Polled*: while all workers sleep, one sleeps in here: the last
+//! of them to try either got the turn, or saw somebody have it who was asleep, or had yet to try.
 //!
-//! If it is eager: (3) whoever goes on to poll, after a sleep, a search or a look, fences, and if
-//! nobody has the turn and nobody searches, claims one that is parked. That one finds other work
-//! and comes to (3), or none and comes to (2). So *Attended, eagerly*: while somebody sleeps, one
-//! is in here or on the way, however many are stuck in polls. For the turn given back is work that
-//! was submitted, and (2) is the look for it: let P be the fence of a park, and S that of the next
+//! If it is eager: (3) whoever goes on to poll, after a sleep, a search or a poll of the driver,
+//! fences, and if nobody has the turn and nobody searches, claims one that is parked. That one
+//! finds other work and comes to (3), or none and comes to (2). So *Polled, eagerly*: while
+//! somebody sleeps, one is in here or on the way, however many are stuck in polls. For the turn
+//! given back is work that was submitted, and (2) is the check for it: let P be the fence of a
+//! park, and S that of the next
 //! (3) of the one who had the turn when (2) was refused. P before S: (3) sees the bit. S before P:
 //! (2) does not see that turn any more. If (3) sees a searcher instead, that one comes to (2) or
 //! (3) after it has left the searchers, with a fence of its own; and if it sees somebody in the
 //! turn who is gone already, that one's (3) is yet to come. Not only who brings events out of here
-//! has to do it: who was called away to other work, or has only looked, leaves nobody here as well,
-//! and who was woken to park here may find work first.
+//! has to do it: who was called away to other work, or has only polled it, leaves nobody here as
+//! well, and who was woken to park here may find work first.
 //!
 //! Protocol of a sleep: (1) the limit is agreed with the armers of timers, see `timers`; (2) sleep in the kernel; (3) take the
 //! limit back; (4) collect what became ready, then what is due. `unpark` is sticky: one before (2) ends (2) at once.
@@ -81,7 +84,7 @@ pub struct Driver {
 /// Single-writer cells (each under the lock named), read by loads.
 #[derive(Debug)]
 struct Counters {
-    /// When the last look at the kernel's list ended. Turn.
+    /// When the kernel's list was last read. Turn.
     last_turn_ns: AtomicU64,
     /// Turn.
     turns: AtomicU64,
@@ -113,7 +116,8 @@ pub(crate) enum Wait {
     },
 }
 
-/// How long a turn waits under a paused clock before it looks again: whoever comes to rest tells nobody.
+/// How long a turn waits under a paused clock before it checks again: whoever comes to rest tells
+/// nobody.
 const PAUSED_TURN: Duration = Duration::from_millis(1);
 
 /// How long whoever is told that the kernel's list cannot be waited for waits, so that it does not spin.
@@ -316,10 +320,10 @@ impl Driver {
         self.counters.accept_backoffs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// When the last look at the kernel's ready list ended: ns on the process's clock.
+    /// When the kernel's ready list was last read: ns on the process's clock.
     #[inline]
     pub(crate) fn last_turn_ns(&self) -> u64 {
-        // ORDERING: Relaxed; a hint to a worker whether a look is due.
+        // ORDERING: Relaxed; a hint to a worker whether a check is due.
         self.counters.last_turn_ns.load(Ordering::Relaxed)
     }
 
@@ -329,7 +333,8 @@ impl Driver {
         self.poller.owner()
     }
 
-    /// Whether timers and I/O are looked after until then, or nothing is to be expected: no socket, and no timer before `until_ns`.
+    /// Whether timers and I/O are polled until then, or nothing is to be expected: no socket, and
+    /// no timer before `until_ns`.
     pub(crate) fn can_wait_until(&self, until_ns: u64) -> bool {
         // ORDERING: Relaxed; a hint, as all here: who registers a socket or arms a timer now waits as long as if it came a moment earlier.
         let has_sockets = || self.counters.registrations.load(Ordering::Relaxed) > 0;
@@ -368,7 +373,7 @@ fn wake_all(wakers: Vec<Waker>) {
     }
 }
 
-/// The right to look after timers and I/O; one thread has it at a time.
+/// The right to poll timers and I/O; one thread has it at a time.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     driver: &'a Driver,
@@ -411,7 +416,7 @@ impl Turn<'_> {
         {
             clock.advance_to(next_ns);
         }
-        let now_ns = clock::tend();
+        let now_ns = clock::check();
         polled.timers_fired = timers.fire(self.driver.now_ns(), into);
         if let Some(clock) = &self.driver.test_clock
             && !into.is_empty()

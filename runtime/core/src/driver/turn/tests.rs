@@ -135,16 +135,16 @@ fn data_wakes_the_reader_and_hang_up_ends_every_wait() {
     }
     wakers.drain(..).for_each(Waker::wake);
     assert_eq!(count.0.load(Ordering::Relaxed), 1);
-    assert!(readiness.look(Direction::Read).unwrap().is_some());
+    assert!(readiness.check(Direction::Read).unwrap().is_some());
 
-    readiness.clear(readiness.look(Direction::Read).unwrap().unwrap());
+    readiness.clear(readiness.check(Direction::Read).unwrap().unwrap());
     assert!(readiness.poll_ready(&mut cx, Direction::Read).is_pending());
     drop(there);
     while wakers.is_empty() {
         driver.try_turn(0).unwrap().poll(FOREVER, &mut wakers).unwrap();
     }
-    readiness.clear(readiness.look(Direction::Read).unwrap().unwrap());
-    assert!(readiness.look(Direction::Read).unwrap().is_some(), "closed stays closed");
+    readiness.clear(readiness.check(Direction::Read).unwrap().unwrap());
+    assert!(readiness.check(Direction::Read).unwrap().is_some(), "closed stays closed");
     driver.deregister(&mut here, token).unwrap();
     assert_eq!(driver.telemetry(0).0.registrations, 0);
 }
@@ -165,7 +165,7 @@ fn an_event_for_a_socket_that_is_gone_does_not_reach_the_next_one_at_its_index()
     let mut polled = Polled::default();
     turn.collect(&mut polled, &mut Vec::new());
     assert_eq!(polled.events, 0);
-    assert!(readiness.look(Direction::Read).unwrap().is_none());
+    assert!(readiness.check(Direction::Read).unwrap().is_none());
 }
 
 #[test]

@@ -1,7 +1,9 @@
-//! loom models of the hand-off of the driver turn, as the header of `turn` says it: while every worker sleeps, one sleeps in the driver, so that
-//! an event is attended to; of a spare that goes off duty out of the driver (ATTENDED in `scheduler/staff`); and of the eager hand-off, while the others
-//! are stuck in polls. The poller is a flag behind a lock and a condition; the turn, the idle set, the park words and the steps of a park, of a spare
-//! that leaves and of the hand-off are the runtime's.
+//! loom models of the hand-off of the driver turn, as the header of `turn` says it: while every
+//! worker sleeps, one sleeps in the driver, so that//! an event is handled; of a spare that goes
+//! off duty out of the driver (POLLED in `scheduler/staff`); and of the eager hand-off, while the
+//! others are stuck in polls. The poller is a flag behind a lock and a condition; the turn, the
+//! idle set, the park words and the steps of a park, of a spare that leaves and of the hand-off are
+//! the runtime's.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -36,16 +38,16 @@ struct World {
 }
 
 /// The step that a fault can replace.
-type TryTurn = for<'w> fn(&'w World, worker: usize, has_just_looked: bool) -> Option<Held<'w, ()>>;
+type TryTurn = for<'w> fn(&'w World, worker: usize, has_just_checked: bool) -> Option<Held<'w, ()>>;
 
 /// Hand-off (2).
-fn try_turn(world: &World, worker: usize, _has_just_looked: bool) -> Option<Held<'_, ()>> {
+fn try_turn(world: &World, worker: usize, _has_just_checked: bool) -> Option<Held<'_, ()>> {
     world.turn.try_take(Some(worker))
 }
 
 /// Takes it that somebody else is in the driver by now.
-fn try_turn_unless_it_has_just_looked(world: &World, worker: usize, has_just_looked: bool) -> Option<Held<'_, ()>> {
-    if has_just_looked { None } else { world.turn.try_take(Some(worker)) }
+fn try_turn_unless_it_has_just_checked(world: &World, worker: usize, has_just_checked: bool) -> Option<Held<'_, ()>> {
+    if has_just_checked { None } else { world.turn.try_take(Some(worker)) }
 }
 
 impl World {
@@ -70,7 +72,7 @@ impl World {
     }
 
     /// In the turn: takes what is ready, waiting for it if `waits`. Whether it was the event.
-    fn attend(&self, waits: bool) -> bool {
+    fn poll(&self, waits: bool) -> bool {
         let mut ready = self.ready.lock();
         while waits && !ready.event && !ready.is_woken {
             ready = self.becomes_ready.wait(ready).unwrap();
@@ -78,7 +80,7 @@ impl World {
         std::mem::take(&mut *ready).event
     }
 
-    /// The event was attended to: everybody ends.
+    /// The event was handled: every worker ends.
     fn end(&self) {
         self.is_over.store(true, Ordering::Release);
         while self.wake_one() {}
@@ -96,14 +98,15 @@ impl World {
         claimed.is_some()
     }
 
-    /// A worker that parks until the event was attended to; before that it looks at the driver between two polls, if `looks`.
-    fn worker(&self, worker: usize, looks: bool, try_turn: TryTurn) {
-        if looks && self.turn.try_take(Some(worker)).is_some_and(|_turn| self.attend(false)) {
+    /// A worker that parks until the event was handled; before that it polls the driver between two
+    /// polls of tasks, if `checks`.
+    fn worker(&self, worker: usize, checks: bool, try_turn: TryTurn) {
+        if checks && self.turn.try_take(Some(worker)).is_some_and(|_turn| self.poll(false)) {
             self.end();
             return;
         }
         let seat =
-            Seat { world: self, worker, try_turn, is_searching: Cell::new(false), has_just_looked: Cell::new(looks) };
+            Seat { world: self, worker, try_turn, is_searching: Cell::new(false), has_just_checked: Cell::new(checks) };
         while !self.is_over.load(Ordering::Acquire) {
             park(&seat);
         }
@@ -119,7 +122,7 @@ struct Seat<'w> {
     worker: usize,
     try_turn: TryTurn,
     is_searching: Cell<bool>,
-    has_just_looked: Cell<bool>,
+    has_just_checked: Cell<bool>,
 }
 
 impl Parks for Seat<'_> {
@@ -163,7 +166,7 @@ impl Parks for Seat<'_> {
     fn linger(&self) {}
 
     fn try_turn(&self) -> Option<Held<'_, ()>> {
-        (self.try_turn)(self.world, self.worker, self.has_just_looked.take())
+        (self.try_turn)(self.world, self.worker, self.has_just_checked.take())
     }
 
     fn begin_sleep(&self, _is_in_driver: bool) -> Option<Duration> {
@@ -173,7 +176,7 @@ impl Parks for Seat<'_> {
     fn sleep(&self, target: ParkTarget<Held<'_, ()>>) -> bool {
         match target {
             ParkTarget::Driver { turn, .. } => {
-                let has_event = self.world.attend(true);
+                let has_event = self.world.poll(true);
                 drop(turn);
                 has_event
             }
@@ -192,7 +195,7 @@ impl Parks for Seat<'_> {
     }
 }
 
-/// One worker looks and parks, the other parks, and an event comes.
+/// One worker checks and parks, the other parks, and an event comes.
 fn model(try_turn: TryTurn) {
     let world = Arc::new(World::new());
     let mut threads: Vec<_> = (0..WORKERS)
@@ -206,13 +209,13 @@ fn model(try_turn: TryTurn) {
 }
 
 #[test]
-fn an_event_is_attended_to_whoever_has_just_looked() {
+fn an_event_is_handled_whoever_has_just_checked() {
     holds(None, || model(try_turn));
 }
 
 #[test]
-fn a_worker_that_does_not_try_again_after_a_look_is_found() {
-    breaks("deadlock", None, || model(try_turn_unless_it_has_just_looked));
+fn a_worker_that_does_not_try_again_after_a_check_is_found() {
+    breaks("deadlock", None, || model(try_turn_unless_it_has_just_checked));
 }
 
 // ---- a spare that goes off duty out of the driver -------------------------------------------------------------------------
@@ -232,7 +235,7 @@ impl Leaves for World {
 
     fn hand_over_all(&self) {}
 
-    fn is_driver_attended(&self) -> bool {
+    fn is_driver_polled(&self) -> bool {
         self.turn.owner().is_some()
     }
 
@@ -248,7 +251,7 @@ fn leave(world: &World, turn: Held<'_, ()>) {
 }
 
 /// Leaves the driver to nobody.
-fn leave_without_a_look(world: &World, turn: Held<'_, ()>) {
+fn leave_without_a_check(world: &World, turn: Held<'_, ()>) {
     drop(turn);
     assert!(world.staff.leave(WORKERS - 1), "one too many");
 }
@@ -280,13 +283,13 @@ fn model_of_leaving(leave: Leave) {
 }
 
 #[test]
-fn a_spare_that_leaves_the_driver_leaves_it_attended() {
+fn a_spare_that_leaves_the_driver_leaves_it_polled() {
     holds(None, || model_of_leaving(leave));
 }
 
 #[test]
-fn a_spare_that_leaves_without_a_look_is_found() {
-    breaks("deadlock", None, || model_of_leaving(leave_without_a_look));
+fn a_spare_that_leaves_without_a_check_is_found() {
+    breaks("deadlock", None, || model_of_leaving(leave_without_a_check));
 }
 
 #[test]
@@ -319,10 +322,10 @@ fn leave_searchers(world: &World) {
 }
 
 /// Finds somebody in the driver who relies on it by the time that it leaves the searchers.
-fn look_and_leave_searchers(world: &World) {
-    let is_attended = world.turn.owner().is_some();
+fn check_and_leave_searchers(world: &World) {
+    let is_polled = world.turn.owner().is_some();
     let _was_last = world.idle.stop_searching();
-    if !is_attended && world.idle.is_anybody_parked() {
+    if !is_polled && world.idle.is_anybody_parked() {
         world.unpark(world.idle.claim_for_submit(None));
     }
 }
@@ -349,7 +352,7 @@ fn model_of_eager_hand_off(after_turn: GoOn, after_search: GoOn) {
 }
 
 #[test]
-fn an_event_is_attended_to_while_all_but_one_are_stuck() {
+fn an_event_is_handled_while_all_but_one_are_stuck() {
     holds(None, || model_of_eager_hand_off(hand_on, leave_searchers_and_hand_on));
 }
 
@@ -364,6 +367,6 @@ fn a_searcher_that_polls_and_hands_the_driver_to_nobody_is_found() {
 }
 
 #[test]
-fn a_searcher_that_looks_for_an_owner_too_early_is_found() {
-    breaks("deadlock", None, || model_of_eager_hand_off(hand_on, look_and_leave_searchers));
+fn a_searcher_that_checks_for_an_owner_too_early_is_found() {
+    breaks("deadlock", None, || model_of_eager_hand_off(hand_on, check_and_leave_searchers));
 }

@@ -15,12 +15,13 @@
 //! A slot of a higher level is emptied entry by entry (a *cascade*), and a caller may stop in the midst of it: a million timers of one
 //! slot must not keep the lock for as long as it takes to move them all.
 //!
-//! Invariants. *Placed*: between two calls every entry lies where `place(elapsed, tick)` says, but for those that a cascade has yet
-//! to move. It follows that all entries of a level are due before all entries of the levels above it, that on each level the lowest
-//! occupied slot is the earliest, and that slots never wrap. *One cascade*: while a slot is emptied, `elapsed` is its start, nothing
-//! is added to it, and nothing is handed out. *Bound*: a slot's `earliest` is never later than any tick in it (removal may leave it
-//! too early: that costs a look, never a late timer). *Forward*: `elapsed` only grows and never passes an occupied slot that was not
-//! emptied.
+//! Invariants. *Placed*: between two calls every entry lies where `place(elapsed, tick)` says, but
+//! for those that a cascade has yet to move. It follows that all entries of a level are due before
+//! all entries of the levels above it, that on each level the lowest occupied slot is the earliest,
+//! and that slots never wrap. *One cascade*: while a slot is emptied, `elapsed` is its start,
+//! nothing is added to it, and nothing is handed out. *Bound*: a slot's `earliest` is never later
+//! than any tick in it (removal may leave it too early: that costs a check, never a late timer).
+//! *Forward*: `elapsed` only grows and never passes an occupied slot that was not emptied.
 //!
 //! Protocol of `pop_due(now, work)`: (1) take the slot that is being emptied, else the earliest occupied one; (2) if it starts after
 //! `now`, move `elapsed` to `now` and stop; (3) if `work` is used up, stop; (4) move `elapsed` to its start; (5) on level 0 hand out
@@ -205,7 +206,8 @@ impl<T> Wheel<T> {
             let above = self.elapsed & !((1 << (shift + LEVEL_BITS)) - 1);
             return Some((level * SLOTS + slot, above | (slot as u64) << shift));
         }
-        // Nothing within the span. What lies beyond is looked at when the span that holds the earliest of it begins.
+        // Nothing within the span. What lies beyond is checked when the span that holds the
+        // earliest of it begins.
         let beyond = &self.slots[self.beyond];
         (beyond.head != NONE).then_some((self.beyond, (beyond.earliest >> SPAN_BITS) << SPAN_BITS))
     }

@@ -336,7 +336,7 @@ impl Connection {
         }
     }
 
-    /// When it is to be looked at again if nothing comes from it.
+    /// When it is to be checked again if nothing comes from it.
     pub(super) fn due_at(&self) -> Option<Instant> {
         let tick = self.subscription.as_ref().map(|subscription| subscription.next_at);
         // One that does not read is not collected for.

@@ -34,7 +34,7 @@ fn a_subscription_ticks_until_its_client_leaves() {
         let update = client.next(LONG).unwrap().unwrap();
         assert_eq!((update.process.runtimes[0].at_ns, update.lost), (at_ns, 0), "one snapshot a tick");
     }
-    // Less one: the server's look at the clock may be a little older than ours.
+    // Less one: the server's reading of the clock may be a little older than ours.
     assert!(begun.elapsed() >= 3 * TICK, "the first at once, then one a tick: {:?}", begun.elapsed());
     drop(client);
     scene.until("the client is gone", |health| health.clients == 0);

@@ -1,4 +1,5 @@
-//! loom models of the global queue: nothing is lost, and a worker that looks under the lock needs no fence.
+//! loom models of the global queue: nothing is lost, and a worker that checks under the lock needs
+//! no fence.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
@@ -38,7 +39,7 @@ fn every_item_comes_out_once_or_goes_back() {
 }
 
 /// Submit and Park of `scheduler/idle/mod.rs` without their fences: whether one of the two sees the other.
-fn submit_against_park(look: fn(&Injector<u32>) -> bool) {
+fn submit_against_park(check: fn(&Injector<u32>) -> bool) {
     let shared = Arc::new((Injector::new(), AtomicBool::new(false)));
     let submitter = shared.clone();
     let submitter = thread::spawn(move || {
@@ -47,19 +48,19 @@ fn submit_against_park(look: fn(&Injector<u32>) -> bool) {
     });
     let parker = thread::spawn(move || {
         shared.1.swap(true, Ordering::AcqRel);
-        look(&shared.0)
+        check(&shared.0)
     });
     let (sees_parked, sees_empty) = (submitter.join().unwrap(), parker.join().unwrap());
     assert!(sees_parked || !sees_empty, "both missed the other");
 }
 
 #[test]
-fn a_look_under_the_lock_needs_no_fence() {
+fn a_check_under_the_lock_needs_no_fence() {
     holds(None, || submit_against_park(Injector::is_empty_locked));
 }
 
 #[test]
-fn a_look_at_the_length_without_a_fence_is_found() {
+fn a_check_of_the_length_without_a_fence_is_found() {
     breaks("both missed the other", None, || submit_against_park(|injector| injector.len() == 0));
 }
 
@@ -146,8 +147,9 @@ impl Ends for AsInRuntime<'_> {
     }
 }
 
-/// "How it ends" of `scheduler/shared/wake.rs`: an outsider spawns, a worker runs that and spawns another meanwhile, somebody closes, another worker
-/// looks whether all is over. If it is, no task comes after that.
+/// "How it ends" of `scheduler/shared/wake.rs`: an outsider spawns, a worker runs that and spawns
+/// another meanwhile, somebody closes, another worker checks whether all is over. If it is, no task
+/// comes after that.
 fn how_it_ends(fault: Fault) {
     let runtime = Arc::new(Runtime {
         queue: Injector::new(),
@@ -188,13 +190,13 @@ fn how_it_ends(fault: Fault) {
         }
         end();
     });
-    let looker = runtime.clone();
-    let looker = thread::spawn(move || is_done(&*looker).then(|| looker.ended.get()));
+    let checker = runtime.clone();
+    let checker = thread::spawn(move || is_done(&*checker).then(|| checker.ended.get()));
     // End (2), End (3)
     runtime.close_to_new();
     outsider.join().unwrap();
     worker.join().unwrap();
-    if let Some(tasks) = looker.join().unwrap() {
+    if let Some(tasks) = checker.join().unwrap() {
         assert_eq!(tasks, runtime.spawned().iter().sum::<u64>(), "a worker has ended before the last task");
     }
 }

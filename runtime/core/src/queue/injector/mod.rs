@@ -11,12 +11,14 @@
 //!
 //! # Bound
 //!
-//! None of its own: a wake must never be refused. Who may refuse, a spawn from outside, looks at [`Injector::len`] first.
+//! None of its own: a wake must never be refused. Who may refuse, a spawn from outside, checks
+//! [`Injector::len`] first.
 //!
 //! # Invariants
 //!
-//! * SAME-LOCK: `len` and `oldest_at_ns` are stored before the lock that changed the queue is released. A worker that is about to sleep
-//!   looks under the lock ([`Injector::is_empty_locked`]) and so sees every push that was over before.
+//! * SAME-LOCK: `len` and `oldest_at_ns` are stored before the lock that changed the queue is
+//!   released. A worker that is about to sleep checks under the lock
+//!   ([`Injector::is_empty_locked`]) and so sees every push that was over before.
 //! * CLOSED-IS-LAST: after `close` returned, nothing more comes in, so what is taken after it is all there is. After `close_to_new` returned
 //!   the same holds for what [`Injector::push_new`] brings, and whoever knows of that sees what its callers have counted.
 //!

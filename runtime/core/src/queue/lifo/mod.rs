@@ -12,9 +12,10 @@
 //!
 //! # Protocol
 //!
-//! * Put: (1) a plain look: a slot that is empty stays so, since nobody else puts, and a store is enough; (2) else swap the new
-//!   pointer in; what comes out, if a thief was not faster, goes back to the caller.
-//! * Take: (1) a plain look: an empty slot costs no write; (2) swap null in.
+//! * Put: (1) a plain load: a slot that is empty stays so, since nobody else puts, and a store is
+//!   enough; (2) else swap the new pointer in; what comes out, if a thief was not faster, goes back
+//!   to the caller.
+//! * Take: (1) a plain load: an empty slot costs no write; (2) swap null in.
 //!
 //! # Rejected
 //!

@@ -215,7 +215,7 @@ fn lengths<S: Steps>() {
             Out::default()
         }),
         thread::spawn(move || {
-            let (heads, tail) = watched.shared.look();
+            let (heads, tail) = watched.shared.load();
             assert!(tail.wrapping_sub(heads.real) <= 4, "TAIL-NOT-OLDER: {} behind {}", tail, heads.real);
             assert!(watched.len() <= 2);
             Out::default()
@@ -255,7 +255,8 @@ fn a_length_is_never_negative() {
     holds(None, lengths::<AsBuilt>);
 }
 
-/// A steal in which each step can be replaced: `look`, `room` (of the thief's own ring), `claim`, `release`.
+/// A steal in which each step can be replaced: `load`, `room` (of the thief's own ring), `claim`,
+/// `release`.
 fn steal_by(
     from: &Stealer<u32>,
     into: &mut Producer<u32>,
@@ -263,7 +264,7 @@ fn steal_by(
     claim: impl FnOnce(&Shared<u32>, Heads, Heads) -> bool,
     release: impl FnOnce(&Shared<u32>, Heads),
 ) -> Steal<u32> {
-    let (heads, tail) = from.shared.look();
+    let (heads, tail) = from.shared.load();
     let available = tail.wrapping_sub(heads.real);
     if available == 0 {
         return Steal::Empty;
@@ -407,7 +408,8 @@ fn a_relaxed_release_is_found() {
     breaks("Causality violation", None, || owner_and_thief::<ReleasesRelaxed>(2, 4, 2));
 }
 
-/// Indices of two bits, twice the capacity: to a thief that slept, heads that have gone round look as they were.
+/// Indices of two bits, twice the capacity: to a thief that slept, heads that have gone round seem
+/// as they were.
 struct TwoBitIndices;
 
 impl Steps for TwoBitIndices {
@@ -454,7 +456,7 @@ struct RoomFromReal;
 
 impl Steps for RoomFromReal {
     fn push(producer: &mut Producer<u32>, item: u32) -> Result<(), u32> {
-        let (heads, _) = producer.shared.look();
+        let (heads, _) = producer.shared.load();
         if producer.tail.wrapping_sub(heads.real) == producer.shared.capacity() {
             return Err(item);
         }

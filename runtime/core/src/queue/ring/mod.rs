@@ -24,18 +24,22 @@
 //! * FILLED: a slot between `real` and `tail`, and a claimed one that its claimer has not read yet, holds an item.
 //! * ROOM: a slot is written only if its index is less than `steal + capacity`: counted from `steal`, since up to there a thief may
 //!   still be reading.
-//! * TAIL-NOT-OLDER: whoever sees a value of the heads sees a tail at least as new as the one that value was made from. Every
-//!   change of the heads is a Release, and every look that is followed by a look at the tail is an Acquire.
+//! * TAIL-NOT-OLDER: whoever sees a value of the heads sees a tail at least as new as the one that
+//!   value was made from. Every change of the heads is a Release, and every load that is followed
+//!   by a load of the tail is an Acquire.
 //!
 //! # Protocol
 //!
 //! * Push: (1) count the room from `steal`; (2) write the slot; (3) publish the tail.
-//! * Pop: (1) look at the heads; (2) claim one, moving `real`, and `steal` with it if no thief is at work; (3) read the slot.
-//! * Steal: (1) look at the heads, refuse if a thief is at work; (2) look at the tail, half of what is there, rounded up; (3) claim by
-//!   moving `real` alone; (4) only now read the slots: the oldest goes to the caller, the rest into the thief's own ring, whose room
-//!   is counted from *its* `steal`, since that ring may be being stolen from too; (5) release: `steal = real`, by a loop, since the
-//!   owner may have popped meanwhile; (6) publish the tail of the thief's own ring.
-//! * Overflow: (1) look at the heads, refuse if a thief is at work; (2) claim half the capacity at once, both heads; (3) read the slots.
+//! * Pop: (1) load the heads; (2) claim one, moving `real`, and `steal` with it if no thief is at
+//!   work; (3) read the slot.
+//! * Steal: (1) load the heads, refuse if a thief is at work; (2) load the tail, half of what is
+//!   there, rounded up; (3) claim by moving `real` alone; (4) only now read the slots: the oldest
+//!   goes to the caller, the rest into the thief's own ring, whose room is counted from *its*
+//!   `steal`, since that ring may be being stolen from too; (5) release: `steal = real`, by a loop,
+//!   since the owner may have popped meanwhile; (6) publish the tail of the thief's own ring.
+//! * Overflow: (1) load the heads, refuse if a thief is at work; (2) claim half the capacity at
+//!   once, both heads; (3) read the slots.
 //!
 //! # Rejected
 //!
@@ -154,7 +158,8 @@ impl<T: Send> Producer<T> {
                 return None;
             }
             // Pop (2)
-            // ORDERING: Release; pairs with the Acquire in `Shared::look`: TAIL-NOT-OLDER. Relaxed on failure: retry value.
+            // ORDERING: Release; pairs with the Acquire in `Shared::load`: TAIL-NOT-OLDER. Relaxed
+            // on failure: retry value.
             let claim = self.shared.heads.compare_exchange_weak(
                 heads.pack(),
                 heads.advanced(1).pack(),
@@ -183,7 +188,8 @@ impl<T: Send> Producer<T> {
         }
         let claimed = heads.advanced(count);
         // Overflow (2)
-        // ORDERING: Release; pairs with the Acquire in `Shared::look`: TAIL-NOT-OLDER. Relaxed on failure: not used.
+        // ORDERING: Release; pairs with the Acquire in `Shared::load`: TAIL-NOT-OLDER. Relaxed on
+        // failure: not used.
         self.shared.heads.compare_exchange(heads.pack(), claimed.pack(), Ordering::Release, Ordering::Relaxed).ok()?;
         Some(TakeHalf { producer: self, next: heads.real, end: claimed.real })
     }
@@ -207,7 +213,8 @@ impl<T: Send> Producer<T> {
     #[inline]
     fn publish_tail(&mut self, tail: u32) {
         self.tail = tail;
-        // ORDERING: Release; pairs with the Acquire in `Shared::look`; publishes the items in the slots before it.
+        // ORDERING: Release; pairs with the Acquire in `Shared::load`; publishes the items in the
+        // slots before it.
         self.shared.tail.store(tail, Ordering::Release);
     }
 }
@@ -217,7 +224,7 @@ impl<T: Send> Stealer<T> {
     pub(crate) fn steal_into(&self, into: &mut Producer<T>) -> Steal<T> {
         debug_assert!(!Arc::ptr_eq(&self.shared, &into.shared), "a worker steals from itself");
         // Steal (1) and (2)
-        let (heads, tail) = self.shared.look();
+        let (heads, tail) = self.shared.load();
         let available = tail.wrapping_sub(heads.real);
         if available == 0 {
             return Steal::Empty;
@@ -229,8 +236,8 @@ impl<T: Send> Stealer<T> {
         let count = (available - available / 2).min(into.free() as u32 + 1);
         let claimed = Heads { steal: heads.steal, real: heads.real.wrapping_add(count) };
         // Steal (3)
-        // ORDERING: Release; pairs with the Acquire in `Shared::look`: TAIL-NOT-OLDER. The slots were published to this thread by
-        // the tail, in `look`. Relaxed on failure: not used.
+        // ORDERING: Release; pairs with the Acquire in `Shared::load`: TAIL-NOT-OLDER. The slots
+        // were published to this thread by the tail, in `load`. Relaxed on failure: not used.
         if self
             .shared
             .heads
@@ -307,7 +314,7 @@ impl<T> Shared<T> {
 
     /// The heads, and a tail that is at least as new as they are.
     #[inline]
-    fn look(&self) -> (Heads, u32) {
+    fn load(&self) -> (Heads, u32) {
         // ORDERING: Acquire; pairs with the Release of every change of the heads: TAIL-NOT-OLDER.
         let heads = Heads::unpack(self.heads.load(Ordering::Acquire));
         // ORDERING: Acquire; pairs with the Release in `Producer::publish_tail`; the slots before the tail are visible from here on.
@@ -317,7 +324,7 @@ impl<T> Shared<T> {
 
     #[inline]
     fn len(&self) -> usize {
-        let (heads, tail) = self.look();
+        let (heads, tail) = self.load();
         // The tail may be newer than the heads by any number of pushes and pops.
         (tail.wrapping_sub(heads.real) as usize).min(self.slots.len())
     }
@@ -370,7 +377,7 @@ impl<T> Shared<T> {
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         // Every end is gone, and a thief at work would hold one: `steal == real`.
-        let (heads, _) = self.look();
+        let (heads, _) = self.load();
         for offset in 0..self.len() as u32 {
             // SAFETY: FILLED: the index is between `real` and the tail. CLAIMED: `&mut self` excludes everybody else.
             drop(unsafe { self.read(heads.real.wrapping_add(offset)) });

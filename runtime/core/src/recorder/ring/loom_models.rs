@@ -189,9 +189,9 @@ fn loom_a_copy_without_the_fence_is_found() {
 }
 
 /// Copy without (4) and (5): trusts what it has read.
-struct NeverLooksAgain;
+struct NeverChecksAgain;
 
-impl Steps for NeverLooksAgain {
+impl Steps for NeverChecksAgain {
     fn copy(reader: &mut RingReader, records: &mut Vec<Record>) -> Copied {
         let ring = reader.ring.clone();
         let capacity = ring.capacity() as u64;
@@ -208,8 +208,8 @@ impl Steps for NeverLooksAgain {
 }
 
 #[test]
-fn loom_a_copy_that_never_looks_again_is_found() {
-    breaks("WHOLE", None, || writer_and_reader::<NeverLooksAgain>(2, 3));
+fn loom_a_copy_that_never_checks_again_is_found() {
+    breaks("WHOLE", None, || writer_and_reader::<NeverChecksAgain>(2, 3));
 }
 
 /// Copy (5) that takes the record whose slot is being written for whole.

@@ -34,7 +34,7 @@ trait Steps: Sized + 'static {
     }
 
     fn is_needed(seat: &Seat<'_, Self>) -> bool {
-        seat.world.look(seat.worker)
+        seat.world.check(seat.worker)
     }
 
     fn watch(seat: &Seat<'_, Self>) -> bool {
@@ -56,7 +56,7 @@ trait Steps: Sized + 'static {
     /// Search: what a searcher that found work does.
     fn run_found(world: &World, worker: usize) {
         let wake_one = || world.wake(world.idle.claim_any(world.shape.keep_last));
-        leave_searchers(&world.idle, || world.look(worker), wake_one);
+        leave_searchers(&world.idle, || world.check(worker), wake_one);
         world.run();
     }
 }
@@ -81,7 +81,7 @@ struct Shape {
     meets: bool,
     /// A worker that sleeps in the driver, and is woken last.
     keep_last: Option<usize>,
-    /// The worker for which all tasks are, as in an inbox that nobody else looks into.
+    /// The worker for which all tasks are, as in an inbox that nobody else reads.
     inbox_of: Option<usize>,
 }
 
@@ -116,8 +116,8 @@ impl World {
         }
     }
 
-    /// The look into everything.
-    fn look(&self, worker: usize) -> bool {
+    /// The check of every queue.
+    fn check(&self, worker: usize) -> bool {
         self.tasks_of(worker).any(|task| task.load(Ordering::Acquire)) || self.over.load(Ordering::Acquire)
     }
 
@@ -296,7 +296,7 @@ impl<S: Steps> Parks for Seat<'_, S> {
         self.world.shape.spins
     }
 
-    /// For one look: a second one later is a spin that began later.
+    /// For one check: a second one later is a spin that began later.
     fn watch(&self) -> bool {
         S::watch(self)
     }
@@ -474,10 +474,10 @@ fn a_submit_without_its_fence_is_found() {
     breaks("deadlock", None, || model::<SubmitsWithoutFence>(ONE_WITH_STEALING_OFF));
 }
 
-/// Submit with the fence after the look at the searchers and the bits.
-struct LooksBeforeItsFence;
+/// Submit with the fence after the check of the searchers and the bits.
+struct ChecksBeforeItsFence;
 
-impl Steps for LooksBeforeItsFence {
+impl Steps for ChecksBeforeItsFence {
     fn submitted(world: &World) {
         let may_wake = world.idle.searching() == 0 && world.idle.is_parked(0);
         fence(Ordering::SeqCst);
@@ -487,10 +487,11 @@ impl Steps for LooksBeforeItsFence {
     }
 }
 
-/// What most submitters of surplus do: one look whether anybody is parked, and nothing more if nobody is.
-struct LooksForTheParkedFirst;
+/// What most submitters of surplus do: one check whether anybody is parked, and nothing more if
+/// nobody is.
+struct ChecksForTheParkedFirst;
 
-impl Steps for LooksForTheParkedFirst {
+impl Steps for ChecksForTheParkedFirst {
     fn submitted(world: &World) {
         if world.idle.is_anybody_parked() {
             AsBuilt::submitted(world);
@@ -499,15 +500,15 @@ impl Steps for LooksForTheParkedFirst {
 }
 
 #[test]
-fn one_look_for_the_parked_before_a_claim_loses_nothing() {
-    holds(None, || model::<LooksForTheParkedFirst>(ONE_WITH_STEALING_OFF));
-    holds(Some(1), || model::<LooksForTheParkedFirst>(TWO_THAT_MEET));
+fn one_check_for_the_parked_before_a_claim_loses_nothing() {
+    holds(None, || model::<ChecksForTheParkedFirst>(ONE_WITH_STEALING_OFF));
+    holds(Some(1), || model::<ChecksForTheParkedFirst>(TWO_THAT_MEET));
 }
 
-/// The same without Submit (2) before the look; the one in the claim comes too late.
-struct LooksForTheParkedWithoutFence;
+/// The same without Submit (2) before the check; the one in the claim comes too late.
+struct ChecksForTheParkedWithoutFence;
 
-impl Steps for LooksForTheParkedWithoutFence {
+impl Steps for ChecksForTheParkedWithoutFence {
     fn submitted(world: &World) {
         if !world.idle.is_nobody_parked() {
             AsBuilt::submitted(world);
@@ -516,13 +517,13 @@ impl Steps for LooksForTheParkedWithoutFence {
 }
 
 #[test]
-fn a_look_for_the_parked_without_a_fence_is_found() {
-    breaks("deadlock", None, || model::<LooksForTheParkedWithoutFence>(ONE_WITH_STEALING_OFF));
+fn a_check_for_the_parked_without_a_fence_is_found() {
+    breaks("deadlock", None, || model::<ChecksForTheParkedWithoutFence>(ONE_WITH_STEALING_OFF));
 }
 
 #[test]
 fn a_submit_with_its_fence_too_late_is_found() {
-    breaks("deadlock", None, || model::<LooksBeforeItsFence>(ONE_WITH_STEALING_OFF));
+    breaks("deadlock", None, || model::<ChecksBeforeItsFence>(ONE_WITH_STEALING_OFF));
 }
 
 /// Park without its fence.
@@ -543,12 +544,12 @@ fn a_park_without_its_fence_is_found() {
     breaks("deadlock", None, || model::<ParksWithoutFence>(ONE_WITH_STEALING_OFF));
 }
 
-/// Looks into everything, then publishes "parked".
-struct LooksBeforePublishing;
+/// Checks everything, then publishes "parked".
+struct ChecksBeforePublishing;
 
-impl Steps for LooksBeforePublishing {
+impl Steps for ChecksBeforePublishing {
     fn begin_park(seat: &Seat<'_, Self>) {
-        seat.is_hit.set(seat.world.look(seat.worker));
+        seat.is_hit.set(seat.world.check(seat.worker));
         AsInRuntime(seat).begin_park();
     }
 
@@ -558,14 +559,14 @@ impl Steps for LooksBeforePublishing {
 }
 
 #[test]
-fn looking_before_publishing_is_found() {
-    breaks("deadlock", None, || model::<LooksBeforePublishing>(ONE));
+fn checking_before_publishing_is_found() {
+    breaks("deadlock", None, || model::<ChecksBeforePublishing>(ONE));
 }
 
-/// Only the last searcher looks again.
-struct OnlyTheLastSearcherLooks;
+/// Only the last searcher checks again.
+struct OnlyTheLastSearcherChecks;
 
-impl Steps for OnlyTheLastSearcherLooks {
+impl Steps for OnlyTheLastSearcherChecks {
     fn begin_park(seat: &Seat<'_, Self>) {
         seat.is_hit.set(seat.is_searching.get());
         AsInRuntime(seat).begin_park();
@@ -573,13 +574,13 @@ impl Steps for OnlyTheLastSearcherLooks {
 
     fn is_needed(seat: &Seat<'_, Self>) -> bool {
         let was_searching = seat.is_hit.get();
-        was_searching && seat.idle().searching() == 0 && seat.world.look(seat.worker)
+        was_searching && seat.idle().searching() == 0 && seat.world.check(seat.worker)
     }
 }
 
 #[test]
-fn a_parker_that_does_not_look_is_found() {
-    breaks("deadlock", None, || model::<OnlyTheLastSearcherLooks>(ONE_WITH_STEALING_OFF));
+fn a_parker_that_does_not_check_is_found() {
+    breaks("deadlock", None, || model::<OnlyTheLastSearcherChecks>(ONE_WITH_STEALING_OFF));
 }
 
 /// Clears its bit and ignores what it found there.
@@ -667,12 +668,12 @@ fn a_searcher_that_wakes_nobody_is_found() {
     breaks("deadlock", Some(2), || model::<BreaksTheChain>(TWO_ONLY_WOKEN));
 }
 
-/// The last searcher leaves without a fence before its look.
+/// The last searcher leaves without a fence before its check.
 struct LeavesWithoutFence;
 
 impl Steps for LeavesWithoutFence {
     fn run_found(world: &World, worker: usize) {
-        if world.idle.leave_searchers() && world.look(worker) {
+        if world.idle.leave_searchers() && world.check(worker) {
             world.wake(world.idle.claim_any(world.shape.keep_last));
         }
         world.run();
@@ -690,7 +691,7 @@ struct LeavesAfterRunning;
 impl Steps for LeavesAfterRunning {
     fn run_found(world: &World, worker: usize) {
         world.run();
-        if world.idle.stop_searching() && world.look(worker) {
+        if world.idle.stop_searching() && world.check(worker) {
             world.wake(world.idle.claim_any(world.shape.keep_last));
         }
     }
@@ -701,7 +702,8 @@ fn a_searcher_that_runs_before_it_leaves_is_found() {
     breaks("deadlock", Some(2), || model::<LeavesAfterRunning>(TWO_ONLY_WOKEN));
 }
 
-/// A worker whose look was a hit runs what it saw without becoming a searcher, so without the chain.
+/// A worker whose check was a hit runs what it saw without becoming a searcher, so without the
+/// chain.
 struct HitsWithoutSearching;
 
 impl Steps for HitsWithoutSearching {
@@ -770,8 +772,8 @@ fn a_spin_that_takes_the_token_is_found() {
 /// The owner of a ring pushes, pops, and puts into its slot, which is no Submit. From
 /// some push on it holds surplus.
 ///
-/// Beside it a worker parks: somebody has claimed it, or its look finds a task. There may also be a
-/// `thief`, a searcher that steals once. At the end the owner may hold no surplus unless somebody
+/// Beside it a worker parks: somebody has claimed it, or its check finds a task. There may also be
+/// a `thief`, a searcher that steals once. At the end the owner may hold no surplus unless somebody
 /// was claimed or has seen a task.
 ///
 /// `asks` decides after each push whether to claim a worker, from the count in ring and slot, and the

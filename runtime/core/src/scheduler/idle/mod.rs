@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! parked     one bit a worker, 64 a word, each word on a line of its own; set by its worker, cleared by whoever gets there first
-//! searching  how many look for work, or were woken to do so
+//! searching  how many search for work, or were woken to do so
 //! spinner    the one that is parked and not asleep yet, if any: a hint
 //! ```
 //! How many are parked is the bits' population; there is no counter beside it that could drift. This is the only place with
@@ -20,13 +20,14 @@
 //! Park, by a worker that found nothing:
 //! 1. leave the searchers if it was one, and publish "parked", by setting the bit; each a read-modify-write;
 //! 2. `fence(SeqCst)`;
-//! 3. look into everything once more: inbox, every ring and batch, the global queue, shutdown; not timers, which are the business of
-//!    whoever has the driver turn. On a hit: retract, become a searcher ([`Idle::start_searching`]), search. Else sleep; on waking up, for
-//!    whatever cause, retract.
+//! 3. check everything once more: inbox, every ring and batch, the global queue, shutdown; not
+//!    timers, which are the business of whoever has the driver turn. On a hit: retract, become a
+//!    searcher ([`Idle::start_searching`]), search. Else sleep; on waking up, for whatever cause,
+//!    retract.
 //!
 //! Spin, by a worker that has parked and found nothing, before it sleeps:
 //! 1. if nobody else spins, say so in `spinner`; else sleep, or spin untold;
-//! 2. look at the own park word for a while (`Parker::has_token`), and take nothing;
+//! 2. check the own park word for a while (`Parker::has_token`), and take nothing;
 //! 3. take back what (1) said, if it did. A token was there: as after a sleep. None: sleep.
 //!
 //! For everybody else it is parked: its bit is set, it is no searcher, and who claims it gives it a token as always. It is only cheaper to
@@ -39,8 +40,9 @@
 //! (`Parker::take_token`) and am not a searcher. It was clear: somebody has, I wait for the token (`Parker::wait_token`), and am a searcher, counted
 //! by the claimer.
 //!
-//! Search: a searcher that finds work leaves the searchers *before* it runs it. If it was the last it does as Submit from step 2 on, for
-//! whatever work it sees: a fence, a look into everything, and if something is there, a claim (the chain).
+//! Search: a searcher that finds work leaves the searchers *before* it runs it. If it was the last
+//! it does as Submit from step 2 on, for whatever work it sees: a fence, a check of everything, and
+//! if something is there, a claim (the chain).
 //!
 //! # Invariants
 //!
@@ -51,40 +53,51 @@
 //!
 //! # Proof of NOBODY-WAITS
 //!
-//! Let S be the fence of a submit and take any worker that sleeps later, P the fence of that park. The two fences are ordered.
-//! P after S: what S publishes is visible to the look that follows P. P before S: the bit that was set before P is visible to what
-//! follows S, unless it was cleared again, that is, unless that worker was woken or woke up and will park once more, with a later P. So if all
-//! that sleep did not see the work, then Submit (3) saw a bit, and there are two cases. It claimed one: that one wakes up, searches,
-//! and either finds the work or parks with a P after the claim. Or it saw `searching > 0`: each searcher counted there leaves later in
-//! the order in which that word changes, and the last one to leave does so followed by a fence and a look; since the load before
-//! saw the word as it was before that, S comes before that fence, and the look sees the work.
+//! Let S be the fence of a submit and take any worker that sleeps later, P the fence of that park.
+//! The two fences are ordered. P after S: what S publishes is visible to the check that follows P.
+//! P before S: the bit that was set before P is visible to what follows S, unless it was cleared
+//! again, that is, unless that worker was woken or woke up and will park once more, with a later P.
+//! So if all that sleep did not see the work, then Submit (3) saw a bit, and there are two cases.
+//! It claimed one: that one wakes up, searches, and either finds the work or parks with a P after
+//! the claim. Or it saw `searching > 0`: each searcher counted there leaves later in the order in
+//! which that word changes, and the last one to leave does so followed by a fence and a check;
+//! since the load before saw the word as it was before that, S comes before that fence, and the
+//! check sees the work.
 //!
 //! # Surplus
 //!
-//! A worker comes to its own ring before it parks, so NOBODY-WAITS asks nothing of what it pushes there. But nobody is to sleep while a worker
-//! holds surplus: more than the one task that it runs next, in ring and LIFO slot together. The push to the ring that makes surplus is a Submit, and
-//! so is the one after it, since a put into the empty slot makes surplus of one in the ring and is none. As long as there is more, those that
-//! follow look at the bits without the fence, [`Idle::is_anybody_parked_for_surplus`].
+//! A worker comes to its own ring before it parks, so NOBODY-WAITS asks nothing of what it pushes
+//! there. But nobody is to sleep while a worker holds surplus: more than the one task that it runs
+//! next, in ring and LIFO slot together. The push to the ring that makes surplus is a Submit, and
+//! so is the one after it, since a put into the empty slot makes surplus of one in the ring and is
+//! none. As long as there is more, those that follow check the bits without the fence,
+//! [`Idle::is_anybody_parked_for_surplus`].
 //!
-//! Let S be the fence of the push that made it, and P that of a park. P before S: that submit saw the bit. P after S: the look sees the ring as it
-//! was at S, or newer, and until there is no surplus any more it is never empty: the owner leaves one when it takes one of two, and a thief
-//! takes half, rounded up, of two or more. The look sees as much by TAIL-NOT-OLDER of `ring`. Only a thief that does not see yet what was pushed
-//! last takes what is to it the last one; it is awake, and comes back after a poll. The push that follows sees any bit that was missed so.
+//! Let S be the fence of the push that made it, and P that of a park. P before S: that submit saw
+//! the bit. P after S: the check sees the ring as it was at S, or newer, and until there is no
+//! surplus any more it is never empty: the owner leaves one when it takes one of two, and a thief
+//! takes half, rounded up, of two or more. The check sees as much by TAIL-NOT-OLDER of `ring`. Only
+//! a thief that does not see yet what was pushed last takes what is to it the last one; it is
+//! awake, and comes back after a poll. The push that follows sees any bit that was missed so.
 //!
 //! # Which one
 //!
-//! The one that spins: it is awake. Else the lowest bit, one count-trailing-zeros a word, so that the same few workers stay warm; but the one that sits in the I/O driver
-//! (`keep_last`) only if nobody else is parked: it is attending to sockets and timers, and the kernel wakes it beside its waker.
+//! The one that spins: it is awake. Else the lowest bit, one count-trailing-zeros a word, so that
+//! the same few workers stay warm; but the one that sits in the I/O driver (`keep_last`) only if
+//! nobody else is parked: it polls sockets and timers, and the kernel wakes it beside its waker.
 //!
 //! # Rejected
 //!
-//! * Looking before publishing "parked": between the two a submitter sees nobody parked and nobody looks again.
-//! * Only the last searcher looks again: with one worker, with stealing off, or after a refusal by the limit, nobody does.
+//! * Checking before publishing "parked": between the two a submitter sees nobody parked and nobody
+//!   checks again.
+//! * Only the last searcher checks again: with one worker, with stealing off, or after a refusal by
+//!   the limit, nobody does.
 //! * A Release store and a SeqCst load in place of the fences: 1.2 % of wake-ups lost on hardware.
 //! * Ignoring what retract found: a worker that was claimed while it timed out is counted as a searcher for ever, and nobody is woken again.
 //! * Asking [`Idle::try_start_searching`] after a hit: a worker that is refused parks, hits and is refused again, in a circle.
-//! * Spinning as a searcher, without the bit: then nobody is woken while it spins, and it alone has to find whatever is submitted, by looking into
-//!   all queues again and again, instead of at one word of its own.
+//! * Spinning as a searcher, without the bit: then nobody is woken while it spins, and it alone has
+//!   to find whatever is submitted, by checking all queues again and again, instead of at one word
+//!   of its own.
 //! * A summary word above the words: with 16 words at most the scan is as fast, and there is nothing to keep consistent.
 
 use volt_shim::{AtomicU64, AtomicUsize, CachePadded, Ordering, fence};
@@ -163,7 +176,8 @@ impl Idle {
         self.claim(keep_last)
     }
 
-    /// As [`claim_any`](Self::claim_any), for this worker only: after something was published that only it looks at, or that all are to see.
+    /// As [`claim_any`](Self::claim_any), for this worker only: after something was published that
+    /// only it checks, or that all are to see.
     #[must_use = "a claimed worker waits for its token"]
     pub(crate) fn claim_worker(&self, worker: usize) -> bool {
         // Submit (2)
@@ -173,7 +187,8 @@ impl Idle {
         self.is_parked(worker) && self.claim_bit(worker).0
     }
 
-    /// Park (1) and (2): from here on `worker` may be claimed. The caller then looks into everything, Park (3).
+    /// Park (1) and (2): from here on `worker` may be claimed. The caller then checks everything,
+    /// Park (3).
     pub(crate) fn begin_park(&self, worker: usize, was_searching: bool) {
         let (word, bit) = self.place(worker);
         // Park (1)
@@ -226,8 +241,9 @@ impl Idle {
         self.searching.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Search: leaves the searchers, before running what was found. `true` = it was the last: the caller looks into everything, and if
-    /// something is there, claims one more ([`claim_any`](Self::claim_any)).
+    /// Search: leaves the searchers, before running what was found. `true` = it was the last: the
+    /// caller checks everything, and if something is there, claims one more
+    /// ([`claim_any`](Self::claim_any)).
     #[must_use = "the last searcher wakes the next"]
     pub(crate) fn stop_searching(&self) -> bool {
         let was_last = self.leave_searchers();
@@ -275,7 +291,8 @@ impl Idle {
         self.words().all(|word| word == 0)
     }
 
-    /// Between a change of a worker's bit and a look at whether the sentinel dozes, and the other way round: see `sentinel`.
+    /// Between a change of a worker's bit and a check of whether the sentinel dozes, and the other
+    /// way round: see `sentinel`.
     #[inline]
     pub(crate) fn fence(&self) {
         // ORDERING: SeqCst fence; pairs with itself on the other side.

@@ -74,10 +74,10 @@ fn a_runtime_lives_as_long_as_its_leases_and_no_longer() {
     holds(Some(2), || model::<AsBuilt>(&[1, 1, 1]));
 }
 
-/// Looks whether leases are out, and then takes its own.
-struct LooksBeforeItTakes;
+/// Checks whether leases are out, and then takes its own.
+struct ChecksBeforeItTakes;
 
-impl Steps for LooksBeforeItTakes {
+impl Steps for ChecksBeforeItTakes {
     fn take(leases: &Leases, count: usize) -> bool {
         let is_first = leases.0.load(Ordering::Acquire) == 0;
         let _ = leases.take(count);
@@ -86,14 +86,14 @@ impl Steps for LooksBeforeItTakes {
 }
 
 #[test]
-fn a_first_lease_that_is_told_by_an_earlier_look_is_found() {
-    breaks("gone while a lease is out", None, || model::<LooksBeforeItTakes>(&[1, 1]));
+fn a_first_lease_that_is_told_by_an_earlier_check_is_found() {
+    breaks("gone while a lease is out", None, || model::<ChecksBeforeItTakes>(&[1, 1]));
 }
 
-/// Brings its leases back, and then looks whether any are out.
-struct LooksAfterItGaveBack;
+/// Brings its leases back, and then checks whether any are out.
+struct ChecksAfterItGaveBack;
 
-impl Steps for LooksAfterItGaveBack {
+impl Steps for ChecksAfterItGaveBack {
     fn give_back(leases: &Leases, count: usize) -> bool {
         let _ = leases.give_back(count);
         leases.0.load(Ordering::Acquire) == 0
@@ -101,6 +101,6 @@ impl Steps for LooksAfterItGaveBack {
 }
 
 #[test]
-fn a_last_lease_that_is_told_by_a_later_look_is_found() {
-    breaks("never gone", None, || model::<LooksAfterItGaveBack>(&[1, 1]));
+fn a_last_lease_that_is_told_by_a_later_check_is_found() {
+    breaks("never gone", None, || model::<ChecksAfterItGaveBack>(&[1, 1]));
 }

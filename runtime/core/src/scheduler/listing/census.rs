@@ -18,7 +18,8 @@
 //! passed: on a busy machine a walk waits for a processor, which costs nobody anything, and the next would be due minutes later. Rows for
 //! locations without one: `ROWS_MAX`, for those with most tasks.
 //!
-//! Rejected: counts by location that workers keep: two writes to shared memory a task, for numbers that are seldom looked at.
+//! Rejected: counts by location that workers keep: two writes to shared memory a task, for numbers
+//! that are seldom read.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

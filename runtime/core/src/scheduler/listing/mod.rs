@@ -7,10 +7,11 @@
 //! In the registry are tasks that have waited once, or have a name. Of one that is in its first poll is known what its worker shows; of those
 //! that wait in a queue for that poll, how many they are.
 //!
-//! Who reads: whoever asks, on its own thread; one at a time. No worker takes the lock of this file, and those of the registry's shards are held
-//! for a few tasks. Bounds: `MAX_ROWS` rows; `TASKS_MAX` tasks are looked at; a walk stands for `REST` times as long as it took if the same is
-//! asked again, and for `REST_OF_ANOTHER` times if something else is: so askers, however many, take a two-hundredth of a processor,
-//! and a tenth while somebody changes the question as fast as that.
+//! Who reads: whoever asks, on its own thread; one at a time. No worker takes the lock of this
+//! file, and those of the registry's shards are held for a few tasks. Bounds: `MAX_ROWS` rows;
+//! `TASKS_MAX` tasks are read; a walk stands for `REST` times as long as it took if the same is
+//! asked again, and for `REST_OF_ANOTHER` times if something else is: so askers, however many, take
+//! a two-hundredth of a processor, and a tenth while somebody changes the question as fast as that.
 //!
 //! Rejected: the answer from the tasks that changed since the last: someone would have to note them down.
 

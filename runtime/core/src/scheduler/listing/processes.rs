@@ -1,7 +1,7 @@
 //! Where processes are to be seen: the systems of `volt-process` in a runtime, each of which shows its own.
 //!
-//! A runtime knows nothing of processes, which stand on a floor above. What has some shows itself as a [`ProcessSource`], and is asked whenever
-//! somebody looks.
+//! A runtime knows nothing of processes, which stand on a floor above. What has some shows itself
+//! as a [`ProcessSource`], and is asked whenever somebody observes it.
 //!
 //! Who writes: a system, when it is built. Who reads: snapshots and the observer, on their own threads; the lock is held while the list is copied,
 //! never while a source is asked.
@@ -14,7 +14,8 @@ use volt_telemetry::processes::{ProcessList, Processes, Query};
 /// of actors can be, too, and is seen in consoles and metrics like it. See
 /// [`Handle::show_processes`](crate::handle::Handle::show_processes).
 ///
-/// It is asked on the threads of those who look, at the same time by several, and never by a worker. It must not wait for a process.
+/// It is asked on the threads of observers, at the same time by several, and never by a worker. It
+/// must not wait for a process.
 ///
 /// ```
 /// use std::sync::Arc;

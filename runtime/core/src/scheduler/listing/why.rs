@@ -15,7 +15,7 @@ use crate::scheduler::shared::Shared;
 use crate::task::header::Header;
 use crate::task::wakes::LastWake;
 
-/// Tasks that are walked through for one chain, some 80 ms. Of more, the rest is not looked at.
+/// Tasks that are walked through for one chain, some 80 ms. Of more, the rest is not checked.
 const TASKS_MAX: usize = 1_000_000;
 
 /// What is known of a task.

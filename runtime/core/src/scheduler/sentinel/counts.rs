@@ -19,7 +19,7 @@ use crate::stats::numbers::Counter;
 pub(crate) struct Sentinel {
     pub(super) doze: Doze,
     pub(super) is_over: AtomicBool,
-    pub(super) looks: Counter,
+    pub(super) checks: Counter,
     pub(super) rescues: Counter,
     pub(super) tasks_rescued: Counter,
     pub(super) preempts: Counter,
@@ -39,7 +39,7 @@ impl Sentinel {
         Self {
             doze: Doze::new(),
             is_over: AtomicBool::new(false),
-            looks: Counter::default(),
+            checks: Counter::default(),
             rescues: Counter::default(),
             tasks_rescued: Counter::default(),
             preempts: Counter::default(),
@@ -75,7 +75,7 @@ impl Sentinel {
     /// Its part of a snapshot, with what the spares count, of which there may be `max_spares`.
     pub(crate) fn telemetry(&self, spares: &Counts, max_spares: usize) -> volt_telemetry::Sentinel {
         volt_telemetry::Sentinel {
-            looks: self.looks.get(),
+            looks: self.checks.get(),
             rescues: self.rescues.get(),
             tasks_rescued: self.tasks_rescued.get(),
             preempts: self.preempts.get(),

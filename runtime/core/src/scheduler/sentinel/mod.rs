@@ -1,9 +1,12 @@
-//! The sentinel: a thread that looks after the workers while any of them is awake, so that one task that blocks holds up no other.
+//! The sentinel: a thread that watches the workers while any of them is awake, so that a task that
+//! blocks delays no other.
 //!
-//! A look compares what each worker does with what it did at the look before. *Long* is a poll that has lasted for `STUCK_AFTER`; *stuck* a
-//! worker that was in the same long poll at both looks, or that has said that it blocks. What is done about it, in this order:
+//! A check compares what each worker does with what it did at the check before. *Long* is a poll
+//! that has lasted for `STUCK_AFTER`; *stuck* a worker that was in the same long poll at both
+//! checks, or that has said that it blocks. What is done about it, in this order:
 //!
-//! 1. Nobody attends timers and I/O, since the worker that sat in the driver left it for a task that takes long: a parked worker is woken.
+//! 1. Nobody polls timers and I/O, since the worker that was in the driver left it for a task that
+//!    takes long: a parked worker is woken.
 //! 2. Somebody is parked, and the stuck worker holds tasks: a parked worker is woken, and takes them (*rescue*); those that it may not take, since
 //!    stealing is off or the LIFO slot is to be left alone for longer, go to the global queue.
 //! 3. Nobody is parked, and work waits or nobody moves: the poll is asked to yield at its next operation (*preempt*), and the kernel is asked what
@@ -11,16 +14,20 @@
 //!    more threads than processors help nobody for long. It could run and the kernel runs others: as one that burns, after `WAIT_AFTER`, since it
 //!    may burn all it gets. It is stopped, or its quota is spent: not at all, since a spare would be no better off.
 //! 4. Fewer are able than there are workers, and nobody is parked: a spare is called, or it is counted that there was none (*capped*).
-//! 5. What a worker holds that is away goes to the global queue, at each look, since a stuck poll may wake tasks.
+//! 5. What a worker holds that is away goes to the global queue, at each check, since a stuck poll
+//!    may wake tasks.
 //!
 //! A spare stays for `SPARE_LINGER` after the last stall, since who blocks once blocks again. Then as many leave as are too many.
 //!
-//! Each poll that is stuck is also looked into, and written down if it lasts: see `witness`. Once a second the doctor is asked: see `doctor`.
+//! Each poll that is stuck is also examined, and recorded if it lasts: see `witness`. Once a second
+//! the doctor is asked: see `doctor`.
 //!
-//! Looks follow each other at `sentinel_interval`; while spares linger, at `SUSPICIOUS_INTERVAL`, and while a poll is long too, which doubles if
-//! nothing has to be done. A block that was announced may last for hours: as long as somebody is parked beside it, it is looked at as a long poll is.
-//! A look that comes late by `PAUSE` says that the machine stood still, not the tasks (`lateness`): then all that was seen before is
-//! forgotten, and polls that were going on are not charged with that time, as long as they last.
+//! Checks follow each other at `sentinel_interval`; while spares linger, at `SUSPICIOUS_INTERVAL`,
+//! and while a poll is long too, which doubles if nothing has to be done. A block that was
+//! announced may last for hours: as long as somebody is parked beside it, it is checked as a long
+//! poll is. A check that comes late by `PAUSE` says that the machine stood still, not the tasks
+//! (`lateness`): then all that was seen before is forgotten, and polls that were going on are not
+//! charged with that time, as long as they last.
 //!
 //! Who writes: its own thread. It owns nothing of the workers': it takes from their queues as thieves do, and calls spares by `staff`.
 //! How it sleeps stands in `doze`.
@@ -50,11 +57,12 @@ mod lateness;
 mod reader;
 mod witness;
 
-/// Suspicious looks in a row for which nothing had to be done, after which they are spaced out.
+/// Suspicious checks in a row for which nothing had to be done, after which they are spaced out.
 const PATIENCE: u32 = 8;
-/// Looks in a row that found all at rest, after which it dozes. To rouse it costs the worker that gets up a wake-up of 4 µs before it runs its
-/// task; so a runtime that is woken now and then, more often than five times a second, does not pay for it.
-const QUIET_LOOKS: u32 = 20;
+/// Checks in a row that found all at rest, after which it dozes. To rouse it costs the worker that
+/// wakes up a wake-up of 4 µs before it runs its task; so a runtime that is woken now and then,
+/// more often than five times a second, does not pay for it.
+const QUIET_CHECKS: u32 = 20;
 /// Workers that burn processor time and are replaced at a time, at least; else a quarter of the workers.
 const MIN_BURNING: usize = 2;
 
@@ -65,9 +73,9 @@ pub(crate) fn run(shared: &Arc<Shared>, interval: Duration) {
     let mut pause = interval;
     // ORDERING: Acquire; pairs with the Release in `end`. The token that `end` leaves ends any sleep that began before.
     while !sentinel.is_over.load(Ordering::Acquire) {
-        let is_at_rest = || rounds.quiet_looks >= QUIET_LOOKS && shared.is_at_rest();
+        let is_at_rest = || rounds.quiet_checks >= QUIET_CHECKS && shared.is_at_rest();
         let was_timed = sentinel.doze.sleep(&shared.idle, is_at_rest, pause);
-        pause = rounds.look(was_timed.then_some(pause));
+        pause = rounds.check(was_timed.then_some(pause));
     }
     shared.troubles.leave();
     if shared.troubles.has_news() && !rounds.witness.have_troubles_told() {
@@ -76,18 +84,18 @@ pub(crate) fn run(shared: &Arc<Shared>, interval: Duration) {
     }
 }
 
-/// What the sentinel's thread knows from one look to the next.
+/// What the sentinel's thread knows from one check to the next.
 struct Rounds<'a> {
     shared: &'a Arc<Shared>,
     interval: Duration,
     seen: Vec<Seen>,
-    looked_at_ns: u64,
+    checked_at_ns: u64,
     /// When somebody was last stuck and something had to be done about it.
     stalled_at_ns: Option<u64>,
-    /// Suspicious looks in a row for which nothing had to be done.
-    idle_looks: u32,
-    /// Looks in a row that found all at rest.
-    quiet_looks: u32,
+    /// Suspicious checks in a row for which nothing had to be done.
+    idle_checks: u32,
+    /// Checks in a row that found all at rest.
+    quiet_checks: u32,
     /// When the doctor was last asked, or the sentinel began.
     examined_at_ns: u64,
     /// Where a thief needs a ring of its own.
@@ -96,7 +104,7 @@ struct Rounds<'a> {
     lateness: Lateness,
 }
 
-/// A worker at the last look.
+/// A worker at the last check.
 #[derive(Default)]
 struct Seen {
     /// Odd: in a poll.
@@ -122,10 +130,10 @@ impl<'a> Rounds<'a> {
             shared,
             interval,
             seen: shared.remotes.iter().map(|_| Seen::default()).collect(),
-            looked_at_ns: clock::now_ns(),
+            checked_at_ns: clock::now_ns(),
             stalled_at_ns: None,
-            idle_looks: 0,
-            quiet_looks: 0,
+            idle_checks: 0,
+            quiet_checks: 0,
             examined_at_ns: clock::now_ns(),
             basket: ring(shared.config.local_queue_capacity).0,
             witness: Witness::new(shared),
@@ -133,12 +141,13 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// One look, after a sleep that was to last for `slept`, if it was not to last until somebody gets up. Returns how long the next is to be.
-    fn look(&mut self, slept: Option<Duration>) -> Duration {
-        let (shared, now_ns) = (self.shared, clock::tend());
-        shared.sentinel.looks.add(1);
-        let since_ns = now_ns.saturating_sub(self.looked_at_ns);
-        self.looked_at_ns = now_ns;
+    /// One check, after a sleep that was to last for `slept`, if it was not to last until a worker
+    /// wakes up. Returns how long the next is to be.
+    fn check(&mut self, slept: Option<Duration>) -> Duration {
+        let (shared, now_ns) = (self.shared, clock::check());
+        shared.sentinel.checks.add(1);
+        let since_ns = now_ns.saturating_sub(self.checked_at_ns);
+        self.checked_at_ns = now_ns;
         let pause = slept.and_then(|slept| self.lateness.pause(slept, since_ns));
         if let Some(Pause { cause, .. }) = pause {
             *shared.sentinel.last_pause.lock().unwrap_or_else(PoisonError::into_inner) = Some(cause);
@@ -151,10 +160,10 @@ impl<'a> Rounds<'a> {
             self.witness.see(stuck.slot, stuck.for_ns, now_ns);
         }
         self.witness.age(now_ns);
-        let has_woken = self.attend_driver(now_ns);
+        let has_woken = self.check_driver(now_ns);
         let has_acted = self.relieve(&stuck, moving, now_ns) || has_woken;
         self.dismiss(now_ns);
-        self.quiet_looks = if shared.is_at_rest() { self.quiet_looks.saturating_add(1) } else { 0 };
+        self.quiet_checks = if shared.is_at_rest() { self.quiet_checks.saturating_add(1) } else { 0 };
         self.consult(now_ns);
         if shared.troubles.is_due(now_ns) {
             let _is_told = self.witness.have_troubles_told();
@@ -166,7 +175,7 @@ impl<'a> Rounds<'a> {
     fn consult(&mut self, now_ns: u64) {
         let shared = self.shared;
         let is_due = now_ns.saturating_sub(self.examined_at_ns) >= clock::saturating_ns(DOCTOR_INTERVAL);
-        let is_leaving = self.quiet_looks == QUIET_LOOKS;
+        let is_leaving = self.quiet_checks == QUIET_CHECKS;
         let is_asked = is_due || is_leaving && (self.witness.has_news() || shared.sentinel.doctor.is_unwell());
         if is_asked && Doctor::is_wanted(&shared.config) {
             self.examined_at_ns = now_ns;
@@ -220,12 +229,12 @@ impl<'a> Rounds<'a> {
     }
 
     /// Whether a worker had to be woken for timers and I/O.
-    fn attend_driver(&self, now_ns: u64) -> bool {
+    fn check_driver(&self, now_ns: u64) -> bool {
         let shared = self.shared;
         let interval_ns = clock::saturating_ns(self.interval);
-        let is_unattended =
+        let is_overdue =
             shared.driver.owner().is_none() && now_ns.saturating_sub(shared.driver.last_turn_ns()) >= interval_ns;
-        let has_woken = is_unattended && shared.wake_one();
+        let has_woken = is_overdue && shared.wake_one();
         shared.sentinel.rescues.add(u64::from(has_woken));
         has_woken
     }
@@ -372,18 +381,18 @@ impl<'a> Rounds<'a> {
     /// How long to sleep.
     fn pause(&mut self, is_suspicious: bool, has_acted: bool) -> Duration {
         if has_acted {
-            self.idle_looks = 0;
+            self.idle_checks = 0;
         } else {
-            self.idle_looks += 1;
+            self.idle_checks += 1;
         }
         if self.stalled_at_ns.is_some() {
             return SUSPICIOUS_INTERVAL.min(self.interval);
         }
         if !is_suspicious {
-            self.idle_looks = 0;
+            self.idle_checks = 0;
             return self.interval;
         }
-        let doublings = self.idle_looks.saturating_sub(PATIENCE).min(16);
+        let doublings = self.idle_checks.saturating_sub(PATIENCE).min(16);
         (SUSPICIOUS_INTERVAL * (1 << doublings)).min(self.interval)
     }
 }

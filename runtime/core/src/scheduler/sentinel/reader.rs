@@ -27,7 +27,8 @@ const STACKS_WAITING_MAX: usize = 16;
 pub(super) const STACK_PATIENCE: Duration = Duration::from_millis(2);
 /// and how long the thread that reads stacks does: where many threads want the same processor, it takes a slice of each.
 const STACK_LONG_PATIENCE: Duration = Duration::from_millis(200);
-/// How long the end of a runtime waits for the thread that reads stacks, and how often it looks meanwhile.
+/// How long the end of a runtime waits for the thread that reads stacks, and how often it checks
+/// meanwhile.
 const END_PATIENCE: Duration = Duration::from_millis(100);
 const END_PAUSE: Duration = Duration::from_micros(100);
 /// An incident to be told, with its stack made readable first, and where it belongs.
@@ -56,13 +57,13 @@ pub(super) enum Stack {
 enum Work {
     Read(Job),
     /// There is something to be told, or an examination is wanted: see `Wishes`.
-    Look,
+    CheckWishes,
 }
 
-/// What the thread looks at besides its queue.
+/// What the thread checks besides its queue.
 #[derive(Default)]
 struct Wishes {
-    /// The doctor is to look; asked for again before that, it looks once.
+    /// The doctor is to examine the runtime; asked for again before that, it does so once.
     examination: AtomicBool,
     /// Work that says so is in the queue: one piece, however often it is asked for, so that incidents find room.
     is_asked: AtomicBool,
@@ -88,7 +89,8 @@ impl Reader {
         let thread = thread::Builder::new().name(name).spawn(move || {
             let (mut resolver, mut course) = (Resolver::new(), Course::default());
             for work in waiting {
-                // ORDERING: Relaxed, both; flags that are the whole message. What was set after this look is seen at the next piece of work.
+                // ORDERING: Relaxed, both; flags that are the whole message. What is set after this
+                // check is seen at the next piece of work.
                 if seen.is_over.load(Ordering::Relaxed) {
                     contain(|| shared.troubles.tell_rest());
                     break;
@@ -118,19 +120,19 @@ impl Reader {
         })
     }
 
-    /// Has the doctor look, after what is being done.
+    /// Has the doctor examine the runtime, after what is being done.
     pub(super) fn examine(&self) {
         // ORDERING: Relaxed; the flag is the whole message.
         self.wishes.examination.store(true, Ordering::Relaxed);
-        self.look();
+        self.notify();
     }
 
-    /// Has the thread see what there is to be told, after what is being done.
-    pub(super) fn look(&self) {
+    /// Has the thread check its `Wishes`, after what is being done.
+    pub(super) fn notify(&self) {
         // ORDERING: Relaxed; the flag is the whole message.
         if !self.wishes.is_asked.swap(true, Ordering::Relaxed) {
-            // A full queue has work after which it looks.
-            let _is_sent = self.jobs.try_send(Work::Look);
+            // A full queue has work after which the thread checks them.
+            let _is_sent = self.jobs.try_send(Work::CheckWishes);
         }
     }
 }
@@ -140,7 +142,7 @@ impl Drop for Reader {
         // ORDERING: Relaxed; the flag is the whole message, and comes before the end of the queue or after it.
         self.wishes.is_over.store(true, Ordering::Relaxed);
         // Wakes it, if it waits for work.
-        let _is_sent = self.jobs.try_send(Work::Look);
+        let _is_sent = self.jobs.try_send(Work::CheckWishes);
         let until = Instant::now() + END_PATIENCE;
         while !self.thread.is_finished() && Instant::now() < until {
             thread::sleep(END_PAUSE);

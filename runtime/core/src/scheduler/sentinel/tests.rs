@@ -18,11 +18,11 @@ fn a_runtime_is_examined_only_if_that_can_be_read() {
     }
 }
 
-/// Prints what a look takes, the wake-up before it left out:
-/// `cargo test --release -p volt-core --lib a_look_takes -- --nocapture`.
+/// Prints what a check takes, the wake-up before it left out:
+/// `cargo test --release -p volt-core --lib a_check_takes -- --nocapture`.
 #[test]
-fn a_look_takes_microseconds() {
-    const LOOKS: u32 = 2_000;
+fn a_check_takes_microseconds() {
+    const CHECKS: u32 = 2_000;
     let interval = Duration::from_millis(10);
     let runtime = Builder::new_multi_thread().worker_threads(2).sentinel_interval(None).build().unwrap();
     let (open, is_open) = mpsc::channel::<()>();
@@ -35,19 +35,19 @@ fn a_look_takes_microseconds() {
         }
     });
     let mut rounds = Rounds::new(runtime.handle().shared(), interval);
-    let mut look_us = |looks: u32| {
+    let mut check_us = |checks: u32| {
         let ran_ns = || ThreadTimes::now_of(own_id().unwrap()).unwrap().run_ns;
         let before_ns = ran_ns();
-        for _ in 0..looks {
-            rounds.look(None);
+        for _ in 0..checks {
+            rounds.check(None);
         }
-        (ran_ns() - before_ns) as f64 / 1e3 / f64::from(looks)
+        (ran_ns() - before_ns) as f64 / 1e3 / f64::from(checks)
     };
-    let at_ease = look_us(LOOKS);
+    let at_ease = check_us(CHECKS);
     let stuck = runtime.spawn(async move { assert!(is_open.recv().is_err(), "nobody sends") });
     std::thread::sleep(2 * interval);
-    let while_stuck = look_us(LOOKS);
-    println!("a look takes {at_ease:.1} µs while polls are short, {while_stuck:.1} µs while one is stuck");
+    let while_stuck = check_us(CHECKS);
+    println!("a check takes {at_ease:.1} µs while polls are short, {while_stuck:.1} µs while one is stuck");
     // ORDERING: Relaxed; the flag alone is the message.
     is_over.store(true, Ordering::Relaxed);
     drop(open);

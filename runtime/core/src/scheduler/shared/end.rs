@@ -6,8 +6,9 @@
 //! Nobody has a list of all tasks; that no task is left is told from counts: of spawns, one a worker and one a queue that threads outside
 //! push into, and of ends, one a worker.
 //!
-//! 1. Spawn. A worker looks whether the runtime is closed, counts, and pushes to its own queues. Others count and push under the lock of the
-//!    queue, unless that is closed to what is new. A task that is refused is cancelled and not counted.
+//! 1. Spawn. A worker checks whether the runtime is closed, counts, and pushes to its own queues.
+//!    Others count and push under the lock of the queue, unless that is closed to what is new. A
+//!    task that is refused is cancelled and not counted.
 //! 2. Close: every queue that others push into is closed to what is new. Inboxes are closed altogether: tasks that are woken go to the
 //!    global queue.
 //! 3. `is_closed` is set, Release, and then the registry is closed, which cancels the tasks that wait. Whoever runs a task from
@@ -15,16 +16,20 @@
 //! 4. A worker ends when it sees `is_closed`, Acquire, and then reads all ends, Acquire, and then all spawns, and the sums are equal.
 //! 5. Whoever has seen that wakes all others, so that they see it too.
 //!
-//! NOBODY-LEFT: when a worker ends, its own queues are empty, and tasks that are left can only be some that another worker has spawned, who will
-//! not end before they do. Proof: whoever sees the end of a task sees its spawn, by the queues in between; so equal sums are equal sets, and what
-//! the worker has seen spawned has ended. A task that it has not seen was not spawned outside, since (2) comes after that in the order of a
-//! lock. So a worker has spawned it: in the poll of a task, which then has not ended in the eyes of who looks, or has not been seen spawned
-//! itself, and so on, back to a task that a worker has spawned between two polls, in a waker of the user's, say. That worker sees its own
-//! count; and whoever polls a task has seen its spawn, and its end comes later.
+//! NOBODY-LEFT: when a worker ends, its own queues are empty, and tasks that are left can only be
+//! some that another worker has spawned, who will not end before they do. Proof: whoever sees the
+//! end of a task sees its spawn, by the queues in between; so equal sums are equal sets, and what
+//! the worker has seen spawned has ended. A task that it has not seen was not spawned outside,
+//! since (2) comes after that in the order of a lock. So a worker has spawned it: in the poll of a
+//! task, which then has not ended in the eyes of an observer, or has not been seen spawned itself,
+//! and so on, back to a task that a worker has spawned between two polls, in a waker of the user's,
+//! say. That worker sees its own count; and whoever polls a task has seen its spawn, and its end
+//! comes later.
 //!
-//! NOBODY-SLEEPS: a worker looks at (4) between the fence of its park and its sleep. If it does not see the last end, then whoever counted that
-//! comes to its own fence later, and so sees its parked bit in (5); two who count the last two ends at once have a fence each before they
-//! look, and one of them sees both.
+//! NOBODY-SLEEPS: a worker checks, at (4), between the fence of its park and its sleep. If it does
+//! not see the last end, then whoever counted that comes to its own fence later, and so sees its
+//! parked bit in (5); two who count the last two ends at once have a fence each before they check,
+//! and one of them sees both.
 //!
 //! Rejected: a registry of all tasks, whose emptiness tells: two locks a task.
 

@@ -180,7 +180,7 @@ impl Shared {
             let are_others = self.driver.test_clock.as_ref().is_some_and(TestClock::are_outsiders_at_rest);
             are_others && self.blocking.is_idle() && self.is_at_rest()
         };
-        // Twice: what the first look found at rest can only be woken by what the second finds.
+        // Twice: what the first check found at rest can only be woken by what the second finds.
         let is_at_rest = is_quiet() && {
             self.idle.fence();
             !self.has_work_for(worker) && self.injector.is_empty_locked() && is_quiet()

@@ -78,7 +78,8 @@ impl Shared {
         }
     }
 
-    /// Room for one task more, kept from others who look for some at the same moment until it is dropped.
+    /// Room for one task more, kept from others that need some at the same moment until it is
+    /// dropped.
     pub(super) fn find_room(&self) -> Option<Room<'_>> {
         // ORDERING: Acquire; pairs with the Release where a `Room` is dropped: whoever is not counted here any more has its task in the
         // queue's length.

@@ -67,8 +67,8 @@ fn a_shutdown_wakes_each_worker_once_though_they_park_again_at_once() {
     assert_eq!(wakes.load(Ordering::SeqCst), WORKERS);
 }
 
-/// Between two looks of the doctor's.
-const LOOKS_APART: Duration = Duration::from_millis(200);
+/// Between two snapshots of the doctor.
+const SNAPSHOTS_APART: Duration = Duration::from_millis(200);
 
 /// A runtime of one worker, which is parked.
 fn parked(placement: Placement, park_timeout: Option<Duration>) -> Runtime {
@@ -95,7 +95,7 @@ fn submit_and_wake_nobody(shared: &Arc<Shared>) -> JoinHandle<()> {
     join
 }
 
-/// What the doctor says of it, `before` being the look before.
+/// What the doctor says of it, `before` being the snapshot before.
 fn lost_wakeup(shared: &Shared, before: &Snapshot) -> Option<Finding> {
     examine(before, &shared.snapshot()).into_iter().find(|finding| finding.rule == Rule::LostWakeup)
 }
@@ -110,8 +110,9 @@ fn a_task_nobody_was_woken_for_is_caught_by_the_net_and_counted_and_named() {
         let join = submit_and_wake_nobody(shared);
         runtime.block_on(join).unwrap();
         assert_eq!(shared.remotes[0].cells.lost_wakeup_rescues.get(), 1, "{placement:?}");
-        // Not a synchronisation: looks that are closer together say nothing of what came in between.
-        thread::sleep(LOOKS_APART);
+        // Not a synchronisation: snapshots that are closer together say nothing of what came in
+        // between.
+        thread::sleep(SNAPSHOTS_APART);
         let finding = lost_wakeup(shared, &before).expect("the doctor names it");
         assert_eq!(finding.severity, Severity::Critical, "{finding:?}");
     }
@@ -124,7 +125,7 @@ fn without_the_net_the_doctor_names_the_task_that_nobody_was_woken_for() {
     let join = submit_and_wake_nobody(shared);
     let (mut before, began) = (shared.snapshot(), Instant::now());
     let finding = loop {
-        thread::sleep(LOOKS_APART);
+        thread::sleep(SNAPSHOTS_APART);
         if let Some(finding) = lost_wakeup(shared, &before) {
             break finding;
         }

@@ -88,7 +88,8 @@ impl Shared {
     /// Leave (5): whether the spare was called.
     fn sleep_off_duty(&self, slot: usize) -> bool {
         let parker = &self.remotes[slot].parker;
-        // Whoever ends the runtime calls after it has said so; I look whether it has said so after I may be called.
+        // Whoever ends the runtime calls after it has said so; I check whether it has said so after
+        // I may be called.
         self.idle.fence();
         if self.is_done() && self.staff.go(slot) {
             return false;

@@ -35,7 +35,7 @@ fn replace(staff: &Staff, poll_seq: &AtomicU64) {
     }
 }
 
-/// Replace (2) without a look at whether the worker has come back by itself.
+/// Replace (2) without a check of whether the worker has come back by itself.
 fn replace_counting_twice(staff: &Staff, poll_seq: &AtomicU64) {
     if staff.declare_away(0) {
         if poll_seq.load(Ordering::Acquire) != 1 {
@@ -175,7 +175,7 @@ fn loom_of_two_spares_that_leave_the_one_that_is_needed_stays() {
 }
 
 #[test]
-fn loom_twin_spares_that_look_before_they_count_are_found() {
+fn loom_twin_spares_that_check_before_they_count_are_found() {
     breaks("ENOUGH", None, spares_that_leave(leave_without_a_read_modify_write));
 }
 
@@ -273,8 +273,9 @@ impl RawPointer for Item {
     }
 }
 
-/// A stuck poll wakes a task: by the global road if it sees that it is away, else into its slot, which the sentinel empties at each look.
-fn a_push_beside_the_sentinel(looks_again: bool) -> impl Fn() + Send + Sync + 'static {
+/// A stuck poll wakes a task: by the global road if it sees that it is away, else into its slot,
+/// which the sentinel empties at each check.
+fn a_push_beside_the_sentinel(checks_again: bool) -> impl Fn() + Send + Sync + 'static {
     move || {
         let (staff, slot) = (Arc::new(Staff::new(1, 1)), Arc::new(LifoSlot::<Item>::new()));
         let global = Arc::new(AtomicU64::new(0));
@@ -302,8 +303,8 @@ fn a_push_beside_the_sentinel(looks_again: bool) -> impl Fn() + Send + Sync + 's
         });
         worker.join().unwrap();
         sentinel.join().unwrap();
-        // The next look, the poll still going on.
-        if looks_again {
+        // The next check, the poll still going on.
+        if checks_again {
             take(&slot, &global);
         }
         let left = slot.take().is_some();

@@ -10,7 +10,7 @@
 //! duties   one word a slot; workers first, spares after them
 //! able     how many are on duty and not stuck
 //! keep     how many of these are to stay; spares beyond them leave
-//! in_use   slots that were ever on duty: whoever looks into all queues looks into these
+//! in_use   slots that were ever on duty: whoever checks all queues checks these
 //! ```
 //!
 //! | duty | what the slot is | who leaves it |
@@ -24,8 +24,9 @@
 //!
 //! # Protocol
 //!
-//! Replace, by the sentinel, for a poll that lasts: (1) PRESENT → AWAY, and if that was so, `able -= 1`; (2) look at the poll again: it is
-//! another one → AWAY → PRESENT, and if that was so, `able += 1`; (3) call a spare.
+//! Replace, by the sentinel, for a poll that lasts: (1) PRESENT → AWAY, and if that was so, `able
+//! -= 1`; (2) check the poll again: it is another one → AWAY → PRESENT, and if that was so, `able
+//! += 1`; (3) call a spare.
 //!
 //! Call, by the sentinel, by a worker that is about to block, by a shutdown: (1) OFF → PRESENT, or GONE → PRESENT; (2) `able += 1`; (3) a
 //! token, or a thread, by whoever did (1), and by nobody else.
@@ -36,22 +37,25 @@
 //! Return, by a worker at the end of a poll, of a block, or before it parks: AWAY or BLOCKING →
 //! PRESENT, and if that was so, `able += 1`.
 //!
-//! Leave, by a spare between two polls: (1) PRESENT → LEAVING, which keeps the sentinel away; (2) `able -= 1` unless it would fall below
-//! `keep`: then → PRESENT, and stay; (3) empty the own queues, and if nobody attends timers and I/O, wake somebody who will; (4) LEAVING → OFF; (5) sleep until a token comes. Slept for long: OFF → GONE, and the
-//! thread ends; if that fails, somebody has called, and the token comes.
+//! Leave, by a spare between two polls: (1) PRESENT → LEAVING, which keeps the sentinel away; (2)
+//! `able -= 1` unless it would fall below `keep`: then → PRESENT, and stay; (3) empty the own
+//! queues, and if nobody polls timers and I/O, wake somebody who will; (4) LEAVING → OFF; (5) sleep
+//! until a token comes. Slept for long: OFF → GONE, and the thread ends; if that fails, somebody
+//! has called, and the token comes.
 //!
 //! # Invariants
 //!
 //! * COUNTED: `able` is the number of slots that are PRESENT, when nobody is between two of these steps.
 //! * ENOUGH: no spare leaves so that fewer than `keep` are able.
 //! * ONE-TOKEN: a spare that is called gets exactly one token, or one thread.
-//! * ATTENDED: who is dismissed sits in the I/O driver as often as not, and the others sleep on
+//! * POLLED: a dismissed spare is in the I/O driver as often as not, and the others sleep on
 //!   futexes. Whoever gives up the driver's turn parks again or leaves; who leaves gives up the
-//!   turn, fences, and looks for somebody who is parked; who parks says so, fences, and tries for
-//!   the turn. So one of them sees the other; the look at who has the turn only saves a wake-up.
+//!   turn, fences, and checks for a parked worker; who parks says so, fences, and tries for
+//!   the turn. So one of them sees the other; the check of who has the turn only saves a wake-up.
 //!
-//! A worker looks whether it was declared AWAY at the end of a poll that was long, and at the begin of each tick. So it may miss what came at the
-//! very end of a poll, and for a tick at most one spare too many is on duty.
+//! A worker checks whether it was declared AWAY at the end of a poll that was long, and at the
+//! begin of each tick. So it may miss what came at the very end of a poll, and for a tick at most
+//! one spare too many is on duty.
 //!
 //! # Rejected
 //!
@@ -119,7 +123,8 @@ impl Staff {
     /// Slots from 0 on that may hold tasks.
     #[inline]
     pub(crate) fn in_use(&self) -> usize {
-        // ORDERING: Acquire; pairs with the Release in `call`. Who looks after a fence sees the slots of all whose submissions came before it.
+        // ORDERING: Acquire; pairs with the Release in `call`. Who checks after a fence sees the
+        // slots of all whose submissions came before it.
         self.in_use.load(Ordering::Acquire)
     }
 
@@ -154,7 +159,7 @@ impl Staff {
         is_away
     }
 
-    /// Replace (2), after a second look found another poll.
+    /// Replace (2), after a second check found another poll.
     pub(crate) fn take_back(&self, slot: usize) {
         if self.change(slot, AWAY, PRESENT) {
             self.raise_able();
@@ -293,7 +298,7 @@ pub(crate) trait Leaves {
     fn hand_over_all(&self);
 
     /// Whether somebody has the driver turn, as far as can be seen.
-    fn is_driver_attended(&self) -> bool;
+    fn is_driver_polled(&self) -> bool;
 
     /// Wakes one that is parked, after a fence.
     fn wake_one(&self);
@@ -304,7 +309,7 @@ pub(crate) trait Leaves {
     /// A step that a model can do wrong.
     #[inline]
     fn leave_driver(&self) {
-        if !self.is_driver_attended() {
+        if !self.is_driver_polled() {
             self.wake_one();
         }
     }

@@ -17,7 +17,7 @@ impl Worker {
     /// Fires due timers and takes I/O events, if nobody did for `interval_ns`. Whoever comes by does it, so that no one worker owns the clock;
     /// if all that are awake are stuck, the sentinel wakes one that is not.
     #[inline]
-    pub(super) fn tend_driver(&self, interval_ns: u64) {
+    pub(super) fn poll_driver_if_due(&self, interval_ns: u64) {
         let now_ns = self.core.borrow().now_ns;
         let is_recent = now_ns.saturating_sub(self.shared.driver.last_turn_ns()) < interval_ns;
         if !is_recent && self.shared.driver.owner().is_none() {

@@ -90,7 +90,7 @@ impl Leaves for Worker {
         shared.hand_over(tasks, clock::now_ns());
     }
 
-    fn is_driver_attended(&self) -> bool {
+    fn is_driver_polled(&self) -> bool {
         self.shared.driver.owner().is_some()
     }
 

@@ -1,8 +1,9 @@
 //! One worker: its loop, and how it takes tasks in. Where it finds them stands in `search`, how it sleeps in `park`.
 //!
-//! One turn: look after timers and I/O if nobody did for a while; then up to `budget_per_tick` times find a task and poll it once;
-//! then feed the tuner. Nothing found: park. Between two polls of a tick the worker polls the driver once 20 times `driver_interval` have
-//! passed, 1 ms by default, so that 128 slow polls stop no clock.
+//! One turn: poll timers and I/O if nobody did for a while; then up to `budget_per_tick` times find
+//! a task and poll it once; then feed the tuner. Nothing found: park. Between two polls of a tick
+//! the worker polls the driver once 20 times `driver_interval` have passed, 1 ms by default, so
+//! that 128 slow polls stop no clock.
 //!
 //! Who writes: the worker's own thread.
 //!
@@ -43,7 +44,7 @@ pub(crate) mod sim;
 
 /// Ticks between two comparisons of the clock with the system's, by a worker that is always busy:
 /// what it does else when time has passed would wait for ever for a clock that stands still.
-const TEND_TICKS: u32 = 16;
+const CLOCK_CHECK_TICKS: u32 = 16;
 
 /// See the header of this file.
 pub(crate) struct Worker {
@@ -58,7 +59,7 @@ pub(crate) struct Worker {
     /// Polls from the LIFO slot, when the last poll was noted down.
     lifo_hits: Cell<u64>,
     /// Ticks since the clock was compared with the system's.
-    untended_ticks: Cell<u32>,
+    ticks_since_clock_check: Cell<u32>,
 }
 
 impl Worker {
@@ -73,7 +74,7 @@ impl Worker {
             leases,
             recorder,
             lifo_hits: Cell::new(0),
-            untended_ticks: Cell::new(0),
+            ticks_since_clock_check: Cell::new(0),
         }
     }
 
@@ -135,26 +136,26 @@ impl Worker {
         let config = &self.shared.config;
         self.ensure_present();
         self.cells().ticks.add(1);
-        self.untended_ticks.set(self.untended_ticks.get() + 1);
-        if self.untended_ticks.get() >= TEND_TICKS {
-            self.untended_ticks.set(0);
-            clock::tend();
+        self.ticks_since_clock_check.set(self.ticks_since_clock_check.get() + 1);
+        if self.ticks_since_clock_check.get() >= CLOCK_CHECK_TICKS {
+            self.ticks_since_clock_check.set(0);
+            clock::check();
         }
         if let Some(now_ns) = counting::now_ns_of_tick() {
             self.core.borrow_mut().now_ns = now_ns;
         }
-        self.tend_driver(config.driver_interval_ns);
+        self.poll_driver_if_due(config.driver_interval_ns);
         let driver_interval_ns = config.driver_interval_ns.saturating_mul(DRIVER_INTERVALS_IN_TICK);
         Tick { budget_left: config.budget_per_tick, driver_interval_ns, busy_ns: 0, last: None }
     }
 
-    /// One poll out of the tick's budget, and a look at the driver if it is time.
+    /// One poll out of the tick's budget, and a poll of the driver if it is time.
     fn poll_in(&self, tick: &mut Tick, task: Notified) {
         let cells = self.cells();
         tick.budget_left -= 1;
         tick.count_last(cells);
         self.poll(cells, task, tick);
-        self.tend_driver(tick.driver_interval_ns);
+        self.poll_driver_if_due(tick.driver_interval_ns);
     }
 
     /// Feeds the tuner, and begins to count anew.

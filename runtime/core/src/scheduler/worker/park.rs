@@ -81,9 +81,10 @@ impl Parks for Worker {
         std::mem::replace(&mut self.core.borrow_mut().is_searching, is_searching)
     }
 
-    /// Timers are not in it: whoever gets the driver turn sleeps until the next one, at most, and if somebody else has the turn it is that
-    /// one's. A look at the clock here would make every worker that wants to park spin from the moment a timer is due until the kernel has
-    /// woken the one that sleeps for it.
+    /// Timers are not in it: whoever gets the driver turn sleeps until the next one, at most, and
+    /// if somebody else has the turn it is that one's. Reading the clock here would make every
+    /// worker that wants to park spin from the moment a timer is due until the kernel has woken the
+    /// one that sleeps for it.
     fn is_needed(&self) -> bool {
         let shared = &self.shared;
         shared.has_work_for(self.index) || !shared.injector.is_empty_locked() || shared.is_done()
@@ -153,8 +154,8 @@ impl Parks for Worker {
         let mut core = self.core.borrow_mut();
         core.has_slept = true;
         let Some(slept) = slept else { return };
-        // In the driver the clock was tended.
-        let now_ns = if matches!(slept, SleptBy::Futex(_)) { clock::tend() } else { clock::now_ns() };
+        // In the driver the clock was checked.
+        let now_ns = if matches!(slept, SleptBy::Futex(_)) { clock::check() } else { clock::now_ns() };
         let began_ns = std::mem::replace(&mut core.now_ns, now_ns);
         let reason = if is_claimed { WakeReason::Notified } else { slept.reason() };
         if !matches!(slept, SleptBy::Token) {

@@ -1,6 +1,7 @@
 //! What a worker notes down for the flight recorder beyond what it can say in one line: see `recorder`.
 //!
-//! While the recorder is off, a poll costs a look at its flag, and so does each wake-up; nothing here is called then.
+//! While the recorder is off, a poll costs a load of its flag, and so does each wake-up; nothing
+//! here is called then.
 //!
 //! Who writes: the worker's own thread, into its own lane.
 

@@ -8,8 +8,9 @@
 //!
 //! Invariants:
 //! * *Odd inside a poll*: `poll_seq` goes up by one when a poll begins and by one when it ends.
-//! * *Counted by the next*: how long a poll took is counted when the next one begins, or the tick ends; a long one at once. So poll times, and what
-//!   is known of locations, may be one poll behind `poll_seq`, for as long as a worker looks for its next task.
+//! * *Counted by the next*: how long a poll took is counted when the next one begins, or the tick
+//!   ends; a long one at once. So poll times, and what is known of locations, may be one poll
+//!   behind `poll_seq`, for as long as a worker searches for its next task.
 //! * *In-flight is a sequence lock*: begin: (1) write task, location, begin; (2) make `poll_seq` odd, Release. End: (1) make it even;
 //!   (2) fence Release. A reader takes `poll_seq` (Acquire), the fields, fence Acquire, `poll_seq` again: same and odd = the fields
 //!   belong together.
@@ -147,7 +148,7 @@ impl WorkerCells {
         }
         // In-flight is a sequence lock, begin (1).
         self.task_id.set(task.id.as_u64());
-        // The place of another task, from before, does no harm: whoever looks there compares the ids.
+        // The place of another task, from before, does no harm: whoever reads it compares the ids.
         if !is_plain {
             self.place.set(task.place().as_u64());
         }

@@ -16,8 +16,8 @@
 //! it shares the lock only with whoever ends a task that first waited elsewhere. A task remembers its place.
 //!
 //! Rejected: every task from its spawn on, sharded by id. Two locks a task, a tenth of what a spawn
-//! costs, for tasks nobody ever looks for. Tasks with names sharded by id: a look-up takes one lock
-//! instead of all, and all workers share the locks of all spawns.
+//! costs, for tasks nobody ever searches for. Tasks with names sharded by id: a look-up takes one
+//! lock instead of all, and all workers share the locks of all spawns.
 
 use std::collections::HashMap;
 use std::ptr::{self, NonNull};
@@ -27,7 +27,8 @@ use volt_shim::{AtomicUsize, CachePadded, Mutex, MutexGuard, Ordering};
 
 use super::header::{Header, MAX_SHARDS, NO_PLACE, Place, Task};
 
-/// Slots that a walk through all looks at under one lock: some 20 µs, if each task is in nobody's cache.
+/// Slots that a walk through all checks under one lock: some 20 µs, if each task is in nobody's
+/// cache.
 const WALK_BATCH: usize = 256;
 /// How often a walk gives its processor away for those that wait for a shard, before it goes on all the same.
 const YIELDS_MAX: usize = 1000;
@@ -191,7 +192,7 @@ impl Registry {
         name
     }
 
-    /// Calls `f` with the task of that id, if it is in here and has a name. Looks into one shard
+    /// Calls `f` with the task of that id, if it is in here and has a name. Checks one shard
     /// after the other: for observers.
     pub(crate) fn with_named(&self, id: u64, f: impl FnOnce(&Header)) {
         for shard in &self.shards {
@@ -247,7 +248,7 @@ struct Slots {
     /// The first free slot, as it stands in a free slot.
     free: usize,
     occupied: usize,
-    /// With no more than so many it is worth while to look whether the memory is still needed.
+    /// With no more than so many it is worth while to check whether the memory is still needed.
     shrinks_at: usize,
 }
 

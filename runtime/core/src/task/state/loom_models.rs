@@ -213,8 +213,9 @@ fn loom_twin_a_start_that_does_not_acquire_the_wake_up_loses_it() {
     breaks("the last poll saw what the waker had written", None, || start_model(start_without_acquiring));
 }
 
-/// The end of a poll in which the task woke itself, without a look whether it is to be cancelled; nor does the next start look.
-fn pause_and_start_without_a_look(_state: &State) -> bool {
+/// The end of a poll in which the task woke itself, without a check whether it is to be cancelled;
+/// nor does the next start check.
+fn pause_and_start_without_a_check(_state: &State) -> bool {
     false
 }
 
@@ -247,15 +248,15 @@ fn loom_cancel_beside_polls_that_wake_their_own_task_drops_it() {
     holds(None, || cancel_of_a_yielding_task_model(pause_and_start, |state| state.pause(false)));
 }
 
-/// Only wake-ups are looked for at the end of a poll.
+/// Only wake-ups are checked for at the end of a poll.
 fn pause_without_cancellation(state: &State) -> Pause {
     state.transition(|now| (Word(now.0 - ONE_REFERENCE & !LIFECYCLE & !CANCELLED), Pause::Idle))
 }
 
 #[test]
-fn loom_twin_polls_that_never_look_for_a_cancellation_lose_it() {
+fn loom_twin_polls_that_never_check_for_a_cancellation_lose_it() {
     breaks("a cancelled task is dropped", None, || {
-        cancel_of_a_yielding_task_model(pause_and_start_without_a_look, pause_without_cancellation)
+        cancel_of_a_yielding_task_model(pause_and_start_without_a_check, pause_without_cancellation)
     });
 }
 
@@ -483,7 +484,7 @@ fn loom_a_joiner_that_changes_its_waker_is_woken_by_the_last() {
 }
 
 #[test]
-fn loom_twin_publishing_without_looking_at_completion_leaves_a_joiner_asleep() {
+fn loom_twin_publishing_without_checking_completion_leaves_a_joiner_asleep() {
     #[derive(Clone, Copy)]
     struct PublishesBlindly;
     impl Steps for PublishesBlindly {
@@ -568,11 +569,11 @@ fn loom_twin_a_completer_that_drops_the_waker_unasked_races_with_the_handle() {
     breaks("Causality violation", None, || drop_join_model::<DropsUnasked>(true, 1));
 }
 
-/// Whether it is the last is looked at without acquiring what the others did before.
+/// Whether it is the last is checked without acquiring what the others did before.
 #[derive(Clone, Copy)]
-struct LooksWithoutAcquiring;
+struct ChecksWithoutAcquiring;
 
-impl Steps for LooksWithoutAcquiring {
+impl Steps for ChecksWithoutAcquiring {
     fn is_only_reference(state: &State) -> bool {
         Word(state.0.load(Ordering::Relaxed)).references() == 1
     }
@@ -608,8 +609,8 @@ fn loom_the_last_of_two_owners_frees_after_the_others_use() {
 }
 
 #[test]
-fn loom_twin_a_look_for_other_references_that_acquires_nothing_frees_beside_a_use() {
-    breaks("Causality violation", None, last_use_model::<LooksWithoutAcquiring>);
+fn loom_twin_a_check_for_other_references_that_acquires_nothing_frees_beside_a_use() {
+    breaks("Causality violation", None, last_use_model::<ChecksWithoutAcquiring>);
 }
 
 fn references_model(drop_reference: fn(&State) -> bool) {
@@ -651,8 +652,9 @@ fn loom_twin_a_relaxed_drop_frees_beside_a_use() {
     });
 }
 
-/// A shield that is left as the source leaves it: the depth goes down, and nobody looks whether a cancellation waited.
-fn leave_without_a_look(state: &State) -> Wake {
+/// A shield that is left as the source leaves it: the depth goes down, and nobody checks whether a
+/// cancellation waited.
+fn leave_without_a_check(state: &State) -> Wake {
     state.0.fetch_sub(ONE_SHIELD, Ordering::AcqRel);
     Wake::Nothing
 }
@@ -696,8 +698,8 @@ fn loom_a_shield_left_beside_a_cancellation_and_the_end_of_a_poll_lets_the_task_
 }
 
 #[test]
-fn loom_twin_a_shield_left_without_a_look_leaves_a_cancelled_task_idle() {
-    breaks("the cancellation takes effect when the shield is gone", None, || shield_model(leave_without_a_look));
+fn loom_twin_a_shield_left_without_a_check_leaves_a_cancelled_task_idle() {
+    breaks("the cancellation takes effect when the shield is gone", None, || shield_model(leave_without_a_check));
 }
 
 /// A cancellation that leaves a running task as it is, shielded or not, but for the flag.

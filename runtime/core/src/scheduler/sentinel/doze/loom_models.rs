@@ -23,7 +23,7 @@ fn sleep(doze: &Doze, idle: &Idle) {
 }
 
 /// Doze without (3): says so, and sleeps.
-fn sleep_without_a_second_look(doze: &Doze, idle: &Idle) {
+fn sleep_without_a_second_check(doze: &Doze, idle: &Idle) {
     if is_all_parked(idle) {
         doze.is_dozing.swap(true, Ordering::AcqRel);
         doze.parker.wait_token();
@@ -83,8 +83,8 @@ fn loom_workers_that_wake_up_at_once_rouse_once() {
 }
 
 #[test]
-fn loom_a_doze_without_a_second_look_is_found() {
-    breaks("deadlock", None, model(1, Doze::rouse, sleep_without_a_second_look));
+fn loom_a_doze_without_a_second_check_is_found() {
+    breaks("deadlock", None, model(1, Doze::rouse, sleep_without_a_second_check));
 }
 
 #[test]

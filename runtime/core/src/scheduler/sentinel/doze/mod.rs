@@ -1,11 +1,12 @@
-//! How the sentinel sleeps: for a while between two looks, and for good while all workers are parked, so that an idle runtime is quiet.
+//! How the sentinel sleeps: for a while between two checks, and for good while all workers are
+//! parked, so that an idle runtime is quiet.
 //!
 //! Who writes: the sentinel's thread, and a worker that gets up.
 //!
 //! Protocol. Doze, by the sentinel that saw all workers parked:
 //! 1. say so: `is_dozing`, by a read-modify-write;
 //! 2. `fence(SeqCst)`;
-//! 3. look at the bitmap once more: somebody is up → not dozing; else sleep until roused.
+//! 3. check the bitmap once more: somebody is up → not dozing; else sleep until roused.
 //!
 //! Rouse, by a worker that got up and has found a task, before it runs it:
 //! 1. its bit is clear, by a read-modify-write of its own or of its claimer;
@@ -36,11 +37,13 @@ impl Doze {
         Self { parker: Parker::new(), is_dozing: AtomicBool::new(false) }
     }
 
-    /// Sleeps until the next look: for `interval`, or while all workers are parked, until roused. Whether it was for `interval`, about.
+    /// Sleeps until the next check: for `interval`, or while all workers are parked, until roused.
+    /// Whether it was for `interval`, about.
     pub(crate) fn sleep(&self, idle: &Idle, is_all_parked: impl Fn() -> bool, interval: Duration) -> bool {
         if is_all_parked() {
             // Doze (1)
-            // ORDERING: AcqRel; pairs with the swap in `rouse`, which takes it back; before the look by the fence.
+            // ORDERING: AcqRel; pairs with the swap in `rouse`, which takes it back; before the
+            // check by the fence.
             self.is_dozing.swap(true, Ordering::AcqRel);
             // Doze (2)
             idle.fence();
@@ -57,7 +60,7 @@ impl Doze {
             }
             return false;
         }
-        // Whether it was the time-out or a token does not matter: a look follows.
+        // Whether it was the time-out or a token does not matter: a check follows.
         let _slept = self.parker.sleep(Some(interval));
         let _was_roused = self.parker.take_token();
         true

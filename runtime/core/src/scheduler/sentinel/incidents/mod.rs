@@ -164,7 +164,8 @@ impl Log {
         Some(std::mem::take(&mut kind.unlogged).saturating_sub(1))
     }
 
-    /// Changes an incident but for its stack, if it is still kept. Asked for at each look, so it copies nothing.
+    /// Changes an incident but for its stack, if it is still kept. Asked for at each check, so it
+    /// copies nothing.
     pub(crate) fn change(&self, id: u64, change: impl FnOnce(&mut Incident)) {
         self.change_kept(id, |kept| change(&mut kept.incident));
     }

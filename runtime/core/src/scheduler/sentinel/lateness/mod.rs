@@ -1,8 +1,10 @@
-//! Whether the sentinel came late to a look since the machine held it up: then what it sees of others is the machine's doing as well.
+//! Whether the sentinel came late to a check since the machine held it up: then what it sees of
+//! others is the machine's doing as well.
 //!
-//! A look that is late by `PAUSE` is a pause, unless the sentinel's own thread was busy for most of the time; what held it up is told by two
-//! looks at that thread (`kernel::cause::held_up`), the earlier of which is some looks old, since one takes 5 µs, and at the control groups
-//! 20 µs a level more.
+//! A check that is late by `PAUSE` is a pause, unless the sentinel's own thread was busy for most
+//! of the time; what held it up is told by two samples of that thread (`kernel::cause::held_up`),
+//! the earlier of which is some checks old, since one takes 5 µs, and of the control groups 20 µs a
+//! level more.
 //!
 //! Who writes: the sentinel's thread.
 
@@ -17,17 +19,17 @@ use volt_telemetry::incident::Cause;
 use crate::clock;
 use crate::config::PAUSE;
 
-/// Looks for which a look at the own thread is good.
-const THREAD_LOOKS: u32 = 16;
+/// Checks for which a sample of the own thread is good.
+const CHECKS_PER_THREAD_SAMPLE: u32 = 16;
 /// The same for the control groups.
-const CGROUP_LOOKS: u32 = 128;
+const CHECKS_PER_CGROUP_SAMPLE: u32 = 128;
 
 /// See the header of this file.
 pub(super) struct Lateness {
     own: Option<ThreadProbe>,
     thread: Option<ThreadSample>,
     cgroup: Option<CgroupSample>,
-    looks: u32,
+    checks: u32,
 }
 
 /// The machine held the sentinel up.
@@ -43,10 +45,11 @@ impl Lateness {
     pub(super) fn new() -> Self {
         let own = own_id().map(ThreadProbe::new);
         let thread = own.as_ref().and_then(ThreadProbe::sample);
-        Self { own, thread, cgroup: host::cgroup().map(Cgroup::sample), looks: 0 }
+        Self { own, thread, cgroup: host::cgroup().map(Cgroup::sample), checks: 0 }
     }
 
-    /// What there is to be said of a sleep that was to last for `slept`, and after which `elapsed_ns` have passed since the look before it.
+    /// What there is to be said of a sleep that was to last for `slept`, and after which
+    /// `elapsed_ns` have passed since the check before it.
     pub(super) fn pause(&mut self, slept: Duration, elapsed_ns: u64) -> Option<Pause> {
         let slept_ns = clock::saturating_ns(slept);
         let late_ns = elapsed_ns.saturating_sub(slept_ns);
@@ -62,16 +65,16 @@ impl Lateness {
             }
             _ => Some(Cause::Unknown),
         };
-        (self.thread, self.cgroup, self.looks) = (after, cgroup, 0);
+        (self.thread, self.cgroup, self.checks) = (after, cgroup, 0);
         cause.map(|cause| Pause { late_ns, cause })
     }
 
     fn refresh(&mut self) {
-        self.looks = self.looks.wrapping_add(1);
-        if self.looks.is_multiple_of(THREAD_LOOKS) {
+        self.checks = self.checks.wrapping_add(1);
+        if self.checks.is_multiple_of(CHECKS_PER_THREAD_SAMPLE) {
             self.thread = self.own.as_ref().and_then(ThreadProbe::sample);
         }
-        if self.looks.is_multiple_of(CGROUP_LOOKS) {
+        if self.checks.is_multiple_of(CHECKS_PER_CGROUP_SAMPLE) {
             self.cgroup = host::cgroup().map(Cgroup::sample);
         }
     }

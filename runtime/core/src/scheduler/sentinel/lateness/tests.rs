@@ -35,7 +35,7 @@ fn who_is_late_without_having_run_was_held_up_by_the_machine() {
 
 #[test]
 fn where_the_kernel_says_nothing_the_clock_does() {
-    let mut lateness = Lateness { own: None, thread: None, cgroup: None, looks: 0 };
+    let mut lateness = Lateness { own: None, thread: None, cgroup: None, checks: 0 };
     let pause = lateness.pause(MS, 300_000_000);
     assert_eq!(pause, Some(Pause { late_ns: 299_000_000, cause: Cause::Unknown }));
 }

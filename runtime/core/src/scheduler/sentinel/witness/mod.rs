@@ -1,10 +1,10 @@
 //! What the sentinel knows of a poll that lasts: what its thread does, why, and where it is in the code.
 //!
-//! Two looks at a thread, a millisecond or more apart, say what it does (`kernel::cause`). A poll that has lasted for `incident_after` becomes an
-//! incident: its thread is asked for a copy of its stack, and all of it is written down
-//! (`incidents`), whatever is usual for this runtime. Of many of one kind in a second one is
-//! written down and the others are counted; one that goes on is written down late, with its own
-//! stack, so that every outage has its own stack. What is
+//! Two samples of a thread, a millisecond or more apart, say what it does (`kernel::cause`). A poll
+//! that has lasted for `incident_after` becomes an incident: its thread is asked for a copy of its
+//! stack, and all of it is written down (`incidents`), whatever is usual for this runtime. Of many
+//! of one kind in a second one is written down and the others are counted; one that goes on is
+//! written down late, with its own stack, so that every outage has its own stack. What is
 //! *usual*, `P99_MULTIPLE` times what all but one in a hundred polls take, is written to the log less often: adaptation limits the volume of the log, and
 //! nothing else.
 //!
@@ -41,8 +41,8 @@ const USUAL_FROM_POLLS: u64 = 1_000;
 const LATE_MULTIPLE: u64 = 10;
 /// How long that percentile is taken for true.
 const P99_AGE_MAX: Duration = Duration::from_secs(1);
-/// Two looks at a thread that are closer than this say nothing.
-const LOOKS_APART_NS: u64 = 1_000_000;
+/// Two samples of a thread that are closer than this say nothing.
+const SAMPLES_APART_NS: u64 = 1_000_000;
 
 /// See [`Groups`].
 const GROUPS_GOOD_FOR_NS: u64 = 10_000_000;
@@ -53,7 +53,7 @@ pub(super) enum Doing {
     /// It is blocked, or nobody knows.
     Blocks,
     Burns,
-    /// It could run, and the kernel runs others; or there was only one look yet.
+    /// It could run, and the kernel runs others; or there was only one sample so far.
     Waits,
     /// It is stopped, or its control group has no time left.
     Held,
@@ -79,29 +79,30 @@ struct Watched {
     thread: Option<ThreadProbe>,
     /// Of the poll of this number.
     poll_seq: u64,
-    /// The look that the next is compared with.
-    last: Option<Look>,
-    newest: Option<Look>,
+    /// The sample that the next is compared with.
+    last: Option<Sample>,
+    newest: Option<Sample>,
     open: Option<Open>,
 }
 
-/// A look at a thread.
-struct Look {
+/// A sample of a thread.
+struct Sample {
     at_ns: u64,
     thread: ThreadSample,
     /// Of a thread that can run and does not; of others it would say nothing, and takes 20 µs a level.
     cgroup: Option<CgroupSample>,
 }
 
-impl Look {
-    fn at(thread: ThreadSample, at_ns: u64, groups: &mut Groups) -> Self {
+impl Sample {
+    fn new(thread: ThreadSample, at_ns: u64, groups: &mut Groups) -> Self {
         let may_be_throttled = !thread.is_on_cpu && !thread.is_blocked();
         Self { at_ns, thread, cgroup: if may_be_throttled { groups.sample(at_ns) } else { None } }
     }
 }
 
-/// The last look at the control groups, and when it was. It is good for a while: the kernel counts with its ticks, 4 ms apart as a rule, and on
-/// a machine that is busy there is a thread that waits at nearly every look.
+/// The last sample of the control groups, and when it was. It is good for a while: the kernel
+/// counts with its ticks, 4 ms apart as a rule, and on a machine that is busy there is a thread
+/// that waits in nearly every sample.
 #[derive(Default)]
 struct Groups(Option<(u64, Option<CgroupSample>)>);
 
@@ -166,7 +167,7 @@ impl<'a> Witness<'a> {
         self.ends(slot, now_ns);
     }
 
-    /// What was going on there is over, and what comes is looked at anew.
+    /// What was going on there is over, and what comes is sampled anew.
     pub(super) fn ends(&mut self, slot: usize, now_ns: u64) {
         let watched = &mut self.watched[slot];
         (watched.thread, watched.last, watched.newest) = (None, None, None);
@@ -185,34 +186,34 @@ impl<'a> Witness<'a> {
             Some(Cause::NotScheduled) => Doing::Waits,
             Some(Cause::Throttled | Cause::Stopped) => Doing::Held,
             Some(_) => Doing::Blocks,
-            // One look says whether it is blocked, at least.
+            // One sample shows whether it is blocked, at least.
             None => match &self.watched[slot].last {
-                Some(look) if !look.thread.is_blocked() => Doing::Waits,
+                Some(sample) if !sample.thread.is_blocked() => Doing::Waits,
                 _ => Doing::Blocks,
             },
         }
     }
 
-    /// Why the thread does not get on: `None` at the first look.
+    /// Why the thread does not get on: `None` for the first sample.
     fn cause(&mut self, slot: usize, now_ns: u64) -> Option<Cause> {
         let id = self.shared.remotes[slot].cells.thread_id.get();
         let (watched, tid) = (&mut self.watched[slot], u32::try_from(id).ok()?);
         let probe = watched.thread.get_or_insert_with(|| ThreadProbe::new(tid));
-        let look = Look::at(probe.sample()?, now_ns, &mut self.groups);
+        let sample = Sample::new(probe.sample()?, now_ns, &mut self.groups);
         let Some(last) = &watched.last else {
-            watched.last = Some(look);
+            watched.last = Some(sample);
             return None;
         };
         let apart_ns = now_ns.saturating_sub(last.at_ns);
-        if apart_ns < LOOKS_APART_NS {
+        if apart_ns < SAMPLES_APART_NS {
             return None;
         }
-        let cause = classify(&last.thread, &look.thread, last.cgroup.as_ref(), look.cgroup.as_ref(), apart_ns);
-        if cause == Cause::NotScheduled && last.cgroup.is_none() && look.cgroup.is_some() {
-            // Whether it was the quota, two looks at the group tell: this is the first.
-            watched.last = Some(look);
+        let cause = classify(&last.thread, &sample.thread, last.cgroup.as_ref(), sample.cgroup.as_ref(), apart_ns);
+        if cause == Cause::NotScheduled && last.cgroup.is_none() && sample.cgroup.is_some() {
+            // Whether it was the quota, two samples of the group tell: this is the first.
+            watched.last = Some(sample);
         } else {
-            watched.newest = Some(look);
+            watched.newest = Some(sample);
         }
         Some(cause)
     }
@@ -228,7 +229,7 @@ impl<'a> Witness<'a> {
         if 2 * for_ns < after_ns {
             return;
         }
-        // From half of the time on, so that there are two looks when it is up.
+        // From half of the time on, so that there are two samples when it is up.
         let Some(cause) = self.cause(slot, now_ns) else { return };
         if for_ns < after_ns {
             return;
@@ -276,7 +277,7 @@ impl<'a> Witness<'a> {
         // innocent.
         let (poll, place) = remote.cells.in_flight_of(watched.poll_seq, now_ns)?;
         let task_name = self.shared.registry.name_of(poll.task_id, place);
-        let wait_channel = watched.newest.as_ref().and_then(|look| look.thread.wait_channel);
+        let wait_channel = watched.newest.as_ref().and_then(|sample| sample.thread.wait_channel);
         let incident = Incident {
             began_at_ns: now_ns.saturating_sub(for_ns),
             for_ns,
@@ -314,7 +315,7 @@ impl<'a> Witness<'a> {
             }
             return;
         };
-        let channel = self.watched[slot].newest.as_ref().and_then(|look| look.thread.wait_channel);
+        let channel = self.watched[slot].newest.as_ref().and_then(|sample| sample.thread.wait_channel);
         self.shared.incidents.change(id, |incident| {
             incident.cause = cause;
             incident.wait_channel = channel.map(|channel| channel.as_str().to_owned());
@@ -347,7 +348,7 @@ impl<'a> Witness<'a> {
         self.reader.is_some()
     }
 
-    /// Has the doctor look at the runtime.
+    /// Has the doctor examine the runtime.
     pub(super) fn have_examined(&mut self) {
         self.has_news = false;
         if let Ok(reader) = self.reader() {
@@ -357,10 +358,10 @@ impl<'a> Witness<'a> {
 
     /// Has told what the runtime cannot do. `false` = no thread can be had for that either: it is told when one can.
     pub(super) fn have_troubles_told(&mut self) -> bool {
-        self.reader().inspect(|reader| reader.look()).is_ok()
+        self.reader().inspect(|reader| reader.notify()).is_ok()
     }
 
-    /// Whether there was an incident since the doctor was last had to look.
+    /// Whether there was an incident since the doctor last examined the runtime.
     pub(super) fn has_news(&self) -> bool {
         self.has_news
     }

@@ -27,7 +27,7 @@ fn a_poll_that_is_over_becomes_no_incident_of_the_next_and_what_watched_it_is_gi
         witness.goes_on(0, poll_seq, now_ns);
         assert!(witness.watched[0].thread.is_none());
         witness.see(0, STUCK_FOR_NS, now_ns);
-        witness.see(0, STUCK_FOR_NS, now_ns + 2 * LOOKS_APART_NS);
+        witness.see(0, STUCK_FOR_NS, now_ns + 2 * SAMPLES_APART_NS);
         assert!(witness.watched[0].thread.is_some());
         shared.incidents.telemetry().total()
     };

@@ -1,12 +1,13 @@
-//! What it costs to look for work, to wake a worker and to place a task, by the number of workers. No
-//! worker has a thread, so the figures are the work itself, with all of it in one processor's cache.
+//! What it costs to search for work, to wake a worker and to place a task, by the number of
+//! workers. No worker has a thread, so the figures are the work itself, with all of it in one
+//! processor's cache.
 //!
 //! `cargo test --release -p volt-core --lib cost:: -- --nocapture --test-threads=1`; ends within
 //! seconds. The least of several runs.
 //!
 //! At 512042f, on two virtual x86-64 processors with nothing else running, ns:
 //!
-//! | workers | search, others parked | all awake | look before a sleep | wake-up | two choices | least loaded, idle | all busy |
+//! | workers | search, others parked | all awake | check before a sleep | wake-up | two choices | least loaded, idle | all busy |
 //! |---|---|---|---|---|---|---|---|
 //! | 4 | 58 | 58 | 7 | 20 | 21 | 8 | 18 |
 //! | 8 | 91 | 89 | 13 | 20 | 21 | 8 | 25 |
@@ -62,7 +63,7 @@ fn worker(workers: usize, awake: usize) -> (Arc<Shared>, Worker, Vec<Core>) {
 
 #[test]
 fn a_search_asks_every_worker_parked_or_not() {
-    println!("workers  search, all others parked  2 awake  all awake  look before a sleep  wake-up  (ns)");
+    println!("workers  search, all others parked  2 awake  all awake  check before a sleep  wake-up  (ns)");
     for workers in WORKERS {
         let search_ns = |awake| {
             let (_shared, worker, _cores) = worker(workers, awake);
@@ -71,14 +72,14 @@ fn a_search_asks_every_worker_parked_or_not() {
         };
         let (parked_ns, few_ns, awake_ns) = (search_ns(0), search_ns(2), search_ns(workers - 1));
         let (shared, _worker, _cores) = worker(workers, 0);
-        let look_ns = least_ns(|| assert!(!shared.has_work_for(0)));
+        let check_ns = least_ns(|| assert!(!shared.has_work_for(0)));
         let wake_ns = least_ns(|| {
             assert!(shared.wake_one());
             // It parks again.
             assert!(shared.remotes[1].parker.take_token() && !shared.idle.retract(1));
             shared.idle.begin_park(1, true);
         });
-        println!("{workers:>7}  {parked_ns:>25.0}  {few_ns:>7.0}  {awake_ns:>9.0}  {look_ns:>19.0}  {wake_ns:>7.0}");
+        println!("{workers:>7}  {parked_ns:>25.0}  {few_ns:>7.0}  {awake_ns:>9.0}  {check_ns:>19.0}  {wake_ns:>7.0}");
     }
 }
 

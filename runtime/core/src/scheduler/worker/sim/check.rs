@@ -17,12 +17,13 @@ use super::load::State;
 use super::step::Step;
 use crate::config::Config;
 
-/// Steps from one look at the lengths of all queues to the next, and at everything in them. Every step for the rest.
+/// Steps from one check of the lengths of all queues to the next, and of everything in them. Every
+/// step for the rest.
 const STEPS_TO_COUNT: u64 = 4;
 const STEPS_TO_PLACE: u64 = 32;
 /// See the header of this file.
 const POLLS_TO_BE_TAKEN: u64 = 200;
-/// With more workers than this all looks are rarer.
+/// With more workers than this all checks are rarer.
 const MANY_WORKERS: usize = 8;
 const FEWER: u64 = 16;
 
@@ -34,13 +35,14 @@ pub(super) struct Watch {
     /// Polls so far.
     polls: u64,
     lifo_hits_before_tick: u64,
-    /// Local polls since the global queue was last found filled and not looked at, and when that began.
+    /// Local polls since the global queue was last found filled and not checked, and when that
+    /// began.
     passed_over: Option<(u32, u64)>,
     /// Polls since the ring was last found filled and not polled from.
     polls_beside_ring: u64,
 }
 
-/// What a worker looks like before it seeks a task.
+/// The state of a worker before it seeks a task.
 pub(super) struct Before {
     global_len: usize,
     batch_len: usize,
@@ -185,7 +187,7 @@ impl World<'_> {
         }
     }
 
-    /// Counted, Nobody waits, and Attended.
+    /// Counted, Nobody waits, and Polled.
     fn check_idle(&self) {
         let (mut searching, mut asleep, mut in_transit) = (0, 0, 0);
         for (index, seat) in self.seats.iter().enumerate() {
@@ -295,7 +297,7 @@ impl World<'_> {
                         self.fail(format!("task {task} waits in {place:?} for {waited} polls, {} at most", seen.bound));
                     }
                 }
-                // Between two looks a task may leave and come back. Not at every one of several.
+                // Between two checks a task may leave and come back. Not at every one of several.
                 _ => {
                     let bound = bound + 2 * STEPS_TO_PLACE;
                     model.seen = Some(Seen { place, queued_count: model.queued_count, polls, bound });

@@ -19,8 +19,8 @@
 //! * *Nobody waits*: when every worker sleeps and none is claimed, nothing is queued. And while somebody sleeps and there is work that nobody is
 //!   about to run (anything in the global queue; with stealing on, more in one worker's queues than it runs next, or anything while it is in a
 //!   poll), somebody searches, or is in the middle of parking.
-//! * *Attended*: when every worker sleeps, one does in the driver; with an eager hand-off, also while any of them sleeps, and nobody searches or is in the
-//!   middle of parking.
+//! * *Polled*: when every worker sleeps, one does in the driver; with an eager hand-off, also while
+//!   any of them sleeps, and nobody searches or is in the middle of parking.
 //! * *Counted*: `searching` is the workers that believe so and those that are claimed; a bit is set if and only if its worker is parked and
 //!   not claimed.
 //! * *Bounded*: see `check`.
@@ -60,7 +60,7 @@ use crate::troubles::Troubles;
 
 /// Steps printed after a failure.
 const TRACED: usize = 50;
-/// Steps from one rest, at which everything is looked at, to the next.
+/// Steps from one rest, at which everything is checked, to the next.
 const STEPS_TO_REST: u64 = 2_500;
 /// Steps within which everything comes to rest when nothing new comes.
 const STEPS_AT_REST: u64 = 200_000;
@@ -91,9 +91,9 @@ pub(crate) fn delays_token(worker: usize) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// Park without Park (3).
-    NoLook,
+    NoCheck,
     /// Park (3) before Park (1).
-    LookFirst,
+    CheckFirst,
     /// A submission that comes from outside sometimes ends before Submit (2).
     NoWakeUp,
     /// The last searcher that finds work wakes nobody.
@@ -106,13 +106,13 @@ enum Fault {
     NoLifoCap,
     /// The LIFO slot's polls are counted anew each tick, whether or not the ring had its turn.
     LifoRenewed,
-    /// The global queue is looked at only when there is nothing else.
+    /// The global queue is checked only when there is nothing else.
     GlobalNeverDue,
-    /// The global queue is looked at whenever the batch buffer is empty.
+    /// The global queue is checked whenever the batch buffer is empty.
     GlobalAlwaysDue,
-    /// The inbox is not looked at while the ring is full.
+    /// The inbox is not checked while the ring is full.
     InboxBehindRing,
-    /// A worker that a look has kept up is a searcher only if it steals.
+    /// A worker that a check has kept awake is a searcher only if it steals.
     UpWithoutSearch,
 }
 
@@ -162,7 +162,7 @@ struct World<'a> {
     /// Of all workers.
     polls: Cell<u64>,
     lifo_slots_stolen: Cell<u64>,
-    /// Looks of Park (3) that found something.
+    /// Checks of Park (3) that found something.
     parks_given_up: Cell<u64>,
     trace: RefCell<VecDeque<Event>>,
     violation: RefCell<Option<String>>,
@@ -330,7 +330,7 @@ impl<'a> World<'a> {
 
     // ---- rest ---------------------------------------------------------------------------------------------------------
 
-    /// Lets everything come to rest, and looks at all of it.
+    /// Lets everything come to rest, and checks all of it.
     fn rest(&self) {
         self.is_resting.set(true);
         self.come_to_rest(|| self.is_at_rest());

@@ -26,7 +26,7 @@ pub(super) enum Step<'a> {
     Poll(Tick, Notified),
     EndTick(Tick, bool),
     BeginPark,
-    Look,
+    Check,
     PrepareSleep,
     Sleep {
         target: ParkTarget<'a>,
@@ -47,7 +47,7 @@ impl Step<'_> {
             Step::Poll(..) => "poll",
             Step::EndTick(..) => "end tick",
             Step::BeginPark => "begin park",
-            Step::Look => "look",
+            Step::Check => "check",
             Step::PrepareSleep => "prepare sleep",
             Step::Sleep { .. } => "wake up",
             Step::Retract(_) => "retract",
@@ -58,12 +58,12 @@ impl Step<'_> {
     }
 
     pub(super) fn is_parked(&self) -> bool {
-        matches!(self, Step::Look | Step::PrepareSleep | Step::Sleep { .. } | Step::Retract(_))
+        matches!(self, Step::Check | Step::PrepareSleep | Step::Sleep { .. } | Step::Retract(_))
     }
 
-    /// Between a look and the next.
+    /// Between a check and the next.
     pub(super) fn is_in_transit(&self) -> bool {
-        matches!(self, Step::BeginPark | Step::Look | Step::PrepareSleep | Step::Retract(_) | Step::FinishPark(..))
+        matches!(self, Step::BeginPark | Step::Check | Step::PrepareSleep | Step::Retract(_) | Step::FinishPark(..))
             || matches!(self, Step::EndTick(_, true))
     }
 }
@@ -75,7 +75,7 @@ pub(super) struct Seat<'a> {
     pub(super) is_claimed: Cell<bool>,
     /// The token is there.
     pub(super) has_token: Cell<bool>,
-    /// It is up, and has not looked for work since.
+    /// It is up, and has not searched for work since.
     pub(super) is_fresh: Cell<bool>,
     /// It timed out while somebody was held up on the way to what it may find, or to a wake-up: what the net catches then was not lost.
     pub(super) is_excused: Cell<bool>,
@@ -212,22 +212,22 @@ impl World<'_> {
                     if is_idle { Step::BeginPark } else { Step::Begin }
                 }
                 Step::BeginPark => match self.fault {
-                    Some(Fault::LookFirst) if worker.is_needed() => Step::Begin,
+                    Some(Fault::CheckFirst) if worker.is_needed() => Step::Begin,
                     fault => {
-                        if fault == Some(Fault::LookFirst) {
-                            // Others come between the look and the park.
+                        if fault == Some(Fault::CheckFirst) {
+                            // Others come between the check and the park.
                             self.interrupt(3);
                         }
                         worker.begin_park();
-                        if matches!(fault, Some(Fault::NoLook | Fault::LookFirst)) {
+                        if matches!(fault, Some(Fault::NoCheck | Fault::CheckFirst)) {
                             Step::PrepareSleep
                         } else {
-                            Step::Look
+                            Step::Check
                         }
                     }
                 },
-                Step::Look if worker.is_needed() => Step::Retract(None),
-                Step::Look => Step::PrepareSleep,
+                Step::Check if worker.is_needed() => Step::Retract(None),
+                Step::Check => Step::PrepareSleep,
                 Step::PrepareSleep => {
                     Step::Sleep { target: parking::prepare_sleep(worker), since_ns: self.now_ns.get() }
                 }
@@ -334,7 +334,8 @@ impl World<'_> {
         Step::Retract(Some(slept))
     }
 
-    /// Somebody but this worker is between Submit (1) and (2), between two looks, or up and has not looked yet.
+    /// Somebody but this worker is between Submit (1) and (2), between two checks, or awake and has
+    /// not searched yet.
     fn is_somebody_held_up(&self, but: usize) -> bool {
         let others = self.seats.iter().enumerate().filter(|(index, _)| *index != but);
         let mut others = others.map(|(_, seat)| seat.is_fresh.get() || seat.step.borrow().is_in_transit());

@@ -81,13 +81,13 @@ fn breaks(fault: Fault, violations: &[&str]) {
 }
 
 #[test]
-fn a_park_without_a_look_is_found() {
-    breaks(Fault::NoLook, &["every worker sleeps", "it does not come to rest", "nobody searches, and"]);
+fn a_park_without_a_check_is_found() {
+    breaks(Fault::NoCheck, &["every worker sleeps", "it does not come to rest", "nobody searches, and"]);
 }
 
 #[test]
-fn a_look_before_the_park_is_found() {
-    breaks(Fault::LookFirst, &["every worker sleeps", "it does not come to rest", "nobody searches, and"]);
+fn a_check_before_the_park_is_found() {
+    breaks(Fault::CheckFirst, &["every worker sleeps", "it does not come to rest", "nobody searches, and"]);
 }
 
 #[test]
