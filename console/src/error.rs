@@ -65,8 +65,8 @@ impl Error {
         Error::new(Kind::NotATerminal, format!("the terminal is dumb (TERM) and cannot show a screen: {remedy}"))
     }
 
-    pub(crate) fn no_program(looked_in: &str, refused: &[String]) -> Error {
-        let mut message = format!("no Volt program is running (looked in {looked_in})");
+    pub(crate) fn no_program(searched: &str, refused: &[String]) -> Error {
+        let mut message = format!("no Volt program is running (looked in {searched})");
         for reason in refused {
             message.push_str(&format!("; {reason}"));
         }

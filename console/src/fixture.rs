@@ -173,7 +173,7 @@ fn worker(index: u32, step: u64) -> Worker {
     worker
 }
 
-/// A console that has looked at [`process`] for `steps` intervals, every 500 ms.
+/// A console that has observed [`process`] for `steps` intervals, every 500 ms.
 pub(crate) fn model(workers: u32, steps: u64) -> Model {
     let mut model = Model::new(STEP);
     let hello =

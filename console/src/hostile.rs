@@ -50,7 +50,7 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// Makes `change` to the value at `place`, or looks for that further in.
+/// Makes `change` to the value at `place`, or searches for that further in.
 fn apply(value: &mut Value, place: &mut usize, change: &Change) {
     if *place == 0 {
         *place = usize::MAX;

@@ -1,8 +1,10 @@
 //! The program `volt-console`: arguments in, text or a screen out, an exit code.
 //!
-//! Exit codes: 0 done, or the reader of the output has gone; 1 it could not be done, with the reason on stderr; 2 the arguments
-//! make no sense. Of `doctor` and `check`: 0 nothing found at or above the level that was asked for, no limit exceeded; 1 something
-//! was; 2 it could not look, with the reason on stderr, or the arguments make no sense. Ended by a signal, it dies of that signal.
+//! Exit codes: 0 done, or the reader of the output has gone; 1 it could not be done, with the
+//! reason on stderr; 2 the arguments make no sense. Of `doctor` and `check`: 0 nothing found at or
+//! above the level that was asked for, no limit exceeded; 1 something was; 2 the check itself
+//! failed, with the reason on stderr, or the arguments make no sense. Ended by a signal, it dies of
+//! that signal.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -29,8 +31,8 @@ use volt_telemetry::tasks::{self, TaskList};
 
 use crate::arguments::{Arguments, Rows, Verb, completions, man};
 
-/// Exit code of `doctor` and `check` when it could not look: 1 is for what it found.
-const COULD_NOT_LOOK: u8 = 2;
+/// Exit code of `doctor` and `check` when the check itself failed: 1 is for what it found.
+const CHECK_FAILED: u8 = 2;
 
 /// How it ended, if it could be done.
 enum Done {
@@ -48,7 +50,7 @@ fn main() -> ExitCode {
     // signal that comes with it would end the program before. If it cannot be taken, it does that.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let failure = match arguments.verb {
-        Some(Verb::Doctor { .. } | Verb::Check { .. }) => ExitCode::from(COULD_NOT_LOOK),
+        Some(Verb::Doctor { .. } | Verb::Check { .. }) => ExitCode::from(CHECK_FAILED),
         _ => ExitCode::FAILURE,
     };
     match run(arguments) {
@@ -96,7 +98,7 @@ fn run(arguments: Arguments) -> Result<Done, Error> {
             drop(out);
             attach::check_terminal()?;
             let found = target::find(target.target.as_deref(), &environment)?;
-            let options = attach::Options { interval, look: drawing.look(), ..attach::Options::default() };
+            let options = attach::Options { interval, appearance: drawing.appearance(), ..attach::Options::default() };
             attach::attach_to(found, options).map(Done::Left)
         }
         Some(Verb::Top { target, once, json, interval, ascii, plain: _ }) => {
@@ -158,11 +160,11 @@ fn run(arguments: Arguments) -> Result<Done, Error> {
             why::run(&mut found.client, runtime.as_deref(), &task, json, &mut out).map(|()| Done::Shown)
         }
         Some(Verb::Replay { file, once, json, at, drawing }) if once || json => {
-            replay::print(&file, json, drawing.look().is_ascii, at, &mut out).map(|()| Done::Shown)
+            replay::print(&file, json, drawing.appearance().is_ascii, at, &mut out).map(|()| Done::Shown)
         }
         Some(Verb::Replay { file, at, drawing, .. }) => {
             drop(out);
-            replay::run(&file, at, drawing.look()).map(Done::Left)
+            replay::run(&file, at, drawing.appearance()).map(Done::Left)
         }
         Some(Verb::Export { file, output }) => {
             let ended = export::run(&file, output.as_deref(), &mut out)?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
-use volt_console::commands::attach::Look;
+use volt_console::commands::attach::Appearance;
 use volt_console::commands::check::limit::Limit;
 use volt_console::commands::doctor;
 use volt_console::commands::record::On;
@@ -100,7 +100,7 @@ pub(crate) enum Verb {
         #[command(flatten)]
         target: Target,
         /// Time between the two snapshots, as 250ms or 2s; with 0s there is only one
-        #[arg(long = "for", value_name = "TIME", default_value = "1s", value_parser = look_for)]
+        #[arg(long = "for", value_name = "TIME", default_value = "1s", value_parser = interval_or_zero)]
         wait: Duration,
         /// Print one JSON object
         #[arg(long)]
@@ -204,7 +204,7 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "LIMIT")]
         max_delay: Vec<Limit>,
         /// How long to watch
-        #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = look_for_some_time)]
+        #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = positive_interval)]
         watch: Duration,
         /// Print one JSON object
         #[arg(long)]
@@ -324,8 +324,8 @@ pub(crate) struct Drawing {
 }
 
 impl Drawing {
-    pub(crate) fn look(&self) -> Look {
-        Look { is_plain: self.plain, is_ascii: self.ascii, leaves_mouse: self.no_mouse }
+    pub(crate) fn appearance(&self) -> Appearance {
+        Appearance { is_plain: self.plain, is_ascii: self.ascii, leaves_mouse: self.no_mouse }
     }
 }
 
@@ -358,13 +358,13 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 /// As [`interval`], but as long as it takes to see a difference; or no time at all.
-fn look_for(text: &str) -> Result<Duration, String> {
+fn interval_or_zero(text: &str) -> Result<Duration, String> {
     let time = figures::time(text)?;
     if time.is_zero() { Ok(time) } else { within(time, doctor::WAIT_MIN) }
 }
 
-/// As [`look_for`], but not no time at all.
-fn look_for_some_time(text: &str) -> Result<Duration, String> {
+/// As [`interval_or_zero`], but zero is an error.
+fn positive_interval(text: &str) -> Result<Duration, String> {
     figures::time(text).and_then(|time| within(time, doctor::WAIT_MIN))
 }
 
@@ -416,10 +416,13 @@ mod tests {
     }
 
     #[test]
-    fn the_doctor_looks_once_or_for_long_enough_to_see_a_difference() {
-        assert_eq!([look_for("0s"), look_for("100ms")], [Ok(Duration::ZERO), Ok(Duration::from_millis(100))]);
+    fn the_doctor_takes_one_snapshot_or_waits_long_enough() {
+        assert_eq!(
+            [interval_or_zero("0s"), interval_or_zero("100ms")],
+            [Ok(Duration::ZERO), Ok(Duration::from_millis(100))]
+        );
         for bad in ["1ms", "99ms", "2h", "-1s"] {
-            assert!(look_for(bad).is_err(), "{bad}");
+            assert!(interval_or_zero(bad).is_err(), "{bad}");
         }
     }
 

@@ -24,7 +24,7 @@ use crate::view;
 use crate::view::hits::Hits;
 use crate::view::theme::Theme;
 
-/// How long the loop waits for a key before it looks at everything else; a key wakes it.
+/// How long the loop waits for a key before it checks everything else; a key wakes it.
 const FRAME: Duration = Duration::from_millis(40);
 /// The screen is drawn anew this often when nothing happens, for what counts time.
 const STILL_FRAME: Duration = Duration::from_millis(500);
@@ -40,12 +40,12 @@ pub struct Options {
     /// action, so a program that handles them itself says `false` and uses `stop`.
     pub takes_signals: bool,
     /// How to draw.
-    pub look: Look,
+    pub appearance: Appearance,
 }
 
 /// How to draw, as far as somebody has asked for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct Appearance {
     /// No colours, also where `NO_COLOR` does not say so.
     pub is_plain: bool,
     /// Nothing but ASCII.
@@ -54,7 +54,7 @@ pub struct Look {
     pub leaves_mouse: bool,
 }
 
-impl Look {
+impl Appearance {
     pub(crate) fn theme(self) -> Theme {
         let theme = if self.is_plain { Theme::new(false) } else { Theme::of_environment() };
         theme.with_ascii(self.is_ascii)
@@ -63,7 +63,12 @@ impl Look {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { interval: DEFAULT_INTERVAL, stop: Arc::default(), takes_signals: true, look: Look::default() }
+        Options {
+            interval: DEFAULT_INTERVAL,
+            stop: Arc::default(),
+            takes_signals: true,
+            appearance: Appearance::default(),
+        }
     }
 }
 
@@ -125,7 +130,7 @@ pub fn attach_to(found: Found, options: Options) -> Result<Ended, Error> {
     let locate = locate();
     let connection = Connection::keep(found.client, options.interval, locate).map_err(Error::thread)?;
     let signals = Signals::take(options.takes_signals).map_err(Error::terminal)?;
-    let mut terminal = Terminal::enter(!options.look.leaves_mouse).map_err(Error::terminal)?;
+    let mut terminal = Terminal::enter(!options.appearance.leaves_mouse).map_err(Error::terminal)?;
     run(&mut terminal, &connection, asker, &options, &signals)
 }
 
@@ -136,7 +141,7 @@ fn run(
     options: &Options,
     signals: &Signals,
 ) -> Result<Ended, Error> {
-    let theme = options.look.theme();
+    let theme = options.appearance.theme();
     let mut hits = Hits::default();
     let keyboard = Keyboard::listen().map_err(Error::thread)?;
     let started = Instant::now();

@@ -5,14 +5,14 @@ use std::io::Write;
 use volt_telemetry::socket::Environment;
 
 use crate::error::Error;
-use crate::programs::list::look_closely;
+use crate::programs::list::scan_with_health;
 
 /// Prints the listing, as a table or as a JSON array with one object for each socket.
 ///
 /// # Errors
 /// Those of the output.
 pub fn run(environment: &Environment, as_json: bool, out: &mut impl Write) -> Result<(), Error> {
-    let listing = look_closely(environment);
+    let listing = scan_with_health(environment);
     let text = if as_json { format!("{}\n", listing.json()) } else { listing.table_or(environment) };
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)
 }

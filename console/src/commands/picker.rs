@@ -26,7 +26,7 @@ pub fn choose(
 ) -> Result<Option<Found>, Error> {
     let mut print = |text: &str| out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output);
     loop {
-        let mut listing = list::look_closely(environment);
+        let mut listing = list::scan_with_health(environment);
         // Nobody can attach to a socket that a program has left behind.
         listing.entries.retain(|entry| !entry.is_stale());
         print(&numbered(&listing, environment))?;

@@ -18,7 +18,7 @@ use volt_telemetry::recording::flush::Head;
 use volt_telemetry::snapshot::{Process, Snapshot};
 use volt_telemetry::wire::Hello;
 
-use crate::commands::attach::{Ended, Look, Signals, check_terminal_or};
+use crate::commands::attach::{Appearance, Ended, Signals, check_terminal_or};
 use crate::commands::progress::Progress;
 use crate::commands::top;
 use crate::error::{Error, Instead};
@@ -29,7 +29,7 @@ use crate::text::clean;
 use crate::view;
 use crate::view::hits::Hits;
 
-/// How long the loop waits for a key before it looks whether the next snapshot is due.
+/// How long the loop waits for a key before it checks whether the next snapshot is due.
 const FRAME: Duration = Duration::from_millis(40);
 
 /// The snapshots of a recording.
@@ -80,7 +80,7 @@ impl Film {
         self.readers[0].head()
     }
 
-    /// How the program looked at the place of that index.
+    /// The state of the program at the place of that index.
     fn process(&mut self, index: usize) -> Result<Process, Error> {
         let (reader, at_ns) = self.places[index];
         let reader = &mut self.readers[reader];
@@ -135,14 +135,14 @@ pub fn print(
 ///
 /// # Errors
 /// [`Error::is_not_a_terminal`], [`Error::is_recording`], and those of the terminal.
-pub fn run(path: &Path, at: Option<Duration>, look: Look) -> Result<Ended, Error> {
+pub fn run(path: &Path, at: Option<Duration>, appearance: Appearance) -> Result<Ended, Error> {
     // First what is wrong with the file, wherever it is to be shown.
     let mut film = Film::open(path)?;
     check_terminal_or(Instead::OF_REPLAY)?;
     let signals = Signals::take(true).map_err(Error::terminal)?;
-    let mut terminal = Terminal::enter(!look.leaves_mouse).map_err(Error::terminal)?;
+    let mut terminal = Terminal::enter(!appearance.leaves_mouse).map_err(Error::terminal)?;
     let keyboard = Keyboard::listen().map_err(Error::thread)?;
-    let (theme, mut hits) = (look.theme(), Hits::default());
+    let (theme, mut hits) = (appearance.theme(), Hits::default());
     let mut player = Player::new(&film, at);
     player.go_to(&mut film, player.index)?;
     let mut is_changed = true;

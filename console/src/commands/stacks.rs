@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_every_field_of_an_incident_and_the_line_to_look_at() {
+    fn json_has_every_field_of_an_incident_and_the_guilty_line() {
         let process = fixture::stalled(fixture::process(4, 3), 7);
         let all = json(&process, true);
         assert_eq!(all["incidents"].as_array().unwrap().len(), 7);

@@ -93,7 +93,7 @@ pub fn line_within(incident: &Incident, columns: usize) -> Option<String> {
 }
 
 /// The line to look at, or else where the task was spawned, with the word that fits: `at handlers.rs:118`.
-pub fn where_to_look(incident: &Incident) -> String {
+pub fn place_of(incident: &Incident) -> String {
     match incident.guilty().and_then(place) {
         Some(line) => format!("at {}", short_place(&line)),
         None => format!("spawned at {}", short_place(&incident.spawned_at)),
@@ -336,10 +336,10 @@ mod tests {
     #[test]
     fn without_a_stack_the_line_is_where_the_task_was_spawned() {
         let mut incident = Incident { spawned_at: "src/bin/demo.rs:12:5".into(), ..Incident::default() };
-        assert_eq!((line_within(&incident, 80), where_to_look(&incident)), (None, "spawned at demo.rs:12".into()));
+        assert_eq!((line_within(&incident, 80), place_of(&incident)), (None, "spawned at demo.rs:12".into()));
         let file = Some("src/slow.rs".into());
         incident.stack = vec![Frame { file, line: Some(3), is_user_code: true, ..Frame::default() }];
-        assert_eq!(where_to_look(&incident), "at slow.rs:3");
+        assert_eq!(place_of(&incident), "at slow.rs:3");
         let within = |columns| line_within(&incident, columns).unwrap();
         assert_eq!([within(30), within(29), within(6)], ["src/slow.rs:3", "slow.rs:3", "….rs:3"]);
     }

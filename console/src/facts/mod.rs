@@ -1,8 +1,9 @@
 //! What the overview says about a runtime and about one worker, as labelled values in groups.
 //!
-//! One list for every shape of the screen: a narrow one prints a group as a line, a wide one as a panel. Within a group the
-//! facts stand in the order in which they may be left out, the last first. No terminal in here: a [`Tone`] says what a value
-//! means, the view decides how that looks.
+//! One list for every shape of the screen: a narrow one prints a group as a line, a wide one as a
+//! panel. Within a group the facts stand in the order in which they may be left out, the last
+//! first. No terminal in here: a [`Tone`] says what a value means, the view decides how that is
+//! drawn.
 
 use volt_diagnosis::rates::{Quantiles, Rates, Shares, WorkerRates, local_queue_len, searchers_max, worker_count};
 use volt_telemetry::incident::{Cause, Incidents};

@@ -80,7 +80,7 @@ impl Model {
             }
             Screen::Tasks => {
                 self.tasks.is_open = !self.tasks.is_open;
-                // It stays selected while it is looked at.
+                // It stays selected while it is open.
                 self.tasks.chosen = self.selected_task().map(|task| task.id);
             }
             Screen::Processes => {

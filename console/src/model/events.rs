@@ -15,7 +15,7 @@ use volt_telemetry::processes::kind_name;
 use volt_telemetry::snapshot::{Process, Snapshot};
 
 use crate::facts::Tone;
-use crate::facts::incidents::{named, newest_first, where_to_look};
+use crate::facts::incidents::{named, newest_first, place_of};
 use crate::text::clean;
 use crate::text::figures::{age, count, duration};
 
@@ -211,7 +211,7 @@ impl Log {
 impl Known {
     fn new(runtime: &Snapshot) -> Known {
         let mut course = Course::default();
-        // Of the first look nothing is told.
+        // Nothing is reported for the first snapshot.
         let _ = course.look(runtime);
         Known {
             name: runtime.runtime.clone(),
@@ -238,7 +238,7 @@ fn open(runtime: &Snapshot) -> Vec<u64> {
 
 fn subject(incident: &Incident) -> String {
     let task = named(incident.task_name.as_deref(), incident.task_id);
-    format!("worker {} by {task} {}", incident.worker, where_to_look(incident))
+    format!("worker {} by {task} {}", incident.worker, place_of(incident))
 }
 
 /// `stalled-poll: task 7 has held …`, without what a terminal would obey.

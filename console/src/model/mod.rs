@@ -424,7 +424,8 @@ fn nanos(duration: Duration) -> u64 {
 /// application's own.
 pub fn busiest(runtimes: &[Snapshot]) -> Option<usize> {
     let busy_ns = |runtime: &Snapshot| runtime.workers.iter().map(|worker| worker.busy_ns).fold(0, u64::saturating_add);
-    // The last of equals is the greatest for `max_by_key`: looked at from the back, that is the first.
+    // The last of equals is the greatest for `max_by_key`: scanned from the back, that is the
+    // first.
     (0..runtimes.len()).rev().max_by_key(|index| busy_ns(&runtimes[*index]))
 }
 

@@ -9,7 +9,7 @@ use volt_telemetry::processes::Process;
 use volt_telemetry::tasks::{Query, Task};
 
 use super::{Happened, List, Model, Screen};
-use crate::facts::incidents::{newest_first, task, where_to_look};
+use crate::facts::incidents::{newest_first, place_of, task};
 use crate::facts::state_word;
 use crate::model::Wish;
 use crate::tables::blame;
@@ -127,7 +127,7 @@ impl Model {
         };
         let list = self.list_of(Screen::Tasks);
         let rank = self.task_query().rank;
-        // Of thousands of rows none is looked at for nothing.
+        // Of thousands of rows none is read for nothing.
         let has = |task: &&Task| {
             if list.filter.is_empty() {
                 return true;
@@ -204,7 +204,7 @@ impl Model {
         let Some(scene) = self.scene() else { return Vec::new() };
         let list = self.list_of(Screen::Incidents);
         let has = |incident: &&Incident| {
-            let (task, line) = (task(incident), where_to_look(incident));
+            let (task, line) = (task(incident), place_of(incident));
             list.has([task.as_str(), &line, &incident.spawned_at, incident.cause.name(), incident.remedy.name()])
         };
         let mut rows: Vec<&Incident> = newest_first(&scene.snapshot.incidents).filter(has).collect();

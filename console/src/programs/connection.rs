@@ -22,7 +22,7 @@ pub const FIRST_RETRY: Duration = Duration::from_millis(100);
 pub const LAST_RETRY: Duration = Duration::from_secs(5);
 /// Messages that wait to be taken.
 const INBOX_MAX: usize = 4;
-/// How long the thread listens to the server before it looks whether it is asked for something.
+/// How long the thread listens to the server before it checks for requests.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// Finds the program's socket, each time that a connection is to be made.

@@ -85,21 +85,21 @@ const STALE: &str = "stale: its program has ended";
 pub struct Listing {
     /// By pid.
     pub entries: Vec<Entry>,
-    /// Folders and sockets that could not be looked at, and why.
+    /// Folders and sockets that could not be read, and why.
     pub refused: Vec<String>,
 }
 
-/// Looks at every control socket of this user, and asks each who it is.
-pub fn look(environment: &Environment) -> Listing {
-    look_with(environment, ask)
+/// Reads every control socket of this user, and asks each program for its name.
+pub fn scan(environment: &Environment) -> Listing {
+    scan_with(environment, ask)
 }
 
-/// [`look`], and asks each how it is.
-pub fn look_closely(environment: &Environment) -> Listing {
-    look_with(environment, ask_closely)
+/// [`scan`], and asks each how it is.
+pub fn scan_with_health(environment: &Environment) -> Listing {
+    scan_with(environment, ask_with_health)
 }
 
-fn look_with(environment: &Environment, ask: fn(&Candidate) -> Entry) -> Listing {
+fn scan_with(environment: &Environment, ask: fn(&Candidate) -> Entry) -> Listing {
     let found = socket::list(environment);
     let mut entries = Vec::new();
     for candidates in found.sockets.chunks(ASKED_AT_ONCE) {
@@ -116,7 +116,7 @@ fn ask(candidate: &Candidate) -> Entry {
     ask_for(candidate, |_| Ok(None))
 }
 
-fn ask_closely(candidate: &Candidate) -> Entry {
+fn ask_with_health(candidate: &Candidate) -> Entry {
     ask_for(candidate, |client| match client.snapshot() {
         Ok(process) => Ok(Some(Condition::of(&process))),
         Err(error) => Err(clean::text(&error.to_string())),
@@ -190,7 +190,7 @@ impl Listing {
         stale.map(line).collect()
     }
 
-    /// [`table`](Self::table), or where was looked if there is nothing.
+    /// [`table`](Self::table), or the folders that were searched if there is nothing.
     pub fn table_or(&self, environment: &Environment) -> String {
         if !self.entries.iter().all(Entry::is_stale) {
             return self.table();

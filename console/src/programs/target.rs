@@ -66,7 +66,7 @@ fn find_named(target: &str, environment: &Environment) -> Result<Found, ConnectE
 }
 
 fn find_only(environment: &Environment) -> Result<Found, Error> {
-    let listing = list::look(environment);
+    let listing = list::scan(environment);
     let answering: Vec<_> = listing.entries.iter().filter(|entry| entry.hello.is_some()).collect();
     match &answering[..] {
         [only] => {

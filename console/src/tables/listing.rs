@@ -8,7 +8,7 @@ use volt_telemetry::tasks::MAX_FILTER_BYTES;
 use crate::tables::cell::{Align, Cell};
 use crate::text::figures::{ABSENT, count, width};
 
-/// The heading of what two looks tell.
+/// The heading of what two snapshots show.
 pub const NOW_TITLE: &str = "now";
 
 /// One line of a table.
@@ -104,7 +104,7 @@ pub fn text<T, R: Copy>(
     rest: impl Fn(&T) -> String,
 ) -> String {
     let rows: Vec<_> = items.iter().map(|item| Row { item, busy_ratio: None }).collect();
-    // Of one look nothing is known of the time just past.
+    // One snapshot shows nothing of the time just past.
     let columns = columns.iter().filter(|column| column.title != NOW_TITLE);
     let columns: Vec<_> = columns.map(|column| (column, column.width(&rows))).collect();
     let line = |cell: &dyn Fn(&Column<T, R>) -> String, rest: &str| {
@@ -116,7 +116,7 @@ pub fn text<T, R: Copy>(
     text
 }
 
-/// `text` as a program looks for it: what is longer than it takes is cut.
+/// `text` as a program searches for it: what is longer than it takes is cut.
 pub fn filter(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_FILTER_BYTES)].to_owned()
 }

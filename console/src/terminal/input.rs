@@ -1,8 +1,9 @@
 //! Keys and mouse: the thread that reads them, and what each means.
 //!
-//! Why a thread: crossterm's `event::poll` never returns once the terminal has been closed under it, it reads nothing again and
-//! again (<https://github.com/crossterm-rs/crossterm/issues/793>). Here it is asked only while the terminal is there; should that
-//! end between the look and the question, it is this thread that is stuck, and the loop that draws sees the end by itself.
+//! Why a thread: crossterm's `event::poll` never returns once the terminal has been closed under
+//! it, it reads nothing again and again (<https://github.com/crossterm-rs/crossterm/issues/793>).
+//! Here it is asked only while the terminal is there; should that end between the check and the
+//! question, it is this thread that is stuck, and the loop that draws sees the end by itself.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::model::{Action, Screen};
 use crate::view::hits::Hits;
 
-/// How long the thread waits for a key before it looks at everything else.
+/// How long the thread waits for a key before it checks everything else.
 const SLICE: Timespec = Timespec { tv_sec: 0, tv_nsec: 40_000_000 };
 /// Events that wait to be taken: more than a person types between two screens.
 const INBOX_MAX: usize = 64;

@@ -7,7 +7,8 @@
 //!
 //! Invariant: *the one who clears the owner restores*, so that drop and panic hook do it once between them.
 //!
-//! Signals are not looked at here: a handler may not do any of this. The loop that draws asks for them and drops the terminal.
+//! Signals are not handled here: a handler may not do any of this. The loop that draws asks for
+//! them and drops the terminal.
 
 pub mod input;
 

@@ -1,8 +1,9 @@
 //! Strings of other programs, made fit for a terminal.
 //!
-//! Names of tasks, runtimes and programs come from the process that is looked at. An escape sequence in one would be obeyed by
-//! the terminal, a bidirectional override would turn the line around: such characters are taken out where a message arrives,
-//! once, before anything is kept or shown. A string of a message may be a megabyte long: what nobody can read is cut.
+//! Names of tasks, runtimes and programs come from the program that is observed. An escape sequence
+//! in one would be obeyed by the terminal, a bidirectional override would turn the line around:
+//! such characters are taken out where a message arrives, once, before anything is kept or shown. A
+//! string of a message may be a megabyte long: what nobody can read is cut.
 
 use volt_telemetry::finding::{Figure, Finding, Place};
 use volt_telemetry::incident::Incident;

@@ -1,6 +1,6 @@
 //! The screens, drawn from `&Model`; changes nothing.
 //!
-//! Shape, from top to bottom: who is looked at and how fresh that is (two lines); one of the
+//! Shape, from top to bottom: which program is shown and how fresh that is (two lines); one of the
 //! [screens](crate::model::Screen); the names of the screens, and the keys (two lines).
 
 pub mod ascii;

@@ -16,7 +16,7 @@ fn stdout(output: &Output) -> String {
 }
 
 #[track_caller]
-fn assert_could_not_look(output: &Output, part: &str) {
+fn assert_check_failed(output: &Output, part: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains(part) && !stderr.contains("panicked"), "{part:?} is not in: {stderr}");
@@ -65,13 +65,13 @@ fn an_exceeded_limit_gives_1_and_names_runtime_place_and_line_of_code() {
 }
 
 #[test]
-fn one_runtime_may_be_looked_at_alone_and_must_be_there() {
+fn one_runtime_may_be_checked_alone_and_must_be_there() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stuck);
     let arguments = ["check", "--max-poll", "50ms", "--for", "200ms", "--runtime"];
     let output = run(folder.console(&arguments).arg("exporter"));
     assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
-    assert_could_not_look(
+    assert_check_failed(
         &run(folder.console(&arguments).arg("web")),
         "no runtime is called \"web\", there are: app, exporter",
     );
@@ -82,7 +82,7 @@ fn a_program_that_did_nothing_has_passed_nothing() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::WasStuck);
     let output = run(&mut folder.console(&["check", "--max-poll", "50ms", "--for", "200ms"]));
-    assert_could_not_look(&output, "no poll ended within 0.2s: give the program work to do");
+    assert_check_failed(&output, "no poll ended within 0.2s: give the program work to do");
     assert!(output.stdout.is_empty());
 }
 
@@ -95,7 +95,7 @@ fn a_program_that_ends_before_the_time_is_over_has_not_passed() {
     program.wait_for_snapshots(3);
     drop(program);
     let output = child.wait_with_output().unwrap();
-    assert_could_not_look(&output, "of 3600s, and within the limits so far");
+    assert_check_failed(&output, "of 3600s, and within the limits so far");
     assert!(output.stdout.is_empty());
 }
 
@@ -114,14 +114,14 @@ fn what_was_exceeded_before_the_program_ended_is_told() {
 }
 
 #[test]
-fn who_cannot_look_and_who_gives_no_limit_gets_2() {
+fn a_failed_check_and_one_without_a_limit_exit_with_2() {
     let folder = Folder::new();
-    assert_could_not_look(&run(&mut folder.console(&["check", "--max-poll", "1ms"])), "no Volt program is running");
+    assert_check_failed(&run(&mut folder.console(&["check", "--max-poll", "1ms"])), "no Volt program is running");
     let _cut_off = Program::start(&folder.socket(0), "shop", Speech::CutOff);
     let limit = ["check", "--max-poll", "1ms", "--for", "200ms"];
-    assert_could_not_look(&run(&mut folder.console(&limit)), "closed the connection");
+    assert_check_failed(&run(&mut folder.console(&limit)), "closed the connection");
     for arguments in [&["check"][..], &["check", "--max-poll", "fast"], &["check", "--max-delay", "p0=1ms"]] {
-        assert_could_not_look(&run(&mut folder.console(arguments)), "--max-");
+        assert_check_failed(&run(&mut folder.console(arguments)), "--max-");
     }
-    assert_could_not_look(&run(&mut folder.console(&["check", "--max-poll", "1ms", "--for", "0s"])), "between 100ms");
+    assert_check_failed(&run(&mut folder.console(&["check", "--max-poll", "1ms", "--for", "0s"])), "between 100ms");
 }

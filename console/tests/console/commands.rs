@@ -97,7 +97,7 @@ fn a_recording_in_several_files_becomes_as_many_traces_under_the_name_that_was_g
 }
 
 #[test]
-fn list_of_nothing_says_where_it_looked() {
+fn list_of_nothing_says_where_it_searched() {
     let folder = Folder::new();
     let output = run(&mut folder.console(&["list"]));
     assert!(output.status.success());

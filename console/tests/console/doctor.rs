@@ -16,7 +16,7 @@ fn stdout(output: &Output) -> String {
 }
 
 #[test]
-fn a_healthy_program_gives_0_and_says_what_was_looked_at() {
+fn a_healthy_program_gives_0_and_says_what_was_checked() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let output = run(&mut folder.console(&["doctor", "--for", "200ms"]));
@@ -44,7 +44,7 @@ fn a_stuck_program_gives_1_and_names_the_task_and_the_place() {
 }
 
 #[test]
-fn what_is_stuck_is_told_before_the_second_look() {
+fn what_is_stuck_is_told_before_the_second_snapshot() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stuck);
     let mut command = folder.console(&["doctor", "--for", "3600s"]);
@@ -52,7 +52,7 @@ fn what_is_stuck_is_told_before_the_second_look() {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let advice =
         lines.take_while(|line| !line.contains("Found")).find(|line| line.contains("> Await volt::time::sleep"));
-    // The second look would be in an hour.
+    // The second snapshot would be in an hour.
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(advice.is_some());
@@ -86,7 +86,7 @@ fn the_level_decides_the_exit_code() {
 }
 
 #[test]
-fn who_cannot_look_gives_2() {
+fn a_failed_check_gives_2() {
     let folder = Folder::new();
     let _cut_off = Program::start(&folder.socket(0), "shop", Speech::CutOff);
     for arguments in

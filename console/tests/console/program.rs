@@ -48,7 +48,7 @@ impl Folder {
         &self.0
     }
 
-    /// The console, looking at this folder.
+    /// The console, which reads this folder.
     pub fn console(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_volt-console"));
         command.args(arguments).env("VOLT_SOCKET_DIR", &self.0).env_remove("NO_COLOR").env("TERM", "xterm");
@@ -69,7 +69,7 @@ pub enum Speech {
     Volt(Version),
     /// What a program says whose worker 1 is stuck.
     Stuck,
-    /// What a program says whose worker 1 was stuck for a moment, before anybody looked.
+    /// What a program says whose worker 1 was stuck for a moment, before anybody took a snapshot.
     WasStuck,
     /// What a program says of which two polls were stuck, with stacks and blame; one goes on.
     Stalled,

@@ -1,11 +1,13 @@
 //! `volt-console check`: watches a program for a while and says whether it kept within limits; for continuous
 //! integration.
 //!
-//! Protocol. (1) The first snapshot is what is counted from. (2) Until the time is over, a snapshot every [`LOOK`]: what has
-//! ended is in the histograms, what goes on is in the snapshots. (3) One more look, and the verdict; see [`tally`].
+//! Protocol. (1) The first snapshot is what is counted from. (2) Until the time is over, a snapshot
+//! every [`SNAPSHOT_INTERVAL`]: what has ended is in the histograms, what goes on is in the
+//! snapshots. (3) One more snapshot, and the verdict; see [`tally`].
 //!
-//! Invariant: *no pass without a look*: a program that ended before the time was over, was silent, or did nothing at all
-//! has not kept within its limits; that is an error, unless it had exceeded one already.
+//! Invariant: *no pass without a snapshot*: a program that ended before the time was over, was
+//! silent, or did nothing at all has not kept within its limits; that is an error, unless it had
+//! exceeded one already.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -27,8 +29,9 @@ pub mod tally;
 use limit::{Limit, Measure};
 use tally::{Place, Tally, Verdict};
 
-/// Time between two looks: how long a poll must last at least to be seen while it goes on, and with its place.
-pub const LOOK: Duration = Duration::from_millis(100);
+/// Time between two snapshots: how long a poll must last at least to be seen while it goes on, and
+/// with its place.
+pub const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(100);
 /// Places that are told; JSON has all.
 const PLACES_TOLD: usize = 5;
 /// Workers that are told; JSON has all.
@@ -115,12 +118,12 @@ struct Watch {
 
 impl Watch {
     fn watch(&mut self, client: &mut Client, how_long: Duration) -> Result<(), ConnectError> {
-        client.subscribe(LOOK)?;
+        client.subscribe(SNAPSHOT_INTERVAL)?;
         let mut heard = Instant::now();
         let mut progress = Progress::begin();
         while self.began.elapsed() < how_long {
             let left = how_long.saturating_sub(self.began.elapsed());
-            match client.next(left.min(LOOK)) {
+            match client.next(left.min(SNAPSHOT_INTERVAL)) {
                 Ok(Some(update)) => {
                     heard = Instant::now();
                     self.take(update.process);

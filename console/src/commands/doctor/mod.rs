@@ -4,8 +4,9 @@
 //! (2) Wait. (3) Second snapshot: the other findings, the worst first; what was printed in (1) is printed again only if it has
 //! become worse. JSON is one object, after (3).
 //!
-//! The verdict is the program's own, with its history, so that every reader shows the same; a program that is too old to judge itself is judged here, from
-//! these snapshots. Here is only how findings look. Strings of the program are cleaned before they are kept.
+//! The verdict is the program's own, with its history, so that every reader shows the same; a
+//! program that is too old to judge itself is judged here, from these snapshots. This file only
+//! formats findings. Strings of the program are cleaned before they are kept.
 
 use std::cmp::Reverse;
 use std::io::{self, IsTerminal, Write};
@@ -26,13 +27,13 @@ use crate::error::Error;
 use crate::text::clean;
 use crate::text::figures::{duration, paragraph};
 
-/// Two looks that are closer together count as one.
+/// Two snapshots that are closer together count as one.
 pub const WAIT_MIN: Duration = Duration::from_nanos(INTERVAL_MIN_NS);
-/// Looks after the first, at least where the time is long enough for two; an older program's
+/// Snapshots after the first, at least where the time is long enough for two; an older program's
 /// findings are confirmed at the second.
-const LOOKS_MIN: u128 = 2;
+const SNAPSHOTS_MIN: u128 = 2;
 /// And at most.
-const LOOKS_MAX: u128 = 10;
+const SNAPSHOTS_MAX: u128 = 10;
 /// Columns where there is no terminal to ask.
 const PLAIN_COLUMNS: usize = 80;
 /// On a terminal that is narrower than this, lines are broken by the terminal.
@@ -40,10 +41,11 @@ const COLUMNS_MIN: usize = 40;
 /// Lines longer than this are hard to read, however wide the terminal is.
 const COLUMNS_MAX: usize = 120;
 
-/// How to look, and how to tell.
+/// How to examine a program, and how to report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Time between the two looks; with 0 there is one, which sees only what is stuck at that moment.
+    /// Time between the two snapshots; with 0 there is one, which sees only what is stuck at that
+    /// moment.
     pub wait: Duration,
     /// One JSON object instead of text.
     pub as_json: bool,
@@ -102,20 +104,21 @@ impl Told {
     }
 }
 
-/// Looks and tells. Returns whether anything at or above [`Options::fail_on`] was found.
+/// Examines the program and reports. Returns whether anything at or above [`Options::fail_on`] was
+/// found.
 ///
 /// # Errors
 /// [`Error::is_connect`] when the program ends in between; [`Error::is_output_closed`].
 pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Result<bool, Error> {
     let mut print = |text: &str| out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output);
     let mut watch = Watch::within(options.wait.as_nanos() as u64);
-    let first = look(client, &mut watch)?;
+    let first = take_snapshot(client, &mut watch)?;
     let stuck = at_once(&first);
     if !options.as_json {
         print(&head(&first, options.wait))?;
         print(&text(&stuck, options.paper))?;
     }
-    let second = if options.wait.is_zero() { first.clone() } else { look_after(client, &mut watch, options.wait)? };
+    let second = if options.wait.is_zero() { first.clone() } else { snapshot_after(client, &mut watch, options.wait)? };
     let (all, news) = join(stuck, findings(&second));
     if options.as_json {
         print(&format!("{}\n", json(&first, &second, &all)))?;
@@ -131,23 +134,23 @@ fn worst(all: &[Told]) -> Option<Severity> {
     all.iter().filter(|told| told.finding.seen.is_current).map(|told| told.finding.severity).max()
 }
 
-/// A snapshot, judged.
-fn look(client: &mut Client, watch: &mut Watch) -> Result<Process, Error> {
+/// Takes a snapshot, with the findings of the doctor.
+fn take_snapshot(client: &mut Client, watch: &mut Watch) -> Result<Process, Error> {
     let mut process = clean::process(client.snapshot()?);
     watch.fill_in(&mut process.runtimes);
     Ok(process)
 }
 
 /// The snapshot after `wait`. It takes some in between, too, so that the program sees what only several tell: whether a mailbox grows.
-fn look_after(client: &mut Client, watch: &mut Watch, wait: Duration) -> Result<Process, Error> {
-    let looks_min = if wait >= 2 * WAIT_MIN { LOOKS_MIN } else { 1 };
-    let looks = (wait.as_nanos() / u128::from(LOOK_NS)).clamp(looks_min, LOOKS_MAX) as u32;
-    for _ in 1..looks {
-        std::thread::sleep(wait / looks);
-        look(client, watch)?;
+fn snapshot_after(client: &mut Client, watch: &mut Watch, wait: Duration) -> Result<Process, Error> {
+    let snapshots_min = if wait >= 2 * WAIT_MIN { SNAPSHOTS_MIN } else { 1 };
+    let snapshots = (wait.as_nanos() / u128::from(LOOK_NS)).clamp(snapshots_min, SNAPSHOTS_MAX) as u32;
+    for _ in 1..snapshots {
+        std::thread::sleep(wait / snapshots);
+        take_snapshot(client, watch)?;
     }
-    std::thread::sleep(wait / looks);
-    look(client, watch)
+    std::thread::sleep(wait / snapshots);
+    take_snapshot(client, watch)
 }
 
 /// What is wrong at this moment. What is past can wait until it is known whether there is more.
@@ -168,7 +171,8 @@ fn findings(process: &Process) -> Vec<Told> {
     told
 }
 
-/// All findings of both looks, the worst first, and those that the first did not tell, or not as so bad.
+/// All findings of both snapshots, the worst first, and those that the first did not tell, or not
+/// as so bad.
 fn join(first: Vec<Told>, mut second: Vec<Told>) -> (Vec<Told>, Vec<Told>) {
     // One whose stack was not read yet is there again, with its line or without, and is as bad.
     let (gone, first): (Vec<_>, Vec<_>) = first.into_iter().partition(|former| {
@@ -201,9 +205,9 @@ fn sort(told: &mut [Told]) {
 fn head(process: &Process, wait: Duration) -> String {
     let names: Vec<_> = process.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
     let how = if wait.is_zero() {
-        "one look".into()
+        "one snapshot".into()
     } else {
-        format!("two looks {} apart", duration(wait.as_nanos() as u64))
+        format!("two snapshots {} apart", duration(wait.as_nanos() as u64))
     };
     format!("{}  pid {}  {how} at {}\n\n", process.program, process.pid, names.join(", "))
 }
@@ -249,13 +253,13 @@ fn summary(first: &Process, second: &Process, all: &[Told], paper: Paper) -> Str
     let past = all.len() - current().count();
     found.extend((past > 0).then(|| format!("{past} past")));
     let found = if found.is_empty() { "Nothing found".into() } else { format!("Found: {}", found.join(", ")) };
-    let looked = format!(
+    let summary = format!(
         "{found}. Checked {} rules across {} with {} {over}.",
         RULES.len(),
         several(second.runtimes.len(), "runtime"),
         several(workers as usize, "worker"),
     );
-    let mut text = paragraph("", "", &looked, paper.columns);
+    let mut text = paragraph("", "", &summary, paper.columns);
     let left_out = left_out(second);
     if left_out > 0 {
         let omitted = several(left_out as usize, "finding");

@@ -87,7 +87,7 @@ fn colours_are_there_only_where_they_are_wanted_and_the_word_is_always() {
 }
 
 #[test]
-fn what_the_first_look_told_is_not_told_again_unless_it_has_become_worse() {
+fn what_the_first_snapshot_showed_is_repeated_only_if_worse() {
     let stuck = |for_ms| told(&[&process(900, for_ms)]);
     let (all, news) = join(stuck(300), stuck(300));
     assert_eq!((all.len(), news.len()), (1, 0));
@@ -147,7 +147,7 @@ fn the_verdict_of_the_program_is_the_one_that_is_printed() {
 }
 
 #[test]
-fn nothing_found_says_what_was_looked_at() {
+fn nothing_found_says_what_was_checked() {
     let at = |at_ns| Process {
         runtimes: vec![Snapshot { runtime: "app".into(), at_ns, ..Snapshot::default() }],
         at_ns,

@@ -34,7 +34,7 @@ use crate::model::busiest;
 use crate::text::clean;
 use crate::text::figures::count;
 
-/// How long the recording waits for a flush before it looks whether it is to end.
+/// How long the recording waits for a flush before it checks whether it is to end.
 const SLICE: Duration = Duration::from_millis(100);
 /// What is kept to look back at, in records: 192 MiB.
 const HELD_WEIGHT_MAX: u64 = 8 << 20;

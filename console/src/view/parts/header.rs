@@ -1,4 +1,5 @@
-//! The two lines at the top, who is looked at and how fresh that is, and the lines of screens and keys at the bottom.
+//! The two lines at the top, which program is shown and how fresh that is, and the lines of screens
+//! and keys at the bottom.
 
 use std::time::Duration;
 

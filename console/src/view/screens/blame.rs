@@ -6,7 +6,7 @@ use ratatui::layout::{Constraint, Rect};
 use ratatui::text::{Line, Span};
 
 use crate::facts::Scene;
-use crate::facts::incidents::{cause, how_long, newest_first, when, where_to_look};
+use crate::facts::incidents::{cause, how_long, newest_first, place_of, when};
 use crate::model::Model;
 use crate::tables::blame::{COLUMNS, Column, LOCATION_TITLE, Row};
 use crate::text::figures::{head, left, right, tail, width};
@@ -85,7 +85,7 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect, row: &Row<'_>, scene: &Scene<'_>
             let (how_long, _) = how_long(incident);
             let ago =
                 if incident.is_over { format!("{} ago", when(incident, scene.snapshot.at_ns)) } else { "now".into() };
-            format!("{how_long} {} {ago}; {}", where_to_look(incident), cause(incident))
+            format!("{how_long} {} {ago}; {}", place_of(incident), cause(incident))
         },
     );
     let meaning = [

@@ -6,7 +6,7 @@ use ratatui::layout::{Constraint, Rect};
 use ratatui::text::{Line, Span};
 use volt_telemetry::incident::{Incident, Incidents};
 
-use crate::facts::incidents::{how_long, line_within, task, task_within, when, where_to_look, worst};
+use crate::facts::incidents::{how_long, line_within, place_of, task, task_within, when, worst};
 use crate::facts::{Scene, Tone, causes};
 use crate::model::Model;
 use crate::text::figures::{ABSENT, COUNT_WIDTH, DURATION_WIDTH, count, duration, left, right, tail, width};
@@ -153,7 +153,7 @@ pub fn summary(scene: &Scene<'_>, columns: usize, theme: Theme) -> Option<Line<'
     let total = count(incidents.total());
     let who = format!("worker {} {verb} ", worst.worker);
     let cause = format!(" ({})", worst.cause.name());
-    let place = format!(" {}", where_to_look(worst));
+    let place = format!(" {}", place_of(worst));
     let fixed: usize = [&total, &who, &how_long, &cause, &place, &ago].into_iter().map(|text| width(text)).sum();
     let room = columns.saturating_sub(TITLE_WIDTH + fixed + width("   by "));
     // All causes, where the task's name and number have room too.

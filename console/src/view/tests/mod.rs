@@ -280,7 +280,7 @@ fn the_overview_names_the_line_of_a_stall_whole_and_the_task_whole_or_by_its_num
 }
 
 #[test]
-fn the_line_to_look_at_is_never_cut() {
+fn the_guilty_line_is_never_cut() {
     let mut model = fixture::stalled_model(4, 3);
     show(&mut model, Screen::Incidents);
     for columns in 80..240 {

@@ -82,7 +82,8 @@ pub struct Verdict {
 }
 
 impl Tally {
-    /// Takes in what the program looks like now. What was before the first call does not count, but polls that go on.
+    /// Takes in the current state of the program. What was before the first call does not count,
+    /// but polls that go on.
     pub fn take(&mut self, process: &Process) {
         let is_first = self.runtimes.is_empty();
         self.runtimes.iter_mut().for_each(|runtime| runtime.is_there = false);
@@ -125,7 +126,7 @@ impl OfRuntime {
         OfRuntime { last, workers, places, longest_wait_ns: 0, is_cut: false, is_there: true }
     }
 
-    /// The first look at a runtime that was there before.
+    /// The first snapshot of a runtime that was there before.
     fn begin(&mut self, now: &Snapshot) {
         self.note_what_goes_on(now);
         self.last = now.clone();
