@@ -3,12 +3,15 @@
 //! Shape: a thread for each process, which owns the connection and waits for the wish for a snapshot; whoever renders a page sends the
 //! wishes, and gathers the answers until [`PATIENCE`] has passed.
 //!
-//! Who writes: [`Discovery::look`], under `&mut`, keeps the list; each thread has its connection to itself.
+//! Who writes: [`Discovery::collect`], under `&mut`, keeps the list; each thread has its connection
+//! to itself.
 //!
-//! Protocol of one process. (1) A new socket gets a thread, which connects and says hello's name. (2) A look asks those that owe no answer.
-//! (3) An answer to an earlier look is too old: it is thrown away, and the process asked again. (4) A connection that fails ends its
-//! thread, which is seen by its channel; the next look connects anew if the socket is still there. Until it answers it is told of as
-//! silent, by the name that it once gave.
+//! Protocol of one process. (1) A new socket gets a thread, which connects and says hello's name.
+//! (2) A collection asks those that owe no answer.
+//! (3) An answer to an earlier collection is too old: it is thrown away, and the process asked
+//! again. (4) A connection that fails ends its thread, which is seen by its channel; the next
+//! collection connects anew if the socket is still there. Until it answers it is told of as silent,
+//! by the name that it once gave.
 //!
 //! Invariants. *Nobody is waited for long*: a process that is stopped costs a page [`PATIENCE`] at most, however many are. *Bounded*:
 //! [`PROCESSES_MAX`] threads, each with one wish and [`ANSWERS_MAX`] answers under way.
@@ -31,7 +34,7 @@ const ANSWERS_MAX: usize = 2;
 /// Processes on one page.
 const PROCESSES_MAX: usize = 256;
 
-/// One process at one look.
+/// One program at one collection.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) origin: Origin,
@@ -44,13 +47,13 @@ pub(crate) struct Seen {
 pub(crate) struct Discovery {
     environments: Vec<Environment>,
     attached: HashMap<PathBuf, Attached>,
-    /// Counts looks, so that an answer to an earlier one is known.
-    looks: u64,
+    /// Counts collections, so that an answer to an earlier one is known.
+    collections: u64,
     /// What the programs are called of which a connection has failed, so that one that is silent is told of by its name.
     programs: HashMap<PathBuf, String>,
     /// The paths that were told to be in trouble, so that each is told once.
     told: Vec<PathBuf>,
-    /// What could not be looked at at the last look, as it was told.
+    /// What could not be read at the last collection, as it was reported.
     refused: Vec<String>,
 }
 
@@ -62,7 +65,7 @@ struct Attached {
     program: Option<String>,
     wishes: SyncSender<()>,
     answers: Receiver<Answer>,
-    /// The look whose wish has not been answered.
+    /// The collection whose wish has not been answered.
     asked_at: Option<u64>,
 }
 
@@ -78,20 +81,20 @@ enum Answer {
 impl Discovery {
     pub(crate) fn new(environments: Vec<Environment>) -> Self {
         let (attached, programs) = (HashMap::new(), HashMap::new());
-        Self { environments, attached, looks: 0, programs, told: Vec::new(), refused: Vec::new() }
+        Self { environments, attached, collections: 0, programs, told: Vec::new(), refused: Vec::new() }
     }
 
     /// Every process that is there, by pid.
-    pub(crate) fn look(&mut self) -> Vec<Seen> {
-        self.looks += 1;
+    pub(crate) fn collect(&mut self) -> Vec<Seen> {
+        self.collections += 1;
         self.attach();
         for attached in self.attached.values_mut() {
-            attached.ask(self.looks);
+            attached.ask(self.collections);
         }
         let deadline = Instant::now() + PATIENCE;
         let (mut seen, mut gone) = (Vec::new(), Vec::new());
         for (path, attached) in &mut self.attached {
-            match attached.answer(self.looks, deadline) {
+            match attached.answer(self.collections, deadline) {
                 Ok(process) => seen.extend(attached.origin().map(|origin| (attached.pid, Seen { origin, process }))),
                 Err(why) => gone.push((path.clone(), why)),
             }
@@ -171,15 +174,16 @@ impl Attached {
         Ok(Self { pid, program, wishes, answers, asked_at: None })
     }
 
-    fn ask(&mut self, look: u64) {
+    fn ask(&mut self, collection: u64) {
         // A full channel is a wish under way; a closed one is found when its answer is waited for.
         if self.asked_at.is_none() && self.wishes.try_send(()).is_ok() {
-            self.asked_at = Some(look);
+            self.asked_at = Some(collection);
         }
     }
 
-    /// Its snapshot for this look; `None` if it does not come in time. An error says that its connection has ended, and why if it is known.
-    fn answer(&mut self, look: u64, deadline: Instant) -> Result<Option<Process>, Option<ConnectError>> {
+    /// Its snapshot for this collection; `None` if it does not come in time. An error says that its
+    /// connection has ended, and why if it is known.
+    fn answer(&mut self, collection: u64, deadline: Instant) -> Result<Option<Process>, Option<ConnectError>> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let answer = match self.answers.recv_timeout(left) {
@@ -192,13 +196,13 @@ impl Attached {
                     self.program = Some(program);
                 }
                 Answer::Failed(error) => return Err(Some(error)),
-                Answer::Snapshot(process) if self.asked_at == Some(look) => {
+                Answer::Snapshot(process) if self.asked_at == Some(collection) => {
                     self.asked_at = None;
                     return Ok(Some(*process));
                 }
                 Answer::Snapshot(_) => {
                     self.asked_at = None;
-                    self.ask(look);
+                    self.ask(collection);
                 }
             }
         }

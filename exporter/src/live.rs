@@ -1,12 +1,15 @@
 //! The page for people who have no Grafana: what there is to see now, and a few minutes of it.
 //!
-//! Shape: `/` is a page with its script, style and plot library, all of them in this program, so that it works where there is no internet.
-//! The script asks `/live.json` once a second, and keeps what it draws; nothing is kept here but the last look. What follows from two looks
-//! (rates, ratios) is computed here, by `volt_diagnosis`, as for everybody else; findings are the program's own.
+//! Shape: `/` is a page with its script, style and plot library, all of them in this program, so
+//! that it works where there is no internet. The script asks `/live.json` once a second, and keeps
+//! what it draws; nothing is kept here but the last snapshots. What follows from two of them
+//! (rates, ratios) is computed here, by `volt_diagnosis`, as for everybody else; findings are the
+//! program's own.
 //!
-//! Invariants. *Looks are far apart*: those who ask within [`FRESH`] get the same answer, so that two viewers do not halve the time over
-//! which rates are taken, and a viewer costs no more than a scraper. *Nothing is asked of others*: the page loads and sends nothing beyond
-//! its own address, and its policy (`Content-Security-Policy`) forbids it to.
+//! Invariants. *Snapshots are far apart*: those who ask within [`FRESH`] get the same answer, so
+//! that two viewers do not halve the time over which rates are taken, and a viewer costs no more
+//! than a scraper. *Nothing is asked of others*: the page loads and sends nothing beyond its own
+//! address, and its policy (`Content-Security-Policy`) forbids it to.
 //!
 //! Rejected: server-sent events (a connection held open for each viewer, out of a bounded number); Chart.js (four times as large).
 
@@ -25,7 +28,7 @@ use crate::samples::Origin;
 
 /// How old an answer may be to be given again.
 const FRESH: Duration = Duration::from_millis(900);
-/// A look that is older is nothing to compare with: nobody watched in between.
+/// A snapshot that is older is nothing to compare with: nobody watched in between.
 const STALE_NS: u64 = 10_000_000_000;
 /// Scripts and styles of this program, and questions to it: nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
@@ -58,7 +61,7 @@ pub(crate) fn file(path: &str) -> Response {
     (headers, *text).into_response()
 }
 
-/// What the last look was.
+/// What the last answer was made of.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     last: HashMap<Origin, Process>,
@@ -81,7 +84,7 @@ struct ShownRuntime<'a> {
     snapshot: &'a Snapshot,
     /// By worker: a script's numbers do not hold the 64 bits of a bitmap's word.
     is_parked: Vec<bool>,
-    /// Since the look before, if there was one.
+    /// Since the snapshot before, if there was one.
     rates: Option<Rates>,
 }
 
@@ -91,8 +94,8 @@ impl Live {
         self.answer.as_ref().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, answer)| answer.clone())
     }
 
-    /// The answer to a new look.
-    pub(crate) fn look(&mut self, seen: &[Seen]) -> String {
+    /// The answer for new snapshots.
+    pub(crate) fn answer(&mut self, seen: &[Seen]) -> String {
         let mut former = std::mem::take(&mut self.watches);
         let last = std::mem::take(&mut self.last);
         for seen in seen {
@@ -139,7 +142,7 @@ mod tests {
         let workers = (0..64).map(|index| Worker { index, ..Worker::default() }).collect();
         let runtime = Snapshot { parked_bitmap: vec![u64::MAX - 1], workers, ..Snapshot::default() };
         let process = Some(Process { runtimes: vec![runtime], ..Process::default() });
-        let answer = Live::default().look(&[Seen { origin: Origin::new(), process }]);
+        let answer = Live::default().answer(&[Seen { origin: Origin::new(), process }]);
         let told: serde_json::Value = serde_json::from_str(&answer).unwrap();
         let parked = told[0]["runtimes"][0]["is_parked"].as_array().unwrap();
         assert_eq!((parked.len(), parked.iter().filter(|is_parked| **is_parked == true).count()), (64, 63));

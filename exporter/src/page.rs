@@ -4,8 +4,9 @@
 //! come out of its `render_to_write`; so do, from theirs, the application's metrics; counters of seconds and
 //! histograms, which no recorder takes ready-made, are written with the same crate's `formatting`.
 //!
-//! Who writes: [`Page::render`], under `&mut`. Handles into the recorder and label sets are made once and kept, as long
-//! as the series are the same; so is what [`Samples`] keeps from look to look.
+//! Who writes: [`Page::render`], under `&mut`. Handles into the recorder and label sets are made
+//! once and kept, as long as the series are the same; so is what [`Samples`] keeps from collection
+//! to collection.
 //!
 //! Invariants. *No ghosts*: a recorder never forgets a series, so when a series comes or goes, or a runtime is built
 //! anew under an old name, the recorder and all handles are made afresh; a runtime that is gone leaves no last value

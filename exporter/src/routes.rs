@@ -1,9 +1,10 @@
 //! The HTTP side: which paths there are, and who may ask.
 //!
-//! Invariant *no rebinding*: on a loopback address only requests whose `Host` is `localhost` or an IP address are answered. A web
-//! page that makes its own name resolve to 127.0.0.1 could otherwise read the metrics through the visitor's browser.
-//! Invariant *one look at a time*: it may take a second, and a worker's thread with it, of which there are few. Whoever asks meanwhile waits as
-//! a task, which takes no thread, and all who waited share the next.
+//! Invariant *no rebinding*: on a loopback address only requests whose `Host` is `localhost` or an
+//! IP address are answered. A web page that makes its own name resolve to 127.0.0.1 could otherwise
+//! read the metrics through the visitor's browser. Invariant *one collection at a time*: it may
+//! take a second, and a worker's thread with it, of which there are few. Whoever asks meanwhile
+//! waits as a task, which takes no thread, and all who waited share the next.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub(crate) struct Scope {
     pub(crate) source: Source,
     /// Names of the runtimes; `None` = all.
     pub(crate) runtimes: Option<Vec<String>>,
-    /// The last look, and when it began.
+    /// The last collection, and when it began.
     pub(crate) last: Option<(Instant, Arc<[Seen]>)>,
 }
 
@@ -47,14 +48,14 @@ pub(crate) enum Source {
 
 impl Scope {
     /// The runtimes to be shown, of every process, as they were after whoever asks has asked. May wait for other processes.
-    pub(crate) fn look(&mut self) -> Arc<[Seen]> {
+    pub(crate) fn collect(&mut self) -> Arc<[Seen]> {
         if let Some((_, seen)) = &self.last {
             return seen.clone();
         }
         let began_at = Instant::now();
         let mut seen = match &mut self.source {
             Source::Own => vec![Seen { origin: Origin::new(), process: Some(volt::observe::process()) }],
-            Source::Found(discovery) => discovery.look(),
+            Source::Found(discovery) => discovery.collect(),
         };
         if let Some(names) = &self.runtimes {
             for process in seen.iter_mut().filter_map(|seen| seen.process.as_mut()) {
@@ -68,7 +69,7 @@ impl Scope {
         if self.page.has_application() {
             application::collect_process();
         }
-        let seen = self.look();
+        let seen = self.collect();
         let mut page = Vec::new();
         let processes = seen.iter().map(|seen| (seen.origin.clone(), seen.process.as_ref()));
         self.page.render_all(&processes.collect::<Vec<_>>(), &mut page).expect("a Vec takes every write");
@@ -80,15 +81,15 @@ impl Scope {
         match self.live.fresh() {
             Some(answer) => answer,
             None => {
-                let seen = self.look();
-                self.live.look(&seen)
+                let seen = self.collect();
+                self.live.answer(&seen)
             }
         }
     }
 
     /// One process as an object, or several as an array.
     fn json(&mut self) -> Response {
-        let seen = self.look();
+        let seen = self.collect();
         let mut processes: Vec<&Process> = seen.iter().filter_map(|seen| seen.process.as_ref()).collect();
         match self.source {
             Source::Own => Json(processes.pop()).into_response(),
@@ -98,7 +99,7 @@ impl Scope {
 
     /// The runtimes that were asked for by name and are nowhere.
     fn missing(&mut self) -> Vec<String> {
-        let seen = self.look();
+        let seen = self.collect();
         let is_there = |name: &String| {
             let runtimes = seen.iter().filter_map(|seen| seen.process.as_ref()).flat_map(|process| &process.runtimes);
             runtimes.into_iter().any(|runtime| runtime.runtime == *name)

@@ -1,8 +1,8 @@
-//! What is told of processes, look after look: every sample of the catalog.
+//! The samples of every metric of the catalog, for each collection.
 //!
-//! Who writes: [`Samples::read`], under `&mut`. Kept from look to look are, for each runtime, which spawn locations have series
-//! ([`Locations`]), and, for each process, the findings of one that does not judge itself
-//! ([`Watch`]); both also while the process is silent.
+//! Who writes: [`Samples::read`], under `&mut`. Kept from collection to collection are, for each
+//! runtime, which spawn locations have series ([`Locations`]), and, for each process, the findings
+//! of one that does not judge itself ([`Watch`]); both also while the process is silent.
 
 use std::collections::HashMap;
 
@@ -40,9 +40,9 @@ impl Life {
 /// See the header of this file.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
-    /// Of every runtime of the last look.
+    /// Of every runtime of the last collection.
     locations: HashMap<Life, Locations>,
-    /// Of every process of the last look.
+    /// Of every process of the last collection.
     watches: HashMap<Origin, Watch>,
 }
 

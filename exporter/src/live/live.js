@@ -333,7 +333,7 @@ function link(text, isLost) {
   $("link").className = isLost ? "lost" : "";
 }
 
-async function look() {
+async function refresh() {
   try {
     const answer = await fetch("/live.json", { cache: "no-store", signal: AbortSignal.timeout(5000) });
     if (!answer.ok) throw new Error(`the exporter says ${answer.status}`);
@@ -356,9 +356,9 @@ async function look() {
     const since = answeredAt === null ? "" : ` for ${Math.round(Date.now() / 1000 - answeredAt)} s`;
     link(`no answer${since}: ${error.message}`, true);
   }
-  setTimeout(look, INTERVAL_MS);
+  setTimeout(refresh, INTERVAL_MS);
 }
 
 addEventListener("resize", () => plots.forEach((plot) => plot.setSize({ width: plot.root.parentElement.clientWidth, height: 190 })));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => chosen !== null && choose(chosen));
-look();
+refresh();

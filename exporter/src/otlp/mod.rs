@@ -3,8 +3,10 @@
 //! Shape: `settings` (where to, how often), `message` (processes as one request), `post` (one request and its answer), and here the loop
 //! around them, a task of the exporter's own runtime.
 //!
-//! Protocol of one push. (1) Wait until it is time. (2) Look at the processes, as a page does. (3) Make the request: what was counted since each runtime's start,
-//! so that a push that is lost loses nothing but its moment. (4) Send it over a connection of its own, and wait for the answer, [`Otlp::timeout`] at most.
+//! Protocol of one push. (1) Wait until it is time. (2) Collect from the programs, as a page does.
+//! (3) Make the request: what was counted since each runtime's start, so that a push that is lost
+//! loses nothing but its moment. (4) Send it over a connection of its own, and wait for the answer,
+//! [`Otlp::timeout`] at most.
 //!
 //! Invariants. *Bounded*: one request under way, nothing queued, an answer read up to a limit. *It never stops the application*: the task is
 //! on the exporter's worker, and a collector that is down costs one connection an interval. *Told once*: of a row of failures the log has the first, and when it is over how many there were.
@@ -39,7 +41,7 @@ pub(crate) async fn push(scope: Arc<Mutex<Scope>>, target: Target) {
     loop {
         times.tick().await;
         // Both take milliseconds, which is for how long the worker is handed on.
-        let message = routes::with(&scope, |scope| messages.encode(&scope.look())).await;
+        let message = routes::with(&scope, |scope| messages.encode(&scope.collect())).await;
         match post::post(&target, message).await {
             Ok(()) if failures > 0 => {
                 tracing::info!(collector = %target.authority, failures, "the collector takes metrics again");

@@ -22,7 +22,7 @@ use crate::otlp::settings::Target;
 /// Bytes of an answer; a collector's are some tens.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Sends `body`. An error is a text for the log, with what to look at.
+/// Sends `body`. An error is a text for the log, with what to check.
 pub(super) async fn post(target: &Target, body: Vec<u8>) -> Result<(), String> {
     match timeout(target.timeout, exchange(target, body)).await {
         Ok(done) => done,

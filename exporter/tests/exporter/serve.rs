@@ -187,11 +187,11 @@ fn the_page_for_people_is_whole_and_asks_nobody_else() {
 }
 
 #[test]
-fn what_the_page_for_people_draws_has_rates_from_the_second_look_on_and_is_given_again_while_fresh() {
+fn the_live_page_has_rates_from_the_second_answer_on_and_repeats_a_fresh_one() {
     let _watchdog = watchdog();
     let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("drawn").build().unwrap();
     let exporter = Exporter::builder().listen("127.0.0.1:0").runtimes(["drawn"]).serve().unwrap();
-    let look = || {
+    let fetch = || {
         let (status, answer) = get(exporter.local_addr(), "/live.json");
         assert_eq!(status, 200);
         let json: serde_json::Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
@@ -202,15 +202,15 @@ fn what_the_page_for_people_draws_has_rates_from_the_second_look_on_and_is_given
         json[0].clone()
     };
     let began = Instant::now();
-    let first = look();
-    let again = look();
-    // On a machine that takes longer for two looks it may have grown old.
+    let first = fetch();
+    let again = fetch();
+    // On a machine that takes longer for two answers it may have grown old.
     assert!(again["at_ns"] == first["at_ns"] || began.elapsed() > Duration::from_millis(900), "it is given again");
     assert!(first["runtimes"][0]["rates"].is_null() && first["runtimes"][0]["findings"].is_array(), "{first}");
     runtime.block_on(async { volt::spawn(async {}).await.unwrap() });
     let began = Instant::now();
     let second = loop {
-        let next = look();
+        let next = fetch();
         if next["at_ns"] != first["at_ns"] {
             break next;
         }

@@ -80,7 +80,7 @@ impl Drop for Folder {
     }
 }
 
-/// Not a test of its own: the application that the others look at, when it is started by them.
+/// Not a test of its own: the application that the others observe, when it is started by them.
 #[test]
 fn application() {
     if std::env::var_os(IS_APPLICATION).is_none() {
@@ -196,7 +196,7 @@ fn a_process_that_is_stopped_costs_a_page_a_second_is_told_of_all_the_while_and_
 }
 
 #[test]
-fn many_who_ask_while_a_process_is_stopped_wait_for_one_look_and_the_health_for_none() {
+fn clients_of_a_stopped_process_share_one_collection_and_health_waits_for_none() {
     let _watchdog = watchdog();
     let sockets = Folder::new("many-ask");
     let stopped = start_application(&sockets.0);
@@ -208,7 +208,7 @@ fn many_who_ask_while_a_process_is_stopped_wait_for_one_look_and_the_health_for_
     get(&address, "/healthz");
     let healthy_after = began.elapsed();
     asked.iter_mut().for_each(|stream| assert_eq!(value(&answer(stream), "volt_program_up", stopped.pid()), Some(0.0)));
-    // A look waits for a second. Those who came while it went on share the next.
+    // A collection waits for a second. Those who came while it went on share the next.
     assert!(healthy_after < Duration::from_millis(900), "{healthy_after:?}");
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     stopped.signal("CONT");

@@ -84,7 +84,7 @@ fn every_alert_has_its_section_and_every_section_its_alert() {
 }
 
 #[test]
-fn the_scrape_config_looks_where_the_exporter_listens_and_loads_every_rule() {
+fn the_scrape_config_names_the_exporters_address_and_every_rule() {
     let config = &yaml("prometheus/prometheus.yml")[0];
     let target = config["scrape_configs"][0]["static_configs"][0]["targets"][0].as_str();
     assert_eq!(target, Some(volt_exporter::DEFAULT_ADDRESS));
