@@ -1,4 +1,4 @@
-//! The smallest program that can be looked into: a task a second, metrics, and the control socket.
+//! The smallest program that can be observed: a task a second, metrics, and the control socket.
 //!
 //! While it runs: `volt-console attach hello`, and `curl http://127.0.0.1:9464/metrics`.
 

@@ -26,16 +26,16 @@ use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::Process;
 use volt_telemetry::socket::Environment;
 
-/// Between two looks.
+/// Between two snapshots.
 const APART: Duration = Duration::from_millis(300);
-/// Between two looks for what shows over time.
+/// Between two snapshots for what shows over time.
 const FAR_APART: Duration = Duration::from_millis(1_100);
-/// Pairs of looks at a look-alike.
-const LOOK_ALIKE_LOOKS: usize = 3;
+/// Pairs of snapshots of a look-alike.
+const LOOK_ALIKE_PAIRS: usize = 3;
 /// How long a symptom may take to show; as a rule it does at once, and a leak after half a minute.
 const PATIENCE: Duration = Duration::from_secs(80);
-/// How long what looks like a leak is looked at: for longer than a leak takes to be found.
-const LEAK_LOOKS: usize = 30;
+/// How long what looks like a leak is observed: for longer than a leak takes to be found.
+const LEAK_PAIRS: usize = 30;
 /// What other programs on the machine may cause at any time.
 const MACHINE: [Rule; 3] = [Rule::CpuStarved, Rule::CgroupThrottled, Rule::ProcessPaused];
 
@@ -47,7 +47,7 @@ struct Patient {
     child: Child,
     folder: PathBuf,
     client: Client,
-    /// Between two looks.
+    /// Between two snapshots.
     apart: Duration,
 }
 
@@ -83,18 +83,18 @@ impl Patient {
         Self { child, folder, client, apart: APART }
     }
 
-    fn look(&mut self) -> Process {
+    fn snapshot(&mut self) -> Process {
         self.client.snapshot().expect("a snapshot")
     }
 
-    /// What there is to find from `before` to the look after it, which becomes `before`.
+    /// What there is to find from `before` to the snapshot after it, which becomes `before`.
     fn examine_from(&mut self, before: &mut Process) -> Vec<Finding> {
-        // Not a synchronisation: the time over which it is looked at.
+        // Not a synchronisation: the time over which it is observed.
         std::thread::sleep(self.apart);
-        let after = self.look();
+        let after = self.snapshot();
         let pairs = before.runtimes.iter().zip(&after.runtimes);
         let mut findings: Vec<_> = pairs.flat_map(|(before, after)| examine(before, after)).collect();
-        // What two looks cannot tell, the program itself has seen.
+        // What two snapshots cannot show, the program itself has seen.
         let own = after.runtimes.iter().flat_map(|runtime| runtime.findings.iter().flatten());
         findings.extend(own.filter(|finding| finding.rule == Rule::TaskLeak && finding.seen.is_current).cloned());
         *before = after;
@@ -128,14 +128,14 @@ fn check_until(rule: Rule, beside: &[Rule], groups: &[PathBuf], is_it: impl Fn(&
     }
     let least = found.iter().filter(|finding| finding.rule == rule).map(|finding| finding.severity).max();
     let mut patient = Patient::with_symptom(rule, true, groups);
-    let mut before = patient.look();
+    let mut before = patient.snapshot();
     // Its start is not what it is about: threads begin, pages come in. A quota it spends for some periods.
     let began = Instant::now();
     while patient.examine_from(&mut before).iter().any(|finding| finding.rule == rule) && !groups.is_empty() {
         assert!(began.elapsed() < PATIENCE, "what looks like {rule} is taken for it all the time");
     }
-    let looks = if rule == Rule::TaskLeak { LEAK_LOOKS } else { LOOK_ALIKE_LOOKS };
-    for _ in 0..looks {
+    let pairs = if rule == Rule::TaskLeak { LEAK_PAIRS } else { LOOK_ALIKE_PAIRS };
+    for _ in 0..pairs {
         let mut found = patient.examine_from(&mut before);
         found.retain(|finding| finding.rule == rule && Some(finding.severity) >= least.min(Some(Severity::Warning)));
         assert!(found.is_empty(), "what looks like {rule} is taken for it: {found:#?}");
@@ -151,10 +151,10 @@ fn is_of_the_machine(finding: &Finding, beside: &[Finding]) -> bool {
     MACHINE.contains(&finding.rule) || finding.rule == Rule::StalledPoll && (is_short_of_time || has_no_cause)
 }
 
-/// Looks at the symptom until `rule` speaks, and says what is wanted.
+/// Observes the symptom until `rule` fires, and says what is wanted.
 fn find(rule: Rule, groups: &[PathBuf], is_it: impl Fn(&Finding) -> bool) -> Vec<Finding> {
     let mut patient = Patient::with_symptom(rule, false, groups);
-    let (mut before, began) = (patient.look(), Instant::now());
+    let (mut before, began) = (patient.snapshot(), Instant::now());
     loop {
         let found = patient.examine_from(&mut before);
         if found.iter().any(&is_it) {
@@ -303,10 +303,10 @@ fn a_service_under_load_and_a_runtime_at_rest_are_well() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_demo"));
     command.args(["--headless", "--no-block", "--seconds", "60", "--metrics", "127.0.0.1:0"]);
     let mut patient = Patient::start(command);
-    let mut before = patient.look();
+    let mut before = patient.snapshot();
     patient.examine_from(&mut before);
     assert!(before.runtimes.len() >= 3, "{before:#?}");
-    for _ in 0..LOOK_ALIKE_LOOKS {
+    for _ in 0..LOOK_ALIKE_PAIRS {
         let found = patient.examine_from(&mut before);
         for finding in found.iter().filter(|finding| finding.severity >= Severity::Warning) {
             assert!(is_of_the_machine(finding, &found), "{finding:#?}");

@@ -4,8 +4,8 @@
 //! types faster than the room hears is slowed down. What others say is put into `output`, or dropped if it is full, counted, and told
 //! once there is room again; so is what the mailbox dropped before.
 //!
-//! The room is watched. When it ends, the connection looks for its successor, opens the room if there is none, and comes in again; what was
-//! said and not heard by then is told as doubtful.
+//! The room is watched. When it ends, the connection searches for its successor, opens the room if
+//! there is none, and comes in again; what was said and not heard by then is told as doubtful.
 
 use std::io;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const LINE_MAX: usize = 1024;
 const OUTPUT_MAX: usize = 64 * 1024;
 /// Bytes of a nick, or of a room's name.
 const NAME_MAX: usize = 32;
-/// Between two looks for a room that is being started again.
+/// Between two searches for a room that is being started again.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// How long a room may take to answer before it is asked again: the answer may have found the mailbox full.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
@@ -196,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// Looks for a room that is sought, and asks to be let in, when it is time.
+    /// Searches for a room that is wanted, and asks to be let in, when it is time.
     async fn seek(&mut self) {
         let Place::Seeking { room, since, next, .. } = &self.place else { return };
         if *next > now() {

@@ -22,7 +22,7 @@ const FETCH: u64 = 0;
 const RETRY: u64 = 1;
 /// How long the keeper may take to answer; it is asked again afterwards.
 const FETCH_LIMIT: Duration = Duration::from_secs(1);
-/// Between two looks for a keeper that is not there.
+/// Between two searches for a keeper that is not there.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// See the header of this file.
@@ -140,7 +140,7 @@ impl Room {
         self.guests.keys().for_each(|&guest| self.tell(context, guest, ToGuest::Notice(notice.clone())));
     }
 
-    fn look_for_keeper(&mut self, context: &Context, out: &mut Output) {
+    fn find_keeper(&mut self, context: &Context, out: &mut Output) {
         let Some(keeper) = context.system().whereis(keeper::NAME) else { return out.sleep(RETRY, RETRY_PAUSE) };
         self.keeper = Some((keeper, context.monitor(keeper)));
         out.call(FETCH, keeper, Payload::new(ToKeeper::Fetch { room: self.name.clone() }), FETCH_LIMIT);
@@ -171,7 +171,7 @@ impl Process for Room {
     fn step(&mut self, events: Events<'_>, out: &mut Output) -> Result<(), Failure> {
         let Some(context) = self.context.clone() else { return Ok(()) };
         if !std::mem::replace(&mut self.has_begun, true) {
-            self.look_for_keeper(&context, out);
+            self.find_keeper(&context, out);
         }
         for event in events {
             match event {
@@ -179,10 +179,10 @@ impl Process for Room {
                 Event::Down { monitor, .. } if self.keeper.is_some_and(|(_, keeper)| keeper == monitor) => {
                     self.keeper = None;
                     out.cancel(FETCH);
-                    self.look_for_keeper(&context, out);
+                    self.find_keeper(&context, out);
                 }
                 Event::Down { pid, .. } => self.leave(&context, pid),
-                Event::Completed { tag: RETRY, .. } => self.look_for_keeper(&context, out),
+                Event::Completed { tag: RETRY, .. } => self.find_keeper(&context, out),
                 Event::Completed { tag: FETCH, result } => match result.map(Payload::downcast) {
                     Ok(Ok(known)) => self.restore(&context, known),
                     // It has not answered in time, or has ended, which is told by its monitor.

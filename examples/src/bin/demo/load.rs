@@ -3,8 +3,8 @@
 //! Shape: a task a connection, with a tally of its own behind a lock that only the report ever contends for. Connections are kept
 //! alive; one that fails is opened anew.
 //!
-//! Invariants: *a request is counted once*, as answered or as an error, when it has ended; *no request is cut off*: a stop
-//! is looked at between two requests.
+//! Invariants: *a request is counted once*, as answered or as an error, when it has ended; *no
+//! request is cut off*: a stop is checked between two requests.
 //!
 //! Closed loop: a slow service is asked less. That hides how long people would have waited (coordinated omission), which is
 //! right for a demo that must run anywhere and wrong for a benchmark.

@@ -7,7 +7,7 @@
 //!     cargo run --release --bin starvation -- --peer volt --block sleep
 //!     cargo run --release --bin starvation -- --peer tokio --block sleep
 //!
-//! On Volt, look at it while it runs: `volt-console attach starvation`.
+//! On Volt, observe it while it runs: `volt-console attach starvation`.
 
 mod load;
 mod peer;

@@ -22,7 +22,8 @@ const OVERSUBSCRIBED: usize = 8;
 /// How long the process is stopped, and how long it then runs, seconds, as the shell wants them.
 const STOPPED_FOR: &str = "0.2";
 const RUNS_FOR: Duration = Duration::from_millis(200);
-/// So long without a look of the sentinel's, and the runtime has come to rest: nothing of it waits for a clock.
+/// So long without a check of the sentinel, and the runtime has come to rest: nothing of it waits
+/// for a clock.
 const RESTS_FOR: Duration = Duration::from_millis(100);
 
 /// Has the kernel count this process with the control group.
@@ -102,11 +103,11 @@ pub(crate) fn process_paused(scene: &mut Scene) {
 }
 
 fn wait_for_rest(runtime: &Handle) {
-    let looks = || runtime.snapshot().sentinel.looks;
-    let mut before = looks();
+    let checks = || runtime.snapshot().sentinel.looks;
+    let mut before = checks();
     loop {
         thread::sleep(RESTS_FOR);
-        let now = looks();
+        let now = checks();
         if now == before {
             return;
         }

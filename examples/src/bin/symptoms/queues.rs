@@ -19,7 +19,7 @@ const CROWD: usize = 64;
 const BYSTANDERS: usize = 16;
 /// Polls from the LIFO slot, of 128 a tick.
 const HIGH_CAP: u32 = 120;
-/// How long a task blocks its thread: most of it is long, whenever one looks.
+/// How long a task blocks its thread: most of it is long, whenever a snapshot is taken.
 const BLOCKS_FOR: Duration = Duration::from_secs(1);
 /// Between two tasks from outside.
 const PING_INTERVAL: Duration = Duration::from_millis(1);
