@@ -11,10 +11,12 @@
 //! * *Closed is empty*: nothing goes in after `close`, and what was inside is given to the closer, who drops it without the lock: a dropped
 //!   call answers its caller, and a dropped value runs code of the user.
 //!
-//! Waiting, under `Block`: a sender that finds no room counts itself as waiting (W1), waits for a permit (W2), and puts in (W3), by which it is
-//! one less that waits and one less that was lent. Who makes room lends as much of it as there are senders that wait and have not been lent any
-//! (L1, under the lock), and adds as many permits (L2, without). A sender that gives up between W1 and W3 takes back its W1 only: its
-//! permit, if it had one, goes to the next, or is found to be one too many by whoever next looks for room.
+//! Waiting, under `Block`: a sender that finds no room counts itself as waiting (W1), waits for a
+//! permit (W2), and puts in (W3), by which it is one less that waits and one less that was lent.
+//! Who makes room lends as much of it as there are senders that wait and have not been lent any
+//! (L1, under the lock), and adds as many permits (L2, without). A sender that gives up between W1
+//! and W3 takes back its W1 only: its permit, if it had one, goes to the next, or is found to be
+//! one too many by the next process that needs room.
 //!
 //! Rejected: a permit for each free place of every mailbox, which costs four more read-modify-writes a message and 40 bytes a process for
 //! senders that hardly ever wait; a lock-free list of blocks, as channels have. A process that has never had a message would hold a block, of which a million

@@ -4,9 +4,11 @@
 //! as are wanted. (2) Look each of these up, and read it. What was chosen in (1) stands for a while, so that who asks often gets new numbers of the
 //! same processes, and the program pays for few walks.
 //!
-//! Who reads: whoever asks, on its own thread; one at a time. Bounds: `PROCESSES_MAX` processes are looked at; a walk stands for `REST` times as long
-//! as it took if the same is asked again, and for `REST_OF_ANOTHER` times if something else is, as `scheduler::listing` does it for tasks:
-//! askers, however many, take a two-hundredth of a processor, and a tenth while somebody changes the question as fast as that.
+//! Who reads: whoever asks, on its own thread; one at a time. Bounds: `PROCESSES_MAX` processes are
+//! read; a walk stands for `REST` times as long as it took if the same is asked again, and for
+//! `REST_OF_ANOTHER` times if something else is, as `scheduler::listing` does it for tasks: askers,
+//! however many, take a two-hundredth of a processor, and a tenth while somebody changes the
+//! question as fast as that.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -111,7 +113,7 @@ fn choose<S: Home>(registry: &Registry<Entry<S>>, query: &Query, began: Instant)
     }
 }
 
-/// Whether the process has `wanted`, in lower case, in what the filter looks at.
+/// Whether the process has `wanted`, in lower case, in what the filter reads.
 fn has<S: Home>(entry: &Entry<S>, wanted: &str) -> bool {
     let has = |text: &str| text.to_lowercase().contains(wanted);
     wanted.is_empty()

@@ -1,9 +1,11 @@
 //! All processes of a system at a glance: how many do what, whose mailboxes are deepest and whether they grow, and which failed last.
 //!
-//! Protocol of a look. (1) Walk through the registry, count states, and remember the pids of the deepest mailboxes; a walk stands for a while. (2)
-//! Look those up, and say how deep they are now. (3) If the look before was `LOOK_NS` ago: a mailbox that is deeper than then, or has lost
-//! messages since, has risen once more; else it rises no longer. So a burst that is worked off, and a mailbox that is always as full,
-//! rise at a few looks at most, and one that is filled faster than it is emptied at all of them, whatever the pace of who looks.
+//! Protocol of a sample. (1) Walk through the registry, count states, and remember the pids of the
+//! deepest mailboxes; a walk stands for a while. (2) Look those up, and say how deep they are now.
+//! (3) If the sample before was `LOOK_NS` ago: a mailbox that is deeper than then, or has lost
+//! messages since, has risen once more; else it rises no longer. So a burst that is worked off, and
+//! a mailbox that is always as full, rise at a few samples at most, and one that is filled faster
+//! than it is emptied at all of them, whatever the pace of the observer.
 //!
 //! Who reads: snapshots, on the threads of those who ask; one at a time. A process does nothing for it but to note down a failure. Bounds: of more
 //! than `PROCESSES_MAX` processes no states are told; a walk stands for `REST` times as long as it took, so that readers, however many, use a
@@ -47,10 +49,10 @@ struct Taken {
     deepest: Vec<Watched>,
 }
 
-/// A mailbox from look to look.
+/// A mailbox from sample to sample.
 struct Watched {
     pid: Pid,
-    looked_at: Instant,
+    sampled_at: Instant,
     depth: Depth,
     rises: u32,
     /// When it began to rise, and what it was like then.
@@ -80,7 +82,7 @@ impl Survey {
         let mut deepest = Vec::with_capacity(taken.deepest.len());
         taken.deepest.retain_mut(|watched| {
             let Some(entry) = registry.get(watched.pid) else { return false };
-            watched.look(entry.mailbox.depth(), now);
+            watched.sample(entry.mailbox.depth(), now);
             deepest.push(watched.tell(&entry));
             true
         });
@@ -146,18 +148,18 @@ fn take<S: Home>(registry: &Registry<Entry<S>>, began: Instant, before: Option<T
 
 impl Watched {
     fn new(pid: Pid, depth: Depth, now: Instant) -> Self {
-        Self { pid, looked_at: now, depth, rises: 0, since: now, at_first: depth }
+        Self { pid, sampled_at: now, depth, rises: 0, since: now, at_first: depth }
     }
 
     /// Protocol (3).
-    fn look(&mut self, now_depth: Depth, now: Instant) {
-        if now.duration_since(self.looked_at) >= Duration::from_nanos(LOOK_NS) {
+    fn sample(&mut self, now_depth: Depth, now: Instant) {
+        if now.duration_since(self.sampled_at) >= Duration::from_nanos(LOOK_NS) {
             let is_rising = now_depth.messages > self.depth.messages || now_depth.dropped > self.depth.dropped;
             if self.rises == 0 || !is_rising {
-                (self.since, self.at_first) = (self.looked_at, self.depth);
+                (self.since, self.at_first) = (self.sampled_at, self.depth);
             }
             self.rises = if is_rising { self.rises.saturating_add(1) } else { 0 };
-            (self.looked_at, self.depth) = (now, now_depth);
+            (self.sampled_at, self.depth) = (now, now_depth);
         }
     }
 
@@ -176,7 +178,7 @@ impl Watched {
             capacity: entry.mailbox.capacity() as u64,
             lost: depth.dropped,
             rises: self.rises,
-            rising_for_ns: if is_rising { (self.looked_at - self.since).as_nanos() as u64 } else { 0 },
+            rising_for_ns: if is_rising { (self.sampled_at - self.since).as_nanos() as u64 } else { 0 },
             grown: if is_rising { grown + lost } else { 0 },
         }
     }
@@ -199,21 +201,21 @@ impl Failure {
 mod tests {
     use super::*;
 
-    /// Looks one after another, each late enough; the rises after each.
+    /// Samples one after another, each late enough; the rises after each.
     fn rises(depths: &[(u32, u64)]) -> Vec<u32> {
         let mut now = Instant::now();
         let first = Depth { messages: depths[0].0, dropped: depths[0].1, ..Depth::default() };
         let mut watched = Watched::new("local:1.0".parse().unwrap(), first, now);
-        let look = |&(messages, dropped): &(u32, u64)| {
+        let sample = |&(messages, dropped): &(u32, u64)| {
             now += Duration::from_nanos(LOOK_NS);
-            watched.look(Depth { messages, dropped, ..Depth::default() }, now);
+            watched.sample(Depth { messages, dropped, ..Depth::default() }, now);
             watched.rises
         };
-        depths[1..].iter().map(look).collect()
+        depths[1..].iter().map(sample).collect()
     }
 
     #[test]
-    fn a_mailbox_rises_while_it_is_deeper_at_each_look_or_loses_messages() {
+    fn a_mailbox_rises_while_it_is_deeper_at_each_sample_or_loses_messages() {
         assert_eq!(rises(&[(5, 0), (9, 0), (30, 0), (31, 0)]), [1, 2, 3]);
         assert_eq!(rises(&[(5, 0), (64, 0), (64, 9), (64, 18)]), [1, 2, 3], "full, and refuses");
         assert_eq!(rises(&[(64, 0), (64, 0), (64, 0)]), [0, 0], "full, and senders wait");
@@ -221,12 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn looks_in_quick_succession_are_one() {
+    fn samples_in_quick_succession_are_one() {
         let now = Instant::now();
         let mut watched = Watched::new("local:1.0".parse().unwrap(), Depth::default(), now);
         for messages in 2..100 {
             let at = now + Duration::from_nanos(LOOK_NS * u64::from(messages) / 100);
-            watched.look(Depth { messages, ..Depth::default() }, at);
+            watched.sample(Depth { messages, ..Depth::default() }, at);
         }
         assert_eq!(watched.rises, 0);
     }

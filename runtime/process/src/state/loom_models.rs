@@ -237,8 +237,8 @@ fn twin_an_early_return_on_a_flag_that_is_set_already_is_found() {
     breaks("an event is lost", Some(2), senders::<ReturnsEarly>);
 }
 
-/// R4 without a look at one of the flags.
-fn end_without_a_look_at(process: &Process, flag: u32, until: Until) -> End {
+/// R4 without a check of one of the flags.
+fn end_without_a_check_of(process: &Process, flag: u32, until: Until) -> End {
     let word = process.state.change(|word| match (word.lifecycle(), until) {
         (COMPLETE, _) => None,
         _ if word.without(flag).has(WOKEN | DOOMED) => Some(word.with_lifecycle(READY)),
@@ -257,7 +257,7 @@ struct IgnoresMail;
 
 impl Steps for IgnoresMail {
     fn end(process: &Process, until: Until) -> End {
-        end_without_a_look_at(process, MAIL, until)
+        end_without_a_check_of(process, MAIL, until)
     }
 }
 
@@ -270,7 +270,7 @@ struct IgnoresWoken;
 
 impl Steps for IgnoresWoken {
     fn end(process: &Process, until: Until) -> End {
-        end_without_a_look_at(process, WOKEN, until)
+        end_without_a_check_of(process, WOKEN, until)
     }
 }
 
@@ -352,7 +352,7 @@ struct IgnoresDoom;
 
 impl Steps for IgnoresDoom {
     fn end(process: &Process, until: Until) -> End {
-        end_without_a_look_at(process, DOOMED, until)
+        end_without_a_check_of(process, DOOMED, until)
     }
 }
 

@@ -148,7 +148,7 @@ impl Inbox {
             match self.next().await {
                 Event::Message(message) => return Some(message),
                 Event::Cancel => return None,
-                // Who traps exits and does not look at them ends with its parent as others do.
+                // Who traps exits and does not handle them ends with its parent as others do.
                 Event::Exit { pid, reason } if reason.is_abnormal() && Some(pid) == self.context.parent() => {
                     lock(&self.queue).is_cancelled = true;
                     return None;

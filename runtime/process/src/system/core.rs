@@ -119,7 +119,8 @@ impl System {
         if entry.name().is_some() || !self.registry().name(name.clone(), pid) {
             return false;
         }
-        // An end takes the process out of the registry first, and looks which name it has then: if it is there still, its end sees the name.
+        // An end takes the process out of the registry first, and reads which name it has then: if
+        // it is there still, its end sees the name.
         if entry.set_name(name.clone()) && self.entry(pid).is_some() {
             return true;
         }

@@ -34,7 +34,7 @@ fn each_monitor_is_told_once_and_none_that_was_taken_back() {
     });
 }
 
-/// Relates to one that is being killed, takes the relation back, and looks for what comes after that.
+/// Relates to one that is being killed, takes the relation back, and checks what comes after that.
 async fn nothing_comes_after(system: &System, relate: fn(&Context, Pid), part: fn(&Context, Pid)) {
     for _ in 0..200 {
         let other = system.spawn(idle()).unwrap();

@@ -81,7 +81,7 @@ fn messages_that_find_no_room_are_counted_when_they_come_and_the_deepest_mailbox
 }
 
 #[test]
-fn a_mailbox_that_is_deeper_at_each_look_is_told_to_rise_and_a_full_one_whose_senders_wait_is_not() {
+fn a_mailbox_deeper_at_each_sample_rises_and_a_full_one_with_waiting_senders_does_not() {
     with_system(async |system| {
         let pid = deaf(&system, 100, Overflow::Block);
         let mut rises = Vec::new();
@@ -130,7 +130,8 @@ fn list(query: processes::Query) -> processes::ProcessList {
     let path = volt::observe::socket_path().expect("a control socket");
     let mut client = Client::connect(&path).expect("it answers");
     let runtime = volt::Handle::current().snapshot().runtime;
-    // Where a look takes long, the next is not made at once, and the answer is to what was asked before; it says so.
+    // Where a sample takes long, the next is not made at once, and the answer is to what was asked
+    // before; it says so.
     loop {
         let list = client.processes(Some(&runtime), &query).expect("a list");
         assert_eq!(list.runtime, runtime);
