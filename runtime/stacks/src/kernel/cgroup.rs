@@ -9,8 +9,9 @@
 //! | how often, how long | `cpu.stat`     | `cpu.stat`                                                    |
 //! | used              | `cpu.stat`       | `cpuacct.usage`, if the process is in the same group there    |
 //!
-//! Who writes: the kernel. Who reads: whoever wants to know why a thread that could run does not. A look takes 20 µs a level: the files are
-//! opened anew, since looks are rare, descriptors are dear, and a quota may be set while the process runs. Not for every tick.
+//! Who writes: the kernel. Who reads: whoever wants to know why a thread that could run does not. A
+//! sample takes 20 µs a level: the files are opened anew, since samples are rare, descriptors are
+//! dear, and a quota may be set while the process runs. Not for every tick.
 //!
 //! What the kernel tells late. The counts of throttling move when it *ends*, that is with the next period. The time used is brought up to date at
 //! ticks, hence `CgroupSample::tick_ns`. See `cause` for what follows.
@@ -23,7 +24,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Levels of groups that are looked at, from the process's own upwards. Kubernetes has four, a user's session in systemd five.
+/// Levels of groups that are sampled, from the process's own upwards. Kubernetes has four, a user's
+/// session in systemd five.
 const LEVELS_MAX: usize = 8;
 
 /// The control groups of this process.

@@ -1,6 +1,7 @@
 //! What the machine gives the process: processors, and what its quota has taken from it.
 //!
-//! Who reads: snapshots, and whoever wants to know why a thread does not run. A look is that at the control groups (see `cgroup`), and one call.
+//! Who reads: snapshots, and whoever wants to know why a thread does not run. A sample is that of
+//! the control groups (see `cgroup`), and one call.
 
 use std::sync::OnceLock;
 

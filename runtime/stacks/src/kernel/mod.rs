@@ -6,9 +6,10 @@
 //!
 //! Knows nothing of tasks, workers or runtimes. Only Linux says these things; elsewhere there are no samples, and every cause is unknown.
 //!
-//! Invariants. *Its own process only*: no privilege is needed, since the kernel lets a process look at its own threads whatever
-//! `ptrace_scope` and `perf_event_paranoid` say. *Absent is `None`*: what the kernel does not tell, or not to this process, is never a 0.
-//! *Nothing is stopped*: no signal is sent, and no thread waits because it is looked at.
+//! Invariants. *Its own process only*: no privilege is needed, since the kernel lets a process read
+//! its own threads whatever `ptrace_scope` and `perf_event_paranoid` say. *Absent is `None`*: what
+//! the kernel does not tell, or not to this process, is never a 0.
+//! *Nothing is stopped*: no signal is sent, and no thread waits because it is sampled.
 
 pub mod cause;
 pub mod cgroup;

@@ -1,6 +1,7 @@
 //! One thread, seen by another of the same process: how long it ran, how long it waited for a processor, and where it is blocked.
 //!
-//! Shape: a [`ThreadProbe`] a thread, which holds the files that it reads; a [`ThreadSample`] a look.
+//! Shape: a [`ThreadProbe`] a thread, which holds the files that it reads; and a [`ThreadSample`],
+//! which is one sample of it.
 //!
 //! | source                  | says                                            | a read, µs | kept open    | if it cannot be read           |
 //! |-------------------------|-------------------------------------------------|-----------:|--------------|--------------------------------|
@@ -10,18 +11,21 @@
 //! | `syscall`               | the system call that it is in, and its arguments|        1.5 | since needed | `None` (not dumpable, not root)|
 //! | `wchan`                 | the kernel's function that it waits in          |        1.6 | since needed | `None` (no `KALLSYMS`)         |
 //!
-//! The last two are read of a blocked thread only: two descriptors for a thread that is never seen blocked in a look, four for others.
-//! No privilege is needed, and neither Yama's `ptrace_scope` nor `perf_event_paranoid` matters: the kernel always lets a thread look at
-//! others of its own process. But the files of a process that is not dumpable belong to root, and `syscall` is for its owner's eyes only.
+//! The last two are read of a blocked thread only: two descriptors for a thread that is never seen
+//! blocked in a sample, four for others. No privilege is needed, and neither Yama's `ptrace_scope`
+//! nor `perf_event_paranoid` matters: the kernel always lets a thread read others of its own
+//! process. But the files of a process that is not dumpable belong to root, and `syscall` is for
+//! its owner's eyes only.
 //!
 //! Who writes: the kernel. Who reads: whoever watches the thread, at any time, from any thread of the process, without an allocation
 //! (but for the path of a file that is opened).
 //!
-//! What the kernel tells late. `schedstat`'s time on the processor is brought up to date at ticks (4 ms apart at 250 Hz) and switches,
-//! hence the clock, which is exact (reading it brings the other up to date as well). Its time waited is written when the wait *ends*: of a
-//! thread that waits now it tells nothing, and [`ThreadSample::is_on_cpu`] makes the difference, told by whether the clock moved during
-//! the look. Major faults are counted when the page has come. Before and after are one instant only nearly: a thread may move on while
-//! its files are read.
+//! What the kernel tells late. `schedstat`'s time on the processor is brought up to date at ticks
+//! (4 ms apart at 250 Hz) and switches, hence the clock, which is exact (reading it brings the
+//! other up to date as well). Its time waited is written when the wait *ends*: of a thread that
+//! waits now it tells nothing, and [`ThreadSample::is_on_cpu`] makes the difference, told by
+//! whether the clock moved during the sample. Major faults are counted when the page has come.
+//! Before and after are one instant only nearly: a thread may move on while its files are read.
 //!
 //! Invariant: *No stranger*: a number of a thread that has ended is not given out, though its id may be another's by now. A file that is
 //! open knows the thread itself, not its id; what was asked by id (the clock, a file just opened) counts only if an open file
@@ -39,7 +43,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-/// As much of a file as is looked at. `stat`, the longest, has 52 numbers of at most 20 digits.
+/// As much of a file as is read. `stat`, the longest, has 52 numbers of at most 20 digits.
 const FILE_MAX_BYTES: usize = 1200;
 /// As much of a kernel function's name as is kept.
 const CHANNEL_MAX_BYTES: usize = 62;
@@ -68,7 +72,7 @@ impl Source {
     }
 }
 
-/// Looks at one thread of this process. See the header of this file.
+/// Samples one thread of this process. See the header of this file.
 #[derive(Debug)]
 pub struct ThreadProbe {
     tid: u32,
@@ -83,7 +87,7 @@ impl ThreadProbe {
     pub fn new(tid: u32) -> Self {
         let probe = Self { tid, files: Default::default() };
         for source in [Source::Schedstat, Source::Stat] {
-            // What fails now is tried again by the look that needs it.
+            // What fails now is tried again by the sample that needs it.
             let _is_opened = probe.file(source);
         }
         probe
@@ -316,7 +320,8 @@ impl std::fmt::Debug for WaitChannel {
 pub struct ThreadSample {
     /// How its time went so far.
     pub(crate) times: ThreadTimes,
-    /// Whether it ran during the look. A thread that is runnable and does not waits for a processor.
+    /// Whether it ran during the sample. A thread that is runnable and does not waits for a
+    /// processor.
     pub is_on_cpu: bool,
     /// What the scheduler thinks of it.
     pub(crate) state: Option<ThreadState>,

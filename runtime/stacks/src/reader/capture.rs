@@ -285,7 +285,7 @@ fn wait(asked: &Asked<'_, Page>, until: Instant) {
         }
         let left =
             Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
-        // However it ends, the loop looks again.
+        // However it ends, the loop checks again.
         let _ = futex::wait(asked.pending(), Flags::PRIVATE, PENDING, Some(&left));
     }
 }

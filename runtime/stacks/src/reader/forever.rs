@@ -1,4 +1,4 @@
-//! What is made once and never freed, so that a signal handler can look at it at any time.
+//! What is made once and never freed, so that a signal handler can read it at any time.
 //!
 //! Who writes: whoever is first. Who reads: everybody, handlers included, by one load.
 //!

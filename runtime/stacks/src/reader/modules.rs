@@ -29,7 +29,7 @@ use addr2line::gimli::{
 /// This file, in the folder of Volt's crates.
 pub(super) const OWN_FILE: &str = "stacks/src/reader/modules.rs";
 
-/// Bytes of code that are looked at together.
+/// Bytes of code that are read together.
 const INSTRUCTIONS_LEN: usize = 9;
 
 /// Bytes of a table: of the program, in place; of a library, copied.

@@ -1,8 +1,9 @@
 //! The units of a file's debug information that some addresses are in, and what they say.
 //!
-//! Shape: an [`Index`] is made for a few addresses. It goes through `.debug_aranges`, in which the linker has put down which unit has the code
-//! from where to where, and keeps who claims one of them. A unit that claims some is gone through once for all of them: it may be the whole
-//! program. It is looked into again when a function's name stands in it.
+//! Shape: an [`Index`] is made for a few addresses. It goes through `.debug_aranges`, in which the
+//! linker has put down which unit has the code from where to where, and keeps who claims one of
+//! them. A unit that claims some is gone through once for all of them: it may be the whole program.
+//! It is read again when a function's name stands in it.
 //!
 //! Who calls: [`Lines`](super::lines::Lines), for one stack; then all of it goes.
 //!
@@ -167,7 +168,7 @@ impl<'f> Index<'f> {
     /// The functions around some addresses and the calls that were inlined there.
     fn find_calls(&self, unit: UnitRef<'_, Bytes<'f>>, paths: &mut [Path]) -> gimli::Result<()> {
         let mut ranges = Vec::new();
-        // No path has to be looked at before an entry that is as high as this.
+        // No path has to be read before an entry that is as high as this.
         let mut deepest = isize::MIN;
         let mut entries = unit.entries_raw(None)?;
         while !entries.is_empty() {

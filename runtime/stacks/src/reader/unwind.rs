@@ -37,8 +37,8 @@ use framehop::x86_64::{CacheX86_64 as Cache, UnwindRegsX86_64 as Regs, UnwinderX
 /// Calls that are followed: more than an incident shows, fewer than a runaway recursion has.
 pub(super) const CALLS_MAX: usize = 256;
 
-/// Words of the stack that are looked through for the way on from code without tables. Such code is C's, whose frames
-/// are small.
+/// Words of the stack that are scanned for the way on from code without tables. Such code is C's,
+/// whose frames are small.
 const SEARCH_WORDS_MAX: usize = 512;
 /// Return addresses there that are tried, a stack.
 const SEARCHES_MAX: usize = 64;

@@ -1,8 +1,9 @@
-//! Why a thread does not get on, from two looks at it: pure functions of the samples.
+//! Why a thread does not get on, from two samples of it: pure functions of the samples.
 //!
-//! Shape: the time between the looks is divided into three shares, the largest of which is the answer; but a thread that was blocked
-//! for less than a quarter of the time and ran for a quarter at least burns what it gets, and is told as one that does: on a machine with more
-//! such threads than processors, of which spare workers are some, each of them mostly waits.
+//! Shape: the time between the samples is divided into three shares, the largest of which is the
+//! answer; but a thread that was blocked for less than a quarter of the time and ran for a quarter
+//! at least burns what it gets, and is told as one that does: on a machine with more such threads
+//! than processors, of which spare workers are some, each of them mostly waits.
 //!
 //! | share   | is                                                                    | means                                |
 //! |---------|-----------------------------------------------------------------------|--------------------------------------|
@@ -10,19 +11,21 @@
 //! | ready   | growth of its time waited for one; also the rest, if it waits for one | `Throttled` or `NotScheduled`        |
 //! | blocked | what is left                                                          | the second table                     |
 //!
-//! The kernel counts a wait for a processor when it ends. So a thread that can run, was not on a processor during the look, and was not seen
-//! blocked before, is taken to have been ready for what is left. Where it was given no processor in between at all and can run at both looks,
-//! it was ready too, even if it sits on one: then it is the machine below that ran somebody else.
+//! The kernel counts a wait for a processor when it ends. So a thread that can run, was not on a
+//! processor during the sample, and was not seen blocked before, is taken to have been ready for
+//! what is left. Where it was given no processor in between at all and can run at both samples, it
+//! was ready too, even if it sits on one: then it is the machine below that ran somebody else.
 //!
 //! `Throttled` rather than `NotScheduled`, if a level of the process's control group has a quota and
 //! 1. the count of throttled periods grew, and the time that it was throttled by at least a quarter of the ready share, or not yet; or
-//! 2. it has been throttled before, and the group used less than a quarter of a processor between looks that are two ticks apart or more:
-//!    nothing of the group ran, so it was not the group's own threads that ran instead.
+//! 2. it has been throttled before, and the group used less than a quarter of a processor between
+//!    samples that are two ticks apart or more: nothing of the group ran, so it was not the group's
+//!    own threads that ran instead.
 //!
 //! The counts move when a throttled period ends: in flight only (2) tells, and the first period of all reads as `NotScheduled` until it ends.
 //!
-//! A blocked thread, by the first line that holds (see `waits` for what calls and functions mean), told of the later look if it was blocked
-//! then, else of the earlier:
+//! A blocked thread, by the first line that holds (see `waits` for what calls and functions mean),
+//! told of the later sample if it was blocked then, else of the earlier:
 //!
 //! | it is                                              | and                                            | cause       |
 //! |----------------------------------------------------|------------------------------------------------|-------------|
@@ -39,10 +42,11 @@
 //! | in the state `D`                                   | nothing else is known                          | `Io`        |
 //! | anything else                                      |                                                | `Unknown`   |
 //!
-//! Was blocked, but at neither look: `PageIn` if major faults grew, else `Unknown`; the next pair of looks will tell.
+//! Was blocked, but at neither sample: `PageIn` if major faults grew, else `Unknown`; the next pair
+//! of samples will tell.
 //!
-//! Looks 1 ms apart suffice: the time on processors is exact. Looks as close as a wait is long may take a thread that wakes up for one that was
-//! ready; a later pair corrects that.
+//! Samples 1 ms apart suffice: the time on processors is exact. Samples as close as a wait is long
+//! may take a thread that wakes up for one that was ready; a later pair corrects that.
 //!
 //! Rejected: the state alone (a spinning thread is `R` whether it gets its processor or not, and a thread that faults its way through a
 //! file is found in `R` half of the time); the growth of `schedstat`'s waits alone (a thread that waits now has none); the larger half (a
@@ -61,8 +65,8 @@ const QUARTER: u64 = 4;
 /// Ticks after which what ran is sure to be counted.
 const SETTLED_TICKS: u64 = 2;
 
-/// Why a thread did not get on between two looks that were `elapsed_ns` apart, 1 ms or more. For `Throttled`, the control group's
-/// counts at about the same times, where there is a group.
+/// Why a thread did not get on between two samples that were `elapsed_ns` apart, 1 ms or more. For
+/// `Throttled`, the control group's counts at about the same times, where there is a group.
 ///
 /// A thread that is gone has no sample, and no cause. Not to be believed if the watcher itself was held up meanwhile: see [`held_up`].
 pub fn classify(
@@ -84,8 +88,9 @@ pub fn classify(
     }
 }
 
-/// What held up a watcher that went to sleep for `expected_ns` and looked again after `elapsed_ns`: the machine, not what it watches. `None` if
-/// it is about in time, or was late by its own doing.
+/// What held up a watcher that went to sleep for `expected_ns` and sampled again after
+/// `elapsed_ns`: the machine, not what it watches. `None` if it is about in time, or was late by
+/// its own doing.
 ///
 /// The samples are of the watcher's own thread; the earlier may be older than the sleep, as long as it had few delays in between.
 ///
@@ -140,7 +145,7 @@ impl Shares {
             && is_runnable(after)
             && after.times.timeslices.is_some()
             && before.times.timeslices == after.times.timeslices;
-        // A wait that began before the first look counts as a whole when it ends.
+        // A wait that began before the first sample counts as a whole when it ends.
         let waited_ns = growth(before.times.run_delay_ns, after.times.run_delay_ns).min(rest_ns);
         let ready_ns = if waits_now || was_never_switched { rest_ns } else { waited_ns };
         Self { ran_ns, ready_ns, blocked_ns: rest_ns - ready_ns }

@@ -9,7 +9,7 @@ use crate::kernel::cgroup::CgroupSample;
 use crate::kernel::thread::{Inside, ThreadSample, ThreadState, ThreadTimes, WaitChannel};
 
 const MS: u64 = 1_000_000;
-/// Between the two looks.
+/// Between the two samples.
 const WINDOW_NS: u64 = 10 * MS;
 
 /// On a processor, 1 s after it began.
@@ -61,7 +61,7 @@ fn cause(before: ThreadSample, after: ThreadSample) -> Cause {
     classify(&before, &after, None, None, WINDOW_NS)
 }
 
-/// Blocked like this at both looks.
+/// Blocked like this at both samples.
 fn cause_of(sample: ThreadSample) -> Cause {
     cause(sample, sample)
 }
@@ -70,25 +70,26 @@ fn cause_of(sample: ThreadSample) -> Cause {
 fn the_largest_share_is_the_cause() {
     let sleeping = in_call(libc::SYS_clock_nanosleep, "hrtimer_nanosleep");
     for (cause_told, before, after) in [
-        // Ran all the time; ran and was pushed aside; ran, and slept at both looks.
+        // Ran all the time; ran and was pushed aside; ran, and slept at both samples.
         (Cause::Cpu, running(), later(running(), WINDOW_NS, 0, 0)),
         (Cause::Cpu, running(), later(waiting(), 6 * MS, 0, 0)),
         (Cause::Cpu, running(), later(waiting(), WINDOW_NS / 4, 0, 0)),
         (Cause::NotScheduled, running(), later(waiting(), WINDOW_NS / 4 - 1, 0, 0)),
         (Cause::Cpu, sleeping, later(sleeping, 7 * MS, 0, 5)),
-        // Ran least of the time, whatever it did at the looks.
+        // Ran least of the time, whatever it did at the samples.
         (Cause::Sleep, running(), later(sleeping, 2 * MS, 0, 5)),
         (Cause::Sleep, sleeping, later(running(), 2 * MS, 0, 5)),
         (Cause::Sleep, sleeping, later(waiting(), 2 * MS, 0, 5)),
         // A third each: ran 3, ready 4, blocked 3.
         (Cause::NotScheduled, sleeping, later(sleeping, 3 * MS, 4 * MS, 5)),
-        // Waits since before the first look; was pushed aside after it; was on and off.
+        // Waits since before the first sample; was pushed aside after it; was on and off.
         (Cause::NotScheduled, waiting(), waiting()),
         (Cause::NotScheduled, running(), later(waiting(), MS, 0, 0)),
         (Cause::NotScheduled, waiting(), later(running(), 2 * MS, 30 * MS, 1)),
-        // On a processor at both looks, never switched, and got no time: somebody has the processor's processor.
+        // On a processor at both samples, never switched, and got no time: somebody has the
+        // processor's processor.
         (Cause::NotScheduled, running(), running()),
-        // On a processor at both looks, and away in between.
+        // On a processor at both samples, and away in between.
         (Cause::Unknown, running(), later(running(), 2 * MS, 0, 3)),
         (Cause::PageIn, running(), faulted(later(running(), 2 * MS, 0, 3))),
     ] {

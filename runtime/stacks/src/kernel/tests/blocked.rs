@@ -1,4 +1,5 @@
-//! Sleep, locks and I/O. A thread that is blocked stays so, hence each pair of looks must say the same, from the first that finds it.
+//! Sleep, locks and I/O. A thread that is blocked stays so, hence each pair of samples must show
+//! the same, from the first that finds it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,8 +16,8 @@ use volt_telemetry::incident::Cause;
 
 use super::{Going, WINDOW, watch};
 
-/// Pairs of looks that must agree.
-const LOOKS: u32 = 20;
+/// Pairs of samples that must agree.
+const PAIRS: u32 = 20;
 /// One of many sleeps: long against a window, short enough to be waited for at the end.
 const NAP: Duration = Duration::from_millis(300);
 /// The same, for the kernel.
@@ -26,7 +27,7 @@ const NAP_SPEC: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
 fn held_up(cause: Cause, body: impl FnOnce() + Send + 'static, release: impl FnOnce()) {
     let watched = watch(body);
     watched.see(cause, 1, WINDOW);
-    let others = watched.see(cause, LOOKS, WINDOW);
+    let others = watched.see(cause, PAIRS, WINDOW);
     assert!(others.is_empty(), "{cause:?} at first, then {others:?}");
     release();
     watched.join();
@@ -41,8 +42,8 @@ fn naps(cause: Cause, nap: impl Fn() + Send + 'static) {
             nap();
         }
     });
-    let others = watched.see(cause, LOOKS, WINDOW);
-    assert!(others.values().sum::<u32>() < LOOKS, "{cause:?}, but also {others:?}");
+    let others = watched.see(cause, PAIRS, WINDOW);
+    assert!(others.values().sum::<u32>() < PAIRS, "{cause:?}, but also {others:?}");
     going.end();
     watched.join();
 }

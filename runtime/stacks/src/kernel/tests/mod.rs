@@ -1,7 +1,8 @@
 //! Threads that are really held up, each for one reason, and watched while they are: from the same process, without privileges.
 //!
-//! Each test looks until it sees what it waits for, and fails when that does not come in [`LIMIT`]. The pause between two looks is the window
-//! that is judged; nobody is synchronised by it.
+//! Each test takes samples until it sees what it waits for, and fails when that does not come in
+//! [`LIMIT`]. The pause between two samples is the window that is judged; nobody is synchronised by
+//! it.
 
 mod blocked;
 mod memory;
@@ -39,7 +40,7 @@ fn processors() -> MutexGuard<'static, ()> {
     PROCESSORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A thread, and what looks at it.
+/// A thread, and its probe.
 struct Watched {
     tid: u32,
     probe: ThreadProbe,
@@ -63,7 +64,7 @@ fn watch(body: impl FnOnce() + Send + 'static) -> Watched {
 }
 
 impl Watched {
-    /// What two looks say.
+    /// What two samples show.
     fn cause(&self, window: Duration) -> Cause {
         let group = || self.cgroup.as_ref().map(Cgroup::sample);
         let (began, before, group_before) = (Instant::now(), self.probe.sample().unwrap(), group());
@@ -74,7 +75,7 @@ impl Watched {
         classify(&before, &after, group_before.as_ref(), group_after.as_ref(), elapsed_ns)
     }
 
-    /// Looks until `cause` was told so many times; how often what else was told.
+    /// Takes samples until `cause` was found so many times; how often each other cause was found.
     fn see(&self, cause: Cause, times: u32, window: Duration) -> Tally {
         let (until, mut told) = (Instant::now() + LIMIT, Tally::new());
         while told.get(&cause).copied().unwrap_or(0) < times {

@@ -78,7 +78,7 @@ fn cost_us<T>(call: impl Fn() -> T) -> f64 {
 }
 
 #[test]
-fn a_look_costs_microseconds() {
+fn a_sample_costs_microseconds() {
     let _alone = processors();
     let going = Going::new();
     let is_going = going.clone();

@@ -13,7 +13,7 @@ use crate::kernel::cause::held_up;
 use crate::kernel::cgroup::Cgroup;
 use crate::kernel::thread::ThreadProbe;
 
-/// How long a watcher sleeps between two looks.
+/// How long a watcher sleeps between two samples.
 const TICK: Duration = Duration::from_millis(2);
 /// How long it is stopped for.
 const STOP: Duration = Duration::from_millis(300);

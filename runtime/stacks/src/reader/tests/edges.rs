@@ -358,14 +358,14 @@ fn a_stack_costs_little() {
             let (longest_ns, reset) = (longest_ns.clone(), reset.clone());
             move |is_over, begun| {
                 let last_ns = Cell::new(own_ns());
-                let look = || {
+                let measure_gap = || {
                     let now_ns = own_ns();
                     let gap_ns = now_ns - last_ns.replace(now_ns);
                     let before_ns =
                         if reset.swap(false, Ordering::Relaxed) { 0 } else { longest_ns.load(Ordering::Relaxed) };
                     longest_ns.store(before_ns.max(gap_ns), Ordering::Relaxed);
                 };
-                deep(levels, &|| repeat(is_over, begun, &look));
+                deep(levels, &|| repeat(is_over, begun, &measure_gap));
             }
         });
         let (mut held, mut taken, mut resolved) = (Vec::new(), Vec::new(), Vec::new());
