@@ -53,7 +53,7 @@ pub enum What {
         /// How many.
         count: u64,
     },
-    /// How the runtime looked.
+    /// The state of the runtime.
     Snapshot(Box<Snapshot>),
     /// Why this was recorded.
     Mark(Mark),

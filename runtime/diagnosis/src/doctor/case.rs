@@ -1,25 +1,28 @@
-//! What rules look at: a runtime now, and what has happened to it since a look before.
+//! What rules examine: a runtime now, and what has happened to it since an earlier snapshot.
 //!
-//! Invariants. *Two looks of one runtime*: a [`Span`] exists only between two moments of the same runtime, at least
-//! [`INTERVAL_MIN_NS`] apart; rules that compare are not asked without one. *On duty at both*: what is said about a
-//! worker's share of the time is said only of workers that were on duty at both looks; a spare comes and goes.
+//! Invariants. *Two snapshots of one runtime*: a [`Span`] exists only between two moments of the
+//! same runtime, at least
+//! [`INTERVAL_MIN_NS`] apart; rules that compare are not asked without one. *On duty at both*: what
+//! is said about a worker's share of the time is said only of workers that were on duty at both
+//! snapshots; a spare comes and goes.
 
 use volt_telemetry::snapshot::{Duty, Snapshot, Worker};
 
 use crate::rates::{Rates, WorkerRates};
 
-/// Two looks that are closer together than this, ns, are one look: of a shorter time rates are noise.
+/// Two snapshots that are closer together than this, ns, are one snapshot: of a shorter time rates
+/// are noise.
 pub const INTERVAL_MIN_NS: u64 = 100_000_000;
-/// What waits for longer than this has slipped through the runtime's own net: two looks of the sentinel at its default
-/// distance of 10 ms.
+/// What waits for longer than this has slipped through the runtime's own net: two checks of the
+/// sentinel at its default distance of 10 ms.
 pub(super) const LATE_NS: u64 = 20_000_000;
 
 /// A runtime, for all rules.
 pub(super) struct Case<'a> {
     pub(super) now: &'a Snapshot,
-    /// `None` after a single look.
+    /// `None` after a single snapshot.
     pub(super) span: Option<Span<'a>>,
-    /// When the look before was, however close; `None` if there was none.
+    /// When the snapshot before was, however close; `None` if there was none.
     pub(super) since_ns: Option<u64>,
 }
 
@@ -30,7 +33,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// A runtime from one look to the next.
+/// A runtime from one snapshot to the next.
 pub(super) struct Span<'a> {
     pub(super) then: &'a Snapshot,
     pub(super) now: &'a Snapshot,
@@ -63,12 +66,12 @@ impl<'a> Span<'a> {
         of(self.now).saturating_sub(of(self.then))
     }
 
-    /// Whether something is so at both looks.
+    /// Whether something is so at both snapshots.
     pub(super) fn at_both(&self, is_so: impl Fn(&Snapshot) -> bool) -> bool {
         is_so(self.then) && is_so(self.now)
     }
 
-    /// The workers that were on duty at both looks.
+    /// The workers that were on duty at both snapshots.
     pub(super) fn pairs(&self) -> impl Iterator<Item = Pair<'_>> {
         let rates = self.rates.workers.iter();
         let pairs = self.then.workers.iter().zip(&self.now.workers).zip(rates);
@@ -83,7 +86,7 @@ impl<'a> Span<'a> {
     }
 }
 
-/// A worker at both looks.
+/// A worker at both snapshots.
 #[derive(Clone, Copy)]
 pub(super) struct Pair<'s> {
     pub(super) then: &'s Worker,
@@ -105,8 +108,8 @@ impl Pair<'_> {
         Some(of(self.now)?.saturating_sub(of(self.then)?))
     }
 
-    /// Tasks that waited in its queues at both looks, at least; its LIFO slot left out, from which others take only
-    /// when it is stuck.
+    /// Tasks that waited in its queues at both snapshots, at least; its LIFO slot left out, from
+    /// which others take only when it is stuck.
     pub(super) fn queue_len(&self) -> u32 {
         queue_len(self.then).min(queue_len(self.now))
     }

@@ -30,7 +30,7 @@ pub(super) fn is_to_blame(span: &Span<'_>) -> bool {
     pauses(span) > 0 || starved(span).next().is_some() || throttled(span).is_some()
 }
 
-/// Incidents of a cause that went on at some time between the looks.
+/// Incidents of a cause that went on at some time between the snapshots.
 fn incidents<'s>(span: &'s Span<'_>, cause: Cause) -> impl Iterator<Item = &'s Incident> {
     let since_ns = span.then.at_ns;
     span.now.incidents.latest.iter().filter(move |incident| {
@@ -60,8 +60,8 @@ pub(super) fn running_ratio(span: &Span<'_>) -> f64 {
     if ran_ns == 0 { 1.0 } else { ran_ns as f64 / ran_ns.saturating_add(waited_ns) as f64 }
 }
 
-/// How many workers were on duty at both looks and used a processor, or waited for one, for most of the time; spares left
-/// out, which are there for a while, and since a worker is stuck.
+/// How many workers were on duty at both snapshots and used a processor, or waited for one, for
+/// most of the time; spares left out, which are there for a while, and since a worker is stuck.
 fn wanting(span: &Span<'_>) -> u32 {
     let wants = |pair: &Pair<'_>| {
         let waited_ns = pair.grown_if_known(|worker| worker.run_delay_ns).unwrap_or(0);

@@ -8,8 +8,8 @@ use volt_telemetry::text::{counted, duration};
 use super::case::{Case, Span};
 use super::describe::Describe;
 
-/// Looks in a row at which a mailbox is deeper than at the look before: four of a mailbox that goes up and down are rare, and are made within a
-/// second.
+/// Samples in a row in which a mailbox is deeper than in the one before: four of a mailbox that
+/// goes up and down are rare, and are made within a second.
 const RISES_MIN: u32 = 4;
 /// Fewer messages than this are worked off in one step.
 const LEN_MIN: u64 = 128;

@@ -8,15 +8,16 @@ use volt_telemetry::text::{duration, percent};
 use super::case::{Case, LATE_NS, Pair, Span, poll_for_ns, queue_len};
 use super::describe::Describe;
 
-/// Tasks wait in the global queue for the latency that the runtime aims at, by intent; so many times as long, and looks
-/// are missing.
+/// Tasks wait in the global queue for the latency that the runtime aims at, by intent; so many
+/// times as long, and checks are missing.
 const TARGETS_MISSED: u64 = 20;
 /// A second in the global queue: clients give up.
 const GLOBAL_OUTAGE_NS: u64 = 1_000_000_000;
 /// If most polls are of tasks from the global queue, it is served as well as can be, and there is too much work.
 const GLOBAL_SHARE: f64 = 0.5;
-/// How long a poll lasts behind which a full LIFO slot is a held one: by default the sentinel has had ten looks to have
-/// it emptied, enough even where processors are short and it comes late itself.
+/// How long a poll lasts behind which a full LIFO slot is a held one: by default the sentinel has
+/// had ten checks to have it emptied, enough even where processors are short and it comes late
+/// itself.
 const LIFO_HELD_NS: u64 = 100_000_000;
 /// Of a worker's polls, those from the LIFO slot. By default at most 3 polls of a tick of 128 are, so only another
 /// setting gets here.
@@ -34,7 +35,7 @@ const BUSY_RATIO: f64 = 0.9;
 const BACKLOG_LEN: u32 = 2;
 /// How far the shares of the time that two workers are busy may lie apart.
 const IMBALANCE_RATIO: f64 = 0.5;
-/// Tasks in the busier one's queues, at both looks, that a thief would have halved in passing.
+/// Tasks in the busier one's queues, at both snapshots, that a thief would have halved in passing.
 const IMBALANCE_LEN: u32 = 16;
 
 // ---- lost-wakeup ---------------------------------------------------------------------------------------------------

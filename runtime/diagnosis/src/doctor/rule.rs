@@ -39,9 +39,9 @@ pub struct RuleEntry {
 /// How a rule judges.
 #[derive(Clone, Copy, Debug)]
 enum Judge {
-    /// By what is there now, and by two looks if there are two.
+    /// By what is there now, and by two snapshots if there are two.
     Case(fn(&Case<'_>) -> Vec<Finding>),
-    /// By two looks only.
+    /// By two snapshots only.
     Span(fn(&Span<'_>) -> Vec<Finding>),
     /// By what has grown over minutes: for those who have watched for so long.
     Growth(fn(&Growth) -> Vec<Finding>),
@@ -263,10 +263,12 @@ fn always(_: &Snapshot) -> bool {
     true
 }
 
-/// Asks every rule about a runtime, from one look at it to a later one, and gives what they found, the worst first.
+/// Asks every rule about a runtime, from one snapshot of it to a later one, and gives what they
+/// found, the worst first.
 ///
-/// With the same snapshot twice, with two of different runtimes, or with two less than 100 ms apart, only rules speak
-/// that can tell from one look: what is stuck at this moment. What takes minutes to see, and whether something goes on,
+/// With the same snapshot twice, with two of different runtimes, or with two less than 100 ms
+/// apart, only rules speak that can tell from one snapshot: what is stuck at this moment. What
+/// takes minutes to see, and whether something goes on,
 /// [`History`](super::History) knows.
 ///
 /// ```

@@ -23,8 +23,8 @@ use super::machine;
 
 /// A poll of this length that still goes on is an outage of its worker: what people notice.
 const OUTAGE_NS: u64 = 100_000_000;
-/// Timers and sockets that nobody looked after for so long are late for everybody: five looks of the sentinel at its
-/// default distance, which wakes a worker for them at every one.
+/// Timers and sockets that nobody polled for so long are late for everybody: five checks of the
+/// sentinel at its default distance, which wakes a worker for them at every one.
 const DRIVER_IDLE_NS: u64 = 50_000_000;
 /// So long, and most time-outs of clients have passed.
 const DRIVER_OUTAGE_NS: u64 = 1_000_000_000;
@@ -44,7 +44,7 @@ const SAMPLED_LINES_MAX: usize = 3;
 /// Different seconds within a minute in which a short stall makes it one that happens again and again. A start has many
 /// stalls in one second, and a busy machine a stray one.
 pub(super) const RECURRING_MOMENTS: usize = 3;
-/// Findings of one rule that are told of one look.
+/// Findings of one rule that are told of one snapshot.
 const FINDINGS_MAX: usize = 16;
 
 /// Causes that say that the poll does something wrong, not the machine.

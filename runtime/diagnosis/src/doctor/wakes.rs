@@ -25,7 +25,7 @@ const WAKES_PER_SECOND: f64 = 10_000.0;
 const SELF_WAKES_PER_SECOND: f64 = 10_000.0;
 /// Of a location's polls, those that ended so: all but a few.
 const SELF_WAKES_RATIO: f64 = 0.9;
-/// A poll shorter than this, on average, has only looked whether it can go on.
+/// A poll shorter than this, on average, has only checked whether it can go on.
 const EMPTY_POLL_NS: u64 = 10_000;
 
 // ---- steal-contention ----------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ pub(super) fn self_wake_loop(span: &Span<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Polls of somebody between the looks.
+/// Polls of somebody between the snapshots.
 struct Looped {
     polls: u64,
     self_wakes: u64,

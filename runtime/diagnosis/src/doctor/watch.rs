@@ -113,7 +113,7 @@ mod tests {
     fn within_a_second_an_older_program_is_judged_by_its_rates() {
         let found = |mut watch: Watch, at_ms: &[u64]| {
             let now = |at_ms: u64| {
-                // Nobody looks after sockets, at any time.
+                // Nobody polls sockets, at any time.
                 let driver = Driver { registrations: 1, idle_ns: SECOND / 10, ..Driver::default() };
                 let at_ns = 20 * SECOND + at_ms * 1_000_000;
                 [Snapshot { at_ns, driver, workers: vec![Worker::default()], ..Snapshot::default() }]

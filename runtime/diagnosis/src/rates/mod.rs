@@ -19,7 +19,7 @@ use volt_telemetry::snapshot::{Duty, Process, Snapshot, Worker};
 pub struct Shares {
     /// In polls and between them.
     pub busy_ratio: f64,
-    /// Looking for work.
+    /// Searching for work.
     pub searching_ratio: f64,
     /// Asleep on the futex.
     pub parked_ratio: f64,
@@ -72,7 +72,7 @@ pub struct WorkerRates {
     pub lifo_cap_flushes_per_second: f64,
     /// Overflows of the ring.
     pub overflows_per_second: f64,
-    /// Victims looked at.
+    /// Victims checked.
     pub steal_attempts_per_second: f64,
     /// Victims that gave something.
     pub steals_per_second: f64,
@@ -184,7 +184,7 @@ pub struct Rates {
     pub parks_per_second: f64,
     /// Timers fired.
     pub timers_fired_per_second: f64,
-    /// Looks at the kernel's ready list.
+    /// Polls of the kernel's ready list.
     pub driver_turns_per_second: f64,
     /// Readiness events.
     pub driver_events_per_second: f64,

@@ -50,7 +50,7 @@ impl Lane {
     /// Opens a slice, after what cannot go on beside it was ended.
     pub(super) fn begin(&mut self, out: &mut Vec<Line>, at_ns: u64, slice: Slice, fill: impl FnOnce(Line) -> Line) {
         self.settle(out, at_ns);
-        // The driver may be looked at in a search or a sleep; nothing else lies in anything.
+        // The driver may be polled in a search or a sleep; nothing else lies in anything.
         let outer = |open: &&Slice| slice == Slice::Driver && matches!(open, Slice::Search | Slice::Park);
         let kept = self.open.iter().take_while(outer).count();
         self.close_above(out, kept, at_ns, "end_lost");
@@ -59,7 +59,8 @@ impl Lane {
         out.push(fill(self.line('B', at_ns)));
     }
 
-    /// Ends a slice. If its begin was lost it began at `began_ns`, or where the track stands, and looks as `fill` says.
+    /// Ends a slice. If its begin was lost it began at `began_ns`, or where the track stands, and
+    /// is drawn as `fill` says.
     pub(super) fn end(
         &mut self,
         out: &mut Vec<Line>,
@@ -86,8 +87,8 @@ impl Lane {
         out.push(args(self.line('i', at_ns).category("worker").name(name).scope('t')));
     }
 
-    /// The begin of a flow. Outside any slice it gets one of no length, which looks as `fill` says, since a flow begins
-    /// in one.
+    /// The begin of a flow. Outside any slice it gets one of no length, which is drawn as `fill`
+    /// says, since a flow begins in one.
     pub(super) fn begin_flow(&mut self, out: &mut Vec<Line>, at_ns: u64, flow: u64, fill: impl FnOnce(Line) -> Line) {
         self.settle(out, at_ns);
         self.last_ns = Some(at_ns);

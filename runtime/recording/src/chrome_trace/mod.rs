@@ -1,9 +1,9 @@
 //! A recording as a Chrome trace: JSON that <https://ui.perfetto.dev>, `chrome://tracing` and speedscope open.
 //!
-//! Shape: a track a worker (a thread of the process); on it polls, searches, sleeps and looks at the driver
-//! as slices, what else happened as instant events; an arrow (a *flow*) from each wake-up or spawn to the poll that it
-//! led to; queue lengths and counts of tasks from the snapshots as counters. A slice's name is the task's name, else
-//! where it was spawned.
+//! Shape: a track a worker (a thread of the process); on it polls, searches, sleeps and polls of
+//! the driver as slices, what else happened as instant events; an arrow (a *flow*) from each
+//! wake-up or spawn to the poll that it led to; queue lengths and counts of tasks from the
+//! snapshots as counters. A slice's name is the task's name, else where it was spawned.
 //!
 //! Invariants, for whoever reads the file from top to bottom:
 //! * *Balanced*: each begin has an end on its track, and the other way round. The begin of a poll whose begin was

@@ -216,7 +216,7 @@ impl<R: Read + Seek> Reader<R> {
         sought
     }
 
-    /// The last snapshot of `at_ns` or earlier: how the runtime looked then. The position stays.
+    /// The last snapshot of `at_ns` or earlier: the state of the runtime then. The position stays.
     ///
     /// # Errors
     /// As [`next_flush`](Self::next_flush), for what lies on the way.
@@ -265,12 +265,12 @@ impl<R: Read + Seek> Reader<R> {
     }
 
     /// Does something from the first flush on, and comes back.
-    fn aside<T>(&mut self, look: impl FnOnce(&mut Self) -> Result<T, RecordingError>) -> Result<T, RecordingError> {
+    fn aside<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, RecordingError>) -> Result<T, RecordingError> {
         let (at_byte, number) = (self.at_byte, self.number);
         self.go_to(self.first_byte, 1)?;
-        let looked = look(self);
+        let result = read(self);
         self.go_to(at_byte, number)?;
-        looked
+        result
     }
 
     fn go_to(&mut self, at_byte: u64, number: u32) -> Result<(), RecordingError> {

@@ -29,7 +29,7 @@ fn blocked(second: u64, line: u32, is_line_known: bool) -> Incident {
     }
 }
 
-/// Nobody looks after sockets.
+/// Nobody polls sockets.
 fn held(second: u64) -> Snapshot {
     let driver = Driver { registrations: 1, idle_ns: SECOND / 10, ..Driver::default() };
     Snapshot { driver, workers: vec![Worker::default()], ..at(second) }

@@ -119,7 +119,7 @@ fn the_worst_comes_first() {
 }
 
 #[test]
-fn one_look_tells_only_what_is_so_at_this_moment() {
+fn one_snapshot_shows_only_what_is_so_at_this_moment() {
     for case in all() {
         let (_, after) = case.sick();
         for finding in examine(&after, &after) {
@@ -141,7 +141,7 @@ fn two_runtimes_of_one_name_are_not_compared() {
 }
 
 #[test]
-fn looks_that_are_too_close_together_are_one_look() {
+fn snapshots_too_close_together_count_as_one() {
     let (before, mut after) = busy();
     after.at_ns = before.at_ns + 50_000_000;
     after.workers[0].lost_wakeup_rescues += 1;

@@ -1,4 +1,5 @@
-//! Programs in health, as two looks a second apart: what cases change, and what no rule may complain about.
+//! Programs in health, as two snapshots a second apart: what cases change, and what no rule may
+//! complain about.
 
 use volt_telemetry::histogram::Histogram;
 use volt_telemetry::incident::Blame;
@@ -9,7 +10,7 @@ use volt_telemetry::snapshot::{
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const SECOND: u64 = 1_000 * MS;
-/// When the first look was, two minutes after the start.
+/// When the first snapshot was, two minutes after the start.
 const FIRST_NS: u64 = 120 * SECOND;
 
 /// The same runtime before and after.

@@ -243,7 +243,7 @@ fn asleep_over_the_global_queue_for(ms: u64) -> Pair {
     })
 }
 
-/// A time-out found work between two looks so far apart.
+/// A time-out found work between two snapshots so far apart.
 fn rescued_within(ms: u64) -> Pair {
     let (before, mut after) = busy();
     after.at_ns = before.at_ns + ms * MS;

@@ -40,7 +40,7 @@ impl Case {
     }
 }
 
-/// `program` with `change` made to both looks.
+/// `program` with `change` made to both snapshots.
 fn both(program: Pair, change: impl Fn(&mut Snapshot)) -> Pair {
     let (mut before, mut after) = program;
     change(&mut before);
@@ -48,14 +48,14 @@ fn both(program: Pair, change: impl Fn(&mut Snapshot)) -> Pair {
     (before, after)
 }
 
-/// `program` with `change` made to the second look.
+/// `program` with `change` made to the second snapshot.
 fn after(program: Pair, change: impl FnOnce(&mut Snapshot)) -> Pair {
     let (before, mut after) = program;
     change(&mut after);
     (before, after)
 }
 
-/// An incident that began `for_ms` before the second look.
+/// An incident that began `for_ms` before the second snapshot.
 fn incident(snapshot: &Snapshot, cause: Cause, for_ms: u64) -> Incident {
     let frame = Frame {
         function: Some("shop::pay".into()),

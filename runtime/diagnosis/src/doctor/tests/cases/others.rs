@@ -83,7 +83,7 @@ pub(super) const CASES: &[Case] = &[
         what: "a poll that stands still for the quota",
         sick: || stuck(Cause::Throttled, 60),
         beside: &[],
-        but: "a poll that stood still before the looks",
+        but: "a poll that stood still before the snapshots",
         look_alike: || {
             let old =
                 |now: &Snapshot| Incident { is_over: true, began_at_ns: SECOND, ..incident(now, Cause::Throttled, 60) };
@@ -137,7 +137,7 @@ pub(super) const CASES: &[Case] = &[
         what: "the sentinel came late",
         sick: || after(busy(), |now| now.sentinel.pauses += 1),
         beside: &[],
-        but: "pauses before the looks",
+        but: "pauses before the snapshots",
         look_alike: || both(busy(), |snapshot| snapshot.sentinel.pauses = 9),
     },
     Case {
@@ -155,7 +155,7 @@ pub(super) const CASES: &[Case] = &[
         what: "jobs wait, and some are done",
         sick: || full_pool(30, 60),
         beside: &[],
-        but: "jobs waited at one look only",
+        but: "jobs waited at one snapshot only",
         look_alike: || after(full_pool(0, 60), |now| now.blocking.queue_len = 30),
     },
     Case {
@@ -164,7 +164,7 @@ pub(super) const CASES: &[Case] = &[
         what: "three tasks without a waker",
         sick: || both(busy(), |snapshot| snapshot.blame[1].stranded = Some(3)),
         beside: &[],
-        but: "tasks without a waker at one look, on their way out",
+        but: "tasks without a waker at one snapshot, on their way out",
         look_alike: || after(busy(), |now| now.blame[1].stranded = Some(3)),
     },
 ];

@@ -11,7 +11,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         rule: Rule::MailboxGrowing,
         severity: Severity::Warning,
-        what: "a mailbox that is deeper at each look",
+        what: "a mailbox that is deeper at each snapshot",
         sick: || mailbox(700, 1024, 5),
         beside: &[],
         but: "a mailbox as deep that goes up and down",
@@ -20,7 +20,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         rule: Rule::MailboxGrowing,
         severity: Severity::Critical,
-        what: "a full mailbox that loses messages at each look",
+        what: "a full mailbox that loses messages at each snapshot",
         sick: || mailbox(1024, 1024, 9),
         beside: &[],
         but: "a full mailbox whose senders wait",
@@ -46,7 +46,7 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-/// The deepest mailbox holds `len` of `capacity` messages, and has risen at so many looks.
+/// The deepest mailbox holds `len` of `capacity` messages, and has risen in so many samples.
 pub(in super::super) fn mailbox(len: u64, capacity: u64, rises: u32) -> Pair {
     let deep = Mailbox {
         pid: "local:17.3".into(),
@@ -67,7 +67,7 @@ pub(in super::super) fn mailbox(len: u64, capacity: u64, rises: u32) -> Pair {
     })
 }
 
-/// In the second between the looks so many restarts, and so many other starts.
+/// In the second between the snapshots so many restarts, and so many other starts.
 pub(in super::super) fn restarting(restarts: u64, others: u64) -> Pair {
     let (mut before, mut after) = busy();
     for (snapshot, times) in [(&mut before, 1), (&mut after, 2)] {

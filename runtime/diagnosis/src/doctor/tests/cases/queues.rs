@@ -36,7 +36,7 @@ pub(super) const CASES: &[Case] = &[
         what: "a time-out that found work, long ago",
         sick: || both(busy(), |snapshot| snapshot.workers[1].lost_wakeup_rescues = 2),
         beside: &[],
-        but: "all asleep over a task at one of the looks only",
+        but: "all asleep over a task at one of the snapshots only",
         look_alike: || after(idle(), |now| now.workers[1].ring_len = 1),
     },
     Case {

@@ -22,7 +22,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         rule: Rule::StalledPoll,
         severity: Severity::Warning,
-        what: "a long poll that ended between the looks",
+        what: "a long poll that ended between the snapshots",
         sick: || {
             after(busy(), |now| {
                 now.incidents.latest.push(Incident { is_over: true, ..incident(now, Cause::Lock, 130) })
@@ -134,10 +134,10 @@ pub(super) const CASES: &[Case] = &[
     Case {
         rule: Rule::DriverHeld,
         severity: Severity::Warning,
-        what: "nobody looked at timers for 200 ms",
+        what: "nobody polled timers for 200 ms",
         sick: || after(busy(), |now| now.driver.idle_ns = 200 * MS),
         beside: &[],
-        but: "nobody looked since the whole process stood still",
+        but: "nobody polled since the whole process stood still",
         look_alike: || {
             after(busy(), |now| {
                 now.driver.idle_ns = 200 * MS;
@@ -151,7 +151,7 @@ pub(super) const CASES: &[Case] = &[
         what: "timers that fired 80 ms late",
         sick: || after(busy(), |now| now.timers.last_lag_ns = 80 * MS),
         beside: &[],
-        but: "the lag of a timer that fired long before the looks",
+        but: "the lag of a timer that fired long before the snapshots",
         look_alike: || {
             both(busy(), |snapshot| {
                 snapshot.timers.last_lag_ns = 80 * MS;
