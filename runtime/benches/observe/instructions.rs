@@ -7,10 +7,12 @@
 //! stack says then costs a hundred million instructions, once. So each length is run again until its two smallest counts agree, and the
 //! smallest is taken.
 //!
-//! Under valgrind one thread runs at a time, and time goes by some fifty times as fast. The cycle counter is the processor's own there too, the
-//! processor still says that it can be trusted, and Volt's clock is calibrated as ever: a reading is four loads, an `rdtsc` that counts as one
-//! instruction, and a multiplication. Nothing in Volt spins for longer than it is told a number of times, so nothing runs wild; what depends
-//! on time (the look at the driver, the interval of the tuner) moves the counts by some thousandths from run to run.
+//! Under valgrind one thread runs at a time, and time goes by some fifty times as fast. The cycle
+//! counter is the processor's own there too, the processor still says that it can be trusted, and
+//! Volt's clock is calibrated as ever: a reading is four loads, an `rdtsc` that counts as one
+//! instruction, and a multiplication. Nothing in Volt spins for longer than it is told a number of
+//! times, so nothing runs wild; what depends on time (the poll of the driver, the interval of the
+//! tuner) moves the counts by some thousandths from run to run.
 
 use std::process::{Child, Command, Stdio};
 

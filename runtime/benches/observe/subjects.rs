@@ -55,8 +55,8 @@ pub(crate) struct Subject {
     first: Vec<&'static str>,
     /// What stands before its figure in the line that it prints.
     key: &'static str,
-    /// Whether its instructions an operation are a number: not those of an observer on a thread of its own, which looks through all tasks
-    /// that it has ever seen now and then.
+    /// Whether its instructions an operation are a number: not those of an observer on a thread of
+    /// its own, which reads all tasks that it has ever seen now and then.
     pub(crate) is_countable: bool,
 }
 

@@ -23,7 +23,7 @@ mod quantile;
 mod subjects;
 mod workloads;
 
-/// Where the workloads look for it.
+/// Where the workloads find it.
 mod runtimes {
     pub(crate) use crate::peer;
 }

@@ -33,8 +33,8 @@ const LEFT_ALIVE: usize = 200;
 const CROWD_SLEEPS: Duration = Duration::from_millis(100);
 /// Without a poll for so long, something hangs.
 const HANGS: Duration = Duration::from_secs(60);
-/// How often the runtime is looked at while it works.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often the runtime is checked while it works.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// One runtime and how much it does.
 #[derive(Clone, Debug)]
@@ -321,7 +321,8 @@ fn outsider(handle: &Handle, world: &Arc<World>, seed: u64, target: u64) {
     alive.into_iter().for_each(|root| handle.block_on(root).unwrap());
 }
 
-/// Runs one runtime through its life; looks at it with `watch` now and then while it works, and calls `rest` each time it rests.
+/// Runs one runtime through its life; checks it with `watch` now and then while it works, and calls
+/// `rest` each time it rests.
 ///
 /// # Panics
 /// If anything that the header of this file says does not hold.
@@ -375,17 +376,17 @@ fn work_through(handle: &Handle, world: &Arc<World>, mix: &Mix, stretch: u64, wa
     std::thread::scope(|scope| {
         let outsider = |number| scope.spawn(move || outsider(handle, world, seed(number), target));
         let outsiders: Vec<_> = (0..mix.outsiders).map(outsider).collect();
-        look(handle, || outsiders.iter().all(|outsider| outsider.is_finished()), watch);
+        check_until(handle, || outsiders.iter().all(|outsider| outsider.is_finished()), watch);
         // A panic of theirs is this thread's.
         outsiders.into_iter().for_each(|outsider| outsider.join().unwrap_or_else(|panic| resume_unwind(panic)));
     });
 }
 
-/// Looks at the runtime while it works: what must hold at every moment, and that it goes on.
-fn look(handle: &Handle, is_over: impl Fn() -> bool, mut watch: impl FnMut(&Snapshot)) {
+/// Checks the runtime while it works: what must hold at every moment, and that it goes on.
+fn check_until(handle: &Handle, is_over: impl Fn() -> bool, mut watch: impl FnMut(&Snapshot)) {
     let (mut last, mut moved_at) = (0, Instant::now());
     while !is_over() {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
         let snapshot = handle.snapshot();
         let tasks = &snapshot.tasks;
         assert!(tasks.spawned >= tasks.completed + tasks.cancelled + tasks.panicked, "{tasks:?}");

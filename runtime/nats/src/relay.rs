@@ -1,7 +1,8 @@
 //! The relay: three tasks of the system's runtime.
 //!
 //! * `pump` takes frames out of the queue, which `send` fills, and publishes them: so `send` never waits, and the order is that of the sends.
-//! * `beat` publishes a heartbeat at each interval. Apart from the pump, or a full queue would make the node look dead.
+//! * `beat` publishes a heartbeat at each interval. Apart from the pump, or a full queue would make
+//!   the node seem dead.
 //! * `listen` hears frames, presence and questions for the name, and finds who is silent. It alone calls [`Incoming`], so that its calls are in order.
 //!   What has come is heard before silence is judged: a node that was stopped itself finds the heartbeats of the others first. Under a flood of
 //!   frames, which has no end, presence is heard first, and silence judged after each batch.
@@ -33,8 +34,8 @@ pub const BACKLOG: usize = 1 << 14;
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 /// Messages that are heard before other tasks get their turn.
 const BATCH: usize = 128;
-/// Looks for those who are silent, a heartbeat: how late a loss can be found is that part of one.
-const LOOKS: u32 = 4;
+/// Checks for silent nodes, in each heartbeat: how late a loss can be found is that part of one.
+const CHECKS: u32 = 4;
 
 const UP: &[u8] = b"up";
 const BYE: &[u8] = b"bye";
@@ -169,7 +170,7 @@ impl Nats {
         Self { node, subjects, client, state, heartbeat, loss, unstarted, exit }
     }
 
-    /// What it counts, to be looked at later.
+    /// What it counts, to be read later.
     pub fn counts(&self) -> Counts {
         Counts(self.state.clone())
     }
@@ -305,8 +306,8 @@ async fn listen(
     // Those who heard the first heartbeat, before we could hear them, hear that now we do.
     session.say(UP).await;
     let mut known = Presence::new(session.me);
-    let mut looks = interval(heartbeat / LOOKS);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut checks = interval(heartbeat / CHECKS);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = 0;
     let tell_lost =
         |known: &mut Presence| known.lost(Instant::now(), loss).into_iter().for_each(|peer| incoming.down(peer));
@@ -331,7 +332,7 @@ async fn listen(
                 answer(&session, message).await;
                 true
             }
-            _ = looks.tick() => {
+            _ = checks.tick() => {
                 tell_lost(&mut known);
                 true
             }

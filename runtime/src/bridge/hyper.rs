@@ -47,7 +47,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub struct VoltExecutor {}
 
 impl VoltExecutor {
-    /// An executor; it looks for the current runtime when it is used, not here.
+    /// An executor; it finds the current runtime when it is used, not here.
     pub fn new() -> Self {
         Self {}
     }
@@ -71,7 +71,7 @@ where
 pub struct VoltTimer {}
 
 impl VoltTimer {
-    /// A timer; it looks for the current runtime when it is used, not here.
+    /// A timer; it finds the current runtime when it is used, not here.
     pub fn new() -> Self {
         Self {}
     }

@@ -306,7 +306,7 @@ impl<T: AsRawFd + fmt::Debug> fmt::Debug for AsyncFd<T> {
 #[must_use = "an attempt that would have blocked must be reported: use try_io or clear_ready"]
 pub struct AsyncFdReadyGuard<'a, T: AsRawFd> {
     fd: &'a AsyncFd<T>,
-    /// What was looked for.
+    /// What was awaited.
     awaited: Flags,
     /// `None` once taken back.
     seen: Option<Seen>,

@@ -3,12 +3,14 @@
 //! Shape. Each listener has a pipe of its own. The process's handler for its signal writes a byte into each of them, and the driver of the
 //! listener's runtime watches the other end. So there is nothing that listeners share but the handler, and they may be of several runtimes.
 //!
-//! Who writes: the signal handler, on whatever thread the kernel chose. It makes one `write` and looks at one atomic: both are allowed there.
+//! Who writes: the signal handler, on whatever thread the kernel chose. It makes one `write` and
+//! loads one atomic: both are allowed there.
 //!
-//! Invariants. *Not lost*: a byte is in the pipe, or the pipe is full of others, until the listener has been told; so it is told at least
-//! once after the last signal. Signals of one kind that come before it looks are told once, as the kernel itself does with those that are
-//! pending. *Of this process*: a child that was forked has the handler and the pipes of its parent; its handler sees that it is in another
-//! process, and leaves them alone.
+//! Invariants. *Not lost*: a byte is in the pipe, or the pipe is full of others, until the listener
+//! has been told; so it is told at least once after the last signal. Signals of one kind that come
+//! before it checks are reported once, as the kernel itself does with those that are pending. *Of
+//! this process*: a child that was forked has the handler and the pipes of its parent; its handler
+//! sees that it is in another process, and leaves them alone.
 //!
 //! The handler stays, as the kernel's default action cannot be given back while others may have asked for the same signal.
 //!

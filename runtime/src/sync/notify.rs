@@ -88,7 +88,8 @@ pin_project! {
 impl Notified<'_> {
     /// Takes a place in the line before the first poll. Returns whether there is a notice already.
     ///
-    /// So that one can look whether there is something to wait for, between this and the `.await`, and miss nothing.
+    /// So that one can check whether there is something to wait for, between this and the `.await`,
+    /// and miss nothing.
     pub fn enable(self: Pin<&mut Self>) -> bool {
         self.project().waiter.enable()
     }

@@ -110,8 +110,9 @@ impl<T: 'static> LocalKey<T> {
         self.with(T::clone)
     }
 
-    /// Calls `f` with `value` in the thread's slot, and puts things back, whatever `f` does. `None`, and `f` is not called: the slot is not to be
-    /// had, since a [`with`](Self::with) further up looks at it, or the thread ends.
+    /// Calls `f` with `value` in the thread's slot, and puts things back, whatever `f` does.
+    /// `None`, and `f` is not called: the slot is not to be had, since a [`with`](Self::with)
+    /// further up uses it, or the thread ends.
     fn swapped<R>(&'static self, value: &mut Option<T>, f: impl FnOnce() -> R) -> Option<R> {
         struct Restore<'a, T: 'static> {
             key: &'static LocalKey<T>,

@@ -227,7 +227,8 @@ pub struct Blame {
     pub self_wakes: Option<u64>,
     /// Tasks that live now and have waited at least once, or have a name; `None` if nobody counts them, or there are too many.
     pub alive: Option<u64>,
-    /// Of these, tasks that wait, and of which no waker is left, so that only a cancellation ends them; `None` if nobody looks.
+    /// Of these, tasks that wait, and of which no waker is left, so that only a cancellation ends
+    /// them; `None` if nothing counts them.
     pub stranded: Option<u64>,
 }
 

@@ -12,7 +12,7 @@ use crate::bounded;
 
 /// Rows that a list has at most, whatever is asked for.
 pub const MAX_ROWS: usize = crate::tasks::MAX_ROWS;
-/// Longest text that is looked for, bytes; what is longer is cut.
+/// Longest text that is searched for, bytes; what is longer is cut.
 pub const MAX_FILTER_BYTES: usize = crate::tasks::MAX_FILTER_BYTES;
 /// Mailboxes that are told one by one in every snapshot.
 pub const MAX_DEEPEST: usize = 16;
@@ -35,9 +35,10 @@ pub struct Processes {
     pub restarts: u64,
     /// Messages that mailboxes dropped or refused since they were full.
     pub messages_lost: u64,
-    /// What they do; `None` = there are too many to look at each.
+    /// What they do; `None` = there are too many to read each.
     pub states: Option<States>,
-    /// The mailboxes that held most messages when all were looked at, as they are now; the deepest first.
+    /// The mailboxes that held most messages when all were read, as they are now; the deepest
+    /// first.
     #[serde(deserialize_with = "deepest")]
     pub deepest: Vec<Mailbox>,
     /// The last that failed or panicked.
@@ -107,7 +108,8 @@ pub struct ProcessList {
     pub runtime: String,
     /// When it was made, on the clock of the process, ns.
     pub at_ns: u64,
-    /// What it answers. Another than was asked: there are so many processes that they are not looked through again at once; ask again.
+    /// What it answers. Another than was asked: there are so many processes that they are not read
+    /// again at once; ask again.
     pub query: Query,
     /// The highest first.
     #[serde(deserialize_with = "rows")]
@@ -116,11 +118,11 @@ pub struct ProcessList {
     pub alive: u64,
     /// Of these, those that the filter lets through.
     pub matching: u64,
-    /// Not all were looked at: there are too many.
+    /// Not all were read: there are too many.
     pub is_cut: bool,
     /// How long ago it was decided which processes have a row; their numbers are of now.
     pub chosen_ago_ns: u64,
-    /// How long it took to look at all of them.
+    /// How long it took to read all of them.
     pub took_ns: u64,
 }
 
@@ -240,7 +242,7 @@ impl ProcessList {
     }
 }
 
-/// How many processes do what, when they were last looked at one by one.
+/// How many processes do what, when they were last read one by one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct States {
@@ -276,7 +278,8 @@ pub struct Mailbox {
     pub capacity: u64,
     /// Messages that it has dropped or refused.
     pub lost: u64,
-    /// At how many looks in a row it was deeper than at the look before, or had lost messages; looks are [`LOOK_NS`] apart or more.
+    /// How many samples in a row showed it deeper than the sample before, or with messages lost;
+    /// samples are [`LOOK_NS`] apart or more.
     pub rises: u32,
     /// For how long that has been so, ns.
     pub rising_for_ns: u64,
@@ -284,7 +287,7 @@ pub struct Mailbox {
     pub grown: u64,
 }
 
-/// The shortest time between two looks at a mailbox that are told apart, ns.
+/// The shortest time between two samples of a mailbox that are told apart, ns.
 pub const LOOK_NS: u64 = 200_000_000;
 
 /// An end that nobody wanted.

@@ -14,7 +14,7 @@ pub enum Rule {
     StalledPoll,
     /// Tasks compute for too long between two awaits.
     NoYield,
-    /// Nobody looks after timers and sockets.
+    /// Nobody polls timers and sockets.
     DriverHeld,
     /// Everybody sleeps although work is there.
     LostWakeup,

@@ -13,7 +13,7 @@ use crate::bounded;
 pub const MAX_ROWS: usize = 1000;
 /// Polls that are shorter are not told apart by their length.
 pub const LONGEST_FROM_NS: u64 = 4096;
-/// Longest text that is looked for, bytes; what is longer is cut.
+/// Longest text that is searched for, bytes; what is longer is cut.
 pub const MAX_FILTER_BYTES: usize = 200;
 
 /// Which tasks are wanted.
@@ -86,22 +86,23 @@ pub struct TaskList {
     pub runtime: String,
     /// When it was made, on the clock of the process, ns.
     pub at_ns: u64,
-    /// What it answers. Another than was asked: there are so many tasks that the runtime does not look through them again at once; ask again.
+    /// What it answers. Another than was asked: there are so many tasks that the runtime does not
+    /// read them again at once; ask again.
     pub query: Query,
     /// The highest first.
     #[serde(deserialize_with = "rows")]
     pub rows: Vec<Task>,
     /// Tasks that are alive.
     pub alive: u64,
-    /// Of these, those that were looked at: they have waited once, or have a name, or are being polled.
+    /// Of these, those that were read: they have waited once, or have a name, or are being polled.
     pub seen: u64,
     /// Of these, those that the filter lets through.
     pub matching: u64,
-    /// Not all were looked at: there are too many.
+    /// Not all were read: there are too many.
     pub is_cut: bool,
     /// How long ago it was decided which tasks have a row; their numbers are of now.
     pub chosen_ago_ns: u64,
-    /// How long it took to look at all of them.
+    /// How long it took to read all of them.
     pub took_ns: u64,
 }
 

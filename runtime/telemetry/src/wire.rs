@@ -11,8 +11,9 @@
 //!
 //! Versions: [`VERSION`] is {major, minor} in one number each. A different major is refused by the console with both numbers in
 //! the message; a different minor is read as far as both sides know the fields. Minor 1 added [`Request::Record`],
-//! [`Request::Recorder`] and [`Request::Why`], minor 2 [`Request::Tasks`], minor 3 [`Request::Processes`]; a client looks at the server's minor before it sends one of them.
-//! Minor 4 added [`Reply::Throttled`], which an older client passes over.
+//! [`Request::Recorder`] and [`Request::Why`], minor 2 [`Request::Tasks`], minor 3
+//! [`Request::Processes`]; a client checks the server's minor before it sends one of them. Minor 4
+//! added [`Reply::Throttled`], which an older client passes over.
 //!
 //! Rejected: postcard and bincode, smaller but not self-describing, so that one added field breaks every older console.
 

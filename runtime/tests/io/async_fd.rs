@@ -95,7 +95,7 @@ fn a_guard_that_is_not_cleared_leaves_it_ready_and_one_that_is_makes_the_next_wa
 }
 
 #[test]
-fn what_was_told_after_a_look_survives_the_clearing_of_that_look() {
+fn readiness_after_a_check_survives_the_clearing_of_that_check() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (mut there, here) = pair();

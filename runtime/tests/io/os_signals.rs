@@ -33,7 +33,7 @@ fn every_listener_is_told_of_a_signal_and_of_a_burst_at_least_once() {
                     }
                 }
                 for listener in &mut listeners {
-                    // What the last look left in the pipe; then nothing comes.
+                    // What the last read left in the pipe; then nothing comes.
                     while timeout(SOON, listener.recv()).await.is_ok() {}
                 }
                 assert!(timeout(SOON, others.recv()).await.is_err(), "that was another signal");

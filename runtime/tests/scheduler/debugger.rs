@@ -22,7 +22,7 @@ use volt_telemetry::rule::Rule;
 use crate::watchdog::{builder, watched};
 
 const IN_CHILD: &str = "VOLT_DEBUGGER_CHILD";
-/// What a person takes for a look at least.
+/// The shortest time for which a person stops a program.
 const HELD_FOR: Duration = Duration::from_millis(300);
 const WORKERS: usize = 2;
 
@@ -137,7 +137,7 @@ fn be_held() {
     let before = wait_until(&runtime, |snapshot| snapshot.sentinel.looks > 2);
     println!("works");
     let held = wait_until(&runtime, |snapshot| snapshot.sentinel.pauses > before.sentinel.pauses);
-    // Not a synchronisation: what it does about it, it does within some looks.
+    // Not a synchronisation: what it does about it, it does within some checks.
     std::thread::sleep(Duration::from_millis(100));
     let after = runtime.handle().snapshot();
     // ORDERING: Relaxed; the flag alone is the message.

@@ -151,13 +151,14 @@ fn a_runtime_at_rest_is_left_asleep_though_something_is_open() {
             while stalls(&runtime).is_empty() {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            let looks = || runtime.handle().snapshot().sentinel.looks;
-            // It takes some looks more after the last worker has lain down: until there was none for longer than the doctor waits.
-            let (mut settled, mut since) = (looks(), Instant::now());
+            let checks = || runtime.handle().snapshot().sentinel.looks;
+            // It takes some checks more after the last worker has parked: until there was none for
+            // longer than the doctor waits.
+            let (mut settled, mut since) = (checks(), Instant::now());
             while since.elapsed() < Duration::from_millis(1_500) {
                 std::thread::sleep(Duration::from_millis(10));
-                if looks() != settled {
-                    (settled, since) = (looks(), Instant::now());
+                if checks() != settled {
+                    (settled, since) = (checks(), Instant::now());
                 }
             }
             assert_eq!(stalls(&runtime).len(), 1, "its end is told when the runtime wakes up");

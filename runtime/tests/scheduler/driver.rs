@@ -22,7 +22,7 @@ fn pair() -> (UnixStream, Peer) {
 #[test]
 fn with_an_eager_hand_off_an_event_is_seen_while_the_worker_that_was_in_the_driver_is_stuck() {
     watched(|| {
-        // Without the sentinel: nobody else would come to look.
+        // Without the sentinel: nobody else would check the driver.
         let runtime = watchdog::builder(2).eager_driver_handoff(true).build().unwrap();
         for _ in 0..ROUNDS {
             let ((mut first, mut first_peer), (mut second, mut second_peer)) = {
@@ -61,7 +61,7 @@ fn with_an_eager_hand_off_an_event_is_seen_while_the_worker_that_was_in_the_driv
 fn with_an_eager_hand_off_an_event_is_seen_while_every_worker_but_one_is_stuck_whatever_woke_them() {
     const WORKERS: usize = 4;
     watched(|| {
-        // Without the sentinel: nobody else would come to look.
+        // Without the sentinel: nobody else would check the driver.
         let runtime = watchdog::builder(WORKERS).eager_driver_handoff(true).build().unwrap();
         for _ in 0..ROUNDS {
             let (mut stream, mut peer) = {

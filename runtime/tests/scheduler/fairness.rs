@@ -120,7 +120,7 @@ fn no_task_is_forgotten_among_tasks_that_never_rest() {
     watched(|| {
         let runtime = builder(2).build().unwrap();
         let hogs = Hogs::start(&runtime, 2, 128, Duration::from_micros(1));
-        // More than one look brings, so that they also wait for each other.
+        // More than one check brings, so that they also wait for each other.
         let tasks: Vec<_> = (0..1_000).map(|n| runtime.spawn(async move { n })).collect();
         let sum: usize = tasks.into_iter().map(|task| runtime.block_on(task).unwrap()).sum();
         assert_eq!(sum, 999 * 1_000 / 2);

@@ -265,16 +265,16 @@ fn an_idle_thread_for_blocking_work_is_kept_as_long_as_was_asked_for() {
 }
 
 #[test]
-fn the_sentinel_looks_while_somebody_is_awake_if_there_is_one() {
+fn the_sentinel_checks_while_a_worker_is_awake_if_it_is_on() {
     watched(|| {
         for interval in [None, Some(MS)] {
             let runtime = builder(1).sentinel_interval(interval).build().unwrap();
-            let looks = || runtime.handle().snapshot().sentinel.looks;
+            let checks = || runtime.handle().snapshot().sentinel.looks;
             while_blocked(&runtime, || {
                 let began = Instant::now();
-                wait_until(|| if interval.is_some() { looks() > 3 } else { began.elapsed() > 20 * MS });
+                wait_until(|| if interval.is_some() { checks() > 3 } else { began.elapsed() > 20 * MS });
             });
-            assert_eq!(looks() > 0, interval.is_some());
+            assert_eq!(checks() > 0, interval.is_some());
         }
     });
 }

@@ -62,7 +62,7 @@ fn queued(worker: &volt::telemetry::Worker) -> u64 {
 fn the_loads_add_up_to_what_is_queued_or_running() {
     for placement in [TwoChoices, LeastLoaded] {
         watched(|| {
-            // No stealing and nobody to look elsewhere: what is placed stays where it is.
+            // No stealing and nobody to search elsewhere: what is placed stays where it is.
             let runtime = builder(3).placement(placement).enable_stealing(false).build().unwrap();
             let (entered, has_entered) = mpsc::channel();
             let gates: Vec<mpsc::Sender<()>> = (0..30)

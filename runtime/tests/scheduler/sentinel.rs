@@ -105,37 +105,39 @@ fn the_sentinel_sleeps_while_all_workers_do() {
     watched(|| {
         let runtime = runtime(2);
         runtime.block_on(runtime.spawn(async {})).unwrap();
-        let looks = || {
+        let checks = || {
             wait_for_all_parked(&runtime);
             runtime.handle().snapshot().sentinel.looks
         };
-        // It takes some looks more after the last worker has lain down: until there was none for a while.
+        // It takes some checks more after the last worker has parked: until there was none for a
+        // while.
         let rest = Duration::from_millis(300);
-        let (mut settled, mut since) = (looks(), Instant::now());
+        let (mut settled, mut since) = (checks(), Instant::now());
         while since.elapsed() < rest {
             std::thread::sleep(Duration::from_millis(1));
-            if looks() != settled {
-                (settled, since) = (looks(), Instant::now());
+            if checks() != settled {
+                (settled, since) = (checks(), Instant::now());
             }
         }
-        assert_eq!(looks(), settled);
+        assert_eq!(checks(), settled);
     });
 }
 
 #[test]
-fn a_block_that_is_announced_and_lasts_costs_no_more_looks_than_workers_that_work() {
+fn an_announced_block_costs_no_more_checks_than_busy_workers() {
     watched(|| {
         let runtime = runtime(2);
         let (open, is_open) = mpsc::channel::<()>();
         let blocker = runtime.spawn(async move { volt::task::block_in_place(|| assert!(is_open.recv().is_err())) });
-        let looks = || runtime.handle().snapshot().sentinel.looks;
-        // 30 looks; with one a millisecond 300, but for a moment in which the machine lets it wait.
+        let checks = || runtime.handle().snapshot().sentinel.looks;
+        // 30 checks; with one a millisecond 300, but for a moment in which the machine lets it
+        // wait.
         let (rest, most) = (Duration::from_millis(300), 60);
         let mut quiet = 0;
         while quiet < 5 {
-            let before = looks();
+            let before = checks();
             std::thread::sleep(rest);
-            quiet = if looks() - before <= most { quiet + 1 } else { 0 };
+            quiet = if checks() - before <= most { quiet + 1 } else { 0 };
         }
         drop(open);
         runtime.block_on(blocker).unwrap();
@@ -156,7 +158,7 @@ fn a_runtime_whose_worker_is_stuck_for_good_ends_at_the_limit_and_its_sentinel_w
         let handle = runtime.handle().clone();
         runtime.shutdown_timeout(Duration::from_millis(20));
         drop(open);
-        // The worker ends, and with it the sentinel: nobody looks any more.
+        // The worker ends, and with it the sentinel: nobody checks any more.
         while handle.snapshot().workers.iter().any(|worker| worker.phase != volt::telemetry::Phase::Stopped) {
             std::thread::yield_now();
         }
@@ -192,8 +194,8 @@ fn the_sentinel_costs_little_while_workers_are_busy_and_nothing_while_they_rest(
     const BUSY_FOR: Duration = Duration::from_secs(3);
     const RESTS_FOR: Duration = Duration::from_secs(2);
     const INTERVAL: Duration = Duration::from_millis(10);
-    // A look itself takes a microsecond; the rest is what a machine takes to put a thread to sleep and to wake it up, which differs widely, and
-    // caches that others have used meanwhile.
+    // A check itself takes a microsecond; the rest is what a machine takes to put a thread to sleep
+    // and to wake it up, which differs widely, and caches that others have used meanwhile.
     const MAX_NAPS: f64 = 10.0;
     watched(|| {
         let builder = builder(2).thread_name("cost").sentinel_interval(Some(INTERVAL));
@@ -220,10 +222,10 @@ fn the_sentinel_costs_little_while_workers_are_busy_and_nothing_while_they_rest(
         busy.into_iter().for_each(|task| runtime.block_on(task).unwrap());
         let (after, _) = of_sentinel();
         let ratio = (after - before).as_secs_f64() / began.elapsed().as_secs_f64();
-        let looks = runtime.handle().snapshot().sentinel.looks;
-        let each = (after - before) / u32::try_from(looks).unwrap();
+        let checks = runtime.handle().snapshot().sentinel.looks;
+        let each = (after - before) / u32::try_from(checks).unwrap();
         let nap = bare.unwrap().join().unwrap();
-        println!("the sentinel took {:.3} % of a core, in {looks} looks of {each:?} each;", ratio * 100.0);
+        println!("the sentinel took {:.3} % of a core, in {checks} checks of {each:?} each;", ratio * 100.0);
         println!("a thread that sleeps as long and does nothing took {nap:?} each time");
         assert!(each.as_secs_f64() < MAX_NAPS * nap.as_secs_f64(), "{each:?} {nap:?}");
 

@@ -182,12 +182,12 @@ fn a_job_without_a_thread_is_reported_while_all_sleep_and_at_the_end() {
                 .build()
                 .unwrap();
             runtime.block_on(runtime.spawn(async {})).unwrap();
-            let looks = || runtime.handle().snapshot().sentinel.looks;
-            // The sentinel dozes when it does not look any more.
+            let checks = || runtime.handle().snapshot().sentinel.looks;
+            // The sentinel dozes when it does not check any more.
             while {
-                let before = looks();
+                let before = checks();
                 std::thread::sleep(Duration::from_millis(100));
-                looks() > before
+                checks() > before
             } {}
             // Room for the thread that reports, not for one of the pool's.
             let status = std::fs::read_to_string("/proc/self/status").unwrap();

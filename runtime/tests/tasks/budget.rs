@@ -92,7 +92,7 @@ fn whatever_the_leaf_a_poll_ends_when_the_budget_is_spent_and_not_before() {
             let most = most_in_a_poll(&runtime, set, |set, _| {
                 Box::pin(async move { set.join_next().await.unwrap().unwrap() })
             });
-            // A set also yields by itself when it has looked at many that were not ready.
+            // A set also yields by itself when it has polled many that were not ready.
             assert!((1..=budget).contains(&most), "a set: {most}");
 
             let most = most_in_a_poll(&runtime, (), |(), _| Box::pin(sleep_until(Instant::now())));

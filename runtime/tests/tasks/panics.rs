@@ -102,7 +102,7 @@ fn is_well(runtime: &Runtime) {
     wait_until(|| runtime.handle().snapshot().tasks.alive == 0);
     let tasks = runtime.handle().snapshot().tasks;
     assert_eq!(tasks.spawned, tasks.completed + tasks.cancelled + tasks.panicked, "{tasks:?}");
-    // One that has not started yet looks as one that has gone.
+    // One that has not started yet is indistinguishable from one that is gone.
     wait_until(|| runtime.handle().snapshot().workers.iter().all(|worker| worker.phase != Phase::Stopped));
 }
 

@@ -13,8 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// How long a test may take, on a machine that is busy with other things.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Between two looks whether the server has said where it listens.
-const LOOK: Duration = Duration::from_millis(10);
+/// Between two checks whether the server has said where it listens.
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Runs `test` in a runtime with Tokio beside it, on one worker and on two; the process aborts, with the test's name, when that hangs.
 pub fn on_volt<F: Future<Output = ()>>(test: impl Fn() -> F) {
@@ -136,7 +136,7 @@ impl Server {
             let text = std::fs::read_to_string(&file).unwrap_or_default();
             match text.split("nats://").nth(1).and_then(|rest| rest.split('"').next()) {
                 Some(address) => break address.to_owned(),
-                None => std::thread::sleep(LOOK),
+                None => std::thread::sleep(CHECK_INTERVAL),
             }
         };
         Self { program, address, folder }

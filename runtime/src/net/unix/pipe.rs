@@ -174,7 +174,7 @@ macro_rules! end {
                 Self::from_owned_fd_unchecked(file.into())
             }
 
-            /// As [`from_file`](Self::from_file), without a look at what it is.
+            /// As [`from_file`](Self::from_file), without a check of what it is.
             ///
             /// # Errors
             /// What the system says.
@@ -186,7 +186,7 @@ macro_rules! end {
                 Self::from_owned_fd_unchecked(file.into())
             }
 
-            /// As [`from_owned_fd`](Self::from_owned_fd), without a look at what it is.
+            /// As [`from_owned_fd`](Self::from_owned_fd), without a check of what it is.
             ///
             /// # Errors
             /// What the system says.

@@ -320,17 +320,18 @@ impl Client {
     /// The next whole frame; `None` at the deadline. Without a deadline it waits for ever.
     fn receive(&mut self, deadline: Option<Instant>) -> Result<Option<Reply>, ConnectError> {
         let mut buffer = vec![0; READ_BYTES];
-        let mut has_looked = false;
+        let mut has_read = false;
         loop {
             if let Some(reply) = self.take_frame()? {
                 return Ok(Some(reply));
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            // Not before one look at the socket, so that a time-out of 0 means "what is there already".
-            if has_looked && left.is_some_and(|left| left.is_zero()) {
+            // Not before one read of the socket, so that a time-out of 0 means "what is there
+            // already".
+            if has_read && left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
             }
-            has_looked = true;
+            has_read = true;
             // The kernel takes 0 for "without end".
             let wait = left.map(|left| left.max(Duration::from_millis(1)));
             sockopt::set_socket_timeout(&self.socket, Timeout::Recv, wait)

@@ -1,7 +1,7 @@
 //! What the doctor finds, as plain data: for people, for programs and for a metric.
 //!
-//! Strings in here come from the program that is looked at, names of tasks first of all: who prints them on a terminal
-//! cleans them.
+//! Strings in here come from the program that is observed, names of tasks first of all: who prints
+//! them on a terminal cleans them.
 
 pub(crate) mod message;
 

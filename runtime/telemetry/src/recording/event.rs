@@ -79,7 +79,7 @@ numbered! {
 }
 
 numbered! {
-    /// What a worker sleeps on.
+    /// What a worker parks on.
     Bed {
         /// Its futex.
         Futex = 1 "parked",
@@ -196,10 +196,10 @@ pub enum Event {
     },
     /// A round of all victims brought nothing.
     StealMiss {
-        /// Victims that were looked at.
+        /// Victims that were checked.
         victims: u32,
     },
-    /// The worker begins to look for work elsewhere.
+    /// The worker begins to search for work elsewhere.
     SearchBegin,
     /// The search ends.
     SearchEnd {
@@ -235,7 +235,7 @@ pub enum Event {
         /// Its id.
         task: u64,
     },
-    /// The worker begins to look after timers and I/O.
+    /// The worker begins to poll timers and I/O.
     DriverIn,
     /// It is done with that.
     DriverOut {

@@ -65,7 +65,7 @@ pub enum Track {
     },
     /// Threads that are no workers and wake tasks.
     Outside,
-    /// The thread that looks after the workers.
+    /// The thread that watches the workers.
     Sentinel,
     /// One of a newer version.
     #[default]
@@ -182,7 +182,7 @@ pub struct Flush {
     pub texts: Vec<Text>,
     /// One for each track that gave something.
     pub chunks: Vec<Chunk>,
-    /// How the runtime looked; not in every flush.
+    /// The state of the runtime; not in every flush.
     pub snapshot: Option<Box<Snapshot>>,
     /// Why this is recorded.
     pub marks: Vec<Mark>,

@@ -79,7 +79,7 @@ pub struct Snapshot {
     pub timers: Timers,
     /// The I/O driver.
     pub driver: Driver,
-    /// The thread that looks after the workers.
+    /// The thread that watches the workers.
     pub sentinel: Sentinel,
     /// Whether the flight recorder notes things down.
     pub is_recorded: bool,
@@ -91,7 +91,7 @@ pub struct Snapshot {
     /// One for each worker, by index; after the workers the spares that were ever on duty.
     #[serde(deserialize_with = "workers")]
     pub workers: Vec<Worker>,
-    /// What the machine gives the process, and takes from it; `None` if nobody looks.
+    /// What the machine gives the process, and takes from it; `None` if nothing samples it.
     pub host: Option<Host>,
     /// The process's clock; `None` in a program older than this field.
     pub clock: Option<Clock>,
@@ -253,7 +253,7 @@ pub struct Timers {
 pub struct Driver {
     /// The worker that waits in it or polls it right now.
     pub owner: Option<u32>,
-    /// Looks at the kernel's ready list, since start.
+    /// Polls of the kernel's ready list, since start.
     pub turns: u64,
     /// Readiness events delivered, since start.
     pub events: u64,
@@ -261,17 +261,19 @@ pub struct Driver {
     pub registrations: u64,
     /// Times that an accept waited because the process was out of file descriptors or memory, since start.
     pub accept_backoffs: u64,
-    /// How long ago the driver was last looked at, ns; 0 while somebody waits in it.
+    /// How long ago the driver was last polled, ns; 0 while somebody waits in it.
     pub idle_ns: u64,
 }
 
-/// The thread that looks after the workers while any of them is awake, and what it did about those that were stuck.
+/// The thread that watches the workers while any of them is awake, and what it did about those that
+/// were stuck.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sentinel {
-    /// Looks, since start.
+    /// Checks of the workers, since start.
     pub looks: u64,
-    /// Looks that woke a worker: for tasks of one that is stuck in a poll, or for timers and I/O that nobody attended.
+    /// Checks that woke a worker: for tasks of one that is stuck in a poll, or for timers and I/O
+    /// that nobody polled.
     pub rescues: u64,
     /// Tasks taken out of the queues of workers that were declared stuck.
     pub tasks_rescued: u64,
@@ -279,9 +281,9 @@ pub struct Sentinel {
     pub preempts: u64,
     /// Workers that were declared stuck, and replaced if there was a spare.
     pub replacements: u64,
-    /// Looks that wanted a spare and found none.
+    /// Checks that wanted a spare and found none.
     pub capped: u64,
-    /// Looks that came so late that the whole process must have stood still.
+    /// Checks that came so late that the whole process must have stood still.
     pub pauses: u64,
     /// What held it up, the last time; `None` if that never happened, and [`Cause::Unknown`] if the kernel does not say.
     pub last_pause: Option<Cause>,

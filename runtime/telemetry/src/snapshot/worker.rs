@@ -9,7 +9,7 @@ use crate::histogram::Histogram;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Duty {
-    /// It runs tasks, looks for them, or sleeps until there are some.
+    /// It runs tasks, searches for them, or sleeps until there are some.
     #[default]
     Present,
     /// It is stuck in a poll, and another works in its place.
@@ -46,7 +46,7 @@ pub enum Phase {
     Stopped,
     /// Polls tasks and takes them from its own queues.
     Busy,
-    /// Looks for work in the global queue and, if it is one of
+    /// Searches for work in the global queue and, if it is one of
     /// [`Snapshot::searching`](super::Snapshot::searching), in other workers' queues.
     Searching,
     /// Sleeps on its futex.
@@ -171,7 +171,7 @@ pub struct Worker {
     pub ticks: u64,
     /// Time in polls and between them, ns, since start, the present phase included; the five `_ns` add up to its life.
     pub busy_ns: u64,
-    /// Time spent looking for work.
+    /// Time spent searching for work.
     pub searching_ns: u64,
     /// Time asleep on the futex.
     pub parked_ns: u64,
@@ -209,7 +209,7 @@ pub struct Worker {
     /// Tasks that went that way.
     pub tasks_overflowed: u64,
 
-    /// Victims looked at.
+    /// Victims checked.
     pub steal_attempts: u64,
     /// Victims that gave something.
     pub steals: u64,

@@ -25,7 +25,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketTyp
 
 /// Longest path that a socket address holds, bytes; the kernel's `sun_path` less its closing zero.
 pub const MAX_PATH_BYTES: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
-/// Sockets looked at in one folder; more are left out and reported in [`Listing::refused`].
+/// Sockets read in one folder; more are left out and reported in [`Listing::refused`].
 pub const MAX_SOCKETS: usize = 1024;
 /// The bit of a folder's mode by which only owners remove what is in it: that of `/tmp`.
 const STICKY: RawMode = 0o1000;
@@ -388,7 +388,7 @@ pub struct Candidate {
 pub struct Listing {
     /// By pid, then start time.
     pub sockets: Vec<Candidate>,
-    /// Folders and sockets that exist and could not be looked at.
+    /// Folders and sockets that exist and could not be read.
     pub refused: Vec<SocketError>,
 }
 
@@ -426,7 +426,7 @@ fn list_directory(path: &Path, user_id: u32, listing: &mut Listing) -> Result<()
 
 /// Unlinks the sockets of `user_id`'s processes that have ended, and returns how many. `dir` is the folder at `path`, open.
 ///
-/// What cannot be looked at or unlinked stays: it does no harm.
+/// What cannot be read or unlinked stays: it does no harm.
 pub fn remove_stale(path: &Path, dir: impl AsFd, user_id: u32) -> usize {
     let Ok(found) = sockets_in(path, &dir, &mut Vec::new()) else { return 0 };
     let is_dead = |pid, start_time| {

@@ -166,7 +166,7 @@ fn the_living_are_told_from_the_stale_and_the_foreign() {
 }
 
 #[test]
-fn a_listing_tells_of_what_it_could_not_look_at() {
+fn a_listing_reports_what_it_could_not_read() {
     let scratch = Scratch::new();
     let listing = list(&Environment { user_id: own_user() + 1, ..environment(scratch.path()) });
     assert!(listing.sockets.is_empty());

@@ -239,7 +239,8 @@ fn a_task_from_outside_gets_its_turn_among_tasks_that_wake_themselves() {
             let task = runtime.spawn(async {});
             runtime.block_on(task).unwrap();
             let during = polls(&runtime) - before;
-            // Each worker looks after 255 of its polls at the latest. The rest is for a machine that runs something else meanwhile.
+            // Each worker checks after 255 of its polls at the latest. The rest is for a machine
+            // that runs something else meanwhile.
             assert!(during < 1_000_000, "{during} polls of others");
         }
         stop.store(true, Ordering::Relaxed);
@@ -357,8 +358,9 @@ fn slow_polls_do_not_stop_the_clock() {
         let most = runtime.block_on(most).unwrap();
         stop.store(true, Ordering::Relaxed);
         hogs.into_iter().for_each(|hog| runtime.block_on(hog).unwrap());
-        // Counted in polls of a millisecond, so that a machine that runs something else meanwhile changes nothing. Five go by in the
-        // sleep, a few until its turn comes; a tick, after which a worker looks at its timers anyway, has 128.
+        // Counted in polls of a millisecond, so that a machine that runs something else meanwhile
+        // changes nothing. Five go by in the sleep, a few until its turn comes; a tick, after which
+        // a worker polls its timers anyway, has 128.
         assert!(most <= 20, "{most} polls of 1 ms during a sleep of 5 ms");
     });
 }
@@ -418,7 +420,7 @@ fn a_wake_up_by_another_during_a_poll_is_not_counted_as_the_tasks_own() {
         });
         runtime.block_on(woken).unwrap();
         runtime.block_on(other).unwrap();
-        // A poll is counted when its worker has looked for the next.
+        // A poll is counted when its worker has searched for the next.
         at_rest(&runtime);
         let self_wakes = || runtime.handle().snapshot().blame.iter().filter_map(|blame| blame.self_wakes).sum::<u64>();
         assert_eq!(self_wakes(), 0);

@@ -89,7 +89,7 @@ fn errors_that_come_too_late_may_use_their_scope_when_they_are_dropped() {
                 let error = Reenters { scope: scope.clone(), times: inside.clone() };
                 let _value = scope.spawn(async { Err::<(), _>(error) });
             }
-            // All have failed before the scope looks at the first.
+            // All have failed before the scope polls the first.
             while volt::Handle::current().snapshot().tasks.completed < 10 {
                 std::thread::yield_now();
             }
@@ -171,7 +171,7 @@ fn dropping_a_scope_aborts_its_children_though_they_hold_it() {
             assert!(scope.as_mut().poll(cx).is_pending());
             std::task::Poll::Ready(())
         }));
-        // Ten that it has looked at, one that it has not, and one that comes too late.
+        // Ten that it has polled, one that it has not, and one that comes too late.
         let given = given.recv().unwrap();
         let _entered = runtime.enter();
         child(&given, &held);
