@@ -172,7 +172,7 @@ fn a_runtime_at_rest_is_left_asleep_though_something_is_open() {
 /// Of a thousand polls twenty block for 20 ms: less than four times the 99th percentile, and so usual there.
 #[test]
 fn blocking_that_is_usual_is_a_warning_as_long_as_it_goes_on() {
-    const LOOKED_AT_FOR: Duration = Duration::from_secs(5);
+    const OBSERVED_FOR: Duration = Duration::from_secs(5);
     alone(|| {
         watched(|| {
             let runtime = with_sentinel("chronic").build().unwrap();
@@ -199,7 +199,7 @@ fn blocking_that_is_usual_is_a_warning_as_long_as_it_goes_on() {
                 round();
             }
             let since = Instant::now();
-            while since.elapsed() < LOOKED_AT_FOR {
+            while since.elapsed() < OBSERVED_FOR {
                 assert!(severity() >= Some(Severity::Warning), "{:#?}", runtime.handle().snapshot().findings);
                 round();
             }
