@@ -187,7 +187,7 @@ fn the_page_for_people_is_whole_and_asks_nobody_else() {
 }
 
 #[test]
-fn the_live_page_has_rates_from_the_second_answer_on_and_repeats_a_fresh_one() {
+fn the_live_page_has_rates_from_the_second_answer_on() {
     let _watchdog = watchdog();
     let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("drawn").build().unwrap();
     let exporter = Exporter::builder().listen("127.0.0.1:0").runtimes(["drawn"]).serve().unwrap();

@@ -196,7 +196,7 @@ fn a_process_that_is_stopped_costs_a_page_a_second_is_told_of_all_the_while_and_
 }
 
 #[test]
-fn clients_of_a_stopped_process_share_one_collection_and_health_waits_for_none() {
+fn scrapes_of_a_stopped_program_share_one_collection() {
     let _watchdog = watchdog();
     let sockets = Folder::new("many-ask");
     let stopped = start_application(&sockets.0);

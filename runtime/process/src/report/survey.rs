@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mailbox_rises_while_it_is_deeper_at_each_sample_or_loses_messages() {
+    fn a_mailbox_rises_while_it_gets_deeper_or_loses_messages() {
         assert_eq!(rises(&[(5, 0), (9, 0), (30, 0), (31, 0)]), [1, 2, 3]);
         assert_eq!(rises(&[(5, 0), (64, 0), (64, 9), (64, 18)]), [1, 2, 3], "full, and refuses");
         assert_eq!(rises(&[(64, 0), (64, 0), (64, 0)]), [0, 0], "full, and senders wait");

@@ -81,7 +81,7 @@ fn messages_that_find_no_room_are_counted_when_they_come_and_the_deepest_mailbox
 }
 
 #[test]
-fn a_mailbox_deeper_at_each_sample_rises_and_a_full_one_with_waiting_senders_does_not() {
+fn a_mailbox_rises_only_if_each_sample_finds_it_deeper() {
     with_system(async |system| {
         let pid = deaf(&system, 100, Overflow::Block);
         let mut rises = Vec::new();

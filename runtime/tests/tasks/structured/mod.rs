@@ -154,7 +154,7 @@ volt::task_local! {
 }
 
 #[test]
-fn a_scope_of_a_task_local_in_use_is_refused_and_takes_nothing_down() {
+fn a_scope_of_a_task_local_in_use_is_refused() {
     with_one_worker(|runtime| {
         let shadows = runtime.spawn(NAME.scope("outer".into(), async {
             NAME.with(|_| NAME.sync_scope("inner".into(), || ()));

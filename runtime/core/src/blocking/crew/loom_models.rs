@@ -324,7 +324,7 @@ impl Steps for GoesByWhatTheSpinSaw {
 }
 
 #[test]
-fn loom_twin_a_call_between_the_last_check_and_the_lock_is_found() {
+fn loom_twin_a_call_between_last_check_and_lock_is_found() {
     breaks("deadlock", Some(2), || jobs_that_meet::<GoesByWhatTheSpinSaw>(MEET_AND_SPIN));
 }
 

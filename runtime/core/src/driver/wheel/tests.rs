@@ -212,7 +212,7 @@ fn the_latest_tick_there_is_can_be_set_and_comes_last() {
 }
 
 #[test]
-fn a_stall_of_a_second_costs_a_check_a_level_and_not_a_check_a_tick() {
+fn a_stall_of_a_second_costs_one_check_for_each_level() {
     let mut wheel = Wheel::new(0);
     wheel.insert(1 << 35, ());
     assert_eq!(wheel.pop((1 << 35) - 1), None);

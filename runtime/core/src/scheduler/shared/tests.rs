@@ -34,7 +34,7 @@ fn a_batch_wakes_a_worker_for_each_task_and_no_more() {
 }
 
 #[test]
-fn a_shutdown_wakes_each_worker_once_though_they_park_again_at_once() {
+fn a_shutdown_wakes_each_worker_once_though_they_park_again() {
     const WORKERS: usize = 256;
     let (shared, _cores) = without_threads(WORKERS);
     (0..WORKERS).for_each(|worker| shared.idle.begin_park(worker, false));

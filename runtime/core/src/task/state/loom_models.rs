@@ -484,7 +484,7 @@ fn loom_a_joiner_that_changes_its_waker_is_woken_by_the_last() {
 }
 
 #[test]
-fn loom_twin_publishing_without_checking_completion_leaves_a_joiner_asleep() {
+fn loom_twin_publishing_unchecked_leaves_a_joiner_asleep() {
     #[derive(Clone, Copy)]
     struct PublishesBlindly;
     impl Steps for PublishesBlindly {
@@ -609,7 +609,7 @@ fn loom_the_last_of_two_owners_frees_after_the_others_use() {
 }
 
 #[test]
-fn loom_twin_a_check_for_other_references_that_acquires_nothing_frees_beside_a_use() {
+fn loom_twin_a_last_reference_found_without_acquire_frees_early() {
     breaks("Causality violation", None, last_use_model::<ChecksWithoutAcquiring>);
 }
 
@@ -698,7 +698,7 @@ fn loom_a_shield_left_beside_a_cancellation_and_the_end_of_a_poll_lets_the_task_
 }
 
 #[test]
-fn loom_twin_a_shield_left_without_a_check_leaves_a_cancelled_task_idle() {
+fn loom_twin_a_shield_left_unchecked_leaves_a_task_idle() {
     breaks("the cancellation takes effect when the shield is gone", None, || shield_model(leave_without_a_check));
 }
 
