@@ -12,6 +12,7 @@
 //! [`client`] a connection.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "client")]
 pub mod client;
 pub mod finding;
 pub mod health;
@@ -29,7 +30,7 @@ pub mod wire;
 
 mod bounded;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "client"))]
 mod hostile;
 #[cfg(test)]
 mod scratch;
