@@ -50,52 +50,49 @@ impl Error {
     }
 
     pub(crate) fn not_a_terminal(instead: Instead) -> Error {
-        let remedy = format!("for text use `{}`, for a script `{}`", instead.for_text, instead.for_script);
-        Error::new(Kind::NotATerminal, format!("standard input and output must be a terminal for a screen: {remedy}"))
+        let remedy = format!("use `{}` for text, or `{}` for a script", instead.for_text, instead.for_script);
+        Error::new(Kind::NotATerminal, format!("a live screen needs a terminal as standard input and output: {remedy}"))
     }
 
     /// Of a word without a command, which may be meant to be one.
     pub fn or_command(mut self) -> Error {
-        self.message += "; if a command is meant, `volt-console --help` lists them";
+        self.message += "; for a list of commands, run `volt-console --help`";
         self
     }
 
     pub(crate) fn dumb_terminal(instead: Instead) -> Error {
-        let remedy = format!("for text use `{}`; if it is not dumb, set TERM, as to xterm", instead.for_text);
-        Error::new(Kind::NotATerminal, format!("the terminal is dumb (TERM) and cannot show a screen: {remedy}"))
+        let remedy = format!("use `{}` for text, or set TERM, for example to xterm", instead.for_text);
+        Error::new(Kind::NotATerminal, format!("TERM is `dumb`, and such a terminal cannot show a screen: {remedy}"))
     }
 
-    pub(crate) fn no_program(searched: &str, refused: &[String]) -> Error {
-        let mut message = format!("no Volt program is running (looked in {searched})");
+    pub(crate) fn no_program(looked_in: &str, refused: &[String]) -> Error {
+        let mut message = format!("no Volt program is running (searched {looked_in})");
         for reason in refused {
             message.push_str(&format!("; {reason}"));
         }
-        message.push_str(
-            ". Start one, or give its socket's path; another user's programs are seen by that user and by root",
-        );
+        message.push_str(". Start one, or give the path of its socket. Only root sees the programs of other users");
         Error::new(Kind::NoProgram, message)
     }
 
     pub(crate) fn several_programs(programs: &str) -> Error {
-        let message = format!("several Volt programs are running, give the pid or the name of one:\n{programs}");
+        let message = format!("several Volt programs are running; give the pid or the name of one:\n{programs}");
         Error::new(Kind::SeveralPrograms, message)
     }
 
     /// A program that was to be watched for `wanted`, and was for `watched`.
     pub(crate) fn not_watched(why: &ConnectError, watched: Duration, wanted: Duration) -> Error {
         let (watched, wanted) = (watched.as_secs_f64(), wanted.as_secs_f64());
-        let message =
-            format!("not checked: watched for {watched:.1}s of {wanted}s, and within the limits so far: {why}");
+        let message = format!("check incomplete: watched {watched:.1}s of {wanted}s, within the limits so far: {why}");
         Error::new(Kind::Connect, clean::text(&message))
     }
 
     /// There was nothing that could be held against the limits.
     pub(crate) fn not_checked(why: &str) -> Error {
-        Error::new(Kind::NotChecked, format!("not checked: {why}"))
+        Error::new(Kind::NotChecked, format!("check failed: {why}"))
     }
 
     pub(crate) fn terminal(error: io::Error) -> Error {
-        Error::new(Kind::Io, format!("the terminal failed: {error}"))
+        Error::new(Kind::Io, format!("terminal error: {error}"))
     }
 
     pub(crate) fn terminal_gone() -> Error {
@@ -106,27 +103,27 @@ impl Error {
     pub fn output(error: io::Error) -> Error {
         let is_closed = error.kind() == io::ErrorKind::BrokenPipe;
         let kind = if is_closed { Kind::OutputClosed } else { Kind::Io };
-        Error::new(kind, format!("writing to standard output failed: {error}"))
+        Error::new(kind, format!("cannot write to standard output: {error}"))
     }
 
     pub(crate) fn thread(error: io::Error) -> Error {
-        Error::new(Kind::Io, format!("a thread could not be started: {error}"))
+        Error::new(Kind::Io, format!("cannot start a thread: {error}"))
     }
 
     pub(crate) fn connection_ended() -> Error {
-        Error::new(Kind::Io, "the thread of the connection ended unexpectedly".into())
+        Error::new(Kind::Io, "the connection thread ended unexpectedly".into())
     }
 
     pub(crate) fn signals(error: io::Error) -> Error {
-        Error::new(Kind::Io, format!("signals cannot be handled: {error}"))
+        Error::new(Kind::Io, format!("cannot install signal handlers: {error}"))
     }
 
     /// What the system said about a file that is to be written.
     pub(crate) fn file(path: &Path, error: &io::Error) -> Error {
         let remedy = match error.kind() {
-            io::ErrorKind::AlreadyExists => ": choose another name, or remove it",
-            io::ErrorKind::NotFound => ": its folder is not there",
-            io::ErrorKind::PermissionDenied => ": choose a folder that this user may write to",
+            io::ErrorKind::AlreadyExists => ": choose another name, or delete the file",
+            io::ErrorKind::NotFound => ": its directory does not exist",
+            io::ErrorKind::PermissionDenied => ": choose a directory that this user can write to",
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ": free some space",
             _ => "",
         };
@@ -139,8 +136,7 @@ impl Error {
     }
 
     pub(crate) fn no_snapshot(path: &Path) -> Error {
-        let message =
-            format!("{} has no snapshot that could be shown: `volt-console export` shows its events", path.display());
+        let message = format!("{} has no snapshot to show: use `volt-console export` for its events", path.display());
         Error::new(Kind::Recording, message)
     }
 
@@ -198,7 +194,7 @@ impl From<RecordingError> for Error {
 impl From<ConnectError> for Error {
     fn from(error: ConnectError) -> Error {
         let remedy = if error.is_missing() || error.is_stale() || error.is_not_a_socket() || error.is_not_volt() {
-            ": `volt-console list` shows what can be attached to"
+            ": run `volt-console list` for the running programs"
         } else {
             ""
         };

@@ -1,10 +1,12 @@
-//! The program `volt-console`: arguments in, text or a screen out, an exit code.
+//! The program `volt-console`: parses arguments, runs a command, returns an exit code.
 //!
-//! Exit codes: 0 done, or the reader of the output has gone; 1 it could not be done, with the
-//! reason on stderr; 2 the arguments make no sense. Of `doctor` and `check`: 0 nothing found at or
-//! above the level that was asked for, no limit exceeded; 1 something was; 2 the check itself
-//! failed, with the reason on stderr, or the arguments make no sense. Ended by a signal, it dies of
-//! that signal.
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | success, also if the reader of standard output has closed it |
+//! | 1 | failure, with the reason on standard error; for `doctor` and `check`, a problem was found |
+//! | 2 | invalid arguments; for `doctor` and `check`, also if the check itself failed |
+//!
+//! A program that a signal ends terminates with that signal.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -31,7 +33,7 @@ use volt_telemetry::tasks::{self, TaskList};
 
 use crate::arguments::{Arguments, Rows, Verb, completions, man};
 
-/// Exit code of `doctor` and `check` when the check itself failed: 1 is for what it found.
+/// Exit code of `doctor` and `check` when the check itself failed; 1 means that it found a problem.
 const CHECK_FAILED: u8 = 2;
 
 /// How it ended, if it could be done.
@@ -88,7 +90,7 @@ fn run(arguments: Arguments) -> Result<Done, Error> {
             }
             Err(error) if error.is_several_programs() => {
                 list::run(&environment, false, &mut out)?;
-                complain("Several programs: choose one with `volt-console attach PID`.");
+                complain("Several programs are running: choose one with `volt-console attach PID`.");
                 Ok(Done::Shown)
             }
             Err(error) => Err(error),

@@ -1,23 +1,23 @@
-//! The manual page: one, with every command on it, made from the same description as the help.
+//! The manual page: one page with every command, made from the same description as the help.
 //!
-//! clap_mangen makes a page a command, and refers from the first to the others, which would be a dozen files to install. Here
-//! its sections are put together: of the main command the title and the texts, of each other one, under its name, the synopsis,
-//! what it does and its options.
+//! clap_mangen makes one page for each command, which would be a dozen files to install. This module
+//! joins their sections: the title and the texts of the main command, then for each command its
+//! synopsis, description, options, examples and tables.
 
 use std::io;
 
 use clap::Command;
 use clap_mangen::Man;
-use clap_mangen::roff::{Roff, roman};
+use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::arguments::CHAPTERS;
+use crate::arguments::help::CHAPTERS;
 
 /// The page of `command`, as roff.
 pub(crate) fn page(mut command: Command) -> String {
     command.build();
     let verbs: Vec<Command> = command.get_subcommands().cloned().collect();
     let man = Man::new(command).manual("Volt");
-    // The title comes with what roff needs to know once.
+    // The title includes the definitions that the page needs once.
     let mut page = rendered(|to| man.render_title(to));
     page += &rest(&rendered(|to| man.render_name_section(to)));
     page += &rest(&rendered(|to| man.render_synopsis_section(to)));
@@ -26,13 +26,14 @@ pub(crate) fn page(mut command: Command) -> String {
     verbs.into_iter().for_each(|verb| page += &of_verb(verb));
     for (title, text) in CHAPTERS {
         page += &format!(".SH {}\n", title.to_uppercase().replace(' ', "\\ "));
-        page += &rest(&Roff::new().text([roman(text)]).render());
+        page += &preformatted(text);
     }
     page
 }
 
 fn of_verb(verb: Command) -> String {
     let heading = format!(".SS {}\n", verb.get_name());
+    let sections = verb.get_after_long_help().map(ToString::to_string).unwrap_or_default();
     let man = Man::new(verb);
     let parts = [
         rendered(|to| man.render_synopsis_section(to)),
@@ -43,7 +44,27 @@ fn of_verb(verb: Command) -> String {
     let body = parts.iter().map(|part| rest(part)).collect::<String>();
     // All of it stands under the one heading.
     let lines = body.lines().filter(|line| !line.starts_with(".SH "));
-    heading + &lines.map(|line| format!("{line}\n")).collect::<String>()
+    let body: String = lines.map(|line| format!("{line}\n")).collect();
+    let sections = sections.split("\n\n").fold(String::new(), |page, part| page + &section(part));
+    heading + &body + &sections
+}
+
+/// A part of a command's sections: a title in bold, if it begins with one, and the lines below it.
+fn section(part: &str) -> String {
+    match part.split_once(":\n").filter(|(title, _)| !title.starts_with(' ')) {
+        Some((title, lines)) => {
+            ".PP\n".to_owned() + &rest(&Roff::new().text([bold(title)]).render()) + &preformatted(lines)
+        }
+        None => preformatted(part),
+    }
+}
+
+/// Lines that keep their breaks and their indentation.
+fn preformatted(text: &str) -> String {
+    let mut roff = Roff::new();
+    roff.control("PP", []).control("nf", []);
+    text.lines().for_each(|line| _ = roff.text([roman(line)]));
+    rest(&roff.control("fi", []).render())
 }
 
 fn rendered(render: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> String {
@@ -52,7 +73,7 @@ fn rendered(render: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> String
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// `text` without the lines that define the apostrophe, which begin whatever is rendered.
+/// Returns `text` without the definition of the apostrophe, with which each rendered part begins.
 fn rest(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.starts_with(".ie ") && !line.starts_with(".el "));
     lines.map(|line| format!("{line}\n")).collect()
@@ -77,6 +98,7 @@ mod tests {
             for long in verb.get_arguments().filter_map(|argument| argument.get_long()) {
                 assert!(of_verb.contains(&format!("--{long}")), "--{long} of {}", verb.get_name());
             }
+            assert!(of_verb.contains("fBExamples"), "{of_verb}");
         }
         for (title, _) in CHAPTERS {
             assert!(page.contains(&format!(".SH {}\n", title.to_uppercase().replace(' ', "\\ "))), "{title}");

@@ -1,14 +1,16 @@
-//! What the program `volt-console` can be asked: its verbs, their options, and the bounds of these.
+//! The command line of `volt-console`: commands, options and their limits.
 //!
-//! Who reads: `main`. The texts behind `///` are the help.
+//! `main` parses it. The `///` comments of [`Arguments`] and [`Verb`] are the text of `--help`;
+//! `help` has the examples and tables below them.
 
 pub(crate) mod completions;
+pub(crate) mod help;
 pub(crate) mod man;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use volt_console::commands::attach::Appearance;
@@ -21,39 +23,16 @@ use volt_telemetry::finding::Severity;
 use volt_telemetry::processes;
 use volt_telemetry::tasks::{MAX_ROWS, Rank};
 
-/// Shortest interval that can be asked for.
+/// The shortest interval between two snapshots.
 const INTERVAL_MIN: Duration = Duration::from_millis(20);
-/// Longest interval that can be asked for.
+/// The longest interval between two snapshots.
 const INTERVAL_MAX: Duration = Duration::from_secs(3600);
-/// What stands at the end of the long help, and as sections of their own on the manual page.
-pub(crate) const CHAPTERS: [(&str, &str); 4] = [
-    (
-        "Exit codes",
-        "0 done, or the reader of the output has gone; 1 it could not be done, and stderr says why and what helps; \
-         2 the arguments make no sense. Of doctor and check: 0 nothing found, 1 something found, 2 it could not look. \
-         Ended by a signal, it dies of that signal.",
-    ),
-    (
-        "Files",
-        "A program's control socket is $VOLT_SOCKET_DIR/PID-STARTTIME.sock, else $XDG_RUNTIME_DIR/volt/…, else \
-         /tmp/volt-UID/…; only its user and root may connect, and nothing that is sent changes what the program does, \
-         but that it records. Recordings end in .voltrec.",
-    ),
-    (
-        "Environment",
-        "VOLT_SOCKET_DIR is where sockets are looked for, and nowhere else. NO_COLOR, set to anything, takes the colours \
-         away; every colour has a word or a sign beside it.",
-    ),
-    (
-        "Example",
-        "volt-console doctor shop says what is wrong with the program shop and at which line; volt-console attach shop \
-         shows it live; volt-console record shop --trigger delay=20ms writes down what led to the next delay.",
-    ),
-];
+/// Help is never wider than this, also on a wider terminal and in a file.
+const HELP_COLUMNS: usize = 80;
 
-/// See Volt programs from the inside while they run.
+/// Inspect running Volt programs
 ///
-/// Without a command: show the program that runs, on the whole terminal; of several, one can be chosen.
+/// Without a command, shows the running program on a live screen. If several programs are running, asks which one to show.
 #[derive(Parser)]
 #[command(
     name = "volt-console",
@@ -61,247 +40,277 @@ pub(crate) const CHAPTERS: [(&str, &str); 4] = [
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
     subcommand_value_name = "COMMAND",
-    after_help = "Each command explains itself: volt-console COMMAND --help. Exit codes, files, environment: volt-console --help",
-    after_long_help = after_long_help()
+    max_term_width = HELP_COLUMNS,
+    after_help = help::SHORT,
+    after_long_help = help::chapters(&help::CHAPTERS)
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
-    /// The program to show, without a command: its pid, its name or a runtime's, or its socket's path
+    /// Program to show: pid, program name, runtime name or socket path
     #[arg(value_name = "PROGRAM")]
     pub(crate) program: Option<String>,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// List the programs that can be looked at
+    /// List running Volt programs
+    ///
+    /// Prints the pid, name, uptime, runtimes and state of each program.
+    #[command(after_long_help = help::chapters(&help::LIST))]
     List {
-        /// Print a JSON array, one object for each socket
+        /// Print a JSON array with one object for each socket
         #[arg(long)]
         json: bool,
     },
-    /// Show a program live, on the whole terminal
+    /// Show a program on a live screen
     ///
-    /// ? there explains the screen, q leaves it. A program that ends is waited for.
+    /// Press ? for help and q to quit. If the program exits, waits for it to come back.
+    #[command(after_long_help = help::chapters(&help::ATTACH))]
     Attach {
         #[command(flatten)]
         target: Target,
-        /// Time between two refreshes, as 250ms or 2s; + and - change it
+        /// Time between two refreshes, such as 250ms or 2s (20ms to 1h); the keys + and - change it
         #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = interval)]
         interval: Duration,
         #[command(flatten)]
         drawing: Drawing,
     },
-    /// Show what is wrong with a program, at which line, and what to change
+    /// Diagnose a program and print what to change
     ///
-    /// Takes two snapshots. The exit code is 0 if nothing as bad as --fail-on is wrong now, 1 if something is, and 2 if the
-    /// check itself failed.
+    /// Takes two snapshots and checks every rule against them. Prints each problem with its evidence, its line of code and a
+    /// remedy. Critical findings and warnings of the first snapshot are printed immediately, the others after the second.
+    #[command(after_long_help = help::chapters(&help::DOCTOR))]
     Doctor {
         #[command(flatten)]
         target: Target,
-        /// Time between the two snapshots, as 250ms or 2s; with 0s there is only one
-        #[arg(long = "for", value_name = "TIME", default_value = "1s", value_parser = interval_or_zero)]
+        /// Time between the two snapshots, such as 250ms or 2s (100ms to 1h); 0s takes only one snapshot
+        #[arg(long = "for", value_name = "TIME", default_value = "1s", value_parser = look_for)]
         wait: Duration,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
-        /// The mildest finding for which the exit code is 1
+        /// Lowest severity of a current finding that makes the exit code 1
         #[arg(long, value_name = "SEVERITY", default_value = "warning", value_parser = severities())]
         fail_on: Severity,
     },
-    /// Print what holds workers up at the moment, with the calls that led there
+    /// Print the stacks of stuck polls
+    ///
+    /// A poll is stuck when it exceeds the stall threshold of its runtime. The program captures the stack at that time; this
+    /// command interrupts nothing.
+    #[command(after_long_help = help::chapters(&help::STACKS))]
     Stacks {
         #[command(flatten)]
         target: Target,
-        /// Also what held them up before, as much as the program keeps
+        /// Also print the past incidents that the program still keeps
         #[arg(long)]
         all: bool,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Say why a task was polled last: who woke it, who woke that one, and so on
+    /// Explain why a task was polled last
+    ///
+    /// Prints the chain of wake-ups that led to the poll: what woke the task, what woke that one, and so on.
+    #[command(after_long_help = help::chapters(&help::WHY))]
     Why {
-        /// The task's id or name
+        /// Task id or task name
         #[arg(value_name = "TASK")]
         task: String,
         #[command(flatten)]
         target: Target,
-        /// The runtime, of a program that has several; each is asked if left out
+        /// Search only this runtime [default: every runtime]
         #[arg(long, value_name = "NAME")]
         runtime: Option<String>,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Print a program's numbers as text, again and again
+    /// Print a program's metrics as text at regular intervals
     ///
-    /// A program that ends is waited for, unless it was given by its pid or its socket: then this ends too, with 1.
+    /// If the program exits, waits for it to come back. If PROGRAM is a pid or a socket path, exits with code 1 instead.
+    #[command(after_long_help = help::chapters(&help::TOP))]
     Top {
         #[command(flatten)]
         target: Target,
-        /// Print once and end
+        /// Print once and exit
         #[arg(long)]
         once: bool,
-        /// Print JSON, one object a line
+        /// Print JSON, one object per line
         #[arg(long)]
         json: bool,
-        /// Time between two prints, over which rates are taken; 250ms for --once, else 1s
+        /// Time between two reports, over which rates are computed, such as 250ms or 2s (20ms to 1h) [default: 1s, with
+        /// --once 250ms]
         #[arg(long, value_name = "TIME", value_parser = interval)]
         interval: Option<Duration>,
-        /// Print without colours; there are none, so this changes nothing
+        /// Print without colours; has no effect, since the output never has any
         #[arg(long)]
         plain: bool,
-        /// Print nothing but ASCII
+        /// Print only ASCII characters
         #[arg(long)]
         ascii: bool,
     },
-    /// List a program's tasks, those first that rank highest by what --sort says
+    /// List a program's tasks
+    ///
+    /// Prints the tasks of each runtime, highest rank first.
+    #[command(after_long_help = help::chapters(&help::TASKS))]
     Tasks {
         #[command(flatten)]
         target: Target,
-        /// What ranks them
+        /// Rank tasks by this value
         #[arg(long, value_name = "BY", default_value = "busy", value_parser = rank())]
         sort: Rank,
-        /// Print only tasks whose name, #id, spawn location or state has this in it
-        #[arg(long, value_name = "TEXT", default_value = "")]
+        /// Print only tasks whose name, #id, spawn location or state contains TEXT
+        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         filter: String,
         #[command(flatten)]
         rows: Rows,
     },
-    /// List a program's processes, state machines with mailboxes, those first that rank highest by what --sort says
+    /// List a program's processes (actors)
+    ///
+    /// Prints the processes of each runtime, highest rank first. A process is an actor of Volt's process system, not a process
+    /// of the operating system.
+    #[command(after_long_help = help::chapters(&help::PROCESSES))]
     Processes {
         #[command(flatten)]
         target: Target,
-        /// What ranks them
+        /// Rank processes by this value
         #[arg(long, value_name = "BY", default_value = "mailbox", value_parser = process_rank())]
         sort: processes::Rank,
-        /// Print only processes whose name, pid, kind, spawn location or state has this in it
-        #[arg(long, value_name = "TEXT", default_value = "")]
+        /// Print only processes whose name, pid, kind, spawn location or state contains TEXT
+        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         filter: String,
         #[command(flatten)]
         rows: Rows,
     },
-    /// Watch a program for a while, and fail if polls or delays exceed a limit: for CI
+    /// Fail if polls or scheduling delays exceed a limit
     ///
-    /// A poll is the time for which a task keeps its worker until it awaits; a delay is how long a task waits from its
-    /// wake-up to its poll. A limit is a time for each of them, as 50ms, or a percentile and a time, as p99=20ms; each may
-    /// be given more than once. Polls that have not ended count with the time that they have lasted.
-    ///
-    /// The exit code is 0 within the limits, 1 if one was exceeded, 2 if the program could not be looked at to the end, or
-    /// did nothing.
+    /// For continuous integration. Watches a program for a while and measures its polls and scheduling delays. A poll is the time a task occupies its
+    /// worker before it yields. A scheduling delay is the time from a task's wake-up to its poll. A poll that has not ended
+    /// counts with its duration so far. At least one limit is required.
+    #[command(after_long_help = help::chapters(&help::CHECK))]
+    #[command(override_usage = help::CHECK_USAGE)]
     #[command(group = ArgGroup::new("limits").args(["max_poll", "max_delay"]).multiple(true).required(true))]
     Check {
         #[command(flatten)]
         target: Target,
-        /// The runtime, of a program that has several; each of them if left out
+        /// Check only this runtime [default: every runtime]
         #[arg(long, value_name = "NAME")]
         runtime: Option<String>,
-        /// How long a poll may take: 50ms, or p99=20ms
+        /// Limit on the duration of polls; can be given several times
         #[arg(long, value_name = "LIMIT")]
         max_poll: Vec<Limit>,
-        /// How long a task may wait from its wake-up to its poll: 50ms, or p99=20ms
+        /// Limit on scheduling delays; can be given several times
         #[arg(long, value_name = "LIMIT")]
         max_delay: Vec<Limit>,
-        /// How long to watch
-        #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = positive_interval)]
+        /// How long to watch, such as 30s or 5m (100ms to 1h)
+        #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = look_for_some_time)]
         watch: Duration,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Write down what a program's workers do: polls, wake-ups, steals, sleeps
+    /// Record scheduler events to a file
     ///
-    /// Ctrl-C ends the recording in order. The program's flight recorder is on for as long, at some 10 ns a poll. With a
-    /// trigger only what is around it is written.
+    /// Records the polls, wake-ups, steals and parks of one runtime's workers. Ctrl-C finishes the file and exits with code 0.
+    /// The program's flight recorder is on during the recording, at a cost of about 10 ns per poll. With --trigger, writes
+    /// only the events around each trigger.
+    #[command(after_long_help = help::chapters(&help::RECORD))]
     Record {
         #[command(flatten)]
         target: Target,
-        /// The runtime, of a program that has several; the busiest if left out
+        /// Record this runtime [default: the busiest]
         #[arg(long, value_name = "NAME")]
         runtime: Option<String>,
-        /// How long, as 10 or 0.5; until Ctrl-C if left out
-        #[arg(long, value_name = "N", value_parser = seconds)]
+        /// Stop after this many seconds, such as 10 or 0.5 [default: record until Ctrl-C]
+        #[arg(long, value_name = "SECONDS", value_parser = seconds)]
         seconds: Option<Duration>,
-        /// The file; PROGRAM-PID-TIME.voltrec in this folder if left out
+        /// Write to this file [default: PROGRAM-PID-TIME.voltrec in the current directory]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Bytes that a file may have, as 64M or 1G
+        /// Largest size of a file in bytes, such as 64M or 1G (at least 1M); K, M and G are powers of 1024
         #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
         max_size: u64,
-        /// Files there may be; the oldest goes when there is one more. With 1 a file that is full ends the recording
+        /// Largest number of files (1 to 9999); the oldest is deleted to make room. With 1, recording stops when the file is full
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FILES)))]
         files: u32,
-        /// Write only around this: stall, panic, delay=TIME, rule, or rule=NAME of the doctor's; may be given more than once
-        #[arg(long, value_name = "WHAT")]
+        /// Write only the events around this trigger; can be given several times
+        #[arg(long, value_name = "TRIGGER")]
         trigger: Vec<On>,
-        /// How long before the trigger, 1s if left out. Without one: what the recorder has kept of so long ago comes first, if it was on
+        /// How much history before a trigger to write, such as 250ms or 2s [default: 1s]. Without --trigger, start with this
+        /// much buffered history if the flight recorder was already on [default: 0s]
         #[arg(long, value_name = "TIME", value_parser = figures::time)]
         look_back: Option<Duration>,
-        /// How long after the trigger
+        /// How long to record after a trigger, such as 250ms or 2s
         #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = figures::time)]
         look_forward: Duration,
-        /// Switch the flight recorder on for good, and record nothing
+        /// Switch the program's flight recorder on until --off, and exit
         #[arg(long, conflicts_with_all = ["off", "seconds", "output", "trigger"])]
         on: bool,
-        /// Switch it off
+        /// Switch the program's flight recorder off, and exit
         #[arg(long, conflicts_with_all = ["seconds", "output", "trigger"])]
         off: bool,
     },
-    /// Show a recording on the screens of attach; the arrow keys go back and forth
+    /// Show a recording on the screens of `attach`
+    ///
+    /// The left and right arrow keys step through the snapshots. Space plays and stops.
+    #[command(after_long_help = help::chapters(&help::REPLAY))]
     Replay {
-        /// The recording; of one in several files the name without their numbers
+        /// Recording to show; for a recording in several files, the name without the file numbers
         file: PathBuf,
-        /// Print one moment as text and end
+        /// Print one moment as text and exit
         #[arg(long)]
         once: bool,
-        /// Print one moment as a JSON object and end
+        /// Print one moment as a JSON object and exit
         #[arg(long)]
         json: bool,
-        /// The moment to begin with, from the first, as 2s; the last for --once and --json if left out
+        /// Start at this time after the first snapshot, such as 250ms or 2s [default: the beginning; with --once or --json,
+        /// the last snapshot]
         #[arg(long, value_name = "TIME", value_parser = figures::time)]
         at: Option<Duration>,
         #[command(flatten)]
         drawing: Drawing,
     },
-    /// Turn a recording into a trace for ui.perfetto.dev
+    /// Convert a recording to a trace for ui.perfetto.dev
+    ///
+    /// Writes the Chrome trace format, which chrome://tracing and speedscope open too.
+    #[command(after_long_help = help::chapters(&help::EXPORT))]
     Export {
-        /// The recording; of one in several files the name without their numbers
+        /// Recording to convert; for a recording in several files, the name without the file numbers
         file: PathBuf,
-        /// The trace, - for standard output; of a recording in several files numbered as they are. The recording's name with .json if left out
+        /// Write to this file, or to standard output if FILE is `-`. A recording in several files becomes several traces with
+        /// the same numbers [default: the recording's name with .json]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Print what makes a shell complete the commands and options
-    ///
-    /// For bash: volt-console completions bash > ~/.local/share/bash-completion/completions/volt-console
+    /// Print a completion script for a shell
+    #[command(after_long_help = help::chapters(&help::COMPLETIONS))]
     Completions {
-        /// The shell
+        /// Shell to generate the script for
         shell: Shell,
     },
     /// Print the manual page
-    ///
-    /// To keep it: volt-console man > ~/.local/share/man/man1/volt-console.1
+    #[command(after_long_help = help::chapters(&help::MAN))]
     Man,
 }
 
 #[derive(Args)]
 pub(crate) struct Target {
-    /// A pid, the name of a program or of one of its runtimes, or a socket's path (with a /); the only program if left out
-    #[arg(value_name = "PID|NAME|PATH")]
+    /// Pid, program name, runtime name, or socket path with a `/` [default: the only running program]
+    #[arg(value_name = "PROGRAM")]
     pub(crate) target: Option<String>,
 }
 
 /// Which rows of a list are printed, and how.
 #[derive(Args)]
 pub(crate) struct Rows {
-    /// The runtime, of a program that has several; each if left out
-    #[arg(long)]
+    /// List only this runtime [default: every runtime]
+    #[arg(long, value_name = "NAME")]
     pub(crate) runtime: Option<String>,
-    /// Print the lowest first
+    /// Print the lowest rank first
     #[arg(long)]
     pub(crate) reverse: bool,
-    /// How many, of each runtime
+    /// Largest number of rows for each runtime (1 to 1000)
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS as i64))]
     pub(crate) limit: u32,
     /// Print one JSON object
@@ -315,10 +324,10 @@ pub(crate) struct Drawing {
     /// Draw without colours
     #[arg(long)]
     plain: bool,
-    /// Draw with nothing but ASCII, for terminals that have no more
+    /// Draw only ASCII characters
     #[arg(long)]
     ascii: bool,
-    /// Leave the mouse to the terminal, so that it selects text
+    /// Leave the mouse to the terminal, which can then select text
     #[arg(long)]
     no_mouse: bool,
 }
@@ -327,11 +336,6 @@ impl Drawing {
     pub(crate) fn appearance(&self) -> Appearance {
         Appearance { is_plain: self.plain, is_ascii: self.ascii, leaves_mouse: self.no_mouse }
     }
-}
-
-fn after_long_help() -> String {
-    let chapter = |(title, text): (&str, &str)| format!("{title}:\n{text}");
-    CHAPTERS.map(chapter).join("\n\n")
 }
 
 fn severities() -> impl TypedValueParser<Value = Severity> {
@@ -343,13 +347,40 @@ fn severities() -> impl TypedValueParser<Value = Severity> {
 }
 
 fn rank() -> impl TypedValueParser<Value = Rank> {
-    let names = PossibleValuesParser::new(Rank::ALL.map(Rank::name));
+    let value = |rank: Rank| {
+        let help = match rank {
+            Rank::Busy => "Total duration of its polls",
+            Rank::Longest => "Duration of its longest poll",
+            Rank::Polls => "Number of its polls",
+            Rank::Delay => "Total time from its wake-ups to its polls",
+            Rank::Woken => "Time since its last wake-up",
+            Rank::Wakers => "Number of its live wakers",
+            Rank::Age => "Time since it was spawned",
+            Rank::Id => "Task id",
+            _ => "",
+        };
+        PossibleValue::new(rank.name()).help(help)
+    };
+    let names = PossibleValuesParser::new(Rank::ALL.map(value));
     names.try_map(|name| Rank::ALL.into_iter().find(|rank| rank.name() == name).ok_or("no such order"))
 }
 
 fn process_rank() -> impl TypedValueParser<Value = processes::Rank> {
-    let names = PossibleValuesParser::new(processes::Rank::ALL.map(processes::Rank::name));
-    names.try_map(|name| processes::Rank::ALL.into_iter().find(|rank| rank.name() == name).ok_or("no such order"))
+    use processes::Rank;
+    let value = |rank: Rank| {
+        let help = match rank {
+            Rank::Mailbox => "Number of messages in its mailbox",
+            Rank::Peak => "Largest number of messages that its mailbox has had",
+            Rank::Lost => "Number of messages that it dropped or refused",
+            Rank::Steps => "Number of its steps",
+            Rank::Busy => "Total duration of the polls of its task",
+            Rank::Pid => "Process id",
+            _ => "",
+        };
+        PossibleValue::new(rank.name()).help(help)
+    };
+    let names = PossibleValuesParser::new(Rank::ALL.map(value));
+    names.try_map(|name| Rank::ALL.into_iter().find(|rank| rank.name() == name).ok_or("no such order"))
 }
 
 /// `250ms`, `2s`, `0.5s`, between the bounds of an interval.
@@ -357,41 +388,45 @@ fn interval(text: &str) -> Result<Duration, String> {
     figures::time(text).and_then(|time| within(time, INTERVAL_MIN))
 }
 
-/// As [`interval`], but as long as it takes to see a difference; or no time at all.
-fn interval_or_zero(text: &str) -> Result<Duration, String> {
+/// As [`interval`], but at least the doctor's shortest interval, or 0.
+fn look_for(text: &str) -> Result<Duration, String> {
     let time = figures::time(text)?;
     if time.is_zero() { Ok(time) } else { within(time, doctor::WAIT_MIN) }
 }
 
-/// As [`interval_or_zero`], but zero is an error.
-fn positive_interval(text: &str) -> Result<Duration, String> {
+/// As [`look_for`], but not 0.
+fn look_for_some_time(text: &str) -> Result<Duration, String> {
     figures::time(text).and_then(|time| within(time, doctor::WAIT_MIN))
 }
 
 /// `10`, `0.5`, `2s`, `300ms`, above 0.
 fn seconds(text: &str) -> Result<Duration, String> {
     let time = match text.parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| "give a number above 0")?,
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| "expected a number of seconds above 0")?,
         Err(_) => figures::time(text)?,
     };
-    if time.is_zero() { Err("give a number above 0".into()) } else { Ok(time) }
+    if time.is_zero() { Err("expected a number of seconds above 0".into()) } else { Ok(time) }
 }
 
-/// `64M`, `1G`, `2000000`: bytes, not fewer than a file needs.
+/// `64M`, `1G`, `2000000`: bytes, at least [`MIN_FILE_BYTES`].
 fn size(text: &str) -> Result<u64, String> {
     let units = [('K', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)];
     let unit = units.into_iter().find_map(|(letter, unit)| Some((text.strip_suffix(letter)?, unit)));
     let (number, unit) = unit.unwrap_or((text, 1));
     let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    let bytes = bytes.ok_or("give a whole number of bytes, as 64M or 1G")?;
-    if bytes >= MIN_FILE_BYTES { Ok(bytes) } else { Err(format!("it must be {MIN_FILE_BYTES} or more, as 1M")) }
+    let bytes = bytes.ok_or("expected a whole number of bytes, such as 64M or 1G")?;
+    if bytes >= MIN_FILE_BYTES {
+        Ok(bytes)
+    } else {
+        Err(format!("expected at least {MIN_FILE_BYTES} bytes, such as 1M"))
+    }
 }
 
 fn within(time: Duration, min: Duration) -> Result<Duration, String> {
     if (min..=INTERVAL_MAX).contains(&time) {
         Ok(time)
     } else {
-        Err(format!("it must lie between {min:?} and {INTERVAL_MAX:?}"))
+        Err(format!("expected a time between {min:?} and {INTERVAL_MAX:?}"))
     }
 }
 
@@ -404,6 +439,21 @@ mod tests {
     #[test]
     fn the_arguments_are_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn each_order_of_a_list_is_explained() {
+        for command in ["tasks", "processes"] {
+            let mut arguments = Arguments::command();
+            let command = arguments.find_subcommand_mut(command).unwrap();
+            let sort = command.get_arguments().find(|argument| argument.get_id() == "sort").unwrap();
+            let orders = sort.get_possible_values();
+            assert!(orders.len() > 1);
+            for order in orders {
+                let help = order.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(!help.is_empty(), "{}", order.get_name());
+            }
+        }
     }
 
     #[test]
@@ -445,7 +495,7 @@ mod tests {
     fn what_is_waited_for_is_named() {
         assert_eq!("delay=10ms".parse(), Ok(On::Delay(Duration::from_millis(10))));
         assert!(["stall", "panic", "rule", "rule=stalled-poll"].iter().all(|on| on.parse::<On>().is_ok()));
-        assert_eq!("rule=none-such".parse::<On>(), Err("no rule of the doctor's is called \"none-such\"".into()));
+        assert_eq!("rule=none-such".parse::<On>(), Err("the doctor has no rule named \"none-such\"".into()));
         assert!("delay".parse::<On>().is_err() && "delay=fast".parse::<On>().is_err());
     }
 }

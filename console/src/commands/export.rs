@@ -39,8 +39,10 @@ fn export_all(path: &Path, to: Option<&Path>, signals: &Signals, out: &mut impl 
     let parts = if parts.is_empty() { &only[..] } else { &parts[..] };
     if to == Some(Path::new("-")) && parts.len() > 1 {
         let named: Vec<_> = parts.iter().map(|part| part.display().to_string()).collect();
-        let why =
-            format!("a trace is one file, and the recording has several files: export one of {}", named.join(", "));
+        let why = format!(
+            "standard output takes one trace, but the recording has several files: export one of {}",
+            named.join(", ")
+        );
         return Err(Error::broken(&why));
     }
     for part in parts {
@@ -129,8 +131,8 @@ fn export(part: &Path, to: &mut impl Write, signals: &Signals, shown: &str) -> R
         text.push_str(&format!("{broke}\n"));
     }
     let [polls, flows, lost] = [exported.polls, exported.flows, exported.lost].map(count);
-    text.push_str(&format!("{shown}: {polls} polls, {flows} wake-ups with their polls, {lost} events lost: "));
-    text.push_str("open it in https://ui.perfetto.dev\n");
+    text.push_str(&format!("{shown}: {polls} polls, {flows} wake-ups with their polls, {lost} events lost\n"));
+    text.push_str("Open it in https://ui.perfetto.dev\n");
     let _ = write!(io::stderr(), "{}", clean::lines(&text));
     Ok(exported)
 }

@@ -84,7 +84,7 @@ impl List for TaskList {
 
 impl List for ProcessList {
     type Query = processes::Query;
-    const NOTHING: &str = "no processes\n";
+    const NOTHING: &str = "The program has no processes.\n";
 
     fn request(client: &mut Client, runtime: &str, query: &processes::Query) -> Result<Self, ConnectError> {
         client.processes(Some(runtime), query)

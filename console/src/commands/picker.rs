@@ -30,7 +30,7 @@ pub fn choose(
         // Nobody can attach to a socket that a program has left behind.
         listing.entries.retain(|entry| !entry.is_stale());
         print(&numbered(&listing, environment))?;
-        print("Which? A number, a pid or a name; Enter looks again, q leaves: ")?;
+        print("Select a program by number, pid or name (Enter refreshes, q quits): ")?;
         let mut line = Vec::new();
         let read = std::io::Read::take(&mut input, LINE_BYTES_MAX).read_until(b'\n', &mut line);
         match (read, String::from_utf8_lossy(&line).trim()) {
@@ -42,7 +42,7 @@ pub fn choose(
             (_, "") => {}
             // An arrow key, say: this is a line of text.
             (_, choice) if choice.contains(char::is_control) => {
-                print("Keys have no meaning here: type a number, a pid or a name.\n")?;
+                print("Type a number, a pid or a name; other keys have no function here.\n")?;
             }
             (_, choice) => match target::find(Some(&meant(&listing, choice)), environment) {
                 Ok(found) => return Ok(Some(found)),

@@ -97,7 +97,7 @@ fn wait_for(again: &Again, environment: &Environment, mut reason: ConnectError) 
             return Err(Error::output(io::ErrorKind::BrokenPipe.into()));
         }
         if !std::mem::replace(&mut is_told, true) {
-            say(&format!("{reason}; waiting for it to come back, Ctrl-C ends"));
+            say(&format!("{reason}; waiting for the program to come back (Ctrl-C quits)"));
         }
         std::thread::sleep(retry_in);
         retry_in = (retry_in * 2).min(LAST_RETRY);

@@ -178,7 +178,7 @@ impl Listing {
             ];
             text.push_str(&format!("{pid}  {program}  {up}  {runtimes}  {}\n", row[4]));
         }
-        self.refused.iter().for_each(|reason| text.push_str(&format!("not looked at: {reason}\n")));
+        self.refused.iter().for_each(|reason| text.push_str(&format!("skipped: {reason}\n")));
         text + &self.left_behind()
     }
 
@@ -197,7 +197,7 @@ impl Listing {
         }
         let dirs: Vec<_> = environment.directories().iter().map(|dir| dir.display().to_string()).collect();
         let refused: String = self.refused.iter().map(|reason| format!("{reason}\n")).collect();
-        let nobody = format!("No Volt program is running (looked in {}).\n{refused}", clean::text(&dirs.join(", ")));
+        let nobody = format!("No Volt program is running (searched {}).\n{refused}", clean::text(&dirs.join(", ")));
         nobody + &self.left_behind()
     }
 

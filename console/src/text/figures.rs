@@ -178,9 +178,10 @@ pub fn time(text: &str) -> Result<Duration, String> {
     // Those that end in others come first.
     const UNITS: [(&str, f64); 5] = [("ms", 1e-3), ("us", 1e-6), ("µs", 1e-6), ("s", 1.0), ("m", 60.0)];
     let number = |(unit, seconds): (&str, f64)| Some((text.strip_suffix(unit)?, seconds));
-    let (number, unit) = UNITS.into_iter().find_map(number).ok_or("give a number with a unit, as 250ms or 2s")?;
-    let seconds = number.parse::<f64>().map_err(|_| "give a number with a unit, as 250ms or 2s")? * unit;
-    Duration::try_from_secs_f64(seconds).map_err(|_| "give a time above 0, as 250ms or 2s".into())
+    let (number, unit) =
+        UNITS.into_iter().find_map(number).ok_or("expected a number with a unit, such as 250ms or 2s")?;
+    let seconds = number.parse::<f64>().map_err(|_| "expected a number with a unit, such as 250ms or 2s")? * unit;
+    Duration::try_from_secs_f64(seconds).map_err(|_| "expected a time of 0 or more, such as 250ms or 2s".into())
 }
 
 /// `handlers.rs:118` of `examples/src/handlers.rs:118:21`.

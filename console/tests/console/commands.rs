@@ -101,7 +101,7 @@ fn list_of_nothing_says_where_it_searched() {
     let folder = Folder::new();
     let output = run(&mut folder.console(&["list"]));
     assert!(output.status.success());
-    assert!(stdout(&output).starts_with("No Volt program is running (looked in /tmp/volt-console-test-"));
+    assert!(stdout(&output).starts_with("No Volt program is running (searched /tmp/volt-console-test-"));
     assert_eq!(stdout(&run(&mut folder.console(&["list", "--json"]))), "[]\n");
 }
 
@@ -189,7 +189,7 @@ fn top_waits_for_a_program_that_was_named_and_says_how_many_updates_it_lost() {
     assert_eq!(objects.next().unwrap()["lost"], 0);
     drop(program);
     let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert!(stderr.next().unwrap().contains("waiting for it to come back"));
+    assert!(stderr.next().unwrap().contains("waiting for the program to come back"));
     let _again = Program::start(&folder.socket(0), "shop", VOLT);
     let back = stderr.next().unwrap();
     let lost: u64 = back.split("pid").nth(1).and_then(|rest| rest.split(' ').nth(2)).unwrap().parse().expect(&back);
@@ -208,7 +208,7 @@ fn top_that_waits_ends_when_nobody_reads() {
     objects.next().unwrap();
     drop(program);
     let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
-    assert!(stderr.next().unwrap().unwrap().contains("waiting for it to come back"));
+    assert!(stderr.next().unwrap().unwrap().contains("waiting for the program to come back"));
     drop(objects);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
@@ -315,15 +315,15 @@ fn several_programs_are_listed_with_the_way_to_choose() {
 fn without_a_terminal_attach_says_what_to_use_instead() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
-    assert_refused(&mut folder.console(&["attach", "shop"]), &["must be a terminal", "volt-console top"]);
-    assert_refused(&mut folder.console(&[]), &["must be a terminal", "volt-console top"]);
+    assert_refused(&mut folder.console(&["attach", "shop"]), &["needs a terminal", "volt-console top"]);
+    assert_refused(&mut folder.console(&[]), &["needs a terminal", "volt-console top"]);
 }
 
 #[test]
 fn a_program_is_shown_by_its_name_alone() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
-    assert_refused(&mut folder.console(&["shop"]), &["must be a terminal"]);
+    assert_refused(&mut folder.console(&["shop"]), &["needs a terminal"]);
     assert_refused(&mut folder.console(&["atach"]), &["\"atach\"", "volt-console --help"]);
 }
 
@@ -411,6 +411,6 @@ fn output_that_cannot_be_written_is_an_error_that_says_so() {
         let output = folder.console(arguments).stdin(Stdio::null()).stdout(full).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
-        assert!(stderr.contains("writing to standard output failed: No space left"), "{stderr}");
+        assert!(stderr.contains("cannot write to standard output: No space left"), "{stderr}");
     }
 }

@@ -28,7 +28,7 @@ fn a_number_a_pid_or_a_name_chooses_and_what_is_none_of_them_is_asked_again() {
         printed.contains("process 7 has no control socket") && printed.contains("is called \"nobody\""),
         "{printed}"
     );
-    assert_eq!(printed.matches("Which?").count(), 5, "{printed}");
+    assert_eq!(printed.matches("Select a program").count(), 5, "{printed}");
     assert!(
         printed.contains("\n1  ") && printed.contains("\n2  ") && printed.contains("4 workers, 14 tasks"),
         "{printed}"
@@ -56,7 +56,7 @@ fn an_arrow_key_is_no_program_and_is_not_printed_back() {
     let _mail = Program::start(&folder.socket(1), "mail", VOLT);
     let (who, printed) = chosen(&folder, b"\x1b[B\nq\n");
     assert_eq!(who, None);
-    assert!(printed.contains("type a number") && !printed.contains("called") && !printed.contains("[B"), "{printed}");
+    assert!(printed.contains("Type a number") && !printed.contains("called") && !printed.contains("[B"), "{printed}");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn on_a_terminal_the_console_alone_asks_and_then_shows() {
     let _shop = Program::start(&folder.socket(0), "shop", VOLT);
     let _mail = Program::start(&folder.socket(1), "mail", VOLT);
     let mut screen = Screen::start(folder.console(&[]), 80, 24);
-    screen.wait_for("q leaves: ", 0);
+    screen.wait_for("q quits): ", 0);
     screen.press(b"2\r");
     screen.wait_for("live", 0);
     screen.press(b"q");

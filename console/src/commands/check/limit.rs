@@ -64,7 +64,7 @@ impl FromStr for Limit {
             Some((quantile, limit)) => (percentile(quantile)?, limit),
         };
         let time = time(limit)?;
-        if time.is_zero() { Err("give a time above 0, as 50ms".into()) } else { Ok(Limit { quantile, time }) }
+        if time.is_zero() { Err("expected a time above 0, such as 50ms".into()) } else { Ok(Limit { quantile, time }) }
     }
 }
 
@@ -74,7 +74,7 @@ fn percentile(text: &str) -> Result<f64, String> {
     match percent {
         // Not `percent / 100`, of which 99.9 makes 0.9990000000000001: one more of a thousand.
         Some(percent) if percent > 0.0 && percent <= 100.0 => Ok((percent * 1e6).round() / 1e8),
-        _ => Err("give a time, as 50ms, or a percentile and a time, as p99=20ms".into()),
+        _ => Err("expected a time, such as 50ms, or a percentile and a time, such as p99=20ms".into()),
     }
 }
 

@@ -86,15 +86,15 @@ fn unchecked(tally: &Tally, options: &Options, verdicts: &[Verdict]) -> Option<S
     if verdicts.is_empty() {
         let names: Vec<_> = tally.names().collect();
         return Some(match (&options.runtime, names.is_empty()) {
-            (Some(name), false) => format!("no runtime is called {name:?}, there are: {}", names.join(", ")),
-            _ => "the program had no runtime".into(),
+            (Some(name), false) => format!("there is no runtime named {name:?}; the program has: {}", names.join(", ")),
+            _ => "the program has no runtime".into(),
         });
     }
     if let Some(cut) = verdicts.iter().find(|verdict| verdict.is_cut) {
         let runtime = &cut.runtime;
         return Some(format!(
-            "the snapshots of runtime {runtime} came without histograms, since they were too large: \
-             check each runtime of the program by itself, or one with fewer workers"
+            "the snapshots of runtime {runtime} were too large to include histograms: \
+             check each runtime separately, or use fewer workers"
         ));
     }
     let is_empty = |measure: Measure| {
@@ -103,10 +103,10 @@ fn unchecked(tally: &Tally, options: &Options, verdicts: &[Verdict]) -> Option<S
     };
     let what = match (is_empty(Measure::Poll), is_empty(Measure::Delay)) {
         (true, _) => "no poll ended",
-        (_, true) => "no task was woken and polled",
+        (_, true) => "no task was polled after a wake-up",
         _ => return None,
     };
-    Some(format!("{what} within {}: give the program work to do, or watch for longer", spoken(options.watch)))
+    Some(format!("{what} within {}: give the program work to do, or increase --for", spoken(options.watch)))
 }
 
 struct Watch {
@@ -135,7 +135,7 @@ impl Watch {
                 Err(error) => return Err(error),
             }
             let seconds = self.began.elapsed().as_secs_f64();
-            progress.say(|| format!("watching {seconds:.1} of {}; Ctrl-C gives up", spoken(how_long)));
+            progress.say(|| format!("watching: {seconds:.1}s of {}; Ctrl-C cancels", spoken(how_long)));
         }
         // One more, since a stall may have begun just now; of a server that has gone silent it is the one that says so.
         let last = client.snapshot()?;
@@ -176,13 +176,13 @@ fn text(process: &Process, watched: Duration, broke: Option<&str>, verdicts: &[V
     let exceeded = verdicts.iter().filter(|verdict| verdict.is_exceeded).count();
     if let Some(broke) = broke {
         text.push('\n');
-        text.push_str(&paragraph("", "", &format!("It was not watched to the end: {broke}"), columns));
+        text.push_str(&paragraph("", "", &format!("The check ended early: {broke}"), columns));
     }
     match exceeded {
-        0 => text.push_str("\nWithin the limits.\n"),
+        0 => text.push_str("\nAll limits were kept.\n"),
         _ => {
             let (pid, all) = (process.pid, verdicts.len());
-            text.push_str(&format!("\n{exceeded} of {all} limits exceeded. Next:\n"));
+            text.push_str(&format!("\n{exceeded} of {all} limits exceeded. Next steps:\n"));
             text.push_str(&format!("  volt-console doctor {pid}\n  volt-console record {pid} --trigger stall\n"));
         }
     }
@@ -195,10 +195,10 @@ fn line(verdict: &Verdict) -> String {
     let what = format!("{limit} {}", measure.name());
     let limit = duration(limit.ns());
     match verdict.measured_ns {
-        None => format!("{runtime}: no {} in this time, the limit is {limit}", measure.name()),
+        None => format!("{runtime}: no {} measured, limit {limit}", measure.name()),
         Some(ns) => {
             let (over, all) = (count(verdict.over), count(verdict.count));
-            format!("{runtime}: {what} {}, the limit is {limit}; {over} of {all} over it", duration(ns))
+            format!("{runtime}: {what} {}, limit {limit}; {over} of {all} exceeded it", duration(ns))
         }
     }
 }
@@ -208,20 +208,20 @@ fn detail(verdict: &Verdict) -> Vec<String> {
     let place = |(at, place): &(String, Place)| match verdict.measure {
         Measure::Poll => {
             let line = place.line.as_ref().map_or(String::new(), |line| format!(", at {line}"));
-            format!("spawned at {at}: up to {}{line}", duration(place.longest_poll_ns))
+            format!("tasks spawned at {at}: longest {}{line}", duration(place.longest_poll_ns))
         }
         Measure::Delay => {
             let caused = duration(place.delay_caused_ns);
             let line = place.line.as_ref().map_or(String::new(), |line| format!(", at {}", short_place(line)));
-            format!("others waited {caused} in all behind polls of what was spawned at {at}{line}")
+            format!("tasks spawned at {at} delayed other tasks by {caused} in total{line}")
         }
     };
     facts.extend(verdict.places.iter().take(PLACES_TOLD).map(place));
     if verdict.places.len() > PLACES_TOLD {
-        facts.push(format!("and {} further places", verdict.places.len() - PLACES_TOLD));
+        facts.push(format!("and {} more places", verdict.places.len() - PLACES_TOLD));
     }
     let worker = |(index, over, longest_ns): &(u32, u64, u64)| {
-        format!("{index} ({} over it, up to {})", count(*over), duration(*longest_ns))
+        format!("{index} ({} exceeded, longest {})", count(*over), duration(*longest_ns))
     };
     let workers: Vec<_> = verdict.workers.iter().take(WORKERS_TOLD).map(worker).collect();
     if !workers.is_empty() {

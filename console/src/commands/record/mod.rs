@@ -72,9 +72,9 @@ impl std::str::FromStr for On {
             Some(("delay", time)) => crate::text::figures::time(time).map(On::Delay),
             Some(("rule", name)) => match Rule::by_name(name) {
                 Some(rule) => Ok(On::Rule(Some(rule))),
-                None => Err(format!("no rule of the doctor's is called {name:?}")),
+                None => Err(format!("the doctor has no rule named {name:?}")),
             },
-            _ => Err("give stall, panic, delay=TIME, rule or rule=NAME".into()),
+            _ => Err("expected stall, panic, delay=TIME, rule or rule=NAME".into()),
         }
     }
 }
@@ -106,8 +106,8 @@ pub fn switch(client: &mut Client, runtime: Option<&str>, is_on: bool, out: &mut
     let runtime = chosen(client, runtime)?;
     let recorder = client.recorder(runtime.as_deref(), Some(is_on))?;
     let state = match (is_on, recorder.is_on) {
-        (true, _) => format!("on: it keeps the last {} events of each worker", count(recorder.capacity)),
-        (false, true) => "on as long as somebody records, and off then".to_owned(),
+        (true, _) => format!("on and keeps the last {} events of each worker", count(recorder.capacity)),
+        (false, true) => "on until the current recording ends".to_owned(),
         (false, false) => "off".to_owned(),
     };
     let text = clean::lines(&format!("the flight recorder of runtime {} is {state}\n", recorder.runtime));
@@ -388,10 +388,11 @@ impl Tape {
 
     /// Tells how far it is, on a terminal.
     fn tell(&self, progress: &mut Progress) {
-        let waits = if self.triggers.is_empty() || self.windows.open().is_some() { "" } else { "waiting, " };
+        let waits =
+            if self.triggers.is_empty() || self.windows.open().is_some() { "" } else { "waiting for a trigger, " };
         progress.say(|| {
             format!(
-                "recording {:.1} s: {waits}{} events, {} lost, {}; Ctrl-C ends it",
+                "recording {:.1}s: {waits}{} events, {} lost, {}; Ctrl-C stops",
                 self.began.elapsed().as_secs_f64(),
                 count(self.records),
                 count(self.lost),
@@ -403,11 +404,13 @@ impl Tape {
     fn report(&self, why: Why) -> String {
         let mut text = match why {
             Why::Over | Why::Stopped => String::new(),
-            Why::Full => "the file is full: --max-size makes it larger, --files keeps the newest of several\n".into(),
-            Why::ProgramEnded => "the program, or its runtime, has ended\n".into(),
+            Why::Full => {
+                "The file is full. Increase --max-size, or use --files to keep the newest of several files.\n".into()
+            }
+            Why::ProgramEnded => "The program or its runtime has ended.\n".into(),
         };
         if !self.triggers.is_empty() && self.windows_written == 0 {
-            text.push_str("nothing came up that was waited for\n");
+            text.push_str("No trigger fired.\n");
         }
         let (records, lost) = (count(self.records), count(self.lost));
         text.push_str(&format!("{records} events, {lost} lost, {}\n", bytes(self.bytes)));
@@ -416,7 +419,7 @@ impl Tape {
         }
         if let Some(file) = self.files.last() {
             let file = file.display();
-            text.push_str(&format!("see it: volt-console replay {file}; volt-console export {file}\n"));
+            text.push_str(&format!("Next steps:\n  volt-console replay {file}\n  volt-console export {file}\n"));
         }
         text
     }

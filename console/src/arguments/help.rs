@@ -1,0 +1,287 @@
+//! The sections below the options in `--help`: examples, exit codes and tables of values.
+//!
+//! The manual page prints the same sections. Lines are at most 78 columns wide, so that a section
+//! fits a terminal of 80 columns.
+
+use clap::builder::{StyledStr, Styles};
+
+/// A title, and the lines of the section.
+pub(crate) type Chapter = (&'static str, &'static str);
+
+/// What the short help ends with.
+pub(crate) const SHORT: &str = "\
+Run `volt-console COMMAND --help` for the options, examples and exit codes of a
+command, and `volt-console --help` for exit codes, files and environment.";
+
+/// The end of the long help, and sections of the manual page.
+pub(crate) const CHAPTERS: [Chapter; 4] = [
+    (
+        "Examples",
+        "\
+# List the running programs
+volt-console list
+
+# Show the program named shop on a live screen
+volt-console attach shop
+
+# Print what is wrong with shop, and at which line
+volt-console doctor shop
+
+# Record what leads to the next scheduling delay of at least 20 ms
+volt-console record shop --trigger delay=20ms",
+    ),
+    (
+        "Exit codes",
+        "\
+0  Success, also if the reader of standard output has closed it
+1  Failure, with the reason on standard error; for `doctor` and `check`, a
+   problem was found
+2  Invalid arguments; for `doctor` and `check`, also if the check failed
+
+If SIGINT, SIGTERM or SIGHUP ends a command, it terminates with that signal.
+Only `record` finishes its file and exits with 0.",
+    ),
+    (
+        "Files",
+        "\
+A program creates its control socket in the first of these directories:
+  $VOLT_SOCKET_DIR          if VOLT_SOCKET_DIR is set
+  $XDG_RUNTIME_DIR/volt     if XDG_RUNTIME_DIR is set
+  /tmp/volt-UID             otherwise
+The name of the socket is PID-STARTTIME.sock. Only the program's user and root
+can connect. A client cannot change what the program does, except that it can
+switch the flight recorder on and off.
+
+Recordings have the extension .voltrec.",
+    ),
+    (
+        "Environment",
+        "\
+VOLT_SOCKET_DIR  Search for sockets only in this directory
+NO_COLOR         If set and not empty, disable colours; each colour also has
+                 a word or a symbol",
+    ),
+];
+
+pub(crate) const LIST: [Chapter; 1] = [(
+    "Examples",
+    "\
+# List the running programs
+volt-console list
+
+# Print the pids of all running programs
+volt-console list --json | jq '.[] | select(.is_alive) | .pid'",
+)];
+
+pub(crate) const ATTACH: [Chapter; 1] = [(
+    "Examples",
+    "\
+# Show the only running program
+volt-console attach
+
+# Show the program named shop, refreshed every 100 ms
+volt-console attach shop --interval 100ms",
+)];
+
+pub(crate) const DOCTOR: [Chapter; 2] = [
+    (
+        "Examples",
+        "\
+# Diagnose the only running program
+volt-console doctor
+
+# Watch the program named shop for 5 seconds; fail only on critical findings
+volt-console doctor shop --for 5s --fail-on critical
+
+# Print the rule and the title of each finding
+volt-console doctor --json | jq '.findings[] | {rule, title}'",
+    ),
+    (
+        "Exit codes",
+        "\
+0  No current finding has the severity --fail-on or a higher one
+1  At least one current finding has the severity --fail-on or a higher one
+2  The check itself failed, or the arguments are invalid",
+    ),
+];
+
+pub(crate) const STACKS: [Chapter; 1] = [(
+    "Examples",
+    "\
+# Print the stacks of the polls that are stuck now
+volt-console stacks
+
+# Print past incidents of the program named shop too
+volt-console stacks shop --all",
+)];
+
+pub(crate) const WHY: [Chapter; 1] = [(
+    "Examples",
+    "\
+# Explain the last poll of task 4711 of the only running program
+volt-console why 4711
+
+# Explain the last poll of the task named checkout of the program shop
+volt-console why checkout shop",
+)];
+
+pub(crate) const TOP: [Chapter; 1] = [(
+    "Examples",
+    "\
+# Print the metrics of the only running program every second
+volt-console top
+
+# Print the number of tasks of the busiest runtime of the program shop
+volt-console top shop --once --json | jq .tasks.alive",
+)];
+
+pub(crate) const TASKS: [Chapter; 1] = [(
+    "Examples",
+    "\
+# List the 50 tasks with the longest total poll time
+volt-console tasks
+
+# List the 10 tasks with the longest polls of those spawned in src/http.rs
+volt-console tasks shop --sort longest --limit 10 --filter src/http.rs",
+)];
+
+pub(crate) const PROCESSES: [Chapter; 1] = [(
+    "Examples",
+    "\
+# List the 50 processes with the fullest mailboxes
+volt-console processes
+
+# List the 10 processes that lost the most messages
+volt-console processes shop --sort lost --limit 10",
+)];
+
+/// One line for each option of which one is required; clap's own line is wider than 80 columns.
+pub(crate) const CHECK_USAGE: &str = "\
+volt-console check [OPTIONS] --max-poll <LIMIT> [PROGRAM]
+       volt-console check [OPTIONS] --max-delay <LIMIT> [PROGRAM]";
+
+pub(crate) const CHECK: [Chapter; 3] = [
+    (
+        "Limits",
+        "\
+50ms         No poll or delay may exceed 50 ms
+max=50ms     The same
+p99=20ms     99 % of the polls or delays may not exceed 20 ms; any percentile
+             above 0 works, such as p50 or p99.9
+Times have a unit: us, ms, s or m (minutes).",
+    ),
+    (
+        "Examples",
+        "\
+# Fail if any poll of the only running program exceeds 50 ms in 10 seconds
+volt-console check --max-poll 50ms
+
+# Check a percentile and a maximum for 30 seconds
+volt-console check shop --max-delay p99=20ms --max-delay 200ms --for 30s",
+    ),
+    (
+        "Exit codes",
+        "\
+0  All limits were kept
+1  At least one limit was exceeded
+2  The check itself failed, the program did no work, or the arguments are
+   invalid",
+    ),
+];
+
+pub(crate) const RECORD: [Chapter; 2] = [
+    (
+        "Triggers",
+        "\
+stall         A poll exceeds the stall threshold of its runtime
+panic         A task panics
+delay=TIME    A task waits at least TIME from its wake-up to its poll
+rule          A rule of the doctor reports a finding
+rule=NAME     The rule NAME reports a finding, such as rule=stalled-poll",
+    ),
+    (
+        "Examples",
+        "\
+# Record 10 seconds of the only running program
+volt-console record --seconds 10
+
+# Record what leads to the next scheduling delay of at least 20 ms
+volt-console record shop --trigger delay=20ms -o delay.voltrec
+
+# Record continuously and keep the last 4 files of 64 MiB
+volt-console record shop --max-size 64M --files 4",
+    ),
+];
+
+pub(crate) const REPLAY: [Chapter; 1] = [(
+    "Examples",
+    "\
+# Show a recording from 2 seconds after its first snapshot
+volt-console replay shop.voltrec --at 2s
+
+# Print the last snapshot as JSON
+volt-console replay shop.voltrec --json",
+)];
+
+pub(crate) const EXPORT: [Chapter; 1] = [(
+    "Examples",
+    "\
+# Write shop.json, which https://ui.perfetto.dev opens
+volt-console export shop.voltrec
+
+# Compress the trace
+volt-console export shop.voltrec -o - | gzip > shop.json.gz",
+)];
+
+pub(crate) const COMPLETIONS: [Chapter; 1] = [(
+    "Examples",
+    "\
+# Install the completions for bash
+volt-console completions bash \\
+    > ~/.local/share/bash-completion/completions/volt-console",
+)];
+
+pub(crate) const MAN: [Chapter; 1] = [(
+    "Examples",
+    "\
+# Install the manual page for this user
+volt-console man > ~/.local/share/man/man1/volt-console.1",
+)];
+
+/// Returns the sections as text, with titles in the style of clap's own.
+pub(crate) fn chapters(chapters: &[Chapter]) -> StyledStr {
+    let styles = Styles::styled();
+    let style = styles.get_header();
+    let section = |(title, text): &Chapter| {
+        let lines = text.lines().map(|line| if line.is_empty() { "\n".into() } else { format!("  {line}\n") });
+        format!("{style}{title}:{style:#}\n{}", lines.collect::<String>())
+    };
+    let sections: Vec<_> = chapters.iter().map(section).collect();
+    sections.join("\n").trim_end().to_owned().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory};
+
+    use crate::arguments::Arguments;
+
+    /// Checks the short and the long help of a command.
+    fn assert_readable(command: &mut Command) {
+        let name = command.get_name().to_owned();
+        let (short, long) = (command.render_help().to_string(), command.render_long_help().to_string());
+        for line in short.lines().chain(long.lines()) {
+            assert!(line.chars().count() <= super::super::HELP_COLUMNS, "{name}: {line:?} is too wide");
+        }
+        assert!(long.contains("\nExamples:\n  #"), "{name} has no example:\n{long}");
+        assert!(long.contains(&format!("\n  volt-console {}", if name == "volt-console" { "" } else { &name })));
+    }
+
+    #[test]
+    fn each_help_fits_80_columns_and_has_an_example() {
+        let mut command = Arguments::command();
+        command.build();
+        assert_readable(&mut command);
+        command.get_subcommands_mut().for_each(assert_readable);
+    }
+}
