@@ -66,7 +66,7 @@ pub fn text(process: &Process, is_all: bool) -> String {
         text.push('\n');
     }
     if process.runtimes.is_empty() {
-        text = format!("{}  pid {}  no runtime at the moment\n", process.program, process.pid);
+        text = format!("{}  pid {}  no runtime is running\n", process.program, process.pid);
     }
     text
 }
@@ -108,10 +108,14 @@ pub fn json(process: &Process, is_all: bool) -> Value {
 fn nothing(runtime: &Snapshot, is_all: bool) -> String {
     let incidents = &runtime.incidents;
     match incidents.latest.len() as u64 {
-        _ if incidents.total() == 0 => "every poll has ended in time since the runtime was built".into(),
-        0 => format!("of {} polls that were stuck ({}) none is kept", count(incidents.total()), causes(incidents)),
+        _ if incidents.total() == 0 => "no stuck poll since the runtime started".into(),
+        0 => format!(
+            "{} stuck polls since the runtime started ({}); no incident is kept",
+            count(incidents.total()),
+            causes(incidents)
+        ),
         kept if !is_all => format!(
-            "no poll is stuck at the moment; {} were since start ({}): --all prints the latest {kept}",
+            "no poll is stuck now; {} stuck polls since the runtime started ({}); --all prints the latest {kept}",
             count(incidents.total()),
             causes(incidents)
         ),
@@ -121,9 +125,10 @@ fn nothing(runtime: &Snapshot, is_all: bool) -> String {
 
 fn unwritten_text(one: &Unwritten<'_>) -> String {
     let Unwritten { worker, poll, like } = one;
-    let like = like.map_or_else(|| "nothing like it".into(), |like| format!("incident {} is like it", like.id));
+    let like =
+        like.map_or_else(|| "no similar incident is kept".into(), |like| format!("incident {} is similar", like.id));
     format!(
-        "worker {} has been held for {} so far by {} from {}: {like}\n",
+        "worker {} has been stuck for {} so far in {}, spawned at {}: {like}\n",
         worker.index,
         duration(poll.for_ns),
         named(poll.task_name.as_deref(), poll.task_id),
@@ -135,11 +140,11 @@ fn incident_text(incident: &Incident, at_ns: u64) -> String {
     let how_long = duration(incident.for_ns);
     let (worker, id) = (incident.worker, incident.id);
     let mut text = match incident.is_over {
-        true => format!("incident {id}: worker {worker} was held for {how_long}, {} ago\n", when(incident, at_ns)),
-        false => format!("incident {id}: worker {worker} has been held for {how_long} so far\n"),
+        true => format!("incident {id}: worker {worker} was stuck for {how_long}, {} ago\n", when(incident, at_ns)),
+        false => format!("incident {id}: worker {worker} has been stuck for {how_long} so far\n"),
     };
     let facts = [
-        ("task", format!("{} from {}", task(incident), incident.spawned_at)),
+        ("task", format!("{}, spawned at {}", task(incident), incident.spawned_at)),
         ("cause", cause(incident)),
         ("remedy", remedy(incident)),
     ];
@@ -154,8 +159,8 @@ fn incident_text(incident: &Incident, at_ns: u64) -> String {
     }
     match (&incident.stack_error, calls.is_empty()) {
         (Some(error), true) => text.push_str(&format!("  stack   none: {error}\n")),
-        (Some(error), false) => text.push_str(&format!("  stack   not whole: {error}\n")),
-        (None, true) => text.push_str("  stack   none: it is not read yet, or stacks are off\n"),
+        (Some(error), false) => text.push_str(&format!("  stack   incomplete: {error}\n")),
+        (None, true) => text.push_str("  stack   none: not read yet, or stack capture is off\n"),
         (None, false) => {}
     }
     text
@@ -171,10 +176,10 @@ mod tests {
         let process = fixture::stalled(fixture::process(4, 3), 7);
         let now = text(&process, false);
         assert_eq!(now.matches("incident ").count(), 1, "{now}");
-        assert!(now.contains("incident 7: worker 1 has been held for 230ms so far\n"), "{now}");
+        assert!(now.contains("incident 7: worker 1 has been stuck for 230ms so far\n"), "{now}");
         assert!(now.contains("   2 → demo::handlers::price "), "{now}");
         assert!(
-            now.contains("  task    GET /blocking #48212 from examples/src/bin/demo/handlers.rs:118:21\n"),
+            now.contains("  task    GET /blocking #48212, spawned at examples/src/bin/demo/handlers.rs:118:21\n"),
             "{now}"
         );
         let all = text(&process, true);
@@ -188,12 +193,14 @@ mod tests {
         let mut process = fixture::stalled(fixture::process(4, 3), 7);
         process.runtimes[0].incidents.latest.pop();
         process.runtimes[0].workers[1].in_flight = None;
-        let wanted =
-            "no poll is stuck at the moment; 17 were since start (sleep 14, cpu 2, io 1): --all prints the latest 6";
+        let wanted = "no poll is stuck now; 17 stuck polls since the runtime started (sleep 14, cpu 2, io 1); --all prints the latest 6";
         assert!(text(&process, false).contains(wanted), "{}", text(&process, false));
-        assert!(text(&process, false).contains("every poll has ended in time"), "the other runtime");
+        assert!(text(&process, false).contains("no stuck poll since the runtime started"), "the other runtime");
         process.runtimes[0].incidents.latest.clear();
-        assert!(text(&process, true).contains("of 17 polls that were stuck (sleep 14, cpu 2, io 1) none is kept"));
+        assert!(
+            text(&process, true)
+                .contains("17 stuck polls since the runtime started (sleep 14, cpu 2, io 1); no incident is kept")
+        );
     }
 
     #[test]
@@ -201,15 +208,15 @@ mod tests {
         let mut process = fixture::stalled(fixture::process(4, 3), 7);
         process.runtimes[0].incidents.latest[6].is_over = true;
         let now = text(&process, false);
-        let wanted = "worker 1 has been held for 230ms so far by GET /blocking #48212 from \
-                      examples/src/bin/demo/handlers.rs:118:21: incident 7 is like it\nincident 7: worker 1 was held";
+        let wanted = "worker 1 has been stuck for 230ms so far in GET /blocking #48212, spawned at \
+                      examples/src/bin/demo/handlers.rs:118:21: incident 7 is similar\nincident 7: worker 1 was stuck";
         assert!(now.contains(wanted), "{now}");
         assert_eq!(now.matches("\nincident ").count(), 1, "{now}");
         let all = text(&process, true);
         assert_eq!(all.matches("\nincident ").count(), 7, "each once: {all}");
         assert_eq!(json(&process, false)["unwritten"][0]["like"], json!(7));
         process.runtimes[0].incidents.latest.clear();
-        assert!(text(&process, false).contains("handlers.rs:118:21: nothing like it\n"));
+        assert!(text(&process, false).contains("handlers.rs:118:21: no similar incident is kept\n"));
     }
 
     #[test]

@@ -143,7 +143,7 @@ pub fn text(earlier: &Process, later: &Process) -> String {
         text.push('\n');
     }
     if later.runtimes.is_empty() {
-        text = format!("{}  pid {}  no runtime at the moment\n", later.program, later.pid);
+        text = format!("{}  pid {}  no runtime is running\n", later.program, later.pid);
     }
     text
 }

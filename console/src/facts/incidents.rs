@@ -103,20 +103,21 @@ pub fn place_of(incident: &Incident) -> String {
 /// What was done about it, in words.
 pub fn remedy(incident: &Incident) -> String {
     let done = match incident.remedy {
-        Remedy::Replaced => "a spare took its place",
-        Remedy::Rescued => "a parked worker took what waited",
-        Remedy::Capped => "no spare was left",
-        Remedy::None if incident.is_over => "nothing was done",
-        Remedy::None => "nothing so far",
+        Remedy::Replaced => "a spare worker replaced it",
+        Remedy::Rescued => "a parked worker took the waiting tasks",
+        Remedy::Capped => "no spare worker was available",
+        Remedy::None if incident.is_over => "no action was taken",
+        Remedy::None => "no action so far",
         _ => "unknown",
     };
     let waiting = match incident.waiting {
-        0 => "nobody waited".into(),
-        n => format!("{} waited", count(n)),
+        0 => "no tasks waited".into(),
+        1 => "1 task waited".into(),
+        n => format!("{} tasks waited", count(n)),
     };
     let like_it = match incident.suppressed {
         0 => String::new(),
-        n => format!("; {} more like it", count(n)),
+        n => format!("; {} similar incidents suppressed", count(n)),
     };
     format!("{}: {done}; {waiting}{like_it}", incident.remedy.name())
 }
@@ -124,7 +125,7 @@ pub fn remedy(incident: &Incident) -> String {
 /// Why it does not end, in words: `sleep: sleeps in the kernel (hrtimer_nanosleep)`.
 pub fn cause(incident: &Incident) -> String {
     let channel = incident.wait_channel.as_ref().map_or_else(String::new, |channel| format!(" ({channel})"));
-    format!("{}: it {}{channel}", incident.cause.name(), incident.cause.explain())
+    format!("{}: the thread {}{channel}", incident.cause.name(), incident.cause.explain())
 }
 
 /// Whose code a call is.

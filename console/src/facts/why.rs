@@ -16,8 +16,9 @@ pub fn text(why: &Why) -> String {
     text.push_str(&format!("  ← {}\n", end(why)));
     if has_later {
         text.push_str(
-            "A task marked \"since then\" was woken again after it had woken the one above: what led to that is not known\n\
-             any more, and the rest of the chain led to its last poll. A recording shows each: volt-console record.\n",
+            "\"since then\": this task was woken again after it woke the task above it. The cause of the earlier\n\
+             poll is no longer known; the links below explain the latest one. A recording has every wake-up:\n\
+             see `volt-console record --help`.\n",
         );
     }
     text
@@ -26,10 +27,10 @@ pub fn text(why: &Why) -> String {
 fn line(link: &Link) -> String {
     let name = link.name.as_ref().map_or(String::new(), |name| format!(" {name}"));
     let state = match link.state {
-        State::Waits => "waits",
-        State::Queued => "is in a queue",
-        State::Polled => "is being polled",
-        _ => "is in a state that this console does not know",
+        State::Waits => "waiting",
+        State::Queued => "queued",
+        State::Polled => "being polled",
+        _ => "in an unknown state",
     };
     let when = link.woken.as_ref().map_or(String::new(), when);
     format!("task {}{name}, spawned at {}, {state}{when}", link.task, link.spawned_at)
@@ -44,7 +45,7 @@ fn when(woken: &Woken) -> String {
 /// What stands behind the last link.
 fn end(why: &Why) -> String {
     let Some(woken) = why.links.last().and_then(|link| link.woken.as_ref()) else {
-        return "its first poll; who spawned it is not known before it waits".to_owned();
+        return "its first poll; its spawner is known only after the task has waited once".to_owned();
     };
     let task = || match (woken.task, &woken.spawned_at) {
         (Some(task), Some(place)) => format!("task {task}, spawned at {place}"),
@@ -54,20 +55,20 @@ fn end(why: &Why) -> String {
     match why.end {
         End::Ended => format!("{}, which has ended", task()),
         End::Itself => "itself".to_owned(),
-        End::Cycle { task } => format!("task {task} again: they wake each other in a circle"),
-        End::TooLong => format!("{}, and further tasks: {MAX_LINKS} are shown", task()),
+        End::Cycle { task } => format!("task {task} again: these tasks wake each other in a cycle"),
+        End::TooLong => format!("{}, and more tasks; the first {MAX_LINKS} are shown", task()),
         End::Source => match woken.by.as_str() {
             "timer" => "a timer".to_owned(),
             "io" => "a socket that became ready".to_owned(),
-            "outside" => "a thread that is no worker of this runtime".to_owned(),
-            "worker" => "a worker, between two polls".to_owned(),
+            "outside" => "a thread outside this runtime".to_owned(),
+            "worker" => "a worker, between polls".to_owned(),
             "blocking" => match &woken.spawned_at {
-                Some(place) => format!("a blocking job, spawned at {place}"),
+                Some(place) => format!("a blocking closure, spawned at {place}"),
                 None => "a blocking thread".to_owned(),
             },
             other => other.to_owned(),
         },
-        _ => "what this console does not know".to_owned(),
+        _ => "an unknown cause".to_owned(),
     }
 }
 
@@ -86,8 +87,8 @@ mod tests {
         let mut links = vec![link(1, "task", Some(2)), link(2, "timer", None)];
         links[1].name = Some("feed".into());
         let why = Why { links, end: End::Source, ..Why::default() };
-        let expected = "task 1, spawned at src/1.rs:1:1, waits; woken 1.5ms ago\n  \
-                        ← task 2 feed, spawned at src/2.rs:1:1, waits; woken 3.0ms ago\n  \
+        let expected = "task 1, spawned at src/1.rs:1:1, waiting; woken 1.5ms ago\n  \
+                        ← task 2 feed, spawned at src/2.rs:1:1, waiting; woken 3.0ms ago\n  \
                         ← a timer\n";
         assert_eq!(text(&why), expected);
     }
@@ -98,7 +99,7 @@ mod tests {
             (End::Ended, "task 2, spawned at src/2.rs:1:1, which has ended"),
             (End::Itself, "← itself"),
             (End::Cycle { task: 7 }, "task 7 again"),
-            (End::TooLong, "16 are shown"),
+            (End::TooLong, "the first 16 are shown"),
         ];
         for (end, expected) in ends {
             let why = Why { links: vec![link(1, "task", Some(2))], end, ..Why::default() };
@@ -108,6 +109,6 @@ mod tests {
         later.woken.as_mut().unwrap().is_later = true;
         let why = Why { links: vec![later], end: End::Source, ..Why::default() };
         assert!(text(&why).contains("woken since then") && text(&why).contains("volt-console record"));
-        assert!(text(&why).contains("a blocking job, spawned at src/9.rs"), "{}", text(&why));
+        assert!(text(&why).contains("a blocking closure, spawned at src/9.rs"), "{}", text(&why));
     }
 }

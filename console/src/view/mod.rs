@@ -67,7 +67,7 @@ fn draw_whole(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hi
 
 fn draw_nothing(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
     let text = if model.picture().process.is_some() {
-        "This program has no runtime at the moment."
+        "This program has no runtime is running."
     } else {
         "Waiting for the first snapshot …"
     };

@@ -218,10 +218,10 @@ fn stacks_prints_what_is_stuck_and_with_all_what_was() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
     let text = stdout(&run(&mut folder.console(&["stacks"])));
-    assert!(text.contains("incident 2: worker 1 has been held for 240ms so far"), "{text}");
+    assert!(text.contains("incident 2: worker 1 has been stuck for 240ms so far"), "{text}");
     assert!(text.contains("→ shop::price  src/shop.rs:61"), "{text}");
     assert!(!text.contains("incident 1"), "{text}");
-    assert!(stdout(&run(&mut folder.console(&["stacks", "--all", "shop"]))).contains("incident 1: worker 1 was held"));
+    assert!(stdout(&run(&mut folder.console(&["stacks", "--all", "shop"]))).contains("incident 1: worker 1 was stuck"));
     let json: Value = serde_json::from_slice(&run(&mut folder.console(&["stacks", "--json"])).stdout).unwrap();
     assert_eq!(json["incidents"].as_array().unwrap().len(), 1);
     assert_eq!(json["incidents"][0]["guilty"]["function"], "shop::price");

@@ -71,15 +71,15 @@ impl Cause {
     /// What it is, for people: "sleeps in the kernel".
     pub fn explain(self) -> &'static str {
         match self {
-            Cause::Cpu => "burns processor time without a yield",
+            Cause::Cpu => "runs on the CPU without yielding",
             Cause::Sleep => "sleeps in the kernel",
-            Cause::Lock => "waits for a lock or for another thread",
-            Cause::Io => "waits for I/O that blocks",
-            Cause::PageIn => "waits for memory from the disk",
-            Cause::NotScheduled => "could run, but the kernel runs other threads",
-            Cause::Throttled => "could run, but the quota of its control group is spent",
+            Cause::Lock => "waits for a lock or another thread",
+            Cause::Io => "waits for blocking I/O",
+            Cause::PageIn => "waits for memory that is read from disk",
+            Cause::NotScheduled => "is runnable, but the kernel runs other threads",
+            Cause::Throttled => "is runnable, but its control group has used up its CPU quota",
             Cause::Stopped => "is stopped by a signal or a debugger",
-            Cause::Unknown => "the kernel does not say why",
+            Cause::Unknown => "is stuck for a reason that the kernel does not report",
         }
     }
 }

@@ -204,12 +204,17 @@ fn sort(told: &mut [Told]) {
 
 fn head(process: &Process, wait: Duration) -> String {
     let names: Vec<_> = process.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
+    let runtimes = match &names[..] {
+        [] => "no runtime".into(),
+        [only] => format!("runtime {only}"),
+        several => format!("runtimes {}", several.join(", ")),
+    };
     let how = if wait.is_zero() {
         "one snapshot".into()
     } else {
         format!("two snapshots {} apart", duration(wait.as_nanos() as u64))
     };
-    format!("{}  pid {}  {how} at {}\n\n", process.program, process.pid, names.join(", "))
+    format!("{}  pid {}  {}  {how}\n\n", process.program, process.pid, runtimes)
 }
 
 fn text(all: &[Told], paper: Paper) -> String {
@@ -268,7 +273,8 @@ fn summary(first: &Process, second: &Process, all: &[Told], paper: Paper) -> Str
     }
     let unjudged: Vec<_> = unjudged(second).map(|entry| entry.name).collect();
     if !unjudged.is_empty() {
-        let unjudged = format!("Not judged, since this program does not tell what they need: {}.", unjudged.join(", "));
+        let unjudged =
+            format!("Not checked, because the program does not report the required data: {}.", unjudged.join(", "));
         text += &paragraph("", "", &unjudged, paper.columns);
     }
     text

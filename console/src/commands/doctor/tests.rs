@@ -157,7 +157,10 @@ fn nothing_found_says_what_was_checked() {
     let told = summary(&first, &second, &told(&[&first, &second]), WIDE);
     let begin = format!("Nothing found. Checked {} rules across 1 runtime with 0 workers over 1.0s.\n", Rule::COUNT);
     assert!(told.starts_with(&begin), "{told}");
-    assert!(told.contains("Not judged") && told.contains("cpu-starved"), "{told}");
+    assert!(
+        told.contains("Not checked, because the program does not report") && told.contains("cpu-starved"),
+        "{told}"
+    );
     assert!(summary(&first, &first, &[], WIDE).contains("in one snapshot"), "without an interval");
 }
 

@@ -258,7 +258,7 @@ fn before_the_first_snapshot_and_without_runtimes_it_says_so() {
     let mut model = fixture::model(2, 1);
     let process = volt_telemetry::snapshot::Process { runtimes: Vec::new(), ..fixture::process(2, 2) };
     model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
-    assert!(screen(&model, (80, 24)).contains("no runtime at the moment"));
+    assert!(screen(&model, (80, 24)).contains("no runtime is running"));
 }
 
 #[test]
