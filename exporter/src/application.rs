@@ -75,7 +75,7 @@ fn is_reserved(name: &str) -> bool {
         TOLD.call_once(|| {
             tracing::warn!(
                 metric = name,
-                "not on the page: names that begin with `{RESERVED}_` there are Volt's own; rename it"
+                "not exported: names that begin with `{RESERVED}_` are reserved for Volt; rename it"
             );
         });
     }

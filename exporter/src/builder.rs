@@ -153,7 +153,7 @@ impl Builder {
     /// `max_connections` is 0; `otlp` is nothing that can be pushed to; or the operating system gives no thread.
     pub fn serve(self) -> Result<Exporter, ServeError> {
         if self.max_connections == 0 {
-            return Err(ServeError::invalid("max_connections", "is 0, so nobody could connect: set at least 1"));
+            return Err(ServeError::invalid("max_connections", "must be at least 1"));
         }
         #[cfg(feature = "otlp")]
         let target = self.otlp.clone().map(Otlp::check).transpose()?;
@@ -181,12 +181,12 @@ impl Builder {
         let invalid = |text: String| ServeError::invalid("listen", text);
         let addresses = match &self.listen {
             Ok(addresses) => addresses,
-            Err(error) => return Err(invalid(format!("no address ({error}): write it as {DEFAULT_ADDRESS}"))),
+            Err(error) => return Err(invalid(format!("not an address ({error}): use the form {DEFAULT_ADDRESS}"))),
         };
         if let Some(remote) = addresses.iter().find(|address| !address.ip().is_loopback() && !self.is_remote_allowed) {
             return Err(invalid(format!(
-                "{remote} can be reached from other machines, and the page has no password: listen on 127.0.0.1, or allow \
-                 it: allow_remote(true), or --allow-remote of volt-exporter"
+                "other machines can reach {remote}, and the page has no password: listen on 127.0.0.1, or allow \
+                 remote access with allow_remote(true) or, for volt-exporter, --allow-remote"
             )));
         }
         TcpListener::bind(addresses.as_slice()).map_err(|error| {
@@ -194,13 +194,13 @@ impl Builder {
             let names = names.join(", ");
             let text = match error.kind() {
                 io::ErrorKind::AddrInUse => {
-                    format!("{names} is already in use: choose another port, or port 0 for any free one")
+                    format!("{names} is already in use: choose another port, or port 0 for a free one")
                 }
                 io::ErrorKind::AddrNotAvailable => {
-                    format!("{names} is no address of this machine: listen on 127.0.0.1")
+                    format!("{names} is not an address of this machine: listen on 127.0.0.1")
                 }
                 io::ErrorKind::PermissionDenied => format!("{names} is not permitted: choose a port above 1023"),
-                _ => format!("{names} cannot be listened at ({error}): choose another address"),
+                _ => format!("cannot listen on {names} ({error}): choose another address"),
             };
             ServeError::system("listen", text, error)
         })

@@ -123,7 +123,7 @@ impl Discovery {
         let listings: Vec<_> = self.environments.iter().map(socket::list).collect();
         let refused: Vec<_> = listings.iter().flat_map(|listing| &listing.refused).map(ToString::to_string).collect();
         for why in refused.iter().filter(|why| !self.refused.contains(why)) {
-            tracing::warn!(why, "not looked at, so what is there is on no page");
+            tracing::warn!(why, "skipped this directory; its programs are not exported");
         }
         self.refused = refused;
         let alive = listings.into_iter().flat_map(|listing| listing.sockets).filter(|socket| socket.is_alive);
@@ -137,7 +137,7 @@ impl Discovery {
             }
             let is_full = self.attached.len() >= PROCESSES_MAX;
             let attached = if is_full {
-                Err(format!("there are {PROCESSES_MAX} already"))
+                Err(format!("the exporter already serves {PROCESSES_MAX} programs"))
             } else {
                 Attached::start(&path, pid, self.programs.get(&path).cloned())
             };
@@ -152,7 +152,7 @@ impl Discovery {
 
     fn tell(&mut self, path: PathBuf, why: &str) {
         if !self.told.contains(&path) {
-            tracing::warn!(socket = %path.display(), why, "its numbers are not on the page");
+            tracing::warn!(socket = %path.display(), why, "skipped this program; its metrics are not exported");
             self.told.push(path);
         }
     }
@@ -170,7 +170,7 @@ impl Attached {
             }
         };
         let thread = std::thread::Builder::new().name(format!("volt-export-{pid}"));
-        thread.spawn(run).map_err(|error| format!("no thread for it: {error}"))?;
+        thread.spawn(run).map_err(|error| format!("cannot start a thread: {error}"))?;
         Ok(Self { pid, program, wishes, answers, asked_at: None })
     }
 
@@ -226,7 +226,7 @@ fn serve(path: &Path, wished: &Receiver<()>, to_page: &SyncSender<Answer>) -> Re
             // It is there, and no more is known.
             Err(error) if error.is_answer() => {
                 if !std::mem::replace(&mut is_told, true) {
-                    tracing::warn!(socket = %path.display(), why = %error, "its numbers are missing on a page");
+                    tracing::warn!(socket = %path.display(), why = %error, "the metrics of this program are missing from one page");
                 }
                 Process { pid, program: program.clone(), ..Process::default() }
             }

@@ -74,7 +74,7 @@ impl Exporter {
                     .write_timeout(WRITE_TIMEOUT)
                     .max_header_bytes(MAX_HEADER_BYTES);
                 if let Err(error) = server.await {
-                    tracing::error!(%error, "metrics are no longer served");
+                    tracing::error!(%error, "stopped serving metrics");
                 }
             },
             tasks,

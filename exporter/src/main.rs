@@ -1,6 +1,7 @@
-//! The program `volt-exporter`: serves the metrics of every Volt program that it may attach to.
+//! The program `volt-exporter`: serves the metrics of Volt programs as a sidecar.
 //!
-//! Ends by a signal; there is nothing to clean up. Exit code 1: it could not begin, with the reason on stderr; 2: the arguments make no sense.
+//! Runs until a signal ends it; there is nothing to clean up. Exit code 1: it could not start, with the
+//! reason on standard error; 2: invalid arguments.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -16,31 +17,54 @@ use volt_exporter::Otlp;
 use volt_exporter::{DEFAULT_ADDRESS, Exporter};
 use volt_telemetry::socket::Environment;
 
-/// Serve the metrics of every Volt program that this user may attach to, for Prometheus.
+/// What the long help ends with.
+const AFTER_HELP: &str = "\
+Examples:
+  # Serve the metrics of this user's programs at http://127.0.0.1:9464/metrics
+  volt-exporter
+
+  # Serve them to Prometheus on another machine
+  volt-exporter --listen 0.0.0.0:9464 --allow-remote
+
+  # Serve only the runtime named http of programs in one directory
+  volt-exporter --discover /run/volt --runtime http
+
+Exit codes:
+  1  Cannot start, with the reason on standard error
+  2  Invalid arguments
+
+  volt-exporter runs until SIGINT or SIGTERM and terminates with that signal.
+
+Environment:
+  VOLT_SOCKET_DIR  Without --discover, search for sockets only in this directory
+  RUST_LOG         Log filter [default: warn]; the log goes to standard error";
+
+/// Serve the metrics of running Volt programs to Prometheus
 ///
-/// Each series has the labels `program`, `pid` and `runtime`. The programs open no port for it: this attaches to their control sockets.
+/// Runs as a sidecar: attaches to the control socket of each program that this user can access. The programs themselves open no
+/// port. Each series has the labels `program`, `pid` and `runtime`.
 #[derive(Parser)]
-#[command(name = "volt-exporter", version)]
+#[command(name = "volt-exporter", version, max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Arguments {
-    /// Where to listen; port 0 is any free one.
+    /// Address to listen on; port 0 chooses a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = DEFAULT_ADDRESS)]
     listen: String,
-    /// Lets --listen be an address that other machines reach. There is neither password nor encryption.
+    /// Allow --listen to be an address that other machines can reach. There is no password and no encryption
     #[arg(long)]
     allow_remote: bool,
-    /// A folder of control sockets; may be given again. Those of this user unless set, as `volt-console list` shows.
+    /// Directory with control sockets; can be given several times [default: the directories of this user]
     #[arg(long, value_name = "DIR")]
     discover: Vec<PathBuf>,
-    /// Shows only runtimes of this name; may be given again.
+    /// Serve only runtimes with this name; can be given several times [default: all runtimes]
     #[arg(long, value_name = "NAME")]
     runtime: Vec<String>,
-    /// Push to this collector of OpenTelemetry's besides, as OTLP over HTTP: http://127.0.0.1:4318.
+    /// Also push the metrics to this OpenTelemetry collector (OTLP over HTTP), for example http://127.0.0.1:4318
     #[cfg(feature = "otlp")]
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
-    /// Seconds between two pushes.
+    /// Time between two pushes in seconds (1 to 86400)
     #[cfg(feature = "otlp")]
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     otlp_interval: u64,
 }
 
@@ -49,8 +73,8 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
     match serve(Arguments::parse()) {
         Ok(exporter) => {
-            // Whoever started it need not listen.
-            let _told = writeln!(std::io::stdout(), "metrics http://{}/metrics", exporter.local_addr());
+            // The address is on standard output for scripts; a closed pipe is no reason to stop.
+            let _ = writeln!(std::io::stdout(), "metrics http://{}/metrics", exporter.local_addr());
             loop {
                 std::thread::park();
             }
@@ -68,9 +92,11 @@ fn serve(arguments: Arguments) -> Result<Exporter, Box<dyn std::error::Error>> {
     for dir in arguments.discover {
         let dir = std::path::absolute(&dir).unwrap_or(dir);
         if !dir.is_dir() {
-            return Err(
-                format!("--discover: {} is no folder: name one that holds control sockets", dir.display()).into()
-            );
+            return Err(format!(
+                "--discover: {} is not a directory: name a directory that contains control sockets",
+                dir.display()
+            )
+            .into());
         }
         environments.push(Environment { socket_dir: Some(dir), ..own.clone() });
     }

@@ -156,7 +156,7 @@ async fn readiness(State(scope): Shared) -> Response {
     if missing.is_empty() {
         return "ready\n".into_response();
     }
-    let text = format!("not there: {}\n", missing.join(", "));
+    let text = format!("missing: {}\n", missing.join(", "));
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }
 
@@ -164,7 +164,7 @@ async fn refuse_foreign_hosts(request: Request, next: Next) -> Response {
     let host = request.headers().get(HOST).map(|host| host.to_str().unwrap_or(""));
     match host.or(request.uri().authority().map(|authority| authority.as_str())) {
         Some(host) if !is_local(host) => {
-            (StatusCode::FORBIDDEN, "this page is for this machine: ask for it as 127.0.0.1 or localhost\n")
+            (StatusCode::FORBIDDEN, "this page is only for this machine: request it from 127.0.0.1 or localhost\n")
                 .into_response()
         }
         _ => next.run(request).await,

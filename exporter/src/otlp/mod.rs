@@ -44,13 +44,13 @@ pub(crate) async fn push(scope: Arc<Mutex<Scope>>, target: Target) {
         let message = routes::with(&scope, |scope| messages.encode(&scope.collect())).await;
         match post::post(&target, message).await {
             Ok(()) if failures > 0 => {
-                tracing::info!(collector = %target.authority, failures, "the collector takes metrics again");
+                tracing::info!(collector = %target.authority, failures, "the collector accepts metrics again");
                 failures = 0;
             }
             Ok(()) => {}
             Err(error) => {
                 if failures == 0 {
-                    tracing::warn!(collector = %target.authority, error, "metrics are not pushed; this is told once, and tried again each interval");
+                    tracing::warn!(collector = %target.authority, error, "cannot push metrics; retrying at each interval, this message appears once");
                 }
                 failures += 1;
             }

@@ -26,19 +26,19 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 pub(super) async fn post(target: &Target, body: Vec<u8>) -> Result<(), String> {
     match timeout(target.timeout, exchange(target, body)).await {
         Ok(done) => done,
-        Err(_) => Err(format!("no answer within {:?}: is the collector overloaded?", target.timeout)),
+        Err(_) => Err(format!("no response within {:?}: the collector may be overloaded", target.timeout)),
     }
 }
 
 async fn exchange(target: &Target, body: Vec<u8>) -> Result<(), String> {
     let failed = |what: &'static str| {
-        move |error: &dyn Display| format!("{what}: {error}: does a collector listen there for OTLP over HTTP?")
+        move |error: &dyn Display| format!("{what}: {error}: check that a collector listens there for OTLP over HTTP")
     };
     let stream = TcpStream::connect((target.host.as_str(), target.port))
         .await
-        .map_err(|error| failed("no connection")(&error))?;
+        .map_err(|error| failed("cannot connect")(&error))?;
     let (mut sender, connection) =
-        http1::handshake(VoltIo::new(stream)).await.map_err(|error| failed("no HTTP")(&error))?;
+        http1::handshake(VoltIo::new(stream)).await.map_err(|error| failed("HTTP handshake failed")(&error))?;
     // Ends with this call: a set that is dropped cancels its tasks.
     let mut connections = JoinSet::new();
     connections.spawn(connection);
@@ -46,26 +46,27 @@ async fn exchange(target: &Target, body: Vec<u8>) -> Result<(), String> {
         Request::post(&target.path).body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())?;
     let headers = request.headers_mut();
     headers.extend(target.headers.clone());
-    headers.insert(HOST, target.authority.parse().map_err(|_| "the host is no header".to_string())?);
+    headers.insert(HOST, target.authority.parse().map_err(|_| "the host is not a valid header value".to_string())?);
     headers.insert(CONTENT_TYPE, "application/x-protobuf".parse().expect("plain ASCII"));
     headers.insert(USER_AGENT, concat!("volt-exporter/", env!("CARGO_PKG_VERSION")).parse().expect("plain ASCII"));
-    let response = sender.send_request(request).await.map_err(|error| failed("no answer")(&error))?;
+    let response = sender.send_request(request).await.map_err(|error| failed("no response")(&error))?;
     let status = response.status();
     let answer = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    let answer = answer.map_err(|error| failed("no whole answer")(&error))?.to_bytes();
+    let answer = answer.map_err(|error| failed("incomplete response")(&error))?.to_bytes();
     judge(status, &answer)
 }
 
 fn judge(status: StatusCode, answer: &[u8]) -> Result<(), String> {
     if !status.is_success() {
-        return Err(format!("the collector says {status}: see its log"));
+        return Err(format!("the collector returned {status}: see its log"));
     }
     // An answer that is none of OTLP's is no refusal.
     let refused = ExportMetricsServiceResponse::decode(answer).ok().and_then(|answer| answer.partial_success);
     match refused.filter(|refused| refused.rejected_data_points > 0) {
-        Some(refused) => {
-            Err(format!("the collector refused {} numbers: {}", refused.rejected_data_points, refused.error_message))
-        }
+        Some(refused) => Err(format!(
+            "the collector rejected {} data points: {}",
+            refused.rejected_data_points, refused.error_message
+        )),
         None => Ok(()),
     }
 }

@@ -74,27 +74,27 @@ impl Otlp {
         let invalid = |text: String| ServeError::invalid("otlp", text);
         let remedy = "write it as http://127.0.0.1:4318";
         let uri: Uri =
-            endpoint.parse().map_err(|error| invalid(format!("{endpoint:?} is no URL ({error}): {remedy}")))?;
+            endpoint.parse().map_err(|error| invalid(format!("{endpoint:?} is not a URL ({error}): {remedy}")))?;
         match uri.scheme_str() {
             Some("http") => {}
             Some("https") => {
                 let text =
-                    "needs TLS, which is not spoken here: push to a collector on this machine, which sends it on";
+                    "needs TLS, which is not supported: push to a collector on this machine that forwards the metrics";
                 return Err(invalid(format!("{endpoint:?} {text}")));
             }
             _ => return Err(invalid(format!("{endpoint:?} does not begin with http://: {remedy}"))),
         }
         let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'));
         let authority =
-            authority.ok_or_else(|| invalid(format!("{endpoint:?} names no host, or a password: {remedy}")))?;
+            authority.ok_or_else(|| invalid(format!("{endpoint:?} has no host, or has a password: {remedy}")))?;
         if self.interval.is_zero() || self.timeout.is_zero() {
-            return Err(invalid("interval and timeout are to be above 0: leave them out for 60 s and 10 s".into()));
+            return Err(invalid("interval and timeout must be above 0; the defaults are 60 s and 10 s".into()));
         }
         let mut headers = HeaderMap::new();
         for (name, value) in &self.headers {
             let header = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value).ok());
             let (name, value) = header.ok_or_else(|| {
-                invalid(format!("{name:?} is no header, or its value cannot be sent: use plain ASCII"))
+                invalid(format!("{name:?} is not a valid header name, or its value is not plain ASCII"))
             })?;
             headers.insert(name, value);
         }
@@ -155,9 +155,9 @@ mod tests {
             ("https://collector:4318", "needs TLS"),
             ("collector:4318", "does not begin with http://"),
             ("ftp://collector", "does not begin with http://"),
-            ("http://user:password@collector", "names no host, or a password"),
-            ("not a url", "is no URL"),
-            ("", "is no URL"),
+            ("http://user:password@collector", "has no host, or has a password"),
+            ("not a url", "is not a URL"),
+            ("", "is not a URL"),
         ] {
             let error = refused(Otlp::new(endpoint));
             assert!(error.starts_with("otlp: ") && error.contains(told), "{endpoint}: {error}");

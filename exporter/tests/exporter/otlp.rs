@@ -295,7 +295,11 @@ fn a_collector_that_is_not_there_is_told_of_once_and_tried_until_it_is_and_the_p
     }
     let told = log.about(address);
     assert_eq!(told.len(), 2, "{told:#?}");
-    assert!(told[0].contains("no connection") && told[0].contains("does a collector listen there"), "{}", told[0]);
+    assert!(
+        told[0].contains("cannot connect") && told[0].contains("check that a collector listens there"),
+        "{}",
+        told[0]
+    );
     assert!(told[1].starts_with("INFO ") && told[1].contains("failures="), "{}", told[1]);
 }
 

@@ -226,7 +226,7 @@ fn it_is_ready_while_the_runtimes_asked_for_are_there() {
     let exporter = Exporter::builder().listen("127.0.0.1:0").runtimes(["late"]).serve().unwrap();
     let ready = || get(exporter.local_addr(), "/readyz");
     let (status, text) = ready();
-    assert!(status == 503 && text.ends_with("not there: late\n"), "{text}");
+    assert!(status == 503 && text.ends_with("missing: late\n"), "{text}");
     let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("late").build().unwrap();
     assert_eq!(ready().0, 200);
     drop(runtime);
@@ -323,25 +323,26 @@ fn unusable_settings_are_errors_with_their_name_and_a_remedy() {
     assert!(error.is_address_in_use(), "{error}");
     assert_eq!(
         error.to_string(),
-        format!("listen: {taken} is already in use: choose another port, or port 0 for any free one")
+        format!("listen: {taken} is already in use: choose another port, or port 0 for a free one")
     );
 
     let error = serve("0.0.0.0:0");
     assert!(error.is_invalid_setting());
     assert!(
-        error.to_string().starts_with("listen: 0.0.0.0:0 can be reached") && error.to_string().contains("allow_remote")
+        error.to_string().starts_with("listen: other machines can reach 0.0.0.0:0,")
+            && error.to_string().contains("allow_remote")
     );
 
     let error = serve("nonsense");
-    assert!(error.to_string().starts_with("listen: no address"), "{error}");
+    assert!(error.to_string().starts_with("listen: not an address"), "{error}");
     assert!(error.to_string().contains(volt_exporter::DEFAULT_ADDRESS), "{error}");
 
     // 192.0.2.0/24 is set aside for documentation: no machine has it.
     let error = Exporter::builder().listen("192.0.2.1:9464").allow_remote(true).serve().unwrap_err();
-    assert!(error.to_string().contains("is no address of this machine"), "{error}");
+    assert!(error.to_string().contains("is not an address of this machine"), "{error}");
 
     let error = Exporter::builder().listen("127.0.0.1:0").max_connections(0).serve().unwrap_err();
-    assert!(error.to_string().starts_with("max_connections: is 0"), "{error}");
+    assert!(error.to_string().starts_with("max_connections: must be at least 1"), "{error}");
 }
 
 #[test]

@@ -230,7 +230,7 @@ fn a_folder_that_is_none_is_an_error_that_names_it() {
         Command::new(env!("CARGO_BIN_EXE_volt-exporter")).args(["--discover", "/nowhere/volt"]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
-    assert!(error.contains("--discover: /nowhere/volt is no folder"), "{error}");
+    assert!(error.contains("--discover: /nowhere/volt is not a directory"), "{error}");
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn what_it_cannot_begin_with_is_an_error_that_names_the_setting_and_the_remedy()
         (["--listen", &*taken], 1, "is already in use: choose another port"),
         (["--listen", "0.0.0.0:0"], 1, "--allow-remote"),
         (["--listen", "nonsense"], 1, "write it as 127.0.0.1:9464"),
-        (["--discover", "/proc/self/stat"], 1, "is no folder"),
+        (["--discover", "/proc/self/stat"], 1, "is not a directory"),
         (["--nonsense", "1"], 2, "unexpected argument"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_volt-exporter")).args(arguments).output().unwrap();
