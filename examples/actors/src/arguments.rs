@@ -6,7 +6,22 @@ use crate::workloads::Meter;
 use crate::{NAMES, WORKLOADS};
 
 pub(crate) const USAGE: &str = "\
-actors [--json] [--quick] [--only WORKLOAD]… [--peer LIBRARY]… [--rounds N] [--workers N] [--batches N]";
+Compare actor libraries on the same workloads
+
+Usage: actors [OPTIONS]
+
+Options:
+  --only WORKLOAD  Run only this workload; can be given several times
+  --peer LIBRARY   Run only this library; can be given several times
+  --rounds N       Number of rounds [default: 11]
+  --workers N      Number of workers of each runtime [default: 2]
+  --batches N      Exact number of batches per round, without warm-up
+                   [default: as many as fit into 100 ms]
+  --quick          Run one short round with 10,000 idle actors instead of 1,000,000
+  --json           Print JSON
+
+Example:
+  actors --quick --peer volt";
 
 const ROUND: Duration = Duration::from_millis(100);
 const ROUNDS: usize = 11;
@@ -62,7 +77,11 @@ impl Arguments {
 
 fn known(names: &mut dyn Iterator<Item = &'static str>, name: &str) -> Result<String, String> {
     let names: Vec<_> = names.collect();
-    if names.contains(&name) { Ok(name.to_owned()) } else { Err(format!("no {name:?}, but {}", names.join(", "))) }
+    if names.contains(&name) {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("unknown name {name:?}; expected one of {}", names.join(", ")))
+    }
 }
 
 fn count(option: &str, value: &str) -> Result<usize, String> {
@@ -70,5 +89,5 @@ fn count(option: &str, value: &str) -> Result<usize, String> {
         .parse()
         .ok()
         .filter(|&count| count > 0)
-        .ok_or_else(|| format!("{option} needs a number from 1 up, not {value:?}"))
+        .ok_or_else(|| format!("{option} needs a number of at least 1, not {value:?}"))
 }

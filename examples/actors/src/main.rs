@@ -110,6 +110,10 @@ fn main() -> ExitCode {
     if std::env::var_os(TRIM_VARIABLE).is_none() {
         return start_again();
     }
+    if arguments.iter().any(|argument| matches!(argument.as_str(), "-h" | "--help")) {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     match Arguments::parse(&arguments) {
         Ok(arguments) => run(&arguments),
         Err(error) => {

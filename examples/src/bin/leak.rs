@@ -18,12 +18,22 @@ use clap::Parser;
 use volt::Runtime;
 use volt::time::sleep;
 
-/// Spawns tasks that never end in one runtime, and tasks that do in others.
+/// What the long help ends with.
+const AFTER_HELP: &str = "\
+Examples:
+  # Leak tasks for three minutes, and see what the doctor finds meanwhile
+  leak
+  volt-console doctor leak";
+
+/// Leak tasks slowly in one runtime, next to three healthy ones
+///
+/// The healthy runtimes spawn many tasks too, but their tasks complete or their number stops growing. At the end, prints what the
+/// doctor found in each runtime. The rule `task-leak` takes minutes to fire.
 #[derive(Debug, Parser)]
-#[command(about)]
+#[command(max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Arguments {
-    /// How long it runs.
-    #[arg(long, value_name = "N", default_value_t = 180)]
+    /// How long to run, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 180)]
     seconds: u64,
 }
 
@@ -59,7 +69,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         sleep(BURST_AT).await;
         every(BURST_PAUSE, BURST_FOR, || drop(volt::spawn(sleep(Duration::from_secs(30))))).await;
     }));
-    println!("leaks 28 tasks a second for {} s; volt-console doctor {}", arguments.seconds, std::process::id());
+    println!(
+        "leaking 28 tasks per second for {} s; run `volt-console doctor {}`",
+        arguments.seconds,
+        std::process::id()
+    );
     while began.elapsed() < Duration::from_secs(arguments.seconds) {
         std::thread::sleep(Duration::from_secs(1));
     }

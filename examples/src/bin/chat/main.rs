@@ -41,50 +41,71 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the house may take to empty, from the listener to the keeper.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
 
-/// A chat: rooms, and who is in them, over lines of text.
+/// What the long help ends with.
+const AFTER_HELP: &str = "\
+Examples:
+  # Serve on a free port, then join with: nc 127.0.0.1 PORT
+  chat
+
+  # Make one step in a hundred panic, and report every second
+  chat --chaos 0.01 --report
+
+  # Run 50 clients for 60 seconds against a running chat
+  chat --load 127.0.0.1:7000 --clients 50 --seconds 60
+
+Exit codes:
+  0  Every process stopped when it was asked to; with --load, every check passed
+  1  A process did not stop, a check failed, or the chat could not start
+  2  Invalid arguments
+
+Environment:
+  RUST_LOG  Log filter [default: error]";
+
+/// Serve a chat with rooms over TCP, or put one under load
 ///
-/// Serves until Ctrl-C, SIGTERM or --seconds; prints the address first and what happened, as JSON, last. The exit code is 0 if every process
-/// ended when it was asked to. With --load it is the other side: clients that talk in rooms and check that every room answers and that
-/// each sender's lines come in their order. RUST_LOG sets what is logged.
+/// Serves until Ctrl-C, SIGTERM or --seconds. Prints the address first and a summary as JSON last. With --load, runs clients
+/// instead. They talk in rooms and check that every room responds and that messages from one sender arrive in order.
 #[derive(Parser)]
-#[command(name = "chat", version)]
+#[command(name = "chat", version, max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Options {
-    /// Where to serve; port 0 takes any free one.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    /// Address to listen on; port 0 chooses a free port
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
 
-    /// The share of steps that panic: 0.01 is one in a hundred.
+    /// Share of steps that panic (0 to 1), such as 0.01 for one in a hundred
     #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = ratio)]
     chaos: f64,
 
-    /// How long to serve, or to load; a load takes 10 by default.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    /// Stop after this many seconds (1 to 86400) [default: serve until a signal; with --load, 10]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
 
-    /// Print a line of JSON a second.
+    /// Print a line of JSON every second
     #[arg(long)]
     report: bool,
 
-    /// Worker threads; by default one for each processor.
+    /// Number of worker threads [default: one for each processor]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
 
-    /// Be clients of the chat at this address instead.
-    #[arg(long, value_name = "ADDR", conflicts_with_all = ["listen", "chaos", "report"])]
+    /// Run clients against the chat at this address instead of serving
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["listen", "chaos", "report"])]
     load: Option<SocketAddr>,
 
-    /// Clients of the load.
+    /// Number of clients (1 to 10000)
     #[arg(long, value_name = "N", default_value_t = 20, requires = "load", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients: u32,
 
-    /// Rooms in which they talk.
+    /// Number of rooms in which the clients talk (1 to 500)
     #[arg(long, value_name = "N", default_value_t = 4, requires = "load", value_parser = clap::value_parser!(u32).range(1..=500))]
     rooms: u32,
 }
 
 fn ratio(text: &str) -> Result<f64, String> {
     let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
-    ratio.ok_or_else(|| format!("{text:?} is no share: 0 for none, 0.01 for one in a hundred, 1 for all"))
+    ratio.ok_or_else(|| {
+        format!("{text:?} is not a ratio: use a number from 0 (no step) to 1 (every step), such as 0.01")
+    })
 }
 
 fn main() -> ExitCode {
@@ -127,7 +148,7 @@ async fn serve(options: &Options) -> Result<bool, Box<dyn Error>> {
         Ok((listener.local_addr()?, listener))
     });
     let (address, listener) = listening.map_err(|error| {
-        format!("--listen {}: {error}; choose another address, or port 0 for any free one", options.listen)
+        format!("--listen {}: {error}; choose another address, or port 0 for a free one", options.listen)
     })?;
     let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let system = System::new(&volt::Handle::current());
@@ -144,7 +165,7 @@ async fn serve(options: &Options) -> Result<bool, Box<dyn Error>> {
             _ = interrupted.recv() => break,
             _ = terminated.recv() => break,
             () = async { if let Some(end) = end { sleep_until(end).await } }, if end.is_some() => break,
-            reason = &mut ended => return Err(format!("nobody is left to start the chat again: {reason}").into()),
+            reason = &mut ended => return Err(format!("the root supervisor has stopped: {reason}").into()),
             _ = lines.tick(), if options.report => print(&tally::as_json(&system, &tally, began.elapsed().as_secs_f64()))?,
         }
     }
@@ -153,7 +174,7 @@ async fn serve(options: &Options) -> Result<bool, Box<dyn Error>> {
     let report = system.shutdown(None).await;
     print(&summary)?;
     for process in &report.forced {
-        eprintln!("chat: {} ({}) did not end when it was asked to", process.pid, process.kind);
+        eprintln!("chat: {} ({}) did not stop within the time limit", process.pid, process.kind);
     }
     Ok(report.forced.is_empty())
 }

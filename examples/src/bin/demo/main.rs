@@ -43,39 +43,59 @@ const WARM_UP: Duration = Duration::from_millis(300);
 /// How long tasks and connections get to end by themselves.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
-/// An HTTP service on Volt under load, with metrics and the console.
+/// What the long help ends with.
+const AFTER_HELP: &str = "\
+Examples:
+  # Run under load and open the console
+  demo
+
+  # Run for 5 seconds without the console, with 4 workers
+  demo --headless --seconds 5 --workers 4
+
+  # Read the summary with jq
+  demo --headless --seconds 5 | tail -1 | jq .p99_ms
+
+Exit codes:
+  0  Every request had the expected response; or the demo was stopped before it
+     answered any
+  1  A request failed, no request was answered, or the demo could not start
+  2  Invalid arguments
+
+Environment:
+  RUST_LOG  Log filter";
+
+/// Run an HTTP service on Volt under load, with metrics and the console
 ///
-/// On a terminal the console opens; q ends the demo. Otherwise, and with --headless, a line a second is printed and a summary
-/// as JSON at the end. The exit code is 0 if every request was answered as it should be, and if there was one, unless the demo was
-/// stopped early. RUST_LOG sets what is logged.
+/// On a terminal, opens the console; press q to stop the demo. Otherwise, and with --headless, prints a line every second and a
+/// summary as JSON at the end.
 #[derive(Parser)]
-#[command(name = "demo", version)]
+#[command(name = "demo", version, max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Options {
-    /// Print a line a second instead of opening the console.
+    /// Print a line every second instead of opening the console
     #[arg(long)]
     headless: bool,
 
-    /// How long the load runs; headless 10 by default, with the console until q.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    /// Stop after this many seconds (1 to 86400) [default: 10; with the console, run until q]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
 
-    /// Workers of the service's runtime; by default one for each processor.
+    /// Number of workers of the service's runtime [default: one for each processor]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
 
-    /// Connections that the load generator keeps busy.
+    /// Number of connections that the load generator keeps busy (1 to 10000)
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
 
-    /// Where the service listens; port 0 takes any free one.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    /// Address of the service; port 0 chooses a free port
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     http: SocketAddr,
 
-    /// Where the metrics are served; port 0 takes any free one.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9464")]
+    /// Address of the metrics; port 0 chooses a free port
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9464")]
     metrics: SocketAddr,
 
-    /// Leave out the requests that block a worker's thread.
+    /// Send no requests that block a worker's thread
     #[arg(long)]
     no_block: bool,
 }
@@ -106,7 +126,7 @@ fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     let exporter =
         volt_exporter::serve(options.metrics).map_err(|error| format!("--metrics {}: {error}", options.metrics))?;
     let service = Service::start(&service_runtime, options.http).map_err(|error| {
-        format!("--http {}: {error}; choose another address, or port 0 for any free one", options.http)
+        format!("--http {}: {error}; choose another address, or port 0 for a free one", options.http)
     })?;
     print_addresses(&service, &exporter)?;
     let mix = load::Mix { connections: options.connections, with_blocking: !options.no_block };
@@ -116,7 +136,7 @@ fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
         watch_in_console(options, &stop)
     } else {
         if !options.headless {
-            eprintln!("demo: no terminal here, so no console: running as with --headless");
+            eprintln!("demo: no terminal for the console; running as with --headless");
         }
         watch_in_lines(options, &load, &stop)
     };
@@ -149,7 +169,7 @@ fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
 
 fn runtime(name: &'static str, workers: usize) -> Result<Runtime, String> {
     let built = Builder::new_multi_thread().worker_threads(workers).name(name).build();
-    built.map_err(|error| format!("the runtime \"{name}\" with {workers} workers could not be built: {error}"))
+    built.map_err(|error| format!("cannot build the runtime \"{name}\" with {workers} workers: {error}"))
 }
 
 /// Requests a stop at the first signal; a second one finds the process in the midst of ending, and ends it at once.
@@ -175,13 +195,13 @@ fn print_addresses(service: &Service, exporter: &volt_exporter::Exporter) -> io:
     print(&format!("metrics http://{}/metrics", exporter.local_addr()))?;
     match volt::observe::socket_path() {
         Some(path) => print(&format!("control {}", path.display())),
-        None => print("control none: the socket could not be opened, the log says why"),
+        None => print("control none: cannot open the socket, see the log"),
     }
 }
 
 fn watch_in_console(options: &Options, stop: &Arc<Stop>) -> Result<End, Box<dyn Error>> {
     let deadline = options.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let path = volt::observe::socket_path().ok_or("there is no control socket for the console to attach to")?;
+    let path = volt::observe::socket_path().ok_or("the console has no control socket to attach to")?;
     // The demo handles signals itself, and passes a stop on to the console.
     let console = volt_console::Options { takes_signals: false, ..Default::default() };
     let (stopped, ended) = (stop.clone(), console.stop.clone());

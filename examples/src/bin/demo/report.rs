@@ -138,8 +138,8 @@ impl Summary {
     /// One that was stopped early may have had no answer yet; one that had all its time must have had some.
     pub(crate) fn fault(&self, end: End) -> Option<String> {
         match (self.errors, self.requests, end) {
-            (1.., _, _) => Some(format!("{} requests were not answered as they should be", self.errors)),
-            (0, 0, End::RanOut) => Some("no request was answered in the whole run".to_owned()),
+            (1.., _, _) => Some(format!("{} requests failed", self.errors)),
+            (0, 0, End::RanOut) => Some("no request was answered".to_owned()),
             (0, 0, End::Stopped) | (0, 1.., _) => None,
         }
     }
@@ -248,7 +248,7 @@ mod tests {
         failed.tally.record(Handler::Cpu, None);
         for end in [End::RanOut, End::Stopped] {
             assert_eq!(fault(&reading(1, 1), end), None, "{end:?}");
-            assert!(fault(&failed, end).unwrap().starts_with("1 requests were not"), "{end:?}");
+            assert!(fault(&failed, end).unwrap().starts_with("1 requests failed"), "{end:?}");
         }
         assert_eq!(fault(&reading(0, 1), End::Stopped), None);
         assert!(fault(&reading(0, 1), End::RanOut).unwrap().starts_with("no request was answered"));

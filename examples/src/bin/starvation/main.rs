@@ -21,23 +21,36 @@ use clap::{Parser, ValueEnum};
 use crate::load::Load;
 use crate::report::Report;
 
-/// Tasks that block, and what pings beside them feel.
+/// What the long help ends with.
+const AFTER_HELP: &str = "\
+Examples:
+  # Compare Volt with Tokio while tasks sleep on the workers
+  starvation --peer volt --block sleep
+  starvation --peer tokio --block sleep
+
+  # Measure for 20 seconds and print the result as JSON
+  starvation --block mutex --seconds 20 --json";
+
+/// Measure how long tasks wait while other tasks block their workers
+///
+/// As many tasks as workers block for 300 ms of every 400 ms. Meanwhile, a thread outside the runtime spawns a short task (a
+/// ping) every millisecond, and each blocking task spawns a child just before it blocks. Prints how long pings and children wait.
 #[derive(Debug, Parser)]
-#[command(about)]
+#[command(max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Arguments {
-    /// The runtime.
+    /// Runtime to measure
     #[arg(long, value_enum, default_value_t = PeerName::Volt)]
     peer: PeerName,
-    /// How the tasks block.
+    /// How the tasks block
     #[arg(long, value_enum, default_value_t = Block::Sleep)]
     block: Block,
-    /// Worker threads, and tasks that block.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// Number of workers, and of tasks that block (1 to 256)
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: u16,
-    /// How long it runs, seconds.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=25))]
+    /// How long to run, in seconds (1 to 25)
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=25))]
     seconds: u64,
-    /// One JSON object instead of text.
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
@@ -50,13 +63,13 @@ enum PeerName {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Block {
-    /// `std::thread::sleep`.
+    /// In `std::thread::sleep`
     Sleep,
-    /// A `std::sync::Mutex` that another thread holds.
+    /// On a `std::sync::Mutex` that another thread holds
     Mutex,
-    /// A loop that computes.
+    /// In a loop that computes
     Spin,
-    /// Nobody blocks: what the machine itself does to a ping, below which no runtime comes.
+    /// Not at all: measures the delay of the machine itself
     None,
 }
 

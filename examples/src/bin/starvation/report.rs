@@ -120,19 +120,19 @@ impl fmt::Display for Report {
         line(f, "pings", self.pings, self.ping_p50_ms, self.ping_p99_ms, self.ping_max_ms)?;
         line(f, "children", self.children, self.child_p50_ms, self.child_p99_ms, self.child_max_ms)?;
         if self.pings_lost > 0 {
-            writeln!(f, "  {} pings had not come back at the end", self.pings_lost)?;
+            writeln!(f, "  {} pings did not return before the end", self.pings_lost)?;
         }
         if let Some(ratio) = self.busy_ratio {
-            write!(f, "  its own busy ratio, while every worker was stuck: {ratio:.4}")?;
+            write!(f, "  busy ratio measured by the runtime while every worker was stuck: {ratio:.4}")?;
         }
         if let (Some(replacements), Some(calls)) = (self.replacements, self.spare_calls) {
-            write!(f, "  workers replaced: {replacements}, by calls of spares: {calls}")?;
+            write!(f, "  workers replaced: {replacements}, spare workers called: {calls}")?;
         }
         if let Some(named) = &self.named {
             let at = |what: &Option<String>| what.clone().unwrap_or_else(|| "unknown".to_owned());
             write!(
                 f,
-                "\n  named {} ms after it began: task {}, spawned at {}\n    cause: {}, in {}\n    at {}",
+                "\n  first stuck poll, reported {} ms after it began: task {}, spawned at {}\n    cause: {}, in {}\n    at {}",
                 named.after_ms,
                 named.task,
                 named.spawned_at,

@@ -35,64 +35,81 @@ const WORKERS: usize = 2;
 /// How long the runtime waits for its tasks at the end; most of them never end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Makes a runtime ill in one way, for the doctor to find.
+/// What the long help ends with.
+const AFTER_HELP: &str = "\
+Examples:
+  # Block a worker, and see what the doctor finds meanwhile
+  symptoms stalled-poll --seconds 60
+  volt-console doctor symptoms
+
+  # Run the healthy counterpart, in which the doctor finds nothing
+  symptoms stalled-poll --look-alike
+
+  # Use up the CPU quota of a control group
+  mkdir /sys/fs/cgroup/small
+  echo '20000 100000' >/sys/fs/cgroup/small/cpu.max
+  symptoms cgroup-throttled --group /sys/fs/cgroup/small";
+
+/// Cause one problem in a runtime, for the doctor to find
+///
+/// Each RULE is the name of a rule of `volt-console doctor`.
 #[derive(Debug, Parser)]
-#[command(about)]
+#[command(max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Arguments {
-    /// What is to be wrong.
+    /// Problem to cause
     #[arg(value_name = "RULE", value_enum)]
     symptom: Symptom,
-    /// The program beside it, that looks like it and is well.
+    /// Run the healthy counterpart, which looks similar
     #[arg(long)]
     look_alike: bool,
-    /// The folder of a control group to go into at the start; one for each hierarchy, if there are several.
-    #[arg(long, value_name = "FOLDER")]
+    /// Directory of a control group to join at the start; can be given several times, once for each hierarchy
+    #[arg(long, value_name = "DIR")]
     group: Vec<PathBuf>,
-    /// How long it runs.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    /// How long to run, in seconds (1 to 600)
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
 }
 
 /// What can be wrong, by the name of the doctor's rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Symptom {
-    /// A task sleeps in its thread; the other lets a thread for blocking work do so.
+    /// A task sleeps in its poll; the counterpart sleeps on a blocking thread
     StalledPoll,
-    /// Tasks compute for 6 ms a poll beside short ones; the others for 0.1 ms.
+    /// Tasks compute for 6 ms per poll beside short ones; the counterpart for 0.1 ms
     NoYield,
-    /// Every worker is held and there is no spare; the other may call spares.
+    /// All workers are stuck and there is no spare; the counterpart has spares
     DriverHeld,
-    /// One worker has all tasks and none may be stolen; in the other they may.
+    /// One worker has all tasks and stealing is off; the counterpart steals
     ParkedWhileBacklog,
-    /// Nobody looks at the global queue; the other looks as usual.
+    /// No worker checks the global queue; the counterpart checks it as usual
     GlobalStarved,
-    /// A task is kept in the LIFO slot of a worker that sleeps; in the other it may be stolen.
+    /// A task waits in the LIFO slot of a sleeping worker; the counterpart steals it
     LifoHeld,
-    /// Two tasks wake each other through the LIFO slot without an end; the other has the default cap.
+    /// Two tasks wake each other through the LIFO slot forever; the counterpart has the default cap
     LifoMonopoly,
-    /// One worker has most tasks and none may be stolen; in the other they may.
+    /// One worker has most tasks and stealing is off; the counterpart steals
     Imbalance,
-    /// A worker is woken for each of many tiny tasks; the other's tasks are worth it.
+    /// A worker is woken for each of many tiny tasks; the counterpart's tasks are larger
     WakeStorm,
-    /// A task asks again and again whether it can go on; the other computes in between.
+    /// A task wakes itself again and again; the counterpart computes in between
     SelfWakeLoop,
-    /// The workers want more than the quota of `--group`; the other's want less.
+    /// The workers need more than the quota of --group; the counterpart's need less
     CgroupThrottled,
-    /// Threads of others use up the processors; the other's workers need none.
+    /// Other threads use up the processors; the counterpart's workers are idle
     CpuStarved,
-    /// Four busy workers for each processor; the other's are idle.
+    /// Four busy workers for each processor; the counterpart's are idle
     Oversubscribed,
-    /// The process is stopped for a while again and again; the other is stopped while it is idle.
+    /// The program is stopped repeatedly; the counterpart is stopped only while idle
     ProcessPaused,
-    /// More jobs than threads for blocking work; the other has just as many.
+    /// More jobs than blocking threads; the counterpart has equally many
     BlockingPoolSaturated,
-    /// Tasks that never end; the other's do.
+    /// Tasks never complete; the counterpart's do
     TaskLeak,
-    /// A future that forgets its waker; the other keeps it.
+    /// A future drops its waker; the counterpart keeps it
     LostWaker,
-    /// A process gets more messages than it takes; the other's sender waits for room.
+    /// A process receives more messages than it handles; the counterpart's sender waits for room
     MailboxGrowing,
-    /// A process fails at once and is started anew without a pause; the other's supervisor waits.
+    /// A process fails immediately and is restarted without a pause; the counterpart's supervisor waits
     RestartStorm,
 }
 
