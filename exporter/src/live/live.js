@@ -158,8 +158,8 @@ function badge(runtime) {
 
 function history(seen, nowNs) {
   const ago = (atNs) => (nowNs - atNs < 1e9 ? "just now" : `${duration(nowNs - atNs)} ago`);
-  const past = seen.is_current ? "" : `past, at worst ${seen.worst}; `;
-  return `${past}first seen ${ago(seen.first_at_ns)}, last ${ago(seen.last_at_ns)}, by ${seen.count} ${seen.count === 1 ? "check" : "checks"}`;
+  const past = seen.is_current ? "" : `past, worst severity ${seen.worst}; `;
+  return `${past}first seen ${ago(seen.first_at_ns)}, last seen ${ago(seen.last_at_ns)}, in ${seen.count} ${seen.count === 1 ? "check" : "checks"}`;
 }
 
 function showFindings(runtime) {
@@ -336,7 +336,7 @@ function link(text, isLost) {
 async function refresh() {
   try {
     const answer = await fetch("/live.json", { cache: "no-store", signal: AbortSignal.timeout(5000) });
-    if (!answer.ok) throw new Error(`the exporter says ${answer.status}`);
+    if (!answer.ok) throw new Error(`the exporter returned ${answer.status}`);
     const processes = await answer.json();
     const now = Date.now() / 1000;
     const runtimes = processes.flatMap((process) =>
@@ -350,11 +350,11 @@ async function refresh() {
     for (const key of histories.keys()) if (!runtimes.some((shown) => shown.key === key)) histories.delete(key);
     for (const { key, runtime } of runtimes) remember(key, runtime, now);
     answeredAt = now;
-    link(runtimes.length ? "● live" : "no Volt runtime is there", !runtimes.length);
+    link(runtimes.length ? "● live" : "no Volt runtime is running", !runtimes.length);
     if (runtimes.length) show(runtimes);
   } catch (error) {
     const since = answeredAt === null ? "" : ` for ${Math.round(Date.now() / 1000 - answeredAt)} s`;
-    link(`no answer${since}: ${error.message}`, true);
+    link(`no response${since}: ${error.message}`, true);
   }
   setTimeout(refresh, INTERVAL_MS);
 }

@@ -1,7 +1,7 @@
 //! How a rule puts a finding together: `Finding::new`, and then a method for each thing to add.
 
 use volt_telemetry::finding::{Evidence, Figure, Finding, Place, Seen, Severity, TaskName};
-use volt_telemetry::incident::Frame;
+use volt_telemetry::incident::{Cause, Frame};
 use volt_telemetry::rule::Rule;
 use volt_telemetry::text::{duration, percent};
 
@@ -32,7 +32,7 @@ pub(super) trait Describe: Sized {
     }
 
     fn rate(self, key: &'static str, label: &str, per_second: f64) -> Self {
-        self.with(key, Figure::Number(per_second), format!("{label}: {per_second:.0} a second"))
+        self.with(key, Figure::Number(per_second), format!("{label}: {per_second:.0} per second"))
     }
 
     fn word(self, key: &'static str, label: &str, word: impl Into<String>) -> Self {
@@ -41,11 +41,17 @@ pub(super) trait Describe: Sized {
         self.with(key, Figure::Text(word), text)
     }
 
+    /// The cause of a stuck poll, with what it means.
+    fn cause(self, cause: Cause) -> Self {
+        let text = format!("cause: {}, the thread {}", cause.name(), cause.explain());
+        self.with("cause", Figure::Text(cause.name().to_owned()), text)
+    }
+
     /// There is no line of code to name, not yet or not at all.
     fn without_line(self, is_pending: bool) -> Self {
         let (word, text) = match is_pending {
-            true => (LINE_PENDING, "line of code: its stack is not read yet"),
-            false => (LINE_UNKNOWN, "line of code: not known, so it is counted at the spawn location"),
+            true => (LINE_PENDING, "line of code: pending, the stack is not read yet"),
+            false => (LINE_UNKNOWN, "line of code: unknown, so the poll is counted at its spawn location"),
         };
         self.with(LINE, Figure::Text(word.to_owned()), text.to_owned())
     }

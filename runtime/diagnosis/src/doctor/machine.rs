@@ -86,8 +86,8 @@ pub(super) fn is_run_delay_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn cpu_starved_threshold() -> String {
     format!(
-        "a worker waits for a processor for {} of the time, and for longer than it runs; {} from {} on; not if the \
-         workers themselves are more than the processors, nor if the quota is spent",
+        "A worker waits for a processor for {} of the time, and longer than it runs. Severity: {} from {}. Does not \
+         fire if there are more busy workers than processors, or if the CPU quota is used up",
         percent(STARVED_RATIO),
         Severity::Critical.name(),
         percent(STARVED_BADLY_RATIO)
@@ -98,14 +98,14 @@ pub(super) fn cpu_starved(span: &Span<'_>) -> Vec<Finding> {
     if oversubscription(span).is_some() || throttled(span).is_some() {
         return Vec::new();
     }
-    let advice = "Stop or move what else runs on this machine, give the process a higher priority or processors of its \
-        own, or give the machine more of them. Within the process: fewer busy threads.";
+    let advice = "Stop or move other programs on this machine, give this program a higher priority or its own \
+        processors, or add processors. Within the program, use fewer busy threads.";
     waiting_for_a_processor(span, Rule::CpuStarved, |worst| {
-        format!("the kernel ran other threads for {} of the time in which a worker could have run", percent(worst))
+        format!("the kernel ran other threads for {} of the time in which a worker was runnable", percent(worst))
     })
     .map(|finding| {
         let unscheduled = incidents(span, Cause::NotScheduled).count() as u64;
-        finding.count("not_scheduled_count", "polls that were stuck for that reason", unscheduled).advice(advice)
+        finding.count("not_scheduled_count", "polls stuck for this reason", unscheduled).advice(advice)
     })
     .into_iter()
     .collect()
@@ -117,8 +117,9 @@ pub(super) fn are_processors_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn oversubscribed_threshold() -> String {
     format!(
-        "more workers, spares left out, want a processor for {} of the time than there are processors, all get {} of \
-         the processors' time at least (else others take it), and one of them waits as for `cpu-starved` ({})",
+        "More workers (without spare workers) need a processor for {} of the time than there are processors. Together \
+         they get at least {} of the processor time (with less, other programs take it), and one of them waits as for \
+         `cpu-starved` ({})",
         percent(WANTING_RATIO),
         percent(OWN_RATIO),
         percent(STARVED_RATIO)
@@ -132,20 +133,20 @@ pub(super) fn oversubscribed(span: &Span<'_>) -> Vec<Finding> {
     }
     let wanting = wanting(span);
     let advice = format!(
-        "Set Builder::worker_threads to {processors} or to 0, which takes as many as there are processors; move \
-         computations that must run beside requests into another process."
+        "Set Builder::worker_threads to {processors}, or to 0 for one worker per processor. Move computations that must \
+         run beside requests to another program."
     );
     waiting_for_a_processor(span, Rule::Oversubscribed, |worst| {
         let processors = counted(processors.into(), "processor");
         format!(
-            "{wanting} busy workers share {processors} and wait for each other, up to {} of the time",
+            "{wanting} busy workers share {processors} and wait for each other for up to {} of the time",
             percent(worst)
         )
     })
     .map(|finding| {
         finding
-            .count("processors_count", "processors that the process may use", processors.into())
-            .count("wanting_count", "workers that want one for half of the time", wanting.into())
+            .count("processors_count", "processors that the program can use", processors.into())
+            .count("wanting_count", "workers that need a processor for half of the time or more", wanting.into())
             .count("spares_count", "spare workers on duty", span.now.sentinel.spares_on_duty)
             .advice(advice)
     })
@@ -161,10 +162,10 @@ fn waiting_for_a_processor(span: &Span<'_>, rule: Rule, title: impl FnOnce(f64) 
         starved.iter().filter_map(|(pair, _)| pair.grown_if_known(of)).fold(0, u64::saturating_add)
     };
     let mut finding = Finding::new(rule, severity, title(worst))
-        .ratio("run_delay_ratio", "the worst share of the time that a worker waited for a processor", worst)
-        .ns("run_delay_ns", "time that these workers waited for one", sum_ns(|worker| worker.run_delay_ns))
-        .ns("cpu_ns", "time that they had one", sum_ns(|worker| worker.cpu_ns))
-        .ns("interval_ns", "within", span.interval_ns());
+        .ratio("run_delay_ratio", "longest time that a worker waited for a processor, as a share", worst)
+        .ns("run_delay_ns", "time that these workers waited for a processor", sum_ns(|worker| worker.run_delay_ns))
+        .ns("cpu_ns", "time that they ran", sum_ns(|worker| worker.cpu_ns))
+        .ns("interval_ns", "time between the snapshots", span.interval_ns());
     for (pair, _) in starved {
         finding = finding.worker(pair.index());
     }
@@ -186,8 +187,8 @@ fn throttled(span: &Span<'_>) -> Option<(u64, u64)> {
 
 pub(super) fn cgroup_throttled_threshold() -> String {
     format!(
-        "the quota held the process up for {} of the time, summed over processors, {} from {} on; or a poll stood \
-         still for that reason, as its incident says",
+        "The CPU quota delayed the program for {} of the time, summed over processors (severity: {} from {}); or an \
+         incident shows that it delayed a poll",
         percent(THROTTLED_RATIO),
         Severity::Critical.name(),
         percent(THROTTLED_BADLY_RATIO)
@@ -206,24 +207,24 @@ pub(super) fn cgroup_throttled(span: &Span<'_>) -> Vec<Finding> {
     let severity = if is_bad { Severity::Critical } else { Severity::Warning };
     let title = match counted_ns {
         Some(_) => format!(
-            "the control group's processor quota is spent: the kernel held the process up for {} of {}",
+            "the control group has used up its CPU quota: the kernel paused the program for {} of {}",
             duration(held_ns),
             duration(span.interval_ns())
         ),
         None => {
             format!(
-                "the control group's processor quota is spent: a poll stood still for {}",
+                "the control group has used up its CPU quota: the kernel paused a poll for {}",
                 duration(longest_ns.unwrap_or(0))
             )
         }
     };
     let mut finding = Finding::new(Rule::CgroupThrottled, severity, title)
-        .ns("throttled_ns", "time that the process was held up, summed over processors", held_ns)
-        .count("throttles_count", "periods in which it was", periods)
-        .count("stuck_count", "polls that stood still for that reason", stuck.len() as u64)
+        .ns("throttled_ns", "time that the program was paused, summed over processors", held_ns)
+        .count("throttles_count", "periods in which it was paused", periods)
+        .count("stuck_count", "polls paused for this reason", stuck.len() as u64)
         .advice(
-            "Raise the quota (cpu.max, or the container's CPU limit), or use fewer workers, so that they do not \
-            spend it at once.",
+            "Raise the quota (cpu.max, or the container's CPU limit), or use fewer workers, which use it up more \
+            slowly.",
         );
     for incident in stuck {
         finding = finding.worker(incident.worker);
@@ -241,7 +242,7 @@ fn pauses(span: &Span<'_>) -> u64 {
 
 pub(super) fn process_paused_threshold() -> String {
     format!(
-        "the sentinel came late by 50 ms, or an incident says that its thread was stopped; never more than {}",
+        "The sentinel was 50 ms late, or an incident shows that its thread was stopped. Severity: always {}",
         Severity::Info.name()
     )
 }
@@ -253,19 +254,19 @@ pub(super) fn process_paused(span: &Span<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     // As of any thread; there is none where the sentinel was in time.
-    let held_by = span.now.sentinel.last_pause.map_or("nothing".to_owned(), |cause| format!("it {}", cause.explain()));
+    let held_by =
+        span.now.sentinel.last_pause.map_or("none".to_owned(), |cause| format!("its thread {}", cause.explain()));
     let finding = Finding::new(
         Rule::ProcessPaused,
         Severity::Info,
-        "the whole process stood still for a while: the machine, not \
-            the tasks",
+        "the whole program was paused for a while, by the machine and not by its tasks",
     )
-    .count("pauses_count", "looks of the sentinel that came late", pauses)
+    .count("pauses_count", "late checks of the sentinel", pauses)
     .count("stopped_count", "polls whose thread was stopped by a signal or a debugger", stopped)
-    .word("held_by", "what held the sentinel up, the last time", held_by)
+    .word("held_by", "cause of the sentinel's last delay", held_by)
     .advice(
-        "Nothing in the program. Look for a debugger, SIGSTOP, a laptop that slept, or a machine that \
-                gives its time to others.",
+        "The program needs no change. Look for a debugger, SIGSTOP, a suspended laptop, or a virtual machine whose \
+         host runs other guests.",
     );
     vec![finding]
 }

@@ -32,9 +32,9 @@ fn process(pid: &str, name: Option<&str>, kind: &str) -> String {
 
 pub(super) fn mailbox_growing_threshold() -> String {
     format!(
-        "a mailbox holds {LEN_MIN} messages and is half full, or holds {LEN_ALWAYS}, and at {RISES_MIN} looks in a row, {} apart or more, it was \
-         deeper than at the look before or had lost messages; critical when it is full and loses them. A full one whose senders wait is \
-         none: that is what `Overflow::Block` is for",
+        "A mailbox contains {LEN_MIN} messages and is half full, or contains {LEN_ALWAYS}; and in {RISES_MIN} consecutive checks, at least {} \
+         apart, it has grown or lost messages. Severity: critical if it is full and loses messages. Does not fire for a full mailbox whose \
+         senders wait (`Overflow::Block`)",
         duration(LOOK_NS)
     )
 }
@@ -52,24 +52,27 @@ fn growing(mailbox: &Mailbox) -> Finding {
     let whose = process(&mailbox.pid, mailbox.name.as_deref(), &mailbox.kind);
     let is_full = mailbox.len >= mailbox.capacity;
     let (severity, title) = if is_full {
-        (Severity::Critical, format!("the mailbox of {whose} is full, and messages to it are lost"))
+        (Severity::Critical, format!("the mailbox of {whose} is full and loses messages"))
     } else {
         let waiting = counted(mailbox.len, "message");
-        (Severity::Warning, format!("the mailbox of {whose} grows: {waiting} wait, and more come than it takes"))
+        (
+            Severity::Warning,
+            format!("the mailbox of {whose} grows: it has {waiting}, and more arrive than the process handles"),
+        )
     };
     let mut finding = Finding::new(Rule::MailboxGrowing, severity, title)
-        .count("mailbox_len", "messages that wait", mailbox.len)
-        .count("mailbox_capacity", "room for", mailbox.capacity)
-        .count("grown_count", "more since it began to grow, lost ones included", mailbox.grown)
-        .ns("rising_for_ns", "it grows for", mailbox.rising_for_ns)
-        .count("lost_count", "messages that found no room so far", mailbox.lost);
+        .count("mailbox_len", "waiting messages", mailbox.len)
+        .count("mailbox_capacity", "capacity of the mailbox", mailbox.capacity)
+        .count("grown_count", "growth since it began, with lost messages", mailbox.grown)
+        .ns("rising_for_ns", "duration of the growth", mailbox.rising_for_ns)
+        .count("lost_count", "messages lost so far", mailbox.lost);
     if let Some(task) = mailbox.task {
         finding = finding.task(task, mailbox.name.as_deref());
     }
     finding.spawned_at(&mailbox.spawned_at).advice(
-        "The process takes its messages more slowly than they come. See what its steps wait for or compute (volt-console processes, and its task \
-         in volt-console tasks); split its work among several processes; or let senders feel it: Overflow::Block makes them wait, \
-         Overflow::Error tells them.",
+        "The process handles messages more slowly than they arrive. Check what its steps wait for or compute (`volt-console processes`, and \
+         its task in `volt-console tasks`). Split its work among several processes. Or slow the senders down: Overflow::Block makes them \
+         wait, Overflow::Error returns an error to them.",
     )
 }
 
@@ -77,8 +80,8 @@ fn growing(mailbox: &Mailbox) -> Finding {
 
 pub(super) fn restart_storm_threshold() -> String {
     format!(
-        "supervisors start {RESTARTS_MIN} processes anew between two looks, and {RESTARTS_PER_SECOND} a second; critical if most of what is \
-         started is restarts"
+        "Supervisors restart {RESTARTS_MIN} processes between two snapshots, and {RESTARTS_PER_SECOND} per second. Severity: critical if most \
+         starts are restarts"
     )
 }
 
@@ -92,20 +95,20 @@ pub(super) fn restart_storm(span: &Span<'_>) -> Vec<Finding> {
     }
     let started = grown(|all| all.started);
     let severity = if restarts.saturating_mul(2) > started { Severity::Critical } else { Severity::Warning };
-    let title = format!("supervisors start processes anew {per_second:.0} times a second");
+    let title = format!("supervisors restart processes {per_second:.0} times per second");
     let mut finding = Finding::new(Rule::RestartStorm, severity, title)
         .rate("restarts_per_second", "restarts", per_second)
-        .rate("abnormal_per_second", "abnormal ends", span.per_second(grown(|all| all.ended_abnormally)))
-        .rate("started_per_second", "starts, those included", span.per_second(started))
-        .count("alive_count", "processes that live", now.alive);
+        .rate("abnormal_per_second", "abnormal exits", span.per_second(grown(|all| all.ended_abnormally)))
+        .rate("started_per_second", "starts, including restarts", span.per_second(started))
+        .count("alive_count", "live processes", now.alive);
     if let Some(failure) = &now.last_failure {
         let whose = process(&failure.pid, failure.name.as_deref(), &failure.kind);
         finding = finding
-            .word("last_failure", "the last that failed", format!("{whose} {}", failure.reason))
+            .word("last_failure", "latest failed process", format!("{whose} {}", failure.reason))
             .spawned_at(&failure.spawned_at);
     }
     vec![finding.advice(
-        "A process fails soon after each start: its log lines (target volt::process) say why. Mend that; a restart only helps against what was \
-         an accident. Until then: a longer back-off, or a smaller intensity, after which its supervisor gives up and says so.",
+        "A process fails soon after each start. Its log lines (target volt::process) report the reason. Fix that reason: restarts only \
+         help against transient failures. Until then, set a longer back-off, or a lower intensity, at which the supervisor stops.",
     )]
 }

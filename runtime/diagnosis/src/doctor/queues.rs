@@ -43,8 +43,9 @@ const IMBALANCE_LEN: u32 = 16;
 
 pub(super) fn lost_wakeup_threshold() -> String {
     format!(
-        "a park time-out found work that nobody had woken a worker for; or, at both looks, all workers have slept for \
-         {} with tasks in their queues or in the global one. {} if it happened before the looks",
+        "A park time-out found work for which no worker had been woken; or, in both snapshots, all workers have been \
+         parked for {} with tasks in their queues or in the global queue. Severity: {} if it happened only before \
+         the first snapshot",
         duration(LATE_NS),
         Severity::Info.name()
     )
@@ -57,19 +58,19 @@ pub(super) fn lost_wakeup(case: &Case<'_>) -> Vec<Finding> {
     let (caught, since_start) = (case.span.as_ref().map_or(0, |span| span.grown(rescues)), rescues(case.now));
     let stranded = case.span.as_ref().filter(|span| span.at_both(is_asleep_over_work)).map(|_| waiting(case.now));
     let (severity, title) = match (stranded, caught, since_start) {
-        (Some(waiting), _, _) => (Severity::Critical, format!("all workers sleep, and {} for them", wait(waiting))),
-        (None, 1.., _) => (Severity::Critical, format!("{} just now; a time-out found the work", lost(caught))),
-        (None, 0, 1..) => (Severity::Info, format!("{} since start", lost(since_start))),
+        (Some(waiting), _, _) => (Severity::Critical, format!("all workers are parked while {}", wait(waiting))),
+        (None, 1.., _) => (Severity::Critical, format!("{} just now; a park time-out found the work", lost(caught))),
+        (None, 0, 1..) => (Severity::Info, format!("{} since the runtime started", lost(since_start))),
         (None, 0, 0) => return Vec::new(),
     };
     let finding = Finding::new(Rule::LostWakeup, severity, title)
-        .count("waiting_count", "tasks that wait in queues now", waiting(case.now))
-        .count("parked_count", "workers asleep", case.now.parked_count().into())
-        .count("rescues_count", "time-outs that found work between the looks", caught)
-        .count("rescues_since_start_count", "time-outs that found work since start", since_start)
+        .count("waiting_count", "tasks waiting in queues now", waiting(case.now))
+        .count("parked_count", "parked workers", case.now.parked_count().into())
+        .count("rescues_count", "park time-outs that found work between the snapshots", caught)
+        .count("rescues_since_start_count", "park time-outs that found work since the runtime started", since_start)
         .advice(
-            "This is a fault in Volt: please report it with the output of `volt-console top --once --json`. \
-            Builder::park_timeout bounds the harm.",
+            "This is a bug in Volt: please report it with the output of `volt-console top --once --json`. \
+            Builder::park_timeout limits its effect.",
         );
     vec![finding]
 }
@@ -107,9 +108,9 @@ fn wait(tasks: u64) -> String {
 
 pub(super) fn parked_while_backlog_threshold() -> String {
     format!(
-        "a worker slept for {} of the time while another, busy for {} of it, had {BACKLOG_LEN} tasks in its queues at \
-         both looks (1, if it is stuck in a poll); or somebody sleeps at both looks while the global queue's oldest \
-         task has waited for {}",
+        "A worker was parked for {} of the time while another, busy for {} of it, had {BACKLOG_LEN} tasks in its queues \
+         in both snapshots (1 if it is stuck in a poll); or a worker is parked in both snapshots while the oldest task \
+         of the global queue has waited for {}",
         percent(ASLEEP_RATIO),
         percent(BUSY_RATIO),
         duration(LATE_NS)
@@ -130,14 +131,18 @@ pub(super) fn parked_while_backlog(span: &Span<'_>) -> Vec<Finding> {
     }
     let local: u64 = backlogs.iter().map(|pair| u64::from(pair.queue_len())).fold(0, u64::saturating_add);
     let waiting = if is_global { local.saturating_add(span.now.global_queue.len) } else { local };
-    let title =
-        format!("{} while {} of {} workers sleep", wait(waiting), span.now.parked_count(), span.now.on_duty_count());
+    let title = format!(
+        "{} while {} of {} workers are parked",
+        wait(waiting),
+        span.now.parked_count(),
+        span.now.on_duty_count()
+    );
     let mut finding = Finding::new(Rule::ParkedWhileBacklog, Severity::Warning, title)
-        .count("backlog_count", "tasks in queues of busy workers at both looks, at least", local)
+        .count("backlog_count", "tasks in the queues of busy workers, lower of both snapshots", local)
         .count("global_count", "tasks in the global queue", span.now.global_queue.len)
-        .ns("global_age_ns", "age of the oldest there", age_ns(span.now))
-        .count("parked_count", "workers asleep", span.now.parked_count().into())
-        .word("stealing", "stealing is", if span.now.config.enable_stealing { "on" } else { "off" });
+        .ns("global_age_ns", "age of the oldest of them", age_ns(span.now))
+        .count("parked_count", "parked workers", span.now.parked_count().into())
+        .word("stealing", "stealing", if span.now.config.enable_stealing { "on" } else { "off" });
     for pair in &backlogs {
         finding = finding.worker(pair.index());
         if let Some(poll) = &pair.now.in_flight {
@@ -145,9 +150,9 @@ pub(super) fn parked_while_backlog(span: &Span<'_>) -> Vec<Finding> {
         }
     }
     let advice = if !span.now.config.enable_stealing {
-        "Turn stealing on (Builder::enable_stealing), so that workers with time take from those without."
+        "Enable stealing (Builder::enable_stealing), so that idle workers take tasks from busy ones."
     } else {
-        "With stealing on this should not last: please report it with the output of `volt-console top --once --json`."
+        "With stealing on, this state should not last: please report it with the output of `volt-console top --once --json`."
     };
     vec![finding.advice(advice)]
 }
@@ -171,9 +176,9 @@ fn backlogs<'s>(span: &'s Span<'_>) -> Vec<Pair<'s>> {
 
 pub(super) fn global_starved_threshold() -> String {
     format!(
-        "at both looks the oldest task in the global queue has waited for {TARGETS_MISSED} times the latency that the \
-         runtime aims at, and for {} at least, nobody sleeps, polls take less than that, and less than {} of them were \
-         of tasks from there (else there is simply too much work); {} from {} on",
+        "In both snapshots, the oldest task of the global queue has waited for {TARGETS_MISSED} times the target \
+         latency and for at least {}. No worker is parked, polls are shorter than that, and less than {} of them were \
+         of tasks from the global queue (with more, the runtime is overloaded). Severity: {} from {}",
         duration(LATE_NS),
         percent(GLOBAL_SHARE),
         Severity::Critical.name(),
@@ -202,23 +207,27 @@ pub(super) fn global_starved(span: &Span<'_>) -> Vec<Finding> {
     let age_ns = span.now.global_queue.oldest_age_ns.unwrap_or(0);
     let severity = if age_ns >= GLOBAL_OUTAGE_NS { Severity::Critical } else { Severity::Warning };
     let title = format!(
-        "{} in the global queue, the oldest for {}, while the workers run tasks of their own",
+        "{} in the global queue, the oldest for {}, while the workers run their own tasks",
         wait(span.now.global_queue.len),
         duration(age_ns)
     );
     let intervals = span.pairs().map(|pair| pair.now.global_queue_interval);
     let poll_p99_ns = span.rates.poll_time.p99_ns.unwrap_or(0);
     let finding = Finding::new(Rule::GlobalStarved, severity, title)
-        .ns("global_age_ns", "how long the oldest task there has waited", age_ns)
-        .ns("target_ns", "time between two checks of it, by intent", config.target_global_queue_latency_ns)
-        .count("global_count", "tasks there", span.now.global_queue.len)
-        .ratio("global_ratio", "polls that were of tasks from there", share)
-        .count("interval_polls_count", "polls between two checks of it, at most", intervals.max().unwrap_or(0).into())
-        .ns("poll_p99_ns", "99 % of the polls took no longer than", poll_p99_ns)
+        .ns("global_age_ns", "waiting time of its oldest task", age_ns)
+        .ns("target_ns", "target time between two checks of the queue", config.target_global_queue_latency_ns)
+        .count("global_count", "tasks in the global queue", span.now.global_queue.len)
+        .ratio("global_ratio", "polls of tasks from the global queue", share)
+        .count(
+            "interval_polls_count",
+            "polls between two checks of the queue, at most",
+            intervals.max().unwrap_or(0).into(),
+        )
+        .ns("poll_p99_ns", "99th percentile of poll durations", poll_p99_ns)
         .advice(
-            "Shorten the polls (see `no-yield`), check the global queue more often (lower \
-             Builder::target_global_queue_latency or the upper of global_queue_interval_bounds), or take more from it \
-             at each check (global_queue_batch_bounds).",
+            "Shorten the polls (see `no-yield`). Or check the global queue more often: lower \
+             Builder::target_global_queue_latency or the upper bound of global_queue_interval_bounds. Or take more \
+             tasks at each check: raise global_queue_batch_bounds.",
         );
     vec![finding]
 }
@@ -227,7 +236,7 @@ pub(super) fn global_starved(span: &Span<'_>) -> Vec<Finding> {
 
 pub(super) fn lifo_held_threshold() -> String {
     format!(
-        "a worker's LIFO slot is filled, its poll has lasted for {}, and another worker sleeps",
+        "A task waits in a worker's LIFO slot, the worker's poll has lasted {}, and another worker is parked",
         duration(LIFO_HELD_NS)
     )
 }
@@ -242,23 +251,23 @@ pub(super) fn lifo_held(case: &Case<'_>) -> Vec<Finding> {
             continue;
         }
         let title = format!(
-            "a task waits in the LIFO slot of worker {}, whose poll has lasted for {}",
+            "a task waits in the LIFO slot of worker {}, whose poll has lasted {}",
             worker.index,
             duration(for_ns)
         );
         let advice = if now.config.enable_stealing {
-            "Leave the sentinel on (Builder::sentinel_interval), which has such tasks taken; and see `stalled-poll` \
-             for the poll."
+            "Keep the sentinel on (Builder::sentinel_interval): it lets other workers take such tasks. See \
+             `stalled-poll` for the poll."
         } else {
-            "Turn stealing on (Builder::enable_stealing): nobody may take the task; or the slot off \
-             (max_lifo_polls_per_tick 0)."
+            "Enable stealing (Builder::enable_stealing), so that other workers can take the task. Or disable the LIFO \
+             slot (max_lifo_polls_per_tick 0)."
         };
         findings.push(
             Finding::new(Rule::LifoHeld, Severity::Warning, title)
-                .ns("poll_for_ns", "its poll lasts so far", for_ns)
-                .count("ring_count", "tasks in its other queues", queue_len(worker).into())
-                .count("parked_count", "workers asleep", now.parked_count().into())
-                .word("stealing", "stealing is", if now.config.enable_stealing { "on" } else { "off" })
+                .ns("poll_for_ns", "duration of the poll so far", for_ns)
+                .count("ring_count", "tasks in the worker's other queues", queue_len(worker).into())
+                .count("parked_count", "parked workers", now.parked_count().into())
+                .word("stealing", "stealing", if now.config.enable_stealing { "on" } else { "off" })
                 .worker(worker.index)
                 .task(poll.task_id, poll.task_name.as_deref())
                 .spawned_at(&poll.spawned_at)
@@ -272,8 +281,8 @@ pub(super) fn lifo_held(case: &Case<'_>) -> Vec<Finding> {
 
 pub(super) fn lifo_monopoly_threshold() -> String {
     format!(
-        "{} of a worker's polls, and of {LIFO_POLLS_MIN} at least, come from its LIFO slot, while tasks wait in its \
-         other queues at both looks and one waited for {} or longer",
+        "{} of a worker's polls (at least {LIFO_POLLS_MIN} polls) are of tasks from its LIFO slot, while tasks wait in \
+         its other queues in both snapshots and one waited {} or longer",
         percent(LIFO_SHARE),
         duration(FELT_NS)
     )
@@ -291,20 +300,16 @@ pub(super) fn lifo_monopoly(span: &Span<'_>) -> Vec<Finding> {
             continue;
         }
         let title = format!(
-            "{} of worker {}'s polls come from its LIFO slot, and {} behind them",
+            "{} of the polls of worker {} are of tasks from its LIFO slot, while {} in its other queues",
             percent(share),
             pair.index(),
             wait(pair.queue_len().into())
         );
         let mut finding = Finding::new(Rule::LifoMonopoly, Severity::Warning, title)
-            .ratio("lifo_ratio", "polls that came from the LIFO slot", share)
-            .count("waiting_count", "tasks in its other queues at both looks, at least", pair.queue_len().into())
-            .ns("longest_delay_ns", "the longest that a task waited there", longest_ns)
-            .count(
-                "lifo_cap_count",
-                "polls from the slot a tick that are allowed",
-                config.max_lifo_polls_per_tick.into(),
-            )
+            .ratio("lifo_ratio", "polls of tasks from the LIFO slot", share)
+            .count("waiting_count", "tasks in its other queues, lower of both snapshots", pair.queue_len().into())
+            .ns("longest_delay_ns", "longest wait of a task there", longest_ns)
+            .count("lifo_cap_count", "allowed polls from the slot per tick", config.max_lifo_polls_per_tick.into())
             .worker(pair.index())
             .advice("Lower Builder::max_lifo_polls_per_tick; the default of 3 is enough for a request and its reply.");
         if let Some(poll) = &pair.now.in_flight {
@@ -319,8 +324,8 @@ pub(super) fn lifo_monopoly(span: &Span<'_>) -> Vec<Finding> {
 
 pub(super) fn imbalance_threshold() -> String {
     format!(
-        "one worker is busy for {} of the time more than another, and has {IMBALANCE_LEN} tasks in its queues at both \
-         looks; not if `parked-while-backlog` says so already",
+        "One worker is busy for {} of the time more than another, and has {IMBALANCE_LEN} tasks in its queues in both \
+         snapshots. Does not fire together with `parked-while-backlog`",
         percent(IMBALANCE_RATIO)
     )
 }
@@ -338,17 +343,17 @@ pub(super) fn imbalance(span: &Span<'_>) -> Vec<Finding> {
     let Some(most) = behind.iter().map(busy).reduce(f64::max) else { return Vec::new() };
     let waiting: u64 = behind.iter().map(|pair| u64::from(pair.queue_len())).fold(0, u64::saturating_add);
     let title = format!(
-        "{} at workers that are busy for {} of the time, others are for {}",
+        "{} at workers that are busy for {} of the time, while other workers are busy for {}",
         wait(waiting),
         percent(most),
         percent(least)
     );
     let mut finding = Finding::new(Rule::Imbalance, Severity::Warning, title)
-        .ratio("most_busy_ratio", "the busiest worker's share", most)
-        .ratio("least_busy_ratio", "the least busy one's", least)
-        .count("backlog_count", "tasks that wait at the busy ones, at both looks, at least", waiting)
+        .ratio("most_busy_ratio", "time that the busiest worker is busy", most)
+        .ratio("least_busy_ratio", "time that the least busy worker is busy", least)
+        .count("backlog_count", "tasks waiting at the busy workers, lower of both snapshots", waiting)
         .rate("stolen_per_second", "tasks stolen", span.rates.tasks_stolen_per_second)
-        .word("stealing", "stealing is", if span.now.config.enable_stealing { "on" } else { "off" });
+        .word("stealing", "stealing", if span.now.config.enable_stealing { "on" } else { "off" });
     for pair in &behind {
         finding = finding.worker(pair.index());
         if let Some(poll) = &pair.now.in_flight {
@@ -356,10 +361,9 @@ pub(super) fn imbalance(span: &Span<'_>) -> Vec<Finding> {
         }
     }
     let advice = if span.now.config.enable_stealing {
-        "Spawn such tasks from several places, or from outside the workers (Handle::spawn), instead of all from one \
-         task."
+        "Spawn such tasks from several tasks, or from outside the workers (Handle::spawn), instead of from one task."
     } else {
-        "Turn stealing on (Builder::enable_stealing), so that workers with time take from those without."
+        "Enable stealing (Builder::enable_stealing), so that idle workers take tasks from busy ones."
     };
     vec![finding.advice(advice)]
 }

@@ -52,7 +52,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::StalledPoll,
         name: Rule::StalledPoll.name(),
-        meaning: "Polls block their worker's thread, at one place in the code.",
+        meaning: "Polls block their worker at one place in the code.",
         threshold: stalls::stalled_poll_threshold,
         is_told: always,
         judge: Judge::Case(stalls::stalled_poll),
@@ -60,7 +60,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::NoYield,
         name: Rule::NoYield.name(),
-        meaning: "Tasks of one place compute for too long between two awaits, and others wait behind them.",
+        meaning: "Tasks of one spawn location compute for too long between two awaits and delay other tasks.",
         threshold: stalls::no_yield_threshold,
         is_told: stalls::is_blame_told,
         judge: Judge::Span(stalls::no_yield),
@@ -68,7 +68,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::DriverHeld,
         name: Rule::DriverHeld.name(),
-        meaning: "Nobody looks after timers and sockets, since every worker is in a poll.",
+        meaning: "No worker polls the driver (timers and sockets), because every worker is in a poll.",
         threshold: stalls::driver_held_threshold,
         is_told: always,
         judge: Judge::Span(stalls::driver_held),
@@ -76,7 +76,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::LostWakeup,
         name: Rule::LostWakeup.name(),
-        meaning: "Every worker sleeps although work is there: a fault in Volt.",
+        meaning: "Every worker is parked although tasks wait: a bug in Volt.",
         threshold: queues::lost_wakeup_threshold,
         is_told: always,
         judge: Judge::Case(queues::lost_wakeup),
@@ -84,7 +84,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::ParkedWhileBacklog,
         name: Rule::ParkedWhileBacklog.name(),
-        meaning: "A worker sleeps while tasks wait for another one.",
+        meaning: "A worker is parked while tasks wait for another worker.",
         threshold: queues::parked_while_backlog_threshold,
         is_told: always,
         judge: Judge::Span(queues::parked_while_backlog),
@@ -92,7 +92,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::GlobalStarved,
         name: Rule::GlobalStarved.name(),
-        meaning: "Tasks from outside wait in the global queue while the workers run tasks of their own.",
+        meaning: "Tasks wait in the global queue while the workers run their own tasks.",
         threshold: queues::global_starved_threshold,
         is_told: always,
         judge: Judge::Span(queues::global_starved),
@@ -100,7 +100,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::LifoHeld,
         name: Rule::LifoHeld.name(),
-        meaning: "A task waits in the LIFO slot of a worker that is stuck, while another worker sleeps.",
+        meaning: "A task waits in the LIFO slot of a stuck worker while another worker is parked.",
         threshold: queues::lifo_held_threshold,
         is_told: always,
         judge: Judge::Case(queues::lifo_held),
@@ -108,7 +108,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::LifoMonopoly,
         name: Rule::LifoMonopoly.name(),
-        meaning: "Tasks that wake each other through the LIFO slot keep the others of their worker waiting.",
+        meaning: "Tasks that wake each other through the LIFO slot delay the other tasks of their worker.",
         threshold: queues::lifo_monopoly_threshold,
         is_told: always,
         judge: Judge::Span(queues::lifo_monopoly),
@@ -116,7 +116,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::Imbalance,
         name: Rule::Imbalance.name(),
-        meaning: "One worker has a backlog, another has time.",
+        meaning: "One worker has a backlog while another is idle.",
         threshold: queues::imbalance_threshold,
         is_told: always,
         judge: Judge::Span(queues::imbalance),
@@ -124,7 +124,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::StealContention,
         name: Rule::StealContention.name(),
-        meaning: "Workers that steal get into each other's way.",
+        meaning: "Stealing workers compete for the same tasks.",
         threshold: wakes::steal_contention_threshold,
         is_told: always,
         judge: Judge::Span(wakes::steal_contention),
@@ -132,7 +132,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::WakeStorm,
         name: Rule::WakeStorm.name(),
-        meaning: "Waking workers costs more than the work that they are woken for.",
+        meaning: "Waking workers costs more than the tasks that they then run.",
         threshold: wakes::wake_storm_threshold,
         is_told: always,
         judge: Judge::Span(wakes::wake_storm),
@@ -140,8 +140,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::SelfWakeLoop,
         name: Rule::SelfWakeLoop.name(),
-        meaning: "A task wakes itself in every poll and does next to nothing in it: it waits by asking again and \
-            again.",
+        meaning: "A task wakes itself in every poll and does almost no work: it waits by polling.",
         threshold: wakes::self_wake_loop_threshold,
         is_told: wakes::are_self_wakes_told,
         judge: Judge::Span(wakes::self_wake_loop),
@@ -149,7 +148,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::CgroupThrottled,
         name: Rule::CgroupThrottled.name(),
-        meaning: "The control group's processor quota is spent, and the kernel holds the process up.",
+        meaning: "The control group has used up its CPU quota, and the kernel pauses the program.",
         threshold: machine::cgroup_throttled_threshold,
         is_told: always,
         judge: Judge::Span(machine::cgroup_throttled),
@@ -157,7 +156,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::CpuStarved,
         name: Rule::CpuStarved.name(),
-        meaning: "Workers could run, and the kernel runs other threads.",
+        meaning: "Workers are runnable, but the kernel runs other threads.",
         threshold: machine::cpu_starved_threshold,
         is_told: machine::is_run_delay_told,
         judge: Judge::Span(machine::cpu_starved),
@@ -173,7 +172,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::ProcessPaused,
         name: Rule::ProcessPaused.name(),
-        meaning: "The whole process stood still for a while: the machine, not the tasks.",
+        meaning: "The whole program was paused for a while, by the machine and not by its tasks.",
         threshold: machine::process_paused_threshold,
         is_told: always,
         judge: Judge::Span(machine::process_paused),
@@ -181,7 +180,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::BlockingPoolSaturated,
         name: Rule::BlockingPoolSaturated.name(),
-        meaning: "All threads for blocking work are in use, and jobs wait for one.",
+        meaning: "All blocking threads are in use, and jobs wait for one.",
         threshold: tasks::blocking_pool_saturated_threshold,
         is_told: always,
         judge: Judge::Span(tasks::blocking_pool_saturated),
@@ -189,7 +188,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::TaskLeak,
         name: Rule::TaskLeak.name(),
-        meaning: "More and more tasks of one spawn location are alive.",
+        meaning: "The number of live tasks of one spawn location keeps growing.",
         threshold: tasks::task_leak_threshold,
         is_told: tasks::are_alive_told,
         judge: Judge::Growth(tasks::task_leak),
@@ -197,7 +196,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::LostWaker,
         name: Rule::LostWaker.name(),
-        meaning: "A task waits, and no waker of it is left: only a cancellation will end it.",
+        meaning: "A task waits, but has no waker left: it can only be cancelled.",
         threshold: tasks::lost_waker_threshold,
         is_told: tasks::are_stranded_told,
         judge: Judge::Span(tasks::lost_waker),
@@ -205,7 +204,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::MailboxGrowing,
         name: Rule::MailboxGrowing.name(),
-        meaning: "A process takes its messages more slowly than they come.",
+        meaning: "A process handles its messages more slowly than they arrive.",
         threshold: processes::mailbox_growing_threshold,
         is_told: always,
         judge: Judge::Case(processes::mailbox_growing),
@@ -213,7 +212,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::RestartStorm,
         name: Rule::RestartStorm.name(),
-        meaning: "Processes end abnormally and are started anew, again and again.",
+        meaning: "Processes exit abnormally and are restarted again and again.",
         threshold: processes::restart_storm_threshold,
         is_told: always,
         judge: Judge::Span(processes::restart_storm),
@@ -315,7 +314,7 @@ pub fn count_of(findings: &[Finding], rule: Rule, severity: Severity) -> u64 {
 
 /// The table as Markdown, for documentation.
 pub fn markdown_table() -> String {
-    let mut table = String::from("| Rule | What is wrong | It speaks when |\n|---|---|---|\n");
+    let mut table = String::from("| Rule | Problem | Fires when |\n|---|---|---|\n");
     for entry in &RULES {
         table += &format!("| `{}` | {} | {} |\n", entry.name, entry.meaning, entry.threshold());
     }

@@ -56,10 +56,9 @@ fn is_of_the_task(cause: Cause) -> bool {
 
 pub(super) fn stalled_poll_threshold() -> String {
     format!(
-        "polls of one place last 10 ms or more (`Builder::incident_after`): {} as soon as one has lasted for {} and goes \
-         on, or no spare worker was left; {} if one lasted for {}, or if it happens again and again, which is in \
-         {RECURRING_MOMENTS} different seconds of a minute, for as long as it does; {} otherwise. What the kernel did \
-         to the poll does not count",
+        "Polls at one place in the code last 10 ms or more (`Builder::incident_after`). Severity: {} if one has lasted \
+         {} and continues, or no spare worker was available; {} if one lasted {}, or such polls occur in \
+         {RECURRING_MOMENTS} different seconds of a minute; {} otherwise. Polls that the kernel delays do not count",
         Severity::Critical.name(),
         duration(OUTAGE_NS),
         Severity::Warning.name(),
@@ -154,17 +153,17 @@ fn of_unwritten(case: &Case<'_>, worker: &Worker, poll: &InFlight) -> Option<Fin
     let cause = like.map_or(Cause::Unknown, |like| like.cause);
     let who = task(poll.task_id, poll.task_name.as_deref());
     let why = match cause {
-        Cause::Unknown => "no cause known".to_owned(),
-        cause => format!("probably, as one before it, a poll that {}", cause.explain()),
+        Cause::Unknown => "cause unknown".to_owned(),
+        cause => format!("probable cause: {}, as in an earlier poll", cause.name()),
     };
-    let title = format!("{who} has held worker {} for {}: {why}", worker.index, duration(poll.for_ns));
+    let title = format!("{who} has blocked worker {} for {} ({why})", worker.index, duration(poll.for_ns));
     let mut finding = Finding::new(Rule::StalledPoll, Severity::Critical, title)
-        .word("cause", "cause", cause.name())
-        .ns("for_ns", "it lasts so far", poll.for_ns)
-        .word("duty", "its worker is", worker.duty.name())
+        .cause(cause)
+        .ns("for_ns", "duration so far", poll.for_ns)
+        .word("duty", "state of the worker", worker.duty.name())
         .without_line(false);
     if like.is_some() {
-        finding = finding.word("known_from", "the cause is that of", "an earlier poll of the same spawn location");
+        finding = finding.word("known_from", "cause taken from", "an earlier poll of the same spawn location");
     }
     let finding = finding
         .worker(worker.index)
@@ -195,41 +194,41 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
     };
     let who = task(shown.task_id, shown.task_name.as_deref());
     let guilty = shown.guilty();
-    let line = guilty.map(|frame| format!(", at {}", Place::of_frame(frame).at())).unwrap_or_default();
-    let has_held = if shown.is_over { "held" } else { "has held" };
+    let line = guilty.map(|frame| format!(" at {}", Place::of_frame(frame).at())).unwrap_or_default();
+    let has_blocked = if shown.is_over { "blocked" } else { "has blocked" };
     let why = match shown.cause {
-        Cause::Unknown => "no cause known".to_owned(),
-        cause => format!("a poll that {}", cause.explain()),
+        Cause::Unknown => "cause unknown".to_owned(),
+        cause => format!("cause: {}", cause.name()),
     };
-    let title = format!("{who} {has_held} worker {} for {}: {why}{line}", shown.worker, duration(shown.for_ns));
+    let title = format!("{who} {has_blocked} worker {} for {} ({why}){line}", shown.worker, duration(shown.for_ns));
     let first_ns = incidents.iter().map(|incident| incident.began_at_ns).min().unwrap_or(shown.began_at_ns);
     let longest_ns = incidents.iter().map(|incident| incident.for_ns).max().unwrap_or(shown.for_ns);
-    let mut finding = Finding::new(Rule::StalledPoll, severity, title).word("cause", "cause", shown.cause.name()).ns(
+    let mut finding = Finding::new(Rule::StalledPoll, severity, title).cause(shown.cause).ns(
         "for_ns",
-        if shown.is_over { "it lasted" } else { "it lasts so far" },
+        if shown.is_over { "duration" } else { "duration so far" },
         shown.for_ns,
     );
     if shown.is_over {
-        finding = finding.ns("ended_ago_ns", "it ended before this look by", ended_ago_ns);
+        finding = finding.ns("ended_ago_ns", "time since it ended", ended_ago_ns);
     }
     finding = finding
-        .count("seen_count", "polls like it, as far as they are remembered", incidents.len() as u64)
-        .ns("longest_ns", "the longest of them", longest_ns)
-        .count("waiting_count", "tasks that waited in its worker's queues", shown.waiting)
-        .word("remedy", "what the runtime did about it", remedy(shown.remedy));
+        .count("seen_count", "similar polls still on record", incidents.len() as u64)
+        .ns("longest_ns", "longest of them", longest_ns)
+        .count("waiting_count", "tasks waiting in the queues of the worker", shown.waiting)
+        .word("remedy", "action of the runtime", remedy(shown.remedy));
     if suppressed > 0 {
-        let label = "polls of the same spawn location and cause, at whatever line, that were only counted";
+        let label = "polls of the same spawn location and cause, at any line, counted but not recorded";
         finding = finding.count("suppressed_count", label, suppressed);
     }
     let lines = sampled_lines(incidents);
     if shown.cause == Cause::Cpu && lines.len() > 1 {
-        finding = finding.word("sampled_lines", "lines of the last samples", lines.join(", "));
+        finding = finding.word("sampled_lines", "lines of the latest samples", lines.join(", "));
     }
     if let Some(channel) = &shown.wait_channel {
-        finding = finding.word("wait_channel", "where the kernel says that it waits", channel.as_str());
+        finding = finding.word("wait_channel", "kernel wait channel", channel.as_str());
     }
     if let Some(error) = &shown.stack_error {
-        finding = finding.word("stack_error", "why there is no stack, or not all of it", error.as_str());
+        finding = finding.word("stack_error", "reason for the missing or incomplete stack", error.as_str());
     }
     if guilty.is_none() {
         finding = finding.without_line(is_stack_pending(shown));
@@ -263,10 +262,10 @@ fn ended_at_ns(incident: &Incident) -> u64 {
 
 fn remedy(remedy: Remedy) -> &'static str {
     match remedy {
-        Remedy::Rescued => "a parked worker was woken and took what waited",
-        Remedy::Replaced => "a spare worker took its place",
-        Remedy::Capped => "nothing: every spare worker that is allowed was in use",
-        _ => "nothing: nobody waited, or nothing could be done",
+        Remedy::Rescued => "woke a parked worker, which took the waiting tasks",
+        Remedy::Replaced => "replaced the worker with a spare worker",
+        Remedy::Capped => "none: all allowed spare workers were in use",
+        _ => "none: no tasks waited, or no action was possible",
     }
 }
 
@@ -277,21 +276,16 @@ fn advice(cause: Cause) -> &'static str {
              volt::task::spawn_blocking."
         }
         Cause::Lock => {
-            "Hold the lock for as short as possible and never across slow work, or wait for it in \
-             volt::task::spawn_blocking or with an asynchronous lock."
+            "Hold the lock as briefly as possible and never across slow work. Otherwise, acquire it in \
+             volt::task::spawn_blocking, or use an asynchronous lock."
         }
-        Cause::Io => "Use volt::net, or move the call that blocks into volt::task::spawn_blocking.",
+        Cause::Io => "Use volt::net, or move the blocking call into volt::task::spawn_blocking.",
         Cause::Cpu => {
             "Call volt::task::yield_now().await or consume_budget().await in the loop, or move the computation into \
              volt::task::spawn_blocking."
         }
-        Cause::PageIn => {
-            "Give the machine more memory, or touch files and mapped memory in volt::task::spawn_blocking."
-        }
-        _ => {
-            "Move what the poll does at that line into volt::task::spawn_blocking, or announce it with \
-             volt::task::block_in_place."
-        }
+        Cause::PageIn => "Add memory to the machine, or access files and mapped memory in volt::task::spawn_blocking.",
+        _ => "Move the work at that line into volt::task::spawn_blocking, or wrap it in volt::task::block_in_place.",
     }
 }
 
@@ -304,8 +298,8 @@ pub(super) fn is_blame_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn no_yield_threshold() -> String {
     format!(
-        "the polls of one spawn location take {} or more on average, are no incidents, and others wait behind them for \
-         {} of the time beyond what these wait themselves",
+        "Polls of one spawn location last {} or more on average, without incidents. Their tasks delay other tasks by \
+         {} of the time more than they are delayed themselves",
         duration(LONG_POLL_NS),
         percent(NET_DELAY_RATIO)
     )
@@ -329,19 +323,19 @@ pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
             continue;
         }
         let title = format!(
-            "{} compute for {} a poll, and others waited behind them for {}",
+            "{} compute for {} per poll and delayed other tasks by {} in total",
             spawned(&now.spawned_at),
             duration(mean_ns),
             duration(caused_ns)
         );
         findings.push(
             Finding::new(Rule::NoYield, Severity::Warning, title)
-                .ns("mean_poll_ns", "their mean poll, waiting for a processor left out", mean_ns)
-                .ns("longest_poll_ns", "their longest poll, since start", now.longest_poll_ns)
-                .ns("delay_caused_ns", "waiting that they caused, summed over those that waited", caused_ns)
-                .ns("net_delay_ns", "of it, beyond what they waited themselves", net_ns)
-                .count("polls_count", "their polls", polls)
-                .count("preempts_count", "polls that were asked to yield", span.grown(|s| s.sentinel.preempts))
+                .ns("mean_poll_ns", "mean poll, without waiting for a processor", mean_ns)
+                .ns("longest_poll_ns", "longest poll since the runtime started", now.longest_poll_ns)
+                .ns("delay_caused_ns", "delay of other tasks, in total", caused_ns)
+                .ns("net_delay_ns", "part of it that exceeds their own delay", net_ns)
+                .count("polls_count", "polls", polls)
+                .count("preempts_count", "polls asked to yield", span.grown(|s| s.sentinel.preempts))
                 .spawned_at(&now.spawned_at)
                 .advice(advice(Cause::Cpu)),
         );
@@ -354,8 +348,8 @@ pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
 
 pub(super) fn driver_held_threshold() -> String {
     format!(
-        "nobody has looked at timers and sockets for {}, or timers fired that late, while some worker was awake and \
-         the machine let it run; {} from {} on",
+        "No worker has polled the driver (timers and sockets) for {}, or timers fired that late, although a worker was \
+         awake and the machine let it run. Severity: {} from {}",
         duration(DRIVER_IDLE_NS),
         Severity::Critical.name(),
         duration(DRIVER_OUTAGE_NS)
@@ -385,16 +379,16 @@ pub(super) fn driver_held(span: &Span<'_>) -> Vec<Finding> {
     }
     let severity = if held_ns >= DRIVER_OUTAGE_NS { Severity::Critical } else { Severity::Warning };
     let title = if held_ns >= lag_ns {
-        format!("nobody has looked at timers and sockets for {}", duration(held_ns))
+        format!("no worker has polled the driver (timers and sockets) for {}", duration(held_ns))
     } else {
-        format!("timers fired {} late, since nobody looked at them", duration(lag_ns))
+        format!("timers fired {} late because no worker polled the driver", duration(lag_ns))
     };
     let mut finding = Finding::new(Rule::DriverHeld, severity, title)
-        .ns("driver_idle_ns", "since the last look at timers and sockets", driver.idle_ns)
-        .ns("timers_lag_ns", "how late the timers were that fired last", timers.last_lag_ns)
-        .count("timers_armed_count", "timers that are armed", timers.armed)
-        .count("registrations_count", "sockets", driver.registrations)
-        .count("capped_count", "looks of the sentinel that found no spare worker", span.grown(|s| s.sentinel.capped));
+        .ns("driver_idle_ns", "time since the last poll of the driver", driver.idle_ns)
+        .ns("timers_lag_ns", "lateness of the timers that fired last", timers.last_lag_ns)
+        .count("timers_armed_count", "armed timers", timers.armed)
+        .count("registrations_count", "registered sockets", driver.registrations)
+        .count("capped_count", "sentinel checks that found no spare worker", span.grown(|s| s.sentinel.capped));
     for worker in holders {
         finding = finding.worker(worker.index);
         if let Some(poll) = &worker.in_flight {
@@ -403,13 +397,13 @@ pub(super) fn driver_held(span: &Span<'_>) -> Vec<Finding> {
     }
     let held = counted(finding.workers.len() as u64, "worker");
     let advice = if now.sentinel.max_spares == 0 {
-        "Allow spare workers (Builder::max_spare_workers), so that one goes on duty while others are stuck; and see \
-         `stalled-poll`."
+        "Allow spare workers (Builder::max_spare_workers), which replace stuck workers. See `stalled-poll` for the \
+         cause."
             .to_owned()
     } else {
         format!(
-            "See `stalled-poll` for what {held} in a long poll did; raise Builder::max_spare_workers if more block at \
-             a time."
+            "See `stalled-poll` for the long polls of {held}. Raise Builder::max_spare_workers if more workers block \
+             at the same time."
         )
     };
     vec![finding.advice(advice)]

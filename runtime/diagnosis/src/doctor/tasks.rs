@@ -18,7 +18,8 @@ const LEAKS_MAX: usize = 16;
 
 pub(super) fn blocking_pool_saturated_threshold() -> String {
     format!(
-        "at both looks jobs wait and every thread that is allowed is in use; {} if none was done in between",
+        "In both snapshots, jobs wait and all allowed blocking threads are in use. Severity: {} if no job completed in \
+         between",
         Severity::Critical.name()
     )
 }
@@ -34,22 +35,23 @@ pub(super) fn blocking_pool_saturated(span: &Span<'_>) -> Vec<Finding> {
     let pool = &span.now.blocking;
     let done = span.grown(|snapshot| snapshot.blocking.completed);
     let severity = if done == 0 { Severity::Critical } else { Severity::Warning };
-    let threads = counted(pool.threads, "thread");
-    let title = format!("{} wait for one of {threads} for blocking work, all in use", counted(pool.queue_len, "job"));
+    let threads = counted(pool.threads, "blocking thread");
+    let jobs = if pool.queue_len == 1 { "1 job waits".to_owned() } else { format!("{} jobs wait", pool.queue_len) };
+    let title = format!("{jobs} for one of {threads}, all in use");
     let mut finding = Finding::new(Rule::BlockingPoolSaturated, severity, title)
-        .count("queue_len", "jobs that wait", pool.queue_len)
-        .count("threads_count", "threads, all in use", pool.threads)
-        .count("max_threads", "threads that are allowed", pool.max_threads)
-        .rate("completed_per_second", "jobs done", span.per_second(done))
-        .rate("submitted_per_second", "jobs handed in", span.rates.blocking_submitted_per_second);
+        .count("queue_len", "waiting jobs", pool.queue_len)
+        .count("threads_count", "blocking threads, all in use", pool.threads)
+        .count("max_threads", "allowed blocking threads", pool.max_threads)
+        .rate("completed_per_second", "completed jobs", span.per_second(done))
+        .rate("submitted_per_second", "submitted jobs", span.rates.blocking_submitted_per_second);
     if let Some(wait_ns) = pool.queue_len.saturating_mul(span.interval_ns()).checked_div(done) {
-        finding = finding.ns("wait_ns", "a job that comes now waits for about", wait_ns);
+        finding = finding.ns("wait_ns", "expected wait of a new job", wait_ns);
     }
     let advice = if done == 0 {
-        "No job ended between the looks: they wait for something, perhaps for jobs behind them. Look at what they do; \
-         raise Builder::max_blocking_threads only if each does end."
+        "No job completed between the snapshots: the jobs wait for something, perhaps for jobs behind them in the \
+         queue. Check what they wait for. Raise Builder::max_blocking_threads only if each job does complete."
     } else {
-        "Raise Builder::max_blocking_threads if the jobs wait for something; if they compute, hand in fewer at a time."
+        "Raise Builder::max_blocking_threads if the jobs wait for something. If they compute, submit fewer at a time."
     };
     vec![finding.advice(advice)]
 }
@@ -62,10 +64,10 @@ pub(super) fn are_alive_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn task_leak_threshold() -> String {
     format!(
-        "the tasks alive of one spawn location grow by {LEAK_GROWN_MIN} or more, at every check: over {}, or over {} if \
-         less than {} as many tasks end as are spawned; until it is half of that. Warning; {} if the growth may \
-         belong to the start: in the long window if it began in the first {} s of the runtime, in the short window if \
-         it began in the first {} s",
+        "The live tasks of one spawn location grow by {LEAK_GROWN_MIN} or more, at every check, over {}; or over {} if \
+         less than {} as many tasks end as are spawned. Stops firing at half of that growth. Severity: warning; {} if \
+         the growth may belong to the start-up of the runtime, which is when it began in the first {} s (long window) \
+         or {} s (short window)",
         duration(LONG_NS),
         duration(SHORT_NS),
         percent(LEAK_ENDED_RATIO),
@@ -85,16 +87,16 @@ pub(super) fn task_leak(growth: &Growth) -> Vec<Finding> {
 fn of_leak(leak: &Leak) -> Finding {
     let severity = if leak.is_at_start { Severity::Info } else { Severity::Warning };
     let per_second = leak.grown as f64 * 1e9 / leak.over_ns.max(1) as f64;
-    let title = format!("{} {} are alive, {per_second:.0} more a second", leak.alive, spawned(&leak.spawned_at));
+    let title = format!("{} {} are alive, {per_second:.0} more per second", leak.alive, spawned(&leak.spawned_at));
     Finding::new(Rule::TaskLeak, severity, title)
-        .count("alive_count", "tasks of that place that are alive", leak.alive)
-        .count("grown_count", "more than before", leak.grown)
-        .ns("over_ns", "within", leak.over_ns)
-        .rate("grown_per_second", "growth", per_second)
+        .count("alive_count", "live tasks of this spawn location", leak.alive)
+        .count("grown_count", "growth", leak.grown)
+        .ns("over_ns", "time of the growth", leak.over_ns)
+        .rate("grown_per_second", "rate of growth", per_second)
         .spawned_at(&leak.spawned_at)
         .advice(
-            "See what they wait for (`volt-console tasks`): a channel whose other end is kept, a connection without a \
-             time-out, a loop without an end. Abort tasks that nobody needs, and bound how many there may be.",
+            "Check what they wait for (`volt-console tasks`): a channel whose other end stays open, a connection without \
+             a time-out, an endless loop. Abort tasks that are no longer needed, and limit their number.",
         )
 }
 
@@ -105,7 +107,7 @@ pub(super) fn are_stranded_told(snapshot: &Snapshot) -> bool {
 }
 
 pub(super) fn lost_waker_threshold() -> String {
-    "at both looks a spawn location has tasks that wait and of which no waker is left".to_owned()
+    "In both snapshots, a spawn location has waiting tasks that have no waker left".to_owned()
 }
 
 pub(super) fn lost_waker(span: &Span<'_>) -> Vec<Finding> {
@@ -113,19 +115,19 @@ pub(super) fn lost_waker(span: &Span<'_>) -> Vec<Finding> {
     for now in &span.now.blame {
         let then = span.then.blame.iter().find(|then| then.spawned_at == now.spawned_at);
         let (Some(stranded @ 1..), Some(1..)) = (now.stranded, then.and_then(|then| then.stranded)) else { continue };
-        let title = format!("{stranded} of the {} wait, and nothing can wake them", spawned(&now.spawned_at));
+        let title = format!("{stranded} of the {} wait, and no waker for them is left", spawned(&now.spawned_at));
         let mut finding = Finding::new(Rule::LostWaker, Severity::Warning, title).count(
             "stranded_count",
-            "tasks that wait without a waker",
+            "waiting tasks without a waker",
             stranded,
         );
         if let Some(alive) = now.alive {
-            finding = finding.count("alive_count", "tasks of that place that live", alive);
+            finding = finding.count("alive_count", "live tasks of this spawn location", alive);
         }
         findings.push(finding.spawned_at(&now.spawned_at).advice(
-            "A future returned Pending without keeping the waker, or what kept it was dropped (a channel's sender that \
-             was forgotten, a timer, a registration). Keep `cx.waker().clone()` before returning Pending; a task that \
-             waits for ever on purpose is better aborted.",
+            "A future returned Pending without storing the waker, or the owner of the waker was dropped or forgotten (a \
+             channel's sender, a timer, a registration). Store `cx.waker().clone()` before returning Pending. Abort \
+             tasks that wait forever on purpose.",
         ));
     }
     findings

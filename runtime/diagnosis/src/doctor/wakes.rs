@@ -32,8 +32,8 @@ const EMPTY_POLL_NS: u64 = 10_000;
 
 pub(super) fn steal_contention_threshold() -> String {
     format!(
-        "{RACES_PER_SECOND} attempts to steal a second lose a race, which is {} of those that met tasks; not if the \
-         machine keeps workers from running, since a thief that is interrupted holds the others up",
+        "{RACES_PER_SECOND} steal attempts per second lose a race, which is {} of those that found tasks. Does not fire \
+         if the machine keeps workers from running, since an interrupted thief delays the others",
         percent(RACES_RATIO)
     )
 }
@@ -46,21 +46,18 @@ pub(super) fn steal_contention(span: &Span<'_>) -> Vec<Finding> {
     if lost_per_second < RACES_PER_SECOND || ratio < RACES_RATIO || machine::is_to_blame(span) {
         return Vec::new();
     }
-    let title =
-        format!("{} of the attempts to steal lose to another worker, {lost_per_second:.0} a second", percent(ratio));
+    let title = format!(
+        "{} of the steal attempts lose a race with another worker, {lost_per_second:.0} per second",
+        percent(ratio)
+    );
     let finding = Finding::new(Rule::StealContention, Severity::Warning, title)
-        .rate("races_lost_per_second", "attempts that lost a race", lost_per_second)
-        .rate("steals_per_second", "attempts that brought tasks", span.per_second(won))
-        .ratio("lost_ratio", "lost, of those that met tasks", ratio)
-        .ratio(
-            "searching_ratio",
-            "share of the workers' time spent looking for \
-            work",
-            span.rates.shares.searching_ratio,
-        )
+        .rate("races_lost_per_second", "steal attempts that lost a race", lost_per_second)
+        .rate("steals_per_second", "successful steal attempts", span.per_second(won))
+        .ratio("lost_ratio", "lost share of the attempts that found tasks", ratio)
+        .ratio("searching_ratio", "time that workers spend searching for work", span.rates.shares.searching_ratio)
         .advice(
-            "Fewer workers, or larger tasks: many workers live on what few spawn. Spawning from outside the workers \
-             (Handle::spawn) spreads tasks through the global queue, in batches.",
+            "Use fewer workers or larger tasks: many workers steal from the few that spawn. Spawning from outside the \
+             workers (Handle::spawn) spreads tasks through the global queue, in batches.",
         );
     vec![finding]
 }
@@ -69,8 +66,8 @@ pub(super) fn steal_contention(span: &Span<'_>) -> Vec<Finding> {
 
 pub(super) fn wake_storm_threshold() -> String {
     format!(
-        "workers are woken {WAKES_PER_SECOND} times a second by others, and at {} a wake-up that takes longer than all \
-         polls together",
+        "Threads wake workers {WAKES_PER_SECOND} times per second. At a cost of {} each, the wake-ups take longer than \
+         all polls together",
         duration(WAKE_COST_NS)
     )
 }
@@ -85,19 +82,19 @@ pub(super) fn wake_storm(span: &Span<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let title = format!(
-        "workers are woken {woken_per_second:.0} times a second for {:.1} polls each, which take less time than the \
-         waking",
+        "workers are woken {woken_per_second:.0} times per second for {:.1} polls each, which take less time than the \
+         wake-up",
         polls as f64 / woken as f64
     );
     let finding = Finding::new(Rule::WakeStorm, Severity::Warning, title)
-        .rate("wakes_per_second", "workers woken by others", woken_per_second)
+        .rate("wakes_per_second", "wake-ups of workers", woken_per_second)
         .rate("polls_per_second", "polls", span.rates.polls_per_second)
-        .ns("wakes_cost_ns", "what the wake-ups cost, roughly", cost_ns)
-        .ns("polls_ns", "what the polls took", polled_ns)
-        .rate("injected_per_second", "tasks that came from outside the workers", span.rates.injected_per_second)
+        .ns("wakes_cost_ns", "approximate cost of the wake-ups", cost_ns)
+        .ns("polls_ns", "duration of all polls", polled_ns)
+        .rate("injected_per_second", "tasks from outside the workers", span.rates.injected_per_second)
         .advice(
-            "Hand work over in larger pieces: spawn one task that spawns the others, wake once for several messages, \
-             or let the producer be a task of the same runtime. Fewer workers help too.",
+            "Submit work in larger pieces: spawn one task that spawns the others, wake once for several messages, or \
+             make the producer a task of the same runtime. Fewer workers help too.",
         );
     vec![finding]
 }
@@ -162,14 +159,14 @@ impl Looped {
         if per_second < SELF_WAKES_PER_SECOND || ratio < SELF_WAKES_RATIO || mean_ns >= EMPTY_POLL_NS {
             return None;
         }
-        let title = format!("{who} wake themselves {per_second:.0} times a second and do nothing in between");
+        let title = format!("{who} wake themselves {per_second:.0} times per second and do no work in between");
         let finding = Finding::new(Rule::SelfWakeLoop, Severity::Warning, title)
-            .rate("self_wakes_per_second", "polls that ended with the task woken by itself", per_second)
-            .ratio("self_wakes_ratio", "of all of their polls", ratio)
-            .ns("mean_poll_ns", "their mean poll", mean_ns)
+            .rate("self_wakes_per_second", "polls that ended with the task waking itself", per_second)
+            .ratio("self_wakes_ratio", "share of all their polls", ratio)
+            .ns("mean_poll_ns", "mean poll", mean_ns)
             .advice(
-                "Wait for what the task waits for: keep its waker and wake it when the state changes, use a channel or \
-                 a timer; do not call wake_by_ref or yield_now in a loop that only checks a condition.",
+                "Wake the task only when the state it waits for changes: store its waker, or use a channel or a timer. \
+                 Do not call wake_by_ref or yield_now in a loop that only checks a condition.",
             );
         Some(finding)
     }

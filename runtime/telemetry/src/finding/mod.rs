@@ -154,8 +154,8 @@ impl Finding {
             0 => "just now".to_owned(),
             seconds => format!("{} ago", duration(seconds * 1_000_000_000)),
         };
-        let past = if is_current { String::new() } else { format!("past, at worst {}; ", worst.name()) };
-        format!("{past}first seen {}, last {}, by {}", ago(first_at_ns), ago(last_at_ns), counted(count, "check"))
+        let past = if is_current { String::new() } else { format!("past, worst severity {}; ", worst.name()) };
+        format!("{past}first seen {}, last seen {}, in {}", ago(first_at_ns), ago(last_at_ns), counted(count, "check"))
     }
 }
 

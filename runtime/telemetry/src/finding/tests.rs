@@ -122,8 +122,8 @@ fn the_history_is_one_line() {
     const SECOND: u64 = 1_000_000_000;
     let mut finding = finding();
     finding.seen = Seen { first_at_ns: 10 * SECOND, last_at_ns: 190 * SECOND, count: 45, ..finding.seen };
-    assert_eq!(finding.history(190 * SECOND), "first seen 3 min ago, last just now, by 45 checks");
+    assert_eq!(finding.history(190 * SECOND), "first seen 3 min ago, last seen just now, in 45 checks");
     finding.seen.is_current = false;
-    let told = "past, at worst warning; first seen 6.6 min ago, last 3.6 min ago, by 45 checks";
+    let told = "past, worst severity warning; first seen 6.6 min ago, last seen 3.6 min ago, in 45 checks";
     assert_eq!(finding.history(410 * SECOND), told);
 }

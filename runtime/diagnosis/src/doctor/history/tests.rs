@@ -225,7 +225,7 @@ fn of_several_stalls_at_one_line_the_worst_is_shown_and_counted_once() {
     history.check(&now);
     let findings = history.findings(now.at_ns);
     assert_eq!(findings.len(), 1, "{findings:#?}");
-    assert!(findings[0].severity == Severity::Critical && findings[0].title.contains("I/O"), "{findings:#?}");
+    assert!(findings[0].severity == Severity::Critical && findings[0].title.contains("cause: io"), "{findings:#?}");
     assert_eq!(findings[0].seen.count, 1);
 }
 

@@ -168,7 +168,7 @@ fn a_poll_not_written_down_has_the_cause_and_no_line_of_another() {
     assert_eq!(findings.len(), 2, "the one before is another: {findings:#?}");
     let (stuck, before) = (&findings[0], &findings[1]);
     assert_eq!((stuck.workers.clone(), stuck.tasks[0].id), (vec![1], 9), "the one that goes on");
-    let title = "has held worker 1 for 140 ms: probably, as one before it, a poll that waits for I/O";
+    let title = "has blocked worker 1 for 140 ms (probable cause: io, as in an earlier poll)";
     assert!(stuck.title.contains(title) && !stuck.title.contains("pay.rs"), "{stuck:#?}");
     assert_eq!((stuck.locations.len(), before.locations[0].at()), (1, "src/pay.rs:40"), "{findings:#?}");
     let has = |key: &str| stuck.evidence.iter().any(|evidence| evidence.key == key);
@@ -212,7 +212,7 @@ fn an_incident_of_long_ago_says_nothing_about_a_poll_of_today() {
     let findings = examine(&before, &after);
     let severities: Vec<_> = findings.iter().map(|finding| finding.severity).collect();
     assert_eq!(severities, [Severity::Critical, Severity::Info], "{findings:#?}");
-    assert!(findings[0].title.contains("no cause known"), "{findings:#?}");
+    assert!(findings[0].title.contains("cause unknown"), "{findings:#?}");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_finding_is_an_object_with_its_numbers_by_name() {
     let number =
         |key: &str| json["evidence"].as_array().unwrap().iter().find(|evidence| evidence["key"] == key).cloned();
     assert_eq!(number("for_ns").unwrap()["value"], 300_000_000_u64);
-    assert_eq!(number("for_ns").unwrap()["text"], "it lasts so far: 300 ms");
+    assert_eq!(number("for_ns").unwrap()["text"], "duration so far: 300 ms");
     assert_eq!(number("cause").unwrap()["value"], "sleep");
     assert_eq!(json["tasks"], serde_json::json!([{ "id": 7, "name": "checkout" }]));
     let guilty = serde_json::json!({ "kind": "guilty", "at": "src/pay.rs:40", "function": "shop::pay" });
