@@ -119,14 +119,14 @@ impl Log {
     pub(super) fn take(&mut self, process: &Process, now: Duration) {
         if self.pid.replace(process.pid).is_some_and(|pid| pid != process.pid) {
             self.runtimes.clear();
-            self.add(now, "program", "", format!("another process answers: pid {}", process.pid), Tone::Warn);
+            self.add(now, "program", "", format!("another program responds: pid {}", process.pid), Tone::Warn);
         }
         let is_gone = |known: &Known| !process.runtimes.iter().any(|runtime| known.is(runtime));
         let gone: Vec<String> =
             self.runtimes.iter().filter(|known| is_gone(known)).map(|known| known.name.clone()).collect();
         self.runtimes.retain(|known| !is_gone(known));
         for name in gone {
-            self.add(now, "runtime", &name, "it has ended".into(), Tone::Plain);
+            self.add(now, "runtime", &name, "ended".into(), Tone::Plain);
         }
         let is_first = self.runtimes.is_empty() && self.events.is_empty();
         for runtime in &process.runtimes {
@@ -134,7 +134,7 @@ impl Log {
             let index = index.unwrap_or_else(|| {
                 // What the console found when it came is no event.
                 if !is_first {
-                    let text = format!("it is there, with {} workers", runtime.workers.len());
+                    let text = format!("started with {} workers", runtime.workers.len());
                     self.add(now, "runtime", &runtime.runtime, text, Tone::Plain);
                 }
                 self.runtimes.push(Known::new(runtime));
@@ -152,29 +152,30 @@ impl Log {
         let grown = |before: &mut u64, after: u64| after.saturating_sub(std::mem::replace(before, after));
         let sentinel = &runtime.sentinel;
         let replaced = grown(&mut known.replacements, sentinel.replacements);
-        let text = format!("a spare took the place of a stuck worker; {} on duty", sentinel.spares_on_duty);
+        let text =
+            format!("a spare worker replaced a stuck worker; spare workers on duty: {}", sentinel.spares_on_duty);
         self.count(now, "replaced", name, replaced, &text, Tone::Warn);
         let capped = grown(&mut known.capped, sentinel.capped);
-        self.count(now, "capped", name, capped, "no spare was left for a stuck worker", Tone::Alarm);
+        self.count(now, "capped", name, capped, "no spare worker was available for a stuck worker", Tone::Alarm);
         let panicked = grown(&mut known.panicked, runtime.tasks.panicked);
         self.count(now, "panic", name, panicked, "a task panicked", Tone::Warn);
         if let Some(all) = &runtime.processes {
             let failed = grown(&mut known.failed, all.ended_abnormally);
             let last = all.last_failure.as_ref().map_or_else(String::new, |last| {
                 let name = last.name.as_ref().map_or_else(String::new, |name| format!(" {name}"));
-                format!(", the last {}{name} ({}): {}", last.pid, kind_name(&last.kind), last.reason)
+                format!(", latest {}{name} ({}): {}", last.pid, kind_name(&last.kind), last.reason)
             });
-            self.count(now, "process", name, failed, &format!("a process ended abnormally{last}"), Tone::Warn);
+            self.count(now, "process", name, failed, &format!("a process exited abnormally{last}"), Tone::Warn);
             let restarts = grown(&mut known.restarts, all.restarts);
-            self.count(now, "restart", name, restarts, "a supervisor started a process anew", Tone::Plain);
+            self.count(now, "restart", name, restarts, "a supervisor restarted a process", Tone::Plain);
         }
         for turn in known.course.look(runtime) {
             let (kind, finding, end) = match turn {
                 Turn::Began { finding, suppressed: 0 } => ("found", finding, String::new()),
                 Turn::Began { finding, suppressed } => {
-                    ("found", finding, format!(", {} times since it was told", count(suppressed + 1)))
+                    ("found", finding, format!(", {} times since last reported", count(suppressed + 1)))
                 }
-                Turn::Ended { finding, for_ns } => ("over", finding, format!(" is over after {}", duration(for_ns))),
+                Turn::Ended { finding, for_ns } => ("over", finding, format!(", over after {}", duration(for_ns))),
                 _ => continue,
             };
             let tone = if kind == "over" { Tone::Plain } else { tone_of(finding.severity) };

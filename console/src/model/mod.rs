@@ -216,7 +216,7 @@ impl Model {
                 self.hello = hello;
                 if let Link::Lost { since, .. } = &self.link {
                     let after = crate::text::figures::age(nanos(self.now.saturating_sub(*since)));
-                    let text = format!("connected again after {after}, pid {}", self.hello.pid);
+                    let text = format!("reconnected after {after}, pid {}", self.hello.pid);
                     self.live.log.add(self.now, "link", "", text, Tone::Plain);
                 }
                 self.link = Link::Live;
@@ -308,7 +308,7 @@ impl Model {
         // A subscription that was made anew counts from 0 again.
         let before = if lost < self.lost_in_subscription { 0 } else { self.lost_in_subscription };
         if lost > before {
-            let text = format!("{} snapshots were skipped: this console, or the program, was too slow", lost - before);
+            let text = format!("{} snapshots skipped: the console or the program was too slow", lost - before);
             self.live.log.add(self.now, "lost", "", text, Tone::Warn);
         }
         self.lost = self.lost.saturating_add(lost - before);

@@ -123,7 +123,7 @@ pub fn filter(text: &str) -> String {
 
 /// `200 of 211 that match shown by busy`.
 pub(crate) fn shown(rows: usize, matching: u64, filter: &str, is_inverted: bool, rank: &str) -> String {
-    let filter = if filter.is_empty() { "" } else { " that match" };
-    let order = if is_inverted { "the least " } else { "" };
-    format!("{} of {}{filter} shown by {order}{rank}", count(rows as u64), count(matching))
+    let filter = if filter.is_empty() { "" } else { " matching" };
+    let order = if is_inverted { "lowest " } else { "" };
+    format!("{} of {}{filter} shown, by {order}{rank}", count(rows as u64), count(matching))
 }

@@ -74,7 +74,7 @@ pub fn short(pid: &str) -> &str {
 pub fn summary(list: &ProcessList) -> String {
     let Query { rank, is_inverted, filter, .. } = &list.query;
     let shown = listing::shown(list.rows.len(), list.matching, filter, *is_inverted, rank.name());
-    let cut = if list.is_cut { ", not all were looked at" } else { "" };
+    let cut = if list.is_cut { ", search incomplete" } else { "" };
     format!("{} alive, {shown}{cut}", count(list.alive))
 }
 
@@ -160,7 +160,7 @@ mod tests {
     fn text_has_a_line_for_each_process_and_says_how_many_there_are() {
         let list = ProcessList { rows: vec![process()], alive: 12_345, matching: 40, ..ProcessList::default() };
         let text = text(&list);
-        assert!(text.contains("12.3k alive, 1 of 40 shown by mailbox"), "{text}");
+        assert!(text.contains("12.3k alive, 1 of 40 shown, by mailbox"), "{text}");
         assert!(text.lines().last().unwrap().ends_with("lobby  Room  src/main.rs:7:5"), "{text}");
         assert_eq!(text.lines().count(), 3);
     }

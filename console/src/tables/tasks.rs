@@ -66,12 +66,12 @@ fn state(row: &Row<'_, Task>) -> Cell {
 pub fn awaits(task: &Task) -> Option<(&str, Option<&str>)> {
     let words = match task.awaits.as_deref()? {
         "lock" => "a lock",
-        "permits" => "permits of a semaphore",
-        "notice" => "a notice",
+        "permits" => "semaphore permits",
+        "notice" => "a notification",
         "message" => "a message",
         "room" => "room in a channel",
         "value" => "a value",
-        "others" => "others, to come or to go",
+        "others" => "other tasks, at a barrier or until a channel closes",
         newer => newer,
     };
     Some((words, task.awaits_at.as_deref()))
@@ -81,11 +81,11 @@ pub fn awaits(task: &Task) -> Option<(&str, Option<&str>)> {
 pub fn summary(list: &TaskList) -> String {
     let more = match list.unseen() {
         0 => String::new(),
-        n => format!(", {} more not polled yet", count(n)),
+        n => format!(", {} not polled yet", count(n)),
     };
     let Query { rank, is_inverted, filter, .. } = &list.query;
     let shown = listing::shown(list.rows.len(), list.matching, filter, *is_inverted, rank.name());
-    let cut = if list.is_cut { ", not all were looked at" } else { "" };
+    let cut = if list.is_cut { ", search incomplete" } else { "" };
     // Tasks end while the list is made: those in it were alive.
     let alive = count(list.alive.max(list.matching));
     format!("{alive} alive, {shown}{more}{cut}")
@@ -159,7 +159,7 @@ mod tests {
     fn text_has_a_line_for_each_task_and_says_what_it_leaves_out() {
         let list = TaskList { rows: vec![task()], alive: 12_345, seen: 12_000, matching: 40, ..TaskList::default() };
         let text = text(&list);
-        assert!(text.contains("12.3k alive, 1 of 40 shown by busy, 345 more not polled yet"), "{text}");
+        assert!(text.contains("12.3k alive, 1 of 40 shown, by busy, 345 not polled yet"), "{text}");
         assert!(text.lines().last().unwrap().ends_with("feed  src/main.rs:7:5"), "{text}");
         assert_eq!(text.lines().count(), 3);
     }

@@ -67,7 +67,7 @@ fn draw_whole(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hi
 
 fn draw_nothing(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
     let text = if model.picture().process.is_some() {
-        "This program has no runtime is running."
+        "This program has no running runtime."
     } else {
         "Waiting for the first snapshot …"
     };
@@ -94,15 +94,15 @@ fn draw_small(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
         lines.push(Line::raw(format!("  {}", tail(place, usize::from(area.width).saturating_sub(2)))));
     }
     draw_lines(frame, body, lines);
-    let text = format!("{}x{} shows more; q quits", MIN_SIZE.0, MIN_SIZE.1);
+    let text = format!("Enlarge to {}x{} for more; q quits", MIN_SIZE.0, MIN_SIZE.1);
     frame.render_widget(Line::styled(text, theme.label()), bottom);
 }
 
 fn draw_too_small(frame: &mut Frame<'_>, area: Rect) {
     let text = [
-        "This screen is too small for me.".into(),
-        format!("It has {}x{}, I need {}x{}.", area.width, area.height, MIN_SIZE.0, MIN_SIZE.1),
-        "Make it larger, or press q.".into(),
+        "The terminal is too small.".into(),
+        format!("It is {}x{}; at least {}x{} is needed.", area.width, area.height, MIN_SIZE.0, MIN_SIZE.1),
+        "Enlarge it, or press q to quit.".into(),
     ];
     let top = area.height.saturating_sub(text.len() as u16) / 2;
     for (row, line) in (top..area.height).zip(text) {

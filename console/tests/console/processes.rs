@@ -17,7 +17,7 @@ fn processes_are_printed_for_people_and_for_programs() {
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let text = run(&mut folder.console(&["processes", "shop", "--sort", "steps"]));
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains("runtime app  processes 5 alive, 5 of 5 shown by steps"), "{text}");
+    assert!(text.contains("runtime app  processes 5 alive, 5 of 5 shown, by steps"), "{text}");
     assert!(text.contains("shop[2Jtill  Till  src/till.rs:4:5"), "{text}");
     assert!(!text.contains("runtime exporter"), "it has none: {text}");
     let json = run(&mut folder.console(&["processes", "shop", "--json", "--limit", "7", "--reverse"]));

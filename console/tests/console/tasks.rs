@@ -17,7 +17,7 @@ fn tasks_are_printed_for_people_and_for_programs() {
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let text = run(&mut folder.console(&["tasks", "shop", "--runtime", "app", "--sort", "polls"]));
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains("runtime app  tasks 23 alive, 20 of 20 shown by polls, 3 more not polled yet"), "{text}");
+    assert!(text.contains("runtime app  tasks 23 alive, 20 of 20 shown, by polls, 3 not polled yet"), "{text}");
     assert!(text.contains("shop[2Jclerk  src/shop.rs:120:5"), "{text}");
     let json =
         run(&mut folder.console(&["tasks", "shop", "--json", "--limit", "7", "--reverse", "--filter", "shop.rs:11"]));
@@ -35,7 +35,7 @@ fn a_list_that_answers_another_question_is_asked_for_again() {
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let text = run(&mut folder.console(&["tasks", "shop", "--runtime", "app", "--sort", "delay"]));
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains("20 of 20 shown by delay"), "{text}");
+    assert!(text.contains("20 of 20 shown, by delay"), "{text}");
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn keys_change_the_screen_and_a_new_size_redraws_it() {
     screen.wait_for("injected/s", mark);
     let mark = screen.mark();
     screen.resize(60, 20);
-    screen.wait_for("shows more", mark);
+    screen.wait_for("Enlarge to", mark);
     let mark = screen.mark();
     screen.resize(120, 30);
     screen.wait_for("counters", mark);
@@ -135,7 +135,7 @@ fn digits_change_the_screen_and_enter_opens_a_stack() {
     let mut screen = attached(&folder);
     for (key, wanted) in [
         (&b"5"[..], "suppressed"),
-        (b"\r", "the line to look at"),
+        (b"\r", "suspect line"),
         (b"6", "suffered:"),
         (b"1", "injected/s"),
         (b"2", "asleep"),
@@ -158,7 +158,7 @@ fn tasks_are_listed_filtered_and_opened_on_their_screen() {
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let mut screen = attached(&folder);
     // The filter is taken in letter by letter; then the keys are keys again, and the task is opened.
-    for (keys, wanted) in [(&b"t"[..], "shop[2Jclerk"), (b"/shop.rs:119", "keep"), (b"\r\r", "why.rs:3:1,")] {
+    for (keys, wanted) in [(&b"t"[..], "shop[2Jclerk"), (b"/shop.rs:119", "apply"), (b"\r\r", "why.rs:3:1,")] {
         let mark = screen.mark();
         screen.press(keys);
         screen.wait_for(wanted, mark);
@@ -166,7 +166,7 @@ fn tasks_are_listed_filtered_and_opened_on_their_screen() {
     let mark = screen.mark();
     // Closes the task, then takes the filter back.
     screen.press(b"\x1b");
-    screen.wait_for("why ", mark);
+    screen.wait_for("detail", mark);
     screen.press(b"\x1b");
     screen.wait_for("clerk", mark);
     screen.press(b"q");

@@ -48,14 +48,14 @@ fn what_the_console_found_when_it_came_is_no_event_and_what_comes_then_is() {
     let told = events(&mut model);
     let has = |wanted: &str| assert!(told.iter().any(|event| event.contains(wanted)), "{wanted} is not in {told:#?}");
     has("link connection lost: gone");
-    has("link connected again after 0s");
+    has("link reconnected after 0s");
     has("lost 4 snapshots");
-    has("runtime it has ended");
-    has("runtime it is there, with 3 workers");
+    has("runtime ended");
+    has("runtime started with 3 workers");
     has("replaced 2x a spare");
     has("panic 1x a task panicked");
-    has("process 3x a process ended abnormally, the last local:7.1 (Room): panicked: no");
-    has("restart 3x a supervisor started a process anew");
+    has("process 3x a process exited abnormally, latest local:7.1 (Room): panicked: no");
+    has("restart 3x a supervisor restarted a process");
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme,
             Span::styled(" filter ", theme.title()),
             Span::styled(tail(&list.filter, usize::from(keys.width).saturating_sub(44)), theme.strong()),
             Span::styled(" ", theme.selected()),
-            Span::styled("  Enter keep   Esc all rows", theme.label()),
+            Span::styled("  Enter apply   Esc show all rows", theme.label()),
         ];
         return frame.render_widget(Line::from(spans), keys);
     }
@@ -111,10 +111,10 @@ fn keys_of(model: &Model) -> &'static [(&'static str, &'static str)] {
         Screen::Overview => &[("↑↓", "worker"), ("Enter", "detail"), ("<>", "sort")],
         Screen::Workers => &[("↑↓", "worker"), ("<>", "sort")],
         Screen::Tasks if model.tasks.is_open => &[("↑↓", "row"), ("Enter", "close"), ("<>", "sort")],
-        Screen::Tasks => &[("↑↓", "row"), ("Enter", "why"), ("<>", "sort")],
+        Screen::Tasks => &[("↑↓", "row"), ("Enter", "detail"), ("<>", "sort")],
         Screen::Processes if model.processes.is_open => &[("↑↓", "row"), ("Enter", "close"), ("<>", "sort")],
         Screen::Processes => &[("↑↓", "row"), ("Enter", "detail"), ("<>", "sort")],
-        Screen::Latency => &[("↑↓", "worker"), ("Enter", "delay or poll")],
+        Screen::Latency => &[("↑↓", "worker"), ("Enter", "delay or poll time")],
         Screen::Incidents if model.incidents.open_call().is_some() => &[("↑↓", "call"), ("Esc", "back")],
         Screen::Incidents => &[("↑↓", "row"), ("Enter", "stack"), ("<>", "sort")],
         Screen::Blame => &[("<>", "sort"), ("↑↓", "row")],

@@ -1,4 +1,4 @@
-//! The help: what the present screen means and which keys it has, over everything else.
+//! The help screen: explains the current screen and its keys.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -8,122 +8,122 @@ use ratatui::widgets::{Block, BorderType, Clear};
 use crate::model::Screen;
 use crate::view::theme::Theme;
 
-/// The keys that every screen has; each line in at most 75 columns, so that it fits the smallest screen.
+/// The keys that every screen has. A line has at most 75 columns, so that it fits the smallest screen.
 const KEYS: [&str; 6] = [
-    "1 to 9 screens (t tasks, p processes)   space pause   Tab ←→ runtime",
-    "↑ ↓ j k  row or worker     PgUp PgDn page   Home End g G  first, last",
-    "- more often  + less often     ? h F1 help  Esc back      q Ctrl-C quit",
-    "mouse: click a screen's name or a row, again to open it; the wheel moves",
-    "Marks: ! worth a look   !! wrong: 10 ms and 100 ms for polls and delays",
-    "One screen, one snapshot. Lists of tasks are taken a moment after it.",
+    "1 to 9 screen (t tasks, p processes)   space pause   Tab ←→ runtime",
+    "↑ ↓ j k  row or worker   PgUp PgDn  page   Home End g G  first or last row",
+    "- shorter interval  + longer    ? h F1 help  Esc back    q Ctrl-C quit",
+    "Mouse: click a screen name or a row (again to open it); wheel moves",
+    "Marks: ! warning   !! alarm: 10 ms and 100 ms for polls and delays",
+    "A screen shows one snapshot. Lists of tasks are taken a moment later.",
 ];
 
-/// [`KEYS`], or what they are in a replay.
+/// Returns [`KEYS`], with the keys of a replay if `is_replay`.
 fn keys(is_replay: bool) -> [&'static str; 6] {
     let mut keys = KEYS;
     if is_replay {
-        keys[0] = "1 to 9 screens   space play, stop   ←→ seek   Tab runtime";
-        keys[2] = "- plays faster  + slower        ? h F1 help  Esc back      q Ctrl-C quit";
+        keys[0] = "1 to 9 screen   space play, stop   ←→ seek   Tab runtime";
+        keys[2] = "- play faster  + play slower    ? h F1 help  Esc back    q Ctrl-C quit";
     }
     keys
 }
 
-/// What the tables of workers say.
+/// The columns of the table of workers.
 const WORKERS: [&str; 14] = [
-    "Enter detail on, off   < > sort   i invert   / filter   r totals",
-    "Lamps  ○ parked and free to be claimed   ● awake, or claimed just now",
-    "       ◇ ◆ (s) the same of a spare, on duty while others are stuck",
-    "       B busy  S searching  P parked  D asleep in the I/O driver",
+    "Enter detail on or off   < > sort   i invert   / filter   r totals",
+    "Lamps  ○ parked, can be claimed   ● awake, or just claimed",
+    "       ◇ ◆ (s) the same for a spare worker, which replaces a stuck one",
+    "       B busy  S searching  P parked  D parked in the I/O driver",
     "       M maintenance  A away: stuck in a poll  K block_in_place  - stopped",
-    "queue  lifo slot, batch from the global queue, ring of local tasks",
-    "budget polls left in this tick; spent = ticks that used all of them",
-    "ewma   average poll time; intv = polls between looks at the global queue",
-    "lifo   hits: run from the slot; evict: pushed out; cap: flushed at limit",
-    "steals tries; ok = victims that gave; tasks taken; races lost to others;",
-    "       (tasks) given = tasks that others took from this worker",
-    "unpark why it woke: notif = claimed by another thread, io, timer,",
-    "       t.out = its park time-out ran out, spur = no reason known",
-    "delay  from the wake-up of a task to its poll: what your users wait",
+    "queue  LIFO slot, batch from the global queue, ring: local queue (tasks)",
+    "budget polls left in this tick; spent: ticks that used the whole budget",
+    "ewma   average poll time; intv: polls between checks of the global queue",
+    "lifo   hits: polls from the slot; evict: displaced; cap: flushed at limit",
+    "steals tries; ok: successful tries; tasks: stolen tasks; races: lost to",
+    "       another worker; given: tasks that other workers stole from this one",
+    "unpark reason to wake: notif claimed by another thread, io, timer,",
+    "       t.out park time-out, spur no known reason",
+    "delay  schedule delay: time from a task's wake-up to its poll",
 ];
 
-/// What is said of each screen before the keys.
+/// The lines for a screen, above the keys.
 fn text_of(screen: Screen) -> &'static [&'static str] {
     match screen {
         Screen::Overview => &WORKERS,
         Screen::Workers => &[
-            "< > sort   i invert   / filter   r totals or per second",
-            "Above, the table of workers; below, the selected one since start.",
-            "queues what waits in its ring, LIFO slot, batch and inbox; its budget",
-            "busy search asleep  per cent of its time, now and before, latest right",
-            "polls/s queued      the same, up to the largest that is shown",
-            "run delay           time in which the kernel ran others instead",
-            "╳ no connection at that moment",
+            "< > sort   i invert   / filter   r totals or rates per second",
+            "Above: the table of workers. Below: the selected worker since start.",
+            "queues    tasks in its ring, LIFO slot, batch and inbox; its budget",
+            "busy, search, asleep   share of time in percent; latest at the right",
+            "polls/s, queued        the same, scaled to the largest value shown",
+            "run delay              time in which the kernel ran other threads",
+            "╳ no connection at that time",
         ],
         Screen::Tasks => &[
-            "Enter all of the selected task, and why it was polled   < > sort",
-            "i invert   / filter by name, #id, spawn location or state",
-            "state   waits, queued, polled; stranded: no waker is left for it",
-            "busy    time that its polls took; now: share of the time just past",
-            "longest its longest poll, to a sixteenth",
-            "delay   how long it waited, woken, for its polls, the sum",
-            "woken   how long ago it was woken last, and by what",
-            "wakers  that are alive, with abort handles and shields",
-            "A program with very many tasks tells those that rank highest.",
+            "Enter details of the selected task, with the reason for its last poll",
+            "< > sort   i invert   / filter by name, #id, spawn location or state",
+            "state   waits, queued, polled; stranded: waits without a waker",
+            "busy    total poll time; now: share of the last interval",
+            "longest longest poll, with an error of at most 1/16",
+            "delay   total time from wake-ups to polls",
+            "woken   time since the last wake-up, and its cause",
+            "wakers  live wakers, including abort handles and shields",
+            "A program with very many tasks lists only those that rank highest.",
             "Tasks that were never polled and have no name are only counted.",
         ],
         Screen::Processes => &[
-            "Enter all of the selected process   < > sort   i invert",
+            "Enter details of the selected process   < > sort   i invert",
             "/ filter by name, pid, kind, spawn location or state",
-            "A process is a state machine with a mailbox (volt_process).",
-            "pid     its place and which of those that had that place it is",
-            "state   ready, running; blocked: waits for yields; idle: for messages",
-            "mailbox messages that wait; ! half full   !! full   peak  most so far",
+            "A process is an actor with a mailbox (volt_process).",
+            "pid     slot, and number of the process in this slot",
+            "state   ready, running; blocked: awaits a future; idle: no messages",
+            "mailbox waiting messages; ! half full   !! full   peak  maximum so far",
             "lost    messages that its mailbox dropped or refused",
-            "steps   so far   busy  time that they took, as its task's account says",
-            "parent  who started it",
-            "A program with very many processes tells those that rank highest.",
+            "steps   number of steps   busy  total poll time of its task",
+            "parent  process that started it",
+            "A program with very many processes lists only the highest-ranked.",
         ],
         Screen::Latency => &[
             "↑ ↓ all workers or one   Enter delay or poll time   r since start",
-            "Bars: how many in each class of times, of what stands in the title.",
-            "Heat map: each column one snapshot, the latest at the right; the",
-            "darker, the more of that moment's were so long. ╳ no connection.",
-            "schedule delay  from a task's wake-up to its poll: what users wait",
-            "poll time       how long a task kept its worker",
+            "Bars: number of polls or delays in each range of durations.",
+            "Heat map: one column for each snapshot, latest at the right; darker",
+            "cells have a larger share of the snapshot. ╳ no connection.",
+            "schedule delay  time from a task's wake-up to its poll",
+            "poll time       time that a task occupied its worker",
         ],
         Screen::Incidents => &[
-            "Enter stack of the selected one   < > sort   i invert   / filter",
-            "A poll that holds its worker for too long is an incident.",
-            "cause   what the kernel says of the thread: cpu, sleep, lock, io …",
-            "remedy  what Volt did: a spare took the worker's place, or others",
-            "        took the tasks that waited behind it",
-            "more    stuck polls of that kind which were counted only",
-            "stacks  → the line to look at   + your code   dim: libraries",
+            "Enter stack of the selected incident   < > sort   i invert   / filter",
+            "An incident is a poll that exceeded the stall threshold.",
+            "cause   state of the thread in the kernel: cpu, sleep, lock, io …",
+            "remedy  replaced: a spare worker took over; rescued: another worker",
+            "        took the waiting tasks; capped: no spare worker available",
+            "more    similar stuck polls that were counted, but not recorded",
+            "stacks  → suspect line   + your code   dim: libraries",
         ],
         Screen::Blame => &[
             "< > sort column   i invert   / filter by location",
-            "Each row: all tasks that were spawned at one line of code.",
-            "caused   how long other tasks waited behind long polls of these",
-            "now      how many waited so at a time, in the last interval",
-            "suffered how long these waited behind long polls of others",
-            "stalls   polls that were stuck     longest  poll   busy  in polls",
-            "stranded tasks that nothing can wake any more",
+            "Each row: all tasks spawned at one line of code.",
+            "caused   total delay of other tasks behind long polls of these",
+            "now      tasks delayed at a time, on average, in the last interval",
+            "suffered total delay of these tasks behind long polls of others",
+            "stalls   stuck polls     longest  longest poll   busy  total poll time",
+            "stranded waiting tasks that have no waker left",
         ],
         Screen::Doctor => &[
-            "i the mildest first   / filter",
-            "What is wrong, judged anew every second, the worst first. Below:",
-            "the numbers that it rests on, where in the code, what to change.",
-            "The same as text: volt-console doctor",
+            "i mildest finding first   / filter",
+            "Findings of the doctor, checked every second, worst first. Below:",
+            "the evidence, the line of code, and what to change.",
+            "To print the same as text: volt-console doctor",
         ],
         Screen::Events => &[
-            "i the oldest first   / filter by kind, runtime or text",
-            "stuck, unstuck  a poll holds its worker; it has ended",
-            "stall           one that began and ended between two snapshots",
-            "replaced capped a spare took a worker's place; none was left",
-            "found, over     findings of the doctor, as they come and go",
-            "link, lost      the connection; snapshots that were skipped",
-            "runtime panic   runtimes that came or went; tasks that panicked",
-            "process restart processes that ended abnormally, were started anew",
+            "i oldest event first   / filter by kind, runtime or text",
+            "stuck, unstuck  a stuck poll began; it ended",
+            "stall           a stuck poll that began and ended between snapshots",
+            "replaced capped a spare worker replaced a stuck one; none was left",
+            "found, over     a finding of the doctor began; it ended",
+            "link, lost      state of the connection; skipped snapshots",
+            "runtime panic   a runtime started or ended; a task panicked",
+            "process restart a process exited abnormally; it was restarted",
         ],
     }
 }

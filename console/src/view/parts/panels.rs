@@ -57,7 +57,7 @@ pub fn draw_spread(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, theme: 
     let poll_time = scene.rates.map(|rates| &rates.poll_time_histogram);
     let delay = scene.rates.map(|rates| &rates.schedule_delay_histogram);
     draw_histogram(frame, left, "poll time in the last interval", poll_time, theme);
-    draw_histogram(frame, right, "schedule delay (woken to polled) in the last interval", delay, theme);
+    draw_histogram(frame, right, "schedule delay (wake-up to poll) in the last interval", delay, theme);
 }
 
 fn framed(frame: &mut Frame<'_>, area: Rect, title: &str, theme: Theme) -> Rect {

@@ -46,7 +46,7 @@ pub fn draw(
     let part = if calls.is_empty() { String::new() } else { part };
     draw_lines(frame, top, head_lines(incident, at_ns, &part, columns, theme));
     if calls.is_empty() {
-        let why = incident.stack_error.as_deref().unwrap_or("it is not read yet, or stacks are off");
+        let why = incident.stack_error.as_deref().unwrap_or("not read yet, or stack capture is off");
         let text = head(&format!(" {:<1$}none: {why}", "stack", TITLE_WIDTH - 1), columns);
         return draw_lines(frame, middle, [Line::styled(text, theme.label())]);
     }
@@ -73,8 +73,8 @@ fn draw_lines(frame: &mut Frame<'_>, area: Rect, lines: impl IntoIterator<Item =
 fn head_lines(incident: &Incident, at_ns: u64, part: &str, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let (how_long, tone) = how_long(incident);
     let (held, end) = match incident.is_over {
-        true => (" was held for ", format!(", {} ago ", when(incident, at_ns))),
-        false => (" has been held for ", " so far ".to_string()),
+        true => (" was stuck for ", format!(", {} ago ", when(incident, at_ns))),
+        false => (" has been stuck for ", " so far ".to_string()),
     };
     let title = format!(" incident {}, worker {}{held}", incident.id, incident.worker);
     let used = width(&title) + width(&how_long) + width(&end) + width(part) + 3;
@@ -119,8 +119,8 @@ fn full_lines(call: &Call, incident: &Incident, columns: usize, theme: Theme) ->
     let (first, rest) = split(&call.function, room);
     lines.push(Line::styled(format!(" {first}"), theme.call(call.whose)));
     lines.push(Line::styled(format!(" {}", head(rest, room)), theme.call(call.whose)));
-    let legend = "→ the line to look at   + your code";
-    let error = incident.stack_error.as_ref().map_or_else(String::new, |error| format!("not whole: {error}  "));
+    let legend = "→ suspect line   + your code";
+    let error = incident.stack_error.as_ref().map_or_else(String::new, |error| format!("incomplete: {error}  "));
     let beside = format!("{error}{legend} ");
     let place = tail(&call.place, room.saturating_sub(width(&beside) + 1));
     let fill = columns.saturating_sub(width(&place) + width(&beside) + 1);

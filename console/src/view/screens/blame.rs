@@ -28,7 +28,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
     if table.is_empty() {
         let text = match model.list().filter.is_empty() {
             true => "No task has been polled yet.",
-            false => "No location matches the filter; Esc shows all.",
+            false => "No spawn location matches the filter; Esc shows all.",
         };
         return draw_message(frame, area, text, theme);
     }
@@ -80,7 +80,7 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect, row: &Row<'_>, scene: &Scene<'_>
     let fact = |title: &str, text: &str| Line::from(vec![layout::title(title, theme), Span::raw(head(text, room))]);
     let incident = newest_first(&scene.snapshot.incidents).find(|incident| incident.spawned_at == *spawned_at);
     let incident = incident.map_or_else(
-        || "none that is kept".into(),
+        || "no incident is kept".into(),
         |incident| {
             let (how_long, _) = how_long(incident);
             let ago =
@@ -89,8 +89,8 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect, row: &Row<'_>, scene: &Scene<'_>
         },
     );
     let meaning = [
-        "caused: how long tasks waited behind polls of these   now: how many, at a time",
-        "suffered: how long these waited behind polls of others   stalls: stuck polls",
+        "caused: delay of other tasks by long polls of these tasks   now: tasks delayed",
+        "suffered: delay of these tasks by polls of others   stalls: stuck polls",
     ];
     let lines = [
         Line::styled("─".repeat(columns), theme.label()),

@@ -25,7 +25,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     let findings = model.finding_rows();
     if findings.is_empty() {
         let text = match model.list().filter.is_empty() {
-            true => format!("Nothing is wrong: {} rules were checked.", RULES.len()),
+            true => format!("No findings: {} rules were checked.", RULES.len()),
             false => "No finding matches the filter; Esc shows all.".into(),
         };
         return draw_message(frame, area, &text, theme);

@@ -22,7 +22,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     let events = model.event_rows();
     if events.is_empty() {
         let text = if model.list().filter.is_empty() {
-            "Nothing has happened since this console attached."
+            "No events since this console attached."
         } else {
             "No event matches the filter; Esc shows all."
         };
@@ -39,7 +39,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     let shown = window(events.len(), selected, usize::from(area.height) - 1);
     let forgotten = match model.picture().log.forgotten {
         0 => String::new(),
-        n => format!("{} older ones are forgotten, {EVENTS_MAX} are kept  ", count(n)),
+        n => format!("{} older events dropped, {EVENTS_MAX} kept  ", count(n)),
     };
     let end = format!("{forgotten}{}", part(&shown, events.len()));
     let arrow = if model.list().is_inverted { "▲" } else { "▼" };

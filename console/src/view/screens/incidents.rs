@@ -60,8 +60,8 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
 fn draw_nothing(frame: &mut Frame<'_>, area: Rect, model: &Model, incidents: &Incidents, theme: Theme) {
     let text = match incidents.total() {
         _ if !model.list().filter.is_empty() => "No incident matches the filter; Esc shows all.",
-        0 => "Every poll has ended in time since the runtime was built.",
-        _ => "None of them is kept any more.",
+        0 => "No stuck polls since the runtime started.",
+        _ => "No incidents are kept any more.",
     };
     draw_message(frame, area, text, theme);
 }
@@ -147,8 +147,8 @@ pub fn summary(scene: &Scene<'_>, columns: usize, theme: Theme) -> Option<Line<'
     let worst = worst(incidents)?;
     let (how_long, tone) = how_long(worst);
     let (verb, tone, ago) = match worst.is_over {
-        true => ("was held", Tone::Plain, format!(", {} ago", when(worst, scene.snapshot.at_ns))),
-        false => ("held", tone, String::new()),
+        true => ("was stuck", Tone::Plain, format!(", {} ago", when(worst, scene.snapshot.at_ns))),
+        false => ("stuck", tone, String::new()),
     };
     let total = count(incidents.total());
     let who = format!("worker {} {verb} ", worst.worker);

@@ -118,7 +118,7 @@ fn draw_kind(frame: &mut Frame<'_>, area: Rect, kind: Kind, model: &Model, scene
         past.spreads_of(kind).take(heat_columns).map(|spread| spread.map(grouped)).collect()
     });
     let title = format!("─ {} ", kind.name());
-    let over = " · some ░ 1% ▒ 3% ▓ 10% █ 30% of a moment, the latest right ─";
+    let over = " · some ░ 1% ▒ 3% ▓ 10% █ 30% of a snapshot, latest right ─";
     let fill = "─".repeat(usize::from(area.width).saturating_sub(title.chars().count() + over.chars().count()));
     let rule =
         Line::from(vec![Span::styled(title, theme.title()), Span::styled(format!("{fill}{over}"), theme.label())]);

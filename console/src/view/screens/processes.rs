@@ -48,11 +48,11 @@ fn told(model: &Model) -> String {
 
 fn nothing(model: &Model) -> String {
     match &model.picture().processes {
-        _ if model.played.is_some() => "A recording has no list of processes; attach to a program that runs.".into(),
-        None if model.processes.trouble.is_some() => "The processes cannot be listed: see above.".into(),
-        None => "Asking for the processes …".into(),
+        _ if model.played.is_some() => "A recording has no list of processes; attach to a running program.".into(),
+        None if model.processes.trouble.is_some() => "Cannot list the processes: see above.".into(),
+        None => "Requesting the processes …".into(),
         Some(_) if !model.list().filter.is_empty() => "No process matches the filter; Esc shows all.".into(),
-        Some(_) => "This runtime has no processes: volt_process::System starts them.".into(),
+        Some(_) => "This runtime has no processes; volt_process::System starts them.".into(),
     }
 }
 
@@ -73,17 +73,17 @@ fn detail_lines(process: &Process, columns: usize, theme: Theme) -> Vec<Line<'st
     let (state, tone) = match process.state {
         State::Running => {
             let tone = Tone::of_duration(process.in_poll_ns.unwrap_or(0));
-            (format!("is in a step for {}{}", maybe_duration(process.in_poll_ns), tone.mark()), tone)
+            (format!("in a step for {}{}", maybe_duration(process.in_poll_ns), tone.mark()), tone)
         }
-        State::Ready => ("waits for its next step: its task is queued".into(), Tone::Plain),
-        State::Blocked => ("waits for its yields to be completed, or for what its function awaits".into(), Tone::Plain),
-        State::Idle => ("waits for messages".into(), Tone::Plain),
-        State::Complete => ("has ended".into(), Tone::Plain),
-        _ => ("in a state that this console does not know".into(), Tone::Plain),
+        State::Ready => ("ready: its task is queued for the next step".into(), Tone::Plain),
+        State::Blocked => ("blocked: waiting for its yields, or for a future in its function".into(), Tone::Plain),
+        State::Idle => ("idle: waiting for messages".into(), Tone::Plain),
+        State::Complete => ("exited".into(), Tone::Plain),
+        _ => ("unknown to this version of the console".into(), Tone::Plain),
     };
     let tone_of_mailbox = mailbox_tone(process);
     let mailbox = format!(
-        "{} of {}{}, {} at most so far; {} lost for want of room",
+        "{} of {} messages{}, peak {}; {} lost because it was full",
         count(process.mailbox_len),
         count(process.mailbox_capacity),
         tone_of_mailbox.mark(),
@@ -91,19 +91,19 @@ fn detail_lines(process: &Process, columns: usize, theme: Theme) -> Vec<Line<'st
         count(process.messages_lost)
     );
     let ties = format!(
-        "started by {}; {} links, {} monitors",
-        process.parent.as_deref().unwrap_or("nobody's process"),
+        "parent {}; {} links, {} monitors",
+        process.parent.as_deref().unwrap_or("none"),
         count(process.links),
         count(process.monitors)
     );
-    let task = process.task.map_or_else(|| ABSENT.to_owned(), |task| format!("#{task}: t, then / #{task}"));
+    let task = process.task.map_or_else(|| ABSENT.to_owned(), |task| format!("#{task} (press t, then /#{task})"));
     vec![
         Line::styled(rule, theme.label()),
         fact("kind", tail(&process.kind, room), Tone::Plain),
         fact("spawned", format!("at {}", tail(&process.spawned_at, room.saturating_sub(3))), Tone::Plain),
         fact("state", state, tone),
         fact("mailbox", mailbox, tone_of_mailbox),
-        fact("steps", format!("{} took {}", count(process.steps), maybe_duration(process.busy_ns)), Tone::Plain),
+        fact("steps", format!("{} in {} total", count(process.steps), maybe_duration(process.busy_ns)), Tone::Plain),
         fact("ties", ties, Tone::Plain),
         fact("task", task, Tone::Plain),
     ]

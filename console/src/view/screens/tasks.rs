@@ -41,12 +41,12 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
 
 fn nothing(model: &Model) -> String {
     match &model.picture().tasks {
-        _ if model.played.is_some() => "A recording has no list of tasks; attach to a program that runs.".into(),
-        None if model.tasks.trouble.is_some() => "The tasks cannot be listed: see above.".into(),
-        None => "Asking for the tasks …".into(),
+        _ if model.played.is_some() => "A recording has no list of tasks; attach to a running program.".into(),
+        None if model.tasks.trouble.is_some() => "Cannot list the tasks: see above.".into(),
+        None => "Requesting the tasks …".into(),
         Some(_) if !model.list().filter.is_empty() => "No task matches the filter; Esc shows all.".into(),
         Some(list) if list.alive > 0 => "No task has waited yet, and none has a name.".into(),
-        Some(_) => "No task is alive.".into(),
+        Some(_) => "No live tasks.".into(),
     }
 }
 
@@ -63,7 +63,7 @@ fn chain(model: &Model, id: u64) -> Vec<String> {
     match model.tasks.why.as_ref().filter(|(task, _)| *task == id) {
         Some((_, Ok(why))) => why::text(why).lines().map(str::to_owned).collect(),
         Some((_, Err(error))) => vec![error.clone()],
-        None => vec!["asking …".into()],
+        None => vec!["requesting …".into()],
     }
 }
 
@@ -79,17 +79,17 @@ fn detail_lines(task: &Task, chain: &[String], columns: usize, theme: Theme) -> 
         (State::Polled, worker) => {
             let worker = worker.map_or_else(|| "a worker".into(), |worker| format!("worker {worker}"));
             let tone = Tone::of_duration(in_poll);
-            (format!("is being polled by {worker} for {}{}", maybe_duration(task.in_poll_ns), tone.mark()), tone)
+            (format!("polled by {worker} for {}{}", maybe_duration(task.in_poll_ns), tone.mark()), tone)
         }
-        (State::Stranded, _) => ("! waits, and nobody is left who could wake it: no waker is alive".into(), Tone::Warn),
-        (State::Queued, _) => ("is in a queue: woken, and not polled yet".into(), Tone::Plain),
-        (State::Waits, _) => ("waits to be woken".into(), Tone::Plain),
-        _ => ("in a state that this console does not know".into(), Tone::Plain),
+        (State::Stranded, _) => ("! stranded: waiting, but no waker is left to wake it".into(), Tone::Warn),
+        (State::Queued, _) => ("queued: woken and not polled yet".into(), Tone::Plain),
+        (State::Waits, _) => ("waiting to be woken".into(), Tone::Plain),
+        _ => ("unknown to this version of the console".into(), Tone::Plain),
     };
     let number = |n: Option<u64>| n.map_or_else(|| ABSENT.to_owned(), count);
     let longest = task.longest_ns.or(task.in_poll_ns);
     let polls = format!(
-        "{} took {}, the longest {}{}",
+        "{} in {} total, longest {}{}",
         number(task.polls),
         maybe_duration(task.busy_ns),
         if longest == Some(0) { format!("below {}", duration(LONGEST_FROM_NS)) } else { maybe_duration(longest) },
@@ -97,7 +97,7 @@ fn detail_lines(task: &Task, chain: &[String], columns: usize, theme: Theme) -> 
     );
     let tone_of_polls = if longest.is_some_and(|ns| ns >= LONG_NS) { Tone::Warn } else { Tone::Plain };
     let waits = format!(
-        "{} from wake-ups to polls; {} wakers alive; spawned {} ago",
+        "{} from wake-ups to polls, in total; {} live wakers; spawned {} ago",
         maybe_duration(task.delay_ns),
         number(task.wakers),
         maybe_duration(task.age_ns),
@@ -114,7 +114,7 @@ fn detail_lines(task: &Task, chain: &[String], columns: usize, theme: Theme) -> 
     lines.extend([
         fact("polls", polls, tone_of_polls),
         fact("waits", waits, Tone::Plain),
-        Line::styled(" why it was polled last", theme.title()),
+        Line::styled(" reason for the last poll", theme.title()),
     ]);
     for text in chain {
         let indent = text.len() - text.trim_start().len() + 3;

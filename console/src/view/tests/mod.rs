@@ -175,8 +175,8 @@ fn a_screen_below_the_minimum_is_refused_politely() {
         let screen = screen(&fixture::model(2, 4), size);
         assert!(!screen.contains("workers"), "{screen}");
     }
-    assert!(screen(&fixture::model(2, 4), (79, 24)).contains("80x24 shows more"));
-    assert!(screen(&fixture::model(2, 4), (79, 5)).contains("It has 79x5, I need 80x24."));
+    assert!(screen(&fixture::model(2, 4), (79, 24)).contains("Enlarge to 80x24 for more"));
+    assert!(screen(&fixture::model(2, 4), (79, 5)).contains("It is 79x5; at least 80x24 is needed."));
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn every_screen_is_drawn_whole_at_every_size_from_the_minimum_on() {
 fn without_incidents_and_blame_the_screens_say_so() {
     let mut model = fixture::model(2, 2);
     show(&mut model, Screen::Incidents);
-    assert!(screen(&model, (80, 24)).contains("Every poll has ended in time"));
+    assert!(screen(&model, (80, 24)).contains("No stuck polls since the runtime started"));
     show(&mut model, Screen::Blame);
     assert!(screen(&model, (80, 24)).contains("No task has been polled yet"));
 }
@@ -258,7 +258,7 @@ fn before_the_first_snapshot_and_without_runtimes_it_says_so() {
     let mut model = fixture::model(2, 1);
     let process = volt_telemetry::snapshot::Process { runtimes: Vec::new(), ..fixture::process(2, 2) };
     model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
-    assert!(screen(&model, (80, 24)).contains("no runtime is running"));
+    assert!(screen(&model, (80, 24)).contains("no running runtime"));
 }
 
 #[test]
