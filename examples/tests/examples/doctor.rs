@@ -172,7 +172,7 @@ fn a_task_that_sleeps_in_its_thread_is_named_with_its_line_and_the_cause() {
     let stall = found.iter().find(|finding| is_guilty(finding)).expect("it was waited for");
     assert_eq!(stall.tasks[0].name.as_deref(), Some("sleeper"), "{stall:#?}");
     let word = |key| stall.evidence.iter().find(|evidence| evidence.key == key).map(|evidence| evidence.text.as_str());
-    assert_eq!(word("cause"), Some("cause: sleep"), "{stall:#?}");
+    assert_eq!(word("cause"), Some("cause: sleep, the thread sleeps in the kernel"), "{stall:#?}");
     let places: Vec<_> = stall.locations.iter().map(Place::at).collect();
     assert_eq!(places.len(), 2, "{stall:#?}");
     assert!(places.iter().all(|at| at.contains("symptoms/stalls.rs")), "{stall:#?}");

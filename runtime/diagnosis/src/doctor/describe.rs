@@ -43,7 +43,10 @@ pub(super) trait Describe: Sized {
 
     /// The cause of a stuck poll, with what it means.
     fn cause(self, cause: Cause) -> Self {
-        let text = format!("cause: {}, the thread {}", cause.name(), cause.explain());
+        let text = match cause {
+            Cause::Unknown => "cause: unknown".to_owned(),
+            cause => format!("cause: {}, the thread {}", cause.name(), cause.explain()),
+        };
         self.with("cause", Figure::Text(cause.name().to_owned()), text)
     }
 

@@ -132,7 +132,7 @@ fn without_the_net_the_doctor_names_the_task_that_nobody_was_woken_for() {
         before = shared.snapshot();
         assert!(began.elapsed() < Duration::from_secs(60), "nobody names it");
     };
-    assert!(finding.severity == Severity::Critical && finding.title.contains("all workers sleep"), "{finding:?}");
+    assert!(finding.severity == Severity::Critical && finding.title.contains("all workers are parked"), "{finding:?}");
     assert!(shared.wake_one());
     runtime.block_on(join).unwrap();
 }
