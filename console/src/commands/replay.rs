@@ -330,7 +330,7 @@ mod tests {
         std::fs::write(&recorded.0, &bytes[..bytes.len() * 3 / 4]).unwrap();
         let film = Film::open(&recorded.0).unwrap();
         assert!((2..5).contains(&film.places.len()), "{}", film.places.len());
-        assert!(film.broke.as_ref().is_some_and(|broke| broke.contains("breaks off")));
+        assert!(film.broke.as_ref().is_some_and(|broke| broke.contains("is truncated")));
         std::fs::write(&recorded.0, &bytes[..bytes.len() / 20]).unwrap();
         assert!(Film::open(&recorded.0).is_err_and(|error| error.is_recording()));
     }

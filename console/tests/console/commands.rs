@@ -65,11 +65,11 @@ fn what_is_no_recording_is_neither_shown_nor_exported() {
     }
     std::fs::write(&file, "{}").unwrap();
     for verb in [&["replay", "--json", path][..], &["export", path]] {
-        assert_refused(&mut folder.console(verb), &["is not a recording of Volt's"]);
+        assert_refused(&mut folder.console(verb), &["is not a Volt recording"]);
     }
     assert!(!file.with_extension("json").exists(), "nothing was made");
     // And not that this is no terminal.
-    assert_refused(&mut folder.console(&["replay", path]), &["is not a recording of Volt's"]);
+    assert_refused(&mut folder.console(&["replay", path]), &["is not a Volt recording"]);
     assert_refused(&mut folder.console(&["replay", "/nowhere"]), &["there is no recording", "/nowhere"]);
 }
 
@@ -117,7 +117,7 @@ fn list_tells_the_stale_and_the_wrong_from_the_living() {
         json.as_array().unwrap().iter().find(|entry| entry["pid"] == pid).unwrap()
     };
     assert_eq!(entry(0)["is_alive"], true);
-    assert!(entry(1)["trouble"].as_str().unwrap().contains("not a control socket of Volt's"));
+    assert!(entry(1)["trouble"].as_str().unwrap().contains("not a Volt control socket"));
     assert!(entry(2)["trouble"].as_str().unwrap().contains("stale"));
 }
 
@@ -247,7 +247,7 @@ fn top_tells_of_what_was_stuck_too() {
 fn a_missing_target_is_named_with_a_remedy() {
     let folder = Folder::new();
     assert_refused(&mut folder.console(&["top", "/tmp/none.sock"]), &["there is no socket /tmp/none.sock", "list"]);
-    assert_refused(&mut folder.console(&["top", "nobody"]), &["no program or runtime is called \"nobody\"", "list"]);
+    assert_refused(&mut folder.console(&["top", "nobody"]), &["no program or runtime is named \"nobody\"", "list"]);
     assert_refused(&mut folder.console(&["top", "999999999"]), &["there is no such process", "list"]);
     assert_refused(&mut folder.console(&["top"]), &["no Volt program is running", "Start one"]);
     assert_refused(&mut folder.console(&[]), &["no Volt program is running", "Start one"]);
@@ -272,7 +272,7 @@ fn a_file_and_a_foreign_server_are_no_control_sockets() {
     assert_refused(&mut folder.console(&["top", text]), &[text, "is not a socket"]);
     std::fs::remove_file(&path).unwrap();
     let _program = Program::start(&path, "", Speech::Garbage);
-    assert_refused(&mut folder.console(&["top", text]), &[text, "is not a control socket of Volt's"]);
+    assert_refused(&mut folder.console(&["top", text]), &[text, "is not a Volt control socket"]);
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn another_major_version_is_refused_with_both_numbers() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Volt(Version { major: 7, minor: 3 }));
     let path = folder.socket(0);
-    let parts = ["speaks version 7.3", "this program speaks 1.", "use the console of Volt 0.9.9"];
+    let parts = ["speaks version 7.3", "but this program speaks 1.", "use the console of Volt 0.9.9"];
     assert_refused(&mut folder.console(&["top", "--once", path.to_str().unwrap()]), &parts);
 }
 
@@ -308,7 +308,7 @@ fn several_programs_are_listed_with_the_way_to_choose() {
     assert!(stdout(&output).contains("shop") && stdout(&output).contains("mail"));
     assert!(String::from_utf8_lossy(&output.stderr).contains("volt-console attach PID"));
     assert_refused(&mut folder.console(&["top"]), &["several Volt programs are running", "shop", "mail"]);
-    assert_refused(&mut folder.console(&["top", "app"]), &["give one's pid"]);
+    assert_refused(&mut folder.console(&["top", "app"]), &["give the pid of one"]);
 }
 
 #[test]

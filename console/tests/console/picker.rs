@@ -25,7 +25,7 @@ fn a_number_a_pid_or_a_name_chooses_and_what_is_none_of_them_is_asked_again() {
     let (who, printed) = chosen(&folder, b"7\nnobody\n\xff\xfe\n\n 2 \n");
     assert_eq!(who.as_deref(), Some("ma\u{1b}[2Jil"));
     assert!(
-        printed.contains("process 7 has no control socket") && printed.contains("is called \"nobody\""),
+        printed.contains("process 7 has no control socket") && printed.contains("is named \"nobody\""),
         "{printed}"
     );
     assert_eq!(printed.matches("Select a program").count(), 5, "{printed}");

@@ -40,7 +40,7 @@ fn a_program_that_is_too_old_and_an_order_that_is_none_are_refused_with_the_reme
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stderr.contains("cannot list its processes, which takes 1.3: build the program with a newer Volt"),
+        stderr.contains("cannot list its processes, which needs version 1.3: build the program with a newer Volt"),
         "{stderr}"
     );
     let output = run(&mut folder.console(&["processes", "shop", "--sort", "colour"]));

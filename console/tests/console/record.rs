@@ -102,9 +102,9 @@ fn a_file_that_cannot_be_made_is_named_with_a_remedy_before_anything_is_recorded
     let there = folder.path().join("there.voltrec");
     std::fs::write(&there, "somebody's").unwrap();
     let cases = [
-        (folder.path().join("none/x.voltrec"), "its folder is not there: make it, or choose another"),
-        (there.clone(), "is there already: choose another name, or remove it"),
-        ("/proc/x.voltrec".into(), "cannot be made"),
+        (folder.path().join("none/x.voltrec"), "its directory does not exist: create it, or choose another"),
+        (there.clone(), "already exists: choose another name, or delete it"),
+        ("/proc/x.voltrec".into(), "cannot be created"),
     ];
     for (path, part) in cases {
         let output = run(&mut folder.console(&["record", "shop", "--seconds", "1", "-o", path.to_str().unwrap()]));
@@ -125,10 +125,10 @@ fn a_recording_that_breaks_off_is_shown_and_exported_up_to_there_and_that_is_sai
     let whole = std::fs::read(&path).unwrap();
     std::fs::write(&path, &whole[..whole.len() * 2 / 3]).unwrap();
     let said = stderr(&assert_shown(&folder, &path));
-    assert!(said.contains("breaks off at byte") && said.contains("what stands before is whole"), "{said}");
+    assert!(said.contains("is truncated at byte") && said.contains("the data before that byte is complete"), "{said}");
     let output = run(&mut folder.console(&["export", path.to_str().unwrap()]));
     assert_eq!(output.status.code(), Some(0));
-    assert!(stderr(&output).contains("breaks off at byte"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is truncated at byte"), "{}", stderr(&output));
     let trace = std::fs::read(path.with_extension("json")).unwrap();
     serde_json::from_slice::<Value>(&trace).expect("a whole trace of what there is");
 }

@@ -46,7 +46,10 @@ fn a_program_that_is_too_old_and_an_order_that_is_none_are_refused_with_the_reme
     let output = run(&mut folder.console(&["tasks", "shop"]));
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr.contains("cannot list its tasks, which takes 1.2: build the program with a newer Volt"), "{stderr}");
+    assert!(
+        stderr.contains("cannot list its tasks, which needs version 1.2: build the program with a newer Volt"),
+        "{stderr}"
+    );
     let output = run(&mut folder.console(&["tasks", "shop", "--sort", "colour"]));
     assert_eq!(output.status.code(), Some(2));
     let stderr = String::from_utf8(output.stderr).unwrap();

@@ -33,12 +33,12 @@ impl RecordingError {
     }
 
     pub(super) fn not_a_recording(name: &str) -> Self {
-        Self::new(Kind::NotARecording, format!("{name} is not a recording of Volt's"))
+        Self::new(Kind::NotARecording, format!("{name} is not a Volt recording"))
     }
 
     pub(super) fn wrong_version(name: &str, theirs: impl fmt::Display, ours: impl fmt::Display) -> Self {
         let message = format!(
-            "{name} is a recording of format {theirs}, this program reads {ours}: \
+            "{name} has recording format {theirs}, but this program reads {ours}: \
              use the console of the Volt that made it"
         );
         Self::new(Kind::WrongVersion, message)
@@ -46,19 +46,20 @@ impl RecordingError {
 
     pub(super) fn truncated(name: &str, at_byte: u64) -> Self {
         let message = format!(
-            "{name} breaks off at byte {at_byte}, inside a frame: its program was killed, or still writes, \
-             or its disk was full; what stands before is whole"
+            "{name} is truncated at byte {at_byte}, inside a frame: the recording program was killed or \
+             still writes, or its disk was full; the data before that byte is complete"
         );
         Self::new(Kind::Truncated, message)
     }
 
     pub(super) fn damaged(name: &str, at_byte: u64, why: impl fmt::Display) -> Self {
-        let message = format!("{name} is damaged at byte {at_byte}: {why}; what stands before is whole");
+        let message = format!("{name} is damaged at byte {at_byte}: {why}; the data before that byte is complete");
         Self::new(Kind::Damaged, message)
     }
 
     pub(super) fn full(name: &str, bytes: u64) -> Self {
-        let message = format!("{name} is full with {bytes} bytes: set a larger max_file_bytes, or more than one file");
+        let message =
+            format!("{name} is full with {bytes} bytes: increase max_file_bytes, or allow more than one file");
         Self::new(Kind::Full, message)
     }
 
@@ -76,7 +77,7 @@ impl RecordingError {
         let (shown, kind) = (path.display(), error.kind());
         let (kind, message) = match kind {
             io::ErrorKind::NotFound => (Kind::Missing, format!("there is no recording {shown}")),
-            io::ErrorKind::IsADirectory => (Kind::NotARecording, format!("{shown} is a folder, not a recording")),
+            io::ErrorKind::IsADirectory => (Kind::NotARecording, format!("{shown} is a directory, not a recording")),
             _ => (Kind::Io, format!("{shown}: {error}")),
         };
         Self { kind, message, source: Some(error) }
@@ -92,18 +93,20 @@ impl RecordingError {
         let shown = path.display();
         let (kind, message) = match error.kind() {
             io::ErrorKind::AlreadyExists => {
-                (Kind::Exists, format!("{shown} is there already: choose another name, or remove it"))
+                (Kind::Exists, format!("{shown} already exists: choose another name, or delete it"))
             }
             io::ErrorKind::NotFound => (
                 Kind::Unwritable,
-                format!("{shown} cannot be made: its folder is not there: make it, or choose another"),
+                format!("{shown} cannot be created: its directory does not exist: create it, or choose another"),
             ),
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => (
                 Kind::Unwritable,
-                format!("{shown} cannot be made: {error}: choose a folder that this user may write to"),
+                format!("{shown} cannot be created: {error}: choose a directory that this user can write to"),
             ),
-            _ if is_disk_full(&error) => (Kind::DiskFull, format!("{shown} cannot be made: {error}: free some space")),
-            _ => (Kind::Unwritable, format!("{shown} cannot be made: {error}")),
+            _ if is_disk_full(&error) => {
+                (Kind::DiskFull, format!("{shown} cannot be created: {error}: free some space"))
+            }
+            _ => (Kind::Unwritable, format!("{shown} cannot be created: {error}")),
         };
         Self { kind, message, source: Some(error) }
     }

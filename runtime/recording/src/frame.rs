@@ -274,12 +274,12 @@ mod tests {
     fn other_files_and_other_versions_are_told_apart() {
         assert!(check_preamble(&preamble(), "a").is_ok());
         let error = check_preamble(b"#!/bin/sh\nexit 0", "a").unwrap_err();
-        assert!(error.is_not_a_recording() && error.to_string() == "a is not a recording of Volt's");
+        assert!(error.is_not_a_recording() && error.to_string() == "a is not a Volt recording");
         let mut newer = preamble();
         newer[8] = 2;
         let error = check_preamble(&newer, "a").unwrap_err();
         assert!(
-            error.is_wrong_version() && error.to_string().contains("format 2.0, this program reads 1.0"),
+            error.is_wrong_version() && error.to_string().contains("format 2.0, but this program reads 1.0"),
             "{error}"
         );
     }

@@ -139,7 +139,7 @@ impl<R: Read + Seek> Reader<R> {
         };
         match reader.next_header()? {
             Some(header) if header.kind == Some(Kind::Head) => reader.head = reader.read_body(&header)?,
-            Some(_) => return Err(reader.damaged("it does not begin with a head")),
+            Some(_) => return Err(reader.damaged("it does not begin with a header frame")),
             None => return Err(RecordingError::truncated(&reader.name, at_byte)),
         }
         reader.first_byte = reader.at_byte;
@@ -324,7 +324,7 @@ impl<R: Read + Seek> Reader<R> {
                     self.end = Some(self.read_body(&header)?);
                     return Ok(false);
                 }
-                Some(Kind::Head) => return Err(self.damaged("a second head")),
+                Some(Kind::Head) => return Err(self.damaged("a second header frame")),
                 None => self.skip(&header)?,
             }
             bytes += header.body_len;
@@ -378,7 +378,7 @@ impl<R: Read + Seek> Reader<R> {
         let mut body = vec![0; header.body_len];
         self.fill(&mut body, header.frame_bytes())?;
         if !header.fits(&body) {
-            return Err(self.damaged("a frame does not fit its checksum"));
+            return Err(self.damaged("a frame does not match its checksum"));
         }
         self.behind(header);
         Ok(body)

@@ -110,8 +110,8 @@ fn where_it_breaks_off_is_told_after_what_is_whole() {
     assert_eq!((flushes.len(), flushes[2].anchor, flushes[2].records()), (3, None, 20));
     let error = error.expect("it breaks off");
     let text = error.to_string();
-    assert!(error.is_truncated() && text.starts_with("x.voltrec breaks off at byte "), "{text}");
-    assert!(text.ends_with("what stands before is whole"), "{text}");
+    assert!(error.is_truncated() && text.starts_with("x.voltrec is truncated at byte "), "{text}");
+    assert!(text.ends_with("the data before that byte is complete"), "{text}");
     assert!(reader.next_flush().unwrap().is_none());
 }
 

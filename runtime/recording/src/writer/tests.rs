@@ -241,13 +241,13 @@ fn a_place_that_cannot_be_written_to_is_named() {
     let scratch = Scratch::new();
     let missing = scratch.path().join("no/such/folder.voltrec");
     let error = Writer::create(settings(missing, 1), Head::default()).unwrap_err();
-    assert!(error.is_unwritable() && error.to_string().contains("its folder is not there"), "{error}");
+    assert!(error.is_unwritable() && error.to_string().contains("its directory does not exist"), "{error}");
     let file = scratch.path().join("file");
     std::fs::write(&file, "").unwrap();
     let error = Writer::create(settings(file.join("inside.voltrec"), 1), Head::default()).unwrap_err();
     assert!(error.is_unwritable(), "{error}");
     let error = RecordingError::create("/x".as_ref(), io::ErrorKind::PermissionDenied.into());
-    assert!(error.is_unwritable() && error.to_string().contains("choose a folder"), "{error}");
+    assert!(error.is_unwritable() && error.to_string().contains("choose a directory"), "{error}");
 }
 
 #[test]

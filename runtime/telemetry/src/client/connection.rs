@@ -98,12 +98,12 @@ impl Client {
             Ok(Some(Reply::Hello(hello))) if is_volt(&hello) => Err(ConnectError::new(
                 Kind::WrongVersion,
                 format!(
-                    "{path} speaks version {} of the control protocol, this program speaks {VERSION}: use the console of Volt {}",
+                    "{path} speaks version {} of the control protocol, but this program speaks {VERSION}: use the console of Volt {}",
                     hello.version, hello.volt
                 ),
             )),
             Ok(Some(Reply::Error { message })) => Err(ConnectError::new(Kind::Busy, format!("{path}: {message}"))),
-            Ok(Some(_)) => Err(not_volt(&path, "it said something else than hello")),
+            Ok(Some(_)) => Err(not_volt(&path, "its first message is not a hello")),
             Ok(None) => Err(ConnectError::new(
                 Kind::TimedOut,
                 format!(
@@ -203,7 +203,7 @@ impl Client {
     /// # Errors
     /// As [`Client::record`]; [`ConnectError::is_answer`] also if there is no such task.
     pub fn why(&mut self, runtime: Option<&str>, task: &str) -> Result<Why, ConnectError> {
-        self.check_minor(1, "say why a task was polled")?;
+        self.check_minor(1, "report why a task was polled")?;
         let (runtime, task) = (runtime.map(str::to_owned), task.to_owned());
         self.ask(&Request::Why { runtime, task }, |reply| match reply {
             Reply::Why(why) => Some(why),
@@ -245,7 +245,7 @@ impl Client {
         }
         let (path, volt) = (self.path.display(), &self.hello.volt);
         let message = format!(
-            "{path} speaks version {version} of the control protocol and cannot {what}, which takes {}.{minor}: \
+            "{path} speaks version {version} of the control protocol and cannot {what}, which needs version {}.{minor}: \
              build the program with a newer Volt than {volt}",
             VERSION.major
         );
@@ -264,7 +264,7 @@ impl Client {
                     "{path} throttles this client for {:.0} s: its requests took more than 2 % of a processor; request less often",
                     left.as_secs_f64().ceil()
                 ),
-                None => format!("{path} did not answer within {wait:?}: its process is stopped or overloaded"),
+                None => format!("{path} did not respond within {wait:?}: its program is stopped or overloaded"),
             };
             ConnectError::new(Kind::TimedOut, message)
         })
@@ -363,7 +363,7 @@ impl Client {
     fn closed(&self) -> ConnectError {
         let path = self.path.display();
         let message = if self.hello.magic.is_empty() {
-            format!("{path} closed the connection without a hello: its program is ending, or is no Volt program")
+            format!("{path} closed the connection without a hello: its program is exiting, or is not a Volt program")
         } else {
             format!("{path} closed the connection: the program or its last runtime has ended")
         };
@@ -382,5 +382,5 @@ impl Client {
 }
 
 fn not_volt(path: &str, why: &str) -> ConnectError {
-    ConnectError::new(Kind::NotVolt, format!("{path} is not a control socket of Volt's: {why}"))
+    ConnectError::new(Kind::NotVolt, format!("{path} is not a Volt control socket: {why}"))
 }

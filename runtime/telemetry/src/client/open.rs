@@ -32,16 +32,15 @@ pub(super) fn open(path: &Path, wait: Duration) -> Result<OwnedFd, ConnectError>
     connected.map_err(|error| match io::Error::from(error).kind() {
         io::ErrorKind::NotFound => missing(path),
         io::ErrorKind::PermissionDenied => denied(),
-        io::ErrorKind::ConnectionRefused => ConnectError::new(
-            Kind::Stale,
-            format!("{shown} is stale: nobody listens there any more, its program has ended"),
-        ),
+        io::ErrorKind::ConnectionRefused => {
+            ConnectError::new(Kind::Stale, format!("{shown} is stale: its program has ended"))
+        }
         io::ErrorKind::WouldBlock => ConnectError::new(
             Kind::TimedOut,
-            format!("{shown} took no connection within {wait:?}: its process is stopped or overloaded"),
+            format!("{shown} accepted no connection within {wait:?}: its program is stopped or overloaded"),
         ),
         _ if error == rustix::io::Errno::PROTOTYPE => {
-            ConnectError::new(Kind::NotVolt, format!("{shown} is not a control socket of Volt's: no stream socket"))
+            ConnectError::new(Kind::NotVolt, format!("{shown} is not a Volt control socket: no stream socket"))
         }
         _ => io_error(&error),
     })?;
@@ -55,7 +54,7 @@ pub(super) fn check_peer(path: &Path, socket: &OwnedFd) -> Result<(), ConnectErr
         Ok(Some(peer)) if peer == own || peer == 0 || own == 0 => Ok(()),
         Ok(Some(peer)) => Err(foreign(path, peer, own)),
         Err(error) => {
-            let message = format!("{}: cannot tell whose it is: {error}", path.display());
+            let message = format!("{}: cannot determine its owner: {error}", path.display());
             Err(ConnectError::new(Kind::ForeignOwner, message))
         }
     }
@@ -63,7 +62,7 @@ pub(super) fn check_peer(path: &Path, socket: &OwnedFd) -> Result<(), ConnectErr
 
 pub(super) fn foreign(path: &Path, peer: u32, own: u32) -> ConnectError {
     let shown = path.display();
-    let message = format!("{shown} belongs to user {peer}, this is user {own}: attach as that user, or as root");
+    let message = format!("{shown} belongs to user {peer}, but this is user {own}: attach as that user, or as root");
     ConnectError::new(Kind::ForeignOwner, message)
 }
 

@@ -66,15 +66,15 @@ fn resolve_name(name: &str, environment: &Environment) -> Result<PathBuf, Connec
     match &matching[..] {
         [only] => Ok(only.path.clone()),
         [] => {
-            let mut what = format!("no program or runtime is called {name:?}");
+            let mut what = format!("no program or runtime is named {name:?}");
             for error in nameless {
-                what.push_str(&format!("; one did not give its name: {error}"));
+                what.push_str(&format!("; one program did not report its name: {error}"));
             }
             Err(not_found(&what, environment, &listing.refused))
         }
         several => {
             let pids: Vec<_> = several.iter().map(|socket| socket.pid.to_string()).collect();
-            let message = format!("{name:?} is the name of several processes, give one's pid: {}", pids.join(", "));
+            let message = format!("{name:?} is the name of several programs; give the pid of one: {}", pids.join(", "));
             Err(ConnectError::new(Kind::Ambiguous, message))
         }
     }
@@ -82,7 +82,7 @@ fn resolve_name(name: &str, environment: &Environment) -> Result<PathBuf, Connec
 
 fn not_found(what: &str, environment: &Environment, refused: &[SocketError]) -> ConnectError {
     let dirs: Vec<_> = environment.directories().iter().map(|dir| dir.display().to_string()).collect();
-    let mut message = format!("{what} (looked in {})", dirs.join(", "));
+    let mut message = format!("{what} (searched {})", dirs.join(", "));
     for error in refused {
         message.push_str(&format!("; {error}"));
     }

@@ -127,12 +127,15 @@ fn an_older_server_is_not_asked_what_it_does_not_know() {
         assert!(error.is_wrong_version());
         let text = error.to_string();
         assert!(
-            text.contains("speaks version 1.0 of") && text.contains("takes 1.1") && text.contains("0.0.9"),
+            text.contains("speaks version 1.0 of") && text.contains("needs version 1.1") && text.contains("0.0.9"),
             "{text}"
         );
     }
     let error = client.processes(None, &processes::Query::default()).unwrap_err();
-    assert!(error.is_wrong_version() && error.to_string().contains("list its processes, which takes 1.3"), "{error}");
+    assert!(
+        error.is_wrong_version() && error.to_string().contains("list its processes, which needs version 1.3"),
+        "{error}"
+    );
     assert_eq!(client.snapshot().unwrap().at_ns, 1, "the connection stays");
     server.join().unwrap();
 }
@@ -285,7 +288,7 @@ fn a_silent_server_costs_no_more_than_the_time_out() {
     });
     let mut client = Client::connect_within(&path, Waits { reply: SHORT, ..PATIENT }).unwrap();
     let error = client.snapshot().unwrap_err();
-    assert!(error.is_timeout() && error.to_string().contains("did not answer within 50ms"), "{error}");
+    assert!(error.is_timeout() && error.to_string().contains("did not respond within 50ms"), "{error}");
     drop(client);
     mute.join().unwrap();
 }
@@ -301,14 +304,14 @@ fn a_full_queue_of_connections_costs_no_more_than_the_time_out() {
     let _first = UnixStream::connect(&path).unwrap();
     assert!(socket::is_listening(&path).unwrap(), "a full queue is a sign of life");
     let error = Client::connect_within(&path, Waits { connect: SHORT, ..PATIENT }).unwrap_err();
-    assert!(error.is_timeout() && error.to_string().contains("took no connection within 50ms"), "{error}");
+    assert!(error.is_timeout() && error.to_string().contains("accepted no connection within 50ms"), "{error}");
 }
 
 #[test]
 fn peers_of_other_users_are_told_with_both_numbers() {
     let error = foreign(Path::new("/x"), 1001, 1000);
     assert!(error.is_foreign_owner());
-    assert_eq!(error.to_string(), "/x belongs to user 1001, this is user 1000: attach as that user, or as root");
+    assert_eq!(error.to_string(), "/x belongs to user 1001, but this is user 1000: attach as that user, or as root");
 }
 
 #[test]
@@ -345,9 +348,9 @@ fn a_target_is_a_path_a_pid_or_a_name() {
     assert!(error.is_ambiguous() && error.to_string().ends_with("2000000001, 2000000002"), "{error}");
     assert!(resolve("2000000003", &environment).unwrap_err().is_stale());
     let error = resolve("2000000004", &environment).unwrap_err();
-    assert!(error.is_missing() && error.to_string().contains("there is no such process (looked in"), "{error}");
+    assert!(error.is_missing() && error.to_string().contains("there is no such process (searched"), "{error}");
     let error = resolve("nobody", &environment).unwrap_err();
-    assert!(error.is_missing() && error.to_string().contains("is called \"nobody\" (looked in"), "{error}");
+    assert!(error.is_missing() && error.to_string().contains("is named \"nobody\" (searched"), "{error}");
 
     let full = UnixListener::bind(dir.join("2000000005-5.sock")).unwrap();
     std::thread::spawn(move || {
@@ -357,7 +360,10 @@ fn a_target_is_a_path_a_pid_or_a_name() {
         }
     });
     let error = resolve("nobody", &environment).unwrap_err().to_string();
-    assert!(error.contains("one did not give its name") && error.contains("8 clients are attached"), "{error}");
+    assert!(
+        error.contains("one program did not report its name") && error.contains("8 clients are attached"),
+        "{error}"
+    );
 }
 
 /// A reply that no client of today knows.

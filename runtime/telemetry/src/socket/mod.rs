@@ -151,7 +151,7 @@ pub fn create_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketErro
         Err(error) => {
             let path = path.display();
             let message = format!(
-                "socket directory {path} cannot be made ({error}): make its parent writable, or set VOLT_SOCKET_DIR"
+                "socket directory {path} cannot be created ({error}): make its parent writable, or set VOLT_SOCKET_DIR"
             );
             Err(SocketError::new(Kind::Io, message))
         }
@@ -175,7 +175,7 @@ pub fn open_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError>
         }
         Err(Errno::NOTDIR | Errno::LOOP) => {
             let remedy = if is_named_for_us(path, user_id) { "remove it, or set" } else { "name a directory in" };
-            return refused(format!("socket directory {shown} is a link or no directory: {remedy} VOLT_SOCKET_DIR"));
+            return refused(format!("socket directory {shown} is a link or not a directory: {remedy} VOLT_SOCKET_DIR"));
         }
         Err(error) => return Err(SocketError::new(Kind::Io, format!("socket directory {shown}: {error}"))),
     };
@@ -200,7 +200,7 @@ pub fn open_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError>
         )
     } else {
         format!(
-            "socket directory {shown} has mode {mode:04o}, it must be 0700: chmod 700 {shown}, or set VOLT_SOCKET_DIR"
+            "socket directory {shown} has mode {mode:04o} but must have 0700: chmod 700 {shown}, or set VOLT_SOCKET_DIR"
         )
     })
 }
@@ -224,11 +224,11 @@ fn is_named_for_us(path: &Path, user_id: u32) -> bool {
 pub fn address(path: &Path) -> Result<SocketAddrUnix, SocketError> {
     let length = path.as_os_str().as_bytes().len();
     if length > MAX_PATH_BYTES {
-        let message = format!("socket path is {length} bytes, the limit is {MAX_PATH_BYTES}: set VOLT_SOCKET_DIR");
+        let message = format!("socket path has {length} bytes, but the limit is {MAX_PATH_BYTES}: set VOLT_SOCKET_DIR");
         return Err(SocketError::new(Kind::TooLong, message));
     }
     SocketAddrUnix::new(path)
-        .map_err(|error| SocketError::new(Kind::Io, format!("{} is no path of a socket: {error}", path.display())))
+        .map_err(|error| SocketError::new(Kind::Io, format!("{} is not a socket path: {error}", path.display())))
 }
 
 /// The name of a process's socket.
@@ -462,7 +462,7 @@ fn sockets_in(path: &Path, dir: impl AsFd, refused: &mut Vec<SocketError>) -> Re
         if found.len() == MAX_SOCKETS {
             let shown = path.display();
             let message =
-                format!("socket directory {shown} has more than {MAX_SOCKETS} sockets: the rest was not looked at");
+                format!("socket directory {shown} has more than {MAX_SOCKETS} sockets: the others were skipped");
             refused.push(SocketError::new(Kind::Io, message));
             break;
         }

@@ -44,7 +44,7 @@ fn an_unsafe_directory_is_refused_and_left_as_it_is() {
     std::fs::create_dir(&path).unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     let error = create_directory(&path, own_user()).unwrap_err();
-    assert!(error.is_refused() && error.to_string().contains("has mode 0755, it must be 0700: chmod 700"), "{error}");
+    assert!(error.is_refused() && error.to_string().contains("has mode 0755 but must have 0700: chmod 700"), "{error}");
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o755);
 
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
@@ -118,7 +118,7 @@ fn a_path_that_no_address_holds_is_an_error_with_a_remedy() {
     address(Path::new(&"x".repeat(MAX_PATH_BYTES))).expect("the limit itself fits");
     let error = address(Path::new(&"x".repeat(112))).unwrap_err();
     assert!(error.is_path_too_long());
-    let text = format!("socket path is 112 bytes, the limit is {MAX_PATH_BYTES}: set VOLT_SOCKET_DIR");
+    let text = format!("socket path has 112 bytes, but the limit is {MAX_PATH_BYTES}: set VOLT_SOCKET_DIR");
     assert_eq!(error.to_string(), text);
 }
 
