@@ -41,24 +41,27 @@ Environment:
 
 /// Serve the metrics of running Volt programs to Prometheus
 ///
-/// Runs as a sidecar: attaches to the control socket of each program that this user can access. The programs themselves open no
-/// port. Each series has the labels `program`, `pid` and `runtime`.
+/// Runs as a sidecar: attaches to the control socket of each program that this user can access. The
+/// programs themselves open no port. Each series has the labels `program`, `pid` and `runtime`.
 #[derive(Parser)]
 #[command(name = "volt-exporter", version, max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Arguments {
     /// Address to listen on; port 0 chooses a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = DEFAULT_ADDRESS)]
     listen: String,
-    /// Allow --listen to be an address that other machines can reach. There is no password and no encryption
+    /// Allow --listen to be an address that other machines can reach. There is no password and no
+    /// encryption
     #[arg(long)]
     allow_remote: bool,
-    /// Directory with control sockets; can be given several times [default: the directories of this user]
+    /// Directory with control sockets; can be given several times [default: the directories of this
+    /// user]
     #[arg(long, value_name = "DIR")]
     discover: Vec<PathBuf>,
     /// Serve only runtimes with this name; can be given several times [default: all runtimes]
     #[arg(long, value_name = "NAME")]
     runtime: Vec<String>,
-    /// Also push the metrics to this OpenTelemetry collector (OTLP over HTTP), for example http://127.0.0.1:4318
+    /// Also push the metrics to this OpenTelemetry collector (OTLP over HTTP), for example
+    /// http://127.0.0.1:4318
     #[cfg(feature = "otlp")]
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,

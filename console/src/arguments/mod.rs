@@ -32,7 +32,8 @@ const HELP_COLUMNS: usize = 80;
 
 /// Inspect running Volt programs
 ///
-/// Without a command, shows the running program on a live screen. If several programs are running, asks which one to show.
+/// Without a command, shows the running program on a live screen. If several programs are running,
+/// asks which one to show.
 #[derive(Parser)]
 #[command(
     name = "volt-console",
@@ -78,13 +79,15 @@ pub(crate) enum Verb {
     },
     /// Diagnose a program and print what to change
     ///
-    /// Takes two snapshots and checks every rule against them. Prints each problem with its evidence, its line of code and a
-    /// remedy. Critical findings and warnings of the first snapshot are printed immediately, the others after the second.
+    /// Takes two snapshots and checks every rule against them. Prints each problem with its
+    /// evidence, its line of code and a remedy. Critical findings and warnings of the first
+    /// snapshot are printed immediately, the others after the second.
     #[command(after_long_help = help::chapters(&help::DOCTOR))]
     Doctor {
         #[command(flatten)]
         target: Target,
-        /// Time between the two snapshots, such as 250ms or 2s (100ms to 1h); 0s takes only one snapshot
+        /// Time between the two snapshots, such as 250ms or 2s (100ms to 1h); 0s takes only one
+        /// snapshot
         #[arg(long = "for", value_name = "TIME", default_value = "1s", value_parser = look_for)]
         wait: Duration,
         /// Print one JSON object
@@ -96,8 +99,8 @@ pub(crate) enum Verb {
     },
     /// Print the stacks of stuck polls
     ///
-    /// A poll is stuck when it exceeds the stall threshold of its runtime. The program captures the stack at that time; this
-    /// command interrupts nothing.
+    /// A poll is stuck when it exceeds the stall threshold of its runtime. The program captures the
+    /// stack at that time; this command interrupts nothing.
     #[command(after_long_help = help::chapters(&help::STACKS))]
     Stacks {
         #[command(flatten)]
@@ -111,7 +114,8 @@ pub(crate) enum Verb {
     },
     /// Explain why a task was polled last
     ///
-    /// Prints the chain of wake-ups that led to the poll: what woke the task, what woke that one, and so on.
+    /// Prints the chain of wake-ups that led to the poll: what woke the task, what woke that one,
+    /// and so on.
     #[command(after_long_help = help::chapters(&help::WHY))]
     Why {
         /// Task id or task name
@@ -128,7 +132,8 @@ pub(crate) enum Verb {
     },
     /// Print a program's metrics as text at regular intervals
     ///
-    /// If the program exits, waits for it to come back. If PROGRAM is a pid or a socket path, exits with code 1 instead.
+    /// If the program exits, waits for it to come back. If PROGRAM is a pid or a socket path, exits
+    /// with code 1 instead.
     #[command(after_long_help = help::chapters(&help::TOP))]
     Top {
         #[command(flatten)]
@@ -139,8 +144,8 @@ pub(crate) enum Verb {
         /// Print JSON, one object per line
         #[arg(long)]
         json: bool,
-        /// Time between two reports, over which rates are computed, such as 250ms or 2s (20ms to 1h) [default: 1s, with
-        /// --once 250ms]
+        /// Time between two reports, over which rates are computed, such as 250ms or 2s (20ms to
+        /// 1h) [default: 1s, with --once 250ms]
         #[arg(long, value_name = "TIME", value_parser = interval)]
         interval: Option<Duration>,
         /// Print without colours; has no effect, since the output never has any
@@ -168,8 +173,8 @@ pub(crate) enum Verb {
     },
     /// List a program's processes (actors)
     ///
-    /// Prints the processes of each runtime, highest rank first. A process is an actor of Volt's process system, not a process
-    /// of the operating system.
+    /// Prints the processes of each runtime, highest rank first. A process is an actor of Volt's
+    /// process system, not a process of the operating system.
     #[command(after_long_help = help::chapters(&help::PROCESSES))]
     Processes {
         #[command(flatten)]
@@ -185,8 +190,9 @@ pub(crate) enum Verb {
     },
     /// Fail if polls or scheduling delays exceed a limit
     ///
-    /// For continuous integration. Watches a program for a while and measures its polls and scheduling delays. A poll is the time a task occupies its
-    /// worker before it yields. A scheduling delay is the time from a task's wake-up to its poll. A poll that has not ended
+    /// For continuous integration. Watches a program for a while and measures its polls and
+    /// scheduling delays. A poll is the time a task occupies its worker before it yields. A
+    /// scheduling delay is the time from a task's wake-up to its poll. A poll that has not ended
     /// counts with its duration so far. At least one limit is required.
     #[command(after_long_help = help::chapters(&help::CHECK))]
     #[command(override_usage = help::CHECK_USAGE)]
@@ -212,9 +218,9 @@ pub(crate) enum Verb {
     },
     /// Record scheduler events to a file
     ///
-    /// Records the polls, wake-ups, steals and parks of one runtime's workers. Ctrl-C finishes the file and exits with code 0.
-    /// The program's flight recorder is on during the recording, at a cost of about 10 ns per poll. With --trigger, writes
-    /// only the events around each trigger.
+    /// Records the polls, wake-ups, steals and parks of one runtime's workers. Ctrl-C finishes the
+    /// file and exits with code 0. The program's flight recorder is on during the recording, at a
+    /// cost of about 10 ns per poll. With --trigger, writes only the events around each trigger.
     #[command(after_long_help = help::chapters(&help::RECORD))]
     Record {
         #[command(flatten)]
@@ -228,17 +234,20 @@ pub(crate) enum Verb {
         /// Write to this file [default: PROGRAM-PID-TIME.voltrec in the current directory]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Largest size of a file in bytes, such as 64M or 1G (at least 1M); K, M and G are powers of 1024
+        /// Largest size of a file in bytes, such as 64M or 1G (at least 1M); K, M and G are powers
+        /// of 1024
         #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
         max_size: u64,
-        /// Largest number of files (1 to 9999); the oldest is deleted to make room. With 1, recording stops when the file is full
+        /// Largest number of files (1 to 9999); the oldest is deleted to make room. With 1,
+        /// recording stops when the file is full
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FILES)))]
         files: u32,
         /// Write only the events around this trigger; can be given several times
         #[arg(long, value_name = "TRIGGER")]
         trigger: Vec<On>,
-        /// How much history before a trigger to write, such as 250ms or 2s [default: 1s]. Without --trigger, start with this
-        /// much buffered history if the flight recorder was already on [default: 0s]
+        /// How much history before a trigger to write, such as 250ms or 2s [default: 1s]. Without
+        /// --trigger, start with this much buffered history if the flight recorder was already on
+        /// [default: 0s]
         #[arg(long, value_name = "TIME", value_parser = figures::time)]
         look_back: Option<Duration>,
         /// How long to record after a trigger, such as 250ms or 2s
@@ -264,8 +273,8 @@ pub(crate) enum Verb {
         /// Print one moment as a JSON object and exit
         #[arg(long)]
         json: bool,
-        /// Start at this time after the first snapshot, such as 250ms or 2s [default: the beginning; with --once or --json,
-        /// the last snapshot]
+        /// Start at this time after the first snapshot, such as 250ms or 2s [default: the
+        /// beginning; with --once or --json, the last snapshot]
         #[arg(long, value_name = "TIME", value_parser = figures::time)]
         at: Option<Duration>,
         #[command(flatten)]
@@ -276,10 +285,11 @@ pub(crate) enum Verb {
     /// Writes the Chrome trace format, which chrome://tracing and speedscope open too.
     #[command(after_long_help = help::chapters(&help::EXPORT))]
     Export {
-        /// Recording to convert; for a recording in several files, the name without the file numbers
+        /// Recording to convert; for a recording in several files, the name without the file
+        /// numbers
         file: PathBuf,
-        /// Write to this file, or to standard output if FILE is `-`. A recording in several files becomes several traces with
-        /// the same numbers [default: the recording's name with .json]
+        /// Write to this file, or to standard output if FILE is `-`. A recording in several files
+        /// becomes several traces with the same numbers [default: the recording's name with .json]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -296,7 +306,8 @@ pub(crate) enum Verb {
 
 #[derive(Args)]
 pub(crate) struct Target {
-    /// Pid, program name, runtime name, or socket path with a `/` [default: the only running program]
+    /// Pid, program name, runtime name, or socket path with a `/` [default: the only running
+    /// program]
     #[arg(value_name = "PROGRAM")]
     pub(crate) target: Option<String>,
 }

@@ -27,8 +27,9 @@ Examples:
 
 /// Leak tasks slowly in one runtime, next to three healthy ones
 ///
-/// The healthy runtimes spawn many tasks too, but their tasks complete or their number stops growing. At the end, prints what the
-/// doctor found in each runtime. The rule `task-leak` takes minutes to fire.
+/// The healthy runtimes spawn many tasks too, but their tasks complete or their number stops
+/// growing. At the end, prints what the doctor found in each runtime. The rule `task-leak` takes
+/// minutes to fire.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Arguments {

@@ -63,8 +63,9 @@ Environment:
 
 /// Serve a chat with rooms over TCP, or put one under load
 ///
-/// Serves until Ctrl-C, SIGTERM or --seconds. Prints the address first and a summary as JSON last. With --load, runs clients
-/// instead. They talk in rooms and check that every room responds and that messages from one sender arrive in order.
+/// Serves until Ctrl-C, SIGTERM or --seconds. Prints the address first and a summary as JSON last.
+/// With --load, runs clients instead. They talk in rooms and check that every room responds and
+/// that messages from one sender arrive in order.
 #[derive(Parser)]
 #[command(name = "chat", version, max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Options {

@@ -66,8 +66,8 @@ Environment:
 
 /// Run an HTTP service on Volt under load, with metrics and the console
 ///
-/// On a terminal, opens the console; press q to stop the demo. Otherwise, and with --headless, prints a line every second and a
-/// summary as JSON at the end.
+/// On a terminal, opens the console; press q to stop the demo. Otherwise, and with --headless,
+/// prints a line every second and a summary as JSON at the end.
 #[derive(Parser)]
 #[command(name = "demo", version, max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Options {
@@ -172,9 +172,11 @@ fn runtime(name: &'static str, workers: usize) -> Result<Runtime, String> {
     built.map_err(|error| format!("cannot build the runtime \"{name}\" with {workers} workers: {error}"))
 }
 
-/// Requests a stop at the first signal; a second one finds the process in the midst of ending, and ends it at once.
+/// Requests a stop at the first signal; a second one finds the process in the midst of ending, and
+/// ends it at once.
 ///
-/// A console's terminal may go away, which must not leave the demo behind; without one, SIGHUP keeps what it means to `nohup`.
+/// A console's terminal may go away, which must not leave the demo behind; without one, SIGHUP
+/// keeps what it means to `nohup`.
 fn stop_on_signals(with_console: bool) -> io::Result<Arc<Stop>> {
     let stop = Arc::new(Stop::default());
     let mut signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(with_console.then_some(SIGHUP)))?;

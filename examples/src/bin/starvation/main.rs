@@ -33,8 +33,9 @@ Examples:
 
 /// Measure how long tasks wait while other tasks block their workers
 ///
-/// As many tasks as workers block for 300 ms of every 400 ms. Meanwhile, a thread outside the runtime spawns a short task (a
-/// ping) every millisecond, and each blocking task spawns a child just before it blocks. Prints how long pings and children wait.
+/// As many tasks as workers block for 300 ms of every 400 ms. Meanwhile, a thread outside the
+/// runtime spawns a short task (a ping) every millisecond, and each blocking task spawns a child
+/// just before it blocks. Prints how long pings and children wait.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Arguments {

@@ -62,7 +62,8 @@ struct Arguments {
     /// Run the healthy counterpart, which looks similar
     #[arg(long)]
     look_alike: bool,
-    /// Directory of a control group to join at the start; can be given several times, once for each hierarchy
+    /// Directory of a control group to join at the start; can be given several times, once for each
+    /// hierarchy
     #[arg(long, value_name = "DIR")]
     group: Vec<PathBuf>,
     /// How long to run, in seconds (1 to 600)
@@ -109,7 +110,8 @@ enum Symptom {
     LostWaker,
     /// A process receives more messages than it handles; the counterpart's sender waits for room
     MailboxGrowing,
-    /// A process fails immediately and is restarted without a pause; the counterpart's supervisor waits
+    /// A process fails immediately and is restarted without a pause; the counterpart's supervisor
+    /// waits
     RestartStorm,
 }
 
