@@ -65,8 +65,8 @@ impl Error {
         Error::new(Kind::NotATerminal, format!("TERM is `dumb`, and such a terminal cannot show a screen: {remedy}"))
     }
 
-    pub(crate) fn no_program(looked_in: &str, refused: &[String]) -> Error {
-        let mut message = format!("no Volt program is running (searched {looked_in})");
+    pub(crate) fn no_program(searched: &str, refused: &[String]) -> Error {
+        let mut message = format!("no Volt program is running (searched {searched})");
         for reason in refused {
             message.push_str(&format!("; {reason}"));
         }

@@ -88,7 +88,7 @@ pub(crate) enum Verb {
         target: Target,
         /// Time between the two snapshots, such as 250ms or 2s (100ms to 1h); 0s takes only one
         /// snapshot
-        #[arg(long = "for", value_name = "TIME", default_value = "1s", value_parser = look_for)]
+        #[arg(long = "for", value_name = "TIME", default_value = "1s", value_parser = interval_or_zero)]
         wait: Duration,
         /// Print one JSON object
         #[arg(long)]
@@ -210,7 +210,7 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "LIMIT")]
         max_delay: Vec<Limit>,
         /// How long to watch, such as 30s or 5m (100ms to 1h)
-        #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = look_for_some_time)]
+        #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = positive_interval)]
         watch: Duration,
         /// Print one JSON object
         #[arg(long)]
@@ -400,13 +400,13 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 /// As [`interval`], but at least the doctor's shortest interval, or 0.
-fn look_for(text: &str) -> Result<Duration, String> {
+fn interval_or_zero(text: &str) -> Result<Duration, String> {
     let time = figures::time(text)?;
     if time.is_zero() { Ok(time) } else { within(time, doctor::WAIT_MIN) }
 }
 
-/// As [`look_for`], but not 0.
-fn look_for_some_time(text: &str) -> Result<Duration, String> {
+/// As [`interval_or_zero`], but not 0.
+fn positive_interval(text: &str) -> Result<Duration, String> {
     figures::time(text).and_then(|time| within(time, doctor::WAIT_MIN))
 }
 

@@ -95,7 +95,7 @@ fn a_program_that_ends_before_the_time_is_over_has_not_passed() {
     program.wait_for_snapshots(3);
     drop(program);
     let output = child.wait_with_output().unwrap();
-    assert_could_not_look(&output, "of 3600s, within the limits so far");
+    assert_check_failed(&output, "of 3600s, within the limits so far");
     assert!(output.stdout.is_empty());
 }
 
