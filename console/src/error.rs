@@ -145,7 +145,8 @@ impl Error {
         self.kind == Kind::Recording
     }
 
-    /// The program could not be reached: no such socket, stale, foreign, another version, something else than Volt's protocol.
+    /// The program could not be reached: no such socket, stale, foreign, another version, something
+    /// else than Volt's protocol.
     pub fn is_connect(&self) -> bool {
         self.kind == Kind::Connect
     }

@@ -17,7 +17,8 @@ use crate::model::{Action, Message, Model, Screen};
 /// Between two snapshots.
 pub(crate) const STEP: Duration = Duration::from_millis(500);
 
-/// A process with a runtime `app` of `workers`, and a small one beside it, `step` intervals after its start.
+/// A process with a runtime `app` of `workers`, and a small one beside it, `step` intervals after
+/// its start.
 pub(crate) fn process(workers: u32, step: u64) -> Process {
     let at_ns = 765_000_000_000 + step * STEP.as_nanos() as u64;
     let exporter =
@@ -198,7 +199,8 @@ pub(crate) fn stalled_model(workers: u32, steps: u64) -> Model {
     model
 }
 
-/// `process` with a spare on duty and one off, `written` incidents of which the latest goes on, and blame.
+/// `process` with a spare on duty and one off, `written` incidents of which the latest goes on, and
+/// blame.
 pub(crate) fn stalled(mut process: Process, written: u64) -> Process {
     let runtime = &mut process.runtimes[0];
     let first = runtime.workers.len() as u32;
@@ -226,7 +228,8 @@ pub(crate) fn stalled(mut process: Process, written: u64) -> Process {
     process
 }
 
-/// The tasks of a runtime of that name as they are after `step` intervals: `count` of them, and some in queues.
+/// The tasks of a runtime of that name as they are after `step` intervals: `count` of them, and
+/// some in queues.
 pub(crate) fn tasks(runtime: &str, count: u64, step: u64) -> TaskList {
     let states = [tasks::State::Waits, tasks::State::Queued, tasks::State::Waits, tasks::State::Stranded];
     let by = ["io", "task", "timer", "outside", "spawn"];
@@ -273,7 +276,8 @@ pub(crate) fn tasks(runtime: &str, count: u64, step: u64) -> TaskList {
     }
 }
 
-/// The processes of a runtime of that name as they are after `step` intervals, `count` of them; the first has a full mailbox.
+/// The processes of a runtime of that name as they are after `step` intervals, `count` of them; the
+/// first has a full mailbox.
 pub(crate) fn processes(runtime: &str, count: u64, step: u64) -> ProcessList {
     let states = [processes::State::Idle, processes::State::Ready, processes::State::Blocked, processes::State::Idle];
     let process = |rank: u64| {

@@ -1,8 +1,9 @@
-//! Tests: programs that lie. Whatever numbers and strings a message holds, no verb and no screen panics, and nothing that a
-//! terminal obeys gets through.
+//! Tests: programs that lie. Whatever numbers and strings a message holds, no verb and no screen
+//! panics, and nothing that a terminal obeys gets through.
 //!
-//! Shape: the messages of the fixture with some of their fields changed: numbers to the ends of their ranges, strings to
-//! escape sequences, lists to nothing and to more of the same. Longer runs: `PROPTEST_CASES=20000 cargo test --release hostile`.
+//! Shape: the messages of the fixture with some of their fields changed: numbers to the ends of
+//! their ranges, strings to escape sequences, lists to nothing and to more of the same. Longer
+//! runs: `PROPTEST_CASES=20000 cargo test --release hostile`.
 
 use std::time::Duration;
 

@@ -48,8 +48,9 @@ enum Done {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // A file at the limit of its size is to be an error of the write that meets it, which says so and keeps what is there; the
-    // signal that comes with it would end the program before. If it cannot be taken, it does that.
+    // A file at the limit of its size is to be an error of the write that meets it, which says so
+    // and keeps what is there; the signal that comes with it would end the program before. If it
+    // cannot be taken, it does that.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let failure = match arguments.verb {
         Some(Verb::Doctor { .. } | Verb::Check { .. }) => ExitCode::from(CHECK_FAILED),
@@ -59,7 +60,8 @@ fn main() -> ExitCode {
         Ok(Done::Shown | Done::Left(Ended::Quit | Ended::Stopped)) => ExitCode::SUCCESS,
         Ok(Done::Found) => ExitCode::FAILURE,
         Ok(Done::Left(Ended::Signal(signal))) => {
-            // Whoever sent it learns that it worked; this returns only for signals that do not end a process.
+            // Whoever sent it learns that it worked; this returns only for signals that do not end
+            // a process.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
             ExitCode::FAILURE
         }

@@ -1,7 +1,9 @@
-//! How long a scrape takes, and how much it is, while every worker is stuck: `cargo run --release -p volt-exporter --example scrape -- [WORKERS]`.
+//! How long a scrape takes, and how much it is, while every worker is stuck: `cargo run --release
+//! -p volt-exporter --example scrape -- [WORKERS]`.
 //!
-//! A runtime of 64 workers, unless told otherwise, each of which is in one poll that does not end; an exporter in the same process; and a scraper over a real
-//! connection. Prints the median and the worst of many scrapes, as text and as OpenMetrics, and of the snapshot as JSON.
+//! A runtime of 64 workers, unless told otherwise, each of which is in one poll that does not end;
+//! an exporter in the same process; and a scraper over a real connection. Prints the median and the
+//! worst of many scrapes, as text and as OpenMetrics, and of the snapshot as JSON.
 
 use std::error::Error;
 use std::io::{Read, Write};

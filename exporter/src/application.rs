@@ -1,12 +1,15 @@
-//! The application's own metrics: what it counts with `metrics::counter!` and its kin comes out on the same page.
+//! The application's own metrics: what it counts with `metrics::counter!` and its kin comes out on
+//! the same page.
 //!
-//! Shape: one recorder a process, installed as the global one by the first exporter and kept for good, since `metrics` lets
-//! nobody take it back; later exporters find it here.
+//! Shape: one recorder a process, installed as the global one by the first exporter and kept for
+//! good, since `metrics` lets nobody take it back; later exporters find it here.
 //!
-//! Invariant *one family, one place*: names that the page begins with `volt_` belong to the catalog; a metric of the application under such a
-//! name is not recorded, or, of a recorder that the application hands over, left out; the first one is logged.
+//! Invariant *one family, one place*: names that the page begins with `volt_` belong to the
+//! catalog; a metric of the application under such a name is not recorded, or, of a recorder that
+//! the application hands over, left out; the first one is logged.
 //!
-//! Histograms named `…_seconds` get the buckets of Volt's own, so that they add up over instances; others are summaries.
+//! Histograms named `…_seconds` get the buckets of Volt's own, so that they add up over instances;
+//! others are summaries.
 
 use std::io;
 use std::sync::{Mutex, Once, PoisonError};
@@ -15,10 +18,12 @@ use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, Share
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use volt_diagnosis::catalog::{self, BUCKETS_NS};
 
-/// The prefix of the catalog's names, without the `_` behind it, which is what the page makes of much else.
+/// The prefix of the catalog's names, without the `_` behind it, which is what the page makes of
+/// much else.
 const RESERVED: &str = "volt";
 
-/// The process's recorder for the application, installed now if none is; `None` when the application has installed another.
+/// The process's recorder for the application, installed now if none is; `None` when the
+/// application has installed another.
 pub(crate) fn recorder() -> Option<PrometheusHandle> {
     static INSTALLED: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
     let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -30,7 +35,8 @@ pub(crate) fn recorder() -> Option<PrometheusHandle> {
     installed.clone()
 }
 
-/// Brings `process_*` (processor time, memory, open files, threads) up to date in the process's recorder.
+/// Brings `process_*` (processor time, memory, open files, threads) up to date in the process's
+/// recorder.
 ///
 /// metrics-process, because it has the names and the units of Prometheus' own client libraries.
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
@@ -66,7 +72,8 @@ pub(crate) fn write(recorder: &PrometheusHandle, output: &mut impl io::Write) ->
     Ok(())
 }
 
-/// Whether the page begins `name` with the prefix of the catalog's names: what no name may hold becomes `_` there.
+/// Whether the page begins `name` with the prefix of the catalog's names: what no name may hold
+/// becomes `_` there.
 fn is_reserved(name: &str) -> bool {
     static TOLD: Once = Once::new();
     let behind = name.strip_prefix(RESERVED).and_then(|rest| rest.chars().next());

@@ -18,17 +18,19 @@ use crate::otlp::{self, settings::Otlp};
 use crate::page::Page;
 use crate::routes::{Scope, Source};
 
-/// Where an exporter listens unless told otherwise: the port that OpenTelemetry's Prometheus exporters use.
+/// Where an exporter listens unless told otherwise: the port that OpenTelemetry's Prometheus
+/// exporters use.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9464";
 
-/// Connections served at once, unless told otherwise: more than any number of Prometheus servers, fewer than the file
-/// descriptors that the application needs.
+/// Connections served at once, unless told otherwise: more than any number of Prometheus servers,
+/// fewer than the file descriptors that the application needs.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Serves `/metrics` at `address` until the exporter is dropped; [`Exporter::builder`] has more settings.
+/// Serves `/metrics` at `address` until the exporter is dropped; [`Exporter::builder`] has more
+/// settings.
 ///
-/// Becomes the process's recorder of the `metrics` crate if there is none yet. An application that installs its own later uses
-/// [`Builder::install_recorder`].
+/// Becomes the process's recorder of the `metrics` crate if there is none yet. An application that
+/// installs its own later uses [`Builder::install_recorder`].
 ///
 /// # Errors
 ///
@@ -84,42 +86,49 @@ impl Builder {
         self
     }
 
-    /// Lets [`listen`](Self::listen) be an address that other machines reach. The page has neither password nor encryption, and
-    /// tells names of runtimes and whatever the application counts: keep it inside a network that may know that.
+    /// Lets [`listen`](Self::listen) be an address that other machines reach. The page has neither
+    /// password nor encryption, and tells names of runtimes and whatever the application
+    /// counts: keep it inside a network that may know that.
     pub fn allow_remote(mut self, is_allowed: bool) -> Self {
         self.is_remote_allowed = is_allowed;
         self
     }
 
-    /// Shows these runtimes only, by name; all of the program unless set. One that does not live (yet) is not on the page.
+    /// Shows these runtimes only, by name; all of the program unless set. One that does not live
+    /// (yet) is not on the page.
     pub fn runtimes<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.runtimes = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Shows the runtimes of every Volt program whose control socket is found where these say, instead of this program's: what the
-    /// sidecar `volt-exporter` does, so that an application opens no port. Each series then has the labels `program` and `pid` besides, and
+    /// Shows the runtimes of every Volt program whose control socket is found where these say,
+    /// instead of this program's: what the sidecar `volt-exporter` does, so that an application
+    /// opens no port. Each series then has the labels `program` and `pid` besides, and
     /// `volt_program_up` reports which programs answered.
     ///
-    /// A program that does not answer within a second is left out of that one page. At most 256 are asked.
+    /// A program that does not answer within a second is left out of that one page. At most 256 are
+    /// asked.
     pub fn discover(mut self, environments: impl IntoIterator<Item = Environment>) -> Self {
         self.discover = Some(environments.into_iter().collect());
         self
     }
 
-    /// Shows the metrics of this recorder, for applications that install one of their own. The exporter then installs none.
+    /// Shows the metrics of this recorder, for applications that install one of their own. The
+    /// exporter then installs none.
     pub fn application_metrics(mut self, recorder: PrometheusHandle) -> Self {
         self.application = Some(recorder);
         self
     }
 
-    /// Whether the exporter becomes the program's recorder of the `metrics` crate if there is none yet, so that what the application
-    /// counts with `metrics::counter!` is on the page. Default true.
+    /// Whether the exporter becomes the program's recorder of the `metrics` crate if there is none
+    /// yet, so that what the application counts with `metrics::counter!` is on the page.
+    /// Default true.
     ///
-    /// A program has one recorder, for good: an application that installs its own *after* [`serve`](Self::serve) fails to, unless
-    /// this is false. One that installs its own before `serve` keeps it, whatever is set here; hand its handle to
-    /// [`application_metrics`](Self::application_metrics) to have its metrics on this page too. `process_*` go to whichever recorder
-    /// the program has.
+    /// A program has one recorder, for good: an application that installs its own *after*
+    /// [`serve`](Self::serve) fails to, unless this is false. One that installs its own before
+    /// `serve` keeps it, whatever is set here; hand its handle to
+    /// [`application_metrics`](Self::application_metrics) to have its metrics on this page too.
+    /// `process_*` go to whichever recorder the program has.
     pub fn install_recorder(mut self, enable: bool) -> Self {
         self.installs_recorder = enable;
         self
@@ -127,12 +136,14 @@ impl Builder {
 
     /// Connections served at once. At least 1; 256 unless set.
     ///
-    /// Up to 1,024 further connections wait in the kernel's listen queue (fewer if `net.core.somaxconn` is smaller). The kernel
-    /// drops what arrives beyond that, and the client's TCP sends it again after 0.2 s, then after twice that time, and so on.
-    /// If the kernel dropped the request itself, the connection is accepted before its request arrives again. After 5 s without
-    /// a request the exporter closes it without an answer. With 10,000 simultaneous scrapes, 69 answers were empty for that
-    /// reason, one for each `read header from client timeout` in the log (target `volt::http`, level DEBUG); no answer was
-    /// ever cut in the middle by the exporter.
+    /// Up to 1,024 further connections wait in the kernel's listen queue (fewer if
+    /// `net.core.somaxconn` is smaller). The kernel drops what arrives beyond that, and the
+    /// client's TCP sends it again after 0.2 s, then after twice that time, and so on.
+    /// If the kernel dropped the request itself, the connection is accepted before its request
+    /// arrives again. After 5 s without a request the exporter closes it without an answer.
+    /// With 10,000 simultaneous scrapes, 69 answers were empty for that reason, one for each
+    /// `read header from client timeout` in the log (target `volt::http`, level DEBUG); no answer
+    /// was ever cut in the middle by the exporter.
     pub fn max_connections(mut self, max: usize) -> Self {
         self.max_connections = max;
         self
@@ -145,12 +156,14 @@ impl Builder {
         self
     }
 
-    /// Listens, and serves on a runtime of the exporter's own. From any thread, in a runtime or not.
+    /// Listens, and serves on a runtime of the exporter's own. From any thread, in a runtime or
+    /// not.
     ///
     /// # Errors
     ///
-    /// `listen` is no address, not of this machine, taken, or remote without [`allow_remote`](Self::allow_remote);
-    /// `max_connections` is 0; `otlp` is nothing that can be pushed to; or the operating system gives no thread.
+    /// `listen` is no address, not of this machine, taken, or remote without
+    /// [`allow_remote`](Self::allow_remote); `max_connections` is 0; `otlp` is nothing that can
+    /// be pushed to; or the operating system gives no thread.
     pub fn serve(self) -> Result<Exporter, ServeError> {
         if self.max_connections == 0 {
             return Err(ServeError::invalid("max_connections", "must be at least 1"));

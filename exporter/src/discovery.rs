@@ -1,7 +1,9 @@
-//! Other processes: finds their control sockets, keeps a connection to each, and asks them all at once.
+//! Other processes: finds their control sockets, keeps a connection to each, and asks them all at
+//! once.
 //!
-//! Shape: a thread for each process, which owns the connection and waits for the wish for a snapshot; whoever renders a page sends the
-//! wishes, and gathers the answers until [`PATIENCE`] has passed.
+//! Shape: a thread for each process, which owns the connection and waits for the wish for a
+//! snapshot; whoever renders a page sends the wishes, and gathers the answers until [`PATIENCE`]
+//! has passed.
 //!
 //! Who writes: [`Discovery::collect`], under `&mut`, keeps the list; each thread has its connection
 //! to itself.
@@ -13,8 +15,9 @@
 //! collection connects anew if the socket is still there. Until it answers it is told of as silent,
 //! by the name that it once gave.
 //!
-//! Invariants. *Nobody is waited for long*: a process that is stopped costs a page [`PATIENCE`] at most, however many are. *Bounded*:
-//! [`PROCESSES_MAX`] threads, each with one wish and [`ANSWERS_MAX`] answers under way.
+//! Invariants. *Nobody is waited for long*: a process that is stopped costs a page [`PATIENCE`] at
+//! most, however many are. *Bounded*: [`PROCESSES_MAX`] threads, each with one wish and
+//! [`ANSWERS_MAX`] answers under way.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -49,7 +52,8 @@ pub(crate) struct Discovery {
     attached: HashMap<PathBuf, Attached>,
     /// Counts collections, so that an answer to an earlier one is known.
     collections: u64,
-    /// What the programs are called of which a connection has failed, so that one that is silent is told of by its name.
+    /// What the programs are called of which a connection has failed, so that one that is silent is
+    /// told of by its name.
     programs: HashMap<PathBuf, String>,
     /// The paths that were told to be in trouble, so that each is told once.
     told: Vec<PathBuf>,

@@ -1,7 +1,7 @@
 //! A page being served: the runtime under it, and the guard that ends it.
 //!
-//! The runtime is the exporter's own, with one worker, so that a page comes out while every worker of the application is stuck.
-//! It opens no control socket of its own accord.
+//! The runtime is the exporter's own, with one worker, so that a page comes out while every worker
+//! of the application is stuck. It opens no control socket of its own accord.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -16,16 +16,18 @@ use crate::routes::{Scope, router};
 
 /// The name of the exporter's runtime.
 const RUNTIME: &str = "exporter";
-/// Time for the head of a request, and between two. Scrapes come every 15 s or so and open a connection anew, which is cheap;
-/// connections that say nothing are gone soon. A client whose connection overflowed the listen queue can exceed it without a
-/// fault of its own: see [`Builder::max_connections`](crate::Builder::max_connections).
+/// Time for the head of a request, and between two. Scrapes come every 15 s or so and open a
+/// connection anew, which is cheap; connections that say nothing are gone soon. A client whose
+/// connection overflowed the listen queue can exceed it without a fault of its own: see
+/// [`Builder::max_connections`](crate::Builder::max_connections).
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a page waits for a client that takes nothing of it. Prometheus gives a scrape up after 10 s.
+/// How long a page waits for a client that takes nothing of it. Prometheus gives a scrape up after
+/// 10 s.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of the head of a request; Prometheus sends some 300.
 const MAX_HEADER_BYTES: usize = 8 * 1024;
-/// How often the application's histograms are folded into their buckets, so that they do not grow while nobody scrapes: what
-/// metrics-exporter-prometheus does when it serves by itself.
+/// How often the application's histograms are folded into their buckets, so that they do not grow
+/// while nobody scrapes: what metrics-exporter-prometheus does when it serves by itself.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// How long dropping an exporter waits for its worker.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);

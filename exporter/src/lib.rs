@@ -8,14 +8,16 @@
 //! # Ok::<(), volt_exporter::ServeError>(())
 //! ```
 //!
-//! The page has every runtime of the process on it, told apart by the label `runtime`, and whatever the application counts with
-//! `metrics::counter!`, `gauge!` and `histogram!`. It is served by axum on a runtime of the exporter's own with one worker, so
-//! that an application whose workers are all stuck still answers; that runtime is called `exporter` and is on the page too.
+//! The page has every runtime of the process on it, told apart by the label `runtime`, and whatever
+//! the application counts with `metrics::counter!`, `gauge!` and `histogram!`. It is served by axum
+//! on a runtime of the exporter's own with one worker, so that an application whose workers are all
+//! stuck still answers; that runtime is called `exporter` and is on the page too.
 //!
-//! The program `volt-exporter` of this package serves the same for other processes, by their control sockets
-//! ([`Builder::discover`]), so that those need not link this nor open a port.
+//! The program `volt-exporter` of this package serves the same for other processes, by their
+//! control sockets ([`Builder::discover`]), so that those need not link this nor open a port.
 //!
-//! With the feature `otlp` the same numbers are pushed to a collector of OpenTelemetry's besides: `Otlp`.
+//! With the feature `otlp` the same numbers are pushed to a collector of OpenTelemetry's besides:
+//! `Otlp`.
 //!
 //! What the names mean: [`volt_diagnosis::catalog`], and `docs/metrics.md`.
 #![forbid(unsafe_code)]

@@ -11,7 +11,8 @@
 //! than a scraper. *Nothing is asked of others*: the page loads and sends nothing beyond its own
 //! address, and its policy (`Content-Security-Policy`) forbids it to.
 //!
-//! Rejected: server-sent events (a connection held open for each viewer, out of a bounded number); Chart.js (four times as large).
+//! Rejected: server-sent events (a connection held open for each viewer, out of a bounded number);
+//! Chart.js (four times as large).
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

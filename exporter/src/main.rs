@@ -1,7 +1,7 @@
 //! The program `volt-exporter`: serves the metrics of Volt programs as a sidecar.
 //!
-//! Runs until a signal ends it; there is nothing to clean up. Exit code 1: it could not start, with the
-//! reason on standard error; 2: invalid arguments.
+//! Runs until a signal ends it; there is nothing to clean up. Exit code 1: it could not start, with
+//! the reason on standard error; 2: invalid arguments.
 #![forbid(unsafe_code)]
 
 use std::io::Write;

@@ -1,11 +1,13 @@
 //! The page as OpenMetrics, for scrapers that ask for it.
 //!
-//! Shape: a pass over the lines of the Prometheus text. What differs: a counter's family is named without `_total`, `untyped` is called
-//! `unknown`, quotes in help texts are escaped, there are no empty lines, and the last line says that it is the last, so that a page that
-//! was cut off is known as such.
+//! Shape: a pass over the lines of the Prometheus text. What differs: a counter's family is named
+//! without `_total`, `untyped` is called `unknown`, quotes in help texts are escaped, there are no
+//! empty lines, and the last line says that it is the last, so that a page that was cut off is
+//! known as such.
 //!
-//! Invariant *no series changes its name*: a counter that does not end in `_total`, which an application may have and OpenMetrics does not
-//! allow, comes out as `unknown` instead; so does one whose family without `_total` would be named as another. Dashboards must not depend
+//! Invariant *no series changes its name*: a counter that does not end in `_total`, which an
+//! application may have and OpenMetrics does not allow, comes out as `unknown` instead; so does one
+//! whose family without `_total` would be named as another. Dashboards must not depend
 //! on which format a scraper happened to ask for.
 //!
 //! Source: the OpenMetrics specification, version 1.0.0.

@@ -1,22 +1,25 @@
 //! The page: everything a process counts, as text for Prometheus.
 //!
-//! Shape: three parts, one after the other. Whole numbers of the catalog go through a recorder of this page's own and
-//! come out of its `render_to_write`; so do, from theirs, the application's metrics; counters of seconds and
-//! histograms, which no recorder takes ready-made, are written with the same crate's `formatting`.
+//! Shape: three parts, one after the other. Whole numbers of the catalog go through a recorder of
+//! this page's own and come out of its `render_to_write`; so do, from theirs, the application's
+//! metrics; counters of seconds and histograms, which no recorder takes ready-made, are written
+//! with the same crate's `formatting`.
 //!
 //! Who writes: [`Page::render`], under `&mut`. Handles into the recorder and label sets are made
 //! once and kept, as long as the series are the same; so is what [`Samples`] keeps from collection
 //! to collection.
 //!
-//! Invariants. *No ghosts*: a recorder never forgets a series, so when a series comes or goes, or a runtime is built
-//! anew under an old name, the recorder and all handles are made afresh; a runtime that is gone leaves no last value
-//! behind that an alert would believe. *One name, one runtime*: Prometheus takes no series twice; `volt` gives no two
-//! runtimes of a process the same name, and on a page of several processes each series has their labels
-//! ([`ORIGIN_LABELS`]) besides. *One family, one place*: nothing of the application's comes with the prefix `volt_`
+//! Invariants. *No ghosts*: a recorder never forgets a series, so when a series comes or goes, or a
+//! runtime is built anew under an old name, the recorder and all handles are made afresh; a runtime
+//! that is gone leaves no last value behind that an alert would believe. *One name, one runtime*:
+//! Prometheus takes no series twice; `volt` gives no two runtimes of a process the same name, and
+//! on a page of several processes each series has their labels ([`ORIGIN_LABELS`]) besides. *One
+//! family, one place*: nothing of the application's comes with the prefix `volt_`
 //! (see [`application`](crate::application)).
 //!
-//! Rejected: one recorder for Volt and the application (ghosts could not be dropped without dropping the application's
-//! counts); histograms through `metrics::Histogram` (it takes single values; ours are counts already).
+//! Rejected: one recorder for Volt and the application (ghosts could not be dropped without
+//! dropping the application's counts); histograms through `metrics::Histogram` (it takes single
+//! values; ours are counts already).
 
 use std::io;
 
@@ -34,7 +37,8 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Renders processes as Prometheus text.
 ///
-/// [`serve`](crate::serve) has one; this is for programs that have an HTTP server of their own and want one more route.
+/// [`serve`](crate::serve) has one; this is for programs that have an HTTP server of their own and
+/// want one more route.
 ///
 /// ```
 /// use volt_telemetry::{Process, Snapshot};
@@ -65,7 +69,8 @@ impl Page {
         self.application.is_some()
     }
 
-    /// The text for `process`, whose runtimes have names that differ, in the format of [`CONTENT_TYPE`].
+    /// The text for `process`, whose runtimes have names that differ, in the format of
+    /// [`CONTENT_TYPE`].
     pub fn render(&mut self, process: &Process) -> String {
         let mut page = Vec::new();
         self.render_to_write(process, &mut page).expect("a Vec takes every write");

@@ -47,7 +47,8 @@ pub(crate) enum Source {
 }
 
 impl Scope {
-    /// The runtimes to be shown, of every process, as they were after whoever asks has asked. May wait for other processes.
+    /// The runtimes to be shown, of every process, as they were after whoever asks has asked. May
+    /// wait for other processes.
     pub(crate) fn collect(&mut self) -> Arc<[Seen]> {
         if let Some((_, seen)) = &self.last {
             return seen.clone();
@@ -108,7 +109,8 @@ impl Scope {
     }
 }
 
-/// Does `work` with the scope. Other processes may take a second to answer, so the worker is handed on for that time.
+/// Does `work` with the scope. Other processes may take a second to answer, so the worker is handed
+/// on for that time.
 pub(crate) async fn with<T>(scope: &Mutex<Scope>, work: impl FnOnce(&mut Scope) -> T) -> T {
     let asked_at = Instant::now();
     let mut scope = scope.lock().await;

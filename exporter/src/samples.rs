@@ -11,8 +11,8 @@ use volt_diagnosis::doctor::watch::Watch;
 use volt_telemetry::snapshot::Process;
 use volt_telemetry::text::is_invisible;
 
-/// What the series of one process are told apart by from those of others: values of [`ORIGIN_LABELS`], or nothing where there is one
-/// process.
+/// What the series of one process are told apart by from those of others: values of
+/// [`ORIGIN_LABELS`], or nothing where there is one process.
 pub(crate) type Origin = Vec<String>;
 
 /// The labels that a page of several processes adds.
@@ -47,8 +47,8 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    /// For each metric of the catalog, its samples of all processes and runtimes, with the values of its own labels and then of the origin's;
-    /// `None` for a process that did not answer.
+    /// For each metric of the catalog, its samples of all processes and runtimes, with the values
+    /// of its own labels and then of the origin's; `None` for a process that did not answer.
     pub(crate) fn read(&mut self, processes: &[(Origin, Option<&Process>)]) -> Vec<Vec<Sample>> {
         let mut former_locations = std::mem::take(&mut self.locations);
         let mut former_watches = std::mem::take(&mut self.watches);
@@ -86,9 +86,10 @@ impl Samples {
     }
 }
 
-/// Writes out what a terminal that shows the page would obey, or what would turn a line of it around: names of programs and runtimes come
-/// from the programs. Written out and not taken out, so that two labels that differ stay two; for
-/// that reason the backslash of a name that reads as if it were written out is written out, too.
+/// Writes out what a terminal that shows the page would obey, or what would turn a line of it
+/// around: names of programs and runtimes come from the programs. Written out and not taken out, so
+/// that two labels that differ stay two; for that reason the backslash of a name that reads as if
+/// it were written out is written out, too.
 fn make_harmless(label: &mut String) {
     const WRITTEN: &str = "\\u{";
     let is_wild = |c: char| c.is_control() || is_invisible(c);

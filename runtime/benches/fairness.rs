@@ -1,11 +1,13 @@
-//! How long a task from outside waits while every worker is busy with tasks that wake themselves, in time.
+//! How long a task from outside waits while every worker is busy with tasks that wake themselves,
+//! in time.
 //!
 //! ```text
 //! cargo bench -p volt-runtime --bench fairness            a table
 //! cargo bench -p volt-runtime --bench fairness -- --json  one JSON object a line instead
 //! ```
-//! One column is what to reach with one worker and a processor for each thread. With as many workers as processors the thread that
-//! hands tasks in takes one of them away, so whole scheduling quanta of the kernel are in the numbers.
+//! One column is what to reach with one worker and a processor for each thread. With as many
+//! workers as processors the thread that hands tasks in takes one of them away, so whole scheduling
+//! quanta of the kernel are in the numbers.
 //!
 //! `tests/scheduler/fairness.rs` holds the same in polls, on any machine.
 
@@ -151,7 +153,8 @@ impl Baton {
     }
 }
 
-/// Hops of two tasks that wake each other, from when a third is put into the ring until it is polled.
+/// Hops of two tasks that wake each other, from when a third is put into the ring until it is
+/// polled.
 fn ping_pong() -> Row {
     let runtime = runtime(1);
     let (ping, pong, hops) = (Arc::new(Baton::default()), Arc::new(Baton::default()), Arc::new(AtomicU64::new(0)));

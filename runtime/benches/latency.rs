@@ -1,16 +1,20 @@
-//! How late an idle runtime is: timers of four lengths, and a packet that finds all workers asleep. Volt and Tokio in turns.
+//! How late an idle runtime is: timers of four lengths, and a packet that finds all workers asleep.
+//! Volt and Tokio in turns.
 //!
 //!     cargo bench -p volt-runtime --bench latency            # a minute
 //!     cargo bench -p volt-runtime --bench latency -- --quick
 //!     cargo bench -p volt-runtime --bench latency -- --markdown   # the table of docs/tokio.md
 //!
-//! Lateness of a timer is what passes between its deadline and the task's next line; latency of a packet is what passes between the call that
-//! sends it, on a thread of its own, and the task's next line. Each is given as median and 99th percentile, µs, over all rounds. One task, two
-//! workers, nothing else to do: of a loaded runtime the bench `peers` tells. The machine's load is printed with it, since it is in the numbers.
+//! Lateness of a timer is what passes between its deadline and the task's next line; latency of a
+//! packet is what passes between the call that sends it, on a thread of its own, and the task's
+//! next line. Each is given as median and 99th percentile, µs, over all rounds. One task, two
+//! workers, nothing else to do: of a loaded runtime the bench `peers` tells. The machine's load is
+//! printed with it, since it is in the numbers.
 //!
-//! And how long arming and disarming a timer takes beside a crowd of timers that are due within half a second, and before.
-//! *Busy* is the longest in processor time of the whole program. It bounds how long a lock was held only on a quiet machine:
-//! a waiter that is ready but gets no processor counts the work of all others.
+//! And how long arming and disarming a timer takes beside a crowd of timers that are due within
+//! half a second, and before. *Busy* is the longest in processor time of the whole program. It
+//! bounds how long a lock was held only on a quiet machine: a waiter that is ready but gets no
+//! processor counts the work of all others.
 
 use std::io::Write;
 use std::net;
@@ -31,7 +35,8 @@ const TIMERS: [(&str, Duration, usize); 4] = [
     ("timer of 100 ms", Duration::from_millis(100), 20),
 ];
 const PACKETS: usize = 1_000;
-/// Timers of the crowd, and how long from the first of them to the last: less than a slot of the wheel is wide.
+/// Timers of the crowd, and how long from the first of them to the last: less than a slot of the
+/// wheel is wide.
 const CROWD: usize = 1_000_000;
 const CROWD_LASTS: Duration = Duration::from_millis(500);
 /// From the start to the first of them: more than it takes to arm them.
@@ -148,7 +153,8 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// How long arming and disarming a timer takes, and what processor time passes meanwhile, again and again: while nothing is due, and while a crowd of timers is.
+/// How long arming and disarming a timer takes, and what processor time passes meanwhile, again and
+/// again: while nothing is due, and while a crowd of timers is.
 macro_rules! crowd {
     ($name:ident, $runtime:ident, $sleep_until:path, $instant:path) => {
         fn $name(count: usize) -> [Vec<(Duration, Duration)>; 2] {

@@ -1,7 +1,9 @@
-//! How the three placements compare: throughput of tasks from outside, how long they wait, and how even the workers' shares are.
+//! How the three placements compare: throughput of tasks from outside, how long they wait, and how
+//! even the workers' shares are.
 //!
-//! `cargo bench -p volt-runtime --bench placement`; ends by itself within half a minute. Two outside threads spawn tasks of two lengths, the
-//! three placements in turns, medians over the rounds.
+//! `cargo bench -p volt-runtime --bench placement`; ends by itself within half a minute. Two
+//! outside threads spawn tasks of two lengths, the three placements in turns, medians over the
+//! rounds.
 
 use std::time::{Duration, Instant};
 

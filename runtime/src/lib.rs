@@ -1,7 +1,8 @@
 //! An async runtime that can explain itself.
 //!
-//! Worker threads run tasks by work stealing; every decision they take is counted in cells that are always on. `volt-console attach`
-//! shows them live, `volt-exporter` serves them to Prometheus, and [`Handle::snapshot`] gives them to the program itself.
+//! Worker threads run tasks by work stealing; every decision they take is counted in cells that are
+//! always on. `volt-console attach` shows them live, `volt-exporter` serves them to Prometheus, and
+//! [`Handle::snapshot`] gives them to the program itself.
 //!
 //! ```
 //! use std::time::Duration;
@@ -16,8 +17,9 @@
 //! }
 //! ```
 //!
-//! Names and semantics are Tokio's where Tokio has them. Sockets speak the I/O traits of the `tokio` crate, which are free of its runtime
-//! ([`io`]); features `hyper` and `axum` bridge to those.
+//! Names and semantics are Tokio's where Tokio has them. Sockets speak the I/O traits of the
+//! `tokio` crate, which are free of its runtime ([`io`]); features `hyper` and `axum` bridge to
+//! those.
 
 pub mod task;
 
@@ -59,8 +61,9 @@ pub use {
     },
 };
 
-// The examples stand here, where they can be compiled: `volt-macros` does not depend on Volt. A macro's tests are built for
-// the host, so that dependency would build the whole runtime a second time.
+// The examples stand here, where they can be compiled: `volt-macros` does not depend on Volt. A
+// macro's tests are built for the host, so that dependency would build the whole runtime a second
+// time.
 /// # Examples
 ///
 /// ```

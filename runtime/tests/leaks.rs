@@ -1,5 +1,5 @@
-//! Nothing is left of a runtime that has ended: neither threads nor descriptors nor memory. In a binary of its own: it counts what the
-//! whole process holds.
+//! Nothing is left of a runtime that has ended: neither threads nor descriptors nor memory. In a
+//! binary of its own: it counts what the whole process holds.
 
 mod watchdog;
 
@@ -21,9 +21,11 @@ use watchdog::{builder, watched};
 
 /// Runtimes that come and go.
 const RUNTIMES: usize = 10_000;
-/// Allocations that may be left. One in 21 runtimes leaves everything behind, so what each of those leaks is found ten times over.
+/// Allocations that may be left. One in 21 runtimes leaves everything behind, so what each of those
+/// leaks is found ten times over.
 const SLACK: isize = RUNTIMES as isize / 21 / 10;
-/// Some buffers are made when they are first needed and kept, and what lists runtimes is as long as there were at the same time.
+/// Some buffers are made when they are first needed and kept, and what lists runtimes is as long as
+/// there were at the same time.
 const SLACK_BYTES: isize = 256 * 1024;
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -78,8 +80,8 @@ impl Held {
         }
     }
 
-    /// As soon as no more threads are left than `threads`: workers are joined, but a thread for blocking work is out of the list a moment
-    /// after it has ended.
+    /// As soon as no more threads are left than `threads`: workers are joined, but a thread for
+    /// blocking work is out of the list a moment after it has ended.
     fn once_ended(threads: usize) -> Self {
         loop {
             let held = Self::now();
@@ -91,14 +93,15 @@ impl Held {
     }
 }
 
-/// With all the threads that a runtime has, the sentinel's among them, and now and then with Tokio's beside it.
+/// With all the threads that a runtime has, the sentinel's among them, and now and then with
+/// Tokio's beside it.
 fn runtime(round: usize) -> Runtime {
     let builder = builder(1 + round % 3).sentinel_interval(Some(Duration::from_millis(1)));
     builder.tokio_compat(round.is_multiple_of(4)).build().unwrap()
 }
 
-/// Tasks in every state in which a shutdown may find them, with timers, sockets and wakers in every place that keeps them. What is returned
-/// outlives the runtime.
+/// Tasks in every state in which a shutdown may find them, with timers, sockets and wakers in every
+/// place that keeps them. What is returned outlives the runtime.
 fn leave_everything_behind(runtime: &Runtime) -> impl Sized + use<> {
     let _entered = runtime.enter();
     let idle = volt::spawn(pending::<()>());

@@ -1,7 +1,10 @@
-//! Whether tokio-console works with Volt: its subscriber listens to a program on Volt, and a client of its protocol, as the console is one, searches
-//! until it has seen a task with its name, its line, its polls, wake-ups and wakers, and a blocking job.
+//! Whether tokio-console works with Volt: its subscriber listens to a program on Volt, and a client
+//! of its protocol, as the console is one, searches until it has seen a task with its name, its
+//! line, its polls, wake-ups and wakers, and a blocking job.
 //!
-//! `cargo run` in this folder, whose `.cargo/config.toml` tells the subscriber that another runtime than Tokio is meant. Exit code 0 if all was seen within [`PATIENCE`]; else what was seen is printed.
+//! `cargo run` in this folder, whose `.cargo/config.toml` tells the subscriber that another runtime
+//! than Tokio is meant. Exit code 0 if all was seen within [`PATIENCE`]; else what was seen is
+//! printed.
 
 use std::collections::HashMap;
 use std::net::TcpListener;

@@ -1,8 +1,8 @@
 //! The manual page: one page with every command, made from the same description as the help.
 //!
-//! clap_mangen makes one page for each command, which would be a dozen files to install. This module
-//! joins their sections: the title and the texts of the main command, then for each command its
-//! synopsis, description, options, examples and tables.
+//! clap_mangen makes one page for each command, which would be a dozen files to install. This
+//! module joins their sections: the title and the texts of the main command, then for each command
+//! its synopsis, description, options, examples and tables.
 
 use std::io;
 

@@ -36,8 +36,9 @@ pub struct Options {
     pub interval: Duration,
     /// Ends the console when it becomes true: for a program that shows itself, and ends.
     pub stop: Arc<AtomicBool>,
-    /// Whether SIGTERM, SIGHUP and SIGINT end the console with [`Ended::Signal`]. Afterwards these signals have their default
-    /// action, so a program that handles them itself says `false` and uses `stop`.
+    /// Whether SIGTERM, SIGHUP and SIGINT end the console with [`Ended::Signal`]. Afterwards these
+    /// signals have their default action, so a program that handles them itself says `false`
+    /// and uses `stop`.
     pub takes_signals: bool,
     /// How to draw.
     pub appearance: Appearance,
@@ -83,8 +84,8 @@ pub enum Ended {
     Signal(i32),
 }
 
-/// Shows the program whose control socket is at `path`, until somebody quits. Blocks; draws on this process's terminal and gives
-/// it back as it was.
+/// Shows the program whose control socket is at `path`, until somebody quits. Blocks; draws on this
+/// process's terminal and gives it back as it was.
 ///
 /// ```no_run
 /// use std::path::Path;
@@ -93,8 +94,8 @@ pub enum Ended {
 /// ```
 ///
 /// # Errors
-/// [`Error::is_not_a_terminal`]; [`Error::is_connect`] when the program cannot be reached at the start. A program that ends later is
-/// no error: the screen says so and waits for it.
+/// [`Error::is_not_a_terminal`]; [`Error::is_connect`] when the program cannot be reached at the
+/// start. A program that ends later is no error: the screen says so and waits for it.
 pub fn attach(path: &Path, options: Options) -> Result<Ended, Error> {
     check_terminal()?;
     let client = Client::connect(path)?;
@@ -208,8 +209,8 @@ fn take_messages(messages: &Receiver<Message>, model: &mut Model) -> Result<bool
 
 /// The signals that end the console, while this lives.
 ///
-/// What was registered with signal-hook keeps the system's own action away for good, so that action is imitated from then on
-/// whenever no console is there.
+/// What was registered with signal-hook keeps the system's own action away for good, so that action
+/// is imitated from then on whenever no console is there.
 pub(crate) struct Signals {
     received: Arc<AtomicUsize>,
     ids: Vec<SigId>,

@@ -1,7 +1,8 @@
-//! `volt-console export`: a recording as a trace that Perfetto, `chrome://tracing` and speedscope open.
+//! `volt-console export`: a recording as a trace that Perfetto, `chrome://tracing` and speedscope
+//! open.
 //!
-//! Invariant: *half a trace is none*: no program opens it, so that what cannot be written to its end, for a full disk or
-//! for Ctrl-C, is taken away.
+//! Invariant: *half a trace is none*: no program opens it, so that what cannot be written to its
+//! end, for a full disk or for Ctrl-C, is taken away.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -18,11 +19,13 @@ use crate::error::Error;
 use crate::text::clean;
 use crate::text::figures::count;
 
-/// Exports the recording at `path`, each file of it, to `to`, numbered if there are several, or beside it under the same name; `-` is `out`. What was
-/// made is said on standard error. Returns why it ended, if before its end.
+/// Exports the recording at `path`, each file of it, to `to`, numbered if there are several, or
+/// beside it under the same name; `-` is `out`. What was made is said on standard error. Returns
+/// why it ended, if before its end.
 ///
 /// # Errors
-/// [`Error::is_recording`] if there is none, or several files of it are to go to `out`, or the trace cannot be written; a recording that breaks off is none, but
+/// [`Error::is_recording`] if there is none, or several files of it are to go to `out`, or the
+/// trace cannot be written; a recording that breaks off is none, but
 /// is told. [`Error::is_output_closed`].
 pub fn run(path: &Path, to: Option<&Path>, out: &mut impl Write) -> Result<Option<Ended>, Error> {
     let signals = Signals::take(true).map_err(Error::signals)?;

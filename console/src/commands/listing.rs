@@ -111,7 +111,8 @@ impl List for ProcessList {
 /// Prints a list of each runtime, or of one.
 ///
 /// # Errors
-/// [`Error::is_connect`]: also if the program is too old for that, or has no such runtime. [`Error::is_output_closed`].
+/// [`Error::is_connect`]: also if the program is too old for that, or has no such runtime.
+/// [`Error::is_output_closed`].
 pub fn run<L: List>(client: &mut Client, options: &Options<L::Query>, out: &mut impl Write) -> Result<(), Error> {
     let names = match &options.runtime {
         Some(name) => vec![name.clone()],

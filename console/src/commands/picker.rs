@@ -1,8 +1,9 @@
-//! `volt-console` alone, with several programs: which one is meant is asked for, line by line, so that it works on any
-//! terminal.
+//! `volt-console` alone, with several programs: which one is meant is asked for, line by line, so
+//! that it works on any terminal.
 //!
-//! Protocol. (1) The programs, numbered, each with how it is. (2) A line: a number of the list, a pid or a name; nothing looks
-//! again, q leaves, and so does the end of the input. (3) A choice that cannot be attached to says why, and (1) follows.
+//! Protocol. (1) The programs, numbered, each with how it is. (2) A line: a number of the list, a
+//! pid or a name; nothing looks again, q leaves, and so does the end of the input. (3) A choice
+//! that cannot be attached to says why, and (1) follows.
 
 use std::io::{BufRead, Write};
 

@@ -1,7 +1,8 @@
-//! How far a long piece of work is: a line on standard error, if that is a terminal, and nothing otherwise.
+//! How far a long piece of work is: a line on standard error, if that is a terminal, and nothing
+//! otherwise.
 //!
-//! Invariants: *nothing for what is quick*: the first line comes after `QUICK`; *one line*, written over itself and taken away at the
-//! end, so that what is printed next stands alone.
+//! Invariants: *nothing for what is quick*: the first line comes after `QUICK`; *one line*, written
+//! over itself and taken away at the end, so that what is printed next stands alone.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};

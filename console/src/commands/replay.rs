@@ -1,10 +1,13 @@
-//! `volt-console replay`: a recording on the screens of `attach`, moment by moment, or one moment as text or JSON.
+//! `volt-console replay`: a recording on the screens of `attach`, moment by moment, or one moment
+//! as text or JSON.
 //!
-//! Shape: the times of the recording's snapshots, read once; the snapshots themselves are read from the file when they
-//! are shown. The model is the one of `attach`; what moves it here is not a connection but a place in the recording:
-//! left and right go a snapshot back and forth, space plays and stops.
+//! Shape: the times of the recording's snapshots, read once; the snapshots themselves are read from
+//! the file when they are shown. The model is the one of `attach`; what moves it here is not a
+//! connection but a place in the recording: left and right go a snapshot back and forth, space
+//! plays and stops.
 //!
-//! Invariant: *what is whole is shown*: a recording that breaks off is shown up to there, and that is said.
+//! Invariant: *what is whole is shown*: a recording that breaks off is shown up to there, and that
+//! is said.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -105,7 +108,8 @@ impl Film {
     }
 }
 
-/// Prints the moment `at`, or the last: what happened since the snapshot before it. Text is ASCII if that is wanted.
+/// Prints the moment `at`, or the last: what happened since the snapshot before it. Text is ASCII
+/// if that is wanted.
 ///
 /// # Errors
 /// [`Error::is_recording`], [`Error::is_output_closed`].
@@ -250,7 +254,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A recording of five snapshots, a quarter of a second apart, in so many files; gone with the test.
+    /// A recording of five snapshots, a quarter of a second apart, in so many files; gone with the
+    /// test.
     struct Recorded(PathBuf);
 
     impl Recorded {

@@ -1,8 +1,8 @@
 //! `volt-console stacks`: what holds workers up, with the calls that led there, as text or as JSON.
 //!
-//! The stacks are those that the program has taken when it saw that a poll does not end; nothing is asked of its
-//! threads here. Of many like polls it writes one down in a while: for a poll in flight of which there is nothing, the
-//! latest like it stands in.
+//! The stacks are those that the program has taken when it saw that a poll does not end; nothing is
+//! asked of its threads here. Of many like polls it writes one down in a while: for a poll in
+//! flight of which there is nothing, the latest like it stands in.
 
 use std::io::Write;
 
@@ -71,9 +71,10 @@ pub fn text(process: &Process, is_all: bool) -> String {
     text
 }
 
-/// For programs: `incidents` holds every incident that is asked for, the latest first, each number under its own name,
-/// with its `runtime`, and `guilty`, the innermost call of the application's own. `unwritten` holds the polls in flight
-/// of which there is no incident that goes on, with the number of the latest `like` it.
+/// For programs: `incidents` holds every incident that is asked for, the latest first, each number
+/// under its own name, with its `runtime`, and `guilty`, the innermost call of the application's
+/// own. `unwritten` holds the polls in flight of which there is no incident that goes on, with the
+/// number of the latest `like` it.
 pub fn json(process: &Process, is_all: bool) -> Value {
     let of_runtime = |runtime: &Snapshot| -> Vec<Value> {
         let with_more = |incident: &Incident| {

@@ -1,7 +1,7 @@
 //! `volt-console top`: the numbers as text or as JSON, once or again and again, without a terminal.
 //!
-//! A program that ends is waited for, as `tail -F` waits for a file, if it was meant by its name or as the only one; a
-//! process that was meant by its pid does not come back, and that is the end.
+//! A program that ends is waited for, as `tail -F` waits for a file, if it was meant by its name or
+//! as the only one; a process that was meant by its pid does not come back, and that is the end.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -84,7 +84,8 @@ pub fn run(found: Found, environment: &Environment, options: Options, out: &mut 
     }
 }
 
-/// A connection to the program once it is there again and answers, and the answer; tries at growing intervals.
+/// A connection to the program once it is there again and answers, and the answer; tries at growing
+/// intervals.
 fn wait_for(again: &Again, environment: &Environment, mut reason: ConnectError) -> Result<(Client, Process), Error> {
     let mut locate = again.clone().locate(environment.clone());
     let mut retry_in = FIRST_RETRY;
@@ -150,9 +151,9 @@ pub fn text(earlier: &Process, later: &Process) -> String {
 
 /// What happened from `earlier` to `later`, for programs.
 ///
-/// `runtimes` holds every runtime: each number of its [`Snapshot`] under its own name, as at `/snapshot`, and beside them
-/// `parked_bitmap_string` (a 0 or 1 for each worker) and `rates` for the runtime and for each worker. The busiest runtime's fields
-/// stand at the top level too.
+/// `runtimes` holds every runtime: each number of its [`Snapshot`] under its own name, as at
+/// `/snapshot`, and beside them `parked_bitmap_string` (a 0 or 1 for each worker) and `rates` for
+/// the runtime and for each worker. The busiest runtime's fields stand at the top level too.
 pub fn json(earlier: &Process, later: &Process) -> Value {
     let rates = Rates::between_processes(earlier, later);
     let runtimes: Vec<Value> =

@@ -1,5 +1,5 @@
-//! What screens and text say of polls that did not end in time: how many, why, which line, and the calls that led
-//! there.
+//! What screens and text say of polls that did not end in time: how many, why, which line, and the
+//! calls that led there.
 //!
 //! Independent of the terminal. Used by [`view`](crate::view), [`stacks`](crate::commands::stacks)
 //! and [`top`](crate::commands::top).
@@ -32,11 +32,13 @@ pub struct Unwritten<'a> {
     pub worker: &'a Worker,
     /// The poll.
     pub poll: &'a InFlight,
-    /// The latest incident of a task that was spawned at the same place: one of a kind is written down in a while.
+    /// The latest incident of a task that was spawned at the same place: one of a kind is written
+    /// down in a while.
     pub like: Option<&'a Incident>,
 }
 
-/// The polls in flight that have lasted long and of which no incident that goes on is written, the longest first.
+/// The polls in flight that have lasted long and of which no incident that goes on is written, the
+/// longest first.
 pub fn unwritten(snapshot: &Snapshot) -> Vec<Unwritten<'_>> {
     let incidents = &snapshot.incidents;
     let is_written = |worker: &Worker, poll: &InFlight| {
@@ -85,14 +87,15 @@ pub fn task_within(incident: &Incident, columns: usize) -> String {
     }
 }
 
-/// `src/handlers.rs:118`: the line to look at, if the stack tells; where it does not fit into `columns`, its end, and
-/// on few columns without its folders.
+/// `src/handlers.rs:118`: the line to look at, if the stack tells; where it does not fit into
+/// `columns`, its end, and on few columns without its folders.
 pub fn line_within(incident: &Incident, columns: usize) -> Option<String> {
     let line = incident.guilty().and_then(place)?;
     Some(tail(if columns < FOLDERS_FROM { short_place(&line) } else { &line }, columns))
 }
 
-/// The line to look at, or else where the task was spawned, with the word that fits: `at handlers.rs:118`.
+/// The line to look at, or else where the task was spawned, with the word that fits: `at
+/// handlers.rs:118`.
 pub fn place_of(incident: &Incident) -> String {
     match incident.guilty().and_then(place) {
         Some(line) => format!("at {}", short_place(&line)),
@@ -182,7 +185,8 @@ fn place(frame: &Frame) -> Option<String> {
     Some(frame.line.map_or_else(|| file.to_string(), |line| format!("{file}:{line}")))
 }
 
-/// A path without what comes before `library/` of Rust's own, and before the package of one from a registry.
+/// A path without what comes before `library/` of Rust's own, and before the package of one from a
+/// registry.
 fn library_path(file: &str) -> &str {
     if let Some((_, inside)) = file.strip_prefix("/rustc/").and_then(|rest| rest.split_once('/')) {
         return inside;
@@ -193,8 +197,8 @@ fn library_path(file: &str) -> &str {
     }
 }
 
-/// `function` in at most `columns` if that can be done by leaving out what stands in angle brackets, the innermost
-/// first.
+/// `function` in at most `columns` if that can be done by leaving out what stands in angle
+/// brackets, the innermost first.
 pub fn shortened(function: &str, columns: usize) -> String {
     let mut text = function.to_string();
     while width(&text) > columns {
@@ -204,7 +208,8 @@ pub fn shortened(function: &str, columns: usize) -> String {
     text
 }
 
-/// `text` with `…` for what stands in its deepest angle brackets; `None` when there is nothing to leave out.
+/// `text` with `…` for what stands in its deepest angle brackets; `None` when there is nothing to
+/// leave out.
 fn without_innermost(text: &str) -> Option<String> {
     let brackets = |text: &str| {
         // The `>` of `->` closes nothing.

@@ -308,7 +308,8 @@ pub fn causes(incidents: &Incidents) -> String {
     texts.join(", ")
 }
 
-/// The indexes of the workers of `snapshot` that are shown: all but the spares that are not needed now.
+/// The indexes of the workers of `snapshot` that are shown: all but the spares that are not needed
+/// now.
 pub fn shown_workers(snapshot: &Snapshot) -> Vec<usize> {
     let workers = snapshot.workers.iter().enumerate();
     workers.filter(|(_, worker)| worker.duty != Duty::Off).map(|(index, _)| index).collect()

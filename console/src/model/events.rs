@@ -1,9 +1,12 @@
-//! What has happened since the console attached: stuck polls that began and ended, workers that were replaced, findings of the doctor that came
-//! and went, runtimes, lost snapshots, lost connections.
+//! What has happened since the console attached: stuck polls that began and ended, workers that
+//! were replaced, findings of the doctor that came and went, runtimes, lost snapshots, lost
+//! connections.
 //!
-//! Shape: a list, the latest last, and per runtime what is known of it from the snapshot before. Bounds: [`EVENTS_MAX`] events, the oldest go
-//! first and are counted; a snapshot adds [`OF_A_SNAPSHOT`] at most of one kind, and one that says how many more there were. What is counted by
-//! number, as replacements, makes one event in [`TOGETHER`], so that a program in which they go on does not push everything else out.
+//! Shape: a list, the latest last, and per runtime what is known of it from the snapshot before.
+//! Bounds: [`EVENTS_MAX`] events, the oldest go first and are counted; a snapshot adds
+//! [`OF_A_SNAPSHOT`] at most of one kind, and one that says how many more there were. What is
+//! counted by number, as replacements, makes one event in [`TOGETHER`], so that a program in which
+//! they go on does not push everything else out.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,7 +1,9 @@
-//! What is kept of the snapshots that have gone by: for each runtime how delays and poll times were spread, and what each worker did.
+//! What is kept of the snapshots that have gone by: for each runtime how delays and poll times were
+//! spread, and what each worker did.
 //!
-//! Bounds: [`HISTORY_MAX`] moments; of a moment `2 * CLASSES` counts a runtime and 12 bytes a worker: with 64 workers 400 kB, with 1024 (the most
-//! there can be) 5 MB. A runtime that is gone takes its history with it.
+//! Bounds: [`HISTORY_MAX`] moments; of a moment `2 * CLASSES` counts a runtime and 12 bytes a
+//! worker: with 64 workers 400 kB, with 1024 (the most there can be) 5 MB. A runtime that is gone
+//! takes its history with it.
 
 use std::collections::VecDeque;
 
@@ -11,7 +13,8 @@ use volt_telemetry::snapshot::Snapshot;
 
 /// Moments that are kept: one for each column of a wide terminal.
 pub const HISTORY_MAX: usize = 400;
-/// The classes of times end at powers of two: the first at 2^10 ns, a µs, the last but one at 2^28, 268 ms; above that is the last.
+/// The classes of times end at powers of two: the first at 2^10 ns, a µs, the last but one at 2^28,
+/// 268 ms; above that is the last.
 pub const EDGE_POWERS: [usize; 2] = [10, 28];
 /// How many there are.
 pub const CLASSES: usize = EDGE_POWERS[1] - EDGE_POWERS[0] + 2;

@@ -1,12 +1,15 @@
-//! What the console knows and how messages change it: message → [`Model::update`] → a screen drawn from `&Model`.
+//! What the console knows and how messages change it: message → [`Model::update`] → a screen drawn
+//! from `&Model`.
 //!
-//! Who writes: the loop in `attach`, one message after the other. Who reads: the view. No terminal, no socket and no clock in
-//! here: time comes in with [`Message::Tick`], what is to be done outside goes out as an [`Effect`]. So that it can be tested,
-//! and driven from something else than a socket.
+//! Who writes: the loop in `attach`, one message after the other. Who reads: the view. No terminal,
+//! no socket and no clock in here: time comes in with [`Message::Tick`], what is to be done outside
+//! goes out as an [`Effect`]. So that it can be tested, and driven from something else than a
+//! socket.
 //!
-//! Invariants. *What is shown is one moment*: a picture changes whole, with a snapshot; pausing keeps the picture of that moment
-//! while the live one goes on below. *History is bounded* by [`HISTORY_MAX`]. *What was lost is counted and stays counted*
-//! over reconnections. *A choice follows its name*: the selected runtime stays selected when others come and go.
+//! Invariants. *What is shown is one moment*: a picture changes whole, with a snapshot; pausing
+//! keeps the picture of that moment while the live one goes on below. *History is bounded* by
+//! [`HISTORY_MAX`]. *What was lost is counted and stays counted* over reconnections. *A choice
+//! follows its name*: the selected runtime stays selected when others come and go.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -126,7 +129,8 @@ pub struct Model {
     pub hello: Hello,
     /// How the connection is.
     pub link: Link,
-    /// Snapshots that were skipped because somebody was too slow, or would have come while there was no connection, since the console started.
+    /// Snapshots that were skipped because somebody was too slow, or would have come while there
+    /// was no connection, since the console started.
     pub lost: u64,
     /// Time between two snapshots.
     pub interval: Duration,
@@ -243,7 +247,8 @@ impl Model {
         None
     }
 
-    /// Shows a moment of a recording; with `earlier`, the picture before it, what was shown is forgotten.
+    /// Shows a moment of a recording; with `earlier`, the picture before it, what was shown is
+    /// forgotten.
     pub fn play(&mut self, played: Played, earlier: Option<Process>, process: Process) {
         self.played = Some(played);
         if let Some(earlier) = earlier {
@@ -281,7 +286,8 @@ impl Model {
         Some(Scene { snapshot, rates: self.picture().rates.get(index).and_then(Option::as_ref) })
     }
 
-    /// Polls a second of the selected runtime, the oldest first; `None` where there was no connection.
+    /// Polls a second of the selected runtime, the oldest first; `None` where there was no
+    /// connection.
     pub fn history(&self) -> impl DoubleEndedIterator<Item = Option<u64>> + '_ {
         self.past().into_iter().flat_map(|history| history.polls.iter().copied())
     }
@@ -298,7 +304,8 @@ impl Model {
         self.picture().earlier.as_ref()?.runtimes.iter().find(|runtime| runtime.runtime == *name)
     }
 
-    /// How long nothing was heard over a standing connection, when that is longer than it should be.
+    /// How long nothing was heard over a standing connection, when that is longer than it should
+    /// be.
     pub fn silent_for(&self) -> Option<Duration> {
         let since = self.now.saturating_sub(self.live.received_at);
         (self.link == Link::Live && since > self.interval * 3 + SILENCE).then_some(since)
@@ -400,7 +407,8 @@ impl Picture {
     }
 }
 
-/// How much of `past_ns` each was polled that is in both lists; `of` says who it is, and for how long it was polled, ns.
+/// How much of `past_ns` each was polled that is in both lists; `of` says who it is, and for how
+/// long it was polled, ns.
 fn loads<T, K: Eq + Hash>(
     before: &[T],
     now: &[T],
@@ -420,8 +428,8 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The runtime whose workers have been busy longest since its start: in a program with helpers (an exporter's), the
-/// application's own.
+/// The runtime whose workers have been busy longest since its start: in a program with helpers (an
+/// exporter's), the application's own.
 pub fn busiest(runtimes: &[Snapshot]) -> Option<usize> {
     let busy_ns = |runtime: &Snapshot| runtime.workers.iter().map(|worker| worker.busy_ns).fold(0, u64::saturating_add);
     // The last of equals is the greatest for `max_by_key`: scanned from the back, that is the

@@ -1,8 +1,8 @@
 //! What each screen remembers: which of its rows is meant, and how they stand.
 //!
-//! Invariants. *A choice follows its name*: an incident by its number, a location by its text, a task by its id, a process by its pid, while others come and
-//! go. *What is being read stays*: an incident whose stack is open is kept when the program has made room for newer
-//! ones.
+//! Invariants. *A choice follows its name*: an incident by its number, a location by its text, a
+//! task by its id, a process by its pid, while others come and go. *What is being read stays*: an
+//! incident whose stack is open is kept when the program has made room for newer ones.
 
 use volt_telemetry::incident::{Incident, Incidents};
 use volt_telemetry::why::Why;
@@ -75,7 +75,8 @@ impl Screen {
         }
     }
 
-    /// The order that it begins with: tasks by the time that their polls took, processes by their mailboxes.
+    /// The order that it begins with: tasks by the time that their polls took, processes by their
+    /// mailboxes.
     pub(super) fn first_order(self) -> usize {
         usize::from(matches!(self, Screen::Tasks | Screen::Processes))
     }

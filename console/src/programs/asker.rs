@@ -1,12 +1,15 @@
-//! The thread that asks for what no subscription brings: the tasks of a runtime, why one of them was polled, and its processes.
+//! The thread that asks for what no subscription brings: the tasks of a runtime, why one of them
+//! was polled, and its processes.
 //!
-//! Protocol. (1) It sleeps until something is wished for. (2) It connects, if it is not connected, and asks; what is told goes to the screen. (3)
-//! It asks again after the interval, or at once for another wish. (4) Without a wish it gives its connection up, so that a program has
-//! a place more for others. (5) It ends with its [`Asker`], at the latest after the answer that it waits for.
+//! Protocol. (1) It sleeps until something is wished for. (2) It connects, if it is not connected,
+//! and asks; what is told goes to the screen. (3) It asks again after the interval, or at once for
+//! another wish. (4) Without a wish it gives its connection up, so that a program has a place more
+//! for others. (5) It ends with its [`Asker`], at the latest after the answer that it waits for.
 //!
-//! A connection of its own, since the answer to a request and the snapshots of a subscription would have to be told apart, and a long answer
-//! would hold the snapshots up. Invariants: *bounded*, one question at a time, and `INBOX_MAX` answers wait for a screen that does not draw;
-//! *a program that cannot answer is asked less often*.
+//! A connection of its own, since the answer to a request and the snapshots of a subscription would
+//! have to be told apart, and a long answer would hold the snapshots up. Invariants: *bounded*, one
+//! question at a time, and `INBOX_MAX` answers wait for a screen that does not draw; *a program
+//! that cannot answer is asked less often*.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
@@ -16,7 +19,8 @@ use volt_telemetry::client::{Client, ConnectError};
 use crate::model::{Message, Wish};
 use crate::programs::connection::Locate;
 
-/// The shortest time from an answer to the next question: figures of single tasks cannot be read faster.
+/// The shortest time from an answer to the next question: figures of single tasks cannot be read
+/// faster.
 pub const PACE_MIN: Duration = Duration::from_millis(200);
 /// The time from an answer about something else than was asked to the next question.
 const AGAIN: Duration = Duration::from_millis(50);

@@ -1,12 +1,16 @@
-//! The thread that keeps a connection: reads snapshots, and connects again when the program goes away.
+//! The thread that keeps a connection: reads snapshots, and connects again when the program goes
+//! away.
 //!
-//! Protocol. (1) The first connection is made by the caller, so that an error is told before the screen is taken. (2) The thread
-//! subscribes and sends what it reads. (3) When the connection ends, it says so, waits, finds the program anew and connects; the
-//! wait doubles from [`FIRST_RETRY`] to [`LAST_RETRY`] and starts over with the first snapshot. (4) It ends when its [`Connection`]
-//! is dropped, at the latest after the wait it is in. (5) With the first snapshot of a new connection it says how many were missed.
+//! Protocol. (1) The first connection is made by the caller, so that an error is told before the
+//! screen is taken. (2) The thread subscribes and sends what it reads. (3) When the connection
+//! ends, it says so, waits, finds the program anew and connects; the wait doubles from
+//! [`FIRST_RETRY`] to [`LAST_RETRY`] and starts over with the first snapshot. (4) It ends when its
+//! [`Connection`] is dropped, at the latest after the wait it is in. (5) With the first snapshot of
+//! a new connection it says how many were missed.
 //!
-//! Invariants: *bounded*, at most `INBOX_MAX` snapshots wait for a screen that does not draw; then the thread stops reading, and
-//! the server skips and counts. *Only a running subscription is live*: a server that accepts and says nothing is lost again.
+//! Invariants: *bounded*, at most `INBOX_MAX` snapshots wait for a screen that does not draw; then
+//! the thread stops reading, and the server skips and counts. *Only a running subscription is
+//! live*: a server that accepts and says nothing is lost again.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};

@@ -12,7 +12,8 @@ use crate::facts::STUCK_NS;
 use crate::text::clean;
 use crate::text::figures::{ABSENT, age, count, duration, head, left, right, width};
 
-/// Sockets that are asked for their names at one time: one that is stopped takes seconds to say nothing.
+/// Sockets that are asked for their names at one time: one that is stopped takes seconds to say
+/// nothing.
 const ASKED_AT_ONCE: usize = 16;
 /// Columns for a program's name, and for the names of its runtimes.
 const NAME_MAX_WIDTH: usize = 24;

@@ -15,8 +15,9 @@ use crate::text::clean;
 pub struct Found {
     /// The connection to it.
     pub client: Client,
-    /// How to find it again: a program that was meant by its name, or as the only one, by its name, since a restarted one has
-    /// another pid; one that was meant by pid or path there and nowhere else.
+    /// How to find it again: a program that was meant by its name, or as the only one, by its name,
+    /// since a restarted one has another pid; one that was meant by pid or path there and
+    /// nowhere else.
     pub again: Again,
 }
 
@@ -30,7 +31,8 @@ pub enum Again {
 }
 
 impl Again {
-    /// Whether it will not come back: one that was meant by the pid of a process that has ended, or by its socket.
+    /// Whether it will not come back: one that was meant by the pid of a process that has ended, or
+    /// by its socket.
     pub fn is_over(&self) -> bool {
         let Again::Path(path) = self else { return false };
         let name = path.file_name().and_then(|name| name.to_str()).and_then(parse_file_name);
@@ -49,7 +51,8 @@ impl Again {
 /// Attaches to `target`, a path, a pid or a name; without one, to the only program that runs.
 ///
 /// # Errors
-/// [`Error::is_connect`]; without a target also [`Error::is_no_program`] and [`Error::is_several_programs`].
+/// [`Error::is_connect`]; without a target also [`Error::is_no_program`] and
+/// [`Error::is_several_programs`].
 pub fn find(target: Option<&str>, environment: &Environment) -> Result<Found, Error> {
     match target {
         Some(target) => Ok(find_named(target, environment)?),

@@ -1,9 +1,10 @@
-//! The blame table: what the tasks of each spawn location have done to others, by what one wants to know first.
+//! The blame table: what the tasks of each spawn location have done to others, by what one wants to
+//! know first.
 //!
 //! Independent of the terminal. Used by [`view`](crate::view) and [`top`](crate::commands::top).
 //!
-//! Invariants. *A figure is never cut*: a column is as wide as its widest value and its title with the arrow of the
-//! order. *Equals keep one order*, that of their names, so that rows do not dance.
+//! Invariants. *A figure is never cut*: a column is as wide as its widest value and its title with
+//! the arrow of the order. *Equals keep one order*, that of their names, so that rows do not dance.
 
 use std::cmp::Ordering;
 
@@ -81,8 +82,8 @@ pub const LOCATION_TITLE: &str = "spawned at";
 /// What rows may be sorted by: the columns, and the location.
 pub const ORDERS: usize = COLUMNS.len() + 1;
 
-/// The rows of `scene` sorted by column `order`, the largest first; by location when that is behind the last column.
-/// `is_inverted` turns it round.
+/// The rows of `scene` sorted by column `order`, the largest first; by location when that is behind
+/// the last column. `is_inverted` turns it round.
 pub fn rows<'a>(scene: &Scene<'a>, order: usize, is_inverted: bool) -> Vec<Row<'a>> {
     let rates = scene.rates.map_or(&[][..], |rates| &rates.locations);
     let row = |(index, blame): (usize, &'a Blame)| Row { blame, rates: rates.get(index) };
@@ -119,7 +120,8 @@ impl Column {
         Cell { text: format!("{text}{}", tone.mark()), tone }
     }
 
-    /// How many columns of a terminal it takes: its values with their marks, its title with the arrow of the order.
+    /// How many columns of a terminal it takes: its values with their marks, its title with the
+    /// arrow of the order.
     pub fn full_width(&self) -> usize {
         let mark = match self.meaning {
             Meaning::Nothing => 0,

@@ -1,7 +1,7 @@
 //! Tables of tasks and of processes, one row each: the columns that screen and text share.
 //!
-//! Invariant: *A figure is never cut*: a column is as wide as its widest cell and its title with the arrow of the order, whatever the numbers
-//! are that a program has come to.
+//! Invariant: *A figure is never cut*: a column is as wide as its widest cell and its title with
+//! the arrow of the order, whatever the numbers are that a program has come to.
 
 use volt_telemetry::tasks::MAX_FILTER_BYTES;
 
@@ -30,7 +30,8 @@ pub struct Column<T, R> {
     /// Whether only a wide screen has it.
     pub is_extra: bool,
     align: Align,
-    /// Columns of a terminal that it takes at least, so that it keeps its place while figures come and go.
+    /// Columns of a terminal that it takes at least, so that it keeps its place while figures come
+    /// and go.
     min_width: usize,
     content: fn(&Row<'_, T>) -> Cell,
 }
@@ -96,7 +97,8 @@ pub fn orders<T, R: Copy>(columns: &[Column<T, R>]) -> Vec<R> {
     columns.iter().filter_map(|column| column.rank).collect()
 }
 
-/// For people: a line of titles, and one for each of `items`; `rest` says what stands behind the columns, `rest_title` what that is.
+/// For people: a line of titles, and one for each of `items`; `rest` says what stands behind the
+/// columns, `rest_title` what that is.
 pub fn text<T, R: Copy>(
     columns: &[Column<T, R>],
     items: &[T],

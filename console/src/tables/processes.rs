@@ -1,6 +1,7 @@
 //! The table of processes, state machines with mailboxes, for screen and text.
 //!
-//! A table leaves a pid's node out, which is the same in most programs; the detail and JSON have it whole.
+//! A table leaves a pid's node out, which is the same in most programs; the detail and JSON have it
+//! whole.
 
 use volt_telemetry::processes::{Process, ProcessList, Query, Rank, State, kind_name};
 

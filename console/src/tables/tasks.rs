@@ -1,6 +1,7 @@
 //! The table of tasks, for screen and text.
 //!
-//! Invariant: *A row that has no number says so*: of a task in its first poll only what its worker shows is known.
+//! Invariant: *A row that has no number says so*: of a task in its first poll only what its worker
+//! shows is known.
 
 use volt_telemetry::tasks::{LONGEST_FROM_NS, Query, Rank, State, Task, TaskList};
 

@@ -2,8 +2,9 @@
 //!
 //! Screen and text output print from this one list. No terminal in here.
 //!
-//! Invariants. *A figure is never cut*: a column is as wide as its widest value. *Groups come and go whole*: half of the wake-up
-//! reasons would mislead. *What a worker is doing gets the rest of the line.*
+//! Invariants. *A figure is never cut*: a column is as wide as its widest value. *Groups come and
+//! go whole*: half of the wake-up reasons would mislead. *What a worker is doing gets the rest of
+//! the line.*
 
 use volt_diagnosis::rates::WorkerRates;
 use volt_telemetry::snapshot::{Config, Duty, InFlight, Worker};

@@ -58,7 +58,8 @@ impl Keyboard {
 }
 
 impl Drop for Keyboard {
-    /// Waits for the thread, so that what is typed from now on is not taken from whoever reads next.
+    /// Waits for the thread, so that what is typed from now on is not taken from whoever reads
+    /// next.
     fn drop(&mut self) {
         // ORDERING: Relaxed; the flag alone is the message, nothing is published with it.
         self.is_over.store(true, Ordering::Relaxed);
@@ -115,7 +116,8 @@ fn forward(sender: &SyncSender<Event>, is_over: &AtomicBool) -> io::Result<()> {
     Ok(())
 }
 
-/// What a terminal's event asks for; `None` when it asks for nothing. While somebody types, keys are text; a click means what lies there.
+/// What a terminal's event asks for; `None` when it asks for nothing. While somebody types, keys
+/// are text; a click means what lies there.
 pub fn action(event: &Event, is_typing: bool, hits: &Hits) -> Option<Action> {
     match event {
         Event::Key(key) if key.kind == KeyEventKind::Release => None,

@@ -1,11 +1,13 @@
-//! The terminal while the console has it: raw, on the alternate screen, without a cursor, its mouse taken if that is wanted; and given back
-//! whatever happens.
+//! The terminal while the console has it: raw, on the alternate screen, without a cursor, its mouse
+//! taken if that is wanted; and given back whatever happens.
 //!
-//! Protocol. (1) [`Terminal::enter`] notes its thread as the owner, then changes the terminal. (2) The drop, or a panic of the owner's
-//! thread before its message is printed, takes the terminal back, once. (3) A panic of another thread, as of a task in a program
-//! that shows itself, keeps the screen; its message is held back until the terminal is given back, and printed then.
+//! Protocol. (1) [`Terminal::enter`] notes its thread as the owner, then changes the terminal. (2)
+//! The drop, or a panic of the owner's thread before its message is printed, takes the terminal
+//! back, once. (3) A panic of another thread, as of a task in a program that shows itself, keeps
+//! the screen; its message is held back until the terminal is given back, and printed then.
 //!
-//! Invariant: *the one who clears the owner restores*, so that drop and panic hook do it once between them.
+//! Invariant: *the one who clears the owner restores*, so that drop and panic hook do it once
+//! between them.
 //!
 //! Signals are not handled here: a handler may not do any of this. The loop that draws asks for
 //! them and drops the terminal.
@@ -49,7 +51,8 @@ impl Terminal {
     /// Takes the terminal, and its mouse if that is wanted.
     ///
     /// # Errors
-    /// [`io::ErrorKind::ResourceBusy`] when this process has it taken already; those of the terminal.
+    /// [`io::ErrorKind::ResourceBusy`] when this process has it taken already; those of the
+    /// terminal.
     pub fn enter(takes_mouse: bool) -> io::Result<Terminal> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -93,8 +96,8 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         restore();
-        // Its own drop prints to stderr when it cannot show the cursor, and panics when there is no stderr either, as when the
-        // terminal was closed. It owns nothing but memory.
+        // Its own drop prints to stderr when it cannot show the cursor, and panics when there is no
+        // stderr either, as when the terminal was closed. It owns nothing but memory.
         if let Some(mut inner) = self.inner.take()
             && inner.show_cursor().is_err()
         {

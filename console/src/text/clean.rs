@@ -14,10 +14,12 @@ use volt_telemetry::text::is_invisible;
 use volt_telemetry::why::Why;
 use volt_telemetry::wire::Hello;
 
-/// Characters that are kept of a string; of the longest that a program gives, the names of generic functions, all.
+/// Characters that are kept of a string; of the longest that a program gives, the names of generic
+/// functions, all.
 const CHARS_MAX: usize = 4096;
 
-/// `text` without control characters and without those that reorder or hide text, cut where it is far too long.
+/// `text` without control characters and without those that reorder or hide text, cut where it is
+/// far too long.
 ///
 /// ```
 /// assert_eq!(volt_console::text::clean::text("evil\u{1b}[2Jname\n"), "evil[2Jname");

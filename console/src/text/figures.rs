@@ -1,6 +1,7 @@
 //! Numbers as short text: what the screens and the tables print.
 //!
-//! Invariant: *each kind of figure has a greatest width*, named here, so that a column never jumps and never cuts a number.
+//! Invariant: *each kind of figure has a greatest width*, named here, so that a column never jumps
+//! and never cuts a number.
 
 use std::time::Duration;
 
@@ -49,7 +50,8 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
-/// A duration in at most [`DURATION_WIDTH`] columns: `17ns`, `1.2µs`, `12.3ms`, `1m02s`, `2h05m`, `12d03h`.
+/// A duration in at most [`DURATION_WIDTH`] columns: `17ns`, `1.2µs`, `12.3ms`, `1m02s`, `2h05m`,
+/// `12d03h`.
 pub fn duration(ns: u64) -> String {
     const SECOND: u64 = 1_000_000_000;
     let seconds = ns / SECOND;
@@ -95,7 +97,8 @@ pub fn percent(ratio: f64) -> String {
     }
 }
 
-/// A bar of `width` columns, filled to `ratio` in eighths of a column; what is more than nothing shows at least a sliver.
+/// A bar of `width` columns, filled to `ratio` in eighths of a column; what is more than nothing
+/// shows at least a sliver.
 pub fn bar(ratio: f64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let ratio = if ratio.is_finite() { ratio.clamp(0.0, 1.0) } else { 0.0 };
@@ -113,7 +116,8 @@ pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The end of `text` in at most `columns`, with `…` for what was cut: of a path the end tells more than the start.
+/// The end of `text` in at most `columns`, with `…` for what was cut: of a path the end tells more
+/// than the start.
 pub fn tail(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.into();
@@ -193,8 +197,8 @@ pub fn short_place(place: &str) -> &str {
     }
 }
 
-/// `text` in lines of at most `columns`, broken between words; a word that is longer, as a path may be, has a line of
-/// its own.
+/// `text` in lines of at most `columns`, broken between words; a word that is longer, as a path may
+/// be, has a line of its own.
 pub(crate) fn paragraph(first: &str, rest: &str, text: &str, columns: usize) -> String {
     let mut lines = String::from(first);
     let (mut used, mut is_fresh) = (width(first), true);

@@ -1,7 +1,8 @@
-//! For terminals that have ASCII and nothing else: what is drawn is replaced, cell by cell, when all is drawn.
+//! For terminals that have ASCII and nothing else: what is drawn is replaced, cell by cell, when
+//! all is drawn.
 //!
-//! One table for screen and text. Invariant: *a column stays a column*: each sign has one of its own. What is not in the table, as a letter in the
-//! name of a task, becomes `?`.
+//! One table for screen and text. Invariant: *a column stays a column*: each sign has one of its
+//! own. What is not in the table, as a letter in the name of a task, becomes `?`.
 
 use ratatui::buffer::Buffer;
 

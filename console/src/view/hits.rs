@@ -1,7 +1,7 @@
 //! What lies where on the screen that was drawn last, for the mouse.
 //!
-//! The view writes it while it draws; [`input`](crate::terminal::input) reads it when a mouse button goes
-//! down. Bounded by the screen: one entry for each tab and each row.
+//! The view writes it while it draws; [`input`](crate::terminal::input) reads it when a mouse
+//! button goes down. Bounded by the screen: one entry for each tab and each row.
 
 use ratatui::layout::{Position, Rect};
 

@@ -74,7 +74,8 @@ fn draw_nothing(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) 
     draw_message(frame, area, text, theme);
 }
 
-/// What matters most, where there is no room for a screen: whether the program is well, and if not, where to look.
+/// What matters most, where there is no room for a screen: whether the program is well, and if not,
+/// where to look.
 fn draw_small(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
     if area.width < SMALL_MIN_SIZE.0 || area.height < SMALL_MIN_SIZE.1 || model.picture().process.is_none() {
         return draw_too_small(frame, area);

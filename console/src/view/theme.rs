@@ -1,7 +1,7 @@
 //! What meanings look like: the 16 named colours of the terminal's own palette, or none.
 //!
-//! Invariant: *no colour carries meaning alone*. Beside each stands a letter, a word or a mark, so that `NO_COLOR`, a monochrome
-//! terminal and a reader who cannot tell red from green lose nothing.
+//! Invariant: *no colour carries meaning alone*. Beside each stands a letter, a word or a mark, so
+//! that `NO_COLOR`, a monochrome terminal and a reader who cannot tell red from green lose nothing.
 
 use ratatui::style::{Color, Modifier, Style};
 use volt_telemetry::snapshot::Phase;

@@ -1,4 +1,5 @@
-//! The program's `check`: what it says of limits that are kept and of those that are not, and with which exit code.
+//! The program's `check`: what it says of limits that are kept and of those that are not, and with
+//! which exit code.
 
 use std::io::Read;
 use std::process::{Command, Output, Stdio};

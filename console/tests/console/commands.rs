@@ -1,4 +1,5 @@
-//! The program's verbs without a terminal: what they print, what they refuse, and with which exit code.
+//! The program's verbs without a terminal: what they print, what they refuse, and with which exit
+//! code.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixListener;

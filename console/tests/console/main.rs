@@ -1,4 +1,5 @@
-//! The program `volt-console` as a whole, against stand-ins for running programs, without a terminal and on one.
+//! The program `volt-console` as a whole, against stand-ins for running programs, without a
+//! terminal and on one.
 
 mod check;
 mod commands;

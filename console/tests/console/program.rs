@@ -203,7 +203,8 @@ fn serve(mut stream: &UnixStream, name: &str, speech: Speech, sent: &AtomicU32) 
     Ok(())
 }
 
-/// Twenty tasks, of which the one with the highest id is stranded and bears the program's name, with what a terminal would obey.
+/// Twenty tasks, of which the one with the highest id is stranded and bears the program's name,
+/// with what a terminal would obey.
 fn tasks(runtime: &str, name: &str, query: Query) -> TaskList {
     let task = |id: u64| Task {
         id,

@@ -1,5 +1,5 @@
-//! The program's `record`, `replay` and `export`, as what they write to and read from gives out: a signal, a disk that is full, a
-//! program that ends, a file that breaks off.
+//! The program's `record`, `replay` and `export`, as what they write to and read from gives out: a
+//! signal, a disk that is full, a program that ends, a file that breaks off.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

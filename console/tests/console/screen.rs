@@ -89,7 +89,8 @@ impl Screen {
         self.output.lock().0.len()
     }
 
-    /// Waits until `text` is printed, after `mark`: a single word, since blanks that are there already are jumped over.
+    /// Waits until `text` is printed, after `mark`: a single word, since blanks that are there
+    /// already are jumped over.
     #[track_caller]
     pub fn wait_for(&self, text: &str, mark: usize) {
         let until = Instant::now() + PATIENCE;
@@ -114,7 +115,8 @@ impl Screen {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Gives the terminal another size, and tells the program as the kernel tells the foreground of a terminal.
+    /// Gives the terminal another size, and tells the program as the kernel tells the foreground of
+    /// a terminal.
     pub fn resize(&self, columns: u16, rows: u16) {
         set_size(&self.terminal, columns, rows);
         self.signal(Signal::WINCH);

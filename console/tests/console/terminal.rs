@@ -1,4 +1,5 @@
-//! The live screen on a real (pseudo-)terminal: it comes, it reacts, and the terminal is given back however it ends.
+//! The live screen on a real (pseudo-)terminal: it comes, it reacts, and the terminal is given back
+//! however it ends.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -157,7 +158,8 @@ fn tasks_are_listed_filtered_and_opened_on_their_screen() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let mut screen = attached(&folder);
-    // The filter is taken in letter by letter; then the keys are keys again, and the task is opened.
+    // The filter is taken in letter by letter; then the keys are keys again, and the task is
+    // opened.
     for (keys, wanted) in [(&b"t"[..], "shop[2Jclerk"), (b"/shop.rs:119", "apply"), (b"\r\r", "why.rs:3:1,")] {
         let mark = screen.mark();
         screen.press(keys);
@@ -204,7 +206,8 @@ fn plain_ascii_without_the_mouse_is_nothing_else() {
     let printed = screen.finish().1;
     assert!(printed.is_ascii(), "{printed}");
     assert!(!has_taken_mouse(&printed));
-    // Colours begin with 3 or 4, of their bright kind with 9 or 10; bold, dim and reversed are 1, 2 and 7.
+    // Colours begin with 3 or 4, of their bright kind with 9 or 10; bold, dim and reversed are 1, 2
+    // and 7.
     for colour in ["[31m", "[32m", "[33m", "[35m", "[36m", "38;5;"] {
         assert!(!printed.contains(colour), "{colour}");
     }

@@ -1,9 +1,12 @@
-//! actix, on one arbiter (a thread with a runtime of its own) for each worker: an actor stays where it was started.
+//! actix, on one arbiter (a thread with a runtime of its own) for each worker: an actor stays where
+//! it was started.
 //!
-//! Each arbiter starts its share of the actors itself, at the same time as the others, a block of neighbours each: so the two of a pair are on
-//! one thread, and a token goes from thread to thread only where a block ends.
+//! Each arbiter starts its share of the actors itself, at the same time as the others, a block of
+//! neighbours each: so the two of a pair are on one thread, and a token goes from thread to thread
+//! only where a block ends.
 //!
-//! Mailboxes: 16 messages; `do_send` does not wait for room. Addresses: `Addr`, a pointer to the mailbox.
+//! Mailboxes: 16 messages; `do_send` does not wait for room. Addresses: `Addr`, a pointer to the
+//! mailbox.
 
 use std::ops::Range;
 use std::sync::mpsc;

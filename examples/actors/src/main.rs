@@ -1,4 +1,5 @@
-//! Volt's processes beside the actors of ractor, kameo and actix: the same workloads, in turns, on the same machine.
+//! Volt's processes beside the actors of ractor, kameo and actix: the same workloads, in turns, on
+//! the same machine.
 //!
 //! ```text
 //! cargo run --release                      every workload, a table for a page
@@ -11,11 +12,14 @@
 //! cargo run --release -- --batches 10      exactly so many batches a round, and no warm-up: for profilers
 //! ```
 //!
-//! A workload runs once on each library, in turns (A B C D A B C D), for as many rounds as asked, each time on a runtime that is started
-//! anew. A figure is the median over the rounds of the median over a round's batches. A ratio is Volt's figure divided by the other's, round by
-//! round, and of these the median: what disturbs the machine for longer than a turn disturbs both. Its spread is half the distance between the quartiles.
+//! A workload runs once on each library, in turns (A B C D A B C D), for as many rounds as asked,
+//! each time on a runtime that is started anew. A figure is the median over the rounds of the
+//! median over a round's batches. A ratio is Volt's figure divided by the other's, round by round,
+//! and of these the median: what disturbs the machine for longer than a turn disturbs both. Its
+//! spread is half the distance between the quartiles.
 //!
-//! That glibc gives memory back at the top of its heap and takes it again in the next batch is switched off for all, as in `peers`.
+//! That glibc gives memory back at the top of its heap and takes it again in the next batch is
+//! switched off for all, as in `peers`.
 
 mod actix_peer;
 mod arguments;

@@ -1,4 +1,5 @@
-//! Bytes a process: in a child of this program, since memory that an earlier workload has freed would be used again.
+//! Bytes a process: in a child of this program, since memory that an earlier workload has freed
+//! would be used again.
 
 use std::process::Command;
 use std::{fs, mem};
@@ -21,7 +22,8 @@ pub(crate) fn measure(peer: &str, workers: usize, count: usize) -> f64 {
     text.trim().parse().expect("a child prints a number")
 }
 
-/// In the child. What is kept to reach a process counts: one that nobody can reach is of no use, and some libraries end it.
+/// In the child. What is kept to reach a process counts: one that nobody can reach is of no use,
+/// and some libraries end it.
 pub(crate) fn bytes_each<P: Peer>(workers: usize, count: usize) -> f64 {
     let peer = P::start(workers);
     let mut idle = Vec::with_capacity(count + AT_ONCE);

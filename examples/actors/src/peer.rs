@@ -29,13 +29,15 @@ pub(crate) trait Peer: Sized + 'static {
     /// Starts the library's own kind of runtime, which ends when this is dropped.
     fn start(workers: usize) -> Self;
 
-    /// Starts idle processes, from inside of the runtime; they may not have begun when this returns.
+    /// Starts idle processes, from inside of the runtime; they may not have begun when this
+    /// returns.
     fn idle(&self, count: usize) -> Vec<Self::Idle>;
 
     /// Asks them to end, from inside of the runtime.
     fn end_idle(&self, idle: Vec<Self::Idle>);
 
-    /// Starts nodes, as [`idle`](Self::idle). Those next to each other are near each other, where a library knows near and far.
+    /// Starts nodes, as [`idle`](Self::idle). Those next to each other are near each other, where a
+    /// library knows near and far.
     fn nodes(&self, count: usize) -> Vec<Self::Node>;
 
     /// Asks them to end.

@@ -1,6 +1,7 @@
 //! ractor, on a Tokio runtime of many threads.
 //!
-//! Mailboxes: without a bound, ractor has no other. Addresses: `ActorRef`, a pointer to the mailbox.
+//! Mailboxes: without a bound, ractor has no other. Addresses: `ActorRef`, a pointer to the
+//! mailbox.
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::runtime::Runtime;

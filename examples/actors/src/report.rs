@@ -1,6 +1,7 @@
 //! What is printed: a table for a page, or one JSON object a row.
 //!
-//! The JSON keys: `workload`, `unit`, `about`; for each library its `median`, `ratio` (Volt's, in its first form, divided by it; below 1 is better) and the ratio's
+//! The JSON keys: `workload`, `unit`, `about`; for each library its `median`, `ratio` (Volt's, in
+//! its first form, divided by it; below 1 is better) and the ratio's
 //! `spread`. What was not measured is left out.
 
 use std::fs;

@@ -1,6 +1,8 @@
-//! What processes tell the bench: that they have begun and ended, that a token has arrived, and how many there were.
+//! What processes tell the bench: that they have begun and ended, that a token has arrived, and how
+//! many there were.
 //!
-//! One counter each for the whole program, so that no process has to hold a reference: one workload runs at a time.
+//! One counter each for the whole program, so that no process has to hold a reference: one workload
+//! runs at a time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, Thread};

@@ -1,4 +1,5 @@
-//! Volt's processes, in either form, on a runtime as shipped: everything counted, its control socket open.
+//! Volt's processes, in either form, on a runtime as shipped: everything counted, its control
+//! socket open.
 //!
 //! Mailboxes: 1,024 messages, a sender waits for room. Addresses: pids, looked up for each message.
 

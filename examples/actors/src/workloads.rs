@@ -1,5 +1,5 @@
-//! The workloads, one source for all libraries. Each starts a runtime, makes sure in the end that everything happened, and gives one value
-//! for each of its rows: the median over its batches.
+//! The workloads, one source for all libraries. Each starts a runtime, makes sure in the end that
+//! everything happened, and gives one value for each of its rows: the median over its batches.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! A slow leak, and three programs that look like one: for the doctor's rule `task-leak`, which takes
-//! minutes.
+//! A slow leak, and three programs that look like one: for the doctor's rule `task-leak`, which
+//! takes minutes.
 //!
 //! ```text
 //! cargo run --release --bin leak               # for three minutes, or for --seconds
@@ -8,8 +8,8 @@
 //!
 //! There is a runtime for each. `leak` spawns 28 tasks a second that never end. `warm-up` spawns as
 //! fast for its first 100 seconds and keeps what it has. `churn` spawns 200 tasks a second that end
-//! after a second. `burst` spawns 4,000 tasks within 10 seconds, a minute and a half after its start,
-//! that end half a minute later. At the end each prints what its own doctor found.
+//! after a second. `burst` spawns 4,000 tasks within 10 seconds, a minute and a half after its
+//! start, that end half a minute later. At the end each prints what its own doctor found.
 
 use std::error::Error;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! A gRPC server: tonic's services are axum routers, and gRPC is HTTP/2, so `volt::axum::serve` serves them (feature `http2`).
+//! A gRPC server: tonic's services are axum routers, and gRPC is HTTP/2, so `volt::axum::serve`
+//! serves them (feature `http2`).
 //!
 //! Every request is a task of Volt's. tonic's own server is bound to Tokio's, and is not needed.
 

@@ -1,4 +1,5 @@
-//! Programs and libraries that nobody here wrote, run on Volt: what the programs in `src/bin` serve, and the tests ask.
+//! Programs and libraries that nobody here wrote, run on Volt: what the programs in `src/bin`
+//! serve, and the tests ask.
 //!
 //! | program | with | needs `tokio-compat` |
 //! |---|---|---|

@@ -1,4 +1,5 @@
-//! HTTPS: rustls on Volt's sockets, hyper on rustls. Nothing in here asks for Tokio's runtime: its I/O traits are all that rustls' wrapper needs.
+//! HTTPS: rustls on Volt's sockets, hyper on rustls. Nothing in here asks for Tokio's runtime: its
+//! I/O traits are all that rustls' wrapper needs.
 
 use std::io;
 use std::sync::Arc;
@@ -28,7 +29,8 @@ pub fn self_signed() -> Result<(TlsAcceptor, CertificateDer<'static>), Box<dyn s
     Ok((TlsAcceptor::from(Arc::new(config)), cert.der().clone()))
 }
 
-/// Serves `router` to whoever connects. The handshake is each connection's own task's: one that dawdles holds nobody up.
+/// Serves `router` to whoever connects. The handshake is each connection's own task's: one that
+/// dawdles holds nobody up.
 pub async fn serve(listener: TcpListener, acceptor: TlsAcceptor, router: Router) -> io::Result<()> {
     loop {
         let (stream, peer) = listener.accept().await?;

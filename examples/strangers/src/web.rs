@@ -1,4 +1,5 @@
-//! An axum application with what most have: JSON, a body that streams, server-sent events, a WebSocket, who asks, and tower-http's middleware around it.
+//! An axum application with what most have: JSON, a body that streams, server-sent events, a
+//! WebSocket, who asks, and tower-http's middleware around it.
 //!
 //! The same router is served by Volt and by Tokio (`src/bin/web.rs`), to be compared.
 
@@ -84,7 +85,8 @@ async fn events() -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     Sse::new(each_part(|number| Event::default().id(number.to_string()).data("tick"))).keep_alive(KeepAlive::default())
 }
 
-/// axum gives what follows an upgrade to `tokio::spawn`, so it runs on Tokio's thread, outside Volt.
+/// axum gives what follows an upgrade to `tokio::spawn`, so it runs on Tokio's thread, outside
+/// Volt.
 async fn echo(upgrade: WebSocketUpgrade) -> Response {
     upgrade.on_upgrade(echo_all)
 }

@@ -1,5 +1,6 @@
-//! Sockets by the thousand, and for long: a proxy under load, and connections that do nothing. The servers are processes of their own, so that what they
-//! hold can be told from what their clients hold.
+//! Sockets by the thousand, and for long: a proxy under load, and connections that do nothing. The
+//! servers are processes of their own, so that what they hold can be told from what their clients
+//! hold.
 //!
 //! `VOLT_PROXY_SECONDS` says how long the load lasts, 5 unless set.
 
@@ -15,12 +16,14 @@ use within::{Error, Server, on_volt};
 
 /// Clients of the proxy at once.
 const CLIENTS: usize = 100;
-/// What a third of the load may leave behind, bytes. One of them may leave more: the lines of code that a program's first stuck poll is named with stay.
+/// What a third of the load may leave behind, bytes. One of them may leave more: the lines of code
+/// that a program's first stuck poll is named with stay.
 const SLACK: u64 = 1 << 20;
 /// Connections that are open and idle.
 const IDLE: usize = 10_000;
 
-/// Descriptors that a server opens for itself after its start: its control socket, what the sentinel reads of each thread.
+/// Descriptors that a server opens for itself after its start: its control socket, what the
+/// sentinel reads of each thread.
 const OWN_DESCRIPTORS: usize = 64;
 
 /// What `server` has in memory once it has closed what it held beyond `descriptors`.
@@ -31,7 +34,8 @@ async fn once_closed(server: &Server, descriptors: usize) -> u64 {
     server.resident()
 }
 
-/// Messages of up to 64 KiB to and fro, on connection after connection, until `deadline`; says how many bytes.
+/// Messages of up to 64 KiB to and fro, on connection after connection, until `deadline`; says how
+/// many bytes.
 async fn load(address: std::net::SocketAddr, seed: usize, deadline: Instant) -> Result<u64, Error> {
     let (mut bytes, mut length) = (0, 1 + seed * 7919 % 65_536);
     while Instant::now() < deadline {

@@ -1,7 +1,9 @@
-//! The chat as people use it: a process of its own, lines over TCP; and the kill test, in which one step in a hundred panics under load.
+//! The chat as people use it: a process of its own, lines over TCP; and the kill test, in which one
+//! step in a hundred panics under load.
 //!
-//! `VOLT_CHAT_SECONDS` sets how long the load of the kill test lasts (5 unless set), and `VOLT_CHAT_PROGRAM` which build of
-//! the chat is tested (cargo's own unless set), so that these tests can test a release build without being one.
+//! `VOLT_CHAT_SECONDS` sets how long the load of the kill test lasts (5 unless set), and
+//! `VOLT_CHAT_PROGRAM` which build of the chat is tested (cargo's own unless set), so that these
+//! tests can test a release build without being one.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -14,7 +16,8 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What a load may leave behind in the allocator.
 const GROWTH_MAX_KB: u64 = 4096;
-/// A leak grows with each load. What an incident of the sentinel takes, on a machine that is busy, is taken once: up to twenty megabytes were seen.
+/// A leak grows with each load. What an incident of the sentinel takes, on a machine that is busy,
+/// is taken once: up to twenty megabytes were seen.
 const ROUNDS_MAX: usize = 3;
 
 fn program() -> Command {

@@ -157,7 +157,8 @@ fn both_signals_end_it_cleanly_with_a_summary() {
 
 #[test]
 fn a_signal_before_the_first_answer_ends_it_cleanly_too() {
-    // The addresses stand there before the load begins, so that most of these come before an answer, and none may fail.
+    // The addresses stand there before the load begins, so that most of these come before an
+    // answer, and none may fail.
     for _ in 0..5 {
         let output = Running::start(&["--connections", "1"]).stop("-TERM");
         assert_eq!(summary(&output)["errors"], 0);

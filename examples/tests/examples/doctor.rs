@@ -1,13 +1,14 @@
-//! Each symptom as a program of its own, and the doctor asked about it over the control socket, as somebody at a
-//! console would.
+//! Each symptom as a program of its own, and the doctor asked about it over the control socket, as
+//! somebody at a console would.
 //!
-//! Left out are rules that no program here can bring about: `lost-wakeup` would be a fault of Volt's, and the runtime's
-//! own tests put it in (`scheduler::shared`); `steal-contention` needs more processors than a test may count on. Their
-//! other cases are in `volt_diagnosis::doctor`. The test of `cgroup-throttled` is skipped where no control group can be
-//! made, unless `VOLT_REQUIRE_CGROUP` is set.
+//! Left out are rules that no program here can bring about: `lost-wakeup` would be a fault of
+//! Volt's, and the runtime's own tests put it in (`scheduler::shared`); `steal-contention` needs
+//! more processors than a test may count on. Their other cases are in `volt_diagnosis::doctor`. The
+//! test of `cgroup-throttled` is skipped where no control group can be made, unless
+//! `VOLT_REQUIRE_CGROUP` is set.
 //!
-//! What the machine does to a program besides is true and no fault of the program's, so its rules may speak at any time
-//! ([`MACHINE`]).
+//! What the machine does to a program besides is true and no fault of the program's, so its rules
+//! may speak at any time ([`MACHINE`]).
 
 use std::fs::DirBuilder;
 use std::io::{BufRead, BufReader};
@@ -110,8 +111,8 @@ impl Drop for Patient {
     }
 }
 
-/// The doctor finds `rule` in its symptom, nothing else but what is in `beside`, and does not find it in the
-/// look-alike. Returns what it found.
+/// The doctor finds `rule` in its symptom, nothing else but what is in `beside`, and does not find
+/// it in the look-alike. Returns what it found.
 fn check(rule: Rule, beside: &[Rule]) -> Vec<Finding> {
     check_until(rule, beside, &[], |finding| finding.rule == rule)
 }
@@ -129,7 +130,8 @@ fn check_until(rule: Rule, beside: &[Rule], groups: &[PathBuf], is_it: impl Fn(&
     let least = found.iter().filter(|finding| finding.rule == rule).map(|finding| finding.severity).max();
     let mut patient = Patient::with_symptom(rule, true, groups);
     let mut before = patient.snapshot();
-    // Its start is not what it is about: threads begin, pages come in. A quota it spends for some periods.
+    // Its start is not what it is about: threads begin, pages come in. A quota it spends for some
+    // periods.
     let began = Instant::now();
     while patient.examine_from(&mut before).iter().any(|finding| finding.rule == rule) && !groups.is_empty() {
         assert!(began.elapsed() < PATIENCE, "what looks like {rule} is taken for it all the time");
@@ -143,8 +145,10 @@ fn check_until(rule: Rule, beside: &[Rule], groups: &[PathBuf], is_it: impl Fn(&
     found
 }
 
-/// What the machine causes, and a poll that it made a stall, for a lock for instance whose holder it does not run; also one without a cause that its kernel
-/// knows of: on a host that runs other machines, time passes while this one stands still. (That causes are told is for `.ci/causes` to say.)
+/// What the machine causes, and a poll that it made a stall, for a lock for instance whose holder
+/// it does not run; also one without a cause that its kernel knows of: on a host that runs other
+/// machines, time passes while this one stands still. (That causes are told is for `.ci/causes` to
+/// say.)
 fn is_of_the_machine(finding: &Finding, beside: &[Finding]) -> bool {
     let is_short_of_time = beside.iter().any(|finding| MACHINE.contains(&finding.rule));
     let has_no_cause = finding.evidence.iter().any(|evidence| evidence.text == "cause: unknown");
@@ -201,7 +205,8 @@ fn tasks_that_are_forgotten_in_the_global_queue() {
     check(Rule::GlobalStarved, &[Rule::NoYield, Rule::StalledPoll]);
 }
 
-/// The slot is held by a poll that is stuck, and the ring behind it too. No sentinel writes that down, and none sends another worker to the driver.
+/// The slot is held by a poll that is stuck, and the ring behind it too. No sentinel writes that
+/// down, and none sends another worker to the driver.
 #[test]
 fn a_task_that_is_kept_in_a_slot() {
     check(Rule::LifoHeld, &[Rule::NoYield, Rule::ParkedWhileBacklog, Rule::DriverHeld]);
@@ -253,7 +258,8 @@ fn workers_whose_quota_is_spent() {
     check_until(Rule::CgroupThrottled, &[], group.folders(), counts);
 }
 
-/// What waits behind a future that has lost its waker is the other end of a channel as a rule; here nothing is.
+/// What waits behind a future that has lost its waker is the other end of a channel as a rule; here
+/// nothing is.
 #[test]
 fn tasks_that_nothing_can_wake() {
     let found = check(Rule::LostWaker, &[]);

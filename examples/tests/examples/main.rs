@@ -1,4 +1,5 @@
-//! The example programs as people run them, each in a process of its own, and the README that shows one.
+//! The example programs as people run them, each in a process of its own, and the README that shows
+//! one.
 
 mod chat;
 mod demo;

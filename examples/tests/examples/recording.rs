@@ -1,4 +1,5 @@
-//! The demo under load, recorded over its control socket, shown again and exported: from the workers' rings to a trace.
+//! The demo under load, recorded over its control socket, shown again and exported: from the
+//! workers' rings to a trace.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -61,7 +62,8 @@ struct Trace {
     flows: usize,
 }
 
-/// Reads a trace from top to bottom as Perfetto does: slices nest, arrows resolve, on no track time goes back.
+/// Reads a trace from top to bottom as Perfetto does: slices nest, arrows resolve, on no track time
+/// goes back.
 fn read(path: &Path) -> Trace {
     let json: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).expect("JSON");
     let mut trace = Trace::default();

@@ -2,8 +2,9 @@
 //!
 //! Shape: a resource for each process, with every metric of the catalog that says something of it.
 //!
-//! Invariant *a start does not move*: the time since which a counter counts is worked out once for each runtime and kept, since the clocks that
-//! it comes from drift apart, and a start that moves is a restart to whoever reads it.
+//! Invariant *a start does not move*: the time since which a counter counts is worked out once for
+//! each runtime and kept, since the clocks that it comes from drift apart, and a start that moves
+//! is a restart to whoever reads it.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -88,7 +89,8 @@ impl Messages {
         }
     }
 
-    /// Since when `sample` counts: its runtime's start, or that of the oldest runtime of its process.
+    /// Since when `sample` counts: its runtime's start, or that of the oldest runtime of its
+    /// process.
     fn start(&self, metric: &catalog::Metric, sample: &Sample, origin: &Origin, now: u64) -> u64 {
         let name = metric.labels.iter().position(|label| *label == "runtime").map(|at| &sample.labels[at]);
         let its =

@@ -1,19 +1,23 @@
 //! The same numbers pushed to a collector of OpenTelemetry's: OTLP over HTTP, as protobuf.
 //!
-//! Shape: `settings` (where to, how often), `message` (processes as one request), `post` (one request and its answer), and here the loop
-//! around them, a task of the exporter's own runtime.
+//! Shape: `settings` (where to, how often), `message` (processes as one request), `post` (one
+//! request and its answer), and here the loop around them, a task of the exporter's own runtime.
 //!
 //! Protocol of one push. (1) Wait until it is time. (2) Collect from the programs, as a page does.
 //! (3) Make the request: what was counted since each runtime's start, so that a push that is lost
 //! loses nothing but its moment. (4) Send it over a connection of its own, and wait for the answer,
 //! [`Otlp::timeout`] at most.
 //!
-//! Invariants. *Bounded*: one request under way, nothing queued, an answer read up to a limit. *It never stops the application*: the task is
-//! on the exporter's worker, and a collector that is down costs one connection an interval. *Told once*: of a row of failures the log has the first, and when it is over how many there were.
+//! Invariants. *Bounded*: one request under way, nothing queued, an answer read up to a limit. *It
+//! never stops the application*: the task is on the exporter's worker, and a collector that is down
+//! costs one connection an interval. *Told once*: of a row of failures the log has the first, and
+//! when it is over how many there were.
 //!
-//! Rejected: the instruments of opentelemetry_sdk (its histograms take single values and its data has no public constructor, so
-//! counts that are ready-made cannot be handed to it; as for `metrics::Histogram`, see [`page`](crate::page)); gRPC (tonic needs a Tokio runtime, and every
-//! collector takes HTTP); TLS (a collector on the same machine or in the same pod is how OpenTelemetry advises to do it).
+//! Rejected: the instruments of opentelemetry_sdk (its histograms take single values and its data
+//! has no public constructor, so counts that are ready-made cannot be handed to it; as for
+//! `metrics::Histogram`, see [`page`](crate::page)); gRPC (tonic needs a Tokio runtime, and every
+//! collector takes HTTP); TLS (a collector on the same machine or in the same pod is how
+//! OpenTelemetry advises to do it).
 //!
 //! Source: OpenTelemetry Protocol 1.x, "OTLP/HTTP"; Metrics Data Model, "Temporality".
 

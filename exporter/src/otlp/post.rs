@@ -1,7 +1,8 @@
 //! One request to the collector, over a connection of its own.
 //!
-//! Invariant *bounded*: the answer is read up to [`ANSWER_BYTES_MAX`], and all of it, from the name's resolution on, within the target's time-out; then the
-//! connection is closed, whatever the collector does.
+//! Invariant *bounded*: the answer is read up to [`ANSWER_BYTES_MAX`], and all of it, from the
+//! name's resolution on, within the target's time-out; then the connection is closed, whatever the
+//! collector does.
 
 use std::fmt::Display;
 

@@ -14,10 +14,13 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// For a push, from the connection to the end of the answer; OpenTelemetry's own default.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A collector of OpenTelemetry's, for [`Builder::otlp`](crate::Builder::otlp): the metrics of the catalog are pushed to it, as OTLP over HTTP.
+/// A collector of OpenTelemetry's, for [`Builder::otlp`](crate::Builder::otlp): the metrics of the
+/// catalog are pushed to it, as OTLP over HTTP.
 ///
-/// Names are those of `docs/metrics.md`, `volt.worker.polls` for `volt_worker_polls_total`; histograms are histograms; counts are cumulative. The resource
-/// of a process is `service.name`, `service.instance.id`, `process.pid` and `host.name`. What the application counts with `metrics` macros is not pushed.
+/// Names are those of `docs/metrics.md`, `volt.worker.polls` for `volt_worker_polls_total`;
+/// histograms are histograms; counts are cumulative. The resource of a process is `service.name`,
+/// `service.instance.id`, `process.pid` and `host.name`. What the application counts with `metrics`
+/// macros is not pushed.
 ///
 /// ```
 /// use std::time::Duration;
@@ -36,8 +39,9 @@ pub struct Otlp {
 }
 
 impl Otlp {
-    /// A collector at `endpoint`, as `http://127.0.0.1:4318`. An endpoint without a path gets OTLP's, `/v1/metrics`; one with a path is taken as it
-    /// is. It has to be `http`: for TLS, let a collector on this machine take them and send them on.
+    /// A collector at `endpoint`, as `http://127.0.0.1:4318`. An endpoint without a path gets
+    /// OTLP's, `/v1/metrics`; one with a path is taken as it is. It has to be `http`: for TLS, let
+    /// a collector on this machine take them and send them on.
     pub fn new(endpoint: impl Into<String>) -> Self {
         Self {
             endpoint: endpoint.into(),

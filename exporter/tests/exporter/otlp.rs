@@ -1,5 +1,6 @@
-//! Metrics pushed to a collector: a real server on a real socket that reads HTTP by hand and decodes what it is sent with OpenTelemetry's own messages;
-//! and collectors that are not there, do not answer, or refuse.
+//! Metrics pushed to a collector: a real server on a real socket that reads HTTP by hand and
+//! decodes what it is sent with OpenTelemetry's own messages; and collectors that are not there, do
+//! not answer, or refuse.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! What a page says of processes made up by hand: the text format itself, and what must not be on it.
+//! What a page says of processes made up by hand: the text format itself, and what must not be on
+//! it.
 
 use std::collections::{HashMap, HashSet};
 

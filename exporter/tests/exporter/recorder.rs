@@ -1,4 +1,5 @@
-//! Whose the process's recorder of the `metrics` crate is. A process has one for good, so this test runs in a process of its own.
+//! Whose the process's recorder of the `metrics` crate is. A process has one for good, so this test
+//! runs in a process of its own.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -288,7 +288,8 @@ fn half_open_connections_keep_nobody_waiting_for_long() {
     // Below the limit nobody notices them.
     let _few: Vec<_> = (0..4).map(|_| half_open()).collect();
     assert_eq!(get(exporter.local_addr(), "/healthz").0, 200);
-    // Above it the answer comes when the server has given them up, which it does in seconds, though they stay open here.
+    // Above it the answer comes when the server has given them up, which it does in seconds, though
+    // they stay open here.
     let _many: Vec<_> = (0..6).map(|_| half_open()).collect();
     assert_eq!(get(exporter.local_addr(), "/healthz").0, 200);
 }

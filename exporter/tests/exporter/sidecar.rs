@@ -1,4 +1,5 @@
-//! The program `volt-exporter` beside real processes: whom it shows, and that one that is stopped holds up nobody's page.
+//! The program `volt-exporter` beside real processes: whom it shows, and that one that is stopped
+//! holds up nobody's page.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -43,7 +44,8 @@ impl Running {
         assert!(status.success());
     }
 
-    /// Stops it; when this returns, no thread of it runs any more. The kernel tells them one after the other, and until then one may answer.
+    /// Stops it; when this returns, no thread of it runs any more. The kernel tells them one after
+    /// the other, and until then one may answer.
     fn stop(&self) {
         self.signal("STOP");
         let threads = format!("/proc/{}/task", self.pid());

@@ -1,4 +1,5 @@
-//! What was found for one workload, and what follows: the cost of observation, and whether it stays under the ceiling.
+//! What was found for one workload, and what follows: the cost of observation, and whether it stays
+//! under the ceiling.
 
 use crate::quantile::quantile;
 use crate::subjects::{CLOCK_KEPT, LOGGED, NAMES, UNOBSERVED, VOLT};
@@ -74,7 +75,8 @@ impl Figures {
         (!costs_ns.is_empty()).then(|| quantile(&mut costs_ns, share))
     }
 
-    /// Observed and not, each in its best round, which other work on the machine disturbed least, ns.
+    /// Observed and not, each in its best round, which other work on the machine disturbed least,
+    /// ns.
     pub(crate) fn best_ns(&self) -> Option<Difference> {
         Some(Difference { with: self.quantile(VOLT, 0.0)?, without: self.quantile(UNOBSERVED, 0.0)? })
     }

@@ -1,10 +1,12 @@
 //! Instructions an operation, counted by callgrind: the load of the machine does not touch them.
 //!
-//! A program is run twice, for few batches and for many, with one worker; the difference of the two counts, divided by that of the
-//! operations, leaves out start and end. All threads of the process count, and kernel time does not.
+//! A program is run twice, for few batches and for many, with one worker; the difference of the two
+//! counts, divided by that of the operations, leaves out start and end. All threads of the process
+//! count, and kernel time does not.
 //!
-//! What comes by chance only adds: under valgrind, and on a busy machine, the sentinel may find that a poll has lasted for too long, and what its
-//! stack says then costs a hundred million instructions, once. So each length is run again until its two smallest counts agree, and the
+//! What comes by chance only adds: under valgrind, and on a busy machine, the sentinel may find
+//! that a poll has lasted for too long, and what its stack says then costs a hundred million
+//! instructions, once. So each length is run again until its two smallest counts agree, and the
 //! smallest is taken.
 //!
 //! Under valgrind one thread runs at a time, and time goes by some fifty times as fast. The cycle

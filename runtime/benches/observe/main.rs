@@ -1,5 +1,5 @@
-//! What it costs that everything is counted: Volt as shipped beside the same code with the counting compiled out, and beside Tokio under its
-//! own observers.
+//! What it costs that everything is counted: Volt as shipped beside the same code with the counting
+//! compiled out, and beside Tokio under its own observers.
 //!
 //! ```text
 //! cargo bench -p volt-runtime --bench observe                   all workloads, tables
@@ -9,16 +9,19 @@
 //! cargo bench -p volt-runtime --bench observe -- --volt         only Volt: with and without, and with a logger
 //! ```
 //!
-//! How it measures. Each subject is a program of its own (`subjects`), which runs one round of one workload of the bench `peers` and tells
-//! its cost: the processor time of its process, which other work on the machine moves less than the time that passes. They take turns, A B C A B
-//! C; a figure is the median over the rounds. Instructions are counted by callgrind, where there is a valgrind (`instructions`). The cost of
-//! observation is the difference between Volt with and without: in time and instructions, an operation and a poll.
+//! How it measures. Each subject is a program of its own (`subjects`), which runs one round of one
+//! workload of the bench `peers` and tells its cost: the processor time of its process, which other
+//! work on the machine moves less than the time that passes. They take turns, A B C A B C; a figure
+//! is the median over the rounds. Instructions are counted by callgrind, where there is a valgrind
+//! (`instructions`). The cost of observation is the difference between Volt with and without: in
+//! time and instructions, an operation and a poll.
 //!
-//! With one worker, since what is asked is the price of a poll: with more, what is measured is who finds work first. The main thread waits; so
-//! on a machine with nothing else to do the worker's processor time is the time that passes, and an observer's own threads are counted too.
+//! With one worker, since what is asked is the price of a poll: with more, what is measured is who
+//! finds work first. The main thread waits; so on a machine with nothing else to do the worker's
+//! processor time is the time that passes, and an observer's own threads are counted too.
 //!
-//! The ceiling: 20 ns a poll and 5 % of the worst workload, for all that is on by default. The verdict is by the medians of the times; a difference
-//! of less than their spread is none.
+//! The ceiling: 20 ns a poll and 5 % of the worst workload, for all that is on by default. The
+//! verdict is by the medians of the times; a difference of less than their spread is none.
 
 mod arguments;
 mod figures;

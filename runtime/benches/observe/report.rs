@@ -1,8 +1,10 @@
 //! What is printed: tables for people, tables for a page (`--markdown`), or one JSON object a line.
 //!
-//! The JSON keys: `workload`, `unit` (processor time); `polls_per_operation`; `ns`, `spread_ns`, `instructions`: for each subject, an operation's median, half the
-//! distance between the quartiles of its rounds, and what callgrind counts; `cost_ns`, `cost_ns_per_poll`, `cost_ratio`: Volt with less Volt
-//! without, the last divided by without; `best_cost_ns`: the same of the best rounds; `clock_ns`: what of it is for reading the clock; `cost_instructions_per_poll`,
+//! The JSON keys: `workload`, `unit` (processor time); `polls_per_operation`; `ns`, `spread_ns`,
+//! `instructions`: for each subject, an operation's median, half the distance between the quartiles
+//! of its rounds, and what callgrind counts; `cost_ns`, `cost_ns_per_poll`, `cost_ratio`: Volt with
+//! less Volt without, the last divided by without; `best_cost_ns`: the same of the best rounds;
+//! `clock_ns`: what of it is for reading the clock; `cost_instructions_per_poll`,
 //! `cost_instructions_ratio`, `clock_instructions` likewise; `ceiling_ns` a poll, `ceiling_ratio`,
 //! `is_met`, by the times; `logged_multiple`: with an ordinary logger at INFO, divided by without,
 //! and `logged_multiple_max`, what it may be. What was not measured is null. What could not be

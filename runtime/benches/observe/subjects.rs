@@ -11,17 +11,20 @@
 //! | tokio, histogram | `tokio-watched` beside this file: Tokio's `enable_metrics_poll_time_histogram` |
 //! | tokio, console | the same with `console-subscriber`, and nobody attached |
 //!
-//! The last two are a package of their own, outside the workspace, with a lock file of its own: they want `--cfg tokio_unstable`, and a
-//! hundred packages that nothing else here needs. What cannot be built (offline, say) is told and left out; without the first two there is
-//! nothing to say.
+//! The last two are a package of their own, outside the workspace, with a lock file of its own:
+//! they want `--cfg tokio_unstable`, and a hundred packages that nothing else here needs. What
+//! cannot be built (offline, say) is told and left out; without the first two there is nothing to
+//! say.
 //!
-//! Each build has a target directory of its own, `observe/NAME` below this bench's, so that none makes another start over; the first is this
-//! bench's own. All get the caller's `RUSTFLAGS`, and theirs.
+//! Each build has a target directory of its own, `observe/NAME` below this bench's, so that none
+//! makes another start over; the first is this bench's own. All get the caller's `RUSTFLAGS`, and
+//! theirs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// glibc: free memory at the top of the heap beyond this goes back to the system. See `peers`: off for all.
+/// glibc: free memory at the top of the heap beyond this goes back to the system. See `peers`: off
+/// for all.
 const TRIM: (&str, &str) = ("MALLOC_TRIM_THRESHOLD_", "17179869184");
 /// Without it, no build with `--cfg volt_unobserved`.
 const PERMIT: &str = "VOLT_BENCH_OBSERVE";

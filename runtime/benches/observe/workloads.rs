@@ -1,4 +1,5 @@
-//! The workloads of the bench `peers` that little but polls, wakes and spawns goes into, so that what a poll costs more is seen.
+//! The workloads of the bench `peers` that little but polls, wakes and spawns goes into, so that
+//! what a poll costs more is seen.
 
 use crate::sizes::{ALONE_TIMES, BATON_HOPS, CROWD, CROWD_TIMES, MANY, ONE_BY_ONE, PINGS};
 

@@ -8,9 +8,11 @@
 //! cargo bench -p volt-runtime --bench options -- --rounds 5 --workers 1
 //! ```
 //!
-//! How it measures. A workload runs once with each setting, in turns, each time on a new runtime, for as many rounds as asked. A setting's figure is
-//! the median over the rounds of its cost divided by that of the defaults in the same round: so what else the machine does moves it less. Behind
-//! it stands half the distance between the quartiles of those ratios: what lies within that of 1 is no difference.
+//! How it measures. A workload runs once with each setting, in turns, each time on a new runtime,
+//! for as many rounds as asked. A setting's figure is the median over the rounds of its cost
+//! divided by that of the defaults in the same round: so what else the machine does moves it less.
+//! Behind it stands half the distance between the quartiles of those ratios: what lies within that
+//! of 1 is no difference.
 
 #[path = "../peers/machine.rs"]
 mod machine;

@@ -1,4 +1,5 @@
-//! Measurements that want a process of their own: the bench starts itself with `--child` and reads what it prints.
+//! Measurements that want a process of their own: the bench starts itself with `--child` and reads
+//! what it prints.
 
 use std::fs;
 use std::future::poll_fn;
@@ -16,7 +17,8 @@ use crate::runtimes::volt::Volt;
 use crate::workloads::http;
 
 const CHILD: &str = "--child";
-/// Tasks started before it is waited until all have been polled, so that the queues do not grow to hold them all.
+/// Tasks started before it is waited until all have been polled, so that the queues do not grow to
+/// hold them all.
 const TASKS_AT_ONCE: usize = 1_000;
 /// An idle runtime may wake up for a while until it has settled.
 const SETTLING: Duration = Duration::from_secs(3);
@@ -136,7 +138,8 @@ fn idle<P: Peer>(workers: usize, is_quick: bool) -> Vec<f64> {
     vec![switches / seconds, cpu.as_nanos() as f64 / 1e3 / seconds]
 }
 
-/// Context switches, voluntary or not, of all threads of this process but the main one, which counts.
+/// Context switches, voluntary or not, of all threads of this process but the main one, which
+/// counts.
 fn switches() -> f64 {
     let main = std::process::id().to_string();
     let tasks = fs::read_dir("/proc/self/task").expect("this system has /proc");

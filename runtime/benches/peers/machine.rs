@@ -1,4 +1,5 @@
-//! What a table has to say about where it comes from: the command, the day, the commit, the machine, the versions.
+//! What a table has to say about where it comes from: the command, the day, the commit, the
+//! machine, the versions.
 //!
 //! What cannot be found out is left out: a table from an unpacked archive has no commit.
 
@@ -79,7 +80,8 @@ fn told(program: &str, arguments: &[&str]) -> Option<String> {
 
 /// Year, month and day of the day so many days after 1970-01-01, by the Gregorian calendar.
 ///
-/// Counted from the first of March, so that the leap day is a year's last: month `m` then begins on day (153 m + 2) / 5.
+/// Counted from the first of March, so that the leap day is a year's last: month `m` then begins on
+/// day (153 m + 2) / 5.
 fn date(days_since_1970: u64) -> (u64, u64, u64) {
     const DAYS_FROM_0000_03_01: u64 = 719_468;
     const DAYS_IN_400_YEARS: u64 = 146_097;

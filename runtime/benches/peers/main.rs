@@ -1,4 +1,5 @@
-//! Volt beside what people would use instead: the same workload source on Volt, Tokio and smol, in turns, on the same machine.
+//! Volt beside what people would use instead: the same workload source on Volt, Tokio and smol, in
+//! turns, on the same machine.
 //!
 //! ```text
 //! cargo bench -p volt-runtime --bench peers                         every workload, a table
@@ -9,19 +10,23 @@
 //! cargo bench -p volt-runtime --bench peers -- --list               the names, and what each is
 //! ```
 //!
-//! How it measures. A workload runs once on each runtime, in turns (A B C A B C), for as many rounds as asked; each time the runtime is
-//! started anew with its own defaults and as many workers as there are processors. A figure is the median over the rounds of the median over
-//! the batches of a round; the spread is the distance between the quartiles over the rounds, divided by the median. Other work on the
-//! machine moves the figures; since the runtimes take turns, it moves the ratios less.
+//! How it measures. A workload runs once on each runtime, in turns (A B C A B C), for as many
+//! rounds as asked; each time the runtime is started anew with its own defaults and as many workers
+//! as there are processors. A figure is the median over the rounds of the median over the batches
+//! of a round; the spread is the distance between the quartiles over the rounds, divided by the
+//! median. Other work on the machine moves the figures; since the runtimes take turns, it moves the
+//! ratios less.
 //!
-//! For profilers: `--runtime volt --workers 1 --rounds 1 --batches 50` runs exactly that much, without warm-up. The difference between the
-//! instructions of two such runs (callgrind), divided by that of their operations, is the instructions an operation.
+//! For profilers: `--runtime volt --workers 1 --rounds 1 --batches 50` runs exactly that much,
+//! without warm-up. The difference between the instructions of two such runs (callgrind), divided
+//! by that of their operations, is the instructions an operation.
 //!
 //! What a logger costs: `--log info` installs one, of the kind that most programs have. The bench
 //! `observe` does so in turns with a run without.
 //!
-//! glibc gives memory back to the system at the top of its heap by default, and takes it again in the next batch, which is half of what some
-//! workloads then measure. So the bench starts itself again with `MALLOC_TRIM_THRESHOLD_` set, for all runtimes alike.
+//! glibc gives memory back to the system at the top of its heap by default, and takes it again in
+//! the next batch, which is half of what some workloads then measure. So the bench starts itself
+//! again with `MALLOC_TRIM_THRESHOLD_` set, for all runtimes alike.
 
 mod arguments;
 mod child;
@@ -139,7 +144,8 @@ fn tell_progress(text: &str) {
     }
 }
 
-/// Both ends of 512 connections are in this process; many systems allow 1024 open files unless asked.
+/// Both ends of 512 connections are in this process; many systems allow 1024 open files unless
+/// asked.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

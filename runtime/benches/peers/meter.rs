@@ -21,7 +21,8 @@ pub(crate) struct Meter {
     /// Instead of the time: exactly so many batches.
     batches: Option<usize>,
     pub(crate) is_quick: bool,
-    /// Batches cost what the process spends on processors, not what a batch says: other work on the machine hardly moves that.
+    /// Batches cost what the process spends on processors, not what a batch says: other work on the
+    /// machine hardly moves that.
     is_cpu: bool,
 }
 
@@ -30,10 +31,12 @@ impl Meter {
         Self { workers, time, batches, is_quick, is_cpu }
     }
 
-    /// Runs batches of `operations` for the round's time. A batch says how long it took; returns the median cost of an operation, ns.
+    /// Runs batches of `operations` for the round's time. A batch says how long it took; returns
+    /// the median cost of an operation, ns.
     ///
-    /// Of processor time the mean: the kernel counts that of a thread which goes on running, on another processor, at its next tick, so that a
-    /// single batch may be told nothing, and the one after the tick too much.
+    /// Of processor time the mean: the kernel counts that of a thread which goes on running, on
+    /// another processor, at its next tick, so that a single batch may be told nothing, and the
+    /// one after the tick too much.
     pub(crate) fn cost_ns(&self, operations: usize, batch: impl FnMut() -> Duration) -> Vec<f64> {
         let cost = |took: Duration| took.as_nanos() as f64 / operations as f64;
         if !self.is_cpu {
@@ -62,7 +65,8 @@ impl Meter {
         results
     }
 
-    /// How often something is done that is counted one by one; `full` unless quick or told otherwise.
+    /// How often something is done that is counted one by one; `full` unless quick or told
+    /// otherwise.
     pub(crate) fn samples(&self, full: usize, quick: usize) -> usize {
         self.batches.unwrap_or(if self.is_quick { quick } else { full })
     }

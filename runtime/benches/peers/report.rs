@@ -1,10 +1,12 @@
 //! What is printed: a table for people, one for a page (`--markdown`), or one JSON object a line.
 //!
-//! The JSON keys: `workload`, `unit`; `volt`, `tokio`, `smol`: the medians, in that unit; `spread`: for each, the distance between the
-//! quartiles of its rounds divided by its median; `best`: for each, its best round, which other work on the machine disturbed least;
-//! `ratio_to_tokio`: Volt's median divided by Tokio's, below 1 is better; `target`: the greatest ratio that is aimed at, or, where
-//! `target_is` says "absolute", the greatest value; `target_max`: a greatest value beside the ratio, where there is one; `is_met`, by the
-//! medians. What was not measured or cannot be said (a ratio to 0) is null.
+//! The JSON keys: `workload`, `unit`; `volt`, `tokio`, `smol`: the medians, in that unit; `spread`:
+//! for each, the distance between the quartiles of its rounds divided by its median; `best`: for
+//! each, its best round, which other work on the machine disturbed least; `ratio_to_tokio`: Volt's
+//! median divided by Tokio's, below 1 is better; `target`: the greatest ratio that is aimed at, or,
+//! where `target_is` says "absolute", the greatest value; `target_max`: a greatest value beside the
+//! ratio, where there is one; `is_met`, by the medians. What was not measured or cannot be said (a
+//! ratio to 0) is null.
 
 use std::fmt::Display;
 

@@ -1,8 +1,9 @@
-//! What the program has allocated and not freed: counted, since resident memory says more of the allocator than of the program.
+//! What the program has allocated and not freed: counted, since resident memory says more of the
+//! allocator than of the program.
 //!
-//! Shape: the system's allocator, and two sums kept in shards, so that threads that allocate at the same time do not wait for each other's
-//! line. A shard by itself may be negative: what one thread allocates another frees. Only their sum means something, and exactly so
-//! when nobody is at work.
+//! Shape: the system's allocator, and two sums kept in shards, so that threads that allocate at the
+//! same time do not wait for each other's line. A shard by itself may be negative: what one thread
+//! allocates another frees. Only their sum means something, and exactly so when nobody is at work.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -24,7 +25,8 @@ static HEAP: [Shard; SHARDS] = [const { Shard { allocations: AtomicI64::new(0), 
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// This thread's shard. Has no destructor, so that it may be used while a thread begins and ends.
+    /// This thread's shard. Has no destructor, so that it may be used while a thread begins and
+    /// ends.
     static SHARD: Cell<usize> = const { Cell::new(NONE) };
 }
 

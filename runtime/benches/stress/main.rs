@@ -1,13 +1,15 @@
-//! Mixed work, much of it: 10^8 polls over many runtimes and in one that lives long, with everything counted twice.
+//! Mixed work, much of it: 10^8 polls over many runtimes and in one that lives long, with
+//! everything counted twice.
 //!
 //! ```text
 //! cargo bench -p volt-runtime --bench stress                        10^8 polls, some minutes
 //! cargo bench -p volt-runtime --bench stress -- --polls 1000000     as many as you like
 //! cargo bench -p volt-runtime --bench stress -- --seed 7            the same work again
 //! ```
-//! Ends with what was done, or with a panic that says what does not hold; see `mix` for what must. And nothing grows: what is allocated
-//! at rest, between two runtimes and inside the long-lived one, is at the end what it was in the first third, to a hundredth and to what
-//! is made once. Resident memory is printed beside it: it holds what the allocator keeps for later as well.
+//! Ends with what was done, or with a panic that says what does not hold; see `mix` for what must.
+//! And nothing grows: what is allocated at rest, between two runtimes and inside the long-lived
+//! one, is at the end what it was in the first third, to a hundredth and to what is made once.
+//! Resident memory is printed beside it: it holds what the allocator keeps for later as well.
 
 mod heap;
 mod mix;
@@ -32,11 +34,14 @@ const STRETCHES: u64 = 24;
 const CROWD: usize = 5_000;
 const WORKERS: [usize; 6] = [2, 1, 4, 3, 8, 66];
 const PLACEMENTS: [Placement; 3] = [Placement::Global, Placement::TwoChoices, Placement::LeastLoaded];
-/// How much of what is allocated at rest may be new since the first third, as a part of what was there.
+/// How much of what is allocated at rest may be new since the first third, as a part of what was
+/// there.
 const GROWTH_MAX: f64 = 0.01;
-/// And beside that: what is made when it is first needed and then kept may come late. Far less than one byte a task.
+/// And beside that: what is made when it is first needed and then kept may come late. Far less than
+/// one byte a task.
 const MADE_ONCE: Live = Live { allocations: 16, bytes: 256 << 10 };
-/// What each worker keeps of the blocks of ended tasks, for new ones, at most; it takes long until its store is full. Between runtimes all are given back.
+/// What each worker keeps of the blocks of ended tasks, for new ones, at most; it takes long until
+/// its store is full. Between runtimes all are given back.
 const KEPT_BYTES: i64 = 1 << 20;
 /// A task takes more than this.
 const TASK_BYTES_MIN: i64 = 64;
@@ -96,7 +101,8 @@ impl Rests {
         format!("live {:>8} B in {:>5}  rss {resident:>5.2} MiB", live.bytes, live.allocations)
     }
 
-    /// Prints how each measure has changed from the first third's largest to the last rest, and holds what is allocated to its limit.
+    /// Prints how each measure has changed from the first third's largest to the last rest, and
+    /// holds what is allocated to its limit.
     fn check(&self) {
         let allocations = Growth::of(self.live.iter().map(|live| live.allocations));
         let bytes = Growth::of(self.live.iter().map(|live| live.bytes));

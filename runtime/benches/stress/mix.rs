@@ -1,12 +1,17 @@
-//! Mixed work for a runtime, and what must hold of it: nothing is lost, everything is counted once, and afterwards everybody sleeps.
+//! Mixed work for a runtime, and what must hold of it: nothing is lost, everything is counted once,
+//! and afterwards everybody sleeps.
 //!
-//! Shared by the bench `stress` (10^8 polls) and the test of that name (10^6), and built with ThreadSanitizer by `.ci/tsan`.
+//! Shared by the bench `stress` (10^8 polls) and the test of that name (10^6), and built with
+//! ThreadSanitizer by `.ci/tsan`.
 //!
-//! Shape. A *mix* is one runtime's life: outside threads hand in roots, a bounded number at a time; each root, drawn by a seeded
-//! sequence, yields, spawns children, plays ping-pong, sleeps, aborts or is aborted, panics, uses up its budget, blocks, or waits to be
-//! woken by a thread that is no worker. Then the runtime must come to rest, perhaps several times, and then be shut down with tasks alive.
+//! Shape. A *mix* is one runtime's life: outside threads hand in roots, a bounded number at a time;
+//! each root, drawn by a seeded sequence, yields, spawns children, plays ping-pong, sleeps, aborts
+//! or is aborted, panics, uses up its budget, blocks, or waits to be woken by a thread that is no
+//! worker. Then the runtime must come to rest, perhaps several times, and then be shut down with
+//! tasks alive.
 //!
-//! Every future holds a [`Token`]; tokens made and tokens dropped are counted here, apart from what the runtime counts of itself.
+//! Every future holds a [`Token`]; tokens made and tokens dropped are counted here, apart from what
+//! the runtime counts of itself.
 
 use std::collections::VecDeque;
 use std::future::{pending, poll_fn};
@@ -50,7 +55,8 @@ pub struct Mix {
     pub polls: u64,
     /// Stretches of work, each of as many polls and followed by a rest.
     pub stretches: u64,
-    /// Tasks that are alive at once in the beginning, each with a timer. With more than the mix ever has, no queue and no slab grows later.
+    /// Tasks that are alive at once in the beginning, each with a timer. With more than the mix
+    /// ever has, no queue and no slab grows later.
     pub crowd: usize,
     pub seed: u64,
 }
@@ -293,8 +299,9 @@ fn polls(snapshot: &Snapshot) -> u64 {
     sum(snapshot, |worker| worker.polls)
 }
 
-/// Hands roots in until the runtime has polled `target` times: a crowd at a time; and now and then each as soon as the one before has ended, when
-/// the workers are just about to sleep. With one outsider nobody else would come by and wake a worker that missed it.
+/// Hands roots in until the runtime has polled `target` times: a crowd at a time; and now and then
+/// each as soon as the one before has ended, when the workers are just about to sleep. With one
+/// outsider nobody else would come by and wake a worker that missed it.
 fn outsider(handle: &Handle, world: &Arc<World>, seed: u64, target: u64) {
     let mut random = Random::new(seed);
     let mut alive = VecDeque::new();

@@ -1,17 +1,23 @@
-//! A Tokio runtime beside a Volt runtime, for libraries that ask for one and take no other (feature `tokio-compat`).
+//! A Tokio runtime beside a Volt runtime, for libraries that ask for one and take no other (feature
+//! `tokio-compat`).
 //!
-//! Shape: one thread of Tokio's that serves its timers and sockets, and runs the tasks that libraries give to `tokio::spawn`. Every thread that may run
-//! code of a Volt runtime is *inside* that Tokio runtime as well (`context` enters both), so what such a library does in a Volt task (sleep, connect,
-//! spawn) finds it. Tokio's threads are inside Volt in turn, so that a callback of the library may use Volt.
+//! Shape: one thread of Tokio's that serves its timers and sockets, and runs the tasks that
+//! libraries give to `tokio::spawn`. Every thread that may run code of a Volt runtime is *inside*
+//! that Tokio runtime as well (`context` enters both), so what such a library does in a Volt task
+//! (sleep, connect, spawn) finds it. Tokio's threads are inside Volt in turn, so that a callback of
+//! the library may use Volt.
 //!
-//! Who runs what: a Volt task stays Volt's, whatever it awaits; its wake-up comes from Tokio's thread, as from any thread that is no worker. What is
-//! given to `tokio::spawn` and `tokio::task::spawn_blocking` runs outside Volt: no budget, no sentinel, no blame; the snapshot says how much there is.
+//! Who runs what: a Volt task stays Volt's, whatever it awaits; its wake-up comes from Tokio's
+//! thread, as from any thread that is no worker. What is given to `tokio::spawn` and
+//! `tokio::task::spawn_blocking` runs outside Volt: no budget, no sentinel, no blame; the snapshot
+//! says how much there is.
 //!
-//! How it ends: after the workers and the blocking threads, whose futures may hold Tokio's sockets, within what is left of the shutdown's limit.
-//! A forked child's copy is left alone, as its runtime is: the workers that are not there hold it for ever.
+//! How it ends: after the workers and the blocking threads, whose futures may hold Tokio's sockets,
+//! within what is left of the shutdown's limit. A forked child's copy is left alone, as its runtime
+//! is: the workers that are not there hold it for ever.
 //!
-//! Rejected: Tokio's `current_thread` flavour, on which `tokio::task::block_in_place` panics; Tokio's drivers without its scheduler, which it does not
-//! give away.
+//! Rejected: Tokio's `current_thread` flavour, on which `tokio::task::block_in_place` panics;
+//! Tokio's drivers without its scheduler, which it does not give away.
 
 #[cfg(feature = "tokio-compat")]
 pub(crate) use beside::{Compat, Entered};
@@ -42,8 +48,8 @@ mod beside {
     }
 
     impl Compat {
-        /// Starts it beside the runtime with these settings. Each of its threads calls `enter` first,
-        /// which makes that runtime current there.
+        /// Starts it beside the runtime with these settings. Each of its threads calls `enter`
+        /// first, which makes that runtime current there.
         pub(crate) fn start(config: &Config, enter: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
             let name = format!("{}-tokio", config.thread_name);
             let mut builder = tokio::runtime::Builder::new_multi_thread();
@@ -69,7 +75,8 @@ mod beside {
             }
         }
 
-        /// Ends it: its tasks are dropped, and its blocking threads waited for until `deadline`; `None` = for as long as they take.
+        /// Ends it: its tasks are dropped, and its blocking threads waited for until `deadline`;
+        /// `None` = for as long as they take.
         pub(crate) fn shut_down(&self, deadline: Option<Instant>) {
             let Some(runtime) = self.lock().take() else { return };
             match deadline {
@@ -85,7 +92,8 @@ mod beside {
 
     impl Drop for Compat {
         fn drop(&mut self) {
-            // Of a runtime whose build failed; any other was shut down. Not waited for: who drops it may be inside async code.
+            // Of a runtime whose build failed; any other was shut down. Not waited for: who drops
+            // it may be inside async code.
             self.shut_down(Some(Instant::now()));
         }
     }

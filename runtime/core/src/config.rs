@@ -10,25 +10,30 @@ use std::time::Duration;
 pub const BUDGET_PER_TICK: u32 = 128;
 /// Operations of leaves that a task may do in one poll before it is made to yield.
 pub const COOP_BUDGET: u32 = 128;
-/// Polls from the LIFO slot a tick: enough for a request and its reply, too few for two tasks to keep a third waiting.
+/// Polls from the LIFO slot a tick: enough for a request and its reply, too few for two tasks to
+/// keep a third waiting.
 pub(crate) const MAX_LIFO_POLLS_PER_TICK: u32 = 3;
 /// Slots of a worker's ring, a power of two.
 pub(crate) const LOCAL_QUEUE_CAPACITY: usize = 256;
-/// Slots of a worker's batch buffer, a power of two. A fetch from the global queue returns one task and fills the
-/// buffer with the rest, so with 64 slots the upper bound of a fetch, [`MAX_GLOBAL_QUEUE_BATCH`], is reached.
+/// Slots of a worker's batch buffer, a power of two. A fetch from the global queue returns one task
+/// and fills the buffer with the rest, so with 64 slots the upper bound of a fetch,
+/// [`MAX_GLOBAL_QUEUE_BATCH`], is reached.
 pub(crate) const GLOBAL_QUEUE_BATCH_SIZE: usize = 64;
-/// A fetch from the global queue takes the worker's fair share, length / workers, but at least this many.
+/// A fetch from the global queue takes the worker's fair share, length / workers, but at least this
+/// many.
 pub(crate) const MIN_GLOBAL_QUEUE_BATCH: usize = 4;
 /// See [`MIN_GLOBAL_QUEUE_BATCH`]: at most this many.
 pub(crate) const MAX_GLOBAL_QUEUE_BATCH: usize = 64;
-/// Time between two checks of the global queue while a worker is busy. A check of an empty queue is one load, a hundredth
-/// of this, and a task from outside waits for little more than this and one poll.
+/// Time between two checks of the global queue while a worker is busy. A check of an empty queue is
+/// one load, a hundredth of this, and a task from outside waits for little more than this and one
+/// poll.
 pub(crate) const TARGET_GLOBAL_QUEUE_LATENCY: Duration = Duration::from_micros(3);
 /// Weight of a full tick in the moving average of poll time, in thousandths.
 pub(crate) const EWMA_ALPHA_PER_MILLE: u32 = 100;
 /// The average before anything was measured; makes the first interval 1.
 pub(crate) const DEFAULT_AVG_TASK: Duration = Duration::from_micros(50);
-/// Fewest local polls between two checks of the global queue. With 8, polls of 100 µs would keep it waiting for 800 µs.
+/// Fewest local polls between two checks of the global queue. With 8, polls of 100 µs would keep it
+/// waiting for 800 µs.
 pub(crate) const MIN_GLOBAL_QUEUE_INTERVAL: u32 = 1;
 /// Most local polls between two checks of the global queue, however short polls are.
 pub(crate) const MAX_GLOBAL_QUEUE_INTERVAL: u32 = 255;
@@ -36,18 +41,20 @@ pub(crate) const MAX_GLOBAL_QUEUE_INTERVAL: u32 = 255;
 pub(crate) const LIFO_STEAL_AFTER: Duration = Duration::from_millis(1);
 /// A worker polls the driver (timers and I/O) between ticks if nobody did for this long.
 pub(crate) const DRIVER_INTERVAL: Duration = Duration::from_micros(50);
-/// Within a tick, between two polls, it does so after this many times [`DRIVER_INTERVAL`], 1 ms: 128 slow polls must not
-/// stop the clock, and a system call after each poll of 50 µs would be too dear.
+/// Within a tick, between two polls, it does so after this many times [`DRIVER_INTERVAL`], 1 ms:
+/// 128 slow polls must not stop the clock, and a system call after each poll of 50 µs would be too
+/// dear.
 pub(crate) const DRIVER_INTERVALS_IN_TICK: u64 = 20;
 /// First park time-out: a net under the wake-up protocol, doubled while it finds nothing.
 pub(crate) const PARK_TIMEOUT: Duration = Duration::from_millis(10);
 /// Where the doubling ends; from here on only the worker in the I/O driver keeps a time-out.
 pub(crate) const MAX_PARK_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a thread that waits stays awake before it sleeps, if short waits are what it is used to: as long as a thread whose processor has gone to
-/// rest takes to hand something over, so that two threads that wake each other come to do without.
+/// How long a thread that waits stays awake before it sleeps, if short waits are what it is used
+/// to: as long as a thread whose processor has gone to rest takes to hand something over, so that
+/// two threads that wake each other come to do without.
 pub(crate) const PARK_SPIN: Duration = Duration::from_micros(40);
-/// Longest such time: a sleep costs both sides some 10 µs of processor time together, so longer spins never pay, and a thread that spins in vain holds
-/// a processor for all of it.
+/// Longest such time: a sleep costs both sides some 10 µs of processor time together, so longer
+/// spins never pay, and a thread that spins in vain holds a processor for all of it.
 pub(crate) const MAX_PARK_SPIN: Duration = Duration::from_millis(1);
 /// How often the sentinel checks the workers while any of them is awake: often enough that nobody
 /// is stranded for longer than people notice, seldom enough to cost nothing.
@@ -58,9 +65,11 @@ pub(crate) const SUSPICIOUS_INTERVAL: Duration = Duration::from_millis(1);
 /// A poll that has lasted for so long holds up what waits behind it, if it is the same at two
 /// checks.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_millis(1);
-/// A poll that burns processor time is left alone for this long before another thread comes to share the processors with it.
+/// A poll that burns processor time is left alone for this long before another thread comes to
+/// share the processors with it.
 pub(crate) const BURN_AFTER: Duration = Duration::from_millis(5);
-/// The same for a poll whose thread has to wait for its processor: as a rule it is over as soon as it gets one.
+/// The same for a poll whose thread has to wait for its processor: as a rule it is over as soon as
+/// it gets one.
 pub(crate) const WAIT_AFTER: Duration = Duration::from_millis(20);
 /// A check of the sentinel's that comes late by this much says that the whole process or machine
 /// stood still.
@@ -69,14 +78,16 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) const SPARE_LINGER: Duration = Duration::from_secs(1);
 /// How long the thread of a spare sleeps off duty before it ends.
 pub(crate) const SPARE_KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// A poll that has lasted for so long is an incident: what a person notices, and no poll of a program that behaves takes.
+/// A poll that has lasted for so long is an incident: what a person notices, and no poll of a
+/// program that behaves takes.
 pub(crate) const INCIDENT_AFTER: Duration = Duration::from_millis(10);
 /// How often the doctor checks a runtime that is awake. A check takes 0.7 to 0.9 ms with 64
 /// workers, 128 spawn locations and 64 incidents, and 0.4 to 0.6 ms with 4 (`cargo bench -p
 /// volt-diagnosis --bench judge`, on a machine with two processors, both busy): a thousandth of a
 /// processor.
 pub(crate) const DOCTOR_INTERVAL: Duration = Duration::from_secs(1);
-/// Spare workers there may be: as many as there are workers, but at least so many, since with few workers a single kind of task can hold all;
+/// Spare workers there may be: as many as there are workers, but at least so many, since with few
+/// workers a single kind of task can hold all;
 pub(crate) const MIN_SPARE_WORKERS: usize = 4;
 /// and at most so many, since each has queues and cells of its own.
 pub(crate) const MAX_SPARE_WORKERS: usize = 64;
@@ -90,14 +101,18 @@ pub(crate) const MAX_BLOCKING_THREADS: usize = 512;
 pub(crate) const BLOCKING_KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// How long dropping a runtime waits for what still runs.
 pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most workers a runtime may have: 16 words of the parked bitmap. The source's limit of 64 is one word.
+/// Most workers a runtime may have: 16 words of the parked bitmap. The source's limit of 64 is one
+/// word.
 pub(crate) const MAX_WORKERS: usize = 1024;
-/// Records that a lane of the flight recorder holds: 192 KiB, at three records a poll 2.7 ms of a worker that polls a million tasks a second, a quarter
-/// of a second of one that polls ten thousand. Larger looks back further, and pushes more of the application out of the second-level cache.
+/// Records that a lane of the flight recorder holds: 192 KiB, at three records a poll 2.7 ms of a
+/// worker that polls a million tasks a second, a quarter of a second of one that polls ten
+/// thousand. Larger looks back further, and pushes more of the application out of the second-level
+/// cache.
 pub(crate) const FLIGHT_RECORDS: usize = 8192;
 /// Most records of a lane: 24 MiB of each thread.
 pub(crate) const MAX_FLIGHT_RECORDS: usize = 1 << 20;
-/// Longest name of a runtime or a task, bytes; longer task names are cut, longer runtime names refused.
+/// Longest name of a runtime or a task, bytes; longer task names are cut, longer runtime names
+/// refused.
 pub(crate) const MAX_NAME_BYTES: usize = 64;
 
 const _: () = assert!(LOCAL_QUEUE_CAPACITY.is_power_of_two() && GLOBAL_QUEUE_BATCH_SIZE.is_power_of_two());
@@ -131,9 +146,9 @@ pub enum Backend {
 ///
 /// `TwoChoices` and `LeastLoaded` put the task into a worker's inbox and wake that worker. Other
 /// workers may steal it from there. Both skip workers that cannot run it soon: those in
-/// [`block_in_place`](crate::task::block_in_place::block_in_place), those that the sentinel declared
-/// stuck, and those in a poll that has lasted for 1 ms. If no worker is left, the task goes to the
-/// global queue. Spare workers are never chosen; they steal.
+/// [`block_in_place`](crate::task::block_in_place::block_in_place), those that the sentinel
+/// declared stuck, and those in a poll that has lasted for 1 ms. If no worker is left, the task
+/// goes to the global queue. Spare workers are never chosen; they steal.
 ///
 /// # Which one?
 ///
@@ -151,8 +166,8 @@ pub enum Backend {
 ///   bad choice: use `LeastLoaded` or `Global`.
 ///
 /// A decision takes 0.3 ns with `Global` and 21 to 29 ns with `TwoChoices`. With `LeastLoaded` it
-/// takes 8 to 10 ns while a worker is idle, and 18, 158 and 368 ns when 4, 32 and 64 workers are all
-/// busy (`scheduler/worker/search/cost.rs` has the command and the machine). `cargo bench -p
+/// takes 8 to 10 ns while a worker is idle, and 18, 158 and 368 ns when 4, 32 and 64 workers are
+/// all busy (`scheduler/worker/search/cost.rs` has the command and the machine). `cargo bench -p
 /// volt-runtime --bench placement` measures the cost of a task, its delay and the workers' shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

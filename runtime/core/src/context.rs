@@ -1,7 +1,8 @@
 //! Which runtime this thread is in. Which worker it is stands in `scheduler/current`.
 //!
-//! Who writes: the worker's thread when it starts and ends, `block_on`, `enter`, and blocking threads around a job. Who reads:
-//! everything that needs "the current runtime", on the same thread.
+//! Who writes: the worker's thread when it starts and ends, `block_on`, `enter`, and blocking
+//! threads around a job. Who reads: everything that needs "the current runtime", on the same
+//! thread.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -29,8 +30,9 @@ const THREAD_ENDS: &str = "this thread is ending: the destructor of a thread-loc
 const NO_RUNTIME: &str = "this must be called inside a Volt runtime: in a task, in `Runtime::block_on`, or while the guard of \
                           `Handle::enter` is held";
 
-/// Keeps a runtime current on this thread; the one before is current again afterwards. Guards may be dropped in any order: current is the
-/// runtime of the latest that lives. (With a Tokio runtime beside it, in the reverse order only: see `Builder::tokio_compat`.)
+/// Keeps a runtime current on this thread; the one before is current again afterwards. Guards may
+/// be dropped in any order: current is the runtime of the latest that lives. (With a Tokio runtime
+/// beside it, in the reverse order only: see `Builder::tokio_compat`.)
 #[derive(Debug)]
 #[must_use = "the runtime is current only while the guard lives"]
 pub struct EnterGuard<'a> {
@@ -66,7 +68,8 @@ pub(crate) fn enter(handle: &Handle) -> EnterGuard<'_> {
     EnterGuard { entered, _tokio: handle.shared().compat().map(|tokio| tokio.enter()), _handle: PhantomData }
 }
 
-/// Makes `handle`'s runtime current on this thread for as long as the thread lives: on the threads of the Tokio runtime beside it.
+/// Makes `handle`'s runtime current on this thread for as long as the thread lives: on the threads
+/// of the Tokio runtime beside it.
 pub(crate) fn enter_for_good(handle: Handle) {
     ENTERED.with_borrow_mut(|all| all.push(Rc::new(handle)));
 }

@@ -1,19 +1,23 @@
-//! The cooperative budget: how many operations a task may do in one poll before its leaves make it yield.
+//! The cooperative budget: how many operations a task may do in one poll before its leaves make it
+//! yield.
 //!
-//! Every leaf of ours (net, time, sync, task joins) spends one unit an operation; with none left it wakes its task by the yield road
-//! and returns Pending. Without this a task that loops over things that are always ready keeps its worker for ever.
+//! Every leaf of ours (net, time, sync, task joins) spends one unit an operation; with none left it
+//! wakes its task by the yield road and returns Pending. Without this a task that loops over things
+//! that are always ready keeps its worker for ever.
 //!
-//! A third reason to yield, beside this and the tick's: the sentinel has seen that the poll lasts while others wait, and asks for it.
+//! A third reason to yield, beside this and the tick's: the sentinel has seen that the poll lasts
+//! while others wait, and asks for it.
 //!
 //! Who polls inside a poll may keep the refusal to himself, and poll again at once: an executor of
 //! somebody else's, in a callback that is not async. So one of `REFUSALS_MAX` refusals in one poll
 //! has the budget filled again, and takes back what the sentinel asked; it asks again at its next
 //! check.
 //!
-//! Invariant: *Worker while set*: the pointer to the worker's cells is set only by `run_as`, for the time that they are borrowed there.
+//! Invariant: *Worker while set*: the pointer to the worker's cells is set only by `run_as`, for
+//! the time that they are borrowed there.
 //!
-//! Who writes: the worker and `block_on`, which fill the budget before each poll, and the leaves on the same thread. Outside their polls
-//! the budget is unlimited.
+//! Who writes: the worker and `block_on`, which fill the budget before each poll, and the leaves on
+//! the same thread. Outside their polls the budget is unlimited.
 
 use std::cell::Cell;
 #[cfg(not(loom))]
@@ -23,8 +27,8 @@ use std::task::{Context, Poll};
 #[cfg(not(loom))]
 use crate::stats::cells::WorkerCells;
 
-/// Refusals in one poll after which it is plain that whoever is refused does not hand it on: more than a poll has leaves as a rule, which are refused
-/// once each; and as many operations pass then.
+/// Refusals in one poll after which it is plain that whoever is refused does not hand it on: more
+/// than a poll has leaves as a rule, which are refused once each; and as many operations pass then.
 const REFUSALS_MAX: u32 = 1_000;
 
 thread_local! {
@@ -38,7 +42,8 @@ thread_local! {
 struct Budget {
     /// Operations left; `None` = unlimited.
     left: Option<u32>,
-    /// Of leaves, since the poll began, in polls inside it too; from `REFUSALS_MAX` on they are counted anew.
+    /// Of leaves, since the poll began, in polls inside it too; from `REFUSALS_MAX` on they are
+    /// counted anew.
     refusals: u32,
 }
 
@@ -71,7 +76,8 @@ pub(crate) fn run_as(cells: &WorkerCells, f: impl FnOnce()) {
     set_worker(cells, f);
 }
 
-/// Runs `f`, which blocks in the middle of a poll, without a limit, and as on a thread of no worker, whose polls nobody asks to yield.
+/// Runs `f`, which blocks in the middle of a poll, without a limit, and as on a thread of no
+/// worker, whose polls nobody asks to yield.
 #[cfg(not(loom))]
 pub(crate) fn outside_polls<R>(f: impl FnOnce() -> R) -> R {
     set_worker(ptr::null(), || unlimited(f))
@@ -95,7 +101,8 @@ fn set_worker<R>(cells: *const WorkerCells, f: impl FnOnce() -> R) -> R {
 #[inline]
 fn is_to_yield() -> bool {
     let cells = WORKER.get();
-    // SAFETY: *Worker while set*: `run_as`, further up this thread's stack, borrows what it points to.
+    // SAFETY: *Worker while set*: `run_as`, further up this thread's stack, borrows what it points
+    // to.
     unsafe { cells.as_ref() }.is_some_and(WorkerCells::is_to_yield)
 }
 
@@ -123,7 +130,8 @@ pub fn unlimited<R>(f: impl FnOnce() -> R) -> R {
     run_within(None, f)
 }
 
-/// Runs `f`, a poll of `block_on`'s future or one in the middle of another, with a budget of its own.
+/// Runs `f`, a poll of `block_on`'s future or one in the middle of another, with a budget of its
+/// own.
 #[cfg(not(loom))]
 pub fn limited<R>(operations: u32, f: impl FnOnce() -> R) -> R {
     run_within(Some(operations), f)
@@ -144,8 +152,8 @@ fn run_within<R>(left: Option<u32>, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Leave to do one operation, which spends a unit if it makes progress. One that is made of others spends theirs and its own, and so never
-/// waits for the unit that it stands for itself.
+/// Leave to do one operation, which spends a unit if it makes progress. One that is made of others
+/// spends theirs and its own, and so never waits for the unit that it stands for itself.
 #[derive(Debug)]
 #[must_use = "an operation that made progress spends it"]
 pub struct Unit(());

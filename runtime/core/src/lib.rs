@@ -1,4 +1,5 @@
-//! The engine of Volt: everything that schedules, from the word of a task to the runtime that owns the workers.
+//! The engine of Volt: everything that schedules, from the word of a task to the runtime that owns
+//! the workers.
 //!
 //! Use the crate `volt` (package `volt-runtime`), which adds what a program calls: tasks' sets and
 //! scopes, sockets, files, signals, child processes, channels and locks. This crate promises no

@@ -1,14 +1,17 @@
 //! A runtime: what owns the workers, and how it ends.
 //!
-//! Shutdown, in this order: (1) nothing new is taken in, every later spawn is cancelled at once; (2) every task is cancelled, so that a
-//! worker drops its future and its joiner is told; (3) workers end when no task is left (the protocol stands in `scheduler/shared`); (4) blocking jobs that have not begun are cancelled,
-//! running ones waited for, and so are the workers' threads, whose destructors may still run; meanwhile whoever ends the runtime turns the
-//! driver, so that timers and sockets of jobs and destructors go on; (5) sockets and timers that outlive the runtime get errors. All within
-//! one time limit; what is left then is reported by a `tracing` event and goes on without an owner. A Tokio runtime beside it (`compat`)
-//! ends after all of them.
+//! Shutdown, in this order: (1) nothing new is taken in, every later spawn is cancelled at once;
+//! (2) every task is cancelled, so that a worker drops its future and its joiner is told; (3)
+//! workers end when no task is left (the protocol stands in `scheduler/shared`); (4) blocking jobs
+//! that have not begun are cancelled, running ones waited for, and so are the workers' threads,
+//! whose destructors may still run; meanwhile whoever ends the runtime turns the driver, so that
+//! timers and sockets of jobs and destructors go on; (5) sockets and timers that outlive the
+//! runtime get errors. All within one time limit; what is left then is reported by a `tracing`
+//! event and goes on without an owner. A Tokio runtime beside it (`compat`) ends after all of them.
 //!
-//! Threads are joined by a thread of its own (`Joiner`), since the standard library's join has no limit. Rejected: `pthread_timedjoin_np`, which
-//! not every system has; to ask `is_finished`, which says yes before a thread's destructors have run.
+//! Threads are joined by a thread of its own (`Joiner`), since the standard library's join has no
+//! limit. Rejected: `pthread_timedjoin_np`, which not every system has; to ask `is_finished`, which
+//! says yes before a thread's destructors have run.
 
 use std::fmt;
 use std::future::Future;
@@ -34,8 +37,8 @@ const LEFT_OVERS_NAMED: usize = 8;
 
 /// A runtime. Dropping it ends it: see [`shutdown_timeout`](Self::shutdown_timeout).
 ///
-/// A child that the process forks has a copy of it without threads: see [`Handle`]. Dropping the copy ends nothing, waits for nobody and
-/// leaves the parent's alone.
+/// A child that the process forks has a copy of it without threads: see [`Handle`]. Dropping the
+/// copy ends nothing, waits for nobody and leaves the parent's alone.
 ///
 /// ```
 /// let runtime = volt::Runtime::new()?;
@@ -120,30 +123,37 @@ impl Runtime {
         self.handle.enter()
     }
 
-    /// Ends the runtime: cancels all tasks, drops their futures, waits for what runs, `limit` at most. What is left then (a task that
-    /// never returns from its poll, a blocking job that goes on, a destructor of a worker's thread) is named in a `tracing` event, and the
-    /// threads it runs on are left to it. A blocking job of the runtime's own that calls this is not waited for.
+    /// Ends the runtime: cancels all tasks, drops their futures, waits for what runs, `limit` at
+    /// most. What is left then (a task that never returns from its poll, a blocking job that
+    /// goes on, a destructor of a worker's thread) is named in a `tracing` event, and the
+    /// threads it runs on are left to it. A blocking job of the runtime's own that calls this is
+    /// not waited for.
     ///
-    /// Timers and sockets work until the last blocking job has ended or `limit` has passed, and fail from then on. On a test clock that is
-    /// paused they fail before, since no timer would ever end the wait.
+    /// Timers and sockets work until the last blocking job has ended or `limit` has passed, and
+    /// fail from then on. On a test clock that is paused they fail before, since no timer would
+    /// ever end the wait.
     ///
-    /// Dropping the runtime does the same with the limit of [`Builder::shutdown_timeout`](crate::builder::Builder::shutdown_timeout).
+    /// Dropping the runtime does the same with the limit of
+    /// [`Builder::shutdown_timeout`](crate::builder::Builder::shutdown_timeout).
     ///
     /// # Panics
-    /// Inside a task or a `block_on`, where waiting would block a worker: use [`shutdown_background`](Self::shutdown_background).
+    /// Inside a task or a `block_on`, where waiting would block a worker: use
+    /// [`shutdown_background`](Self::shutdown_background).
     #[track_caller]
     pub fn shutdown_timeout(mut self, limit: Duration) {
         self.shutdown(limit);
     }
 
-    /// As [`shutdown_timeout`](Self::shutdown_timeout) without waiting: what runs ends by itself, without an owner.
+    /// As [`shutdown_timeout`](Self::shutdown_timeout) without waiting: what runs ends by itself,
+    /// without an owner.
     pub fn shutdown_background(mut self) {
         if self.handle.shared().home.is_here() {
             self.end(Some(Instant::now()));
         }
     }
 
-    /// In a forked child: the threads are the parent's, and not even to be detached here; nor is there anybody to be told.
+    /// In a forked child: the threads are the parent's, and not even to be detached here; nor is
+    /// there anybody to be told.
     fn forget(&mut self) {
         self.registration = None;
         let spares = self.handle.shared().spares.take_threads();
@@ -190,7 +200,8 @@ impl Runtime {
         shared.blocking.shut_down(Waker::from(Arc::new(DriverWaker(shared.driver.clone()))));
         let (blocking, ending) = loop {
             let left = (shared.blocking.others(), joiner.as_ref().map_or(0, Joiner::left));
-            // Only a worker that is stuck is left by the deadline, and then nobody else is waited for.
+            // Only a worker that is stuck is left by the deadline, and then nobody else is waited
+            // for.
             if left == (0, 0) || workers > 0 || has_passed() {
                 break left;
             }
@@ -233,7 +244,8 @@ impl Wake for DriverWaker {
     }
 }
 
-/// Joins the threads of a runtime that ends, each of which may still be in a destructor of the user's.
+/// Joins the threads of a runtime that ends, each of which may still be in a destructor of the
+/// user's.
 struct Joiner {
     /// Threads that have not ended.
     left: Arc<AtomicUsize>,
@@ -253,9 +265,11 @@ impl Joiner {
                     // None panics: what is the user's is contained where it is called.
                     let _ended = thread.join();
                     if index == 0 {
-                        // The sentinel, which starts them, has ended. Counted before it is not any more.
+                        // The sentinel, which starts them, has ended. Counted before it is not any
+                        // more.
                         spares = shared.spares.take_threads();
-                        // ORDERING: Relaxed, here and below; a count, whose last value is read after an unpark or a turn's end.
+                        // ORDERING: Relaxed, here and below; a count, whose last value is read
+                        // after an unpark or a turn's end.
                         left.fetch_add(spares.len(), Ordering::Relaxed);
                     }
                     one_fewer(&left, &shared);
@@ -271,7 +285,8 @@ impl Joiner {
         if let Err(error) = &spawned {
             // ORDERING: Relaxed; nobody else has it.
             left.store(0, Ordering::Relaxed);
-            // This is the thread that shuts the runtime down, and no worker's: it may wait for a log.
+            // This is the thread that shuts the runtime down, and no worker's: it may wait for a
+            // log.
             tracing::warn!(
                 target: "volt", runtime = %shared.name, %error,
                 "no thread could be started to join the runtime's threads: the shutdown does not wait for their end"

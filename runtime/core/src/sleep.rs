@@ -1,11 +1,14 @@
 //! The one timer that all others are made of.
 //!
-//! Shape. A deadline, and, once polled, a key into the runtime's wheel with the identity of the waker that stands there.
+//! Shape. A deadline, and, once polled, a key into the runtime's wheel with the identity of the
+//! waker that stands there.
 //!
-//! Invariants. *Last waker*: the wheel holds the waker of the last poll. *The clock decides*: a sleep is over when both the process's clock
-//! and the system's say so, not when it was woken; being woken too often costs a poll, and too early is impossible. A timer that fires
-//! before the system's clock got there, since the other was set to the truth meanwhile, is armed again. *Same waker*: two wakers of
-//! one identity wake the same, as long as one of them lives; the one in the wheel does until its timer has fired and it was called, which is asked first.
+//! Invariants. *Last waker*: the wheel holds the waker of the last poll. *The clock decides*: a
+//! sleep is over when both the process's clock and the system's say so, not when it was woken;
+//! being woken too often costs a poll, and too early is impossible. A timer that fires before the
+//! system's clock got there, since the other was set to the truth meanwhile, is armed again. *Same
+//! waker*: two wakers of one identity wake the same, as long as one of them lives; the one in the
+//! wheel does until its timer has fired and it was called, which is asked first.
 
 use std::fmt;
 use std::future::Future;
@@ -24,8 +27,9 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 /// Waits for `duration`.
 ///
-/// At least that long, and usually less than a quarter of a millisecond longer (see the module `volt::time`). A duration that leads beyond
-/// what an `Instant` can say is cut to 30 years, so `Duration::MAX` waits for ever.
+/// At least that long, and usually less than a quarter of a millisecond longer (see the module
+/// `volt::time`). A duration that leads beyond what an `Instant` can say is cut to 30 years, so
+/// `Duration::MAX` waits for ever.
 ///
 /// # Panics
 /// Outside a runtime. When awaited after the runtime was shut down.
@@ -137,14 +141,16 @@ impl Sleep {
 
     /// Whether the deadline has passed.
     pub fn is_elapsed(&self) -> bool {
-        // The process's clock keeps to `Instant` within microseconds; the promise is never to be early, by either.
+        // The process's clock keeps to `Instant` within microseconds; the promise is never to be
+        // early, by either.
         match &self.driver.test_clock {
             None => clock::now_ns() >= self.deadline_ns && Instant::now() >= self.deadline,
             Some(clock) => clock.now_ns() >= self.deadline_ns,
         }
     }
 
-    /// Gives it another deadline, earlier or later, also after it has ended. A task that awaits it is woken at the new one.
+    /// Gives it another deadline, earlier or later, also after it has ended. A task that awaits it
+    /// is woken at the new one.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -178,7 +184,8 @@ impl Sleep {
         self.deadline_ns = self.driver.now().ns_of(deadline);
     }
 
-    /// Polls it without touching the cooperative budget: for a time-out, whose inner future may have spent it all.
+    /// Polls it without touching the cooperative budget: for a time-out, whose inner future may
+    /// have spent it all.
     #[doc(hidden)]
     #[inline]
     pub fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -262,7 +269,8 @@ mod tests {
         let task = runtime.spawn(async move {
             let began = Instant::now();
             let mut sleep = sleep(Duration::from_millis(30));
-            // As if the process's clock had been behind when it was made, and gone to the truth since.
+            // As if the process's clock had been behind when it was made, and gone to the truth
+            // since.
             sleep.deadline_ns = clock::now_ns() + 1_000_000;
             sleep.await;
             ended.send(began.elapsed()).unwrap();

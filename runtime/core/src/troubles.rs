@@ -1,19 +1,21 @@
-//! What the runtime's own machinery cannot do: noted down by whoever finds out, told in the application's log by a thread that may wait.
+//! What the runtime's own machinery cannot do: noted down by whoever finds out, told in the
+//! application's log by a thread that may wait.
 //!
-//! A log may block, for as long as it likes. A worker between two polls and the sentinel must not wait for it: nobody would heal the one, and
-//! the other is who heals. So they note here, and the thread that tells of incidents tells of this as well. A runtime without a sentinel has
+//! A log may block, for as long as it likes. A worker between two polls and the sentinel must not
+//! wait for it: nobody would heal the one, and the other is who heals. So they note here, and the
+//! thread that tells of incidents tells of this as well. A runtime without a sentinel has
 //! no such thread, and nothing to be healed by: there it is told where it is found.
 //!
-//! The sentinel may doze, so whoever notes something rouses it. When it ends it *leaves*: the rest is told
-//! on its way out, whatever `QUIET_TIME` says, and what is noted after that is told where it is found. A
-//! note is made under the lock under which the sentinel leaves, so it is either part of the rest or told by
-//! its finder.
+//! The sentinel may doze, so whoever notes something rouses it. When it ends it *leaves*: the rest
+//! is told on its way out, whatever `QUIET_TIME` says, and what is noted after that is told where
+//! it is found. A note is made under the lock under which the sentinel leaves, so it is either part
+//! of the rest or told by its finder.
 //!
 //! Who writes: any thread, under a lock that is held for a copy of a few words. Who reads: the
 //! sentinel reads one flag at each check.
 //!
-//! Bounds: of each kind the latest error and a number; told at most once in `QUIET_TIME`, with how often it was meanwhile; what came since
-//! is told when the runtime ends.
+//! Bounds: of each kind the latest error and a number; told at most once in `QUIET_TIME`, with how
+//! often it was meanwhile; what came since is told when the runtime ends.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -138,7 +140,8 @@ impl Troubles {
 
     fn set_due(&self, notes: &[Note; KINDS]) {
         let due_at_ns = notes.iter().filter_map(Note::due_at_ns).min().unwrap_or(NEVER);
-        // ORDERING: Relaxed; one writer at a time, under the lock, which publishes what it is about.
+        // ORDERING: Relaxed; one writer at a time, under the lock, which publishes what it is
+        // about.
         self.due_at_ns.store(due_at_ns, Ordering::Relaxed);
     }
 
@@ -189,7 +192,8 @@ fn tell(runtime: &str, trouble: Trouble, error: &str, times: u64) {
         Trouble::DriverFailed => {
             tracing::error!(target: "volt", runtime, error, times, "the I/O driver failed to wait for events");
         }
-        // An eventfd takes a write as long as it exists; should it not, the next event or timer ends the sleep.
+        // An eventfd takes a write as long as it exists; should it not, the next event or timer
+        // ends the sleep.
         Trouble::DriverNotWoken => {
             tracing::error!(target: "volt", runtime, error, times, "the I/O driver cannot be woken");
         }

@@ -1,8 +1,8 @@
 //! What a check of the doctor's history costs, which a program makes once a second.
 //!
-//! `cargo bench -p volt-diagnosis --bench judge`; ends by itself within a few seconds. Of each size, a
-//! runtime that is well and one that is not, whose incidents are all different; the median of some
-//! hundred checks, a second apart on the snapshots' clock.
+//! `cargo bench -p volt-diagnosis --bench judge`; ends by itself within a few seconds. Of each
+//! size, a runtime that is well and one that is not, whose incidents are all different; the median
+//! of some hundred checks, a second apart on the snapshots' clock.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! Runs loom models: in every order of their threads, up to a bound, or until a fault that was put in shows.
+//! Runs loom models: in every order of their threads, up to a bound, or until a fault that was put
+//! in shows.
 //!
 //! Only with `--cfg loom`; without it this crate is empty.
 
@@ -26,15 +27,18 @@ const IN_CHILD: &str = "VOLT_LOOM_FAULT";
 ///
 /// # Panics
 ///
-/// If one order panics or ends with threads that wait for ever; or if there was only one, which means that nothing was explored.
+/// If one order panics or ends with threads that wait for ever; or if there was only one, which
+/// means that nothing was explored.
 pub fn holds(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let orders = explore(preemptions, model);
     assert!(orders > 1, "the model has one order only");
 }
 
-/// Runs `model`, which has a fault put in, and requires that some order fails with `failure` in its message. Once a test.
+/// Runs `model`, which has a fault put in, and requires that some order fails with `failure` in its
+/// message. Once a test.
 ///
-/// In a process of its own: loom, when it gives up on threads that wait for ever, drops what they hold, and that aborts.
+/// In a process of its own: loom, when it gives up on threads that wait for ever, drops what they
+/// hold, and that aborts.
 ///
 /// # Panics
 ///

@@ -1,11 +1,11 @@
 //! From `async fn` to a plain function that builds a runtime and blocks on it.
 //!
-//! Shape: the written function becomes an inner one of the same name, its body and return type untouched; around it stands a
-//! plain function with its attributes, visibility and return type.
+//! Shape: the written function becomes an inner one of the same name, its body and return type
+//! untouched; around it stands a plain function with its attributes, visibility and return type.
 //!
-//! Rejected: wrapping the body in an `async` block, as the return type is then inferred and a wrong `?` or tail expression
-//! is reported far from its cause; parsing the body with syn, which costs compile time and loses completion in an editor while
-//! the body does not parse yet.
+//! Rejected: wrapping the body in an `async` block, as the return type is then inferred and a wrong
+//! `?` or tail expression is reported far from its cause; parsing the body with syn, which costs
+//! compile time and loses completion in an editor while the body does not parse yet.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
@@ -23,7 +23,8 @@ pub(crate) enum Entry {
     Test,
 }
 
-/// Workers of a test that names no number: two, so that stealing and waking across threads take part on any machine.
+/// Workers of a test that names no number: two, so that stealing and waking across threads take
+/// part on any machine.
 const TEST_WORKERS: usize = 2;
 
 impl Entry {
@@ -61,8 +62,8 @@ impl Parse for Function {
     }
 }
 
-/// The tokens that replace the item; where something is wrong, the errors and as much of the function as keeps the compiler
-/// from complaining about what follows from them.
+/// The tokens that replace the item; where something is wrong, the errors and as much of the
+/// function as keeps the compiler from complaining about what follows from them.
 pub(crate) fn expand(entry: Entry, options: TokenStream, item: TokenStream) -> TokenStream {
     let function = match syn::parse2::<Function>(item.clone()) {
         Ok(function) => function,

@@ -1,7 +1,7 @@
 //! What stands in the parentheses of `#[volt::main(…)]` and `#[volt::test(…)]`.
 //!
-//! Invariant: *every wish is granted or refused*: an option that is unknown, repeated or of the wrong kind is a compile
-//! error at its own place in the source, never ignored.
+//! Invariant: *every wish is granted or refused*: an option that is unknown, repeated or of the
+//! wrong kind is a compile error at its own place in the source, never ignored.
 
 use proc_macro2::TokenStream;
 use syn::meta::ParseNestedMeta;

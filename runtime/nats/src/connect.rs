@@ -16,7 +16,8 @@ use crate::subject::Subjects;
 /// How long the server, and whoever bears our name, may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A node that is to be connected: its cluster, its name, and how it is to behave. See [the crate](crate) for an example.
+/// A node that is to be connected: its cluster, its name, and how it is to behave. See [the
+/// crate](crate) for an example.
 #[derive(Clone)]
 #[must_use = "a node is connected by connect()"]
 pub struct Options {
@@ -29,15 +30,16 @@ pub struct Options {
 }
 
 impl Options {
-    /// The node `node` of `cluster`, which is letters, digits, `-` and `_`, at most 64 of them. All nodes of one cluster reach each other; other
-    /// clusters on the same server do not notice.
+    /// The node `node` of `cluster`, which is letters, digits, `-` and `_`, at most 64 of them. All
+    /// nodes of one cluster reach each other; other clusters on the same server do not notice.
     pub fn new(cluster: impl Into<String>, node: Node) -> Self {
         let (cluster, client) = (cluster.into(), ConnectOptions::new());
         Self { cluster, node, heartbeat: HEARTBEAT, loss: LOSS, queue: QUEUE, client }
     }
 
-    /// How often the node says that it is there, and how long it takes others to be silent until they are lost: [`HEARTBEAT`] and [`LOSS`] unless
-    /// said otherwise. The same for all nodes of a cluster.
+    /// How often the node says that it is there, and how long it takes others to be silent until
+    /// they are lost: [`HEARTBEAT`] and [`LOSS`] unless said otherwise. The same for all nodes of a
+    /// cluster.
     ///
     /// # Panics
     /// `heartbeat` is zero, or `loss` is not at least twice as long.
@@ -59,15 +61,18 @@ impl Options {
         Self { queue: frames, ..self }
     }
 
-    /// Credentials and other settings of async-nats. Its event callback and subscription capacity are set by the relay.
+    /// Credentials and other settings of async-nats. Its event callback and subscription capacity
+    /// are set by the relay.
     pub fn client(self, client: ConnectOptions) -> Self {
         Self { client, ..self }
     }
 
-    /// Connects to the server at `address`, as `127.0.0.1:4222` or `nats://name:4222`, and finds out whether the name is free.
+    /// Connects to the server at `address`, as `127.0.0.1:4222` or `nats://name:4222`, and finds
+    /// out whether the name is free.
     ///
     /// # Errors
-    /// No server answers there, or it does not let us in; another node bears the name; the cluster's name does not fit; the runtime was built without
+    /// No server answers there, or it does not let us in; another node bears the name; the
+    /// cluster's name does not fit; the runtime was built without
     /// `tokio_compat(true)`.
     ///
     /// # Cancel safety
@@ -114,7 +119,8 @@ impl Options {
                 )));
             }
         }
-        // From here on the name is ours: who asks for it gets no answer before the relay starts, and takes that for one.
+        // From here on the name is ours: who asks for it gets no answer before the relay starts,
+        // and takes that for one.
         let refused = |error: &dyn fmt::Display| {
             ConnectError(format!("the NATS server at {address} does not let node {node} listen: {error}"))
         };

@@ -1,8 +1,9 @@
 //! Volt's processes across machines, over [NATS](https://nats.io).
 //!
-//! Every node is a [`System`](volt_process::System) with the relay of this package; all that know the same server and the same cluster's name reach
-//! each other. What holds across nodes, however they are joined, `volt_process` says: at most once, in the order of each sender, and a node that is lost
-//! ends calls, watches and links with `NoConnection`.
+//! Every node is a [`System`](volt_process::System) with the relay of this package; all that know
+//! the same server and the same cluster's name reach each other. What holds across nodes, however
+//! they are joined, `volt_process` says: at most once, in the order of each sender, and a node that
+//! is lost ends calls, watches and links with `NoConnection`.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -36,26 +37,34 @@
 //! | `volt.CLUSTER.presence` | every node, each [`HEARTBEAT`] | `up`, or `bye` when it leaves |
 //! | `volt.CLUSTER.name.NODE` | who wants that name | nothing; who bears it answers |
 //!
-//! Who publishes stands in the reply subject: its own frame subject. A frame for an earlier life of a node has no subscriber, and so reaches nobody.
+//! Who publishes stands in the reply subject: its own frame subject. A frame for an earlier life of
+//! a node has no subscriber, and so reaches nobody.
 //!
 //! # What happens when
 //!
-//! * *A node is killed, stopped or cut off*: the others lose it [`LOSS`] after its last heartbeat, at most a quarter of a heartbeat later. One that shuts
-//!   down says `bye`, and is lost at once. One that was stopped is back with its first heartbeat; what was tied to it before stays ended.
+//! * *A node is killed, stopped or cut off*: the others lose it [`LOSS`] after its last heartbeat,
+//!   at most a quarter of a heartbeat later. One that shuts down says `bye`, and is lost at once.
+//!   One that was stopped is back with its first heartbeat; what was tied to it before stays ended.
 //! * *The server is restarted*: async-nats connects again by itself, with growing pauses of at most 4 s. Nodes that hear from each other again within [`LOSS`] stay
-//!   connected, unless frames were lost meanwhile: then, and after a longer outage, all that was tied between them ends as `NoConnection`, and they are
-//!   connected anew.
-//! * *A node does not keep up*: NATS drops what is beyond [`BACKLOG`] messages for it (*slow consumer*, [counted](Counts::slow_consumer)); the gap breaks
-//!   its conversations off, as a loss would.
-//! * *The queue to the server is full*: messages are refused ([`is_full`](volt_process::SendError::is_full)), and counted.
-//! * *Two nodes have one name*: the second is refused when it connects. Of two that connect at the same moment, the later one leaves again, with an error in the log.
+//!   connected, unless frames were lost meanwhile: then, and after a longer outage, all that was
+//!   tied between them ends as `NoConnection`, and they are connected anew.
+//! * *A node does not keep up*: NATS drops what is beyond [`BACKLOG`] messages for it (*slow
+//!   consumer*, [counted](Counts::slow_consumer)); the gap breaks its conversations off, as a loss
+//!   would.
+//! * *The queue to the server is full*: messages are refused
+//!   ([`is_full`](volt_process::SendError::is_full)), and counted.
+//! * *Two nodes have one name*: the second is refused when it connects. Of two that connect at the
+//!   same moment, the later one leaves again, with an error in the log.
 //!
-//! Nodes of a cluster trust each other, and whoever may publish to its subjects: let the server ask for credentials ([`Options::client`]).
+//! Nodes of a cluster trust each other, and whoever may publish to its subjects: let the server ask
+//! for credentials ([`Options::client`]).
 //!
 //! # Figures
 //!
-//! Two nodes in two programs and a `nats-server` 2.9 on one machine of two processors under other load (load average 7), release build, payloads of 8
-//! bytes, the middle of three runs (`ping SERVER alpha beta 5000`, and `ping loopback 5000` for a [`Hub`](volt_process::Hub) within one program):
+//! Two nodes in two programs and a `nats-server` 2.9 on one machine of two processors under other
+//! load (load average 7), release build, payloads of 8 bytes, the middle of three runs (`ping
+//! SERVER alpha beta 5000`, and `ping loopback 5000` for a [`Hub`](volt_process::Hub) within one
+//! program):
 //!
 //! | | one by one, median | 99th percentile | 64 at once |
 //! |---|---|---|---|

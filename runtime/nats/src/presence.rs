@@ -1,9 +1,11 @@
 //! Who is there: the lives that were heard of, and when last.
 //!
 //! Invariants:
-//! * *One life a name*: of two lives of one name the one with the higher number counts while it is heard of.
-//! * *Gone is gone*: a life that said goodbye does not come back, whatever of it still comes; so a heartbeat that overtakes a goodbye makes no ghost.
-//!   It says nothing of other lives: the next one may have the lower number, as it may begin in the same second or a clock may be set back.
+//! * *One life a name*: of two lives of one name the one with the higher number counts while it is
+//!   heard of.
+//! * *Gone is gone*: a life that said goodbye does not come back, whatever of it still comes; so a
+//!   heartbeat that overtakes a goodbye makes no ghost. It says nothing of other lives: the next
+//!   one may have the lower number, as it may begin in the same second or a clock may be set back.
 //! * *Bounded*: a name each, of which a program knows 4,096 at most.
 
 use std::collections::HashMap;
@@ -13,7 +15,8 @@ use volt_process::{Node, Peer};
 
 /// How often a node says that it is there.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How long after the last that was heard of it a node counts as lost: three heartbeats may be late or missing.
+/// How long after the last that was heard of it a node counts as lost: three heartbeats may be late
+/// or missing.
 pub const LOSS: Duration = Duration::from_millis(3500);
 
 /// See the header of this file.

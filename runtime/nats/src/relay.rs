@@ -1,14 +1,17 @@
 //! The relay: three tasks of the system's runtime.
 //!
-//! * `pump` takes frames out of the queue, which `send` fills, and publishes them: so `send` never waits, and the order is that of the sends.
+//! * `pump` takes frames out of the queue, which `send` fills, and publishes them: so `send` never
+//!   waits, and the order is that of the sends.
 //! * `beat` publishes a heartbeat at each interval. Apart from the pump, or a full queue would make
 //!   the node seem dead.
-//! * `listen` hears frames, presence and questions for the name, and finds who is silent. It alone calls [`Incoming`], so that its calls are in order.
-//!   What has come is heard before silence is judged: a node that was stopped itself finds the heartbeats of the others first. Under a flood of
-//!   frames, which has no end, presence is heard first, and silence judged after each batch.
+//! * `listen` hears frames, presence and questions for the name, and finds who is silent. It alone
+//!   calls [`Incoming`], so that its calls are in order. What has come is heard before silence is
+//!   judged: a node that was stopped itself finds the heartbeats of the others first. Under a flood
+//!   of frames, which has no end, presence is heard first, and silence judged after each batch.
 //!
-//! How it ends: `leave`, the drop of the relay, or `listen`, which finds that another node bears the name since before, ends the heartbeats and closes
-//! the queue (`Exit`); the pump publishes what is in it, then a goodbye, and flushes.
+//! How it ends: `leave`, the drop of the relay, or `listen`, which finds that another node bears
+//! the name since before, ends the heartbeats and closes the queue (`Exit`); the pump publishes
+//! what is in it, then a goodbye, and flushes.
 
 use std::fmt;
 use std::pin::Pin;
@@ -26,9 +29,11 @@ use volt_process::{Incoming, Node, Peer, Relay, RelayError};
 use crate::presence::{Presence, Sign};
 use crate::subject::Subjects;
 
-/// Frames that may wait for the connection, unless [`Options`](crate::Options::queue) says otherwise.
+/// Frames that may wait for the connection, unless [`Options`](crate::Options::queue) says
+/// otherwise.
 pub const QUEUE: usize = 4096;
-/// Messages that wait to be heard, of each subscription; what comes beyond is dropped by the client, and found missing.
+/// Messages that wait to be heard, of each subscription; what comes beyond is dropped by the
+/// client, and found missing.
 pub const BACKLOG: usize = 1 << 14;
 /// How long leaving may take: for what waits to reach the server.
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
@@ -40,7 +45,8 @@ const CHECKS: u32 = 4;
 const UP: &[u8] = b"up";
 const BYE: &[u8] = b"bye";
 
-/// A node's relay over NATS, for [`volt_process::Builder::relay`]. Made by [`Options::connect`](crate::Options::connect).
+/// A node's relay over NATS, for [`volt_process::Builder::relay`]. Made by
+/// [`Options::connect`](crate::Options::connect).
 pub struct Nats {
     node: Node,
     subjects: Subjects,
@@ -48,7 +54,8 @@ pub struct Nats {
     state: Arc<State>,
     heartbeat: Duration,
     loss: Duration,
-    /// Until it starts: the pump's end, and the questions for the name, which is ours from the connection on.
+    /// Until it starts: the pump's end, and the questions for the name, which is ours from the
+    /// connection on.
     unstarted: Mutex<Option<(mpsc::Receiver<Outgoing>, Subscriber)>>,
     exit: Arc<Exit>,
 }
@@ -112,7 +119,8 @@ impl Counts {
         self.0.refused.load(Ordering::Relaxed)
     }
 
-    /// Messages on the cluster's subjects that no node could have sent, or that are of lives that are no more.
+    /// Messages on the cluster's subjects that no node could have sent, or that are of lives that
+    /// are no more.
     pub fn rejected(&self) -> u64 {
         // ORDERING: Relaxed; a count, for show.
         self.0.rejected.load(Ordering::Relaxed)
@@ -246,7 +254,8 @@ struct Session {
 }
 
 impl Session {
-    /// Who publishes stands in the reply subject. An error means that the client has ended, which the tasks find by themselves.
+    /// Who publishes stands in the reply subject. An error means that the client has ended, which
+    /// the tasks find by themselves.
     async fn publish(&self, subject: String, payload: Bytes) {
         if let Err(error) = self.client.publish_with_reply(subject, self.subjects.frame(self.me), payload).await {
             tracing::warn!(target: "volt::process", %error, "a message to the NATS server was not published");

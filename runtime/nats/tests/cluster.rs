@@ -92,7 +92,8 @@ fn a_node_that_is_killed_is_lost_in_the_stated_time() {
         assert_eq!(ends.await, ExitReason::NoConnection);
         let took = killed.elapsed();
         println!("lost {took:?} after it was killed");
-        // The last that was heard of it may be a heartbeat old. A machine that is busy may find out later than stated, and never earlier.
+        // The last that was heard of it may be a heartbeat old. A machine that is busy may find out
+        // later than stated, and never earlier.
         assert!(took >= LOSS - 2 * HEARTBEAT, "{took:?}");
         assert!(call(&alpha, pong).await.unwrap_err().is_no_connection());
         // Its next life has other processes.
@@ -137,7 +138,8 @@ fn a_server_that_is_restarted_is_connected_to_again() {
             volt::time::sleep(Duration::from_millis(10)).await;
         }
         alpha.wait_for_node(node("beta")).await;
-        // What was said while there was no server may be lost, and is an error then, or a call that is over time.
+        // What was said while there was no server may be lost, and is an error then, or a call that
+        // is over time.
         while alpha.call(pong, Payload::empty(), Duration::from_secs(1)).await.is_err() {}
         alpha.shutdown(None).await;
     });
@@ -219,7 +221,8 @@ fn rubbish_on_the_cluster_s_subjects_does_no_harm() {
         while counts.rejected() < 10 {
             volt::time::sleep(Duration::from_millis(10)).await;
         }
-        // A life of alpha's own name that was there before: alpha has to go, as two of one name cannot stay.
+        // A life of alpha's own name that was there before: alpha has to go, as two of one name
+        // cannot stay.
         while !alpha.nodes().is_empty() {
             volt::time::sleep(Duration::from_millis(10)).await;
         }

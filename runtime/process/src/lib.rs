@@ -1,18 +1,22 @@
-//! Processes for Volt: state machines and async functions with an address, a bounded mailbox, and supervision.
+//! Processes for Volt: state machines and async functions with an address, a bounded mailbox, and
+//! supervision.
 //!
-//! A process is a state machine. The runtime steps it with what has happened to it ([`Event`]s: messages, completed yields, exits
-//! of other processes), and a step returns what the process waits for and what it wants done meanwhile ([`Output`]). Other
-//! processes send to its [`Pid`]. It has a bounded mailbox, a parent, [monitors](Context::monitor) and [links](Context::link). It
+//! A process is a state machine. The runtime steps it with what has happened to it ([`Event`]s:
+//! messages, completed yields, exits of other processes), and a step returns what the process waits
+//! for and what it wants done meanwhile ([`Output`]). Other processes send to its [`Pid`]. It has a
+//! bounded mailbox, a parent, [monitors](Context::monitor) and [links](Context::link). It
 //! runs as one task, and is scheduled, counted and shown as one.
 //!
-//! An async function becomes a process by [`from_fn`]. A [`Supervisor`] is a process that starts other processes, and starts them
-//! again when they fail.
+//! An async function becomes a process by [`from_fn`]. A [`Supervisor`] is a process that starts
+//! other processes, and starts them again when they fail.
 //!
-//! Systems in several programs or on several machines reach each other's processes by a [`Relay`]: `volt-nats` is one over NATS,
-//! [`Hub`] one within a program. The pid of another node is used like any other, with these differences: only
-//! [bytes](Payload::bytes) and [empty payloads](Payload::empty) cross; a message arrives at most once, and messages from one sender
-//! arrive in order; a full mailbox refuses them, whatever its policy, and only calls report that; and the loss of a node ends calls,
-//! monitors and links with [`NoConnection`](ExitReason::NoConnection).
+//! Systems in several programs or on several machines reach each other's processes by a [`Relay`]:
+//! `volt-nats` is one over NATS, [`Hub`] one within a program. The pid of another node is used like
+//! any other, with these differences: only [bytes](Payload::bytes) and [empty
+//! payloads](Payload::empty) cross; a message arrives at most once, and messages from one sender
+//! arrive in order; a full mailbox refuses them, whatever its policy, and only calls report that;
+//! and the loss of a node ends calls, monitors and links with
+//! [`NoConnection`](ExitReason::NoConnection).
 //!
 //! ```
 //! use volt_process::{Context, Event, Events, Failure, Output, Payload, Process, Spawn, System};

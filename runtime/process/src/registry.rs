@@ -1,11 +1,13 @@
 //! The processes of a node by pid, and by name.
 //!
-//! Shape: `SHARDS` slabs, each behind a lock of its own; a pid's index says the shard (its low bits) and the place in it (the rest). A
-//! place that is used again has its generation counted up, so that a pid finds its own process or none. A place whose generations are used
-//! up is left empty for good.
+//! Shape: `SHARDS` slabs, each behind a lock of its own; a pid's index says the shard (its low
+//! bits) and the place in it (the rest). A place that is used again has its generation counted up,
+//! so that a pid finds its own process or none. A place whose generations are used up is left empty
+//! for good.
 //!
-//! Rejected: one slab behind one lock (every send of every worker would meet there); `sharded-slab`, whose keys have no
-//! room for a generation of a fixed width, which the text form of a pid wants.
+//! Rejected: one slab behind one lock (every send of every worker would meet there);
+//! `sharded-slab`, whose keys have no room for a generation of a fixed width, which the text form
+//! of a pid wants.
 
 use std::collections::HashMap;
 use std::collections::hash_map;
@@ -71,10 +73,12 @@ impl<E: Named> Registry<E> {
         }
     }
 
-    /// Gives a pid to the process that `entry` makes of it. `None` if there are as many as there may be.
+    /// Gives a pid to the process that `entry` makes of it. `None` if there are as many as there
+    /// may be.
     pub(crate) fn insert(&self, entry: impl FnOnce(Pid) -> Arc<E>) -> Option<Arc<E>> {
-        // ORDERING: Relaxed; a bound, counted by read-modify-writes; the shard's lock publishes the entry. A refusal counts nothing, not even for
-        // a moment: a shutdown that waits for nobody to be left would never hear of its end.
+        // ORDERING: Relaxed; a bound, counted by read-modify-writes; the shard's lock publishes the
+        // entry. A refusal counts nothing, not even for a moment: a shutdown that waits for nobody
+        // to be left would never hear of its end.
         let alive = &self.alive;
         alive
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < self.max).then_some(count + 1))
@@ -114,8 +118,8 @@ impl<E: Named> Registry<E> {
             place.generation = next;
             shard.free.push(at as u32);
         }
-        // ORDERING: Relaxed; under the shard's lock, so that a shutdown that has seen the shard afterwards counts this end, and one that has
-        // seen it before is told by `System::ended`.
+        // ORDERING: Relaxed; under the shard's lock, so that a shutdown that has seen the shard
+        // afterwards counts this end, and one that has seen it before is told by `System::ended`.
         self.alive.fetch_sub(1, Ordering::Relaxed);
         drop(shard);
         if let Some(name) = entry.as_ref().and_then(|entry| entry.name()) {
@@ -125,7 +129,8 @@ impl<E: Named> Registry<E> {
 
     /// How many processes live.
     pub(crate) fn len(&self) -> usize {
-        // ORDERING: Relaxed; a reading for show, but for a shutdown, whose is ordered by the shards' locks: see `remove`.
+        // ORDERING: Relaxed; a reading for show, but for a shutdown, whose is ordered by the
+        // shards' locks: see `remove`.
         self.alive.load(Ordering::Relaxed)
     }
 
@@ -134,7 +139,8 @@ impl<E: Named> Registry<E> {
         self.max
     }
 
-    /// Those that live, shard by shard: not at one moment, and none is held up for longer than its shard is copied.
+    /// Those that live, shard by shard: not at one moment, and none is held up for longer than its
+    /// shard is copied.
     pub(crate) fn list(&self) -> impl Iterator<Item = Arc<E>> {
         self.shards.iter().flat_map(|shard| {
             let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
@@ -142,8 +148,8 @@ impl<E: Named> Registry<E> {
         })
     }
 
-    /// Shows those that live to `see`, `limit` of them at most; false: there are more. As [`list`](Self::list), a few under a lock at a time, and
-    /// `see` runs under none.
+    /// Shows those that live to `see`, `limit` of them at most; false: there are more. As
+    /// [`list`](Self::list), a few under a lock at a time, and `see` runs under none.
     pub(crate) fn walk(&self, limit: usize, mut see: impl FnMut(&E)) -> bool {
         let mut left = limit;
         let mut some = Vec::with_capacity(WALK_BATCH);

@@ -76,8 +76,8 @@ fn numbered(path: &Path, part: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// The files of a recording that was to go to `path`, in order: `path` itself, or its numbered parts. Empty if there is
-/// none.
+/// The files of a recording that was to go to `path`, in order: `path` itself, or its numbered
+/// parts. Empty if there is none.
 ///
 /// ```
 /// use std::path::Path;

@@ -7,9 +7,9 @@
 //! frame      body_len u32 | kind u32 | at_ns u64 | number u32 | crc u32 | body           24 bytes and the body
 //! ```
 //!
-//! `at_ns` is the time of the flush that the frame belongs to, so that a reader finds a time by reading nothing but
-//! frame headers; `number` counts the frames of the file from 0; `crc` is the CRC-32 of the header's first 20 bytes and
-//! the body. The frames of a file:
+//! `at_ns` is the time of the flush that the frame belongs to, so that a reader finds a time by
+//! reading nothing but frame headers; `number` counts the frames of the file from 0; `crc` is the
+//! CRC-32 of the header's first 20 bytes and the body. The frames of a file:
 //!
 //! ```text
 //! Head       once, first           Head                                                  MessagePack
@@ -21,16 +21,19 @@
 //! End        once, last            End                                                   MessagePack
 //! ```
 //!
-//! MessagePack maps have named fields, so that a reader ignores those it does not know and defaults those it misses;
-//! frames of an unknown kind are skipped. What an old reader would misread raises the major version.
+//! MessagePack maps have named fields, so that a reader ignores those it does not know and defaults
+//! those it misses; frames of an unknown kind are skipped. What an old reader would misread raises
+//! the major version.
 //!
-//! Invariants: *Bounded*: no body is longer than [`MAX_BODY_BYTES`], and nothing is allocated by a declared length
-//! beyond that. *Readable up to the break*: every frame stands by itself, so a file that breaks off, or was changed in
-//! one place, is whole before it. *A file without End is no error*: its program has ended, or still writes.
+//! Invariants: *Bounded*: no body is longer than [`MAX_BODY_BYTES`], and nothing is allocated by a
+//! declared length beyond that. *Readable up to the break*: every frame stands by itself, so a file
+//! that breaks off, or was changed in one place, is whole before it. *A file without End is no
+//! error*: its program has ended, or still writes.
 //!
-//! Rejected: an index at the end, which is missing exactly when a program died, while reading the headers of 64 MiB
-//! takes milliseconds; compression, which costs the observer more than the disk does; Perfetto's own format, whose
-//! encoder is larger than all of this, and which holds no snapshot.
+//! Rejected: an index at the end, which is missing exactly when a program died, while reading the
+//! headers of 64 MiB takes milliseconds; compression, which costs the observer more than the disk
+//! does; Perfetto's own format, whose encoder is larger than all of this, and which holds no
+//! snapshot.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

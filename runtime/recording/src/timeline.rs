@@ -1,13 +1,15 @@
 //! The records of all tracks in one order: that of time.
 //!
-//! Protocol. (1) A flush is added: its records go to the queues of their tracks. (2) The earliest of all tracks is
-//! given, as long as it is not later than what the flushes so far are complete until: of that time nothing more can
-//! come. (3) When the recording is over, the rest is given. Of two at the same time, the begin of a poll comes last, so
-//! that a wake-up stands before the poll that it led to.
+//! Protocol. (1) A flush is added: its records go to the queues of their tracks. (2) The earliest
+//! of all tracks is given, as long as it is not later than what the flushes so far are complete
+//! until: of that time nothing more can come. (3) When the recording is over, the rest is given. Of
+//! two at the same time, the begin of a poll comes last, so that a wake-up stands before the poll
+//! that it led to.
 //!
-//! Invariants: *Never backwards on a track*: a record that claims to be earlier than the one before it on its track
-//! gets that one's time. *As made*: on a track, records come in the order in which they were made. Between tracks a
-//! record that came late (see `flush`) may stand behind one that is later.
+//! Invariants: *Never backwards on a track*: a record that claims to be earlier than the one before
+//! it on its track gets that one's time. *As made*: on a track, records come in the order in which
+//! they were made. Between tracks a record that came late (see `flush`) may stand behind one that
+//! is later.
 //!
 //! Who reads: the export, the console's list of events.
 
@@ -41,7 +43,8 @@ pub struct Item {
 pub enum What {
     /// An event of a track.
     Event {
-        /// The track: its place in [`Head::tracks`](volt_telemetry::recording::flush::Head::tracks).
+        /// The track: its place in
+        /// [`Head::tracks`](volt_telemetry::recording::flush::Head::tracks).
         track: u32,
         /// What happened.
         event: Event,
@@ -338,7 +341,8 @@ mod tests {
             tracks in prop::collection::vec(prop::collection::vec(0_u64..50, 0..30), 1..5),
             cuts in prop::collection::vec(0_u64..60, 0..6),
         ) {
-            // Each track's times, in the order in which they were made: a few go back, as a writer's may.
+            // Each track's times, in the order in which they were made: a few go back, as a
+            // writer's may.
             let mut left: Vec<VecDeque<(u64, u64)>> = tracks.iter().map(|steps| {
                 let mut at_ns = 0;
                 steps.iter().enumerate().map(|(index, step)| {

@@ -1,15 +1,17 @@
 //! When to keep what the rings hold: what comes up becomes windows of time to write down.
 //!
-//! Shape: a pure state machine; it reads no clock and starts nothing. [`Windows::fire`] is told that something came up,
-//! [`Windows::due`] gives a window once its time is over.
+//! Shape: a pure state machine; it reads no clock and starts nothing. [`Windows::fire`] is told
+//! that something came up, [`Windows::due`] gives a window once its time is over.
 //!
-//! Rules. (1) Something at `t` wants what happened from `look_back` before to `look_forward` after. (2) While a window
-//! is open, whatever comes up in its reach makes it longer, up to `max`, and opens no other. (3) After a window has
-//! closed, what comes up within `debounce` is dropped and counted; a request is not, since somebody waits for it. (4) A
-//! new window does not go back behind the end of the last.
+//! Rules. (1) Something at `t` wants what happened from `look_back` before to `look_forward` after.
+//! (2) While a window is open, whatever comes up in its reach makes it longer, up to `max`, and
+//! opens no other. (3) After a window has closed, what comes up within `debounce` is dropped and
+//! counted; a request is not, since somebody waits for it. (4) A new window does not go back behind
+//! the end of the last.
 //!
-//! Who writes: the observer's thread. Invariants: *Apart*: windows do not overlap and come in the order of time.
-//! *Counted*: what was fired has opened a window, was taken into one, or was dropped.
+//! Who writes: the observer's thread. Invariants: *Apart*: windows do not overlap and come in the
+//! order of time. *Counted*: what was fired has opened a window, was taken into one, or was
+//! dropped.
 
 use std::time::Duration;
 
@@ -63,7 +65,8 @@ pub enum Verdict {
     Opened,
     /// It is part of the window that is open.
     Merged,
-    /// It came too soon after the last window, or after the end of one that [`Windows::due`] was not asked for.
+    /// It came too soon after the last window, or after the end of one that [`Windows::due`] was
+    /// not asked for.
     Dropped,
 }
 

@@ -10,7 +10,8 @@ mod imp {
     pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     pub use std::sync::{Arc, Condvar};
 
-    /// Declares a `const fn`, or a plain one under loom, whose atomics have no `const` constructors.
+    /// Declares a `const fn`, or a plain one under loom, whose atomics have no `const`
+    /// constructors.
     #[macro_export]
     macro_rules! const_new {
         ($(#[$meta:meta])* $vis:vis fn $name:ident($($arguments:tt)*) -> Self $body:block) => {
@@ -50,7 +51,8 @@ mod imp {
     pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     pub use loom::sync::{Arc, Condvar};
 
-    /// Declares a `const fn`, or a plain one under loom, whose atomics have no `const` constructors.
+    /// Declares a `const fn`, or a plain one under loom, whose atomics have no `const`
+    /// constructors.
     #[macro_export]
     macro_rules! const_new {
         ($(#[$meta:meta])* $vis:vis fn $name:ident($($arguments:tt)*) -> Self $body:block) => {

@@ -1,8 +1,10 @@
-//! Between Volt's I/O traits, which are Tokio's, and those of the `futures` crate, in both directions.
+//! Between Volt's I/O traits, which are Tokio's, and those of the `futures` crate, in both
+//! directions.
 //!
-//! The adapters are tokio-util's: they are known, have no runtime in them and fit Volt's types as they fit Tokio's. `compat()` gives something
-//! of Volt's to a library that asks for [`futures_io`](https://docs.rs/futures-io)'s traits; called on something of such a library it gives what
-//! Volt's extension traits work on.
+//! The adapters are tokio-util's: they are known, have no runtime in them and fit Volt's types as
+//! they fit Tokio's. `compat()` gives something of Volt's to a library that asks for
+//! [`futures_io`](https://docs.rs/futures-io)'s traits; called on something of such a library it
+//! gives what Volt's extension traits work on.
 //!
 //! ```
 //! use futures_util::{AsyncReadExt, AsyncWriteExt};

@@ -1,10 +1,11 @@
 //! What hyper asks of a runtime: an executor, a timer, and sockets under hyper's own traits.
 //!
-//! [`VoltExecutor`], [`VoltTimer`] and [`VoltIo`] stand where hyper-util's `TokioExecutor`, `TokioTimer` and `TokioIo` would; a
-//! whole server for axum is [`volt::axum`](crate::axum).
+//! [`VoltExecutor`], [`VoltTimer`] and [`VoltIo`] stand where hyper-util's `TokioExecutor`,
+//! `TokioTimer` and `TokioIo` would; a whole server for axum is [`volt::axum`](crate::axum).
 //!
-//! Invariants. *Filled is initialised*: both kinds of buffer count as filled only what is. *Cursor first*: bytes count as read only after the reader has filled them from the start of the cursor's own
-//! memory, which is checked, since a reader could hand back another buffer.
+//! Invariants. *Filled is initialised*: both kinds of buffer count as filled only what is. *Cursor
+//! first*: bytes count as read only after the reader has filled them from the start of the cursor's
+//! own memory, which is checked, since a reader could hand back another buffer.
 //!
 //! ```
 //! use http_body_util::{BodyExt, Empty};
@@ -86,7 +87,8 @@ impl Timer for VoltTimer {
         Box::pin(VoltSleep { inner: crate::time::sleep_until(deadline) })
     }
 
-    /// By the clock that the sleeps go by; outside a runtime, where a client's pool may ask when it drops a connection, by the process's.
+    /// By the clock that the sleeps go by; outside a runtime, where a client's pool may ask when it
+    /// drops a connection, by the process's.
     fn now(&self) -> Instant {
         crate::Handle::try_current().map_or_else(Instant::now, |_| crate::time::now())
     }
@@ -115,8 +117,9 @@ impl Future for VoltSleep {
 impl Sleep for VoltSleep {}
 
 pin_project! {
-    /// A stream of Volt's (or any `AsyncRead + AsyncWrite`) under hyper's [`Read`] and [`Write`]; and the other way round, so that what hyper gives away
-    /// (`hyper::upgrade::Upgraded`) can be used as a stream.
+    /// A stream of Volt's (or any `AsyncRead + AsyncWrite`) under hyper's [`Read`] and [`Write`];
+    /// and the other way round, so that what hyper gives away (`hyper::upgrade::Upgraded`) can be
+    /// used as a stream.
     #[derive(Debug)]
     pub struct VoltIo<T> {
         #[pin]
@@ -148,15 +151,16 @@ impl<T> VoltIo<T> {
 
 impl<T: AsyncRead> Read for VoltIo<T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, mut cursor: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        // SAFETY: Cursor first: the memory goes into a ReadBuf, which lets nobody make initialised bytes uninitialised again.
+        // SAFETY: Cursor first: the memory goes into a ReadBuf, which lets nobody make initialised
+        // bytes uninitialised again.
         let memory = unsafe { cursor.as_mut() };
         let start = memory.as_ptr().cast::<u8>();
         let mut buffer = ReadBuf::uninit(memory);
         ready!(self.project().inner.poll_read(cx, &mut buffer))?;
         assert_eq!(buffer.filled().as_ptr(), start, "the reader put another buffer in place of the one that it got");
         let read = buffer.filled().len();
-        // SAFETY: Cursor first: the assertion says that these `read` bytes lie at the cursor, and a ReadBuf counts as filled
-        // only what is initialised.
+        // SAFETY: Cursor first: the assertion says that these `read` bytes lie at the cursor, and a
+        // ReadBuf counts as filled only what is initialised.
         unsafe { cursor.advance(read) };
         Poll::Ready(Ok(()))
     }
@@ -190,13 +194,14 @@ impl<T: AsyncWrite> Write for VoltIo<T> {
 
 impl<T: Read> AsyncRead for VoltIo<T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // SAFETY: Filled is initialised: the memory goes into a buffer of hyper's, which lets nobody make initialised bytes uninitialised again.
+        // SAFETY: Filled is initialised: the memory goes into a buffer of hyper's, which lets
+        // nobody make initialised bytes uninitialised again.
         let memory = unsafe { buffer.unfilled_mut() };
         let mut within = ::hyper::rt::ReadBuf::uninit(memory);
         ready!(self.project().inner.poll_read(cx, within.unfilled()))?;
         let read = within.filled().len();
-        // SAFETY: Filled is initialised: they are the first of the unfilled ones, since nobody can put another buffer in `within`'s place, of which
-        // the reader had a cursor only.
+        // SAFETY: Filled is initialised: they are the first of the unfilled ones, since nobody can
+        // put another buffer in `within`'s place, of which the reader had a cursor only.
         unsafe { buffer.assume_init(read) };
         buffer.advance(read);
         Poll::Ready(Ok(()))

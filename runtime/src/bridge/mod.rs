@@ -1,4 +1,5 @@
-//! Bridges to other people's crates, each behind a feature of its name; they use nothing of Volt that users could not.
+//! Bridges to other people's crates, each behind a feature of its name; they use nothing of Volt
+//! that users could not.
 
 #[cfg(feature = "futures-io")]
 pub mod futures_io;

@@ -1,5 +1,6 @@
-//! Tells HTTP/2 from HTTP/1 by the first bytes of a connection (RFC 9113, section 3.4: a client that knows that the server speaks HTTP/2 begins with a
-//! preface that no HTTP/1 request begins with).
+//! Tells HTTP/2 from HTTP/1 by the first bytes of a connection (RFC 9113, section 3.4: a client
+//! that knows that the server speaks HTTP/2 begins with a preface that no HTTP/1 request begins
+//! with).
 //!
 //! Bound: the preface's 24 bytes; the caller bounds the time.
 

@@ -1,6 +1,8 @@
-//! A connection whose other side is to take what is written to it: else it ends, and what it held is free.
+//! A connection whose other side is to take what is written to it: else it ends, and what it held
+//! is free.
 //!
-//! Bound: the time that a write waits for room in the socket's buffer. Any byte that goes begins it anew, so a slow reader is none that stalls.
+//! Bound: the time that a write waits for room in the socket's buffer. Any byte that goes begins it
+//! anew, so a slow reader is none that stalls.
 
 use std::io;
 use std::pin::Pin;

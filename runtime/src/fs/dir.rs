@@ -54,7 +54,8 @@ enum More {
     Job(JoinHandle<(Entries, Option<fs::ReadDir>)>),
 }
 
-/// On a thread for blocking work: the next entries, with their types where the system gives them along, and what there is after them.
+/// On a thread for blocking work: the next entries, with their types where the system gives them
+/// along, and what there is after them.
 fn read_some(mut rest: fs::ReadDir) -> (Entries, Option<fs::ReadDir>) {
     let mut entries = VecDeque::with_capacity(ENTRIES_AT_ONCE);
     while entries.len() < ENTRIES_AT_ONCE {

@@ -38,13 +38,16 @@ impl Blocks for fs::File {
 
 /// An open file, read and written on threads for blocking work.
 ///
-/// A write is done with when its bytes are handed over; the thread that writes them goes on. So **end with
-/// [`flush`](crate::io::AsyncWriteExt::flush)**: it waits until they are with the kernel, and gives the error if they did not get there. An
-/// error that was not asked for comes with the next write. Dropping the file while a write is in flight loses no byte: it is carried out even
-/// if the runtime is shut down meanwhile, but nobody is told whether it succeeded, and another reader may not see it yet.
+/// A write is done with when its bytes are handed over; the thread that writes them goes on. So
+/// **end with [`flush`](crate::io::AsyncWriteExt::flush)**: it waits until they are with the
+/// kernel, and gives the error if they did not get there. An error that was not asked for comes
+/// with the next write. Dropping the file while a write is in flight loses no byte: it is carried
+/// out even if the runtime is shut down meanwhile, but nobody is told whether it succeeded, and
+/// another reader may not see it yet.
 ///
-/// A `File` reads and writes what it is asked for, and each of them costs a hand-over to another thread: put small ones into a
-/// [`BufReader`](crate::io::BufReader) or [`BufWriter`](crate::io::BufWriter).
+/// A `File` reads and writes what it is asked for, and each of them costs a hand-over to another
+/// thread: put small ones into a [`BufReader`](crate::io::BufReader) or
+/// [`BufWriter`](crate::io::BufWriter).
 ///
 /// ```
 /// use volt::fs::File;
@@ -124,8 +127,9 @@ impl File {
         File { file: io.source().clone(), io: Mutex::new(io) }
     }
 
-    /// Gives the file to the standard library, once what is in flight has ended. (A call whose future was dropped may go on: then what it has is
-    /// another descriptor of the same open file.)
+    /// Gives the file to the standard library, once what is in flight has ended. (A call whose
+    /// future was dropped may go on: then what it has is another descriptor of the same open
+    /// file.)
     ///
     /// # Panics
     /// If such a call goes on, and the process is out of descriptors.
@@ -162,7 +166,8 @@ impl File {
         self.change(|file, _| file.sync_all()).await
     }
 
-    /// As [`sync_all`](Self::sync_all), but of what is known of the file only what is needed to read it.
+    /// As [`sync_all`](Self::sync_all), but of what is known of the file only what is needed to
+    /// read it.
     ///
     /// # Errors
     /// As [`sync_all`](Self::sync_all).
@@ -188,7 +193,8 @@ impl File {
         self.change(cut).await
     }
 
-    /// Runs `operation` when nothing is in flight. If this is dropped, what is asked for next waits for it all the same.
+    /// Runs `operation` when nothing is in flight. If this is dropped, what is asked for next waits
+    /// for it all the same.
     async fn change(
         &self,
         operation: impl FnOnce(&fs::File, &mut Buffer) -> io::Result<()> + Send + 'static,

@@ -1,8 +1,10 @@
-//! Files, on threads for blocking work: no kernel that Volt runs on can wait for a file, so every function here is the standard library's
-//! of that name, called where blocking disturbs nobody ([`spawn_blocking`](crate::task::spawn_blocking)).
+//! Files, on threads for blocking work: no kernel that Volt runs on can wait for a file, so every
+//! function here is the standard library's of that name, called where blocking disturbs nobody
+//! ([`spawn_blocking`](crate::task::spawn_blocking)).
 //!
-//! What has begun goes on: dropping a future stops its operation no more than a thread can be stopped, and the result is thrown away. Many
-//! small operations are cheaper together, in one `spawn_blocking`.
+//! What has begun goes on: dropping a future stops its operation no more than a thread can be
+//! stopped, and the result is thrown away. Many small operations are cheaper together, in one
+//! `spawn_blocking`.
 //!
 //! All functions here must be awaited inside a runtime.
 //!
@@ -38,7 +40,8 @@ pub use open_options::OpenOptions;
 /// Runs `operation` on a thread for blocking work.
 ///
 /// # Errors
-/// What it says; of kind `Other` if it panicked, the runtime was shut down before it began, or no thread could be started for it.
+/// What it says; of kind `Other` if it panicked, the runtime was shut down before it began, or no
+/// thread could be started for it.
 async fn run<R: Send + 'static>(operation: impl FnOnce() -> io::Result<R> + Send + 'static) -> io::Result<R> {
     let job = context::handle().spawn_blocking(operation);
     job.await?
@@ -85,7 +88,8 @@ functions! {
     fn remove_dir_all(path) -> ();
     /// Removes a file.
     fn remove_file(path) -> ();
-    /// Gives a file or folder another name, within one file system; a file that has that name is replaced.
+    /// Gives a file or folder another name, within one file system; a file that has that name is
+    /// replaced.
     fn rename(from, to) -> ();
     /// Copies a file with its permissions; how many bytes.
     fn copy(from, to) -> u64;

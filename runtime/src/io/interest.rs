@@ -1,7 +1,7 @@
 //! What somebody waits for, and what was found: the sets of events that `ready` takes and gives.
 //!
-//! Names and semantics are Tokio's, but for its `ERROR`: an error makes reading and writing ready, since the next attempt
-//! returns it.
+//! Names and semantics are Tokio's, but for its `ERROR`: an error makes reading and writing ready,
+//! since the next attempt returns it.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign, Sub};
@@ -25,8 +25,9 @@ impl Interest {
     pub const READABLE: Interest = Interest(Flags::READABLE);
     /// That there is room to write, or that nobody reads any more.
     pub const WRITABLE: Interest = Interest(Flags::WRITABLE);
-    /// That something out of the ordinary is there to be read (`EPOLLPRI`). Sockets of [`net`](crate::net) are not watched for it; an
-    /// [`AsyncFd`](crate::io::unix::AsyncFd) is if it was made so.
+    /// That something out of the ordinary is there to be read (`EPOLLPRI`). Sockets of
+    /// [`net`](crate::net) are not watched for it; an [`AsyncFd`](crate::io::unix::AsyncFd) is
+    /// if it was made so.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub const PRIORITY: Interest = Interest(Flags::PRIORITY);
 

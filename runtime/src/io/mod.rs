@@ -1,7 +1,9 @@
-//! Asynchronous reading and writing: the traits that Volt's sockets implement, and the tools that work on any of them.
+//! Asynchronous reading and writing: the traits that Volt's sockets implement, and the tools that
+//! work on any of them.
 //!
-//! These are Tokio's own traits and types, from the part of Tokio that has no runtime in it: code written against
-//! `tokio::io::AsyncRead` takes a [`volt::net::TcpStream`](crate::net::TcpStream) as it is, and the other way round.
+//! These are Tokio's own traits and types, from the part of Tokio that has no runtime in it: code
+//! written against `tokio::io::AsyncRead` takes a [`volt::net::TcpStream`](crate::net::TcpStream)
+//! as it is, and the other way round.
 //!
 //! ```
 //! use volt::io::{AsyncReadExt, AsyncWriteExt};

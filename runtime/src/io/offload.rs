@@ -1,13 +1,15 @@
-//! Reading, writing and seeking of what blocks (files, the standard streams) from async code: each operation is a job on a thread for
-//! blocking work, one at a time.
+//! Reading, writing and seeking of what blocks (files, the standard streams) from async code: each
+//! operation is a job on a thread for blocking work, one at a time.
 //!
-//! Shape. The source, shared with the job in flight, and a buffer, which is with that job or here. A write is done with when its bytes are
-//! in the buffer; the job goes on. So an error of a write comes with the next write or flush, whichever is first, and only once.
+//! Shape. The source, shared with the job in flight, and a buffer, which is with that job or here.
+//! A write is done with when its bytes are in the buffer; the job goes on. So an error of a write
+//! comes with the next write or flush, whichever is first, and only once.
 //!
-//! Invariants. *One job*: the next begins when the one before has ended, whatever its future did, so operations come in the order in which
-//! they were asked for. *Nothing read is lost*: bytes that were read ahead for a future that is gone are the next read's; before a write, a cut or a
-//! seek the source is moved back by as many. *Nothing written is lost*: a job that writes is begun even if the runtime is shut down
-//! meanwhile (`Pool::submit`).
+//! Invariants. *One job*: the next begins when the one before has ended, whatever its future did,
+//! so operations come in the order in which they were asked for. *Nothing read is lost*: bytes that
+//! were read ahead for a future that is gone are the next read's; before a write, a cut or a
+//! seek the source is moved back by as many. *Nothing written is lost*: a job that writes is begun
+//! even if the runtime is shut down meanwhile (`Pool::submit`).
 //!
 //! Bound: `max_buf_size` bytes are in the buffer at most.
 
@@ -23,7 +25,8 @@ use volt_core::context;
 use volt_core::coop;
 use volt_core::task::join::JoinHandle;
 
-/// Most bytes that one operation moves, unless told otherwise: large enough that what a hand-over to another thread costs does not count.
+/// Most bytes that one operation moves, unless told otherwise: large enough that what a hand-over
+/// to another thread costs does not count.
 const MAX_BUF_BYTES: usize = 2 << 20;
 
 /// What blocks. What it cannot do is an error.
@@ -201,7 +204,8 @@ impl<S: Blocks> Offload<S> {
         Poll::Ready(Ok(len))
     }
 
-    /// Begins another operation, while nothing is in flight; its error comes as that of a write does.
+    /// Begins another operation, while nothing is in flight; its error comes as that of a write
+    /// does.
     pub(crate) fn begin_other(&mut self, operation: impl FnOnce(&S, &mut Buffer) -> io::Result<()> + Send + 'static) {
         self.begin(false, |source, buffer| Outcome::Written(operation(source, buffer)));
     }

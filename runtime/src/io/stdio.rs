@@ -1,10 +1,11 @@
 //! The standard streams of the process, on threads for blocking work.
 //!
-//! A read of standard input that has begun cannot be called back: its thread sits in the kernel until a line comes. So a program that ends
-//! while one waits would wait for it, and does, as long as [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout) says: 10 s if
-//! nothing else is said. End with [`Runtime::shutdown_background`](crate::Runtime::shutdown_background), or read on a thread of your own.
-//! Rejected: non-blocking mode with the driver: it belongs to the open file, which the process shares with the shell and with whoever else
-//! writes to the same terminal.
+//! A read of standard input that has begun cannot be called back: its thread sits in the kernel
+//! until a line comes. So a program that ends while one waits would wait for it, and does, as long
+//! as [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout) says: 10 s if nothing else is
+//! said. End with [`Runtime::shutdown_background`](crate::Runtime::shutdown_background), or read on
+//! a thread of your own. Rejected: non-blocking mode with the driver: it belongs to the open file,
+//! which the process shares with the shell and with whoever else writes to the same terminal.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -60,11 +61,12 @@ pub struct Stdout(Offload<io::Stdout>);
 #[derive(Debug)]
 pub struct Stderr(Offload<io::Stderr>);
 
-/// Standard input, for reading what is piped in: read on a thread for blocking work, through the buffer that the standard library has for
-/// the whole process.
+/// Standard input, for reading what is piped in: read on a thread for blocking work, through the
+/// buffer that the standard library has for the whole process.
 ///
 /// **A read that waits cannot be interrupted**: the runtime's shutdown waits for it, up to
-/// [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout). For interactive use take a thread of your own and a channel.
+/// [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout). For interactive use take a
+/// thread of your own and a channel.
 ///
 /// Of several handles that read at once each gets a part.
 ///
@@ -84,8 +86,8 @@ pub fn stdin() -> Stdin {
     Stdin(offload(io::stdin()))
 }
 
-/// Standard output. A write is done with when its bytes are handed to the thread that writes; `flush` waits until they are out, and gives
-/// the error if they are not.
+/// Standard output. A write is done with when its bytes are handed to the thread that writes;
+/// `flush` waits until they are out, and gives the error if they are not.
 ///
 /// ```
 /// use volt::io::AsyncWriteExt;

@@ -1,7 +1,7 @@
 //! Descriptors of others, watched by the runtime's driver.
 //!
-//! Tokio's type of that name, method for method. What it watches for is chosen when it is made ([`AsyncFd::with_interest`]); a set that
-//! was left out never becomes ready.
+//! Tokio's type of that name, method for method. What it watches for is chosen when it is made
+//! ([`AsyncFd::with_interest`]); a set that was left out never becomes ready.
 
 use std::error::Error;
 use std::fmt;
@@ -14,10 +14,12 @@ use volt_core::context;
 use volt_core::driver::readiness::{Direction, Flags, Seen};
 use volt_core::driver::registration::Registration;
 
-/// Lets a task wait for a descriptor that a foreign type owns: of a library in another language, a device, an eventfd, a timerfd.
+/// Lets a task wait for a descriptor that a foreign type owns: of a library in another language, a
+/// device, an eventfd, a timerfd.
 ///
-/// The descriptor must be in non-blocking mode, or the first attempt that is not ready blocks a worker. It must stay open as long as this
-/// lives, and belong to no other `AsyncFd` of the runtime. Regular files cannot be watched, by any system: see [`fs`](crate::fs).
+/// The descriptor must be in non-blocking mode, or the first attempt that is not ready blocks a
+/// worker. It must stay open as long as this lives, and belong to no other `AsyncFd` of the
+/// runtime. Regular files cannot be watched, by any system: see [`fs`](crate::fs).
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -53,7 +55,8 @@ impl<T: AsRawFd> AsyncFd<T> {
     /// Watches it for reading and writing.
     ///
     /// # Errors
-    /// What the system says: `PermissionDenied` (`EPERM`) for what cannot be watched, `AlreadyExists` for what is watched already.
+    /// What the system says: `PermissionDenied` (`EPERM`) for what cannot be watched,
+    /// `AlreadyExists` for what is watched already.
     ///
     /// # Panics
     /// Outside a runtime.
@@ -117,7 +120,8 @@ impl<T: AsRawFd> AsyncFd<T> {
         self.io.take_source()
     }
 
-    /// Waits until something of `interest` may be done. The guard takes the readiness back when an attempt would have blocked.
+    /// Waits until something of `interest` may be done. The guard takes the readiness back when an
+    /// attempt would have blocked.
     ///
     /// # Errors
     /// The runtime was shut down.
@@ -187,7 +191,8 @@ impl<T: AsRawFd> AsyncFd<T> {
         self.ready_mut(Interest::WRITABLE).await
     }
 
-    /// Polls as [`readable`](Self::readable). Of several tasks that poll to read, the last one is woken.
+    /// Polls as [`readable`](Self::readable). Of several tasks that poll to read, the last one is
+    /// woken.
     ///
     /// # Errors
     /// As [`ready`](Self::ready).
@@ -196,7 +201,8 @@ impl<T: AsRawFd> AsyncFd<T> {
         Poll::Ready(Ok(AsyncFdReadyGuard { fd: self, awaited: Direction::Read.into(), seen: Some(seen) }))
     }
 
-    /// Polls as [`readable_mut`](Self::readable_mut). Of several tasks that poll to read, the last one is woken.
+    /// Polls as [`readable_mut`](Self::readable_mut). Of several tasks that poll to read, the last
+    /// one is woken.
     ///
     /// # Errors
     /// As [`ready`](Self::ready).
@@ -208,7 +214,8 @@ impl<T: AsRawFd> AsyncFd<T> {
         Poll::Ready(Ok(AsyncFdReadyMutGuard { fd: self, awaited: Direction::Read.into(), seen: Some(seen) }))
     }
 
-    /// Polls as [`writable`](Self::writable). Of several tasks that poll to write, the last one is woken.
+    /// Polls as [`writable`](Self::writable). Of several tasks that poll to write, the last one is
+    /// woken.
     ///
     /// # Errors
     /// As [`ready`](Self::ready).
@@ -217,7 +224,8 @@ impl<T: AsRawFd> AsyncFd<T> {
         Poll::Ready(Ok(AsyncFdReadyGuard { fd: self, awaited: Direction::Write.into(), seen: Some(seen) }))
     }
 
-    /// Polls as [`writable_mut`](Self::writable_mut). Of several tasks that poll to write, the last one is woken.
+    /// Polls as [`writable_mut`](Self::writable_mut). Of several tasks that poll to write, the last
+    /// one is woken.
     ///
     /// # Errors
     /// As [`ready`](Self::ready).
@@ -260,7 +268,8 @@ impl<T: AsRawFd> AsyncFd<T> {
         }
     }
 
-    /// One attempt of `operation`, if it may succeed. Where it would have blocked, that is noted down for the next wait.
+    /// One attempt of `operation`, if it may succeed. Where it would have blocked, that is noted
+    /// down for the next wait.
     ///
     /// # Errors
     /// `ErrorKind::WouldBlock` if nothing of `interest` may be done; else what `operation` says.
@@ -302,7 +311,8 @@ impl<T: AsRawFd + fmt::Debug> fmt::Debug for AsyncFd<T> {
     }
 }
 
-/// That an [`AsyncFd`] was found ready. Whoever tries and would have blocked says so here, or the next wait ends at once.
+/// That an [`AsyncFd`] was found ready. Whoever tries and would have blocked says so here, or the
+/// next wait ends at once.
 #[must_use = "an attempt that would have blocked must be reported: use try_io or clear_ready"]
 pub struct AsyncFdReadyGuard<'a, T: AsRawFd> {
     fd: &'a AsyncFd<T>,
@@ -324,8 +334,9 @@ pub struct AsyncFdReadyMutGuard<'a, T: AsRawFd> {
 macro_rules! guard {
     ($guard:ident, $self:ident, $fd:ty => $given:expr) => {
         impl<'a, T: AsRawFd> $guard<'a, T> {
-            /// Takes back what was found. What became ready after it was found stays, and so does that one end is closed: only
-            /// [`try_io`](Self::try_io) knows of an attempt that would have blocked all the same.
+            /// Takes back what was found. What became ready after it was found stays, and so does
+            /// that one end is closed: only [`try_io`](Self::try_io) knows of an attempt that would
+            /// have blocked all the same.
             pub fn clear_ready(&mut self) {
                 if let Some(seen) = self.seen.take() {
                     self.fd.io.clear(seen);
@@ -350,10 +361,12 @@ macro_rules! guard {
                 self.seen.map_or(Ready::EMPTY, |seen| Ready::of(seen.found()))
             }
 
-            /// One attempt of `operation`, a system call on the descriptor. Where it would have blocked, the readiness is taken back.
+            /// One attempt of `operation`, a system call on the descriptor. Where it would have
+            /// blocked, the readiness is taken back.
             ///
             /// # Errors
-            /// [`TryIoError`] if it would have blocked: wait again. What `operation` says otherwise is inside the `Ok`.
+            /// [`TryIoError`] if it would have blocked: wait again. What `operation` says otherwise
+            /// is inside the `Ok`.
             pub fn try_io<R>(
                 &mut $self,
                 operation: impl FnOnce($fd) -> io::Result<R>,

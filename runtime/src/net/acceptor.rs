@@ -1,13 +1,16 @@
 //! Taking connections, for every kind of listener.
 //!
-//! To accept is two steps, to take a connection and to have the driver watch it, and both are judged alike: one whose second step fails is lost,
-//! the listener is not. Errors are of three kinds. *A connection's*: it was gone before it was taken; the next one is tried at once.
-//! *The process's*: it has no descriptor, no memory or no watch left. The kernel keeps the connections and, edge-triggered, tells nothing
-//! more, while the next attempt fails at once: an accept that returned the error would make its caller's loop spin (5 million
-//! times a second were seen). So the wait is in here, the readiness stays, and when something was freed accept goes on by itself.
-//! *Everything else* is the caller's.
+//! To accept is two steps, to take a connection and to have the driver watch it, and both are
+//! judged alike: one whose second step fails is lost, the listener is not. Errors are of three
+//! kinds. *A connection's*: it was gone before it was taken; the next one is tried at once.
+//! *The process's*: it has no descriptor, no memory or no watch left. The kernel keeps the
+//! connections and, edge-triggered, tells nothing more, while the next attempt fails at once: an
+//! accept that returned the error would make its caller's loop spin (5 million times a second were
+//! seen). So the wait is in here, the readiness stays, and when something was freed accept goes on
+//! by itself. *Everything else* is the caller's.
 //!
-//! Rejected: to count `EOPNOTSUPP` among a connection's, as accept(2) has it: a socket that takes no connections says the same, to every attempt.
+//! Rejected: to count `EOPNOTSUPP` among a connection's, as accept(2) has it: a socket that takes
+//! no connections says the same, to every attempt.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -23,7 +26,8 @@ use volt_core::driver::turn::Driver;
 use volt_core::sleep::Sleep;
 use volt_shim::{AtomicU32, Mutex, Ordering};
 
-/// First wait of an accept that found no descriptor, ms: long enough to be cheap, short enough not to be noticed.
+/// First wait of an accept that found no descriptor, ms: long enough to be cheap, short enough not
+/// to be noticed.
 const MIN_BACKOFF_MS: u32 = 5;
 /// The wait doubles up to this, ms.
 const MAX_BACKOFF_MS: u32 = 1_000;
@@ -97,7 +101,8 @@ impl<L: AsRawFd> Acceptor<L> {
     fn judge<C>(&self, accepted: io::Result<C>) -> io::Result<Outcome<C>> {
         let error = match accepted {
             Ok(connection) => {
-                // ORDERING: Relaxed; a hint, of which a race between two accepts costs a shorter or a longer wait.
+                // ORDERING: Relaxed; a hint, of which a race between two accepts costs a shorter or
+                // a longer wait.
                 self.backoff_ms.store(0, Ordering::Relaxed);
                 return Ok(Outcome::Accepted(connection));
             }

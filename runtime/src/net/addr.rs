@@ -1,15 +1,16 @@
 //! What can be given as an address, and how a host name becomes one.
 //!
-//! An address in figures is taken at once. A name is looked up by the system's resolver, which blocks, so on a thread for
-//! blocking work. The trait is sealed: its method belongs to us.
+//! An address in figures is taken at once. A name is looked up by the system's resolver, which
+//! blocks, so on a thread for blocking work. The trait is sealed: its method belongs to us.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use volt_core::context;
 
-/// What can be given where an address is asked for: addresses, pairs of host and port, and texts such as `"127.0.0.1:80"` or
-/// `"example.org:80"`. Names are looked up without blocking the caller's worker.
+/// What can be given where an address is asked for: addresses, pairs of host and port, and texts
+/// such as `"127.0.0.1:80"` or `"example.org:80"`. Names are looked up without blocking the
+/// caller's worker.
 ///
 /// Sealed: the types below are all that implement it.
 ///
@@ -45,10 +46,12 @@ pub(super) mod sealed {
 
 use sealed::{Sealed, Target};
 
-/// Looks a host name up by the system's resolver, on a thread for blocking work; all the addresses that it has.
+/// Looks a host name up by the system's resolver, on a thread for blocking work; all the addresses
+/// that it has.
 ///
 /// # Errors
-/// What the resolver says of a name that nobody has; `ErrorKind::InvalidInput` for a text that is no `host:port`.
+/// What the resolver says of a name that nobody has; `ErrorKind::InvalidInput` for a text that is
+/// no `host:port`.
 ///
 /// # Panics
 /// Outside a runtime.
@@ -72,7 +75,8 @@ pub async fn lookup_host(host: impl ToSocketAddrs) -> io::Result<impl Iterator<I
 /// The addresses that `target` stands for, one at least.
 ///
 /// # Errors
-/// `ErrorKind::InvalidInput` for a text that is no address, or no address at all; what the resolver says.
+/// `ErrorKind::InvalidInput` for a text that is no address, or no address at all; what the resolver
+/// says.
 pub(super) async fn resolve(target: Target) -> io::Result<Vec<SocketAddr>> {
     let addrs = match target {
         Target::Addrs(addrs) => addrs,

@@ -1,12 +1,15 @@
-//! Bytes in and out of what is registered: the one way in which streams, datagram sockets and pipes read and write.
+//! Bytes in and out of what is registered: the one way in which streams, datagram sockets and pipes
+//! read and write.
 //!
-//! Invariants. *No SIGPIPE*: writing to a connection that the peer has closed is an error of kind `BrokenPipe` even where the
-//! host process lets SIGPIPE kill it: sockets are written to with `MSG_NOSIGNAL` (std's `write` does so too, its `write_vectored`
-//! does not: it is `writev`). For a pipe there is no such flag. *Only written*: memory that was never initialized goes to `read` or
-//! `recvfrom` alone, which write, and which say how many bytes from the first on they filled. *Short reads*: of TCP a read that gives less than
-//! was asked for has found the end of what is there, so the next waits for an event, and saves a system call. Of a Unix stream it need
-//! not: it ends where a descriptor was sent along, and of a terminal, or a pipe of packets, at a line or a packet. Whoever waited then would wait
-//! for an event that came already.
+//! Invariants. *No SIGPIPE*: writing to a connection that the peer has closed is an error of kind
+//! `BrokenPipe` even where the host process lets SIGPIPE kill it: sockets are written to with
+//! `MSG_NOSIGNAL` (std's `write` does so too, its `write_vectored` does not: it is `writev`). For a
+//! pipe there is no such flag. *Only written*: memory that was never initialized goes to `read` or
+//! `recvfrom` alone, which write, and which say how many bytes from the first on they filled.
+//! *Short reads*: of TCP a read that gives less than was asked for has found the end of what is
+//! there, so the next waits for an event, and saves a system call. Of a Unix stream it need not: it
+//! ends where a descriptor was sent along, and of a terminal, or a pipe of packets, at a line or a
+//! packet. Whoever waited then would wait for an event that came already.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -149,8 +152,8 @@ pub(crate) fn poll_write_vectored<S: ByteStream>(
     cx: &mut Context<'_>,
     slices: &[IoSlice<'_>],
 ) -> Poll<io::Result<usize>> {
-    // The kernel takes no more in one call; what is left goes with the next. Cut here, so that a call that took all it was
-    // given is not mistaken for one that found the buffer full.
+    // The kernel takes no more in one call; what is left goes with the next. Cut here, so that a
+    // call that took all it was given is not mistaken for one that found the buffer full.
     let slices = at_most(slices);
     let len = slices.iter().map(|slice| slice.len()).sum();
     io.poll_transfer(cx, Direction::Write, len, |sink| sink.write_vectored(slices))

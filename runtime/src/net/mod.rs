@@ -1,7 +1,8 @@
 //! TCP, UDP, and sockets within this machine.
 //!
-//! Sockets must be made inside a runtime, whose driver watches them; they may be used from anywhere, as long as that runtime
-//! runs. After its shutdown every operation on them ends in an error of kind `Other`.
+//! Sockets must be made inside a runtime, whose driver watches them; they may be used from
+//! anywhere, as long as that runtime runs. After its shutdown every operation on them ends in an
+//! error of kind `Other`.
 //!
 //! ```
 //! use volt::io::{AsyncReadExt, AsyncWriteExt};

@@ -15,8 +15,9 @@ use crate::net::tcp_stream::TcpStream;
 use volt_core::context;
 use volt_core::driver::turn::Driver;
 
-/// Connections that may wait for an accept: with the 128 of the standard library, 1,000 clients that connect at once overflow
-/// the queue, and those that are turned away try again a second later.
+/// Connections that may wait for an accept: with the 128 of the standard library, 1,000 clients
+/// that connect at once overflow the queue, and those that are turned away try again a second
+/// later.
 const BACKLOG: u32 = 1024;
 
 /// A TCP socket that takes connections.
@@ -38,14 +39,16 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Opens a socket at `addr`, with `SO_REUSEADDR` so that a restart need not wait for old connections to time out, and a
-    /// backlog of 1024 or what the system allows (`net.core.somaxconn`). Port 0 asks the system for a free one. For another
-    /// backlog see [`TcpSocket::listen`].
+    /// Opens a socket at `addr`, with `SO_REUSEADDR` so that a restart need not wait for old
+    /// connections to time out, and a backlog of 1024 or what the system allows
+    /// (`net.core.somaxconn`). Port 0 asks the system for a free one. For another backlog see
+    /// [`TcpSocket::listen`].
     ///
     /// If `addr` stands for several addresses, the first that can be had is taken.
     ///
     /// # Errors
-    /// What the system says of the last address; `ErrorKind::InvalidInput` for a text that is no address.
+    /// What the system says of the last address; `ErrorKind::InvalidInput` for a text that is no
+    /// address.
     ///
     /// # Panics
     /// Outside a runtime.
@@ -70,9 +73,11 @@ impl TcpListener {
 
     /// Takes the next connection; any number of tasks may do so at once.
     ///
-    /// While the process has no file descriptor, memory or epoll watch left (`EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`, `ENOSPC`) this waits, 5 ms at
-    /// first and up to 1 s, and goes on by itself; each wait is counted (`accept_backoffs`), the first of a spell is logged.
-    /// A connection that broke while it waited is passed over, and one that could be taken and not watched is closed.
+    /// While the process has no file descriptor, memory or epoll watch left (`EMFILE`, `ENFILE`,
+    /// `ENOBUFS`, `ENOMEM`, `ENOSPC`) this waits, 5 ms at first and up to 1 s, and goes on by
+    /// itself; each wait is counted (`accept_backoffs`), the first of a spell is logged.
+    /// A connection that broke while it waited is passed over, and one that could be taken and not
+    /// watched is closed.
     ///
     /// # Errors
     /// Any other error of the system. It concerns the listener, not one connection.
@@ -83,7 +88,8 @@ impl TcpListener {
         self.io.accept(|listener| self.take(listener)).await
     }
 
-    /// Polls for the next connection, as [`accept`](Self::accept). Of several tasks that do so, the last one is woken.
+    /// Polls for the next connection, as [`accept`](Self::accept). Of several tasks that do so, the
+    /// last one is woken.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).

@@ -16,7 +16,8 @@ use volt_core::context;
 
 /// A TCP socket whose options are set before it connects or listens.
 ///
-/// Unlike [`TcpListener::bind`](crate::net::TcpListener::bind) it leaves `SO_REUSEADDR` off until told otherwise.
+/// Unlike [`TcpListener::bind`](crate::net::TcpListener::bind) it leaves `SO_REUSEADDR` off until
+/// told otherwise.
 ///
 /// ```
 /// use volt::net::TcpSocket;
@@ -73,7 +74,8 @@ impl TcpSocket {
         Ok(TcpSocket { fd })
     }
 
-    /// Takes over a socket of the standard library, which need not be connected yet, and puts it into non-blocking mode.
+    /// Takes over a socket of the standard library, which need not be connected yet, and puts it
+    /// into non-blocking mode.
     ///
     /// # Panics
     /// If the system refuses that mode, which it does for no socket.
@@ -108,7 +110,8 @@ impl TcpSocket {
         }
     }
 
-    /// A socket with the address of a listener: a restart need not wait until old connections have timed out.
+    /// A socket with the address of a listener: a restart need not wait until old connections have
+    /// timed out.
     pub(super) fn bound(addr: SocketAddr) -> io::Result<TcpSocket> {
         let socket = if addr.is_ipv4() { Self::new_v4() } else { Self::new_v6() }?;
         socket.set_reuseaddr(true)?;
@@ -132,8 +135,8 @@ impl TcpSocket {
         Ok(sockopt::socket_error(&self.fd)?.err().map(io::Error::from))
     }
 
-    /// Sets how long closing waits for what was not yet sent (`SO_LINGER`). Closing then **blocks its thread** for so long: with anything but
-    /// `None` and zero that is a worker.
+    /// Sets how long closing waits for what was not yet sent (`SO_LINGER`). Closing then **blocks
+    /// its thread** for so long: with anything but `None` and zero that is a worker.
     ///
     /// # Errors
     /// What the system says.
@@ -141,7 +144,8 @@ impl TcpSocket {
         Ok(sockopt::set_socket_linger(&self.fd, duration)?)
     }
 
-    /// Makes closing throw away what was not yet sent and reset the connection (`SO_LINGER` with 0 seconds).
+    /// Makes closing throw away what was not yet sent and reset the connection (`SO_LINGER` with 0
+    /// seconds).
     ///
     /// # Errors
     /// What the system says.
@@ -149,7 +153,8 @@ impl TcpSocket {
         self.set_linger(Some(Duration::ZERO))
     }
 
-    /// How long closing waits for what was not yet sent (`SO_LINGER`); `None` = the kernel sends it by itself.
+    /// How long closing waits for what was not yet sent (`SO_LINGER`); `None` = the kernel sends it
+    /// by itself.
     ///
     /// # Errors
     /// What the system says.
@@ -157,7 +162,8 @@ impl TcpSocket {
         Ok(sockopt::socket_linger(&self.fd)?)
     }
 
-    /// Sets the kernel's buffer for sending, bytes (`SO_SNDBUF`). Linux doubles the number, for its own needs.
+    /// Sets the kernel's buffer for sending, bytes (`SO_SNDBUF`). Linux doubles the number, for its
+    /// own needs.
     ///
     /// # Errors
     /// What the system says.
@@ -173,7 +179,8 @@ impl TcpSocket {
         Ok(saturating(sockopt::socket_send_buffer_size(&self.fd)?))
     }
 
-    /// Sets the kernel's buffer for receiving, bytes (`SO_RCVBUF`). Linux doubles the number, for its own needs.
+    /// Sets the kernel's buffer for receiving, bytes (`SO_RCVBUF`). Linux doubles the number, for
+    /// its own needs.
     ///
     /// # Errors
     /// What the system says.

@@ -19,14 +19,16 @@ use volt_core::driver::readiness::{Direction, Flags};
 use volt_core::driver::registration::Registration;
 use volt_core::driver::turn::Driver;
 
-/// What a new connection begins as: its buffer for sending is empty, and its peer may have sent already.
+/// What a new connection begins as: its buffer for sending is empty, and its peer may have sent
+/// already.
 pub(super) const PROBABLY_READY: Flags = Flags::READABLE.and(Flags::WRITABLE);
 
-/// A TCP connection. Reads and writes through [`AsyncRead`](crate::io::AsyncRead) and [`AsyncWrite`](crate::io::AsyncWrite); dropping it
-/// closes the connection.
+/// A TCP connection. Reads and writes through [`AsyncRead`](crate::io::AsyncRead) and
+/// [`AsyncWrite`](crate::io::AsyncWrite); dropping it closes the connection.
 ///
-/// Of several tasks that poll the same direction through these traits, the last one is woken; the `async` methods of this
-/// type (`ready`, `readable`, `writable`, `peek`) may be awaited by any number of tasks.
+/// Of several tasks that poll the same direction through these traits, the last one is woken; the
+/// `async` methods of this type (`ready`, `readable`, `writable`, `peek`) may be awaited by any
+/// number of tasks.
 ///
 /// ```no_run
 /// use volt::io::{AsyncReadExt, AsyncWriteExt};
@@ -46,10 +48,12 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// Opens a connection. If `addr` stands for several addresses, they are tried one after the other.
+    /// Opens a connection. If `addr` stands for several addresses, they are tried one after the
+    /// other.
     ///
     /// # Errors
-    /// What the last attempt met (`ConnectionRefused`, ...); `ErrorKind::InvalidInput` for a text that is no address.
+    /// What the last attempt met (`ConnectionRefused`, ...); `ErrorKind::InvalidInput` for a text
+    /// that is no address.
     ///
     /// # Panics
     /// Outside a runtime.
@@ -170,7 +174,8 @@ impl TcpStream {
         self.io.source().set_ttl(ttl)
     }
 
-    /// Whether data is acknowledged at once instead of with what is sent next (`TCP_QUICKACK`). The kernel changes it by itself.
+    /// Whether data is acknowledged at once instead of with what is sent next (`TCP_QUICKACK`). The
+    /// kernel changes it by itself.
     ///
     /// # Errors
     /// What the system says.
@@ -188,7 +193,8 @@ impl TcpStream {
         Ok(sockopt::set_tcp_quickack(self.io.source(), quickack)?)
     }
 
-    /// How long closing waits for what was not yet sent (`SO_LINGER`); `None` = the kernel sends it by itself.
+    /// How long closing waits for what was not yet sent (`SO_LINGER`); `None` = the kernel sends it
+    /// by itself.
     ///
     /// # Errors
     /// What the system says.
@@ -196,8 +202,8 @@ impl TcpStream {
         Ok(sockopt::socket_linger(self.io.source())?)
     }
 
-    /// Makes closing throw away what was not yet sent and reset the connection (`SO_LINGER` with 0 seconds). Other times would make
-    /// closing block its thread, and are not offered.
+    /// Makes closing throw away what was not yet sent and reset the connection (`SO_LINGER` with 0
+    /// seconds). Other times would make closing block its thread, and are not offered.
     ///
     /// # Errors
     /// What the system says.

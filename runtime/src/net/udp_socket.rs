@@ -21,10 +21,11 @@ use volt_core::driver::readiness::{Direction, Flags};
 use volt_core::driver::registration::Registration;
 use volt_core::driver::turn::Driver;
 
-/// A UDP socket. All its methods take `&self`: share it in an `Arc` to send and receive in different tasks.
+/// A UDP socket. All its methods take `&self`: share it in an `Arc` to send and receive in
+/// different tasks.
 ///
-/// Of several tasks that poll the same direction (`poll_…`), the last one is woken; the `async` methods may be awaited by any number
-/// of tasks.
+/// Of several tasks that poll the same direction (`poll_…`), the last one is woken; the `async`
+/// methods may be awaited by any number of tasks.
 ///
 /// ```
 /// use volt::net::UdpSocket;
@@ -51,10 +52,12 @@ fn receive(socket: &net::UdpSocket, free: &mut [MaybeUninit<u8>], flags: RecvFla
 }
 
 impl UdpSocket {
-    /// A socket at `addr`. Port 0 asks the system for a free one. If `addr` stands for several addresses, the first that can be had is taken.
+    /// A socket at `addr`. Port 0 asks the system for a free one. If `addr` stands for several
+    /// addresses, the first that can be had is taken.
     ///
     /// # Errors
-    /// What the system says of the last address; `ErrorKind::InvalidInput` for a text that is no address.
+    /// What the system says of the last address; `ErrorKind::InvalidInput` for a text that is no
+    /// address.
     ///
     /// # Panics
     /// Outside a runtime.
@@ -80,11 +83,12 @@ impl UdpSocket {
         Ok(UdpSocket { io: Registration::new(driver, socket, Flags::WRITABLE)? })
     }
 
-    /// Makes `addr` the peer: the one that `send` sends to, and the only one that datagrams are taken from. If it stands for several
-    /// addresses, the first that can be had is taken.
+    /// Makes `addr` the peer: the one that `send` sends to, and the only one that datagrams are
+    /// taken from. If it stands for several addresses, the first that can be had is taken.
     ///
     /// # Errors
-    /// What the system says of the last address; `ErrorKind::InvalidInput` for a text that is no address.
+    /// What the system says of the last address; `ErrorKind::InvalidInput` for a text that is no
+    /// address.
     ///
     /// # Cancel safety
     /// If it did not return, the socket has the peer that it had.
@@ -99,7 +103,8 @@ impl UdpSocket {
         result
     }
 
-    /// Sends a datagram to `target`, the first of its addresses if it stands for several, waiting for room; how many bytes went.
+    /// Sends a datagram to `target`, the first of its addresses if it stands for several, waiting
+    /// for room; how many bytes went.
     ///
     /// # Errors
     /// What the system says; `ErrorKind::InvalidInput` for a text that is no address.
@@ -111,7 +116,8 @@ impl UdpSocket {
         self.io.run(Direction::Write, |socket| socket.send_to(bytes, target)).await
     }
 
-    /// Polls as [`send_to`](Self::send_to). Of several tasks that poll to send, the last one is woken.
+    /// Polls as [`send_to`](Self::send_to). Of several tasks that poll to send, the last one is
+    /// woken.
     ///
     /// # Errors
     /// What the system says.
@@ -165,7 +171,8 @@ impl UdpSocket {
         self.io.run(Direction::Read, |socket| socket.peek_from(buffer)).await
     }
 
-    /// Polls as [`peek_from`](Self::peek_from). Of several tasks that poll to receive, the last one is woken.
+    /// Polls as [`peek_from`](Self::peek_from). Of several tasks that poll to receive, the last one
+    /// is woken.
     ///
     /// # Errors
     /// What the system says.
@@ -193,7 +200,8 @@ impl UdpSocket {
         self.io.run(Direction::Read, peek_sender).await
     }
 
-    /// Polls as [`peek_sender`](Self::peek_sender). Of several tasks that poll to receive, the last one is woken.
+    /// Polls as [`peek_sender`](Self::peek_sender). Of several tasks that poll to receive, the last
+    /// one is woken.
     ///
     /// # Errors
     /// What the system says.
@@ -225,7 +233,8 @@ impl UdpSocket {
         self.io.source().peer_addr()
     }
 
-    /// Joins the group `multiaddr` on the interface with that address; 0.0.0.0 = the system chooses.
+    /// Joins the group `multiaddr` on the interface with that address; 0.0.0.0 = the system
+    /// chooses.
     ///
     /// # Errors
     /// What the system says.

@@ -15,8 +15,9 @@ use volt_core::handle::Handle;
 
 /// A child process; see [`Command`](crate::process::Command).
 ///
-/// Dropping it leaves the process running, unless [`kill_on_drop`](crate::process::Command::kill_on_drop) was asked for; in either case its
-/// end is waited for in the background, and it becomes no zombie.
+/// Dropping it leaves the process running, unless
+/// [`kill_on_drop`](crate::process::Command::kill_on_drop) was asked for; in either case its end is
+/// waited for in the background, and it becomes no zombie.
 #[derive(Debug)]
 pub struct Child {
     state: State,
@@ -61,7 +62,8 @@ impl Child {
         }
     }
 
-    /// The number of the process; `None` once its end was seen, since the number may be another's then.
+    /// The number of the process; `None` once its end was seen, since the number may be another's
+    /// then.
     pub fn id(&self) -> Option<u32> {
         match &self.state {
             State::Running(child, _) => Some(child.id()),
@@ -69,13 +71,15 @@ impl Child {
         }
     }
 
-    /// Waits for its end. Its standard input is closed first, so that a child that reads until the end does not wait for this one.
+    /// Waits for its end. Its standard input is closed first, so that a child that reads until the
+    /// end does not wait for this one.
     ///
     /// # Errors
     /// What the system says; the runtime was shut down.
     ///
     /// # Cancel safety
-    /// Nothing is lost but the pipe to its standard input: the status is kept, and every later call gives it.
+    /// Nothing is lost but the pipe to its standard input: the status is kept, and every later call
+    /// gives it.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         poll_fn(|cx| self.poll_exit(cx)).await

@@ -11,8 +11,8 @@ use crate::process::Child;
 use crate::process::orphans;
 use volt_core::handle::Handle;
 
-/// A program to be started as a child process, with its arguments, environment and standard streams; the standard library's `Command`, whose
-/// child is waited for without blocking.
+/// A program to be started as a child process, with its arguments, environment and standard
+/// streams; the standard library's `Command`, whose child is waited for without blocking.
 ///
 /// ```
 /// use std::process::Stdio;
@@ -49,8 +49,9 @@ macro_rules! settings {
 }
 
 impl Command {
-    /// The program of that name, looked for in `PATH` if there is no `/` in it; with the environment, folder and, unless they are asked for as
-    /// pipes, standard streams of this process.
+    /// The program of that name, looked for in `PATH` if there is no `/` in it; with the
+    /// environment, folder and, unless they are asked for as pipes, standard streams of this
+    /// process.
     pub fn new(program: impl AsRef<OsStr>) -> Command {
         process::Command::new(program).into()
     }
@@ -97,7 +98,8 @@ impl Command {
         self
     }
 
-    /// Whether dropping the [`Child`] ends the process, by SIGKILL. Default false: it goes on by itself.
+    /// Whether dropping the [`Child`] ends the process, by SIGKILL. Default false: it goes on by
+    /// itself.
     pub fn kill_on_drop(&mut self, kill_on_drop: bool) -> &mut Command {
         self.kills_on_drop = kill_on_drop;
         self
@@ -111,8 +113,9 @@ impl Command {
     /// Has `f` run in the child, before the program is loaded.
     ///
     /// # Safety
-    /// `f` runs in a copy of this process that has one thread: locks that other threads held stay locked there, the allocator's included. Only
-    /// what may be done in a signal handler may be done in it.
+    /// `f` runs in a copy of this process that has one thread: locks that other threads held stay
+    /// locked there, the allocator's included. Only what may be done in a signal handler may be
+    /// done in it.
     pub unsafe fn pre_exec(&mut self, f: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> &mut Command {
         // SAFETY: the caller has promised the same.
         unsafe { self.std.pre_exec(f) };
@@ -134,10 +137,12 @@ impl Command {
         self.std
     }
 
-    /// Starts the program. This blocks the worker for as long as the system takes to start it, a millisecond or less as a rule.
+    /// Starts the program. This blocks the worker for as long as the system takes to start it, a
+    /// millisecond or less as a rule.
     ///
     /// # Errors
-    /// `NotFound` if there is no such program; what the system says. If the process is out of descriptors, the child is ended again.
+    /// `NotFound` if there is no such program; what the system says. If the process is out of
+    /// descriptors, the child is ended again.
     ///
     /// # Panics
     /// Outside a runtime.
@@ -158,7 +163,8 @@ impl Command {
     /// Outside a runtime.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the child: it goes on, unless [`kill_on_drop`](Self::kill_on_drop) was asked for.
+    /// Dropping the future drops the child: it goes on, unless [`kill_on_drop`](Self::kill_on_drop)
+    /// was asked for.
     #[track_caller]
     pub fn status(&mut self) -> impl Future<Output = io::Result<ExitStatus>> + use<> {
         let child = self.spawn();
@@ -169,7 +175,8 @@ impl Command {
         }
     }
 
-    /// Starts the program with pipes for its standard output and error, reads all that comes and waits for its end.
+    /// Starts the program with pipes for its standard output and error, reads all that comes and
+    /// waits for its end.
     ///
     /// # Errors
     /// As [`spawn`](Self::spawn) and [`Child::wait_with_output`].

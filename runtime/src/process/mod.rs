@@ -1,7 +1,8 @@
 //! Child processes.
 //!
-//! The standard library starts them; the driver waits for their end: on Linux by a descriptor of the process (`pidfd_open`, since 5.3), on
-//! other systems, and where a sandbox refuses that, by SIGCHLD.
+//! The standard library starts them; the driver waits for their end: on Linux by a descriptor of
+//! the process (`pidfd_open`, since 5.3), on other systems, and where a sandbox refuses that, by
+//! SIGCHLD.
 //!
 //! No zombies: a child that is dropped before its end was seen is waited for by a task of the
 //! runtime's, which ends with the child; one whose runtime was shut down meanwhile is waited for

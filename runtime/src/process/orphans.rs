@@ -1,7 +1,8 @@
 //! Children that were dropped before their end was seen, so that none stays a zombie.
 //!
-//! As long as their runtime runs, a task waits for each (it shows in the console, with this file as where it was spawned). Those whose
-//! runtime is gone stand in a list, which is gone through whenever another child is started.
+//! As long as their runtime runs, a task waits for each (it shows in the console, with this file as
+//! where it was spawned). Those whose runtime is gone stand in a list, which is gone through
+//! whenever another child is started.
 //!
 //! Bound: the list is as long as there are such children that still run, or ended since.
 

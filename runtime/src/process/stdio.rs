@@ -38,7 +38,8 @@ macro_rules! end {
                 Ok($end($pipe::from_owned_fd_unchecked(end.into())?))
             }
 
-            /// Gives the descriptor away, in blocking mode, as it is for another child's standard stream.
+            /// Gives the descriptor away, in blocking mode, as it is for another child's standard
+            /// stream.
             ///
             /// # Errors
             /// What the system says.

@@ -1,7 +1,8 @@
 //! How the end of a child is noticed.
 //!
-//! By a descriptor of the process, which becomes readable when the process ends, and stays so: nothing is shared with other children, and no
-//! signal handler is needed. Where there is none, by SIGCHLD: each child then asks after itself whenever any child of the process ends.
+//! By a descriptor of the process, which becomes readable when the process ends, and stays so:
+//! nothing is shared with other children, and no signal handler is needed. Where there is none, by
+//! SIGCHLD: each child then asks after itself whenever any child of the process ends.
 
 use std::io;
 use std::os::fd::OwnedFd;

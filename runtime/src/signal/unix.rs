@@ -1,7 +1,8 @@
 //! Signals of a Unix.
 //!
-//! Shape. Each listener has a pipe of its own. The process's handler for its signal writes a byte into each of them, and the driver of the
-//! listener's runtime watches the other end. So there is nothing that listeners share but the handler, and they may be of several runtimes.
+//! Shape. Each listener has a pipe of its own. The process's handler for its signal writes a byte
+//! into each of them, and the driver of the listener's runtime watches the other end. So there is
+//! nothing that listeners share but the handler, and they may be of several runtimes.
 //!
 //! Who writes: the signal handler, on whatever thread the kernel chose. It makes one `write` and
 //! loads one atomic: both are allowed there.
@@ -12,10 +13,12 @@
 //! this process*: a child that was forked has the handler and the pipes of its parent; its handler
 //! sees that it is in another process, and leaves them alone.
 //!
-//! The handler stays, as the kernel's default action cannot be given back while others may have asked for the same signal.
+//! The handler stays, as the kernel's default action cannot be given back while others may have
+//! asked for the same signal.
 //!
-//! Rejected: one pipe a process and a list of listeners (what Tokio does): it takes a place in every driver, and a table of all signals;
-//! `signalfd`: the signal must be blocked in all threads, those of others included, and children inherit that.
+//! Rejected: one pipe a process and a list of listeners (what Tokio does): it takes a place in
+//! every driver, and a table of all signals; `signalfd`: the signal must be blocked in all threads,
+//! those of others included, and children inherit that.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -93,12 +96,12 @@ impl From<SignalKind> for i32 {
 
 /// Listens for a signal, from now on.
 ///
-/// Once it was listened for, the signal's default action (to end the process, as a rule) is off for good, also after the last listener is
-/// gone.
+/// Once it was listened for, the signal's default action (to end the process, as a rule) is off for
+/// good, also after the last listener is gone.
 ///
 /// # Errors
-/// `InvalidInput` for a signal that no handler may have (SIGKILL, SIGSTOP) or that tells of a fault (SIGSEGV, SIGILL, SIGFPE), or a number that
-/// is no signal's; what the system says.
+/// `InvalidInput` for a signal that no handler may have (SIGKILL, SIGSTOP) or that tells of a fault
+/// (SIGSEGV, SIGILL, SIGFPE), or a number that is no signal's; what the system says.
 ///
 /// # Panics
 /// Outside a runtime.
@@ -136,12 +139,14 @@ pub fn signal(kind: SignalKind) -> io::Result<Signal> {
             let _ = rustix::io::write(&sender, &[0]);
         }
     };
-    // SAFETY: the action may run in a signal handler: it reads an atomic and writes to a descriptor that it owns, and does nothing else.
+    // SAFETY: the action may run in a signal handler: it reads an atomic and writes to a descriptor
+    // that it owns, and does nothing else.
     let id = unsafe { signal_hook_registry::register(kind.0, tell) }?;
     Ok(Signal { io, id })
 }
 
-/// A listener for one signal; see [`signal`]. Any number of them may listen for the same one: each is told.
+/// A listener for one signal; see [`signal`]. Any number of them may listen for the same one: each
+/// is told.
 #[derive(Debug)]
 #[must_use = "signals are told to whoever asks"]
 pub struct Signal {
@@ -150,7 +155,8 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// Waits for the signal. Those that came since the last call, however many, are told once. `None` after the runtime was shut down.
+    /// Waits for the signal. Those that came since the last call, however many, are told once.
+    /// `None` after the runtime was shut down.
     ///
     /// # Cancel safety
     /// No signal is lost.
@@ -170,7 +176,8 @@ impl Drop for Signal {
     }
 }
 
-/// Takes what is in the pipe: an error if that is nothing. Bounded by what a pipe holds, or a storm of signals would keep it here.
+/// Takes what is in the pipe: an error if that is nothing. Bounded by what a pipe holds, or a storm
+/// of signals would keep it here.
 fn empty(pipe: &OwnedFd) -> io::Result<()> {
     let mut told = [0; 1024];
     let mut read = rustix::io::read(pipe, &mut told)?;

@@ -5,7 +5,8 @@ use super::{Awaits, spend};
 #[doc(no_inline)]
 pub use tokio::sync::broadcast::error;
 
-/// A channel that keeps the last `capacity` values, rounded up to a power of two, for receivers that are slower than its senders.
+/// A channel that keeps the last `capacity` values, rounded up to a power of two, for receivers
+/// that are slower than its senders.
 ///
 /// # Panics
 /// `capacity` is 0, or more than half of what a `usize` holds.
@@ -38,7 +39,8 @@ pub struct WeakSender<T>(tokio::sync::broadcast::WeakSender<T>);
 pub struct Receiver<T>(tokio::sync::broadcast::Receiver<T>);
 
 impl<T> Sender<T> {
-    /// A channel without a receiver, so far, as by [`channel`]: [`subscribe`](Self::subscribe) makes them.
+    /// A channel without a receiver, so far, as by [`channel`]: [`subscribe`](Self::subscribe)
+    /// makes them.
     ///
     /// # Panics
     /// As [`channel`].
@@ -46,7 +48,8 @@ impl<T> Sender<T> {
         Self(tokio::sync::broadcast::Sender::new(capacity))
     }
 
-    /// Sends `value`, at once; says to how many receivers. One that has fallen behind by more than the capacity loses its oldest.
+    /// Sends `value`, at once; says to how many receivers. One that has fallen behind by more than
+    /// the capacity loses its oldest.
     ///
     /// # Errors
     /// There is no receiver: the value comes back.
@@ -135,7 +138,8 @@ impl<T: Clone> Receiver<T> {
     /// Waits for the next value.
     ///
     /// # Errors
-    /// Values were lost since it was slow, and how many; the next call goes on with the oldest that is kept. Or all senders are gone.
+    /// Values were lost since it was slow, and how many; the next call goes on with the oldest that
+    /// is kept. Or all senders are gone.
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping it.

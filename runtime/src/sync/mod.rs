@@ -12,11 +12,13 @@
 //! | [`broadcast`] | each value to every receiver |
 //! | [`watch`] | the latest value |
 //!
-//! These are Tokio's, from the part of Tokio that has no runtime in it, under their names and with their semantics; guards, permits and errors are
-//! Tokio's own types. What is ours is that each operation that may wait spends one unit of the task's cooperative budget: a task that drains
-//! a channel that is always full gives way to others after 128 messages ([`Builder::coop_budget`](crate::Builder::coop_budget)), which
-//! Tokio's types do on Tokio's own runtime only. And each that has to wait says so, with the line that it was called at: `volt-console tasks` shows
-//! of a task what it waits for.
+//! These are Tokio's, from the part of Tokio that has no runtime in it, under their names and with
+//! their semantics; guards, permits and errors are Tokio's own types. What is ours is that each
+//! operation that may wait spends one unit of the task's cooperative budget: a task that drains
+//! a channel that is always full gives way to others after 128 messages
+//! ([`Builder::coop_budget`](crate::Builder::coop_budget)), which Tokio's types do on Tokio's own
+//! runtime only. And each that has to wait says so, with the line that it was called at:
+//! `volt-console tasks` shows of a task what it waits for.
 //!
 //! A lock that is not held across an `.await` is better a `std::sync::Mutex`.
 
@@ -57,8 +59,8 @@ pub use tokio::sync::{
     TryAcquireError, TryLockError,
 };
 
-/// `operation`, which spends a unit of the budget when it is done, and notes down for the task that it waits for this. Polled only while there is budget;
-/// as cancel safe as it is itself.
+/// `operation`, which spends a unit of the budget when it is done, and notes down for the task that
+/// it waits for this. Polled only while there is budget; as cancel safe as it is itself.
 #[track_caller]
 fn spend<F: Future>(awaits: Awaits, operation: F) -> impl Future<Output = F::Output> {
     let at = Location::caller();

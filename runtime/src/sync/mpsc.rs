@@ -1,4 +1,5 @@
-//! A queue with many senders and one receiver: [`channel`], which makes senders wait when it is full, and [`unbounded_channel`].
+//! A queue with many senders and one receiver: [`channel`], which makes senders wait when it is
+//! full, and [`unbounded_channel`].
 //!
 //! ```
 //! # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -36,7 +37,8 @@ pub mod error {
     #[doc(no_inline)]
     pub use tokio::sync::mpsc::error::{SendError, TryRecvError, TrySendError};
 
-    /// Why [`Sender::send_timeout`](super::Sender::send_timeout) did not send; the value comes back.
+    /// Why [`Sender::send_timeout`](super::Sender::send_timeout) did not send; the value comes
+    /// back.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub enum SendTimeoutError<T> {
         /// There was no room in that time.
@@ -84,7 +86,8 @@ pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (Sender(sender), Receiver(receiver))
 }
 
-/// A queue without a bound: memory is the bound, so something else has to see to it that the receiver keeps up.
+/// A queue without a bound: memory is the bound, so something else has to see to it that the
+/// receiver keeps up.
 pub fn unbounded_channel<T>() -> (UnboundedSender<T>, UnboundedReceiver<T>) {
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
     (UnboundedSender(sender), UnboundedReceiver(receiver))
@@ -117,7 +120,8 @@ impl<T> Sender<T> {
     /// The receiver is gone, or has closed: the value comes back.
     ///
     /// # Cancel safety
-    /// Dropped before it is done, it has not sent, and the value is dropped with it; [`reserve`](Self::reserve) keeps the value outside.
+    /// Dropped before it is done, it has not sent, and the value is dropped with it;
+    /// [`reserve`](Self::reserve) keeps the value outside.
     #[track_caller]
     pub fn send(&self, value: T) -> impl Future<Output = Result<(), error::SendError<T>>> {
         spend(Awaits::Room, self.0.send(value))
@@ -197,7 +201,8 @@ impl<T> Sender<T> {
         self.0.try_reserve_many(n)
     }
 
-    /// As [`reserve`](Self::reserve), with a permit that can be moved into a task and gives the sender back.
+    /// As [`reserve`](Self::reserve), with a permit that can be moved into a task and gives the
+    /// sender back.
     ///
     /// # Errors
     /// The receiver is gone.
@@ -210,7 +215,8 @@ impl<T> Sender<T> {
         async { reserved.await.map(OwnedPermit) }
     }
 
-    /// As [`try_reserve`](Self::try_reserve), with a permit that can be moved into a task and gives the sender back.
+    /// As [`try_reserve`](Self::try_reserve), with a permit that can be moved into a task and gives
+    /// the sender back.
     ///
     /// # Errors
     /// It is full, or the receiver is gone: the sender comes back.
@@ -340,7 +346,8 @@ impl<T> Clone for UnboundedSender<T> {
 macro_rules! receive {
     ($name:ident) => {
         impl<T> $name<T> {
-            /// Waits for the next value; `None` when there is none and no sender is left, or it was closed.
+            /// Waits for the next value; `None` when there is none and no sender is left, or it was
+            /// closed.
             ///
             /// # Cancel safety
             /// Dropped before it is done, it has taken nothing.
@@ -349,8 +356,8 @@ macro_rules! receive {
                 spend(Awaits::Message, self.0.recv())
             }
 
-            /// Waits for values, and appends as many as there are to `buffer`, at most `limit`; says how many. 0 as `None` in
-            /// [`recv`](Self::recv), and if `limit` is 0.
+            /// Waits for values, and appends as many as there are to `buffer`, at most `limit`;
+            /// says how many. 0 as `None` in [`recv`](Self::recv), and if `limit` is 0.
             ///
             /// # Cancel safety
             /// Dropped before it is done, it has taken nothing.

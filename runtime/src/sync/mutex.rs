@@ -8,7 +8,8 @@ use super::{Awaits, spend};
 
 /// A lock that may be held across an `.await`. First come, first served.
 ///
-/// Dropping the guard unlocks, also when the task is cancelled or panics; the lock is not poisoned by a panic.
+/// Dropping the guard unlocks, also when the task is cancelled or panics; the lock is not poisoned
+/// by a panic.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -99,6 +100,7 @@ impl<T> From<T> for Mutex<T> {
 
 fn inner<T: ?Sized>(mutex: Arc<Mutex<T>>) -> Arc<tokio::sync::Mutex<T>> {
     let mutex = Arc::into_raw(mutex) as *const tokio::sync::Mutex<T>;
-    // SAFETY: it comes from `into_raw`, and a transparent wrapper has the size and alignment of what it wraps.
+    // SAFETY: it comes from `into_raw`, and a transparent wrapper has the size and alignment of
+    // what it wraps.
     unsafe { Arc::from_raw(mutex) }
 }

@@ -10,7 +10,8 @@ use pin_project_lite::pin_project;
 
 use super::{Awaits, poll_spend};
 
-/// Wakes tasks that wait for something to have changed. Holds one notice at most for whoever comes next.
+/// Wakes tasks that wait for something to have changed. Holds one notice at most for whoever comes
+/// next.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -43,7 +44,8 @@ impl Notify {
     /// Waits for a notice.
     ///
     /// # Cancel safety
-    /// Dropped before it is done, it gives up its place in the line; a notice that it was given already goes to the next.
+    /// Dropped before it is done, it gives up its place in the line; a notice that it was given
+    /// already goes to the next.
     #[track_caller]
     pub fn notified(&self) -> Notified<'_> {
         Notified { waiter: self.0.notified(), at: Location::caller() }
@@ -133,6 +135,7 @@ impl Future for OwnedNotified {
 
 fn inner(notify: Arc<Notify>) -> Arc<tokio::sync::Notify> {
     let notify = Arc::into_raw(notify) as *const tokio::sync::Notify;
-    // SAFETY: it comes from `into_raw`, and a transparent wrapper has the size and alignment of what it wraps.
+    // SAFETY: it comes from `into_raw`, and a transparent wrapper has the size and alignment of
+    // what it wraps.
     unsafe { Arc::from_raw(notify) }
 }

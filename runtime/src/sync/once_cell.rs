@@ -6,7 +6,8 @@ use tokio::sync::SetError;
 
 use super::{Awaits, spend};
 
-/// Empty, and then for good what the first initialisation made that was not cancelled and did not fail.
+/// Empty, and then for good what the first initialisation made that was not cancelled and did not
+/// fail.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -57,7 +58,8 @@ impl<T> OnceCell<T> {
     /// Its value, which is made by `init` if it is empty and nobody makes one already.
     ///
     /// # Cancel safety
-    /// Dropped before it is done, it leaves the cell empty, and the next that waits makes the value.
+    /// Dropped before it is done, it leaves the cell empty, and the next that waits makes the
+    /// value.
     #[track_caller]
     pub fn get_or_init<F, Fut>(&self, init: F) -> impl Future<Output = &T>
     where

@@ -74,7 +74,8 @@ impl<T> Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Has the sender know that nothing is wanted any more. A value that was sent before still comes.
+    /// Has the sender know that nothing is wanted any more. A value that was sent before still
+    /// comes.
     pub fn close(&mut self) {
         self.value.close();
     }

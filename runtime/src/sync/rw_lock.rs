@@ -6,7 +6,8 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLockReadGuard, 
 
 use super::{Awaits, spend};
 
-/// Held by many readers or one writer, across an `.await` if need be. First come, first served: readers that come after a writer wait for it.
+/// Held by many readers or one writer, across an `.await` if need be. First come, first served:
+/// readers that come after a writer wait for it.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -134,6 +135,7 @@ impl<T> From<T> for RwLock<T> {
 
 fn inner<T: ?Sized>(lock: Arc<RwLock<T>>) -> Arc<tokio::sync::RwLock<T>> {
     let lock = Arc::into_raw(lock) as *const tokio::sync::RwLock<T>;
-    // SAFETY: it comes from `into_raw`, and a transparent wrapper has the size and alignment of what it wraps.
+    // SAFETY: it comes from `into_raw`, and a transparent wrapper has the size and alignment of
+    // what it wraps.
     unsafe { Arc::from_raw(lock) }
 }

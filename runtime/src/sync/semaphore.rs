@@ -156,6 +156,7 @@ impl Semaphore {
 
 fn inner(semaphore: Arc<Semaphore>) -> Arc<tokio::sync::Semaphore> {
     let semaphore = Arc::into_raw(semaphore).cast::<tokio::sync::Semaphore>();
-    // SAFETY: it comes from `into_raw`, and a transparent wrapper has the size and alignment of what it wraps.
+    // SAFETY: it comes from `into_raw`, and a transparent wrapper has the size and alignment of
+    // what it wraps.
     unsafe { Arc::from_raw(semaphore) }
 }

@@ -54,7 +54,8 @@ impl<T> Sender<T> {
         self.0.send_modify(modify);
     }
 
-    /// As [`send_modify`](Self::send_modify); tells the receivers only if `modify` says so, and returns what it says.
+    /// As [`send_modify`](Self::send_modify); tells the receivers only if `modify` says so, and
+    /// returns what it says.
     pub fn send_if_modified(&self, modify: impl FnOnce(&mut T) -> bool) -> bool {
         self.0.send_if_modified(modify)
     }

@@ -177,7 +177,8 @@ impl<T: 'static> JoinSet<T> {
     /// Waits for all tasks; their outputs in the order in which they ended.
     ///
     /// # Panics
-    /// With the panic of the first task that panicked; and if a task was aborted by somebody else. The other tasks are aborted then.
+    /// With the panic of the first task that panicked; and if a task was aborted by somebody else.
+    /// The other tasks are aborted then.
     pub async fn join_all(mut self) -> Vec<T> {
         let mut outputs = Vec::with_capacity(self.len());
         while let Some(output) = self.join_next().await {

@@ -1,19 +1,23 @@
 //! Tasks that stay on one thread, for futures that are not `Send`.
 //!
-//! Shape: a queue of tasks that were woken, and the tasks that are alive; both are polled by whoever polls the set. Wakers may be called on
-//! any thread: they put the task into the queue, under a lock, and wake the set.
+//! Shape: a queue of tasks that were woken, and the tasks that are alive; both are polled by
+//! whoever polls the set. Wakers may be called on any thread: they put the task into the queue,
+//! under a lock, and wake the set.
 //!
 //! Invariants:
-//! * *Same thread*: a future is polled and dropped only by the thread that the set is on: the set is not Send, runs tasks only in its
-//!   own `poll`, and ends them all before it goes. What other threads hold of a task, wakers, frees memory at most.
-//! * *Closed for good*: once the set is dropped, a waker finds the queue closed and drops what it brought.
+//! * *Same thread*: a future is polled and dropped only by the thread that the set is on: the set
+//!   is not Send, runs tasks only in its own `poll`, and ends them all before it goes. What other
+//!   threads hold of a task, wakers, frees memory at most.
+//! * *Closed for good*: once the set is dropped, a waker finds the queue closed and drops what it
+//!   brought.
 //! * *It ends*: while the set is dropped, destructors may start [`SPAWNS_AT_END`] more tasks, which
 //!   are cancelled like the others. The future of each further one is leaked, since its destructor
 //!   might start the next; its handle says that it was cancelled.
 //! * *Set while polled*: [`CURRENT`] points to a set only for the time that [`CurrentSet`] borrows
 //!   it, further up this thread's stack. It has no destructor, so a set may be dropped together
 //!   with its thread's other thread-locals, in any order.
-//! * *Unlocked wakers*: no waker is called, cloned or dropped under the lock, since what it holds may wake a task of the set, or start one.
+//! * *Unlocked wakers*: no waker is called, cloned or dropped under the lock, since what it holds
+//!   may wake a task of the set, or start one.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -153,7 +157,8 @@ impl LocalSet {
         spawn_on(&self.shared, future, Location::caller())
     }
 
-    /// Runs the set and `future` on this thread until `future` ends. Tasks that are left then stay in the set.
+    /// Runs the set and `future` on this thread until `future` ends. Tasks that are left then stay
+    /// in the set.
     ///
     /// # Panics
     /// As [`Handle::block_on`].
@@ -228,8 +233,8 @@ impl Drop for LocalSet {
         drop(state);
         // *Unlocked wakers*.
         drop(waker);
-        // Until nobody is left, since a destructor may start another task here. Shields do not hold: the only thread that may poll
-        // these tasks goes.
+        // Until nobody is left, since a destructor may start another task here. Shields do not
+        // hold: the only thread that may poll these tasks goes.
         loop {
             let alive: Vec<Task> = self.shared.0.lock().alive.values().cloned().collect();
             if alive.is_empty() {
@@ -288,7 +293,8 @@ where
         return refuse(shared, future, location);
     }
     let id = Id::next();
-    // SAFETY: Same thread: this is the set's, since neither the set nor CURRENT leaves it, and only the set runs its tasks.
+    // SAFETY: Same thread: this is the set's, since neither the set nor CURRENT leaves it, and only
+    // the set runs its tasks.
     let (notified, join) = unsafe { new_task_of_thread(future, shared.clone(), id, location, None) };
     shared.0.lock().alive.insert(id.as_u64(), notified.task().clone());
     shared.schedule(notified);

@@ -15,13 +15,14 @@
 //! scope drops whoever awaits it inside. At the end, `over`, those who await it outside are woken,
 //! and panic: nobody else would ever wake them.
 //!
-//! Protocol of a spawn: (1) under the lock: the scope is not over, and one more child is on its way; (2) start its task, without the
-//! lock; (3) under the lock: it has arrived, or, if the phase is `Over` by now, it is dropped; (4) abort it, unless the phase is `Open`;
-//! (5) under the lock: one fewer is on its way; wake the scope's future, or, if the phase is `Over`
-//! and that was the last, say that the scope has ended. The child set is not done before nobody is
-//! on the way; a scope whose future is dropped does not wait, and its last child says that it has
-//! ended. So *Aborted first*: when those who await a child are told of the end, every child has
-//! ended, or is aborted. A child that is running already between (2) and (4), and awaits one that
+//! Protocol of a spawn: (1) under the lock: the scope is not over, and one more child is on its
+//! way; (2) start its task, without the lock; (3) under the lock: it has arrived, or, if the phase
+//! is `Over` by now, it is dropped; (4) abort it, unless the phase is `Open`; (5) under the lock:
+//! one fewer is on its way; wake the scope's future, or, if the phase is `Over` and that was the
+//! last, say that the scope has ended. The child set is not done before nobody is on the way; a
+//! scope whose future is dropped does not wait, and its last child says that it has ended. So *
+//! Aborted first*: when those who await a child are told of the end, every child has ended, or is
+//! aborted. A child that is running already between (2) and (4), and awaits one that
 //! it was refused, would panic otherwise.
 //!
 //! Who writes: anybody who holds a clone (arrivals), the child set (all of it). Who reads: the
@@ -32,8 +33,9 @@
 //! forgotten*: the child set returns pending only if nobody has arrived, which it sees in the hold
 //! of the lock in which it leaves its waker.
 //!
-//! Rejected: one set behind the lock, shared by all clones: a child that holds a clone keeps the set alive, and so itself, when the
-//! future is dropped; and every error that comes too late is dropped under the lock.
+//! Rejected: one set behind the lock, shared by all clones: a child that holds a clone keeps the
+//! set alive, and so itself, when the future is dropped; and every error that comes too late is
+//! dropped under the lock.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -52,10 +54,12 @@ use volt_core::task::contain::contain;
 use volt_core::task::current;
 use volt_core::task::join::{JoinError, JoinHandle};
 
-/// Runs `body` and every child that it starts on its [`Scope`], and returns when all of them have ended. The first error, of the body or of a
-/// child, cancels the others; it is returned after they are gone. A child that panics counts as an error.
+/// Runs `body` and every child that it starts on its [`Scope`], and returns when all of them have
+/// ended. The first error, of the body or of a child, cancels the others; it is returned after they
+/// are gone. A child that panics counts as an error.
 ///
-/// Children are tasks of the runtime and run in parallel; they must own what they use, since a future may be forgotten at any await.
+/// Children are tasks of the runtime and run in parallel; they must own what they use, since a
+/// future may be forgotten at any await.
 ///
 /// # Errors
 /// The first error of the body or of a child.
@@ -88,7 +92,8 @@ where
         let mut body = pin!(Some(body(set.scope.clone())));
         let mut output = None;
         let ended = poll_fn(|cx| set.poll(cx, body.as_mut(), &mut output)).await;
-        // The body goes here, before the children are waited for: what it holds may be what they wait for.
+        // The body goes here, before the children are waited for: what it holds may be what they
+        // wait for.
         catch_unwind(AssertUnwindSafe(|| body.set(None))).and(ended)
     };
     if !matches!(ended, Ok(Ok(_))) {
@@ -108,8 +113,8 @@ struct ChildSet<E: Send + 'static> {
 }
 
 impl<E: Send + 'static> ChildSet<E> {
-    /// Polls the body and the children; ready with the first error, or with the body's output when nobody is left, or with the body's
-    /// panic.
+    /// Polls the body and the children; ready with the first error, or with the body's output when
+    /// nobody is left, or with the body's panic.
     fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -139,7 +144,8 @@ impl<E: Send + 'static> ChildSet<E> {
         }
     }
 
-    /// The next child that has ended; `None` when nobody is left and the scope `may_end`: then it is over.
+    /// The next child that has ended; `None` when nobody is left and the scope `may_end`: then it
+    /// is over.
     fn poll_next(&mut self, cx: &mut Context<'_>, may_end: bool) -> Poll<Option<Ended<E>>> {
         loop {
             let next = self.children.poll_join_next(cx);
@@ -154,7 +160,8 @@ impl<E: Send + 'static> ChildSet<E> {
                 self.adopt(arrivals);
                 continue;
             }
-            // *Nobody is forgotten*: whoever arrives after this hold of the lock finds the waker, or the scope over.
+            // *Nobody is forgotten*: whoever arrives after this hold of the lock finds the waker,
+            // or the scope over.
             let is_over = may_end && next.is_ready() && state.on_the_way == 0;
             let former = if is_over {
                 state.phase = Phase::Over;
@@ -187,7 +194,8 @@ impl<E: Send + 'static> ChildSet<E> {
     async fn wait_for_rest(&mut self) {
         poll_fn(|cx| {
             while let Some(ended) = ready!(self.poll_next(cx, true)) {
-                // Too late to be the first error. Its destructor may panic, and there are still children to be waited for.
+                // Too late to be the first error. Its destructor may panic, and there are still
+                // children to be waited for.
                 contain(|| drop(ended));
             }
             Poll::Ready(())

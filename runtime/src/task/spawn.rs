@@ -11,7 +11,8 @@ use volt_core::task::refused::TrySpawnError;
 /// Starts a task in the current runtime. It runs whether or not the handle is awaited.
 ///
 /// # Panics
-/// Outside a runtime. With a runtime that is shutting down the task is cancelled at once, and the handle says so.
+/// Outside a runtime. With a runtime that is shutting down the task is cancelled at once, and the
+/// handle says so.
 ///
 /// ```
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -33,12 +34,14 @@ where
     context::handle().spawn_at(future, None, Location::caller())
 }
 
-/// Starts a task in the current runtime if it takes one more, and hands the future back if not: for what comes from outside faster than it
-/// can be served, and had better be refused than piled up.
+/// Starts a task in the current runtime if it takes one more, and hands the future back if not: for
+/// what comes from outside faster than it can be served, and had better be refused than piled up.
 ///
-/// Full is a runtime when as many tasks as [`Builder::global_queue_capacity`](crate::Builder::global_queue_capacity) allows wait to be taken
-/// in by a worker; what runs, waits for something, or is in a worker's own ring does not count. However many call this at the same moment, they
-/// do not go beyond that together; plain spawns, wake-ups and the overflow of a ring may.
+/// Full is a runtime when as many tasks as
+/// [`Builder::global_queue_capacity`](crate::Builder::global_queue_capacity) allows wait to be
+/// taken in by a worker; what runs, waits for something, or is in a worker's own ring does not
+/// count. However many call this at the same moment, they do not go beyond that together; plain
+/// spawns, wake-ups and the overflow of a ring may.
 ///
 /// # Errors
 /// The runtime is full, or shut down; [`TrySpawnError::into_inner`] gives the future back.
@@ -110,8 +113,8 @@ impl<'a> Builder<'a> {
         Self { name: Some(name), ..self }
     }
 
-    /// Says where the task comes from, instead of where `spawn` is called: for libraries that start tasks for their callers, so that
-    /// reports name the caller's line.
+    /// Says where the task comes from, instead of where `spawn` is called: for libraries that start
+    /// tasks for their callers, so that reports name the caller's line.
     pub fn location(self, location: &'static Location<'static>) -> Self {
         Self { location: Some(location), ..self }
     }

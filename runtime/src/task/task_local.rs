@@ -9,7 +9,8 @@ use std::thread;
 
 use pin_project_lite::pin_project;
 
-/// Declares task-local keys, in the manner of `thread_local!`; see [`LocalKey`](crate::task::LocalKey).
+/// Declares task-local keys, in the manner of `thread_local!`; see
+/// [`LocalKey`](crate::task::LocalKey).
 ///
 /// ```
 /// volt::task_local! {
@@ -43,7 +44,8 @@ macro_rules! task_local {
 /// Why a scope cannot be entered, for people.
 const IN_USE: &str = "a scope of a task-local cannot be entered while its value is being looked at: leave `with` first";
 
-/// A key whose value belongs to the future that [`scope`](Self::scope) wraps, on whichever worker it is polled.
+/// A key whose value belongs to the future that [`scope`](Self::scope) wraps, on whichever worker
+/// it is polled.
 ///
 /// A task that is spawned inside does not inherit it.
 pub struct LocalKey<T: 'static> {
@@ -56,7 +58,8 @@ impl<T: 'static> LocalKey<T> {
         Self { slot }
     }
 
-    /// Runs `future` with `value` under this key. Polling it inside a [`with`](Self::with) of this key panics.
+    /// Runs `future` with `value` under this key. Polling it inside a [`with`](Self::with) of this
+    /// key panics.
     ///
     /// # Cancel safety
     /// As the future's; dropping it drops the value, which the future's destructor still sees.

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use crate::time::test_clock::now;
 use volt_core::sleep::{Sleep, after, sleep_until};
 
-/// A tick that comes later than this was missed, and [`MissedTickBehavior`] applies: well above a timer's own lateness.
+/// A tick that comes later than this was missed, and [`MissedTickBehavior`] applies: well above a
+/// timer's own lateness.
 const MISSED_AFTER: Duration = Duration::from_millis(5);
 
 /// Ticks every `period`; the first tick is at once.

@@ -1,8 +1,10 @@
 //! Time that a test controls.
 //!
-//! A runtime built with [`Builder::test_clock`](crate::Builder::test_clock) or [`start_paused`](crate::Builder::start_paused) has a clock of its
-//! own for its timers. While that is paused, sleeps cost no time: as soon as nothing is left to be done but to wait for a timer, the clock
-//! moves on to it. So a test of an hour takes a millisecond, and gives the same result each time.
+//! A runtime built with [`Builder::test_clock`](crate::Builder::test_clock) or
+//! [`start_paused`](crate::Builder::start_paused) has a clock of its own for its timers. While that
+//! is paused, sleeps cost no time: as soon as nothing is left to be done but to wait for a timer,
+//! the clock moves on to it. So a test of an hour takes a millisecond, and gives the same result
+//! each time.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +13,8 @@ use volt_core::context;
 use volt_core::driver::test_clock::TestClock;
 use volt_core::driver::turn::Driver;
 
-/// Now, on the clock of the current runtime's timers: `Instant::now()`, unless a test has paused it or moved it on.
+/// Now, on the clock of the current runtime's timers: `Instant::now()`, unless a test has paused it
+/// or moved it on.
 ///
 /// # Panics
 /// Outside a runtime.
@@ -34,8 +37,9 @@ pub fn now() -> Instant {
     context::driver().now().now
 }
 
-/// Stops the clock of the current runtime. Timers fire only when it is [advanced](advance), or moves on by itself: when no task can run, no
-/// blocking job is under way and every thread in `block_on` waits, it moves on to the next timer at once.
+/// Stops the clock of the current runtime. Timers fire only when it is [advanced](advance), or
+/// moves on by itself: when no task can run, no blocking job is under way and every thread in
+/// `block_on` waits, it moves on to the next timer at once.
 ///
 /// # Panics
 /// Outside a runtime; if it has no test clock, or is paused already.
@@ -56,8 +60,8 @@ pub fn resume() {
     assert!(clock(&context::driver()).resume().is_ok(), "the clock is not paused");
 }
 
-/// Moves the clock of the current runtime on, wakes the tasks whose timers are due then, to the nanosecond, and yields once. Other workers may still be polling
-/// them when this returns.
+/// Moves the clock of the current runtime on, wakes the tasks whose timers are due then, to the
+/// nanosecond, and yields once. Other workers may still be polling them when this returns.
 ///
 /// # Panics
 /// Outside a runtime; if it has no test clock, or is not paused.

@@ -16,7 +16,8 @@ use volt_core::sleep::{Sleep, sleep, sleep_until};
 
 /// Gives `future` at most `duration` to end.
 ///
-/// The future is polled first, so one that is ready wins even when the time is up. One that never yields cannot be interrupted.
+/// The future is polled first, so one that is ready wins even when the time is up. One that never
+/// yields cannot be interrupted.
 ///
 /// # Errors
 /// [`Elapsed`] if the time passed first; the future is dropped then, with the [`Timeout`].
@@ -110,12 +111,14 @@ impl<F: Future> Future for Timeout<F> {
         if let Poll::Ready(output) = this.future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
-        // Not through the budget: a future that spends all of it in each poll would never be interrupted.
+        // Not through the budget: a future that spends all of it in each poll would never be
+        // interrupted.
         this.sleep.poll_elapsed(cx).map(|()| Err(Elapsed { _private: () }))
     }
 }
 
-/// The time given to a future passed before it ended. Becomes an `io::Error` of kind `TimedOut` by `?`.
+/// The time given to a future passed before it ended. Becomes an `io::Error` of kind `TimedOut` by
+/// `?`.
 ///
 /// ```
 /// let error = std::io::Error::from(

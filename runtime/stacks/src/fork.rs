@@ -1,15 +1,20 @@
-//! Tells a forked child from its parent: the child has a copy of every runtime, and the threads of none.
+//! Tells a forked child from its parent: the child has a copy of every runtime, and the threads of
+//! none.
 //!
-//! Shape: how often this process was forked, counted along its line of descent, in one word. The C library calls a handler in the
-//! child, before `fork` returns there, which adds one. What is bound to threads remembers the count that it was made under, as its
-//! [`Home`]; another count now means that those threads stayed behind. One relaxed load, so that a spawn can afford it.
+//! Shape: how often this process was forked, counted along its line of descent, in one word. The C
+//! library calls a handler in the child, before `fork` returns there, which adds one. What is bound
+//! to threads remembers the count that it was made under, as its [`Home`]; another count now means
+//! that those threads stayed behind. One relaxed load, so that a spawn can afford it.
 //!
-//! Who writes: the handler. Who reads: whatever would otherwise wait for a thread, or for a lock that such a thread may have held.
+//! Who writes: the handler. Who reads: whatever would otherwise wait for a thread, or for a lock
+//! that such a thread may have held.
 //!
-//! Bound: a child made past the C library, by a bare `clone`, is not noticed. Children that only `exec` need none of this.
+//! Bound: a child made past the C library, by a bare `clone`, is not noticed. Children that only
+//! `exec` need none of this.
 //!
-//! Rejected: comparing process ids at each spawn, a system call (`getpid` took 116 ns where this load took 0.3: more than a whole spawn
-//! is to cost); a page that the kernel wipes in the child (`MADV_WIPEONFORK`), as cheap to read but known to Linux only.
+//! Rejected: comparing process ids at each spawn, a system call (`getpid` took 116 ns where this
+//! load took 0.3: more than a whole spawn is to cost); a page that the kernel wipes in the child
+//! (`MADV_WIPEONFORK`), as cheap to read but known to Linux only.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -33,13 +38,15 @@ extern "C" fn count_fork() {
 /// Has forks counted from now on.
 fn watch() {
     static IS_WATCHED: AtomicBool = AtomicBool::new(false);
-    // ORDERING: Relaxed; only the value counts. Threads that come here together install the handler twice, and forks count double:
-    // all that is asked is whether the count has changed. A `Once` would be waited for in vain by a child forked in its midst.
+    // ORDERING: Relaxed; only the value counts. Threads that come here together install the handler
+    // twice, and forks count double: all that is asked is whether the count has changed. A `Once`
+    // would be waited for in vain by a child forked in its midst.
     if cfg!(miri) || IS_WATCHED.load(Ordering::Relaxed) {
         return;
     }
-    // SAFETY: the C library's function, with one handler, which does nothing but an atomic addition: fit for a child whose other
-    // threads, and the locks that they held, were left behind.
+    // SAFETY: the C library's function, with one handler, which does nothing but an atomic
+    // addition: fit for a child whose other threads, and the locks that they held, were left
+    // behind.
     let failed = unsafe { pthread_atfork(None, None, Some(count_fork)) };
     if failed == 0 {
         // ORDERING: Relaxed; see above.
@@ -50,8 +57,8 @@ fn watch() {
     }
 }
 
-/// How often this process was forked, along its line of descent: another number than before = this is a child, and the threads of before stayed behind.
-/// Counted from the first [`Home`] on.
+/// How often this process was forked, along its line of descent: another number than before = this
+/// is a child, and the threads of before stayed behind. Counted from the first [`Home`] on.
 #[inline]
 pub fn count() -> u32 {
     // ORDERING: Relaxed; see `count_fork`.

@@ -1,4 +1,5 @@
-//! Stacks on systems where they cannot be taken: the same names, and no way to come by a value of theirs.
+//! Stacks on systems where they cannot be taken: the same names, and no way to come by a value of
+//! theirs.
 
 use std::io;
 use std::sync::Arc;

@@ -1,10 +1,12 @@
 //! Lists of a message, of which whoever reads it takes so many and no more.
 //!
-//! Why: a frame is bounded in bytes, but what it means is not. Fields that are missing take their default, so that a worker is
-//! one byte on the wire, an empty map, and ten thousand in memory with its histograms: a frame of 1 MiB of them would be 10 GiB.
-//! What a program of Volt's sends stays far below these bounds.
+//! Why: a frame is bounded in bytes, but what it means is not. Fields that are missing take their
+//! default, so that a worker is one byte on the wire, an empty map, and ten thousand in memory with
+//! its histograms: a frame of 1 MiB of them would be 10 GiB. What a program of Volt's sends stays
+//! far below these bounds.
 //!
-//! Invariant: *what is over the bound is not kept while it is read*: the error comes with the element that breaks it.
+//! Invariant: *what is over the bound is not kept while it is read*: the error comes with the
+//! element that breaks it.
 
 use std::fmt;
 

@@ -1,8 +1,9 @@
 //! Log-linear histogram of nanoseconds: the layout that the runtime's cells and every reader share.
 //!
-//! Shape: values below 16 have a bucket each; above, every power of two is split into 16 equal buckets, up to 2^40 ns (18
-//! minutes); larger values land in the last bucket. A bucket's bounds are at most 1/16 apart, so a quantile is off by 3 % at
-//! most. Octave bounds are bucket bounds, so a coarser histogram (Prometheus) is an exact sum of buckets.
+//! Shape: values below 16 have a bucket each; above, every power of two is split into 16 equal
+//! buckets, up to 2^40 ns (18 minutes); larger values land in the last bucket. A bucket's bounds
+//! are at most 1/16 apart, so a quantile is off by 3 % at most. Octave bounds are bucket bounds, so
+//! a coarser histogram (Prometheus) is an exact sum of buckets.
 //!
 //! Source: the layout of HdrHistogram (Gil Tene), with a fixed number of significant bits.
 
@@ -34,12 +35,12 @@ pub const fn bucket_of(ns: u64) -> usize {
     if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
 }
 
-/// As [`bucket_of`], but that what lies above the last bucket has buckets of its own, up to the 975th: for who counts in cells of his own, and
-/// gives them to [`Histogram::from_counts`].
+/// As [`bucket_of`], but that what lies above the last bucket has buckets of its own, up to the
+/// 975th: for who counts in cells of his own, and gives them to [`Histogram::from_counts`].
 #[inline]
 pub const fn unbounded_bucket_of(ns: u64) -> usize {
-    // Without a branch, since it is on the road of every poll: below 16 the shift is 0, and the value is its own bucket; above, what is left
-    // after the shift begins at 16 in every octave.
+    // Without a branch, since it is on the road of every poll: below 16 the shift is 0, and the
+    // value is its own bucket; above, what is left after the shift begins at 16 in every octave.
     let shift = 63 - (ns | SUB as u64).leading_zeros() - SUB_BITS;
     shift as usize * SUB + (ns >> shift) as usize
 }
@@ -93,7 +94,8 @@ impl std::fmt::Debug for Histogram {
 }
 
 impl Histogram {
-    /// A histogram of counts that were taken elsewhere, by bucket; counts past [`BUCKETS`] join the last bucket.
+    /// A histogram of counts that were taken elsewhere, by bucket; counts past [`BUCKETS`] join the
+    /// last bucket.
     pub fn from_counts(counts: impl IntoIterator<Item = u64>, sum_ns: u64) -> Self {
         let mut histogram = Self { sum_ns, ..Self::default() };
         for (bucket, count) in counts.into_iter().enumerate() {
@@ -142,13 +144,15 @@ impl Histogram {
         &self.counts
     }
 
-    /// The value in ns that a share of `q` (0..=1) of the values does not exceed, to 3 %; `None` when nothing was recorded.
+    /// The value in ns that a share of `q` (0..=1) of the values does not exceed, to 3 %; `None`
+    /// when nothing was recorded.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         self.quantile_bounds_ns(q).map(|(low, high)| low + (high - low) / 2)
     }
 
-    /// Between which two values in ns, the second exclusive, the one lies that a share of `q` (0..=1) does not exceed: for who must not say
-    /// more than is certain. `None` when nothing was recorded.
+    /// Between which two values in ns, the second exclusive, the one lies that a share of `q`
+    /// (0..=1) does not exceed: for who must not say more than is certain. `None` when nothing
+    /// was recorded.
     pub fn quantile_bounds_ns(&self, q: f64) -> Option<(u64, u64)> {
         let total = self.count();
         if total == 0 {
@@ -165,7 +169,8 @@ impl Histogram {
         None
     }
 
-    /// How many values were certainly `limit_ns` or more: those of the buckets that begin there or above.
+    /// How many values were certainly `limit_ns` or more: those of the buckets that begin there or
+    /// above.
     pub fn count_from(&self, limit_ns: u64) -> u64 {
         let from = self.counts.iter().enumerate().filter(|(bucket, _)| bounds_of(*bucket).0 >= limit_ns);
         from.fold(0, |sum, (_, count)| sum.saturating_add(*count))

@@ -1,4 +1,5 @@
-//! Tests: bytes that are no message, or almost one, from a server or from a client. Whatever comes is a message or an error, soon.
+//! Tests: bytes that are no message, or almost one, from a server or from a client. Whatever comes
+//! is a message or an error, soon.
 //!
 //! Longer runs: `PROPTEST_CASES=1000000 cargo test --release -p volt-telemetry hostile`.
 

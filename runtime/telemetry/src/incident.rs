@@ -1,9 +1,10 @@
 //! What went wrong while it went wrong: polls that did not end in time, and who pays for them.
 //!
-//! Who writes: the runtime's sentinel, which lifts an incident while its poll is still running, and once more when it has ended. Who reads:
-//! console, exporter, doctor.
+//! Who writes: the runtime's sentinel, which lifts an incident while its poll is still running, and
+//! once more when it has ended. Who reads: console, exporter, doctor.
 //!
-//! Invariant: *Bounded*: a snapshot holds the latest incidents only, by count; what was left out is counted in [`Incidents`].
+//! Invariant: *Bounded*: a snapshot holds the latest incidents only, by count; what was left out is
+//! counted in [`Incidents`].
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -90,7 +91,8 @@ impl Cause {
 pub struct Frame {
     /// The address in the code.
     pub address: u64,
-    /// The function, demangled; an `async` block reads as the function that holds it. `None` if nobody knows.
+    /// The function, demangled; an `async` block reads as the function that holds it. `None` if
+    /// nobody knows.
     pub function: Option<String>,
     /// The source file, as the compiler was given it.
     pub file: Option<String>,
@@ -98,7 +100,8 @@ pub struct Frame {
     pub line: Option<u32>,
     /// The program or library that the code is in, without its folder.
     pub module: Option<String>,
-    /// Whether it is code of the application's: neither Rust's libraries, nor Volt's, nor a C library's.
+    /// Whether it is code of the application's: neither Rust's libraries, nor Volt's, nor a C
+    /// library's.
     pub is_user_code: bool,
 }
 
@@ -137,7 +140,8 @@ impl Remedy {
 pub struct Incident {
     /// Its number, from 1, in the order in which they began to be seen.
     pub id: u64,
-    /// When the poll began: ns on the process's monotonic clock; later by as much as the whole process stood still in it.
+    /// When the poll began: ns on the process's monotonic clock; later by as much as the whole
+    /// process stood still in it.
     pub began_at_ns: u64,
     /// How long it lasted, or has lasted so far, ns.
     pub for_ns: u64,
@@ -155,7 +159,8 @@ pub struct Incident {
     pub cause: Cause,
     /// Where the kernel says that it waits, if it does: `hrtimer_nanosleep`.
     pub wait_channel: Option<String>,
-    /// The stack of its thread, innermost first, down to the runtime's poll; empty if it could not be taken.
+    /// The stack of its thread, innermost first, down to the runtime's poll; empty if it could not
+    /// be taken.
     #[serde(deserialize_with = "stack")]
     pub stack: Vec<Frame>,
     /// Why there is no stack, or not all of it.
@@ -164,7 +169,8 @@ pub struct Incident {
     pub waiting: u64,
     /// What was done about it.
     pub remedy: Remedy,
-    /// Incidents of the same spawn location and cause that were not written down since the one before.
+    /// Incidents of the same spawn location and cause that were not written down since the one
+    /// before.
     pub suppressed: u64,
 }
 
@@ -219,13 +225,15 @@ pub struct Blame {
     pub longest_poll_ns: u64,
     /// Polls that became incidents.
     pub stalls: u64,
-    /// For how long other tasks waited behind polls of these, ns, summed over the tasks that waited.
+    /// For how long other tasks waited behind polls of these, ns, summed over the tasks that
+    /// waited.
     pub delay_caused_ns: u64,
     /// For how long these waited behind polls of others, ns.
     pub delay_suffered_ns: u64,
     /// Polls at whose end the task was ready again, woken by itself; `None` if nobody counts them.
     pub self_wakes: Option<u64>,
-    /// Tasks that live now and have waited at least once, or have a name; `None` if nobody counts them, or there are too many.
+    /// Tasks that live now and have waited at least once, or have a name; `None` if nobody counts
+    /// them, or there are too many.
     pub alive: Option<u64>,
     /// Of these, tasks that wait, and of which no waker is left, so that only a cancellation ends
     /// them; `None` if nothing counts them.

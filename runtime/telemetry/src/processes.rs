@@ -1,8 +1,9 @@
-//! The processes of a runtime (`volt_process`: state machines with mailboxes) as plain data: what there is to say of all of them, in every
-//! snapshot ([`Processes`]); and one by one those that rank highest by what somebody asks for ([`Query`], [`ProcessList`]).
+//! The processes of a runtime (`volt_process`: state machines with mailboxes) as plain data: what
+//! there is to say of all of them, in every snapshot ([`Processes`]); and one by one those that
+//! rank highest by what somebody asks for ([`Query`], [`ProcessList`]).
 //!
-//! Invariants: *bounded*, [`MAX_DEEPEST`] mailboxes and [`MAX_ROWS`] rows; *counters only grow*, and add up over the systems of a runtime;
-//! *absent is `None`*.
+//! Invariants: *bounded*, [`MAX_DEEPEST`] mailboxes and [`MAX_ROWS`] rows; *counters only grow*,
+//! and add up over the systems of a runtime; *absent is `None`*.
 //!
 //! Who writes: the systems of a runtime. Who reads: the catalog, the doctor, the console.
 
@@ -53,7 +54,8 @@ pub struct Query {
     pub rank: Rank,
     /// The smallest first.
     pub is_inverted: bool,
-    /// Only processes whose pid, name, kind, spawn location or state has this in it, whatever the case of its letters; empty for all.
+    /// Only processes whose pid, name, kind, spawn location or state has this in it, whatever the
+    /// case of its letters; empty for all.
     pub filter: String,
     /// How many; [`MAX_ROWS`] at most.
     pub limit: u32,
@@ -152,7 +154,8 @@ pub struct Process {
     pub messages_lost: u64,
     /// Steps so far.
     pub steps: u64,
-    /// How long the polls of its task took, the present one included, ns, the sum to some microseconds.
+    /// How long the polls of its task took, the present one included, ns, the sum to some
+    /// microseconds.
     pub busy_ns: Option<u64>,
     /// How long the present poll has lasted, ns.
     pub in_poll_ns: Option<u64>,
@@ -344,7 +347,8 @@ impl States {
     }
 }
 
-/// A kind for people: the type without its path and parameters, `Room` of `chat::rooms::Room<u64>`; of an async function the function.
+/// A kind for people: the type without its path and parameters, `Room` of `chat::rooms::Room<u64>`;
+/// of an async function the function.
 ///
 /// ```
 /// use volt_telemetry::processes::kind_name;

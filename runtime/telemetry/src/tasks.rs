@@ -1,7 +1,9 @@
-//! The tasks of a runtime, one by one, as plain data: those that rank highest by what somebody asks for.
+//! The tasks of a runtime, one by one, as plain data: those that rank highest by what somebody asks
+//! for.
 //!
-//! Shape: a [`Query`] says which tasks are wanted, in what order and how many; a [`TaskList`] has their rows, and how many there are that
-//! have none. *Bounded*: [`MAX_ROWS`] rows. *Absent is `None`*.
+//! Shape: a [`Query`] says which tasks are wanted, in what order and how many; a [`TaskList`] has
+//! their rows, and how many there are that have none. *Bounded*: [`MAX_ROWS`] rows. *Absent is
+//! `None`*.
 //!
 //! Who writes: the runtime, from the headers of its tasks. Who reads: the console.
 
@@ -24,7 +26,8 @@ pub struct Query {
     pub rank: Rank,
     /// The smallest first.
     pub is_inverted: bool,
-    /// Only tasks whose name, `#id`, spawn location or state has this in it, whatever the case of its letters; empty for all.
+    /// Only tasks whose name, `#id`, spawn location or state has this in it, whatever the case of
+    /// its letters; empty for all.
     pub filter: String,
     /// How many; [`MAX_ROWS`] at most.
     pub limit: u32,
@@ -129,7 +132,8 @@ pub struct Task {
     pub worker: Option<u32>,
     /// How long its present poll has lasted, ns.
     pub in_poll_ns: Option<u64>,
-    /// Polls that have begun; `None` of a task that is in its first poll and has no name, as everything below.
+    /// Polls that have begun; `None` of a task that is in its first poll and has no name, as
+    /// everything below.
     pub polls: Option<u64>,
     /// How long its polls took, the present one included, ns, the sum to some microseconds.
     pub busy_ns: Option<u64>,
@@ -141,15 +145,18 @@ pub struct Task {
     pub age_ns: Option<u64>,
     /// How long ago it was woken last, ns.
     pub woken_ago_ns: Option<u64>,
-    /// By what: `task`, `worker`, `timer`, `io`, `outside`, `blocking`, `unknown`; `spawn` if it was not woken since.
+    /// By what: `task`, `worker`, `timer`, `io`, `outside`, `blocking`, `unknown`; `spawn` if it
+    /// was not woken since.
     pub woken_by: Option<String>,
     /// The task that did it.
     pub waker_task: Option<u64>,
-    /// What it waits for, of one that waits for something of `volt::sync`: `lock`, `permits`, `notice`, `message`, `room`, `value`, `others`.
+    /// What it waits for, of one that waits for something of `volt::sync`: `lock`, `permits`,
+    /// `notice`, `message`, `room`, `value`, `others`.
     pub awaits: Option<String>,
     /// Where in the code it does: `file:line:column`.
     pub awaits_at: Option<String>,
-    /// Wakers that are alive, with what else refers to the task: abort handles, shields. 0 of a task that waits: nothing can wake it.
+    /// Wakers that are alive, with what else refers to the task: abort handles, shields. 0 of a
+    /// task that waits: nothing can wake it.
     pub wakers: Option<u64>,
 }
 

@@ -1,8 +1,9 @@
 //! Text for people: numbers as they are written everywhere, and the characters of names from other
 //! programs that must not be shown.
 
-/// Whether `c` is shown as nothing, or reorders what is shown: zero-width characters, line separators, and bidirectional marks, overrides
-/// and isolates. Control characters are not among them: see `char::is_control`.
+/// Whether `c` is shown as nothing, or reorders what is shown: zero-width characters, line
+/// separators, and bidirectional marks, overrides and isolates. Control characters are not among
+/// them: see `char::is_control`.
 ///
 /// ```
 /// use volt_telemetry::text::is_invisible;

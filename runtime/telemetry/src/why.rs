@@ -1,10 +1,11 @@
 //! Why a task was polled last: the chain of wake-ups that led there, as plain data.
 //!
-//! Shape: the task that was asked for, and who woke it; that one, and who woke it; and so on, down to a timer, a socket, or a
-//! thread outside. Each task knows its own last wake-up only, so a link whose task has been woken again since says so.
+//! Shape: the task that was asked for, and who woke it; that one, and who woke it; and so on, down
+//! to a timer, a socket, or a thread outside. Each task knows its own last wake-up only, so a link
+//! whose task has been woken again since says so.
 //!
-//! Who writes: the runtime, from the headers of its tasks. Who reads: the console. Invariants: *Bounded*: [`MAX_LINKS`];
-//! *Absent is `None`*.
+//! Who writes: the runtime, from the headers of its tasks. Who reads: the console. Invariants:
+//! *Bounded*: [`MAX_LINKS`]; *Absent is `None`*.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -63,7 +64,8 @@ pub enum State {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Woken {
-    /// By whom, as in recordings: `task`, `worker`, `timer`, `io`, `outside`, `blocking`, `unknown`.
+    /// By whom, as in recordings: `task`, `worker`, `timer`, `io`, `outside`, `blocking`,
+    /// `unknown`.
     pub by: String,
     /// The task that did it, or the blocking job; the task itself if it has woken itself.
     pub task: Option<u64>,
@@ -73,8 +75,8 @@ pub struct Woken {
     pub is_spawn: bool,
     /// How long ago.
     pub ago_ns: u64,
-    /// It came after the wake-up that this task gave to the one before it in the chain: what led to that is not known any
-    /// more.
+    /// It came after the wake-up that this task gave to the one before it in the chain: what led to
+    /// that is not known any more.
     pub is_later: bool,
 }
 

@@ -1,21 +1,24 @@
 //! Messages on the control socket.
 //!
-//! Shape: a frame is a 32-bit little-endian length and that many bytes of MessagePack, structs as maps with named fields
-//! (rmp-serde), so that each side ignores fields it does not know and defaults those it misses. A [`Request`] goes up, a
-//! [`Reply`] comes down. The server speaks first with [`Reply::Hello`].
+//! Shape: a frame is a 32-bit little-endian length and that many bytes of MessagePack, structs as
+//! maps with named fields (rmp-serde), so that each side ignores fields it does not know and
+//! defaults those it misses. A [`Request`] goes up, a [`Reply`] comes down. The server speaks first
+//! with [`Reply::Hello`].
 //!
-//! Invariants: *frames are bounded*, [`MAX_REQUEST_BYTES`] up and [`MAX_REPLY_BYTES`] down; *nothing is allocated by a
-//! declared length* beyond those bounds, and lists are bounded as they are read ([`snapshot`](crate::snapshot)); *depth is bounded*, by
-//! `MAX_DEPTH`; *read-only*, no request changes scheduling: what a client may change is whether the
-//! flight recorder notes down what the workers do.
+//! Invariants: *frames are bounded*, [`MAX_REQUEST_BYTES`] up and [`MAX_REPLY_BYTES`] down;
+//! *nothing is allocated by a declared length* beyond those bounds, and lists are bounded as they
+//! are read ([`snapshot`](crate::snapshot)); *depth is bounded*, by `MAX_DEPTH`; *read-only*, no
+//! request changes scheduling: what a client may change is whether the flight recorder notes down
+//! what the workers do.
 //!
-//! Versions: [`VERSION`] is {major, minor} in one number each. A different major is refused by the console with both numbers in
-//! the message; a different minor is read as far as both sides know the fields. Minor 1 added [`Request::Record`],
-//! [`Request::Recorder`] and [`Request::Why`], minor 2 [`Request::Tasks`], minor 3
-//! [`Request::Processes`]; a client checks the server's minor before it sends one of them. Minor 4
-//! added [`Reply::Throttled`], which an older client passes over.
+//! Versions: [`VERSION`] is {major, minor} in one number each. A different major is refused by the
+//! console with both numbers in the message; a different minor is read as far as both sides know
+//! the fields. Minor 1 added [`Request::Record`], [`Request::Recorder`] and [`Request::Why`], minor
+//! 2 [`Request::Tasks`], minor 3 [`Request::Processes`]; a client checks the server's minor before
+//! it sends one of them. Minor 4 added [`Reply::Throttled`], which an older client passes over.
 //!
-//! Rejected: postcard and bincode, smaller but not self-describing, so that one added field breaks every older console.
+//! Rejected: postcard and bincode, smaller but not self-describing, so that one added field breaks
+//! every older console.
 
 use std::io::{self, Read, Write};
 
@@ -35,8 +38,9 @@ pub const VERSION: Version = Version { major: 1, minor: 4 };
 pub const MAX_REQUEST_BYTES: usize = 64 * 1024;
 /// Largest reply that a server sends and a client reads, bytes.
 pub const MAX_REPLY_BYTES: usize = 1024 * 1024;
-/// Lists and maps in one another, in a message: twice as many as the deepest has, a call of a stack of an incident of a snapshot. What is
-/// read level by level needs stack for each; the default of rmp-serde, 1024, does not fit that of the observer's thread.
+/// Lists and maps in one another, in a message: twice as many as the deepest has, a call of a stack
+/// of an incident of a snapshot. What is read level by level needs stack for each; the default of
+/// rmp-serde, 1024, does not fit that of the observer's thread.
 const MAX_DEPTH: usize = 24;
 /// Shortest interval between two snapshots of a subscription, ms; shorter wishes are raised to it.
 pub const MIN_INTERVAL_MS: u64 = 20;
@@ -71,7 +75,8 @@ pub struct Hello {
     pub program: String,
     /// Names of its runtimes.
     pub runtimes: Vec<String>,
-    /// When the process started, in clock ticks since boot (`/proc/PID/stat`, field 22): tells a pid's second life from its first.
+    /// When the process started, in clock ticks since boot (`/proc/PID/stat`, field 22): tells a
+    /// pid's second life from its first.
     pub start_time: u64,
     /// The version of `volt-runtime`.
     pub volt: String,
@@ -83,7 +88,8 @@ pub struct Hello {
 pub struct Recorder {
     /// The runtime's name.
     pub runtime: String,
-    /// Whether anything is noted down at the moment, because it is switched on or because somebody records.
+    /// Whether anything is noted down at the moment, because it is switched on or because somebody
+    /// records.
     pub is_on: bool,
     /// Records that it keeps of each worker.
     pub capacity: u64,
@@ -98,16 +104,18 @@ pub enum Request {
     Snapshot,
     /// A [`Reply::Snapshot`] now and then every `interval_ms`, until the connection ends.
     Subscribe {
-        /// Milliseconds between two snapshots; at least [`MIN_INTERVAL_MS`], and more while a snapshot is so dear that watching would take a hundredth of a
-        /// processor.
+        /// Milliseconds between two snapshots; at least [`MIN_INTERVAL_MS`], and more while a
+        /// snapshot is so dear that watching would take a hundredth of a processor.
         interval_ms: u64,
     },
-    /// What happens on the workers of a runtime from now on: a [`Reply::Recording`], and then a [`Reply::Flush`] whenever there is something new,
-    /// until the connection ends. The flight recorder is on for so long. Minor 1.
+    /// What happens on the workers of a runtime from now on: a [`Reply::Recording`], and then a
+    /// [`Reply::Flush`] whenever there is something new, until the connection ends. The flight
+    /// recorder is on for so long. Minor 1.
     Record {
         /// The runtime's name; `None` = the only one.
         runtime: Option<String>,
-        /// Milliseconds before now that are wanted too, as far as the recorder was on and still has them.
+        /// Milliseconds before now that are wanted too, as far as the recorder was on and still has
+        /// them.
         look_back_ms: u64,
     },
     /// Whether the flight recorder of a runtime is switched on: a [`Reply::Recorder`]. Minor 1.
@@ -154,7 +162,8 @@ pub enum Reply {
     Snapshot {
         /// The numbers.
         process: Box<Process>,
-        /// Snapshots of this subscription that were skipped so far because the client read too slowly.
+        /// Snapshots of this subscription that were skipped so far because the client read too
+        /// slowly.
         lost: u64,
     },
     /// A recording begins.
@@ -175,8 +184,9 @@ pub enum Reply {
     Tasks(Box<TaskList>),
     /// Processes, one by one.
     Processes(Box<ProcessList>),
-    /// The next request is not read for a while, since the answers so far took more of a processor than a client may
-    /// have. It is answered after that; the connection stays. Sent unasked, once each time. Minor 4.
+    /// The next request is not read for a while, since the answers so far took more of a processor
+    /// than a client may have. It is answered after that; the connection stays. Sent unasked,
+    /// once each time. Minor 4.
     Throttled {
         /// How long, ms.
         wait_ms: u64,
@@ -248,7 +258,8 @@ pub fn write_frame<T: Serialize>(mut to: impl Write, message: &T, max_bytes: usi
 /// Reads one frame; `None` when the other side has closed the connection between two frames.
 ///
 /// # Errors
-/// Those of the reader; [`io::ErrorKind::UnexpectedEof`] inside a frame; [`body_len`]'s and [`decode`]'s.
+/// Those of the reader; [`io::ErrorKind::UnexpectedEof`] inside a frame; [`body_len`]'s and
+/// [`decode`]'s.
 pub fn read_frame<T: DeserializeOwned>(mut from: impl Read, max_bytes: usize) -> io::Result<Option<T>> {
     let mut prefix = [0; 4];
     match from.read(&mut prefix[..1])? {

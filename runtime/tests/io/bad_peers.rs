@@ -1,5 +1,5 @@
-//! Peers and names that misbehave: errors of the kind that is expected, memory that stays bounded, and nobody else disturbed.
-//! (Out of descriptors: `accept_emfile.rs`. SIGPIPE: `sigpipe.rs`.)
+//! Peers and names that misbehave: errors of the kind that is expected, memory that stays bounded,
+//! and nobody else disturbed. (Out of descriptors: `accept_emfile.rs`. SIGPIPE: `sigpipe.rs`.)
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -199,7 +199,8 @@ fn connecting_to_nowhere_is_refused_unreachable_or_given_up() {
             let error = TcpStream::connect(("255.255.255.255", 1)).await.unwrap_err();
             let kinds = [ErrorKind::NetworkUnreachable, ErrorKind::PermissionDenied, ErrorKind::HostUnreachable];
             assert!(kinds.contains(&error.kind()), "{error:?}");
-            // A listener that accepts nobody, its queue full: the kernel says nothing, and the program's own limit decides.
+            // A listener that accepts nobody, its queue full: the kernel says nothing, and the
+            // program's own limit decides.
             let (listener, addr) = {
                 let socket = TcpSocket::new_v4().unwrap();
                 socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();

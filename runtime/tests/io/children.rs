@@ -98,7 +98,8 @@ fn writing_to_a_child_that_is_gone_is_a_broken_pipe() {
             let mut child = sh("exit 0").stdin(Stdio::piped()).spawn().unwrap();
             let mut stdin = child.stdin.take().unwrap();
             child.wait().await.unwrap();
-            // Another test's child may have a copy of the other end, until it has loaded its program.
+            // Another test's child may have a copy of the other end, until it has loaded its
+            // program.
             let error = loop {
                 if let Err(error) = stdin.write_all(b"x").await {
                     break error;

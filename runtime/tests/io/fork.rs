@@ -27,7 +27,8 @@ unsafe extern "C" {
 /// Runs `child` in a forked child, and panics with its message if it panics, or hangs.
 fn in_child(child: impl FnOnce()) {
     let (mut words, mut mouth) = std::io::pipe().unwrap();
-    // SAFETY: the C library's function. The child below keeps to what a copy of one thread can do; that is what is tested.
+    // SAFETY: the C library's function. The child below keeps to what a copy of one thread can do;
+    // that is what is tested.
     let pid = unsafe { fork() };
     if pid == 0 {
         // SAFETY: the C library's function; the signal's default is to end the process.
@@ -88,7 +89,8 @@ fn a_child_that_uses_its_parents_runtime_is_told_so_at_whatever_moment_it_was_fo
             let stop = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 let _stop = StopAtLast(&stop);
-                // So that locks are held when the process forks: of queues, of the registry of tasks, of the pool, of the observer.
+                // So that locks are held when the process forks: of queues, of the registry of
+                // tasks, of the pool, of the observer.
                 let (stop, busy) = (&stop, &handle);
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! Signals of the operating system, through the public API. In a binary of their own, since they reach the whole process; and one after the
-//! other.
+//! Signals of the operating system, through the public API. In a binary of their own, since they
+//! reach the whole process; and one after the other.
 
 use crate::watchdog;
 use std::io::ErrorKind;
@@ -119,7 +119,8 @@ fn a_forked_childs_signals_are_its_own() {
         watched(|| {
             let runtime = watchdog::runtime(1);
             let mut listener = runtime.block_on(async { signal(SignalKind::user_defined1()).unwrap() });
-            // SAFETY: the child calls what may be called in a copy of a process with several threads, or is this thread's own, and ends.
+            // SAFETY: the child calls what may be called in a copy of a process with several
+            // threads, or is this thread's own, and ends.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 raise(Signal::USR1);

@@ -63,7 +63,8 @@ extern "C" fn count(_: i32) {
     RECEIVED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Sends the signal to each thread of this process, about a thousand times a second, until it is stopped.
+/// Sends the signal to each thread of this process, about a thousand times a second, until it is
+/// stopped.
 fn flood(stop: &AtomicBool) {
     let process = std::process::id() as i32;
     while !stop.load(Ordering::Relaxed) {
@@ -131,9 +132,11 @@ fn traffic(runtime: &Runtime, is_over: &Arc<AtomicBool>) -> Vec<JoinHandle<u64>>
 fn a_thousand_signals_a_second_interrupt_every_wait_and_disturb_nobody() {
     alone(|| {
         tracing::subscriber::set_global_default(Complaints).unwrap();
-        // SAFETY: the C library's function; the handler does what a handler may: one atomic addition.
+        // SAFETY: the C library's function; the handler does what a handler may: one atomic
+        // addition.
         unsafe { signal(SIGUSR1, count) };
-        // SAFETY: the C library's function; from now on system calls are not begun anew by the kernel.
+        // SAFETY: the C library's function; from now on system calls are not begun anew by the
+        // kernel.
         unsafe { siginterrupt(SIGUSR1, 1) };
         watched(|| {
             for workers in [1, 3] {

@@ -9,7 +9,8 @@ use volt::net::{TcpListener, TcpStream, UnixStream};
 
 /// What Rust's start-up code changes to "ignore", and a host program in another language does not.
 fn let_sigpipe_kill() {
-    // SAFETY: the C library's function, with a signal and a disposition that every Unix has; no handler is installed.
+    // SAFETY: the C library's function, with a signal and a disposition that every Unix has; no
+    // handler is installed.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 

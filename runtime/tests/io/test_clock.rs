@@ -62,7 +62,8 @@ fn the_clock_stands_still_while_anything_is_left_to_be_done() {
         runtime.block_on(async {
             let began = time::now();
             let limit = volt::spawn(timeout(HOUR, std::future::pending::<()>()));
-            // A blocking job, tasks that wake each other, a socket: all of it takes time, and none of it takes any of the clock's.
+            // A blocking job, tasks that wake each other, a socket: all of it takes time, and none
+            // of it takes any of the clock's.
             let job = volt::task::spawn_blocking(|| std::thread::sleep(Duration::from_millis(30)));
             job.await.unwrap();
             assert_eq!(time::now(), began, "a blocking job was under way");

@@ -12,7 +12,8 @@ use crate::watchdog::{watched, with_workers};
 use volt::time::{MissedTickBehavior, Sleep, interval, interval_at, sleep, sleep_until, timeout};
 
 const MS: Duration = Duration::from_millis(1);
-/// Far more than a timer's lateness on a busy machine, far less than the hour that a lost timer would wait.
+/// Far more than a timer's lateness on a busy machine, far less than the hour that a lost timer
+/// would wait.
 const LATE: Duration = Duration::from_secs(5);
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -132,12 +133,14 @@ fn timers_are_punctual_on_an_idle_runtime() {
                 all
             });
             lateness.sort();
-            // A tick is 1 ms; the rest is what the system adds, and the median leaves a busy machine's worst out.
+            // A tick is 1 ms; the rest is what the system adds, and the median leaves a busy
+            // machine's worst out.
             let median = lateness[lateness.len() / 2];
             if median < 3 * MS {
                 return;
             }
-            // Nor does a busy machine make a whole round late, and then the next, for as long as that.
+            // Nor does a busy machine make a whole round late, and then the next, for as long as
+            // that.
             rounds.push(median);
             assert!(rounds.len() < 20, "{rounds:?}");
         }
@@ -274,7 +277,8 @@ fn an_interval_keeps_its_phase() {
     });
 }
 
-/// The first ticks due, in ms from the start, of an interval of 20 ms whose second tick is taken 55 ms late.
+/// The first ticks due, in ms from the start, of an interval of 20 ms whose second tick is taken 55
+/// ms late.
 async fn ticks_after_a_stall(behavior: MissedTickBehavior) -> Vec<Duration> {
     let mut interval = interval(20 * MS);
     interval.set_missed_tick_behavior(behavior);

@@ -1,4 +1,5 @@
-//! A Tokio runtime beside Volt's: libraries that are bound to Tokio work wherever code of a Volt runtime runs, and what leaves Volt is seen.
+//! A Tokio runtime beside Volt's: libraries that are bound to Tokio work wherever code of a Volt
+//! runtime runs, and what leaves Volt is seen.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -125,7 +125,8 @@ fn more_clients_than_a_listeners_queue_holds_all_get_through() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_unix_listener_queues_as_many_as_the_system_allows() {
-    // Above the 128 of the standard library's TCP listeners, below the descriptors that a process may have.
+    // Above the 128 of the standard library's TCP listeners, below the descriptors that a process
+    // may have.
     const CLIENTS: usize = 300;
     let limit: usize = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse().unwrap();
     with_workers(|runtime| {
@@ -288,7 +289,8 @@ fn a_named_pipe_that_has_a_sender_again_is_waited_for_again() {
     });
 }
 
-/// Attempts that `attempt` makes in the time in which nothing is there: it gives `None` when it would have blocked.
+/// Attempts that `attempt` makes in the time in which nothing is there: it gives `None` when it
+/// would have blocked.
 async fn attempts_in_vain(mut attempt: impl AsyncFnMut() -> Option<()>) -> u32 {
     let mut attempts = 0;
     let until_done = async {
@@ -359,7 +361,8 @@ fn who_is_at_the_other_end_is_told_and_of_no_end_that_nobody_is() {
             let peer = here.peer_cred().unwrap();
             assert_eq!(peer.pid(), Some(std::process::id() as i32));
             assert_eq!(peer.uid(), rustix::process::getuid().as_raw());
-            // The kernel's answer is process 0, as it is of a peer in a pid namespace that this one does not see.
+            // The kernel's answer is process 0, as it is of a peer in a pid namespace that this one
+            // does not see.
             let alone = rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None);
             let alone = UnixStream::from_std(alone.unwrap().into()).unwrap();
             assert_eq!(alone.peer_cred().unwrap().pid(), None);

@@ -1,6 +1,8 @@
-//! The control socket of a real program: found, attached to while every worker is stuck, gone with it or cleaned up after it.
+//! The control socket of a real program: found, attached to while every worker is stuck, gone with
+//! it or cleaned up after it.
 //!
-//! The program is this test's own binary, started again with [`ROLE`] set: environment and death are a process's own.
+//! The program is this test's own binary, started again with [`ROLE`] set: environment and death
+//! are a process's own.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::DirBuilderExt;

@@ -1,7 +1,9 @@
-//! A debugger holds the whole process for a while: the machine's doing, not the tasks', and no reason to replace anybody.
+//! A debugger holds the whole process for a while: the machine's doing, not the tasks', and no
+//! reason to replace anybody.
 //!
-//! The test is the debugger: it seizes every thread of a child, which runs the same test with [`IN_CHILD`] set, by ptrace, as gdb does. A parent may do
-//! that to its child; where it may not, the test fails and says so.
+//! The test is the debugger: it seizes every thread of a child, which runs the same test with
+//! [`IN_CHILD`] set, by ptrace, as gdb does. A parent may do that to its child; where it may not,
+//! the test fails and says so.
 
 #![cfg(target_os = "linux")]
 
@@ -153,7 +155,8 @@ fn be_held() {
     assert_eq!(after.incidents.latest.iter().find(is_charged), None);
     let findings = examine(&before, &after);
     assert!(findings.iter().any(|finding| finding.rule == Rule::ProcessPaused), "{findings:#?}");
-    // A machine that is busy may hold up some that wait for their processor, then and later; a storm would have called all spares.
+    // A machine that is busy may hold up some that wait for their processor, then and later; a
+    // storm would have called all spares.
     let called = after.sentinel.spare_calls - before.sentinel.spare_calls;
     assert!(called < after.sentinel.max_spares && after.sentinel.capped == 0, "{:?}", after.sentinel);
     wait_until(&runtime, |snapshot| snapshot.sentinel.spares_on_duty == 0);

@@ -37,7 +37,8 @@ fn told() -> MutexGuard<'static, Vec<Told>> {
     TOLD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was told of stalls in this runtime. A machine that stands still for a moment makes others, elsewhere.
+/// What was told of stalls in this runtime. A machine that stands still for a moment makes others,
+/// elsewhere.
 fn stalls(runtime: &Runtime) -> Vec<Told> {
     let name = runtime.handle().snapshot().runtime;
     let is_it = |told: &&Told| {
@@ -169,7 +170,8 @@ fn a_runtime_at_rest_is_left_asleep_though_something_is_open() {
     });
 }
 
-/// Of a thousand polls twenty block for 20 ms: less than four times the 99th percentile, and so usual there.
+/// Of a thousand polls twenty block for 20 ms: less than four times the 99th percentile, and so
+/// usual there.
 #[test]
 fn blocking_that_is_usual_is_a_warning_as_long_as_it_goes_on() {
     const OBSERVED_FOR: Duration = Duration::from_secs(5);

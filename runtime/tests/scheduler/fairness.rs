@@ -1,7 +1,8 @@
 //! How long a task from outside waits while every worker is busy with tasks that wake themselves.
 //!
-//! Counted in polls of those, not in time: a machine that is busy with other things, or lends its processors out, makes everything late,
-//! but it does not change the order in which a worker does things. `cargo bench -p volt-runtime --bench fairness` gives the times.
+//! Counted in polls of those, not in time: a machine that is busy with other things, or lends its
+//! processors out, makes everything late, but it does not change the order in which a worker does
+//! things. `cargo bench -p volt-runtime --bench fairness` gives the times.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,8 +65,9 @@ impl Hogs {
         self.polls.iter().map(|polls| polls.load(Ordering::SeqCst)).collect()
     }
 
-    /// Polls of these that a task from outside waits for, of those that begin after it was handed in: of the worker that comes to poll it,
-    /// since the other may have been given the processor meanwhile for as long as the kernel likes.
+    /// Polls of these that a task from outside waits for, of those that begin after it was handed
+    /// in: of the worker that comes to poll it, since the other may have been given the
+    /// processor meanwhile for as long as the kernel likes.
     fn polls_before_a_task_from_outside(&self, runtime: &Runtime) -> u64 {
         let polls = self.polls.clone();
         let task = runtime.spawn(async move {
@@ -91,7 +93,8 @@ fn limit(placement: Placement, workers: usize, poll_time: Duration) -> u64 {
     let by_time = (TARGET.as_nanos() / poll_time.as_nanos()).max(1) as u64 + 1;
     match placement {
         Global => by_time,
-        // To the ring's tail, behind all hogs if they are all there; or to the global queue, if every worker is stuck.
+        // To the ring's tail, behind all hogs if they are all there; or to the global queue, if
+        // every worker is stuck.
         _ => by_time.max(2 * workers as u64 + 1),
     }
 }

@@ -1,4 +1,5 @@
-//! A poll that does not end in time is written down while it lasts: the task, the cause, and the line of code.
+//! A poll that does not end in time is written down while it lasts: the task, the cause, and the
+//! line of code.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 

@@ -1,4 +1,5 @@
-//! The scheduler by the public API: nothing lost, nobody starved, stuck workers replaced, every end orderly; and what is told of it.
+//! The scheduler by the public API: nothing lost, nobody starved, stuck workers replaced, every end
+//! orderly; and what is told of it.
 
 #[path = "../watchdog/mod.rs"]
 mod watchdog;

@@ -1,5 +1,6 @@
-//! Each option of the Builder changes what it says it does. Those that other tests here are about (capacities, stealing, placement, park
-//! time-outs, the cooperative budget, limits of blocking threads) are held there.
+//! Each option of the Builder changes what it says it does. Those that other tests here are about
+//! (capacities, stealing, placement, park time-outs, the cooperative budget, limits of blocking
+//! threads) are held there.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -98,7 +99,8 @@ fn a_fetch_takes_no_more_than_batch_buffer_and_bounds_allow() {
             tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
             worker(&runtime).global_batches - before
         };
-        // 60 for one worker: one fetch, and the blocker's; one more if a fetch comes between two spawns.
+        // 60 for one worker: one fetch, and the blocker's; one more if a fetch comes between two
+        // spawns.
         assert!(batches(builder(1)) <= 3);
         assert!(batches(builder(1).global_queue_batch_size(4)) >= 60 / 5);
         assert!(batches(builder(1).global_queue_batch_bounds(1, 2)) >= 60 / 3);
@@ -121,7 +123,8 @@ fn the_tuner_begins_with_what_it_was_given_and_stays_in_its_bounds() {
         // A new sample is all, or almost nothing.
         for (alpha, is_forgotten) in [(1.0, true), (0.001, false)] {
             let runtime = builder(1).default_avg_task(Duration::from_secs(1)).ewma_alpha(alpha).build().unwrap();
-            // Ten ticks, of a tenth of a second in the average at a weight of a thousandth, of nothing at a weight of 1.
+            // Ten ticks, of a tenth of a second in the average at a weight of a thousandth, of
+            // nothing at a weight of 1.
             polls(&runtime, 1_280);
             wait_until(|| worker(&runtime).phase != Phase::Busy);
             let avg_ns = worker(&runtime).avg_poll_ns;

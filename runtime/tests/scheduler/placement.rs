@@ -114,7 +114,8 @@ fn block_all_but_one(runtime: &volt::Runtime, workers: usize, block: fn(mpsc::Re
     gates
 }
 
-/// Nothing but the placement may bring a task to the worker that can run it: no thief, no sentinel, no spare.
+/// Nothing but the placement may bring a task to the worker that can run it: no thief, no sentinel,
+/// no spare.
 fn tasks_avoid_workers_that(block: fn(mpsc::Receiver<()>), is_out: fn(&volt::telemetry::Worker) -> bool) {
     const WORKERS: usize = 3;
     const HOUR: std::time::Duration = std::time::Duration::from_secs(3600);
@@ -132,7 +133,8 @@ fn tasks_avoid_workers_that(block: fn(mpsc::Receiver<()>), is_out: fn(&volt::tel
             while runtime.handle().snapshot().workers.iter().filter(|worker| is_out(worker)).count() < WORKERS - 1 {
                 std::thread::yield_now();
             }
-            // A task that is placed at a worker that is out waits until the gates open: that is never.
+            // A task that is placed at a worker that is out waits until the gates open: that is
+            // never.
             for _ in 0..100 {
                 runtime.block_on(runtime.spawn(async {})).unwrap();
             }
@@ -162,7 +164,8 @@ fn the_least_loaded_worker_is_an_idle_one() {
     watched(|| {
         let runtime = builder(4).placement(LeastLoaded).build().unwrap();
         let (entered, has_entered) = mpsc::channel();
-        // Four tasks that hold their worker, placed one after the other: each must find a worker that holds nothing.
+        // Four tasks that hold their worker, placed one after the other: each must find a worker
+        // that holds nothing.
         let gates: Vec<mpsc::Sender<()>> = (0..4)
             .map(|_| {
                 let (open, is_open) = mpsc::channel::<()>();

@@ -1,4 +1,5 @@
-//! The flight recorder of a running runtime, over its control socket: on while somebody records, and what it tells of polls and wakes.
+//! The flight recorder of a running runtime, over its control socket: on while somebody records,
+//! and what it tells of polls and wakes.
 
 use std::time::{Duration, Instant};
 
@@ -99,7 +100,8 @@ fn a_recording_tells_who_woke_whom_and_where_each_was_spawned() {
     };
     let recorded = Recorded::until(&mut client, "recorded", Duration::ZERO, is_enough);
     assert_eq!(recorded.text(Table::Task, woken), Some("woken"));
-    // The task's wake-up stands in the poll of the sleeper, and by its time it leads to the poll that it has caused.
+    // The task's wake-up stands in the poll of the sleeper, and by its time it leads to the poll
+    // that it has caused.
     let events: Vec<_> = recorded.events().collect();
     let (track, at_ns, location) = woken_in_a_poll(&recorded).unwrap();
     let text = recorded.text(Table::Location, location.into()).expect("it was polled");
@@ -131,7 +133,8 @@ fn a_recording_tells_who_woke_whom_and_where_each_was_spawned() {
 #[test]
 fn what_overflows_between_two_polls_is_not_noted_down_after_what_follows() {
     let (runtime, mut client) = runtime("overflowing", |builder| builder.worker_threads(1).local_queue_capacity(2));
-    // Two that wake each other use the LIFO slot up to its cap; it is flushed into a ring that others keep full.
+    // Two that wake each other use the LIFO slot up to its cap; it is flushed into a ring that
+    // others keep full.
     let notices = std::sync::Arc::new([(); 2].map(|()| volt::sync::Notify::new()));
     for me in 0..2 {
         let notices = notices.clone();
@@ -172,7 +175,8 @@ fn the_return_of_a_stuck_worker_precedes_what_it_does_next() {
         }
     });
     let recorded = Recorded::until(&mut client, "returning", Duration::ZERO, |recorded| {
-        // One in 1.5 s or so: the spare stays for a while, and as long as it is there nobody is replaced.
+        // One in 1.5 s or so: the spare stays for a while, and as long as it is there nobody is
+        // replaced.
         recorded.events().filter(|(.., event)| matches!(event, Event::Return)).count() >= 2
     });
     let events: Vec<_> = recorded.events().collect();

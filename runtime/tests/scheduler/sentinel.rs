@@ -1,6 +1,8 @@
-//! A worker that is stuck in a poll strands nobody: neither what it had queued, nor timers, nor sockets.
+//! A worker that is stuck in a poll strands nobody: neither what it had queued, nor timers, nor
+//! sockets.
 //!
-//! Each blocker here waits until what it would strand has come through: without the sentinel it waits for ever.
+//! Each blocker here waits until what it would strand has come through: without the sentinel it
+//! waits for ever.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -187,7 +189,8 @@ fn thread_times(name: &str) -> (Duration, u64) {
     }
 }
 
-/// Prints what it costs: `cargo test --release -p volt-runtime --test scheduler sentinel:: -- --nocapture`.
+/// Prints what it costs: `cargo test --release -p volt-runtime --test scheduler sentinel:: --
+/// --nocapture`.
 #[test]
 #[cfg(target_os = "linux")]
 fn the_sentinel_costs_little_while_workers_are_busy_and_nothing_while_they_rest() {

@@ -213,7 +213,8 @@ fn at_the_limit_a_timer_of_a_blocking_job_fails() {
                 });
             });
             has_entered.recv().unwrap();
-            // A clock that stands still would hold the job up for ever: then the limit is not waited for.
+            // A clock that stands still would hold the job up for ever: then the limit is not
+            // waited for.
             runtime.shutdown_timeout(limit);
             let error = watchdog::runtime(1).block_on(job).unwrap_err();
             assert!(error.is_panic() && error.to_string().contains("was shut down"), "{error}");
@@ -294,7 +295,8 @@ fn jobs_that_have_not_begun_are_cancelled() {
     });
 }
 
-/// Starts a job that goes on for longer than the rest of a shutdown takes, and then says that it has ended.
+/// Starts a job that goes on for longer than the rest of a shutdown takes, and then says that it
+/// has ended.
 fn start_long_job(handle: &Handle) -> Arc<AtomicBool> {
     let has_ended = Arc::new(AtomicBool::new(false));
     let (entered, has_entered) = mpsc::channel();

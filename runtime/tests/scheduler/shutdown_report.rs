@@ -138,7 +138,8 @@ fn what_goes_on_after_the_limit_is_named_in_a_report_and_nothing_else_is() {
             let task =
                 slow_runtime.spawn(async { AT_THREAD_END.with_borrow_mut(|end| *end = Some(WaitsInDrop(is_open))) });
             slow_runtime.block_on(task).unwrap();
-            // Enough for the worker to end; the destructor of its thread waits until `open` is dropped.
+            // Enough for the worker to end; the destructor of its thread waits until `open` is
+            // dropped.
             slow_runtime.shutdown_timeout(Duration::from_secs(2));
             let report = reports.take_one();
             for part in ["runtime=slow to end", "workers=0", "tasks=0", "blocking_threads=0", "ending_threads=1"] {

@@ -1,5 +1,5 @@
-//! A million polls of mixed work, everything counted twice; `cargo bench -p volt-runtime --bench stress` does a hundred million, and
-//! `.ci/tsan` runs this under ThreadSanitizer.
+//! A million polls of mixed work, everything counted twice; `cargo bench -p volt-runtime --bench
+//! stress` does a hundred million, and `.ci/tsan` runs this under ThreadSanitizer.
 
 #[path = "../../benches/stress/mix.rs"]
 mod mix;

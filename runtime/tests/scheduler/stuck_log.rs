@@ -149,8 +149,9 @@ fn that_no_thread_can_be_started_is_told_by_none_that_is_needed_for_healing() {
                 .build()
                 .unwrap();
             runtime.block_on(runtime.spawn(async {})).unwrap();
-            // Room for the thread that tells, not for a worker's stack, though the size be read just while
-            // a thread that starts has 128 MB more for a moment, as glibc lays out its heap.
+            // Room for the thread that tells, not for a worker's stack, though the size be read
+            // just while a thread that starts has 128 MB more for a moment, as glibc lays out its
+            // heap.
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
             let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
             let size_kib: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();

@@ -12,7 +12,8 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Fields by name; those that the console reads as numbers and texts apart from those that it takes as they print.
+/// Fields by name; those that the console reads as numbers and texts apart from those that it takes
+/// as they print.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Fields {
     numbers: HashMap<&'static str, u64>,

@@ -1,4 +1,5 @@
-//! Why a task was polled last, asked over the control socket: who woke whom, down to a timer, a thread, a blocking job.
+//! Why a task was polled last, asked over the control socket: who woke whom, down to a timer, a
+//! thread, a blocking job.
 
 use std::time::{Duration, Instant};
 
@@ -110,7 +111,8 @@ fn a_thread_a_blocking_job_and_a_task_that_has_ended_are_told_apart() {
     let told = why(&mut client, "sources", "blocking", is_woken);
     assert_eq!((woken(&told).by.as_str(), told.end), ("blocking", End::Source));
     assert!(woken(&told).spawned_at.is_some_and(|place| place.contains("tests/scheduler/why.rs")));
-    // A handle resolves before its task's last poll is over, and until then the task is shown as polled.
+    // A handle resolves before its task's last poll is over, and until then the task is shown as
+    // polled.
     let told = why(&mut client, "sources", "ended", |why| is_woken(why) && why.end == End::Ended);
     assert_eq!(woken(&told).task, Some(id));
     let told = why(&mut client, "sources", "spawned", |_| true);

@@ -1,4 +1,5 @@
-//! A task that finds everything ready keeps its worker for its cooperative budget of operations, and no longer. Counted for each leaf.
+//! A task that finds everything ready keeps its worker for its cooperative budget of operations,
+//! and no longer. Counted for each leaf.
 
 use crate::folder;
 use std::future::{Future, poll_fn};
@@ -21,7 +22,8 @@ use volt::time::{MissedTickBehavior, interval_at, sleep_until};
 const OPERATIONS: usize = 1_000;
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Runs a task that does `OPERATIONS` operations, and counts the most of them that it did in one poll.
+/// Runs a task that does `OPERATIONS` operations, and counts the most of them that it did in one
+/// poll.
 fn most_in_a_poll<S: Send + 'static>(
     runtime: &Runtime,
     state: S,

@@ -1,4 +1,5 @@
-//! What a `LocalSet` promises: its tasks stay on its thread, and are tasks like all others otherwise.
+//! What a `LocalSet` promises: its tasks stay on its thread, and are tasks like all others
+//! otherwise.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending, poll_fn};
@@ -236,7 +237,8 @@ fn a_local_task_has_an_id_and_task_locals_of_its_own() {
     });
 }
 
-/// A waker that holds on to another: what it holds the last reference to may wake somebody when it goes.
+/// A waker that holds on to another: what it holds the last reference to may wake somebody when it
+/// goes.
 struct WakesWhenDropped(Waker);
 
 impl Wake for WakesWhenDropped {

@@ -1,4 +1,5 @@
-//! Panics wherever code of the user's is called: the worker survives, every handle resolves, and the counts add up.
+//! Panics wherever code of the user's is called: the worker survives, every handle resolves, and
+//! the counts add up.
 //!
 //! `resume_unwind` panics without the hook, which would print each.
 
@@ -80,7 +81,8 @@ impl Wake for Bell {
     }
 }
 
-/// Polls `future` once with a waker that panics, when it is called or else when it is dropped. How often it was called.
+/// Polls `future` once with a waker that panics, when it is called or else when it is dropped. How
+/// often it was called.
 fn poll<F: Future>(future: Pin<&mut F>, panics_in_drop: bool) -> Arc<AtomicUsize> {
     let rung = Arc::new(AtomicUsize::new(0));
     let bell = Arc::new(Bell { rung: rung.clone(), bomb: panics_in_drop.then(|| Bomb) });

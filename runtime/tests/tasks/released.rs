@@ -1,4 +1,5 @@
-//! Whatever the runtime is given it lets go of: timers, wakers, sockets, futures, outputs, payloads of panics. Each is counted.
+//! Whatever the runtime is given it lets go of: timers, wakers, sockets, futures, outputs, payloads
+//! of panics. Each is counted.
 
 use crate::watchdog;
 use std::future::{Future, pending, poll_fn};
@@ -66,8 +67,8 @@ fn connection(runtime: &Runtime) -> (TcpListener, TcpStream, TcpStream) {
     })
 }
 
-/// Reads from a new stream, which counts as readable, until it no longer does: a report of the kernel that comes in the middle
-/// of an attempt lets one more be made.
+/// Reads from a new stream, which counts as readable, until it no longer does: a report of the
+/// kernel that comes in the middle of an attempt lets one more be made.
 fn make_unready(stream: &TcpStream) {
     let is_unready = || pin!(stream.readable()).poll(&mut Context::from_waker(Waker::noop())).is_pending();
     wait_until(|| {
@@ -118,7 +119,8 @@ fn timers_that_come_and_go_in_crowds_leave_none_armed() {
             let waiting =
                 crowd.iter_mut().filter_map(|sleep| poll(sleep.as_mut(), &bell).is_pending().then_some(())).count();
             assert!(waiting > 900);
-            // Dropped in another order than made; some have fired meanwhile, and some are moved before.
+            // Dropped in another order than made; some have fired meanwhile, and some are moved
+            // before.
             (0..crowd.len()).rev().step_by(3).for_each(|n| crowd[n].as_mut().reset(Instant::now() + HOUR));
             (0..500).for_each(|n| drop(crowd.swap_remove(n * round % (1_000 - n))));
             drop(crowd);
@@ -318,7 +320,8 @@ enum Fate {
     OutlivesTheRuntime,
 }
 
-/// A task that holds a token, leaves its waker and ends as said, with a token for its output or its panic.
+/// A task that holds a token, leaves its waker and ends as said, with a token for its output or its
+/// panic.
 fn spawn(runtime: &Runtime, end: End, tally: &Arc<Tally>) -> (JoinHandle<Token>, mpsc::Receiver<Waker>) {
     let (tally, token) = (tally.clone(), Token::new(tally));
     let (wakers, waker) = mpsc::channel();
@@ -368,7 +371,8 @@ fn future_output_and_payload_are_dropped_once_however_a_task_ends_and_whatever_b
                     if let Some(runtime) = &runtime {
                         wait_until(|| runtime.handle().snapshot().tasks.alive == 0);
                     }
-                    // An output or a payload waits for the handle, if there is one; the future waits for nobody.
+                    // An output or a payload waits for the handle, if there is one; the future
+                    // waits for nobody.
                     let waits = usize::from(task.is_some() && matches!(end, Completes | Panics));
                     assert_eq!(tally.alive(), waits, "{}", case());
                     match fate {

@@ -1,4 +1,5 @@
-//! Waiting for each other: what a runtime adds to Tokio's types is that a ready one is not drained in one poll.
+//! Waiting for each other: what a runtime adds to Tokio's types is that a ready one is not drained
+//! in one poll.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +8,8 @@ use std::time::Duration;
 use crate::watchdog::{builder, watched};
 use volt::sync::{Barrier, Mutex, Notify, OnceCell, RwLock, Semaphore, broadcast, mpsc, oneshot, watch};
 
-/// The longest run of operations that a task did while another was ready all the time. One worker, a budget of 128.
+/// The longest run of operations that a task did while another was ready all the time. One worker,
+/// a budget of 128.
 fn longest_run<F: Future<Output = ()> + Send + 'static>(operations: impl FnOnce(Arc<AtomicU32>) -> F) -> u32 {
     let runtime = builder(1).build().unwrap();
     let done = Arc::new(AtomicU32::new(0));

@@ -1,5 +1,5 @@
-//! What every test here runs under: a watchdog, a program of its own where it needs one, and runtimes without the park
-//! time-out and the sentinel, which would hide a lost wake-up.
+//! What every test here runs under: a watchdog, a program of its own where it needs one, and
+//! runtimes without the park time-out and the sentinel, which would hide a lost wake-up.
 
 #![allow(dead_code, reason = "each test binary uses what it needs")]
 
@@ -13,7 +13,8 @@ use volt::{Builder, Runtime};
 /// How long a test may take, on a machine that is busy with other things.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs `test` with one worker, with two and with several; the process aborts, with the test's name, when that hangs.
+/// Runs `test` with one worker, with two and with several; the process aborts, with the test's
+/// name, when that hangs.
 pub fn with_workers(test: impl Fn(Runtime)) {
     for workers in [1, 2, 4] {
         watched(|| test(runtime(workers)));
@@ -43,11 +44,12 @@ pub fn watched(test: impl FnOnce()) {
 /// Set in the program that [`alone`] starts.
 const ALONE: &str = "VOLT_TEST_ALONE";
 
-/// Runs `test` in a program of its own: for a test that changes, counts or listens to what belongs to the whole program,
-/// such as the handler of a signal, the limit on descriptors or the subscriber of `tracing`.
+/// Runs `test` in a program of its own: for a test that changes, counts or listens to what belongs
+/// to the whole program, such as the handler of a signal, the limit on descriptors or the
+/// subscriber of `tracing`.
 ///
-/// That program is this binary once more, asked for this one test by name. A closure bears the name of the function it stands
-/// in, so `test` has to be one, written in the test itself.
+/// That program is this binary once more, asked for this one test by name. A closure bears the name
+/// of the function it stands in, so `test` has to be one, written in the test itself.
 pub fn alone(test: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some() {
         return test();

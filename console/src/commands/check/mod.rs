@@ -1,5 +1,5 @@
-//! `volt-console check`: watches a program for a while and says whether it kept within limits; for continuous
-//! integration.
+//! `volt-console check`: watches a program for a while and says whether it kept within limits; for
+//! continuous integration.
 //!
 //! Protocol. (1) The first snapshot is what is counted from. (2) Until the time is over, a snapshot
 //! every [`SNAPSHOT_INTERVAL`]: what has ended is in the histograms, what goes on is in the
@@ -55,8 +55,8 @@ pub struct Options {
 /// Watches and tells. Returns whether a limit was exceeded.
 ///
 /// # Errors
-/// [`Error::is_connect`] if the program cannot be watched to the end and has exceeded nothing before;
-/// [`Error::is_not_checked`] if there was nothing to measure; [`Error::is_output_closed`].
+/// [`Error::is_connect`] if the program cannot be watched to the end and has exceeded nothing
+/// before; [`Error::is_not_checked`] if there was nothing to measure; [`Error::is_output_closed`].
 pub fn run(client: &mut Client, options: &Options, out: &mut impl Write) -> Result<bool, Error> {
     let mut watch = Watch { tally: Tally::default(), first: None, last: None, began: Instant::now() };
     let broke = watch.watch(client, options.watch).err();
@@ -137,7 +137,8 @@ impl Watch {
             let seconds = self.began.elapsed().as_secs_f64();
             progress.say(|| format!("watching: {seconds:.1}s of {}; Ctrl-C cancels", spoken(how_long)));
         }
-        // One more, since a stall may have begun just now; of a server that has gone silent it is the one that says so.
+        // One more, since a stall may have begun just now; of a server that has gone silent it is
+        // the one that says so.
         let last = client.snapshot()?;
         self.take(last);
         Ok(())

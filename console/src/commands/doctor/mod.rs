@@ -1,8 +1,9 @@
 //! `volt-console doctor`: prints what is wrong with a program.
 //!
-//! Protocol. (1) First snapshot: as text, current warnings and worse are printed immediately, since whoever is on call has little time.
-//! (2) Wait. (3) Second snapshot: the other findings, the worst first; what was printed in (1) is printed again only if it has
-//! become worse. JSON is one object, after (3).
+//! Protocol. (1) First snapshot: as text, current warnings and worse are printed immediately, since
+//! whoever is on call has little time. (2) Wait. (3) Second snapshot: the other findings, the worst
+//! first; what was printed in (1) is printed again only if it has become worse. JSON is one object,
+//! after (3).
 //!
 //! The verdict is the program's own, with its history, so that every reader shows the same; a
 //! program that is too old to judge itself is judged here, from these snapshots. This file only
@@ -68,7 +69,8 @@ impl Paper {
     /// A pipe or a file.
     pub const PLAIN: Paper = Paper { columns: PLAIN_COLUMNS, has_colors: false };
 
-    /// The terminal on standard output, if that is one; no colours when `NO_COLOR` is set to anything.
+    /// The terminal on standard output, if that is one; no colours when `NO_COLOR` is set to
+    /// anything.
     pub fn of_stdout() -> Paper {
         if !io::stdout().is_terminal() {
             return Paper::PLAIN;
@@ -141,7 +143,8 @@ fn take_snapshot(client: &mut Client, watch: &mut Watch) -> Result<Process, Erro
     Ok(process)
 }
 
-/// The snapshot after `wait`. It takes some in between, too, so that the program sees what only several tell: whether a mailbox grows.
+/// The snapshot after `wait`. It takes some in between, too, so that the program sees what only
+/// several tell: whether a mailbox grows.
 fn snapshot_after(client: &mut Client, watch: &mut Watch, wait: Duration) -> Result<Process, Error> {
     let snapshots_min = if wait >= 2 * WAIT_MIN { SNAPSHOTS_MIN } else { 1 };
     let snapshots = (wait.as_nanos() / u128::from(LOOK_NS)).clamp(snapshots_min, SNAPSHOTS_MAX) as u32;
@@ -200,7 +203,8 @@ fn sort(told: &mut [Told]) {
     told.sort_by_key(|told| (Reverse(told.finding.seen.is_current), Reverse(told.finding.severity)));
 }
 
-// ---- text ----------------------------------------------------------------------------------------------------------
+// ---- text
+// ----------------------------------------------------------------------------------------------------------
 
 fn head(process: &Process, wait: Duration) -> String {
     let names: Vec<_> = process.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
@@ -309,7 +313,8 @@ fn color(severity: Severity) -> &'static str {
     }
 }
 
-// ---- JSON ----------------------------------------------------------------------------------------------------------
+// ---- JSON
+// ----------------------------------------------------------------------------------------------------------
 
 fn json(first: &Process, second: &Process, all: &[Told]) -> Value {
     let finding = |told: &Told| {

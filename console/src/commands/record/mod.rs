@@ -1,12 +1,13 @@
-//! `volt-console record`: writes down what a program's workers do, until it is told to stop, or around what comes up.
+//! `volt-console record`: writes down what a program's workers do, until it is told to stop, or
+//! around what comes up.
 //!
-//! Without triggers all is written that comes. With triggers, what came in the last `look_back` is kept in memory; when
-//! something comes up, that is written, and what follows until the window is over; see
-//! `volt_recording::windows`. Windows go to files of their own if there may be several, else the first ends
-//! the recording.
+//! Without triggers all is written that comes. With triggers, what came in the last `look_back` is
+//! kept in memory; when something comes up, that is written, and what follows until the window is
+//! over; see `volt_recording::windows`. Windows go to files of their own if there may be several,
+//! else the first ends the recording.
 //!
-//! Invariants. *What was recorded is kept*: a signal, a full disk, the end of the program end the file in order.
-//! *Bounded*: so many bytes a file, so many files, `HELD_WEIGHT_MAX` in memory.
+//! Invariants. *What was recorded is kept*: a signal, a full disk, the end of the program end the
+//! file in order. *Bounded*: so many bytes a file, so many files, `HELD_WEIGHT_MAX` in memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
@@ -84,7 +85,8 @@ impl std::str::FromStr for On {
 pub struct Options {
     /// The runtime; `None` = the busiest.
     pub runtime: Option<String>,
-    /// When to stop; `None` = at a signal, at the end of the first window, or when the file is full.
+    /// When to stop; `None` = at a signal, at the end of the first window, or when the file is
+    /// full.
     pub seconds: Option<Duration>,
     /// Where it goes; `None` = a name of its own in this folder.
     pub path: Option<PathBuf>,
@@ -123,11 +125,12 @@ fn chosen(client: &mut Client, runtime: Option<&str>) -> Result<Option<String>, 
     Ok(busiest(&process.runtimes).map(|index| process.runtimes[index].runtime.clone()))
 }
 
-/// Records until the time is over, a signal comes, the file is full, or the program ends; says on `out` what there is.
+/// Records until the time is over, a signal comes, the file is full, or the program ends; says on
+/// `out` what there is.
 ///
 /// # Errors
-/// [`Error::is_connect`] if it cannot begin; [`Error::is_recording`] if a file cannot be written, of which what was
-/// recorded before stays.
+/// [`Error::is_connect`] if it cannot begin; [`Error::is_recording`] if a file cannot be written,
+/// of which what was recorded before stays.
 pub fn run(mut client: Client, options: &Options, out: &mut impl Write) -> Result<(), Error> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

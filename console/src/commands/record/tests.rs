@@ -38,7 +38,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Ten milliseconds of polls up to `at_ns`, the last of which ends so; the first flush names the task.
+/// Ten milliseconds of polls up to `at_ns`, the last of which ends so; the first flush names the
+/// task.
 fn flush(at_ns: u64, outcome: Outcome) -> Flush {
     let end = Event::PollEnd { task: 1, location: 0, outcome, took_ns: 1 };
     let chunk = Chunk { track: 0, lost: 0, records: vec![Record::new(at_ns - 1, end)] };

@@ -1,4 +1,5 @@
-//! The selected worker in full: what it polls and from where, and every number of it that the table has no room for.
+//! The selected worker in full: what it polls and from where, and every number of it that the table
+//! has no room for.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -66,7 +67,8 @@ fn poll_line(title: &str, by: &str, poll: Option<&InFlight>, columns: usize, the
     let name = poll.task_name.as_deref().unwrap_or("task");
     let id = format!(" #{}", poll.task_id);
     let how_long = format!("{}{}", duration(poll.for_ns), tone.mark());
-    // What is left when the figures have their room: up to half of it for the name, the rest for the place.
+    // What is left when the figures have their room: up to half of it for the name, the rest for
+    // the place.
     let room = columns.saturating_sub(TITLE_WIDTH + width(by) + width(&how_long) + width("   from ") + width(&id));
     let name = head(name, (room / 2).max(8));
     let place = tail(&poll.spawned_at, room.saturating_sub(width(&name)));

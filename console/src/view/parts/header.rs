@@ -36,7 +36,8 @@ pub fn draw_identity(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Th
     draw_split(frame, area, identity(model, theme), freshness(model, theme));
 }
 
-/// Draws the two lines at the bottom: the screens, and the keys that fit, the more important ones first; or what is typed.
+/// Draws the two lines at the bottom: the screens, and the keys that fit, the more important ones
+/// first; or what is typed.
 pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
     let [tabs, keys] = rows(area, [Constraint::Length(1); 2]);
     draw_tabs(frame, tabs, model, theme, hits);

@@ -8,7 +8,8 @@ use ratatui::widgets::{Block, BorderType, Clear};
 use crate::model::Screen;
 use crate::view::theme::Theme;
 
-/// The keys that every screen has. A line has at most 75 columns, so that it fits the smallest screen.
+/// The keys that every screen has. A line has at most 75 columns, so that it fits the smallest
+/// screen.
 const KEYS: [&str; 6] = [
     "1 to 9 screen (t tasks, p processes)   space pause   Tab ←→ runtime",
     "↑ ↓ j k  row or worker   PgUp PgDn  page   Home End g G  first or last row",

@@ -1,8 +1,8 @@
 //! The parked bitmap as lamps: `●B●B○P○D`, one for each worker, in groups of eight.
 //!
-//! Shape: the lamp is the worker's bit (○ set: parked and claimed by nobody, ● clear), the letter its phase. The two
-//! disagree for the moment between a claim and the worker's waking up, and that is worth seeing. Spares stand behind
-//! the others, as ◇ and ◆, while they are needed.
+//! Shape: the lamp is the worker's bit (○ set: parked and claimed by nobody, ● clear), the letter
+//! its phase. The two disagree for the moment between a claim and the worker's waking up, and that
+//! is worth seeing. Spares stand behind the others, as ◇ and ◆, while they are needed.
 
 use ratatui::text::{Line, Span};
 use volt_telemetry::snapshot::Duty;
@@ -26,7 +26,8 @@ pub fn height(workers: usize, columns: usize) -> usize {
     workers.div_ceil(per_line(columns)).max(1)
 }
 
-/// The lamps in lines of at most `columns`, at most `max_lines` of them; the last then tells how many are left out.
+/// The lamps in lines of at most `columns`, at most `max_lines` of them; the last then tells how
+/// many are left out.
 pub fn lines(scene: &Scene<'_>, columns: usize, max_lines: usize, theme: Theme) -> Vec<Line<'static>> {
     let shown = scene.shown_workers();
     let per_line = per_line(columns);

@@ -58,7 +58,8 @@ pub(crate) fn rows<const N: usize>(area: Rect, heights: [Constraint; N]) -> [Rec
     Layout::vertical(heights).areas(area)
 }
 
-/// `title label value  label value` in at most `columns`; facts that do not fit are left out, none is cut.
+/// `title label value  label value` in at most `columns`; facts that do not fit are left out, none
+/// is cut.
 pub(crate) fn fact_line(group: &Group, title_width: usize, columns: usize, theme: Theme) -> Line<'static> {
     let mut spans = vec![Span::styled(format!("{:<title_width$}", group.title), theme.title())];
     let mut used = title_width;
@@ -77,7 +78,8 @@ pub(crate) fn fact_line(group: &Group, title_width: usize, columns: usize, theme
     Line::from(spans)
 }
 
-/// Which of `count` rows are in sight when `rows` fit and `selected` is to be among them, in the middle if possible.
+/// Which of `count` rows are in sight when `rows` fit and `selected` is to be among them, in the
+/// middle if possible.
 pub fn window(count: usize, selected: usize, rows: usize) -> Range<usize> {
     let start = selected.saturating_sub(rows / 2).min(count.saturating_sub(rows));
     start..(start + rows).min(count)

@@ -1,4 +1,5 @@
-//! The runtime as a whole on a wide screen: a row of panels, and where there is room, how poll times and delays are spread.
+//! The runtime as a whole on a wide screen: a row of panels, and where there is room, how poll
+//! times and delays are spread.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -51,7 +52,8 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
     draw_facts(frame, blocking, &scene.blocking(), theme);
 }
 
-/// Draws how the poll times and the schedule delays of the last interval are spread; `area` has one of [`SPREAD_HEIGHTS`].
+/// Draws how the poll times and the schedule delays of the last interval are spread; `area` has one
+/// of [`SPREAD_HEIGHTS`].
 pub fn draw_spread(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, theme: Theme) {
     let [left, right] = Layout::horizontal([Constraint::Fill(1); 2]).areas(area);
     let poll_time = scene.rates.map(|rates| &rates.poll_time_histogram);

@@ -1,5 +1,5 @@
-//! One incident: what happened, and the calls that led there. The application's own calls are marked, libraries are
-//! dim.
+//! One incident: what happened, and the calls that led there. The application's own calls are
+//! marked, libraries are dim.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -22,8 +22,8 @@ const GAP_WIDTH: usize = 2;
 /// Columns of the functions at most, of each hundred that functions and places have.
 const FUNCTION_SHARE: usize = 60;
 
-/// Draws `incident`; `pointed_at` is the call that is pointed at in an open stack. One that is not open shows what
-/// fits, the line to look at in any case.
+/// Draws `incident`; `pointed_at` is the call that is pointed at in an open stack. One that is not
+/// open shows what fits, the line to look at in any case.
 pub fn draw(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -38,8 +38,8 @@ pub fn draw(
     let [top, middle, bottom] =
         rows(area, [Constraint::Length(HEAD_HEIGHT.min(area.height)), Constraint::Fill(1), Constraint::Length(full)]);
     let guilty = calls.iter().position(|call| call.whose == Whose::Guilty).unwrap_or(0);
-    // The call in whose sight the others stand: of one that is not open the innermost, if the line to look at is in
-    // sight with it.
+    // The call in whose sight the others stand: of one that is not open the innermost, if the line
+    // to look at is in sight with it.
     let in_sight = pointed_at.unwrap_or(if guilty < usize::from(middle.height) { 0 } else { guilty });
     let shown = window(calls.len(), in_sight, usize::from(middle.height));
     let part = format!("calls {}-{} of {} ", shown.start + 1, shown.end, calls.len());

@@ -1,4 +1,5 @@
-//! A table of tasks or of processes, and below it, when that is open, the detail of the selected one.
+//! A table of tasks or of processes, and below it, when that is open, the detail of the selected
+//! one.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -48,7 +49,8 @@ impl<T, R: Copy + PartialEq> Table<'_, T, R> {
         draw_lines(frame, below, self.detail);
     }
 
-    /// The columns that fit into `columns` of the terminal, each with its width, and what they take. The last go first: none is cut.
+    /// The columns that fit into `columns` of the terminal, each with its width, and what they
+    /// take. The last go first: none is cut.
     fn fitting(&self, columns: u16) -> (Shown<'_, T, R>, usize) {
         let wanted = self.columns.iter().filter(|column| !column.is_extra || columns >= EXTRAS_FROM);
         let mut used = 1;

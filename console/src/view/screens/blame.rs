@@ -1,5 +1,5 @@
-//! The blame screen: the spawn locations, by what one wants to know first, and below the table what is known of the
-//! selected one.
+//! The blame screen: the spawn locations, by what one wants to know first, and below the table what
+//! is known of the selected one.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};

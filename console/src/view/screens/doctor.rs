@@ -1,5 +1,5 @@
-//! The doctor's screen: what is wrong with the program, the worst first, and of the selected finding the numbers that it rests on, where in
-//! the code, and what to change.
+//! The doctor's screen: what is wrong with the program, the worst first, and of the selected
+//! finding the numbers that it rests on, where in the code, and what to change.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};

@@ -1,5 +1,5 @@
-//! The incidents screen: what held workers up, the latest first, and below the list the selected one with the head of
-//! its stack; or, when that is open, its stack alone.
+//! The incidents screen: what held workers up, the latest first, and below the list the selected
+//! one with the head of its stack; or, when that is open, its stack alone.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -103,8 +103,8 @@ fn heads(columns: usize, part: &str) -> String {
     format!("{}{part}", left(&text, columns.saturating_sub(width(part))))
 }
 
-/// How many columns the line of code gets of `columns`: what it needs at least, and a quarter of what is left over
-/// beyond that.
+/// How many columns the line of code gets of `columns`: what it needs at least, and a quarter of
+/// what is left over beyond that.
 fn line_width(columns: usize) -> usize {
     LINE_WIDTH + columns.saturating_sub(MORE_FROM) / 4
 }

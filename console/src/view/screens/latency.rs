@@ -1,8 +1,10 @@
-//! The latency screen: how long tasks waited for their polls and how long polls took, of all workers or of one: quantiles, and for each class of
-//! times how many there were in the last interval, and over time as a heat map.
+//! The latency screen: how long tasks waited for their polls and how long polls took, of all
+//! workers or of one: quantiles, and for each class of times how many there were in the last
+//! interval, and over time as a heat map.
 //!
-//! A cell of the heat map is a sign, darker for a greater share of its moment, in steps that triple, so that one in a thousand is still seen. A
-//! high screen shows delays and poll times, a low one one of them.
+//! A cell of the heat map is a sign, darker for a greater share of its moment, in steps that
+//! triple, so that one in a thousand is still seen. A high screen shows delays and poll times, a
+//! low one one of them.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

@@ -1,9 +1,10 @@
 //! The overview: the runtime as a whole, its workers, and one of them in full.
 //!
-//! Shape, from top to bottom: the runtime; the longest poll, and what has been stuck if anything has; the table of
-//! workers; the selected worker in full. A narrow screen gives the runtime a line for each group of facts, a wide and
-//! high one a row of panels. What is left over goes to the workers first, then to the spread of times where there are
-//! panels, then to the curve of polls; the rest stays blank below the selected worker.
+//! Shape, from top to bottom: the runtime; the longest poll, and what has been stuck if anything
+//! has; the table of workers; the selected worker in full. A narrow screen gives the runtime a line
+//! for each group of facts, a wide and high one a row of panels. What is left over goes to the
+//! workers first, then to the spread of times where there are panels, then to the curve of polls;
+//! the rest stays blank below the selected worker.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};

@@ -1,5 +1,5 @@
-//! The processes screen: the state machines with mailboxes that rank highest by what one wants to know, and, when it is open, all that is known of
-//! the selected one.
+//! The processes screen: the state machines with mailboxes that rank highest by what one wants to
+//! know, and, when it is open, all that is known of the selected one.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};

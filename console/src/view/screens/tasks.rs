@@ -1,5 +1,6 @@
-//! The tasks screen: the tasks that rank highest by what one wants to know, and, when it is open, all that is known of the selected one: what
-//! it does, what it has cost, and who woke it, down to the cause.
+//! The tasks screen: the tasks that rank highest by what one wants to know, and, when it is open,
+//! all that is known of the selected one: what it does, what it has cost, and who woke it, down to
+//! the cause.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};

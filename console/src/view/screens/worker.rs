@@ -1,5 +1,5 @@
-//! The workers screen: the table of workers, and the selected one in full: what it polls, its counters, its queues, where its time goes, and how
-//! that was before.
+//! The workers screen: the table of workers, and the selected one in full: what it polls, its
+//! counters, its queues, where its time goes, and how that was before.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -16,7 +16,8 @@ use crate::view::parts::layout::{self, TITLE_WIDTH, draw_message, rows};
 use crate::view::parts::workers;
 use crate::view::theme::Theme;
 
-/// A curve of the past: its name, its value at the right end, what its top stands for if that is fixed, and how it is drawn.
+/// A curve of the past: its name, its value at the right end, what its top stands for if that is
+/// fixed, and how it is drawn.
 struct Curve {
     title: &'static str,
     of: fn(&Point) -> u64,

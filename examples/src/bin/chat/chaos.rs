@@ -1,6 +1,7 @@
 //! Panics at random, in a given share of the steps of whatever it wraps.
 //!
-//! They are thrown without the panic hook, which would print each; the runtime catches them as it does any other.
+//! They are thrown without the panic hook, which would print each; the runtime catches them as it
+//! does any other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,10 @@
-//! A connection: what somebody types goes to a room, what is said there goes to them. One process, an async function.
+//! A connection: what somebody types goes to a room, what is said there goes to them. One process,
+//! an async function.
 //!
-//! Shape: one buffer in, one out, both bounded. Nothing is read while an answer is outstanding or much is still to be written, so that who
-//! types faster than the room hears is slowed down. What others say is put into `output`, or dropped if it is full, counted, and told
-//! once there is room again; so is what the mailbox dropped before.
+//! Shape: one buffer in, one out, both bounded. Nothing is read while an answer is outstanding or
+//! much is still to be written, so that who types faster than the room hears is slowed down. What
+//! others say is put into `output`, or dropped if it is full, counted, and told once there is room
+//! again; so is what the mailbox dropped before.
 //!
 //! The room is watched. When it ends, the connection searches for its successor, opens the room if
 //! there is none, and comes in again; what was said and not heard by then is told as doubtful.
@@ -29,7 +31,8 @@ const OUTPUT_MAX: usize = 64 * 1024;
 const NAME_MAX: usize = 32;
 /// Between two searches for a room that is being started again.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// How long a room may take to answer before it is asked again: the answer may have found the mailbox full.
+/// How long a room may take to answer before it is asked again: the answer may have found the
+/// mailbox full.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// How long a room may be away before somebody is told.
 const AWAY_MAX: Duration = Duration::from_secs(10);
@@ -44,7 +47,8 @@ struct Connection {
     place: Place,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// Lines that found no room in `output`, and those of them, and of the mailbox, that the reader has been told of.
+    /// Lines that found no room in `output`, and those of them, and of the mailbox, that the reader
+    /// has been told of.
     dropped: u64,
     told: u64,
     /// What was said to the room and has not come back.
@@ -313,7 +317,8 @@ impl Connection {
         if let Place::In { pid, .. } = self.place { Some(pid) } else { None }
     }
 
-    /// Waits while the room has no room for more: who types too fast is slowed down. That the room has ended is told by its monitor.
+    /// Waits while the room has no room for more: who types too fast is slowed down. That the room
+    /// has ended is told by its monitor.
     async fn say_to(&self, room: Pid, words: ToRoom) {
         drop(self.context.send(room, Payload::new(words)).await);
     }

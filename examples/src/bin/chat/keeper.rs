@@ -1,7 +1,8 @@
 //! Keeps what rooms have to know after a restart: their last lines.
 //!
-//! It does nothing else, and so has little to fail by. If it fails all the same, its successor knows nothing, and each room, which
-//! notices, tells it again: a line is lost only if a room and the keeper are both away at once.
+//! It does nothing else, and so has little to fail by. If it fails all the same, its successor
+//! knows nothing, and each room, which notices, tells it again: a line is lost only if a room and
+//! the keeper are both away at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,10 +1,12 @@
 //! The other side: clients that talk in rooms, and check what they hear.
 //!
-//! A client says a numbered line and waits for it to come back, for a while, before it says the next. From everybody, itself included, it
-//! must hear numbers that grow: a number that does not is a line out of order, or twice. A line that does not come back is lost, which
-//! happens when a room or a connection fails, and at no other time. A connection that ends is opened anew.
+//! A client says a numbered line and waits for it to come back, for a while, before it says the
+//! next. From everybody, itself included, it must hear numbers that grow: a number that does not is
+//! a line out of order, or twice. A line that does not come back is lost, which happens when a room
+//! or a connection fails, and at no other time. A connection that ends is opened anew.
 //!
-//! At the end somebody new goes into each room and has to hear themselves there: a room where that fails is lost.
+//! At the end somebody new goes into each room and has to hear themselves there: a room where that
+//! fails is lost.
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -1,4 +1,5 @@
-//! A chat over TCP, made of processes: one a connection, one a room, supervisors that start again what fails.
+//! A chat over TCP, made of processes: one a connection, one a room, supervisors that start again
+//! what fails.
 //!
 //! ```text
 //! cargo run --release --bin chat                          # then: nc 127.0.0.1 PORT
@@ -6,8 +7,9 @@
 //! cargo run --release --bin chat -- --load 127.0.0.1:PORT --clients 50 --seconds 60
 //! ```
 //!
-//! Shape: `server` is the tree of processes, with `connection`, `room` and `keeper` in it and `words` between them; `chaos` makes steps
-//! panic, `tally` counts; `load` is the other side: clients that check what they get. This file reads the options.
+//! Shape: `server` is the tree of processes, with `connection`, `room` and `keeper` in it and
+//! `words` between them; `chaos` makes steps panic, `tally` counts; `load` is the other side:
+//! clients that check what they get. This file reads the options.
 
 mod chaos;
 mod connection;

@@ -1,10 +1,11 @@
 //! A room: who is in it, and what was said last.
 //!
-//! It waits for nobody: a line goes into the mailbox of each connection, which drops what it has no room for; the keeper is told in the
-//! same way. Who is in the room is watched, so that an end, of whatever kind, is a leave.
+//! It waits for nobody: a line goes into the mailbox of each connection, which drops what it has no
+//! room for; the keeper is told in the same way. Who is in the room is watched, so that an end, of
+//! whatever kind, is a leave.
 //!
-//! A room that was started again knows nobody: connections, which watch it, come in again by themselves. It asks the keeper for what was
-//! said before; until it is told it goes on without.
+//! A room that was started again knows nobody: connections, which watch it, come in again by
+//! themselves. It asks the keeper for what was said before; until it is told it goes on without.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -132,7 +133,8 @@ impl Room {
     }
 
     fn tell(&self, context: &Context, guest: Pid, words: ToGuest) {
-        // Its mailbox drops and counts what it has no room for; if it has ended, that is told by its monitor.
+        // Its mailbox drops and counts what it has no room for; if it has ended, that is told by
+        // its monitor.
         drop(context.try_send(guest, Payload::new(words)));
     }
 

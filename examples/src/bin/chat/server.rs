@@ -7,7 +7,8 @@
 //! ├── guests        (one for one) a process a connection: temporary
 //! └── listener      accepts
 //! ```
-//! Order matters at the end: the listener goes first, then guests, who say good-bye, then rooms, then the keeper.
+//! Order matters at the end: the listener goes first, then guests, who say good-bye, then rooms,
+//! then the keeper.
 
 use std::net::{self, SocketAddr};
 use std::sync::Arc;

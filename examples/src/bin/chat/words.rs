@@ -1,4 +1,5 @@
-//! What the processes of the chat say to each other. Who says it stands in each message (`Message::from`).
+//! What the processes of the chat say to each other. Who says it stands in each message
+//! (`Message::from`).
 //!
 //! Lines are shared, not copied: a room's line is one text, however many read it.
 

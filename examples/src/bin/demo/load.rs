@@ -1,13 +1,14 @@
 //! The load: connections over loopback, each of which asks, reads the whole answer, and asks again.
 //!
-//! Shape: a task a connection, with a tally of its own behind a lock that only the report ever contends for. Connections are kept
-//! alive; one that fails is opened anew.
+//! Shape: a task a connection, with a tally of its own behind a lock that only the report ever
+//! contends for. Connections are kept alive; one that fails is opened anew.
 //!
 //! Invariants: *a request is counted once*, as answered or as an error, when it has ended; *no
 //! request is cut off*: a stop is checked between two requests.
 //!
-//! Closed loop: a slow service is asked less. That hides how long people would have waited (coordinated omission), which is
-//! right for a demo that must run anywhere and wrong for a benchmark.
+//! Closed loop: a slow service is asked less. That hides how long people would have waited
+//! (coordinated omission), which is right for a demo that must run anywhere and wrong for a
+//! benchmark.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -32,7 +33,8 @@ use crate::stop::Stop;
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// Pause after an error, so that a service that is gone is not asked as fast as the loop can turn.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
-/// Time between two requests that block a worker: rare, and as rare on a fast machine as on a slow one.
+/// Time between two requests that block a worker: rare, and as rare on a fast machine as on a slow
+/// one.
 const BLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is asked for: a handler of the service.
@@ -60,7 +62,8 @@ impl Handler {
         }
     }
 
-    /// One in a hundred for each unit: the mix, but for the requests that block, which come by the clock.
+    /// One in a hundred for each unit: the mix, but for the requests that block, which come by the
+    /// clock.
     fn pick(random: &mut Random) -> Self {
         match random.below(100) {
             0..60 => Handler::Fast,
@@ -185,7 +188,8 @@ impl Load {
     ///
     /// # Errors
     ///
-    /// When a connection's task panicked, or some are not done after `limit` and a request's longest time.
+    /// When a connection's task panicked, or some are not done after `limit` and a request's
+    /// longest time.
     pub(crate) fn finish(&mut self, runtime: &Runtime, limit: Duration) -> Result<(), String> {
         let connections = std::mem::take(&mut self.connections);
         let all = async {

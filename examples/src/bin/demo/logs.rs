@@ -1,11 +1,14 @@
-//! Where log lines go: to standard error, or, while the console has the screen, into memory until it has left.
+//! Where log lines go: to standard error, or, while the console has the screen, into memory until
+//! it has left.
 //!
-//! Lines that differ only in their figures (a warning that comes every second, say) are kept once and counted: `… 17 more like this`.
+//! Lines that differ only in their figures (a warning that comes every second, say) are kept once
+//! and counted: `… 17 more like this`.
 //!
-//! Invariant: *what is kept is bounded*: the newest [`KEPT_LINES`] kinds of line; older ones are dropped, counted, and the count
-//! is shown.
+//! Invariant: *what is kept is bounded*: the newest [`KEPT_LINES`] kinds of line; older ones are
+//! dropped, counted, and the count is shown.
 //!
-//! Rejected: a log file, which somebody would have to find and remove; the demo's lines matter for minutes.
+//! Rejected: a log file, which somebody would have to find and remove; the demo's lines matter for
+//! minutes.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -18,7 +21,8 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// Lines kept while the console is open, none like another.
 const KEPT_LINES: usize = 100;
-/// Of these, lines that are written when the console has left: what a person reads before the prompt.
+/// Of these, lines that are written when the console has left: what a person reads before the
+/// prompt.
 const SHOWN_LINES: usize = 5;
 
 /// The place that the subscriber writes to.
@@ -104,7 +108,8 @@ impl Logs {
     pub(crate) fn show(&self) {
         let mut place = self.place();
         if let Place::Memory(kept) = std::mem::replace(&mut *place, Place::Stderr) {
-            // Under the lock, so that lines that follow stand below. A standard error that is gone takes no complaint either.
+            // Under the lock, so that lines that follow stand below. A standard error that is gone
+            // takes no complaint either.
             let _ = kept.show(&mut io::stderr().lock());
         }
     }

@@ -1,11 +1,13 @@
 //! A real service under real load, seen from the inside.
 //!
-//! An axum service on one Volt runtime, a load generator over loopback connections on a second one, the exporter on its own,
-//! and, on a terminal, the console attached over the control socket as anybody else's would be. With `--headless` it prints
-//! a line a second instead and ends with a summary as JSON.
+//! An axum service on one Volt runtime, a load generator over loopback connections on a second one,
+//! the exporter on its own, and, on a terminal, the console attached over the control socket as
+//! anybody else's would be. With `--headless` it prints a line a second instead and ends with a
+//! summary as JSON.
 //!
-//! Shape: `service` answers, `load` asks, `report` says what happened, `logs` keeps log lines off the console's screen,
-//! `stop` ends it all. This file reads the options and puts the parts together.
+//! Shape: `service` answers, `load` asks, `report` says what happened, `logs` keeps log lines off
+//! the console's screen, `stop` ends it all. This file reads the options and puts the parts
+//! together.
 
 mod load;
 mod logs;
@@ -234,7 +236,8 @@ fn watch_in_lines(options: &Options, load: &Load, stop: &Stop) -> Result<End, Bo
         if next_line >= end {
             return Ok(End::RanOut);
         }
-        // Not behind the clock: a process that was stopped for a while has no seconds to catch up with.
+        // Not behind the clock: a process that was stopped for a while has no seconds to catch up
+        // with.
         next_line = (next_line + LINE_INTERVAL).max(Instant::now());
     }
     Ok(End::Stopped)

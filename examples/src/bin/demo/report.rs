@@ -1,6 +1,7 @@
 //! What happened, as a line a second and as a summary at the end.
 //!
-//! Shape: a [`Reading`] is everything at one moment; a line is made of two of them, the summary of the last.
+//! Shape: a [`Reading`] is everything at one moment; a line is made of two of them, the summary of
+//! the last.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -135,7 +136,8 @@ impl Summary {
 
     /// What was wrong with the run, if anything; `end` is how it ended.
     ///
-    /// One that was stopped early may have had no answer yet; one that had all its time must have had some.
+    /// One that was stopped early may have had no answer yet; one that had all its time must have
+    /// had some.
     pub(crate) fn fault(&self, end: End) -> Option<String> {
         match (self.errors, self.requests, end) {
             (1.., _, _) => Some(format!("{} requests failed", self.errors)),

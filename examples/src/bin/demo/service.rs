@@ -63,7 +63,8 @@ impl Service {
         self.address
     }
 
-    /// Stops listening and waits until the connections have ended, `limit` at most; those that are left end with the runtime.
+    /// Stops listening and waits until the connections have ended, `limit` at most; those that are
+    /// left end with the runtime.
     pub(crate) fn finish(self, runtime: &Runtime, limit: Duration) {
         self.stop.request();
         match runtime.block_on(async { time::timeout(limit, self.server).await }) {

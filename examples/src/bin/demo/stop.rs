@@ -1,7 +1,7 @@
 //! The request to end, as a thread and as a task wait for it.
 //!
-//! Invariant: *a request is never missed*: the flag, the sleeping threads and the waiting tasks' wakers live under one lock,
-//! which is held for a moment only, never while a task waits.
+//! Invariant: *a request is never missed*: the flag, the sleeping threads and the waiting tasks'
+//! wakers live under one lock, which is held for a moment only, never while a task waits.
 
 use std::future::poll_fn;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -36,7 +36,8 @@ impl Stop {
         self.lock().is_requested
     }
 
-    /// Sleeps until a stop is requested, `true`, or until `deadline`, `false`. For threads, never for tasks.
+    /// Sleeps until a stop is requested, `true`, or until `deadline`, `false`. For threads, never
+    /// for tasks.
     pub(crate) fn wait_until(&self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         let waited = self.changed.wait_timeout_while(self.lock(), left, |state| !state.is_requested);

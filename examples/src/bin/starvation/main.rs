@@ -1,8 +1,10 @@
 //! What one kind of task that blocks does to all others, on Volt and on Tokio.
 //!
-//! As many tasks as there are workers block their thread for 300 ms of every 400 ms: asleep, waiting for a mutex, or computing. Beside them a
-//! thread outside sends a ping a millisecond, a task that ends at once; and each blocker spawns a child just before it blocks, which lands in
-//! its worker's LIFO slot. How long pings and children wait is what a user of such a service would feel.
+//! As many tasks as there are workers block their thread for 300 ms of every 400 ms: asleep,
+//! waiting for a mutex, or computing. Beside them a thread outside sends a ping a millisecond, a
+//! task that ends at once; and each blocker spawns a child just before it blocks, which lands in
+//! its worker's LIFO slot. How long pings and children wait is what a user of such a service would
+//! feel.
 //!
 //!     cargo run --release --bin starvation -- --peer volt --block sleep
 //!     cargo run --release --bin starvation -- --peer tokio --block sleep

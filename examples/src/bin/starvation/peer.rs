@@ -19,7 +19,8 @@ pub(crate) struct Measured {
 pub(crate) enum Said {
     /// Volt: the last snapshot of the load, and the first incident whose line of code was known.
     Volt { last: Box<Snapshot>, named: Option<Named> },
-    /// Tokio: the share of the time that its workers were busy, as its metrics say in the middle of the first block.
+    /// Tokio: the share of the time that its workers were busy, as its metrics say in the middle of
+    /// the first block.
     BusyRatio(f64),
 }
 

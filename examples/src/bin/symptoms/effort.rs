@@ -12,7 +12,8 @@ const WORTH_IT: Duration = Duration::from_micros(50);
 /// From a task's end to the next: long enough for a worker that does not spin to go to sleep.
 const LULL: Duration = Duration::from_micros(10);
 
-/// A worker that spins would still be awake for the next task of a thread that hands them over as fast as it can.
+/// A worker that spins would still be awake for the next task of a thread that hands them over as
+/// fast as it can.
 pub(crate) fn without_spins(settings: volt::Builder) -> volt::Builder {
     settings.park_spin(volt::ParkSpin::Off)
 }

@@ -58,14 +58,14 @@ pub(crate) fn cpu_starved(scene: &mut Scene) {
     busy_or_idle(scene, crate::WORKERS);
 }
 
-/// Workers of the look-alike do not even wake up to see whether they were forgotten: where processors are short, that
-/// takes long.
+/// Workers of the look-alike do not even wake up to see whether they were forgotten: where
+/// processors are short, that takes long.
 pub(crate) fn undisturbed(settings: Builder, is_ill: bool) -> Builder {
     if is_ill { settings } else { settings.park_timeout(None) }
 }
 
-/// So many that they get most of the processors' time beside a dozen busy threads of others: with a quarter of it or less,
-/// it would be the others who are too many.
+/// So many that they get most of the processors' time beside a dozen busy threads of others: with a
+/// quarter of it or less, it would be the others who are too many.
 pub(crate) fn workers_oversubscribed() -> usize {
     OVERSUBSCRIBED * processors()
 }

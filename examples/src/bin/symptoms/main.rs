@@ -3,9 +3,10 @@
 //! cargo run --release --bin symptoms -- stalled-poll
 //! cargo run --release --bin symptoms -- stalled-poll --look-alike
 //!
-//! While it runs, `volt-console doctor symptoms` says what is wrong with the first and nothing of the kind about the
-//! second. The names are those of the doctor's rules. Missing are two: a lost wake-up would be a fault of Volt's, and
-//! thieves that get into each other's way need more processors than a plain machine has.
+//! While it runs, `volt-console doctor symptoms` says what is wrong with the first and nothing of
+//! the kind about the second. The names are those of the doctor's rules. Missing are two: a lost
+//! wake-up would be a fault of Volt's, and thieves that get into each other's way need more
+//! processors than a plain machine has.
 //!
 //! For `cgroup-throttled`, give it a control group with a fifth of a processor to go into:
 //!

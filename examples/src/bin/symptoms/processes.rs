@@ -16,7 +16,8 @@ const SENT: usize = 8;
 /// Between two restarts of what fails at once.
 const BACKOFF: Duration = Duration::from_millis(10);
 
-/// More messages than a process takes, which nobody tells the sender; or which the sender waits for room with.
+/// More messages than a process takes, which nobody tells the sender; or which the sender waits for
+/// room with.
 pub(crate) fn mailbox_growing(scene: &mut Scene) {
     let system = System::new(&scene.runtime);
     let slow = volt_process::from_fn(async |mut inbox, _input| {
@@ -39,7 +40,8 @@ pub(crate) fn mailbox_growing(scene: &mut Scene) {
     }));
 }
 
-/// A child that fails at once, started anew without a pause to speak of; or with the pauses that supervisors make.
+/// A child that fails at once, started anew without a pause to speak of; or with the pauses that
+/// supervisors make.
 pub(crate) fn restart_storm(scene: &mut Scene) {
     let system = System::new(&scene.runtime);
     let child = ChildSpec::permanent("child", || {

@@ -24,7 +24,8 @@ const BLOCKS_FOR: Duration = Duration::from_secs(1);
 /// Between two tasks from outside.
 const PING_INTERVAL: Duration = Duration::from_millis(1);
 
-/// No other worker takes what a worker has, and the sentinel does not take it away from one that is stuck.
+/// No other worker takes what a worker has, and the sentinel does not take it away from one that is
+/// stuck.
 pub(crate) fn with_tasks_that_stay(settings: Builder, is_ill: bool) -> Builder {
     if is_ill { settings.enable_stealing(false).sentinel_interval(None) } else { settings }
 }
@@ -43,7 +44,8 @@ pub(crate) fn imbalance(scene: &mut Scene) {
     });
 }
 
-/// A worker that has tasks of its own checks the global queue every 4 ms, and takes one task each time.
+/// A worker that has tasks of its own checks the global queue every 4 ms, and takes one task each
+/// time.
 pub(crate) fn seldom_checking(settings: Builder, is_ill: bool) -> Builder {
     if is_ill {
         settings.target_global_queue_latency(Duration::from_millis(4)).global_queue_batch_bounds(1, 1)

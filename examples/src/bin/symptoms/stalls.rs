@@ -47,7 +47,8 @@ pub(crate) fn no_yield(scene: &mut Scene) {
     });
 }
 
-/// A poll that the machine makes a little longer is no incident, or the doctor would tell of that one instead.
+/// A poll that the machine makes a little longer is no incident, or the doctor would tell of that
+/// one instead.
 pub(crate) fn without_incidents(settings: Builder) -> Builder {
     settings.incident_after(None)
 }

@@ -1,4 +1,5 @@
-//! Libraries that are bound to Tokio, in tasks of Volt's: `cargo run --release --bin clients -- --redis redis://127.0.0.1/`.
+//! Libraries that are bound to Tokio, in tasks of Volt's: `cargo run --release --bin clients --
+//! --redis redis://127.0.0.1/`.
 
 use std::error::Error;
 

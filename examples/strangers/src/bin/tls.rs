@@ -1,4 +1,5 @@
-//! HTTPS on Volt with a certificate of its own making: `cargo run --release --bin tls`, then `curl --insecure https://localhost:PORT/`.
+//! HTTPS on Volt with a certificate of its own making: `cargo run --release --bin tls`, then `curl
+//! --insecure https://localhost:PORT/`.
 
 use strangers::{tls, web};
 use volt::net::TcpListener;

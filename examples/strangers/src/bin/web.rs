@@ -1,4 +1,5 @@
-//! The same axum application on Volt or on Tokio: `cargo run --release --bin web -- --runtime tokio --listen 127.0.0.1:8080`.
+//! The same axum application on Volt or on Tokio: `cargo run --release --bin web -- --runtime tokio
+//! --listen 127.0.0.1:8080`.
 
 use std::io;
 use std::net::SocketAddr;

@@ -13,7 +13,8 @@ use volt::net::TcpListener;
 /// What goes wrong in a test.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// Runs `test` in a runtime with Tokio beside it, on one worker and on two; the process aborts, with the test's name, when that takes longer than `limit`.
+/// Runs `test` in a runtime with Tokio beside it, on one worker and on two; the process aborts,
+/// with the test's name, when that takes longer than `limit`.
 pub fn on_volt<F>(limit: Duration, test: impl Fn() -> F)
 where
     F: Future<Output = Result<(), Error>>,
@@ -57,7 +58,8 @@ impl Server {
         Server { child, address: line.trim().parse().unwrap() }
     }
 
-    /// Its memory, bytes: what it has allocated and touched. Files that it has mapped are not counted: the system takes their pages back as it likes.
+    /// Its memory, bytes: what it has allocated and touched. Files that it has mapped are not
+    /// counted: the system takes their pages back as it likes.
     pub fn resident(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
@@ -69,7 +71,8 @@ impl Server {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// Those of them that are sockets. Files come and go with what its sentinel reads of each thread; sockets stay.
+    /// Those of them that are sockets. Files come and go with what its sentinel reads of each
+    /// thread; sockets stay.
     pub fn sockets(&self) -> usize {
         let entries = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
         // One that was closed meanwhile has no target any more.

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 /// Set by who is sure that a group can be made: then the test fails where it would be skipped.
 pub const REQUIRED: &str = "VOLT_REQUIRE_CGROUP";
 
-/// A group with a fifth of a processor, below the one that this process is in or beside it; removed with this value.
+/// A group with a fifth of a processor, below the one that this process is in or beside it; removed
+/// with this value.
 pub struct Group(Vec<PathBuf>);
 
 impl Group {

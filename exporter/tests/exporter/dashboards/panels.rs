@@ -35,7 +35,8 @@ fn counters_are_shown_as_rates_and_gauges_are_not() {
                 let is_rate = metric.kind != Kind::Gauge && selected.name != "volt_worker_lost_wakeup_rescues_total";
                 assert_eq!(selected.is_rate, is_rate, "{title}: {expression}");
             }
-            // Five minutes is said where a recorded series of five minutes takes the place of the expression.
+            // Five minutes is said where a recorded series of five minutes takes the place of the
+            // expression.
             let rates = expression.matches("rate(").count();
             let is_recorded = expression.contains(":p99_rate5m");
             let interval = if is_recorded { "[5m]" } else { "[$__rate_interval]" };

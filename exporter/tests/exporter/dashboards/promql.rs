@@ -92,7 +92,8 @@ pub(crate) fn labels(expression: &Expr) -> BTreeSet<String> {
     }
 }
 
-/// The labels of a series of this name: a metric of the catalog, one that a rule records, or Prometheus' own `ALERTS`.
+/// The labels of a series of this name: a metric of the catalog, one that a rule records, or
+/// Prometheus' own `ALERTS`.
 pub(crate) fn labels_of(series: &str) -> BTreeSet<String> {
     let own: Vec<String> = match catalog::find_series(series) {
         Some(metric) => {

@@ -1,4 +1,5 @@
-//! Recording rules and alerts: their names, their words, their runbooks and tests; and the configurations around them.
+//! Recording rules and alerts: their names, their words, their runbooks and tests; and the
+//! configurations around them.
 
 use std::collections::BTreeSet;
 

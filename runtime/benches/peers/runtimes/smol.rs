@@ -1,7 +1,8 @@
 //! smol: what the crate `smol` does with `SMOL_THREADS` set, which cannot be stopped again.
 //!
-//! One global `async_executor::Executor`, run by threads that are in `async_io::block_on`; `async_io` for timers and sockets, with the thread
-//! of its own that it always starts; `blocking` for work that blocks.
+//! One global `async_executor::Executor`, run by threads that are in `async_io::block_on`;
+//! `async_io` for timers and sockets, with the thread of its own that it always starts; `blocking`
+//! for work that blocks.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,5 @@
-//! What a runtime has to have for the workloads with connections, and what its users put between it and hyper.
+//! What a runtime has to have for the workloads with connections, and what its users put between it
+//! and hyper.
 //!
 //! That is `volt::hyper` for Volt, `hyper-util` for Tokio, `smol-hyper` for smol.
 

@@ -8,7 +8,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::peer::Peer;
 
-/// How a runtime is observed. Here not at all; the bench `observe` has others, which need another build of Tokio.
+/// How a runtime is observed. Here not at all; the bench `observe` has others, which need another
+/// build of Tokio.
 pub(crate) trait Watch: 'static {
     /// Once, before the runtime is built.
     fn set_up(builder: &mut Builder);

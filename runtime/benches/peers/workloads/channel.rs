@@ -1,4 +1,5 @@
-//! Tasks that hand values to each other, and to threads that block. The channels are Tokio's on every runtime: they need none.
+//! Tasks that hand values to each other, and to threads that block. The channels are Tokio's on
+//! every runtime: they need none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -77,7 +78,8 @@ pub(super) fn mpsc_4<P: Peer>(meter: &Meter) -> Vec<f64> {
     messages::<P>(meter, 4)
 }
 
-/// A task hands a job that does nothing to a thread that may block, and waits for it; one at a time.
+/// A task hands a job that does nothing to a thread that may block, and waits for it; one at a
+/// time.
 pub(super) fn blocking<P: Peer>(meter: &Meter) -> Vec<f64> {
     let peer = P::start(meter.workers);
     meter.cost_ns(JOBS, || {

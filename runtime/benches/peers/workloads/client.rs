@@ -1,4 +1,5 @@
-//! The client of servers with many connections, the same for all: one thread with epoll, each connection with one request under way.
+//! The client of servers with many connections, the same for all: one thread with epoll, each
+//! connection with one request under way.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{self, SocketAddr};
@@ -54,7 +55,8 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// `request` goes out again and again on each of `count` connections; each answer has `answer_bytes`.
+    /// `request` goes out again and again on each of `count` connections; each answer has
+    /// `answer_bytes`.
     pub(super) fn connect(to: SocketAddr, count: usize, request: &[u8], answer_bytes: usize) -> io::Result<Self> {
         let poll = Poll::new()?;
         let connections = (0..count)

@@ -1,9 +1,11 @@
-//! hyper says hello on 64 connections that are kept; the load comes from another process, so that the processor time here is the server's.
+//! hyper says hello on 64 connections that are kept; the load comes from another process, so that
+//! the processor time here is the server's.
 //!
 //! Protocol between the two, a line each:
 //! 1. the child connects, runs for the warm-up, and says "warm";
 //! 2. the parent notes its processor time, and says "go";
-//! 3. the child runs for the time that counts, and tells the number of answers, how long it took and their p99; none is under way then;
+//! 3. the child runs for the time that counts, and tells the number of answers, how long it took
+//!    and their p99; none is under way then;
 //! 4. the parent notes its processor time again.
 
 use std::convert::Infallible;
@@ -34,7 +36,8 @@ const QUICK_COUNTED: Duration = Duration::from_millis(120);
 /// The argument that makes this program the load.
 pub(crate) const LOAD: &str = "http_load";
 
-// ---- the server -----------------------------------------------------------------------------------------------------------
+// ---- the server
+// -----------------------------------------------------------------------------------------------------------
 
 async fn hello(_request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(Response::new(Full::new(Bytes::from_static(HELLO))))
@@ -106,7 +109,8 @@ pub(super) fn hello_64<P: Sockets>(meter: &Meter) -> Vec<f64> {
     serve_and_load::<P>(meter).expect("the loopback works, and hyper answers")
 }
 
-// ---- the load -------------------------------------------------------------------------------------------------------------
+// ---- the load
+// -------------------------------------------------------------------------------------------------------------
 
 /// How long the answer is; the server's date is always of the same length.
 fn answer_bytes(address: SocketAddr) -> io::Result<usize> {

@@ -20,7 +20,8 @@ impl Latch {
     }
 
     pub(super) fn count_down(&self) {
-        // ORDERING: AcqRel; pairs with the Acquire in `wait`, which so sees what each of them did before.
+        // ORDERING: AcqRel; pairs with the Acquire in `wait`, which so sees what each of them did
+        // before.
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.waiter.unpark();
         }

@@ -1,7 +1,7 @@
 //! The workloads: what each is called, what it counts in, and what is aimed at.
 //!
-//! Each is one generic function, so that every runtime runs the same source. It starts the runtime, repeats its batch as the meter says, and
-//! gives one value for each of its rows.
+//! Each is one generic function, so that every runtime runs the same source. It starts the runtime,
+//! repeats its batch as the meter says, and gives one value for each of its rows.
 
 mod channel;
 mod client;

@@ -1,4 +1,5 @@
-//! Operations of a batch, for the workloads whose instructions are counted from outside and then divided by it (the bench `observe`).
+//! Operations of a batch, for the workloads whose instructions are counted from outside and then
+//! divided by it (the bench `observe`).
 
 /// Tasks that wake themselves, and how often each does.
 pub(crate) const CROWD: usize = 100;

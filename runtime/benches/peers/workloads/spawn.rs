@@ -114,7 +114,8 @@ pub(super) fn chained_spawn<P: Peer>(meter: &Meter) -> Vec<f64> {
     })
 }
 
-/// A task starts children that work for 1 µs each, and waits for them. Two workers make it 500 ns a child at best.
+/// A task starts children that work for 1 µs each, and waits for them. Two workers make it 500 ns a
+/// child at best.
 pub(super) fn fan_out_in<P: Peer>(meter: &Meter) -> Vec<f64> {
     let peer = P::start(meter.workers);
     let fan = async || {

@@ -26,7 +26,8 @@ fn time_of(index: usize) -> Duration {
     Duration::from_millis(1) + Duration::from_nanos((span_ns * share) >> 24)
 }
 
-/// Runs `count` tasks that sleep; returns how late each was, µs, and the processor time that one took, ns.
+/// Runs `count` tasks that sleep; returns how late each was, µs, and the processor time that one
+/// took, ns.
 fn sleeps<P: Peer>(meter: &Meter, count: usize) -> (Vec<f64>, f64) {
     let peer = P::start(meter.workers);
     let before = cpu_time();
@@ -51,7 +52,8 @@ fn sleeps<P: Peer>(meter: &Meter, count: usize) -> (Vec<f64>, f64) {
     (late_us, took.as_nanos() as f64 / count as f64)
 }
 
-/// 100,000 tasks sleep 1 to 100 ms: processor time for each, spawn and join included. The time that passes says nothing: it is the sleeps'.
+/// 100,000 tasks sleep 1 to 100 ms: processor time for each, spawn and join included. The time that
+/// passes says nothing: it is the sleeps'.
 pub(super) fn timers<P: Peer>(meter: &Meter) -> Vec<f64> {
     let count = if meter.is_quick { QUICK_SLEEPS } else { SLEEPS };
     vec![sleeps::<P>(meter, count).1]

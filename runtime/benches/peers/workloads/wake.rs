@@ -23,7 +23,8 @@ const STORM: usize = 512;
 /// Storms a batch, where a task makes them.
 const STORMS: usize = 10;
 
-/// Where a task waits for tokens: the same on every runtime, and no more than a counter and a waker.
+/// Where a task waits for tokens: the same on every runtime, and no more than a counter and a
+/// waker.
 #[derive(Default)]
 pub(super) struct Slot {
     tokens: AtomicUsize,
@@ -60,7 +61,8 @@ impl Slot {
     }
 }
 
-/// Runs `count` tasks made by `task` from inside the runtime, and says how long it took until all had ended.
+/// Runs `count` tasks made by `task` from inside the runtime, and says how long it took until all
+/// had ended.
 async fn timed<P: Peer, F>(count: usize, task: impl Fn(usize) -> F) -> Duration
 where
     F: Future<Output = ()> + Send + 'static,
@@ -153,7 +155,8 @@ pub(super) fn ring<P: Peer>(meter: &Meter) -> Vec<f64> {
         peer.run(timed::<P, _>(RING, move |index| {
             let slots = slots.clone();
             async move {
-                // All get their share: a task that lacks a token waits for one before it that lacks one too, and so all round.
+                // All get their share: a task that lacks a token waits for one before it that lacks
+                // one too, and so all round.
                 for _ in 0..RING_TOKENS * RING_LAPS {
                     slots[index].take().await;
                     slots[(index + 1) % RING].give();

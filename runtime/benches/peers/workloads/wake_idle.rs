@@ -13,7 +13,8 @@ use crate::runtimes::peer::Peer;
 
 /// From a poll to the next wake: the workers have gone to sleep by then.
 const PAUSE: Duration = Duration::from_millis(1);
-/// The same while the waker keeps its processor busy, and so must not wait longer than its slice lasts.
+/// The same while the waker keeps its processor busy, and so must not wait longer than its slice
+/// lasts.
 const BUSY_PAUSE: Duration = Duration::from_micros(300);
 /// Wakes a round.
 const WAKES: usize = 200;
@@ -35,7 +36,8 @@ impl Idler {
     async fn tell(self: Arc<Self>, wakes: usize) {
         for _ in 0..wakes {
             self.slot.take().await;
-            // ORDERING: Release; pairs with the Acquire in `polled_at_ns`: the waker goes on after it.
+            // ORDERING: Release; pairs with the Acquire in `polled_at_ns`: the waker goes on after
+            // it.
             self.polled_at_ns.store(self.now_ns(), Ordering::Release);
         }
     }

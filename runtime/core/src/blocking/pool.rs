@@ -1,16 +1,21 @@
 //! A pool of threads for work that blocks: grows with the queue up to a limit, shrinks when idle.
 //!
-//! Which thread comes for a job, and that none is left, is the protocol of `crew`. A job is a task whose future runs
-//! the closure in its one poll, so that handles, ids, panics and aborts are those of all tasks.
+//! Which thread comes for a job, and that none is left, is the protocol of `crew`. A job is a task
+//! whose future runs the closure in its one poll, so that handles, ids, panics and aborts are those
+//! of all tasks.
 //!
-//! Shutdown: under the lock, take the queue and say so; cancel what was in the queue, but leave the *mandatory* jobs there, for which a thread is on its
-//! way or awake, since a submit saw to it: what a file was given to write is not to be lost. Each thread that ends wakes whoever shuts the pool down
-//! and waits for that in the driver, so that timers and sockets of jobs go on. A thread whose own job
-//! shuts the pool down is not waited for, since the job ends only after the shutdown; it ends by itself then, as all of them do.
+//! Shutdown: under the lock, take the queue and say so; cancel what was in the queue, but leave the
+//! *mandatory* jobs there, for which a thread is on its way or awake, since a submit saw to it:
+//! what a file was given to write is not to be lost. Each thread that ends wakes whoever shuts the
+//! pool down and waits for that in the driver, so that timers and sockets of jobs go on. A thread
+//! whose own job shuts the pool down is not waited for, since the job ends only after the shutdown;
+//! it ends by itself then, as all of them do.
 //!
-//! If no thread can be started: jobs wait for those that there are; if there is none, they are refused, with the cause in their error.
+//! If no thread can be started: jobs wait for those that there are; if there is none, they are
+//! refused, with the cause in their error.
 //!
-//! Bounds: `max_blocking_threads` threads; the queue is as long as callers make it, and its length is published.
+//! Bounds: `max_blocking_threads` threads; the queue is as long as callers make it, and its length
+//! is published.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -72,8 +77,8 @@ impl Pool {
         Self(Arc::new(Inner { crew, settings }))
     }
 
-    /// Queues a job and sees to it that a thread comes for it. After shutdown the job is cancelled; one that waits then is cancelled too, unless it
-    /// is mandatory.
+    /// Queues a job and sees to it that a thread comes for it. After shutdown the job is cancelled;
+    /// one that waits then is cancelled too, unless it is mandatory.
     pub(crate) fn submit(&self, job: Notified, is_mandatory: bool) {
         match self.0.crew.submit(Queued { job, is_mandatory }) {
             Submitted::Comes => {}
@@ -98,7 +103,8 @@ impl Pool {
         jobs.into_iter().for_each(|queued| refuse(queued.job, &error));
     }
 
-    /// Takes no more jobs, and cancels those that have not begun; whoever has `waker` is woken by each thread that ends from now on.
+    /// Takes no more jobs, and cancels those that have not begun; whoever has `waker` is woken by
+    /// each thread that ends from now on.
     pub(crate) fn shut_down(&self, waker: Waker) {
         let mut state = self.0.crew.lock();
         let jobs = std::mem::take(&mut state.queue);
@@ -144,7 +150,8 @@ impl Inner {
             idle_at: Instant::now(),
             keep_alive: KeepAlive::default(),
         };
-        // A panic of the job's is in its output by now; what it ended with is the handle's business.
+        // A panic of the job's is in its output by now; what it ended with is the handle's
+        // business.
         let state = self.crew.work(&mut waits, |queued| _ = queued.job.run(0));
         // Not counted any more, while destructors of this thread's may still shut the pool down.
         POOL.set(ptr::null());
@@ -220,7 +227,8 @@ thread_local! {
 /// Ends a job that no thread can be had for, with `error` as the cause.
 fn refuse(job: Notified, error: &io::Error) {
     let refused = Refused::new(format!("no thread could be started for blocking work: {error}"));
-    // A thread that ends may submit and shut down too, from destructors of thread-locals: then the job is only cancelled.
+    // A thread that ends may submit and shut down too, from destructors of thread-locals: then the
+    // job is only cancelled.
     let _ = REFUSAL.try_with(|refusal| refusal.set(Some(refused)));
     job.cancel_now();
 }

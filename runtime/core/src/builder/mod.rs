@@ -176,8 +176,8 @@ impl Builder {
     ///
     /// Those libraries then work in tasks, in `block_on`, in blocking jobs and under the guard of
     /// [`enter`](crate::handle::Handle::enter). Volt polls the futures that a task awaits; only
-    /// their wake-ups come from Tokio's thread, and each costs as much as a wake-up from outside the
-    /// runtime.
+    /// their wake-ups come from Tokio's thread, and each costs as much as a wake-up from outside
+    /// the runtime.
     ///
     /// Tasks that a library passes to `tokio::spawn` or `tokio::task::spawn_blocking` run on Tokio.
     /// Volt's budgets, sentinel and incidents do not cover them.
@@ -264,7 +264,8 @@ impl Builder {
         let weak: std::sync::Weak<Shared> = Arc::downgrade(&shared);
         shared.troubles.set_watcher(weak.clone());
         if shared.config.tokio_compat {
-            // Weak: Tokio keeps what its threads call as long as anybody has a handle, and Volt's own has one.
+            // Weak: Tokio keeps what its threads call as long as anybody has a handle, and Volt's
+            // own has one.
             let volt = weak.clone();
             let enter =
                 move || volt.upgrade().into_iter().for_each(|shared| context::enter_for_good(Handle::new(shared)));

@@ -91,7 +91,8 @@ pub(crate) fn telemetry() -> volt_telemetry::Clock {
     volt_telemetry::Clock { is_fast: CLOCK.is_fast(), faults: CLOCK.faults() }
 }
 
-/// The system's clock and this one, at one moment: `Instant` costs three times what the other does, so it is read once.
+/// The system's clock and this one, at one moment: `Instant` costs three times what the other does,
+/// so it is read once.
 #[derive(Clone, Copy, Debug)]
 pub struct Both {
     pub now: Instant,
@@ -114,7 +115,8 @@ impl Both {
         self.now.checked_add(by).map_or(self, |now| Self { now, now_ns })
     }
 
-    /// `at` on this clock; 0 if it lies before the first reading, `u64::MAX` (584 years) if it lies too far ahead.
+    /// `at` on this clock; 0 if it lies before the first reading, `u64::MAX` (584 years) if it lies
+    /// too far ahead.
     pub(crate) fn ns_of(self, at: Instant) -> u64 {
         match at.checked_duration_since(self.now) {
             Some(ahead) => self.now_ns.saturating_add(saturating_ns(ahead)),

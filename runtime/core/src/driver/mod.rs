@@ -1,4 +1,5 @@
-//! What a worker sleeps on: its park word, the timers, and the kernel's ready list. Knows nothing above a `Waker`.
+//! What a worker sleeps on: its park word, the timers, and the kernel's ready list. Knows nothing
+//! above a `Waker`.
 
 pub(crate) mod parker;
 

@@ -1,16 +1,21 @@
 //! The kernel's ready list: mio's registrations, and the wait for what became ready.
 //!
-//! Shape. One `mio::Poll`, edge-triggered, one registration a socket for both directions, and the buffer that one wait fills.
+//! Shape. One `mio::Poll`, edge-triggered, one registration a socket for both directions, and the
+//! buffer that one wait fills.
 //!
-//! Who uses it: the thread in the driver turn. Others reach the same kernel object through `mio::Registry` and `mio::Waker`.
+//! Who uses it: the thread in the driver turn. Others reach the same kernel object through
+//! `mio::Registry` and `mio::Waker`.
 //!
-//! On Linux the wait itself is `epoll_pwait2` on mio's descriptor: mio's own wait rounds a time-out up to whole milliseconds,
-//! which made timers late by 1 ms more. Where the kernel lacks that call (before 5.11) or a sandbox refuses it, mio waits.
+//! On Linux the wait itself is `epoll_pwait2` on mio's descriptor: mio's own wait rounds a time-out
+//! up to whole milliseconds, which made timers late by 1 ms more. Where the kernel lacks that call
+//! (before 5.11) or a sandbox refuses it, mio waits.
 //!
-//! The kernel is asked to end such a sleep on time ([`Punctual`]), for the sleep only: else it ends up to 50 µs late, so that several may
-//! end at once. Threads and child processes inherit that *slack* of the thread that starts them, and a task may start some.
+//! The kernel is asked to end such a sleep on time ([`Punctual`]), for the sleep only: else it ends
+//! up to 50 µs late, so that several may end at once. Threads and child processes inherit that
+//! *slack* of the thread that starts them, and a task may start some.
 //!
-//! Invariants. *Numbers*: what the kernel hands back with an event is the token that mio registered, never a pointer.
+//! Invariants. *Numbers*: what the kernel hands back with an event is the token that mio
+//! registered, never a pointer.
 //!
 //! Rejected: a timerfd (a system call each time that the next deadline changes).
 
@@ -63,11 +68,13 @@ impl Poller {
     }
 }
 
-/// Of a sleep as long as this or longer the kernel makes the slack a thousandth anyway, which is no less than the usual slack.
+/// Of a sleep as long as this or longer the kernel makes the slack a thousandth anyway, which is no
+/// less than the usual slack.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const LONG: Duration = Duration::from_millis(50);
 
-/// While it lives, the sleeps of this thread end when they should. Where the system refuses, or knows nothing of the kind, they end as before.
+/// While it lives, the sleeps of this thread end when they should. Where the system refuses, or
+/// knows nothing of the kind, they end as before.
 #[derive(Debug)]
 struct Punctual;
 
@@ -92,8 +99,9 @@ impl Drop for Punctual {
     }
 }
 
-/// The flags that the kernel's report stands for. An error makes both directions worth a try, which then returns it; it is no
-/// flag of its own, since whoever saw it first would take it from the other.
+/// The flags that the kernel's report stands for. An error makes both directions worth a try, which
+/// then returns it; it is no flag of its own, since whoever saw it first would take it from the
+/// other.
 fn flags(
     is_readable: bool,
     is_writable: bool,
@@ -151,8 +159,9 @@ mod imp {
         coarse: Option<mio::Events>,
     }
 
-    // SAFETY: Numbers: `Event` is not `Send` only because its data could be a pointer; every entry of `fine` was written by the
-    // kernel from a token of mio's, and no other code makes one.
+    // SAFETY: Numbers: `Event` is not `Send` only because its data could be a pointer; every entry
+    // of
+    // `fine` was written by the kernel from a token of mio's, and no other code makes one.
     unsafe impl Send for Events {}
 
     impl Events {
@@ -299,7 +308,8 @@ mod tests {
     #[test]
     fn a_wait_of_a_fraction_of_a_millisecond_is_no_millisecond() {
         let mut poller = Poller::new(4).unwrap();
-        // The shortest of many: a busy machine makes some of them longer, and no machine makes all of them shorter.
+        // The shortest of many: a busy machine makes some of them longer, and no machine makes all
+        // of them shorter.
         let shortest = (0..1_000).map(|_| {
             let began = Instant::now();
             poller.wait(Some(Duration::from_micros(100))).unwrap();

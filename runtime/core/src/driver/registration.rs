@@ -1,10 +1,13 @@
-//! What the driver watches, a socket as a rule: tries an operation when it may be ready, waits when it was not. All descriptors come
-//! through here, mio's, the standard library's and foreign ones alike: what counts is the number.
+//! What the driver watches, a socket as a rule: tries an operation when it may be ready, waits when
+//! it was not. All descriptors come through here, mio's, the standard library's and foreign ones
+//! alike: what counts is the number.
 //!
-//! Who uses it: `net`, `io`, `process`, `signal`. Every operation that need not wait spends one unit of the cooperative budget.
+//! Who uses it: `net`, `io`, `process`, `signal`. Every operation that need not wait spends one
+//! unit of the cooperative budget.
 //!
-//! Invariants. *Deregistered first*: a socket leaves the kernel's list while its descriptor is open; afterwards the number may
-//! belong to another. *Optimistic*: a socket that is likely to be ready begins as if it were, which saves a turn of the driver.
+//! Invariants. *Deregistered first*: a socket leaves the kernel's list while its descriptor is
+//! open; afterwards the number may belong to another. *Optimistic*: a socket that is likely to be
+//! ready begins as if it were, which saves a turn of the driver.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -74,7 +77,8 @@ impl<S: AsRawFd> Registration<S> {
         deregistered.map(|()| source)
     }
 
-    /// The same, and it comes back in any case: an error means that the kernel's list does not hold it, which is what was wanted.
+    /// The same, and it comes back in any case: an error means that the kernel's list does not hold
+    /// it, which is what was wanted.
     pub fn take_source(self) -> S {
         self.take_apart().0
     }
@@ -93,7 +97,8 @@ impl<S: AsRawFd> Registration<S> {
         self.readiness.check(awaited)
     }
 
-    /// Tries `operation` until it does not block, waiting in the queue for one of these flags in between.
+    /// Tries `operation` until it does not block, waiting in the queue for one of these flags in
+    /// between.
     pub async fn run<R>(
         &self,
         awaited: impl Into<Flags>,
@@ -124,7 +129,8 @@ impl<S: AsRawFd> Registration<S> {
         Ok(seen)
     }
 
-    /// Waits until an attempt may succeed, and makes none; for the `poll_` functions, see `Readiness::poll_ready`.
+    /// Waits until an attempt may succeed, and makes none; for the `poll_` functions, see
+    /// `Readiness::poll_ready`.
     pub fn poll_ready(&self, cx: &mut Context<'_>, direction: Direction) -> Poll<io::Result<Seen>> {
         let unit = ready!(coop::poll_proceed(cx));
         let seen = ready!(self.readiness.poll_ready(cx, direction))?;
@@ -151,8 +157,9 @@ impl<S: AsRawFd> Registration<S> {
 
     /// As [`poll_run`](Self::poll_run) for an operation that moves up to `len` bytes.
     ///
-    /// Where it moves fewer, the kernel's buffer is empty (or full), and on Linux the next change is told by a new event
-    /// (epoll(7), question 9): the next attempt would only find that out by a system call.
+    /// Where it moves fewer, the kernel's buffer is empty (or full), and on Linux the next change
+    /// is told by a new event (epoll(7), question 9): the next attempt would only find that out
+    /// by a system call.
     pub fn poll_transfer(
         &self,
         cx: &mut Context<'_>,
@@ -217,7 +224,8 @@ impl<S: AsRawFd> Registration<S> {
 enum Attempt<R> {
     Done(io::Result<R>),
     Blocked,
-    /// It would have blocked, and one direction is closed all the same: perhaps the other than the one that it was in.
+    /// It would have blocked, and one direction is closed all the same: perhaps the other than the
+    /// one that it was in.
     BlockedAndClosed,
 }
 

@@ -1,21 +1,27 @@
 //! Whether a thread that has nothing to do checks its park word for a while, awake, before it
 //! sleeps.
 //!
-//! To wake a thread whose processor has gone to rest costs the waker a system call of some 4 µs, and brings the thread back after 20 µs and more, if a
-//! hypervisor has a hand in it. Two threads that hand work to each other pay that at every turn, each of them, unless the one that waits is
-//! still awake. So it stays awake for a moment, if, going by what it has seen, something comes within that moment.
+//! To wake a thread whose processor has gone to rest costs the waker a system call of some 4 µs,
+//! and brings the thread back after 20 µs and more, if a hypervisor has a hand in it. Two threads
+//! that hand work to each other pay that at every turn, each of them, unless the one that waits is
+//! still awake. So it stays awake for a moment, if, going by what it has seen, something comes
+//! within that moment.
 //!
 //! Shape: a [`Habit`] a thread, its own. Who writes, who reads: that thread.
 //!
-//! 1. A sleep that somebody ended within [`SHORT_NS`] is a reason to spin before the next, `needed` of them in a row are enough; one that lasted
-//!    longer takes all reasons away. So a runtime at rest spins never, and one that wakes up now and then, neither.
-//! 2. A spin that something ended early confirms the habit. One that nothing ended was in vain, and one that lasts as long as a sleep would
-//!    have cost, time after time, is no better: then twice as many short sleeps are needed for the next one as for the last, at most
-//!    [`MOST_NEEDED`]. So of a thread whose spins all fail, one in so many short sleeps is preceded by one.
-//! 3. No more threads of the process spin at a time than it has processors, and none if it has but one: who spins would keep the one from running that it
-//!    waits for. On a machine whose processors are all taken by others, spins fail, and (2) ends them.
+//! 1. A sleep that somebody ended within [`SHORT_NS`] is a reason to spin before the next, `needed`
+//!    of them in a row are enough; one that lasted longer takes all reasons away. So a runtime at
+//!    rest spins never, and one that wakes up now and then, neither.
+//! 2. A spin that something ended early confirms the habit. One that nothing ended was in vain, and
+//!    one that lasts as long as a sleep would have cost, time after time, is no better: then twice
+//!    as many short sleeps are needed for the next one as for the last, at most [`MOST_NEEDED`]. So
+//!    of a thread whose spins all fail, one in so many short sleeps is preceded by one.
+//! 3. No more threads of the process spin at a time than it has processors, and none if it has but
+//!    one: who spins would keep the one from running that it waits for. On a machine whose
+//!    processors are all taken by others, spins fail, and (2) ends them.
 //!
-//! The wait itself, and why nothing is lost meanwhile, is the business of who spins: `Parker::spin`, `blocking::pool`.
+//! The wait itself, and why nothing is lost meanwhile, is the business of who spins:
+//! `Parker::spin`, `blocking::pool`.
 //!
 //! Rejected: a fixed number of checks before every sleep, as other schedulers do. It takes 1.3 to
 //! 1.6 times as long to answer a blocking job, a spawn from outside and a wake-up after a sleep
@@ -33,7 +39,8 @@ use volt_stacks::fork;
 use crate::clock;
 use crate::config::ParkSpin;
 
-/// A sleep as short as this could have been a spin: the time that two threads need to wake each other, halted processors included, and some.
+/// A sleep as short as this could have been a spin: the time that two threads need to wake each
+/// other, halted processors included, and some.
 const SHORT_NS: u64 = 100_000;
 /// Spins that last so long on average cost more processor time than the sleeps that they save.
 const DEAR_NS: u64 = 12_000;
@@ -81,7 +88,8 @@ impl Habit {
         }
     }
 
-    /// Spins until `has_come`, or until it is enough. Returns whether it has; `None` = it is not to spin, or too many others do.
+    /// Spins until `has_come`, or until it is enough. Returns whether it has; `None` = it is not to
+    /// spin, or too many others do.
     pub(crate) fn spin(&mut self, spin: ParkSpin, has_come: impl Fn() -> bool) -> Option<bool> {
         match spin {
             ParkSpin::Off => None,
@@ -106,7 +114,8 @@ impl Habit {
         }
     }
 
-    /// A sleep, with no spin that helped before it, lasted `slept_ns`, and was ended by what a spin would have seen if `has_come`.
+    /// A sleep, with no spin that helped before it, lasted `slept_ns`, and was ended by what a spin
+    /// would have seen if `has_come`.
     pub(crate) fn note_sleep(&mut self, slept_ns: u64, has_come: bool) {
         self.streak = if has_come && slept_ns <= SHORT_NS { self.streak.saturating_add(1) } else { 0 };
     }
@@ -130,8 +139,8 @@ pub(crate) fn spin_until(limit_ns: u64, checks_per_reading: u64, has_come: impl 
     false
 }
 
-/// `| forks 32 | threads that spin 32 |`: of the process with so many forks behind it. In a child of that the number is of threads that stayed behind,
-/// and means nothing.
+/// `| forks 32 | threads that spin 32 |`: of the process with so many forks behind it. In a child
+/// of that the number is of threads that stayed behind, and means nothing.
 struct Spinning(AtomicU64);
 
 static SPINNING: Spinning = Spinning(AtomicU64::new(0));
@@ -159,7 +168,8 @@ impl Spinning {
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         let one_less = |word: u64| ((word >> 32) as u32 == self.forks).then(|| word - 1);
-        // ORDERING: Relaxed, both; only the number counts. In a child that has counted anew this one is not among them.
+        // ORDERING: Relaxed, both; only the number counts. In a child that has counted anew this
+        // one is not among them.
         let _is_counted = self.spinning.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
     }
 }

@@ -1,7 +1,8 @@
 //! A clock that tests stop and move on: that of one runtime, for its timers and for nothing else.
 //!
-//! Shape. While it runs it is the process's clock, some way ahead or behind; while it is paused it stands still, and moves by [`advance`] or,
-//! when nothing is left to be done, to the next timer that is due.
+//! Shape. While it runs it is the process's clock, some way ahead or behind; while it is paused it
+//! stands still, and moves by [`advance`] or, when nothing is left to be done, to the next timer
+//! that is due.
 //!
 //! Who writes: whoever pauses, resumes or advances; the worker in the driver, when all are at rest.
 //! Who reads: timers, under the lock. A runtime without such a clock has nothing of this but a
@@ -13,8 +14,8 @@
 //! sleeps. What could wake a task then is a timer, the kernel, which is asked first, or a thread of
 //! the program's own, of which nobody here knows.
 //!
-//! Rejected: pausing any runtime at any time, without having asked for it when it was built: `block_on` would have to enter itself in a list for
-//! the sake of tests.
+//! Rejected: pausing any runtime at any time, without having asked for it when it was built:
+//! `block_on` would have to enter itself in a list for the sake of tests.
 //!
 //! [`advance`]: TestClock::advance
 
@@ -33,7 +34,8 @@ pub struct TestClock {
     base: Both,
     state: Mutex<State>,
     outsiders: Mutex<Vec<Weak<Parker>>>,
-    /// Workers that have found in the driver whom to wake, and have not done so yet. Between the two they look as if they were parked there.
+    /// Workers that have found in the driver whom to wake, and have not done so yet. Between the
+    /// two they look as if they were parked there.
     waking: AtomicUsize,
 }
 
@@ -134,7 +136,8 @@ impl TestClock {
         self.waking.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Whether all threads in `block_on` sleep, nobody has woken them, and nobody is about to wake anybody.
+    /// Whether all threads in `block_on` sleep, nobody has woken them, and nobody is about to wake
+    /// anybody.
     pub(crate) fn are_outsiders_at_rest(&self) -> bool {
         // ORDERING: Acquire; pairs with `end_wakes`.
         if self.waking.load(Ordering::Acquire) > 0 {

@@ -1,26 +1,30 @@
 //! The runtime's timers: one wheel behind one lock, with the next deadline readable by a load.
 //!
-//! Shape. A deadline is ns on the process's clock; its tick is the first boundary of 160 µs at or after it, so that a timer never
-//! fires early and fires less than that late, beside what the system adds. On a test clock a tick is a nanosecond: a test that moves
-//! the clock to a deadline expects the timer to fire.
+//! Shape. A deadline is ns on the process's clock; its tick is the first boundary of 160 µs at or
+//! after it, so that a timer never fires early and fires less than that late, beside what the
+//! system adds. On a test clock a tick is a nanosecond: a test that moves the clock to a deadline
+//! expects the timer to fire.
 //!
-//! Who writes: whoever arms, moves or disarms a timer; whoever fires what is due (every worker at its ticks, the one that
-//! waits in the driver when it wakes up). Who reads without the lock: parkers (`next_deadline_ns`), sleeps
-//! (`fired_through_ns`), telemetry.
+//! Who writes: whoever arms, moves or disarms a timer; whoever fires what is due (every worker at
+//! its ticks, the one that waits in the driver when it wakes up). Who reads without the lock:
+//! parkers (`next_deadline_ns`), sleeps (`fired_through_ns`), telemetry.
 //!
-//! Invariants. *Unlocked wakers*: no waker is called, cloned or dropped under the lock, since each of the three may run code of
-//! a user that arms or drops a timer. *Published*: at each unlock `next_deadline_ns` is not later than the earliest deadline.
-//! *Short holds*: nothing is done under the lock for more than `FIRE_BATCH` timers, and whoever has more to do lets those go first
+//! Invariants. *Unlocked wakers*: no waker is called, cloned or dropped under the lock, since each
+//! of the three may run code of a user that arms or drops a timer. *Published*: at each unlock
+//! `next_deadline_ns` is not later than the earliest deadline. *Short holds*: nothing is done under
+//! the lock for more than `FIRE_BATCH` timers, and whoever has more to do lets those go first
 //! that wait for it.
 //!
-//! Protocol between an armer and the one sleeper (the thread in the driver), both under the lock. Sleeper: (1) read the
-//! earliest deadline; (2) write down until when it will sleep, the *limit*; (3) unlock and sleep. Armer: (1) enter the deadline;
-//! (2) if it lies before the limit, clear the limit; (3) unlock and, if it was cleared, unpark the driver. Whoever gets the lock
-//! second sees what the first did, so a deadline is either seen by the sleeper or told to it, and of many that are earlier
-//! than the limit one is told.
+//! Protocol between an armer and the one sleeper (the thread in the driver), both under the lock.
+//! Sleeper: (1) read the earliest deadline; (2) write down until when it will sleep, the *limit*;
+//! (3) unlock and sleep. Armer: (1) enter the deadline; (2) if it lies before the limit, clear the
+//! limit; (3) unlock and, if it was cleared, unpark the driver. Whoever gets the lock second sees
+//! what the first did, so a deadline is either seen by the sleeper or told to it, and of many that
+//! are earlier than the limit one is told.
 //!
-//! Rejected: a wheel a worker (a timer that is armed here and dropped there then needs both locks; measure first); the waker
-//! inside the timer's future under a lock of its own (a second lock for each timer that fires).
+//! Rejected: a wheel a worker (a timer that is armed here and dropped there then needs both locks;
+//! measure first); the waker inside the timer's future under a lock of its own (a second lock for
+//! each timer that fires).
 
 use std::task::Waker;
 use std::thread;
@@ -30,14 +34,17 @@ use volt_shim::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Mutex, MutexGuard
 
 use crate::driver::wheel::{Key, Wheel};
 
-/// Length of a tick, ns: the resolution that timers have. Finer costs more cascades and more wake-ups, coarser is late: of 10,000 random sleeps
-/// half were 590 µs late or more with ticks of 1 ms, 133 µs with 197 µs, 97 µs with 131 µs; what each costs of processor time goes up by 1.3 µs from
-/// the first to the second, on a busy machine, and by 0.5 µs from there to the third.
+/// Length of a tick, ns: the resolution that timers have. Finer costs more cascades and more
+/// wake-ups, coarser is late: of 10,000 random sleeps half were 590 µs late or more with ticks of 1
+/// ms, 133 µs with 197 µs, 97 µs with 131 µs; what each costs of processor time goes up by 1.3 µs
+/// from the first to the second, on a busy machine, and by 0.5 µs from there to the third.
 const TICK_NS: u64 = 160_000;
-/// Timers handed out, or moved to another slot of the wheel, at one hold of the lock, so that arming does not wait for a crowd of them.
+/// Timers handed out, or moved to another slot of the wheel, at one hold of the lock, so that
+/// arming does not wait for a crowd of them.
 const FIRE_BATCH: usize = 256;
-/// Times that a thread between two batches leaves its processor to those that wait for the lock. One of them needs some 50 µs to wake
-/// up, in which it would find the lock taken again; a bound, since one may have no processor.
+/// Times that a thread between two batches leaves its processor to those that wait for the lock.
+/// One of them needs some 50 µs to wake up, in which it would find the lock taken again; a bound,
+/// since one may have no processor.
 const MAX_YIELDS: u32 = 64;
 /// "No timer is armed" in `next_deadline_ns`, and no limit to a sleep.
 const NEVER: u64 = u64::MAX;
@@ -104,7 +111,8 @@ impl Timers {
         Self::with_ticks(TICK_NS, now_ns)
     }
 
-    /// As [`new`](Self::new), with timers that fire at their deadlines and not at the next tick: for a test clock.
+    /// As [`new`](Self::new), with timers that fire at their deadlines and not at the next tick:
+    /// for a test clock.
     pub(crate) fn exact(now_ns: u64) -> Self {
         Self::with_ticks(1, now_ns)
     }
@@ -199,27 +207,30 @@ impl Timers {
 
     /// Whether a timer with this deadline has fired, without reading the wheel.
     ///
-    /// One that was armed for, or moved to, a tick already fired through counts as fired although the next `fire` takes it
-    /// out: whoever then leaves it there pays with a wake-up too many.
+    /// One that was armed for, or moved to, a tick already fired through counts as fired although
+    /// the next `fire` takes it out: whoever then leaves it there pays with a wake-up too many.
     #[inline]
     pub(crate) fn has_fired(&self, deadline_ns: u64) -> bool {
-        // ORDERING: Acquire; pairs with the Release in `publish`. Whoever reads a boundary at or after its tick knows that the
-        // entry is gone and has nothing to take out; a smaller, older value only costs it the lock.
+        // ORDERING: Acquire; pairs with the Release in `publish`. Whoever reads a boundary at or
+        // after its tick knows that the entry is gone and has nothing to take out; a smaller, older
+        // value only costs it the lock.
         self.boundary_of(deadline_ns) <= self.published.fired_through_ns.load(Ordering::Acquire)
     }
 
-    /// When the next timer fires: ns on the process's clock, a whole tick, `u64::MAX` if none is armed.
+    /// When the next timer fires: ns on the process's clock, a whole tick, `u64::MAX` if none is
+    /// armed.
     #[inline]
     pub(crate) fn next_deadline_ns(&self) -> u64 {
-        // ORDERING: Acquire; pairs with the Release in `publish`. A parker that must not miss a timer relies on the sleeper's
-        // protocol (see the header), not on this load.
+        // ORDERING: Acquire; pairs with the Release in `publish`. A parker that must not miss a
+        // timer relies on the sleeper's protocol (see the header), not on this load.
         self.published.next_deadline_ns.load(Ordering::Acquire)
     }
 
     /// Whether `shut_down` was called.
     #[inline]
     pub(crate) fn is_shut_down(&self) -> bool {
-        // ORDERING: Acquire; pairs with the Release in `shut_down`. Under the lock, where it is written, it is exact.
+        // ORDERING: Acquire; pairs with the Release in `shut_down`. Under the lock, where it is
+        // written, it is exact.
         self.published.is_shut_down.load(Ordering::Acquire)
     }
 
@@ -232,7 +243,8 @@ impl Timers {
         let mut worst_lag_ns = 0;
         let now = self.tick_before(now_ns);
         loop {
-            // Not under the lock: of a crowd of wakers the list is moved to more memory now and then.
+            // Not under the lock: of a crowd of wakers the list is moved to more memory now and
+            // then.
             into.reserve(FIRE_BATCH);
             let mut shared = self.lock();
             let mut taken = 0;
@@ -245,12 +257,13 @@ impl Timers {
             fired += taken;
             let is_done = work > 0;
             if is_done && fired > 0 {
-                // ORDERING: Relaxed; a single-writer cell (the lock is held), read by telemetry only. So are the two below.
+                // ORDERING: Relaxed; a single-writer cell (the lock is held), read by telemetry
+                // only. So are the two below.
                 self.published.last_lag_ns.store(worst_lag_ns, Ordering::Relaxed);
             }
             if is_done {
-                // ORDERING: Release; pairs with the Acquire in `has_fired`. Not earlier than `is_done`: a tick of which only
-                // a part was handed out has not been fired through.
+                // ORDERING: Release; pairs with the Acquire in `has_fired`. Not earlier than `is_done`: a tick of
+                // which only a part was handed out has not been fired through.
                 let through_ns = now * self.tick_ns;
                 self.published.fired_through_ns.fetch_max(through_ns, Ordering::Release);
             }
@@ -267,7 +280,8 @@ impl Timers {
         }
     }
 
-    /// The driver's sleeper goes to sleep, at most until the next deadline and no longer than `at_most`.
+    /// The driver's sleeper goes to sleep, at most until the next deadline and no longer than
+    /// `at_most`.
     ///
     /// Returns how long; `None` = until it is unparked.
     pub(crate) fn begin_sleep(&self, now_ns: u64, at_most: Option<Duration>) -> Option<Duration> {
@@ -281,14 +295,16 @@ impl Timers {
         (limit_ns != NEVER).then(|| Duration::from_nanos(limit_ns.saturating_sub(now_ns)))
     }
 
-    /// The driver's sleeper is awake again; whether somebody armed a deadline before its limit meanwhile.
+    /// The driver's sleeper is awake again; whether somebody armed a deadline before its limit
+    /// meanwhile.
     pub(crate) fn end_sleep(&self) -> bool {
         let mut shared = self.lock();
         shared.limit_ns = NOBODY;
         std::mem::take(&mut shared.was_rearmed)
     }
 
-    /// Fires no more; collects the wakers of all timers, so that whoever waits for one sees that it never will fire.
+    /// Fires no more; collects the wakers of all timers, so that whoever waits for one sees that it
+    /// never will fire.
     pub(crate) fn shut_down(&self, into: &mut Vec<Waker>) {
         let mut shared = self.lock();
         // Keys of its timers name nothing in the new one, which stays empty.
@@ -314,7 +330,8 @@ impl Timers {
         }
     }
 
-    /// The last tick that begins at or before an instant. A division by a constant, but on a test clock.
+    /// The last tick that begins at or before an instant. A division by a constant, but on a test
+    /// clock.
     #[inline]
     fn tick_before(&self, now_ns: u64) -> u64 {
         if self.tick_ns == TICK_NS { now_ns / TICK_NS } else { now_ns / self.tick_ns }

@@ -1,5 +1,5 @@
-//! What a handle does with the thread that calls it: makes its runtime current, and waits on it for a
-//! future or a blocking job.
+//! What a handle does with the thread that calls it: makes its runtime current, and waits on it for
+//! a future or a blocking job.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -36,7 +36,8 @@ impl Handle {
         context::try_handle().as_deref().cloned()
     }
 
-    /// Makes this runtime current on this thread while the guard lives, so that `volt::spawn`, timers and sockets use it.
+    /// Makes this runtime current on this thread while the guard lives, so that `volt::spawn`,
+    /// timers and sockets use it.
     pub fn enter(&self) -> EnterGuard<'_> {
         context::enter(self)
     }
@@ -62,8 +63,8 @@ impl Handle {
         self.submit_blocking(f, location, false)
     }
 
-    /// For the crate `volt`: as [`spawn_blocking`](Self::spawn_blocking), of a job that is begun even if
-    /// the runtime is shut down before.
+    /// For the crate `volt`: as [`spawn_blocking`](Self::spawn_blocking), of a job that is begun
+    /// even if the runtime is shut down before.
     #[doc(hidden)]
     #[track_caller]
     pub fn spawn_mandatory_blocking<F, R>(&self, f: F) -> JoinHandle<R>
@@ -93,11 +94,12 @@ impl Handle {
         join
     }
 
-    /// Runs a future on this thread, and waits for it. Tasks that it spawns run on the workers, and its timers and sockets are served by them.
+    /// Runs a future on this thread, and waits for it. Tasks that it spawns run on the workers, and
+    /// its timers and sockets are served by them.
     ///
     /// # Panics
-    /// Inside a task or another `block_on`, where it would block a worker; in a child forked from the runtime's process; and if the future
-    /// panics.
+    /// Inside a task or another `block_on`, where it would block a worker; in a child forked from
+    /// the runtime's process; and if the future panics.
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         block_on(self, future)
@@ -146,11 +148,13 @@ fn block_on<F: Future>(handle: &Handle, future: F) -> F::Output {
 }
 
 thread_local! {
-    /// Whether this thread spins before it sleeps in `block_on`. Kept from one to the next: they are often short.
+    /// Whether this thread spins before it sleeps in `block_on`. Kept from one to the next: they
+    /// are often short.
     static SPIN: RefCell<Habit> = const { RefCell::new(Habit::new()) };
 }
 
-/// Takes the token that is on its way: stays awake for it for a moment, if that is worth while, then sleeps.
+/// Takes the token that is on its way: stays awake for it for a moment, if that is worth while,
+/// then sleeps.
 fn wait_for(parker: &Parker, spin: ParkSpin) {
     if parker.take_token() {
         return;

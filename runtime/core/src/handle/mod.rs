@@ -1,6 +1,7 @@
 //! A runtime's handle: spawns tasks into it and takes snapshots of it, from any thread.
 //!
-//! What a handle does with the current thread (enter, `block_on`) stands in `here`, above `context`.
+//! What a handle does with the current thread (enter, `block_on`) stands in `here`, above
+//! `context`.
 
 mod here;
 
@@ -19,8 +20,8 @@ use crate::task::refused::TrySpawnError;
 
 /// A handle to a runtime; clones are cheap. It does not keep the runtime running.
 ///
-/// In a child forked from the runtime's process it is of no use, since `fork` copies no threads: spawns and `block_on` panic there, and say
-/// so. Build a new runtime after the fork.
+/// In a child forked from the runtime's process it is of no use, since `fork` copies no threads:
+/// spawns and `block_on` panic there, and say so. Build a new runtime after the fork.
 ///
 /// ```
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -57,8 +58,9 @@ impl Handle {
     /// Starts a task if the runtime takes one more; see `volt::task::try_spawn`.
     ///
     /// # Errors
-    /// As many tasks as [`Builder::global_queue_capacity`](crate::builder::Builder::global_queue_capacity) allows wait already, or the runtime is
-    /// shut down; the error holds the future.
+    /// As many tasks as
+    /// [`Builder::global_queue_capacity`](crate::builder::Builder::global_queue_capacity) allows
+    /// wait already, or the runtime is shut down; the error holds the future.
     #[track_caller]
     pub fn try_spawn<F>(&self, future: F) -> Result<JoinHandle<F::Output>, TrySpawnError<F>>
     where
@@ -105,16 +107,18 @@ impl Handle {
         self.shared.spawn(future, name, location)
     }
 
-    /// Includes the processes of `source` in snapshots and lists of this runtime, until `source` is dropped. A system of the
-    /// crate `volt-process` does so by itself.
+    /// Includes the processes of `source` in snapshots and lists of this runtime, until `source` is
+    /// dropped. A system of the crate `volt-process` does so by itself.
     pub fn show_processes(&self, source: Weak<dyn ProcessSource>) {
         self.shared.processes.add(source);
     }
 
-    /// Records `event`, at the present time, if the flight recorder is on; else costs one load, and does not call the closure.
+    /// Records `event`, at the present time, if the flight recorder is on; else costs one load, and
+    /// does not call the closure.
     ///
-    /// For frameworks that show processes with [`show_processes`](Self::show_processes): their starts, ends, restarts and lost
-    /// messages. An event of a kind that the runtime records itself appears twice.
+    /// For frameworks that show processes with [`show_processes`](Self::show_processes): their
+    /// starts, ends, restarts and lost messages. An event of a kind that the runtime records
+    /// itself appears twice.
     ///
     /// ```
     /// use volt::telemetry::recording::event::Event;

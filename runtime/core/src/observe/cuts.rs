@@ -1,7 +1,9 @@
-//! How a snapshot comes to fit a frame: what says least is left out first, and what was left out is named in its `incomplete`.
+//! How a snapshot comes to fit a frame: what says least is left out first, and what was left out is
+//! named in its `incomplete`.
 //!
-//! In this order: the stacks of incidents, but for the newest of them; the other stacks; the histograms; the workers. Stacks are most of what there is, and
-//! of incidents that were shown before; without histograms and workers there is nothing left to draw.
+//! In this order: the stacks of incidents, but for the newest of them; the other stacks; the
+//! histograms; the workers. Stacks are most of what there is, and of incidents that were shown
+//! before; without histograms and workers there is nothing left to draw.
 
 use std::io;
 

@@ -17,9 +17,11 @@ pub(super) struct Limits {
     pub(super) outbox_bytes: usize,
     /// Bytes of a reply.
     pub(super) reply_bytes: usize,
-    /// How many times what a snapshot took of a processor subscriptions rest after it: 200 for 0.5 % of one, however often is wished for; what it takes to listen comes to that.
+    /// How many times what a snapshot took of a processor subscriptions rest after it: 200 for 0.5
+    /// % of one, however often is wished for; what it takes to listen comes to that.
     pub(super) rest: u32,
-    /// How many times what its answers took of a processor a client waits for its next one: 50 for 2 % of a processor a client.
+    /// How many times what its answers took of a processor a client waits for its next one: 50 for
+    /// 2 % of a processor a client.
     pub(super) pays: u32,
     /// What its answers may take of a processor before it waits.
     pub(super) credit: Duration,

@@ -5,10 +5,11 @@
 //! others may connect; (4) bind; (5) check what is now in the folder: it must be a socket of mode
 //! 0600, and its inode is remembered; (6) listen.
 //!
-//! Invariant: *only our own file is unlinked*: by the process that made it, not by one forked from it, and only while the name
-//! still leads to the inode that step (5) saw.
+//! Invariant: *only our own file is unlinked*: by the process that made it, not by one forked from
+//! it, and only while the name still leads to the inode that step (5) saw.
 //!
-//! Rejected: changing the umask around `bind`, which other threads would see; abstract sockets, which have no mode.
+//! Rejected: changing the umask around `bind`, which other threads would see; abstract sockets,
+//! which have no mode.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -52,7 +53,8 @@ impl Listener {
 
         let listener = match bind(&path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                // The name is this process's own. Left behind by what it was before an `exec`, or another copy of Volt in it.
+                // The name is this process's own. Left behind by what it was before an `exec`, or
+                // another copy of Volt in it.
                 if socket::is_listening(&path)? {
                     let shown = path.display();
                     return Err(io::Error::other(format!(
@@ -100,7 +102,8 @@ impl Drop for Listener {
         }
         let stat = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         if stat.is_ok_and(|stat| inode_of(&stat) == self.inode) {
-            // If it cannot be unlinked it is stale from now on, and the next program that starts tries again.
+            // If it cannot be unlinked it is stale from now on, and the next program that starts
+            // tries again.
             let _ = rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty());
         }
     }
@@ -114,7 +117,8 @@ fn bind(path: &Path) -> io::Result<OwnedFd> {
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     match rustix::fs::fchmod(&fd, mode) {
         Ok(()) => rustix::net::bind(&fd, &address)?,
-        // macOS and the BSDs do not take a mode for a socket without a name. Until it has one the folder alone protects it.
+        // macOS and the BSDs do not take a mode for a socket without a name. Until it has one the
+        // folder alone protects it.
         Err(Errno::INVAL) => {
             rustix::net::bind(&fd, &address)?;
             rustix::fs::chmod(path, mode)?;

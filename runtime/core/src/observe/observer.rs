@@ -1,4 +1,5 @@
-//! The observer's thread: how it starts for the first runtime that wants a control socket, and how it ends.
+//! The observer's thread: how it starts for the first runtime that wants a control socket, and how
+//! it ends.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -79,7 +80,8 @@ impl Registry {
     }
 }
 
-/// The observer's thread on its way; ends in order even if it panics, so that nobody waits for it in vain.
+/// The observer's thread on its way; ends in order even if it panics, so that nobody waits for it
+/// in vain.
 struct Run<'a> {
     registry: &'a Registry,
     server: Option<Server>,

@@ -1,9 +1,12 @@
-//! What a client gets that records a runtime: all that its rings hold and have not given to it, again and again, and a snapshot now and then.
+//! What a client gets that records a runtime: all that its rings hold and have not given to it,
+//! again and again, and a snapshot now and then.
 //!
-//! Shape: a flush is collected when it is due and the client has taken the one before; it waits here in pieces, each of which fits a frame. A
-//! client that reads too slowly is not waited for: the rings go round, and what it missed is counted in the next chunk.
+//! Shape: a flush is collected when it is due and the client has taken the one before; it waits
+//! here in pieces, each of which fits a frame. A client that reads too slowly is not waited for:
+//! the rings go round, and what it missed is counted in the next chunk.
 //!
-//! Who calls: the server's loop only, one thread. It holds the recorder on while it lives, and does not hold the runtime.
+//! Who calls: the server's loop only, one thread. It holds the recorder on while it lives, and does
+//! not hold the runtime.
 //!
 //! Bound: what all rings hold, once.
 
@@ -40,7 +43,8 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Begins with what the rings hold of the time since `look_back` before now, and what it is of; `None` if the runtime has ended.
+    /// Begins with what the rings hold of the time since `look_back` before now, and what it is of;
+    /// `None` if the runtime has ended.
     pub(super) fn begin(
         name: &str,
         runtime: Weak<dyn Observed>,
@@ -62,7 +66,8 @@ impl Recording {
         if self.pieces.is_empty() { self.due_at } else { Instant::now() }
     }
 
-    /// The next frame, for a client that has taken the last; `None` if nothing is due. The error is for the client, and the end.
+    /// The next frame, for a client that has taken the last; `None` if nothing is due. The error is
+    /// for the client, and the end.
     pub(super) fn next_frame(
         &mut self,
         now: Instant,
@@ -70,11 +75,13 @@ impl Recording {
         registry: &Registry,
     ) -> Result<Option<Vec<u8>>, String> {
         if self.pieces.is_empty() && self.due_at <= now {
-            // A fault in what is told of a task or process is this recording's end, not the socket's.
+            // A fault in what is told of a task or process is this recording's end, not the
+            // socket's.
             catch_unwind(AssertUnwindSafe(|| self.collect(now))).unwrap_or_else(|_| Err(FAULT.to_owned()))?;
         }
         let Some(piece) = self.pieces.pop_front() else { return Ok(None) };
-        // Only a snapshot can be too large. If it is even so, nothing else of the recording is lost by it.
+        // Only a snapshot can be too large. If it is even so, nothing else of the recording is lost
+        // by it.
         Ok(encode_cutting(&mut Reply::Flush { flush: Box::new(piece) }, max_bytes, registry).ok())
     }
 

@@ -1,21 +1,25 @@
-//! The runtimes of this process, and the observer's thread, which lives as long as one of them wants a control socket.
+//! The runtimes of this process, and the observer's thread, which lives as long as one of them
+//! wants a control socket.
 //!
-//! Who calls: a runtime takes its name when it is built, shows itself when it stands, and drops its `Registration` when it ends;
-//! the observer's thread and [`process`] read the list.
+//! Who calls: a runtime takes its name when it is built, shows itself when it stands, and drops its
+//! `Registration` when it ends; the observer's thread and [`process`] read the list.
 //!
-//! Protocol, all under the one lock but the sleeps. Start: (1) take a place in the list, and with it a name; (2) enter the runtime;
-//! (3) if it wants a socket and no observer of this process runs, open the socket and start the thread. End: (1) give up the place;
-//! (2) if nobody wants a socket now, wake the observer; (3) wait until it has ended or somebody wants it again. The observer, when
-//! woken: if nobody wants a socket, close and unlink it, say that it has ended, end; all this before it gives back the lock. So a
-//! runtime that starts meanwhile finds either an observer that goes on or none, never one on its way out.
+//! Protocol, all under the one lock but the sleeps. Start: (1) take a place in the list, and with
+//! it a name; (2) enter the runtime; (3) if it wants a socket and no observer of this process runs,
+//! open the socket and start the thread. End: (1) give up the place; (2) if nobody wants a socket
+//! now, wake the observer; (3) wait until it has ended or somebody wants it again. The observer,
+//! when woken: if nobody wants a socket, close and unlink it, say that it has ended, end; all this
+//! before it gives back the lock. So a runtime that starts meanwhile finds either an observer that
+//! goes on or none, never one on its way out.
 //!
-//! Invariants. *No lock is held while a snapshot is taken*, nor by a worker ever. *One name, one runtime*: no two places in the list
-//! have the same name, so that every reader of names (consoles, metrics, logs) can tell runtimes apart without further ado. *A forked
-//! child starts with nothing*: the threads were not copied, and one of them may have held the lock; so what is here is the parent's,
-//! and the child makes a list of its own.
+//! Invariants. *No lock is held while a snapshot is taken*, nor by a worker ever. *One name, one
+//! runtime*: no two places in the list have the same name, so that every reader of names (consoles,
+//! metrics, logs) can tell runtimes apart without further ado. *A forked child starts with
+//! nothing*: the threads were not copied, and one of them may have held the lock; so what is here
+//! is the parent's, and the child makes a list of its own.
 //!
-//! Whoever holds a runtime's last reference drops it, and for a moment that may be the observer's thread: what is observed must
-//! bear being dropped there.
+//! Whoever holds a runtime's last reference drops it, and for a moment that may be the observer's
+//! thread: what is observed must bear being dropped there.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -40,10 +44,12 @@ use crate::config::MAX_NAME_BYTES;
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;
 
-/// How long the last runtime waits for the observer to end: long enough for a snapshot, and not for ever if one never returns.
+/// How long the last runtime waits for the observer to end: long enough for a snapshot, and not for
+/// ever if one never returns.
 pub(super) const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What can be seen of a runtime from outside; called on the observer's thread and on any that calls [`process`].
+/// What can be seen of a runtime from outside; called on the observer's thread and on any that
+/// calls [`process`].
 pub(crate) trait Observed: Send + Sync {
     /// Its numbers now, under the name that its `Registration` gave it. Waits for no worker.
     fn snapshot(&self) -> Snapshot;
@@ -74,8 +80,8 @@ pub(crate) trait Observed: Send + Sync {
     }
 }
 
-/// Takes a place in the list of this process for a runtime that is being built, under the name `wanted` or, if another one has it,
-/// `wanted-2`, `wanted-3`, …: see [`Registration::name`].
+/// Takes a place in the list of this process for a runtime that is being built, under the name
+/// `wanted` or, if another one has it, `wanted-2`, `wanted-3`, …: see [`Registration::name`].
 pub(crate) fn register(wanted: &str) -> Registration {
     Registry::of_process().register(wanted)
 }
@@ -156,7 +162,8 @@ impl State {
         self.observer.as_ref().is_some_and(|observer| observer.thread.thread().id() == thread)
     }
 
-    /// `wanted`, or with the lowest number that makes it one that nobody has; see *one name, one runtime*.
+    /// `wanted`, or with the lowest number that makes it one that nobody has; see *one name, one
+    /// runtime*.
     fn free_name(&self, wanted: &str) -> String {
         let is_taken = |name: &str| self.entries.iter().any(|entry| entry.name == name);
         if !is_taken(wanted) {
@@ -175,9 +182,11 @@ impl State {
 
 impl Registry {
     fn of_process() -> &'static Arc<Registry> {
-        /// Never freed, so that what was found here may be held for good; a forked child puts its own in place of its parent's.
+        /// Never freed, so that what was found here may be held for good; a forked child puts its
+        /// own in place of its parent's.
         static OF_PROCESS: AtomicPtr<Arc<Registry>> = AtomicPtr::new(ptr::null_mut());
-        // ORDERING: Acquire; pairs with the Release of the exchange below, which publishes the registry.
+        // ORDERING: Acquire; pairs with the Release of the exchange below, which publishes the
+        // registry.
         let mut found = OF_PROCESS.load(Ordering::Acquire);
         loop {
             // SAFETY: null, or from `Box::into_raw` below and never freed once it stands here.
@@ -282,7 +291,8 @@ impl Registry {
     }
 }
 
-/// A place in the list. When the last that wants a control socket is dropped, the socket is gone on return.
+/// A place in the list. When the last that wants a control socket is dropped, the socket is gone on
+/// return.
 #[must_use = "a runtime is seen for as long as its registration lives"]
 pub(crate) struct Registration {
     pub(super) registry: Arc<Registry>,
@@ -291,7 +301,8 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// What the runtime is called: as it wanted, or with a number if the name was taken. Unique in the process for as long as this lives.
+    /// What the runtime is called: as it wanted, or with a number if the name was taken. Unique in
+    /// the process for as long as this lives.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -329,7 +340,8 @@ impl Drop for Registration {
         let ended = std::mem::take(&mut state.ended);
         drop(state);
         for thread in ended {
-            // It holds no lock any more and is about to return; a panic of its was printed when it happened.
+            // It holds no lock any more and is about to return; a panic of its was printed when it
+            // happened.
             let _ = thread.join();
         }
     }

@@ -1,13 +1,16 @@
 //! The observer's loop: one thread, one poll, every client.
 //!
-//! Protocol of a turn: (1) sleep until an event, a tick of a subscription or the end of a wait, without end if there is none;
-//! (2) accept; (3) send what was left over, then read one request of each client; (4) mark the subscriptions that are due, and send
-//! recordings what is new; (5) if
-//! anybody is owed a snapshot, take one for all, after all of them have asked; (6) drop who made us wait too long.
+//! Protocol of a turn: (1) sleep until an event, a tick of a subscription or the end of a wait,
+//! without end if there is none; (2) accept; (3) send what was left over, then read one request of
+//! each client; (4) mark the subscriptions that are due, and send recordings what is new; (5) if
+//! anybody is owed a snapshot, take one for all, after all of them have asked; (6) drop who made us
+//! wait too long.
 //!
-//! Invariants: *one snapshot a turn*, whatever clients ask; *watching is cheap*: a turn's snapshot is followed by a rest of the subscriptions in proportion to
-//! what it took, so that a snapshot that is dear (many workers, incidents with their stacks) comes less often than was asked; *a client cannot hold the others up*, since each gets one request and
-//! one attempt at sending a turn; *a panic in a snapshot is answered*, not passed on.
+//! Invariants: *one snapshot a turn*, whatever clients ask; *watching is cheap*: a turn's snapshot
+//! is followed by a rest of the subscriptions in proportion to what it took, so that a snapshot
+//! that is dear (many workers, incidents with their stacks) comes less often than was asked; *a
+//! client cannot hold the others up*, since each gets one request and one attempt at sending a
+//! turn; *a panic in a snapshot is answered*, not passed on.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,8 +46,9 @@ pub(super) struct Server {
     limits: Limits,
     /// Places for clients.
     clients: Vec<Option<Connection>>,
-    /// When what the clients that left a place have taken is paid off. As many as places, so what is remembered is bounded; a client
-    /// gets the free place that owes least, so one that comes again and again pays in each of them before others do.
+    /// When what the clients that left a place have taken is paid off. As many as places, so what
+    /// is remembered is bounded; a client gets the free place that owes least, so one that
+    /// comes again and again pays in each of them before others do.
     paid_at: Vec<Instant>,
     /// Connections may wait to be accepted.
     may_accept: bool,
@@ -106,7 +110,8 @@ impl Server {
         Ok(is_woken)
     }
 
-    /// When the next turn must be, if nothing happens; a time that has passed if there is something left to do.
+    /// When the next turn must be, if nothing happens; a time that has passed if there is something
+    /// left to do.
     pub(super) fn due_at(&self) -> Option<Instant> {
         let now = Instant::now();
         let is_busy = self.clients.iter().flatten().any(|client| client.may_read(now));
@@ -129,7 +134,8 @@ impl Server {
                     return;
                 }
                 Err(error) if matches!(error.raw_os_error(), Some(code) if is_of_one_connection(code)) => {}
-                // Out of file descriptors, as a rule. No event will come for a connection that waits already.
+                // Out of file descriptors, as a rule. No event will come for a connection that
+                // waits already.
                 Err(_) => {
                     registry.count(|health| health.accept_failures += 1);
                     self.accept_at = Some(now + ACCEPT_PAUSE);
@@ -250,7 +256,8 @@ impl Server {
     fn remove(&mut self, index: usize, gone: Gone, registry: &Registry) {
         let Some(mut client) = self.clients[index].take() else { return };
         self.paid_at[index] = client.paid_at();
-        // By hand: a forked child may hold the descriptor too, and closing ours would then not end its events.
+        // By hand: a forked child may hold the descriptor too, and closing ours would then not end
+        // its events.
         let _ = self.poll.registry().deregister(&mut client.socket);
         registry.count(|health| {
             health.clients -= 1;

@@ -1,16 +1,16 @@
 //! Collects what all lanes hold into a recording.
 //!
-//! Protocol. (1) Read the clock: what happened before is complete with this flush. (2) Copy every ring, as its reader
-//! does; no worker is stopped, and no lock is shared with one. (3) Ask what new numbers stand for. (4) Read all clocks,
-//! for the anchor.
+//! Protocol. (1) Read the clock: what happened before is complete with this flush. (2) Copy every
+//! ring, as its reader does; no worker is stopped, and no lock is shared with one. (3) Ask what new
+//! numbers stand for. (4) Read all clocks, for the anchor.
 //!
-//! Who calls: an observer's thread, again and again while something is recorded, every [`Drain::next_in`]. A drain that
-//! looks back begins with what the rings hold already, so on a trigger the first flush has to be collected at once:
-//! what it is about is being overwritten.
+//! Who calls: an observer's thread, again and again while something is recorded, every
+//! [`Drain::next_in`]. A drain that looks back begins with what the rings hold already, so on a
+//! trigger the first flush has to be collected at once: what it is about is being overwritten.
 //!
-//! Invariants: *Once*: each record is in one flush of a drain. *Counted*: what a ring has lost to this drain stands in
-//! the chunk before which it is missing. *Bounded*: a flush holds what the rings hold at most; names are asked for so
-//! many a flush.
+//! Invariants: *Once*: each record is in one flush of a drain. *Counted*: what a ring has lost to
+//! this drain stands in the chunk before which it is missing. *Bounded*: a flush holds what the
+//! rings hold at most; names are asked for so many a flush.
 
 use std::time::Duration;
 
@@ -23,10 +23,11 @@ use super::lanes::Recorder;
 use super::ring::{Ring, RingReader};
 use crate::clock;
 
-/// Names of tasks and processes asked for in one flush; those that are left are asked for when they are polled again.
+/// Names of tasks and processes asked for in one flush; those that are left are asked for when they
+/// are polled again.
 const MAX_TASKS_ASKED: usize = 256;
-/// Places for tasks whose names were asked for, a power of two. Of two tasks that share a place the name may be told
-/// more than once.
+/// Places for tasks whose names were asked for, a power of two. Of two tasks that share a place the
+/// name may be told more than once.
 const TASKS_TOLD: usize = 16_384;
 /// The same for processes.
 const PROCESSES_TOLD: usize = 1024;
@@ -82,7 +83,8 @@ struct Told {
 impl Drain {
     /// Begins with what the rings hold of `from_ns` and later.
     pub(crate) fn look_back(recorder: &Arc<Recorder>, from_ns: u64) -> Self {
-        // When what was missed was to be noted down, nobody knows: all of it counts, since the recorder is on.
+        // When what was missed was to be noted down, nobody knows: all of it counts, since the
+        // recorder is on.
         Self::new(recorder, from_ns, RingReader::from_oldest, 0)
     }
 
@@ -127,8 +129,8 @@ impl Drain {
         Flush { at_ns: anchor.at_ns, complete_until_ns, anchor: Some(anchor), texts, chunks, ..Flush::default() }
     }
 
-    /// How long the observer may wait until it collects again: until the busiest ring is half full, as fast as it was
-    /// filled last.
+    /// How long the observer may wait until it collects again: until the busiest ring is half full,
+    /// as fast as it was filled last.
     pub(crate) fn next_in(&self) -> Duration {
         self.wait
     }

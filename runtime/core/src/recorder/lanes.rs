@@ -1,10 +1,13 @@
-//! The rings of a runtime, one a thread that runs tasks, and what such a thread notes down in its own.
+//! The rings of a runtime, one a thread that runs tasks, and what such a thread notes down in its
+//! own.
 //!
-//! Shape: a lane a worker, a lane a spare thread (a worker that is stuck goes on writing to its own while a spare
-//! stands in for it, so that the two polls do not mix), one for threads that are no workers, one for the sentinel. A
-//! lane's ring is made when its writer is claimed, on the thread that will write it.
+//! Shape: a lane a worker, a lane a spare thread (a worker that is stuck goes on writing to its own
+//! while a spare stands in for it, so that the two polls do not mix), one for threads that are no
+//! workers, one for the sentinel. A lane's ring is made when its writer is claimed, on the thread
+//! that will write it.
 //!
-//! Who writes: each lane, its thread; the lane of the others, whoever gets its lock at once. Who reads: `drain`.
+//! Who writes: each lane, its thread; the lane of the others, whoever gets its lock at once. Who
+//! reads: `drain`.
 //!
 //! Invariants: *Off costs a load*: every note first loads one flag of the runtime's, and a ring
 //! that nobody has noted anything down in takes no memory. *Nobody waits*: a thread outside that
@@ -106,8 +109,8 @@ impl Recorder {
         self.flag.clone()
     }
 
-    /// Switches all lanes on or off, at any time; each thread sees it soon. While a recording holds them on they stay
-    /// on.
+    /// Switches all lanes on or off, at any time; each thread sees it soon. While a recording holds
+    /// them on they stay on.
     pub(crate) fn switch(&self, is_on: bool) {
         self.want(|wanted| wanted.is_switched_on = is_on);
     }
@@ -123,22 +126,25 @@ impl Recorder {
         change(&mut wanted);
         let is_on = wanted.is_switched_on || wanted.holds > 0;
         if is_on && !self.is_on() {
-            // ORDERING: Relaxed; only counted. Nobody reads it meanwhile: a recording holds the recorder on.
+            // ORDERING: Relaxed; only counted. Nobody reads it meanwhile: a recording holds the
+            // recorder on.
             self.outside_missed.store(0, Ordering::Relaxed);
         }
-        // ORDERING: Relaxed; a switch. Under the lock, so that the last change is the one that stays.
+        // ORDERING: Relaxed; a switch. Under the lock, so that the last change is the one that
+        // stays.
         self.flag.0.store(is_on, Ordering::Relaxed);
     }
 
-    /// The writer of a lane, for the thread that it is of; `None` if there is no such lane, or its writer is in use.
+    /// The writer of a lane, for the thread that it is of; `None` if there is no such lane, or its
+    /// writer is in use.
     pub(crate) fn claim(&self, track: Track) -> Option<LaneWriter> {
         let lane = self.lanes.iter().find(|lane| lane.track == track)?;
         let writer = Ring::claim(lane.ring.get_or_init(|| Ring::new(self.capacity)))?;
         Some(LaneWriter { flag: self.flag(), writer, parked_at_ns: Cell::new(0) })
     }
 
-    /// For threads that have no lane. Never waits: what comes while another thread notes something down is counted
-    /// instead.
+    /// For threads that have no lane. Never waits: what comes while another thread notes something
+    /// down is counted instead.
     pub(crate) fn note_outside(&self, at_ns: u64, event: Event) {
         if !self.is_on() {
             return;
@@ -192,8 +198,8 @@ pub(crate) struct LaneWriter {
 }
 
 impl LaneWriter {
-    /// Notes down what happened at `at_ns`. Where the event's kind is known to the compiler, what is left is a load, a
-    /// branch and four stores.
+    /// Notes down what happened at `at_ns`. Where the event's kind is known to the compiler, what
+    /// is left is a load, a branch and four stores.
     #[inline(always)]
     pub(crate) fn note(&self, at_ns: u64, event: Event) {
         if self.flag.is_on() {
@@ -201,9 +207,9 @@ impl LaneWriter {
         }
     }
 
-    /// A poll begins. `submitted_at_ns` is when the task was woken or spawned, by the same reading of the clock that
-    /// its wake-up was noted down with: a reader finds the two together by it. A begin that was read before that (the
-    /// end of the poll before) is moved behind it.
+    /// A poll begins. `submitted_at_ns` is when the task was woken or spawned, by the same reading
+    /// of the clock that its wake-up was noted down with: a reader finds the two together by
+    /// it. A begin that was read before that (the end of the poll before) is moved behind it.
     #[inline]
     pub(crate) fn poll_begin(&self, now_ns: u64, task: u64, location: u16, submitted_at_ns: u64) {
         let at_ns = now_ns.max(submitted_at_ns);

@@ -1,7 +1,7 @@
 //! The flight recorder: what every worker did last, always at hand.
 //!
-//! [`ring`] holds one thread's records; [`lanes`] are all rings of a runtime, and what a worker calls; [`drain`]
-//! collects them, [`anchor`] says how the clocks stand.
+//! [`ring`] holds one thread's records; [`lanes`] are all rings of a runtime, and what a worker
+//! calls; [`drain`] collects them, [`anchor`] says how the clocks stand.
 
 #[cfg(not(loom))]
 mod anchor;

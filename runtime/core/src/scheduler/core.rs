@@ -1,8 +1,10 @@
-//! What one worker owns: the ends of its queues that only it may push to and pop from, and the numbers that it decides by.
+//! What one worker owns: the ends of its queues that only it may push to and pop from, and the
+//! numbers that it decides by.
 //!
-//! Who writes, who reads: the worker's own thread, nobody else. Everything here is reached through one `RefCell` in
-//! `worker::Worker`; while it is borrowed, the worker is in the middle of its own queues, and a task that is woken on its thread at that
-//! moment (by drop glue, say) takes the global road instead. That is what the source's flag `transitioning_to_park` is for.
+//! Who writes, who reads: the worker's own thread, nobody else. Everything here is reached through
+//! one `RefCell` in `worker::Worker`; while it is borrowed, the worker is in the middle of its own
+//! queues, and a task that is woken on its thread at that moment (by drop glue, say) takes the
+//! global road instead. That is what the source's flag `transitioning_to_park` is for.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -31,8 +33,9 @@ pub(crate) struct Core {
     pub(crate) lifo_polls: u32,
     /// Whether the ring had its turn since then.
     pub(crate) has_come_to_ring: bool,
-    /// Local polls since the last check of the global queue, including the one that a task is sought for. Polls from the
-    /// batch do not count: local tasks get their interval in between.
+    /// Local polls since the last check of the global queue, including the one that a task is
+    /// sought for. Polls from the batch do not count: local tasks get their interval in
+    /// between.
     pub(crate) polls_since_check: u32,
     /// When the time since the last check makes the next one due.
     pub(crate) check_at_ns: u64,
@@ -88,12 +91,14 @@ impl Core {
         }
     }
 
-    /// What makes a check of the global queue due before local work, if it is due: the tuner's interval, or as the guard
-    /// against polls that have become longer than the interval was made for, the time since the last check.
+    /// What makes a check of the global queue due before local work, if it is due: the tuner's
+    /// interval, or as the guard against polls that have become longer than the interval was
+    /// made for, the time since the last check.
     ///
-    /// Both follow from one target, so with steady polls the interval is first: `interval * average <= target`. The time was
-    /// read for the statistics and costs one comparison. One local poll comes first, whatever the time: otherwise slow polls
-    /// and a global queue that is never empty would keep local tasks waiting for ever.
+    /// Both follow from one target, so with steady polls the interval is first: `interval * average
+    /// <= target`. The time was read for the statistics and costs one comparison. One local
+    /// poll comes first, whatever the time: otherwise slow polls and a global queue that is
+    /// never empty would keep local tasks waiting for ever.
     #[inline]
     pub(crate) fn due_check(&self) -> Option<Trigger> {
         if self.polls_since_check > self.tuner.interval() {
@@ -111,8 +116,9 @@ impl Core {
         self.check_at_ns = self.now_ns.saturating_add(config.target_global_queue_latency_ns);
     }
 
-    /// A tick ends: the LIFO slot has its polls again, unless the ring is still waiting for its turn. In short ticks that are filled by batches,
-    /// the slot's share would be all that is left for local tasks. Returns whether it was renewed.
+    /// A tick ends: the LIFO slot has its polls again, unless the ring is still waiting for its
+    /// turn. In short ticks that are filled by batches, the slot's share would be all that is
+    /// left for local tasks. Returns whether it was renewed.
     pub(crate) fn renew_lifo_polls(&mut self) -> bool {
         let is_renewed = std::mem::take(&mut self.has_come_to_ring);
         if is_renewed {

@@ -1,8 +1,10 @@
 //! Which worker this thread is.
 //!
-//! Who writes: the worker's thread, when it starts and ends. Who reads: whoever submits a task, on the same thread.
+//! Who writes: the worker's thread, when it starts and ends. Who reads: whoever submits a task, on
+//! the same thread.
 //!
-//! Invariant: *Worker while set*: the pointer is set only by [`run_as`], for the time that the worker is borrowed there.
+//! Invariant: *Worker while set*: the pointer is set only by [`run_as`], for the time that the
+//! worker is borrowed there.
 
 use std::cell::Cell;
 use std::ptr;

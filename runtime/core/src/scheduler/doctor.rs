@@ -1,15 +1,18 @@
-//! The runtime's own verdict: what the doctor finds in it, with history, for snapshots and for the application's log.
+//! The runtime's own verdict: what the doctor finds in it, with history, for snapshots and for the
+//! application's log.
 //!
 //! Protocol. (1) The sentinel requests an examination every `DOCTOR_INTERVAL` while a worker is
-//! awake, if the log or the control socket is enabled; and once more before it dozes, if an incident
-//! came since or something is open. (2) The thread that reads stacks takes a snapshot. (3) Whoever takes a snapshot has it
-//! judged: the history of findings
-//! (`volt_diagnosis::doctor::history`) compares it with the one before, and its findings go into the snapshot. So an idle runtime's findings
-//! become past when somebody reads them. (4) The thread that reads stacks writes what began and ended to the log, if somebody listens
+//! awake, if the log or the control socket is enabled; and once more before it dozes, if an
+//! incident came since or something is open. (2) The thread that reads stacks takes a snapshot. (3)
+//! Whoever takes a snapshot has it judged: the history of findings
+//! (`volt_diagnosis::doctor::history`) compares it with the one before, and its findings go into
+//! the snapshot. So an idle runtime's findings become past when somebody reads them. (4) The thread
+//! that reads stacks writes what began and ended to the log, if somebody listens
 //! (`volt_diagnosis::doctor::course`: how often, and how much at most).
 //!
-//! Invariants. *One verdict*: the log, the control socket and the exporter show the findings of one history. *No worker and no sentinel runs a
-//! subscriber's code*, which may block: workers do in their tasks' own events only. *An idle runtime is left asleep*: what is open when it comes to
+//! Invariants. *One verdict*: the log, the control socket and the exporter show the findings of one
+//! history. *No worker and no sentinel runs a subscriber's code*, which may block: workers do in
+//! their tasks' own events only. *An idle runtime is left asleep*: what is open when it comes to
 //! rest ends in the log when it wakes up.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,7 +4,8 @@
 //! more, and sleeps: in the driver if nobody else is there, else on its park word. Whoever submits
 //! a task *claims* a parked worker and gives it a *token*, which ends the sleep. The race is
 //! between the last check and a submit. `idle` proves that no wake-up is lost in it; this file is
-//! the caller that the proof is about. The worker calls it, and so do the models of `idle` and of `turn_lock`.
+//! the caller that the proof is about. The worker calls it, and so do the models of `idle` and of
+//! `turn_lock`.
 //!
 //! Park, by a worker that found nothing:
 //! 1. Park (1) and (2) of `idle`: the worker leaves the searchers and publishes that it is parked.

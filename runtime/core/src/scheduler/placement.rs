@@ -4,19 +4,24 @@
 //! hand it to a worker's inbox and wake that worker; if it turns out to be busy, thieves take from
 //! inboxes as from rings.
 //!
-//! A worker's load is what its queues hold plus the poll that it is in. It is read from the queues themselves, not kept in a counter beside
-//! them: a counter costs every push, pop, steal and overflow a read-modify-write, and drifts where one is forgotten (the source resets it
-//! to 0 while others count, and is wrong for ever). Derived, it cannot drift: the sum of all loads is what is queued or running.
+//! A worker's load is what its queues hold plus the poll that it is in. It is read from the queues
+//! themselves, not kept in a counter beside them: a counter costs every push, pop, steal and
+//! overflow a read-modify-write, and drifts where one is forgotten (the source resets it to 0 while
+//! others count, and is wrong for ever). Derived, it cannot drift: the sum of all loads is what is
+//! queued or running.
 //!
-//! Workers that cannot run a task soon are skipped: those that have declared that they block (`block_in_place`), those that the
-//! sentinel has declared away, and those whose present poll has lasted for `STUCK_AFTER`, which covers the time before the
-//! sentinel sees them and runtimes without one. If no candidate is left, the task goes to the global queue. A worker may begin to
+//! Workers that cannot run a task soon are skipped: those that have declared that they block
+//! (`block_in_place`), those that the sentinel has declared away, and those whose present poll has
+//! lasted for `STUCK_AFTER`, which covers the time before the sentinel sees them and runtimes
+//! without one. If no candidate is left, the task goes to the global queue. A worker may begin to
 //! block right after it was chosen; then a thief takes the task, as from a ring.
 //!
-//! Spares are never chosen. A spare that stands in is there for a moment, and it steals from the inboxes like any thief.
+//! Spares are never chosen. A spare that stands in is there for a moment, and it steals from the
+//! inboxes like any thief.
 //!
-//! The least-loaded scan starts at a rotating index (otherwise all ties go to worker 0) and ends at the first idle worker. Two choices:
-//! Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 2001.
+//! The least-loaded scan starts at a rotating index (otherwise all ties go to worker 0) and ends at
+//! the first idle worker. Two choices: Mitzenmacher, "The Power of Two Choices in Randomized Load
+//! Balancing", 2001.
 
 use std::cell::LazyCell;
 use std::sync::Arc;
@@ -39,7 +44,8 @@ impl Placer {
         Self { placement, turn: AtomicUsize::new(0) }
     }
 
-    /// The worker whose inbox is to take the next task; `None` = the global queue. `remotes` are those of the workers, without spares.
+    /// The worker whose inbox is to take the next task; `None` = the global queue. `remotes` are
+    /// those of the workers, without spares.
     #[inline]
     pub(crate) fn choose(&self, remotes: &[Arc<Remote>], staff: &Staff) -> Option<usize> {
         match self.placement {
@@ -85,8 +91,9 @@ impl Placer {
     }
 }
 
-/// Whether a worker can run a task soon: it is on duty, neither blocks nor is declared away, and its present poll, if any, is not a
-/// long one. The clock is read only for workers that are in a poll.
+/// Whether a worker can run a task soon: it is on duty, neither blocks nor is declared away, and
+/// its present poll, if any, is not a long one. The clock is read only for workers that are in a
+/// poll.
 fn is_open(worker: usize, remote: &Remote, staff: &Staff, now_ns: impl Fn() -> u64) -> bool {
     let is_stuck = || remote.cells.poll_for_ns(now_ns()) >= Some(clock::saturating_ns(STUCK_AFTER));
     staff.is_present(worker) && !(remote.cells.is_in_poll() && is_stuck())
@@ -242,7 +249,8 @@ mod tests {
 
     impl Gate {
         fn pass(&self) {
-            // ORDERING: SeqCst, here and below; a test's own switches and counts, which prove nothing about order.
+            // ORDERING: SeqCst, here and below; a test's own switches and counts, which prove
+            // nothing about order.
             if self.is_closed.load(Ordering::SeqCst) {
                 let mut held = self.held.lock().unwrap();
                 *held += 1;
@@ -284,7 +292,8 @@ mod tests {
         (shared.remotes_in_use().iter().map(|remote| load(remote)).sum::<usize>() + shared.injector.len()) as u64
     }
 
-    /// Tasks never wait for anything here: what is alive is queued or running, and while everybody is held up in a poll nothing moves.
+    /// Tasks never wait for anything here: what is alive is queued or running, and while everybody
+    /// is held up in a poll nothing moves.
     #[test]
     fn the_loads_are_what_is_queued_or_running_whenever_everybody_stands_still() {
         const WORKERS: usize = 3;

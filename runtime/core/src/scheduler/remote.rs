@@ -16,12 +16,13 @@ use crate::task::header::Notified;
 
 /// The part of a worker that others may touch.
 ///
-/// What different threads write lies on lines of its own: the worker writes `lifo` and `cells` at each
-/// poll, those who wake it `parker`, and thieves `tasks_given`.
+/// What different threads write lies on lines of its own: the worker writes `lifo` and `cells` at
+/// each poll, those who wake it `parker`, and thieves `tasks_given`.
 pub(crate) struct Remote {
     pub(crate) ring: Stealer<Notified>,
     pub(crate) batch: Stealer<Notified>,
-    /// Tasks that were placed here from outside; the worker moves them to its ring, thieves take from it.
+    /// Tasks that were placed here from outside; the worker moves them to its ring, thieves take
+    /// from it.
     pub(crate) inbox: Injector<Notified>,
     /// Only its worker puts; others take on the last pass.
     pub(crate) lifo: CachePadded<LifoSlot<Notified>>,

@@ -1,6 +1,8 @@
-//! Random victims: xorshift64+ with the triplet [17, 7, 16], reduced without bias worth naming by Lemire's multiply-shift.
+//! Random victims: xorshift64+ with the triplet [17, 7, 16], reduced without bias worth naming by
+//! Lemire's multiply-shift.
 //!
-//! Source: Marsaglia, "Xorshift RNGs", 2003; Lemire, "Fast Random Integer Generation in an Interval", ACM TOMACS 29(1), 2019.
+//! Source: Marsaglia, "Xorshift RNGs", 2003; Lemire, "Fast Random Integer Generation in an
+//! Interval", ACM TOMACS 29(1), 2019.
 
 /// One worker's generator.
 #[derive(Debug)]

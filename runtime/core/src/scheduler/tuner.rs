@@ -1,24 +1,29 @@
-//! How often a worker checks the global queue: a moving average of its poll time, and the interval that follows from it.
+//! How often a worker checks the global queue: a moving average of its poll time, and the interval
+//! that follows from it.
 //!
-//! `interval = clamp(target / avg, min, max)` local polls lie between two checks. The defaults are a target of 3 µs and
-//! bounds of 1 and 255, so that with polls of 1 µs three lie between two checks, and with longer polls one. A target of
-//! 1 ms and bounds of 8 and 255 give the classic table: 255, 100, 20, 10 and 8 for polls of 1, 10, 50, 100 and 1000 µs.
-//! `Core::due_check` applies the interval; it also checks when the target itself has passed, since polls may become longer
+//! `interval = clamp(target / avg, min, max)` local polls lie between two checks. The defaults are
+//! a target of 3 µs and bounds of 1 and 255, so that with polls of 1 µs three lie between two
+//! checks, and with longer polls one. A target of 1 ms and bounds of 8 and 255 give the classic
+//! table: 255, 100, 20, 10 and 8 for polls of 1, 10, 50, 100 and 1000 µs. `Core::due_check` applies
+//! the interval; it also checks when the target itself has passed, since polls may become longer
 //! than the average knows.
 //!
-//! `avg = w * sample + (1 - w) * avg`, once a tick, where the sample is the mean of the tick's polls. A full tick weighs
-//! `w = α`, a tick of `n` polls `w = 1 − (1 − α)^(n / budget)`: a poll weighs the same, α / budget, in a tick of any
-//! length. So one outlier of 10 ms among polls of 10 µs takes the interval of the table above from 100 to 56. Weighing each
-//! poll with α, `1 − (1 − α)^n`, forgets everything but the last tick: the same outlier takes it to 11. Weighing each tick
-//! with α whatever its length lets a tick of one poll count as much as one of 128: that outlier, alone in its tick, to 1.
-//! The price is that a new average takes some 3,000 polls to be learnt; meanwhile the elapsed time bounds the wait.
+//! `avg = w * sample + (1 - w) * avg`, once a tick, where the sample is the mean of the tick's
+//! polls. A full tick weighs `w = α`, a tick of `n` polls `w = 1 − (1 − α)^(n / budget)`: a poll
+//! weighs the same, α / budget, in a tick of any length. So one outlier of 10 ms among polls of 10
+//! µs takes the interval of the table above from 100 to 56. Weighing each poll with α, `1 − (1 −
+//! α)^n`, forgets everything but the last tick: the same outlier takes it to 11. Weighing each tick
+//! with α whatever its length lets a tick of one poll count as much as one of 128: that outlier,
+//! alone in its tick, to 1. The price is that a new average takes some 3,000 polls to be learnt;
+//! meanwhile the elapsed time bounds the wait.
 //!
-//! Who writes, who reads: the worker that owns it. Invariant: *Monotone*: slower polls never lengthen the interval.
+//! Who writes, who reads: the worker that owns it. Invariant: *Monotone*: slower polls never
+//! lengthen the interval.
 
 use crate::config::Config;
 
-/// 1 in the fixed point of weights and of the average: fine enough that a single poll's share of a thousandth does not
-/// round away, and that averages of up to 4 hours fit.
+/// 1 in the fixed point of weights and of the average: fine enough that a single poll's share of a
+/// thousandth does not round away, and that averages of up to 4 hours fit.
 const ONE: u64 = 1 << 20;
 
 /// See the header of this file.

@@ -1,15 +1,18 @@
 //! Who keeps whom waiting: what the tasks of each spawn location do, and what is done to them.
 //!
-//! Shape: a table of `PLACES` spawn locations a writer, found by the location's address with open addressing, in at most `PROBES` steps; those that
-//! find no place share one more, *other*. A place that is taken stays taken, so that every number only grows.
+//! Shape: a table of `PLACES` spawn locations a writer, found by the location's address with open
+//! addressing, in at most `PROBES` steps; those that find no place share one more, *other*. A place
+//! that is taken stays taken, so that every number only grows.
 //!
-//! Who writes: one thread a table: a worker, or the sentinel. Who reads: snapshots, from any thread, which merge the tables.
+//! Who writes: one thread a table: a worker, or the sentinel. Who reads: snapshots, from any
+//! thread, which merge the tables.
 //!
-//! What is charged. A task that is polled has waited since it was submitted. If the poll before it on the same worker was long, then the time that
-//! both lasted is charged to the location of that poll, and written down as suffered by the location of the task. Tasks that the
-//! sentinel takes from a worker that is stuck are charged by it in the same way, up to then; if that worker comes to poll them after all, it charges the
-//! rest. So a task that waits behind many short polls charges nobody: that is
-//! load, not blame.
+//! What is charged. A task that is polled has waited since it was submitted. If the poll before it
+//! on the same worker was long, then the time that both lasted is charged to the location of that
+//! poll, and written down as suffered by the location of the task. Tasks that the sentinel takes
+//! from a worker that is stuck are charged by it in the same way, up to then; if that worker comes
+//! to poll them after all, it charges the rest. So a task that waits behind many short polls
+//! charges nobody: that is load, not blame.
 
 use std::panic::Location;
 use std::ptr;
@@ -97,7 +100,8 @@ impl BlameTable {
                 return place;
             }
             if found.is_null() {
-                // ORDERING: Release; pairs with the Acquire in `read`, though what it points to is there since the program began.
+                // ORDERING: Release; pairs with the Acquire in `read`, though what it points to is
+                // there since the program began.
                 place.location.store(wanted, Ordering::Release);
                 return place;
             }
@@ -142,7 +146,8 @@ impl Place {
     }
 }
 
-/// In `0..PLACES`. Locations lie close to each other, 24 bytes apart as a rule: Fibonacci hashing spreads them (Knuth, 6.4), by its highest bits.
+/// In `0..PLACES`. Locations lie close to each other, 24 bytes apart as a rule: Fibonacci hashing
+/// spreads them (Knuth, 6.4), by its highest bits.
 #[inline]
 fn first_place(location: *mut Location<'static>) -> usize {
     let hash = (location.addr() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -1,11 +1,14 @@
-//! Numbers for spawn locations: what stands for them in records of the flight recorder, which have 16 bits for them.
+//! Numbers for spawn locations: what stands for them in records of the flight recorder, which have
+//! 16 bits for them.
 //!
-//! Shape: one table for the process, since locations are the program's; open addressing by the location's address, `PROBES` steps at most. A
-//! place that is taken stays taken, so a number means the same for as long as the process lives. The tables of `blame` have one writer each and so
-//! places of their own, which are no common number; and most wake-ups are noted down by threads that have no such table.
+//! Shape: one table for the process, since locations are the program's; open addressing by the
+//! location's address, `PROBES` steps at most. A place that is taken stays taken, so a number means
+//! the same for as long as the process lives. The tables of `blame` have one writer each and so
+//! places of their own, which are no common number; and most wake-ups are noted down by threads
+//! that have no such table.
 //!
-//! Who writes: whoever notes something down about a location that has no number yet, by one exchange. Who reads: the same, and whoever drains the
-//! rings.
+//! Who writes: whoever notes something down about a location that has no number yet, by one
+//! exchange. Who reads: the same, and whoever drains the rings.
 //!
 //! Bound: `PLACES` locations; those that find no place have number 0, *unknown*.
 
@@ -57,8 +60,9 @@ impl Locations {
     fn seek(&self, wanted: *mut Location<'static>, first: usize) -> u16 {
         for step in 0..PROBES {
             let place = (first + step) % PLACES;
-            // ORDERING: Release for a place that is taken, though what it points to is there since the program began; pairs with the Acquire in
-            // `of_number`. Relaxed for one that is only compared with.
+            // ORDERING: Release for a place that is taken, though what it points to is there since
+            // the program began; pairs with the Acquire in `of_number`. Relaxed for one that is
+            // only compared with.
             let found = self.0[place].compare_exchange(ptr::null_mut(), wanted, Ordering::Release, Ordering::Relaxed);
             if found.map_or_else(|taken| taken == wanted, |_| true) {
                 return place as u16 + 1;
@@ -76,7 +80,8 @@ impl Locations {
     }
 }
 
-/// Locations lie close to each other, 24 bytes apart as a rule: Fibonacci hashing spreads them (Knuth, 6.4).
+/// Locations lie close to each other, 24 bytes apart as a rule: Fibonacci hashing spreads them
+/// (Knuth, 6.4).
 #[inline]
 fn first_place(location: *mut Location<'static>) -> usize {
     let hash = (location.addr() as u64 >> 3).wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -1,16 +1,20 @@
-//! What a task has cost so far, and what it has suffered: its polls, how long they took, the longest, and how long it waited for them.
+//! What a task has cost so far, and what it has suffered: its polls, how long they took, the
+//! longest, and how long it waited for them.
 //!
-//! Shape: 16 bytes in the task's header, the width of one class of blocks, so that a parked task stays below 128.
-//! What it waits for stands there too (`awaits`). `begun` is written when a poll begins, `took` when it has ended and the task is about to wait or to be enqueued again: the
+//! Shape: 16 bytes in the task's header, the width of one class of blocks, so that a parked task
+//! stays below 128. What it waits for stands there too (`awaits`). `begun` is written when a poll
+//! begins, `took` when it has ended and the task is about to wait or to be enqueued again: the
 //! numbers of a task that ends go with it.
 //!
-//! Who writes: the task's runner (*One runner* of `state`), by Relaxed load and store. Who reads: whoever lists the tasks, on its own thread.
+//! Who writes: the task's runner (*One runner* of `state`), by Relaxed load and store. Who reads:
+//! whoever lists the tasks, on its own thread.
 //!
-//! Invariant: *they stay at their largest*: no number begins anew. 4.2 billion polls, 19 hours of delay and 13 days of busy time are the
-//! largest; whoever reaches them is known by then.
+//! Invariant: *they stay at their largest*: no number begins anew. 4.2 billion polls, 19 hours of
+//! delay and 13 days of busy time are the largest; whoever reaches them is known by then.
 //!
-//! Rejected: a count of wake-ups by what woke the task: 8 bytes and a store a wake-up, for what the last wake-up (in the header already), the
-//! chain of `why` and the table of spawn locations tell. The last worker: with stealing it says little of a task that waits, and of one that is
+//! Rejected: a count of wake-ups by what woke the task: 8 bytes and a store a wake-up, for what the
+//! last wake-up (in the header already), the chain of `why` and the table of spawn locations tell.
+//! The last worker: with stealing it says little of a task that waits, and of one that is
 //! polled the worker says it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +49,8 @@ const _: () = assert!((unbounded_bucket_of(u64::MAX) as u64) <= LONGEST_MASK);
 pub(crate) struct Account {
     /// `| polls that have begun 32 | delay from each wake-up to its poll, the sum 32 |`
     begun: AtomicU64,
-    /// `| busy, the sum 40 | bucket of the longest 10 | what it waits for since the last 14 |` of the polls that have ended.
+    /// `| busy, the sum 40 | bucket of the longest 10 | what it waits for since the last 14 |` of
+    /// the polls that have ended.
     took: AtomicU64,
 }
 
@@ -68,9 +73,11 @@ impl Account {
         if !counting::IS_ON {
             return;
         }
-        // Rounded up or down by what the clock happens to show behind the unit: so the sum of many short delays is right too.
+        // Rounded up or down by what the clock happens to show behind the unit: so the sum of many
+        // short delays is right too.
         let units = delay_ns.wrapping_add(now_ns & DELAY_MASK) >> DELAY_UNIT_BITS;
-        // ORDERING: Relaxed, both; single-writer cell: the runner's, and the queue orders one runner behind the other.
+        // ORDERING: Relaxed, both; single-writer cell: the runner's, and the queue orders one
+        // runner behind the other.
         let before = self.begun.load(Ordering::Relaxed);
         let after = before.wrapping_add(ONE_POLL + units);
         let has_room = after > before && after as u32 >= before as u32 && units < ONE_POLL;
@@ -97,7 +104,8 @@ impl Account {
         let units = took_ns.saturating_add(now_ns & BUSY_MASK) >> BUSY_UNIT_BITS;
         let busy = (took >> BUSY_SHIFT).saturating_add(units).min(BUSY_FULL);
         let mut longest = took >> Note::BITS & LONGEST_MASK;
-        // Most polls are short, and the longest of these tells nobody anything: they are spared the search for a bucket.
+        // Most polls are short, and the longest of these tells nobody anything: they are spared the
+        // search for a bucket.
         if took_ns >= LONGEST_FROM_NS {
             longest = longest.max(unbounded_bucket_of(took_ns) as u64);
         }

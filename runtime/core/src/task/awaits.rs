@@ -1,13 +1,18 @@
-//! What a task waits for, in the words of the operation that it awaits: a lock, a message, and where in the code.
+//! What a task waits for, in the words of the operation that it awaits: a lock, a message, and
+//! where in the code.
 //!
-//! Shape: `| number of the location 11 | Awaits 3 |`, kept while the poll lasts by the thread (`current`), and at its end in the task's account. An
-//! operation of `sync` that is pending notes itself down in each poll that it is in, so nobody has to take a note back: an operation that is done, was
-//! dropped, or went to another task is in no poll that follows. Of several at once (`select!`) the last that was polled is told.
+//! Shape: `| number of the location 11 | Awaits 3 |`, kept while the poll lasts by the thread
+//! (`current`), and at its end in the task's account. An operation of `sync` that is pending notes
+//! itself down in each poll that it is in, so nobody has to take a note back: an operation that is
+//! done, was dropped, or went to another task is in no poll that follows. Of several at once
+//! (`select!`) the last that was polled is told.
 //!
-//! Who writes: the thread that polls the task, when it has to wait. Who reads: its runner at the end of the poll.
+//! Who writes: the thread that polls the task, when it has to wait. Who reads: its runner at the
+//! end of the poll.
 //!
-//! Rejected: a word of its own in the header, 16 bytes a task with the allocator's rounding; taking the note back when the operation ends, which costs
-//! those that waited a second store, and a task that is cancelled a lookup.
+//! Rejected: a word of its own in the header, 16 bytes a task with the allocator's rounding; taking
+//! the note back when the operation ends, which costs those that waited a second store, and a task
+//! that is cancelled a lookup.
 
 use std::panic::Location;
 

@@ -1,7 +1,8 @@
 //! Which task this thread polls, whether it has woken itself, and who it is that wakes others here.
 //!
-//! Who writes: `cell::run`, around each poll, and wakers, on the same thread; what kind of thread this is, the thread itself. Who reads: ids,
-//! shields, `cell::run` at the end of the poll, and whoever is woken here.
+//! Who writes: `cell::run`, around each poll, and wakers, on the same thread; what kind of thread
+//! this is, the thread itself. Who reads: ids, shields, `cell::run` at the end of the poll, and
+//! whoever is woken here.
 //!
 //! Invariants:
 //! * *Alive while current*: the pointer is set only while the runner holds a reference.
@@ -58,7 +59,8 @@ pub(super) fn with_waker<R>(f: impl FnOnce(WakesHere<'_>) -> R) -> R {
     f(WakesHere { by: BY.get(), task })
 }
 
-/// From now on, tasks that are woken on this thread outside of polls are woken by `by`. Returns who it was before.
+/// From now on, tasks that are woken on this thread outside of polls are woken by `by`. Returns who
+/// it was before.
 #[inline]
 pub(crate) fn wake_as(by: By) -> By {
     BY.replace(by)
@@ -96,8 +98,8 @@ impl Drop for Current<'_> {
     }
 }
 
-/// Makes no task current while `f` runs, and what is woken in it woken by `by`: for worker threads, which may be simulated inside another task's
-/// poll.
+/// Makes no task current while `f` runs, and what is woken in it woken by `by`: for worker threads,
+/// which may be simulated inside another task's poll.
 pub(crate) fn run_outside_tasks(by: By, f: impl FnOnce()) {
     struct Reset(Running, By);
     impl Drop for Reset {
@@ -125,7 +127,8 @@ pub(crate) fn run_blocking(f: impl FnOnce()) {
     f();
 }
 
-/// Takes note of the wake-up if `task` is the one that this thread polls; its runner will see to it. False: it is another.
+/// Takes note of the wake-up if `task` is the one that this thread polls; its runner will see to
+/// it. False: it is another.
 #[inline]
 pub(super) fn has_noted_own_wake(task: NonNull<Header>) -> bool {
     let running = CURRENT.get();
@@ -155,7 +158,8 @@ pub(super) fn with<R>(f: impl FnOnce(Option<&Task>) -> R) -> R {
     match CURRENT.try_with(Cell::get).ok().and_then(|running| running.task) {
         None => f(None),
         Some(raw) => {
-            // SAFETY: Alive while current; ManuallyDrop borrows the runner's reference and does not give it up.
+            // SAFETY: Alive while current; ManuallyDrop borrows the runner's reference and does not
+            // give it up.
             let task = ManuallyDrop::new(unsafe { Task::from_raw(raw) });
             f(Some(&task))
         }

@@ -8,8 +8,8 @@
 //! The race is about who cleans up when both go at the same moment: each of output, waker and
 //! memory must be dropped once, after its last use.
 //!
-//! Steps, as in the code and in the model (`state/loom_models`). Who owns what is *Join hand-over* of
-//! `state`.
+//! Steps, as in the code and in the model (`state/loom_models`). Who owns what is *Join hand-over*
+//! of `state`.
 //!
 //! Complete, by the runner, when the output is in place:
 //! 1. Unobserved: if the runner holds all references that are left, nobody else can see the task:

@@ -1,12 +1,14 @@
 //! The part of a task that does not depend on its future, and the pointers to it.
 //!
-//! Shape: a task is one allocation, `cell::Cell<F, S>`, that begins with a [`Header`]. Pointers to the header are what queues, wakers
-//! and handles hold; the vtable in the header leads back to the typed cell.
+//! Shape: a task is one allocation, `cell::Cell<F, S>`, that begins with a [`Header`]. Pointers to
+//! the header are what queues, wakers and handles hold; the vtable in the header leads back to the
+//! typed cell.
 //!
 //! Invariants:
-//! * *Live by reference*: every [`Task`], [`Notified`], waker and join handle holds one reference of the task word, so the
-//!   allocation outlives it. A pointer without a reference is never kept.
-//! * *Whole provenance*: the pointer comes from `cell::blocks::allocate` for the whole cell and is only ever cast, never rebuilt.
+//! * *Live by reference*: every [`Task`], [`Notified`], waker and join handle holds one reference
+//!   of the task word, so the allocation outlives it. A pointer without a reference is never kept.
+//! * *Whole provenance*: the pointer comes from `cell::blocks::allocate` for the whole cell and is
+//!   only ever cast, never rebuilt.
 
 use std::panic::Location;
 use std::ptr::NonNull;
@@ -59,32 +61,37 @@ pub struct Header {
     pub id: Id,
     /// Where the task was spawned, and what few tasks have, out of line.
     pub(super) origin: Origin,
-    /// When the task was last submitted, on the process clock, ns. Written by whoever submits it, before it is enqueued; read by the
-    /// worker that polls it.
+    /// When the task was last submitted, on the process clock, ns. Written by whoever submits it,
+    /// before it is enqueued; read by the worker that polls it.
     pub(super) submitted_at_ns: AtomicU64,
-    /// Who submitted it then: `| task's id 56 | is it the spawn 1 | By 7 |`; id 0 is no task. Of a task's wake-up it says what thread that was polled
-    /// on. Written with the time.
+    /// Who submitted it then: `| task's id 56 | is it the spawn 1 | By 7 |`; id 0 is no task. Of a
+    /// task's wake-up it says what thread that was polled on. Written with the time.
     pub(super) woken_by: AtomicU64,
     /// Where the task was spawned that did so; null is no task. Written with the time.
     pub(super) woken_from: AtomicPtr<Location<'static>>,
-    /// Where it is in the registry: the slot. Written by its runner, or by its creator before anybody else knows of it.
+    /// Where it is in the registry: the slot. Written by its runner, or by its creator before
+    /// anybody else knows of it.
     pub(super) slot: AtomicU32,
-    /// The shard there, and when the task was spawned: `| birth 26 | shard 6 |`. Written with the slot.
+    /// The shard there, and when the task was spawned: `| birth 26 | shard 6 |`. Written with the
+    /// slot.
     pub(super) birth_and_shard: AtomicU32,
     pub(crate) account: Account,
 }
 
 /// What the typed cell can do, for those who hold a pointer to its header.
 pub(crate) struct Vtable {
-    /// Polls or drops the future; the poll begins at that time. Takes over the reference of a `Notified`.
+    /// Polls or drops the future; the poll begins at that time. Takes over the reference of a
+    /// `Notified`.
     pub(crate) run: unsafe fn(NonNull<Header>, u64) -> Ran,
-    /// Enqueues the task. Takes over a reference, which becomes the `Notified`'s; the caller holds another for the time of the call.
+    /// Enqueues the task. Takes over a reference, which becomes the `Notified`'s; the caller holds
+    /// another for the time of the call.
     pub(crate) schedule: unsafe fn(NonNull<Header>),
     /// Wakes the task. Takes over a reference, the waker's.
     pub(crate) wake: unsafe fn(NonNull<Header>),
     /// Frees the allocation; the last reference is gone.
     pub(crate) dealloc: unsafe fn(NonNull<Header>),
-    /// Moves the output to `*mut Poll<Result<T, JoinError>>` if there is one, else remembers the waker.
+    /// Moves the output to `*mut Poll<Result<T, JoinError>>` if there is one, else remembers the
+    /// waker.
     pub(crate) poll_join: unsafe fn(NonNull<Header>, *mut (), &Waker),
     /// The JoinHandle goes, and its reference with it.
     pub(crate) drop_join: unsafe fn(NonNull<Header>),
@@ -113,7 +120,8 @@ pub enum Ran {
 }
 
 impl Ran {
-    /// When the poll ended, if that is known: the task's account was closed then, while it was still its runner's.
+    /// When the poll ended, if that is known: the task's account was closed then, while it was
+    /// still its runner's.
     #[inline]
     pub(crate) fn at_ns(&self) -> Option<u64> {
         match *self {
@@ -143,7 +151,8 @@ impl Header {
         self.origin.location()
     }
 
-    /// Its location, and whether that is all that is known of where it comes from: no name and no span.
+    /// Its location, and whether that is all that is known of where it comes from: no name and no
+    /// span.
     #[inline]
     pub(crate) fn told_location(&self) -> (&'static Location<'static>, bool) {
         match self.extra() {
@@ -161,8 +170,8 @@ impl Header {
     /// Its place in the registry, or `NO_PLACE`.
     #[inline]
     pub(crate) fn place(&self) -> Place {
-        // ORDERING: Relaxed, both; single-writer cells: the runner reads what it or the runner before wrote, and the queue, or the task word,
-        // orders the two.
+        // ORDERING: Relaxed, both; single-writer cells: the runner reads what it or the runner
+        // before wrote, and the queue, or the task word, orders the two.
         let (slot, shard) = (self.slot.load(Ordering::Relaxed), self.birth_and_shard.load(Ordering::Relaxed));
         Place { slot, shard: (shard & (MAX_SHARDS as u32 - 1)) as u8 }
     }
@@ -188,7 +197,8 @@ impl Header {
         u64::from(self.birth_and_shard.load(Ordering::Relaxed) >> SHARD_BITS) << BIRTH_UNIT_BITS
     }
 
-    /// Its poll that began at `began_at_ns` has ended, and it is going to wait or to be enqueued; for its runner. Returns the time.
+    /// Its poll that began at `began_at_ns` has ended, and it is going to wait or to be enqueued;
+    /// for its runner. Returns the time.
     #[inline]
     pub(super) fn end_poll(&self, began_at_ns: u64, awaits: Note) -> u64 {
         let now_ns = counting::now_ns_after(began_at_ns);
@@ -196,13 +206,15 @@ impl Header {
         now_ns
     }
 
-    /// What it waits for, and where in the code, as far as an operation that it awaited in its last poll has told.
+    /// What it waits for, and where in the code, as far as an operation that it awaited in its last
+    /// poll has told.
     pub(crate) fn awaits(&self) -> Option<(Awaits, Option<&'static Location<'static>>)> {
         self.account.awaits().read()
     }
 
     pub(crate) fn submitted_at_ns(&self) -> u64 {
-        // ORDERING: Relaxed; single-writer cell: the submitter wrote it before it enqueued the task, and the queue orders the two.
+        // ORDERING: Relaxed; single-writer cell: the submitter wrote it before it enqueued the
+        // task, and the queue orders the two.
         self.submitted_at_ns.load(Ordering::Relaxed)
     }
 }
@@ -211,8 +223,9 @@ impl Header {
 #[repr(transparent)]
 pub struct Task(pub(super) NonNull<Header>);
 
-// SAFETY: Live by reference: what is reached through it is either immutable, atomic, or guarded by the task word; the future and
-// the output are `Send`, or touched on their own thread only, as every constructor of a cell demands.
+// SAFETY: Live by reference: what is reached through it is either immutable, atomic, or guarded by
+// the task word; the future and the output are `Send`, or touched on their own thread only, as
+// every constructor of a cell demands.
 unsafe impl Send for Task {}
 // SAFETY: as for Send.
 unsafe impl Sync for Task {}
@@ -239,7 +252,8 @@ impl Task {
         unsafe { self.0.as_ref() }
     }
 
-    /// Wakes the task, by a waker that goes with that: its reference becomes that of the `Notified`.
+    /// Wakes the task, by a waker that goes with that: its reference becomes that of the
+    /// `Notified`.
     #[inline]
     pub(crate) fn wake_owned(self) {
         let raw = self.into_raw();
@@ -273,7 +287,8 @@ impl std::fmt::Debug for Task {
     }
 }
 
-/// The right to run a task once: what queues hold. There is one exactly while the task is SCHEDULED.
+/// The right to run a task once: what queues hold. There is one exactly while the task is
+/// SCHEDULED.
 #[derive(Debug)]
 pub struct Notified(pub(super) Task);
 
@@ -294,8 +309,8 @@ impl Notified {
         &self.0
     }
 
-    /// Polls the future once, or drops it if the task was cancelled. The poll begins at `began_at_ns`; of a scheduler that does not count,
-    /// anything.
+    /// Polls the future once, or drops it if the task was cancelled. The poll begins at
+    /// `began_at_ns`; of a scheduler that does not count, anything.
     pub fn run(self, began_at_ns: u64) -> Ran {
         let raw = self.0.into_raw();
         // SAFETY: Live by reference: the Notified's own is handed over to `run`.

@@ -1,14 +1,16 @@
 //! Task ids: unique in the process, never used twice.
 //!
-//! A thread takes a block of them at a time, so that spawns on many threads do not hand one cache line around. So ids rise with time on each
-//! thread, and not across threads; what a thread has left when it ends is never given out.
+//! A thread takes a block of them at a time, so that spawns on many threads do not hand one cache
+//! line around. So ids rise with time on each thread, and not across threads; what a thread has
+//! left when it ends is never given out.
 
 use std::cell::Cell;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Ids that a thread takes at once: few enough that they stay short to read, enough that taking them costs nothing.
+/// Ids that a thread takes at once: few enough that they stay short to read, enough that taking
+/// them costs nothing.
 const BLOCK: u64 = 64;
 
 thread_local! {
@@ -16,8 +18,8 @@ thread_local! {
     static NEXT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The id of a task, as the console and log lines show it. Unique for the life of the process. A task that was spawned later on another thread
-/// may have a lower one.
+/// The id of a task, as the console and log lines show it. Unique for the life of the process. A
+/// task that was spawned later on another thread may have a lower one.
 ///
 /// ```
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -63,7 +65,8 @@ impl fmt::Display for Id {
     }
 }
 
-/// Ids that do not depend on what other threads do: for a test that repeats a run exactly, on the thread that has begun them.
+/// Ids that do not depend on what other threads do: for a test that repeats a run exactly, on the
+/// thread that has begun them.
 #[cfg(test)]
 pub(crate) mod simulated {
     use std::cell::Cell;

@@ -1,4 +1,5 @@
-//! What a task leaves to whoever spawned it: a handle to wait for it, to abort it, and the error if it did not end well.
+//! What a task leaves to whoever spawned it: a handle to wait for it, to abort it, and the error if
+//! it did not end well.
 
 use std::any::Any;
 use std::fmt;
@@ -16,8 +17,8 @@ use super::header::{Header, Task};
 use super::id::Id;
 use crate::coop;
 
-/// A handle to a spawned task. Awaiting it gives the task's output, or a [`JoinError`] if the task was aborted or panicked.
-/// Dropping it detaches the task, which goes on.
+/// A handle to a spawned task. Awaiting it gives the task's output, or a [`JoinError`] if the task
+/// was aborted or panicked. Dropping it detaches the task, which goes on.
 ///
 /// # Cancel safety
 /// Awaiting `&mut handle` and dropping that future loses nothing: the output waits in the task.
@@ -33,7 +34,8 @@ pub struct JoinHandle<T> {
     _output: PhantomData<T>,
 }
 
-// SAFETY: the output, the only thing of type T that is reached through the handle, moves to the handle's thread.
+// SAFETY: the output, the only thing of type T that is reached through the handle, moves to the
+// handle's thread.
 unsafe impl<T: Send> Send for JoinHandle<T> {}
 // SAFETY: a shared handle gives no access to the output.
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
@@ -49,8 +51,9 @@ impl<T> JoinHandle<T> {
         Self { task: ManuallyDrop::new(unsafe { Task::from_raw(raw) }), _output: PhantomData }
     }
 
-    /// Cancels the task: its future is dropped at its next turn. A task that has already ended is not affected. Awaiting the handle
-    /// afterwards gives a [`JoinError`] that [`is_cancelled`](JoinError::is_cancelled), unless the task ended first.
+    /// Cancels the task: its future is dropped at its next turn. A task that has already ended is
+    /// not affected. Awaiting the handle afterwards gives a [`JoinError`] that
+    /// [`is_cancelled`](JoinError::is_cancelled), unless the task ended first.
     ///
     /// A blocking task that has begun cannot be aborted.
     pub fn abort(&self) {
@@ -80,7 +83,8 @@ impl<T> Future for JoinHandle<T> {
         let unit = std::task::ready!(coop::poll_proceed(cx));
         let mut output = Poll::Pending;
         let into = (&raw mut output).cast::<()>();
-        // SAFETY: `from_raw` promised that the output is T, and the handle's reference keeps the task alive.
+        // SAFETY: `from_raw` promised that the output is T, and the handle's reference keeps the
+        // task alive.
         unsafe { (self.task.header().vtable.poll_join)(self.task.as_raw(), into, cx.waker()) };
         if output.is_ready() {
             unit.made_progress();
@@ -134,7 +138,8 @@ impl AbortHandle {
         self.task.header().id
     }
 
-    /// How long the task's polls took so far, to some microseconds; one that is going on is not counted.
+    /// How long the task's polls took so far, to some microseconds; one that is going on is not
+    /// counted.
     pub fn busy_time(&self) -> Duration {
         Duration::from_nanos(self.task.header().account.read().busy_ns)
     }
@@ -173,8 +178,8 @@ impl Panic {
     }
 }
 
-/// Why a job was never begun, for people. Stored where the payload of a panic would be, and shown as
-/// none.
+/// Why a job was never begun, for people. Stored where the payload of a panic would be, and shown
+/// as none.
 pub struct Refused(String);
 
 impl Refused {
@@ -192,8 +197,8 @@ impl JoinError {
         Self { id, panic: Some(panic) }
     }
 
-    /// Whether the task was aborted, by a handle or by the shutdown of its runtime; or was never begun, since no thread could be started
-    /// for it, which the error's text says then.
+    /// Whether the task was aborted, by a handle or by the shutdown of its runtime; or was never
+    /// begun, since no thread could be started for it, which the error's text says then.
     pub fn is_cancelled(&self) -> bool {
         !self.is_panic()
     }

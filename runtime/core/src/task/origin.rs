@@ -1,6 +1,8 @@
-//! Where a task comes from, in one word: the line that spawned it, or, for the few that have a name or a span, a box with that line and these.
+//! Where a task comes from, in one word: the line that spawned it, or, for the few that have a name
+//! or a span, a box with that line and these.
 //!
-//! Shape: a pointer to a `Location`, lowest bit clear; or one to an [`Extra`], lowest bit set. Immutable; whoever holds the task may read it.
+//! Shape: a pointer to a `Location`, lowest bit clear; or one to an [`Extra`], lowest bit set.
+//! Immutable; whoever holds the task may read it.
 
 use std::marker::PhantomData;
 use std::panic::Location;

@@ -1,7 +1,8 @@
 //! Shields: stretches of a task that a cancellation does not interrupt.
 //!
-//! A shield is counted in the task word. While the count is above 0 a cancelled task is polled as usual, since it needs its own I/O to
-//! get to the end of the stretch; when the count returns to 0 the cancellation takes effect at once.
+//! A shield is counted in the task word. While the count is above 0 a cancelled task is polled as
+//! usual, since it needs its own I/O to get to the end of the stretch; when the count returns to 0
+//! the cancellation takes effect at once.
 //!
 //! Source: "Shield-based cancellation" in the design of the scheduler, with guards in place of
 //! pairs of calls, and an error in place of a carry. Its `isCancellationEffective()` is
@@ -64,14 +65,16 @@ impl fmt::Debug for Shield {
     }
 }
 
-/// Runs `future` to its end even if the task is cancelled meanwhile: the cancellation takes effect afterwards.
+/// Runs `future` to its end even if the task is cancelled meanwhile: the cancellation takes effect
+/// afterwards.
 ///
 /// # Errors
 /// The task holds 255 shields already; the future was not polled.
 ///
 /// # Cancel safety
-/// The shield holds against [`JoinHandle::abort`](super::join::JoinHandle::abort) and against shutdown, up to its time limit; not against whoever
-/// drops the future itself (a `select!`, a `timeout`).
+/// The shield holds against [`JoinHandle::abort`](super::join::JoinHandle::abort) and against
+/// shutdown, up to its time limit; not against whoever drops the future itself (a `select!`, a
+/// `timeout`).
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();

@@ -6,8 +6,9 @@
 //! | span `runtime.spawn{kind, task.name, task.id, loc.file, loc.line, loc.col}` | `tokio::task`, TRACE; of a blocking job `tokio::task::blocking` | tokio-console: polls enter it, its end is the task's |
 //! | event `{op, task.id}`, the span's id, not the task's | `tokio::task::waker`, TRACE | tokio-console: `waker.wake`, `waker.wake_by_ref`, `waker.clone`, `waker.drop` |
 //!
-//! The names and fields of the last two are those that tokio-console's subscriber expects (crate `console-subscriber`, `visitors`). Their span
-//! outlives the task's last poll until its JoinHandle is gone.
+//! The names and fields of the last two are those that tokio-console's subscriber expects (crate
+//! `console-subscriber`, `visitors`). Their span outlives the task's last poll until its JoinHandle
+//! is gone.
 //!
 //! Invariant: *off when nobody subscribes*: a spawn and a waker's step check the level that anybody
 //! listens to, one relaxed load, and nothing is allocated.
@@ -43,7 +44,8 @@ pub(crate) enum Kind {
     Blocking,
 }
 
-/// What is kept of a name and, if somebody listens, of spans. One relaxed load and no allocation if there is neither.
+/// What is kept of a name and, if somebody listens, of spans. One relaxed load and no allocation if
+/// there is neither.
 #[inline]
 pub(crate) fn extra(
     id: Id,

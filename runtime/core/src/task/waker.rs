@@ -1,6 +1,8 @@
-//! `std::task::Waker` over a task: the pointer to its header is the waker's data, one reference is the waker's own.
+//! `std::task::Waker` over a task: the pointer to its header is the waker's data, one reference is
+//! the waker's own.
 //!
-//! A task that wakes itself in its own poll, on the thread that polls it, leaves a note there; all others change the task word.
+//! A task that wakes itself in its own poll, on the thread that polls it, leaves a note there; all
+//! others change the task word.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -25,8 +27,8 @@ pub(crate) struct WakerRef<'a> {
 
 impl<'a> WakerRef<'a> {
     pub(crate) fn new(task: &'a Task) -> Self {
-        // SAFETY: the vtable keeps Waker's contract; the reference is borrowed from `task`, which outlives this, and ManuallyDrop
-        // sees to it that it is not dropped.
+        // SAFETY: the vtable keeps Waker's contract; the reference is borrowed from `task`, which
+        // outlives this, and ManuallyDrop sees to it that it is not dropped.
         let waker = unsafe { Waker::from_raw(raw(task.as_raw())) };
         Self { waker: ManuallyDrop::new(waker), _task: task }
     }
@@ -46,7 +48,8 @@ impl Deref for WakerRef<'_> {
 /// `data` is that of a live waker made by this file.
 unsafe fn borrow(data: *const ()) -> ManuallyDrop<Task> {
     let header = NonNull::new(data.cast_mut().cast::<Header>()).expect("made from a NonNull");
-    // SAFETY: Live by reference: the waker's reference is borrowed, and ManuallyDrop does not give it up.
+    // SAFETY: Live by reference: the waker's reference is borrowed, and ManuallyDrop does not give
+    // it up.
     ManuallyDrop::new(unsafe { Task::from_raw(header) })
 }
 

@@ -1,6 +1,7 @@
 //! Who woke a task: what its header keeps of that, and the wake-ups that a handle to it can do.
 //!
-//! Who writes: whoever submits the task, before it is enqueued. Who reads: its runner, and whoever lists tasks.
+//! Who writes: whoever submits the task, before it is enqueued. Who reads: its runner, and whoever
+//! lists tasks.
 
 use std::panic::Location;
 use std::ptr;
@@ -47,7 +48,8 @@ impl Header {
         self.submitted_at_ns.store(now_ns, Ordering::Relaxed);
     }
 
-    /// Says that the task is woken now, by whoever wakes on this thread; for whoever is about to enqueue it.
+    /// Says that the task is woken now, by whoever wakes on this thread; for whoever is about to
+    /// enqueue it.
     #[inline]
     pub(super) fn stamp_wake(&self) {
         self.stamp_submission(counting::now_ns());
@@ -59,7 +61,8 @@ impl Header {
         }
     }
 
-    /// Says that the task has woken itself in its poll; for its runner, which is about to enqueue it.
+    /// Says that the task has woken itself in its poll; for its runner, which is about to enqueue
+    /// it.
     #[inline]
     pub(crate) fn stamp_own_wake(&self, now_ns: u64) {
         self.stamp_submission(now_ns);
@@ -67,7 +70,8 @@ impl Header {
         self.woken_by.store(self.id.as_u64() << BY_BITS | By::Task as u64, Ordering::Relaxed);
     }
 
-    /// Says that the task was woken during its poll by somebody else, who has not said who that was.
+    /// Says that the task was woken during its poll by somebody else, who has not said who that
+    /// was.
     #[inline]
     pub(crate) fn stamp_wake_in_poll(&self, now_ns: u64) {
         self.stamp_submission(now_ns);
@@ -118,7 +122,8 @@ impl Task {
     fn submit_if(&self, wake: Wake) {
         if wake == Wake::Submit {
             self.header().stamp_wake();
-            // SAFETY: the transition added the reference that `schedule` takes over, and `self` is another.
+            // SAFETY: the transition added the reference that `schedule` takes over, and `self` is
+            // another.
             unsafe { (self.header().vtable.schedule)(self.0) }
         }
     }
@@ -127,7 +132,8 @@ impl Task {
 impl Notified {
     /// Completes the task as cancelled without a worker.
     pub fn cancel_now(self) {
-        // The task is SCHEDULED, so `cancel` only sets the flag: there is nothing to submit. And it has not begun, so no shield is up.
+        // The task is SCHEDULED, so `cancel` only sets the flag: there is nothing to submit. And it
+        // has not begun, so no shield is up.
         self.0.cancel();
         let ran = self.run(0);
         debug_assert!(matches!(ran, Ran::Ended(_)), "a task that has not begun can be dropped at once");

@@ -2,7 +2,8 @@
 
 use crate::coop;
 
-/// Lets the other tasks that are ready run first: the calling task goes to the tail of its worker's ring.
+/// Lets the other tasks that are ready run first: the calling task goes to the tail of its worker's
+/// ring.
 ///
 /// # Cancel safety
 /// Cancel safe: it holds nothing.
@@ -21,8 +22,8 @@ pub async fn yield_now() {
     coop::yield_once().await;
 }
 
-/// Spends one unit of the task's cooperative budget (128 operations a poll by default) and yields if none is left: for loops that
-/// compute and touch no socket, timer or handle of the runtime's.
+/// Spends one unit of the task's cooperative budget (128 operations a poll by default) and yields
+/// if none is left: for loops that compute and touch no socket, timer or handle of the runtime's.
 ///
 /// # Cancel safety
 /// Cancel safe: it holds nothing.

@@ -1,18 +1,21 @@
 //! Which spawn locations have series of their own, and what these count.
 //!
-//! A program spawns tasks in hundreds of places, and a few of them make others wait. A series each would be hundreds of
-//! series; the few of the moment would be series that come and go, and counters that jump. So a location that has done
-//! enough gets a seat, as long as there is one, and keeps it; everything else is [`OTHER`].
+//! A program spawns tasks in hundreds of places, and a few of them make others wait. A series each
+//! would be hundreds of series; the few of the moment would be series that come and go, and
+//! counters that jump. So a location that has done enough gets a seat, as long as there is one, and
+//! keeps it; everything else is [`OTHER`].
 //!
-//! Who writes: a reader that takes one snapshot of a runtime after the other, and has one of these for each runtime.
-//! Who reads: [`Metric::samples_with`](super::Metric::samples_with).
+//! Who writes: a reader that takes one snapshot of a runtime after the other, and has one of these
+//! for each runtime. Who reads: [`Metric::samples_with`](super::Metric::samples_with).
 //!
-//! Invariants. *Counters only grow*: what a location did before it got its seat stays counted under [`OTHER`]. *Nothing
-//! is lost*: all series of a runtime add up to its blame table. *Bounded*: [`LOCATIONS_MAX`] seats, and one entry for
-//! each location of the runtime's own table, which is bounded.
+//! Invariants. *Counters only grow*: what a location did before it got its seat stays counted under
+//! [`OTHER`]. *Nothing is lost*: all series of a runtime add up to its blame table. *Bounded*:
+//! [`LOCATIONS_MAX`] seats, and one entry for each location of the runtime's own table, which is
+//! bounded.
 //!
-//! Rejected: the top of each scrape (series would vanish, and come back with a jump that looks like a burst); seats by
-//! order of appearance (taken by whatever is spawned first, at the start of the program).
+//! Rejected: the top of each scrape (series would vanish, and come back with a jump that looks like
+//! a burst); seats by order of appearance (taken by whatever is spawned first, at the start of the
+//! program).
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
 //! What a metric is, and how its samples are read from a snapshot.
 //!
-//! Shape: a row of the table contains a function that pushes samples into a `Reading` of one runtime,
-//! or into a `ProcessReading` of one program. The methods of these two cover the shapes that
-//! metrics have: one value, one for each worker, one for each value of a label.
+//! Shape: a row of the table contains a function that pushes samples into a `Reading` of one
+//! runtime, or into a `ProcessReading` of one program. The methods of these two cover the shapes
+//! that metrics have: one value, one for each worker, one for each value of a label.
 
 use volt_telemetry::finding::Severity;
 use volt_telemetry::health::Health;
@@ -43,7 +43,8 @@ pub struct Metric {
     pub name: &'static str,
     /// What kind of number it is.
     pub kind: Kind,
-    /// What one is: `seconds`, `tasks`, `polls`, ... or `1` for a ratio, a truth value or an info metric.
+    /// What one is: `seconds`, `tasks`, `polls`, ... or `1` for a ratio, a truth value or an info
+    /// metric.
     pub unit: &'static str,
     /// A sentence for the person who meets the name on a graph.
     pub help: &'static str,
@@ -98,8 +99,8 @@ impl Metric {
         self.samples_with(snapshot, &locations)
     }
 
-    /// [`samples`](Self::samples) of a reader that has seen this runtime before, with the spawn locations that it knows,
-    /// `snapshot` included.
+    /// [`samples`](Self::samples) of a reader that has seen this runtime before, with the spawn
+    /// locations that it knows, `snapshot` included.
     pub fn samples_with(&self, snapshot: &Snapshot, locations: &Locations) -> Vec<Sample> {
         let mut reading = Reading { snapshot, locations, samples: Vec::new() };
         if let Read::Runtime(read) = self.read {
@@ -108,7 +109,8 @@ impl Metric {
         reading.samples
     }
 
-    /// Returns the samples of a program, `None` if it did not answer. Empty if the metric is about runtimes.
+    /// Returns the samples of a program, `None` if it did not answer. Empty if the metric is about
+    /// runtimes.
     ///
     /// ```
     /// use volt_diagnosis::catalog;

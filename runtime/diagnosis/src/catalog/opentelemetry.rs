@@ -1,9 +1,12 @@
 //! What metrics are called in OpenTelemetry: `volt.worker.polls` for `volt_worker_polls_total`.
 //!
-//! Shape: the first word (or `global_queue`) is the namespace; kind and unit are no part of a name there.
+//! Shape: the first word (or `global_queue`) is the namespace; kind and unit are no part of a name
+//! there.
 //!
-//! Invariant *there and back*: whatever turns OpenTelemetry's names into Prometheus' (dots to underscores, then the unit, then `_total`)
-//! gives the catalog's again, so that dashboards and alerts work on either way. Therefore gauges of unit 1 have no unit: theirs would become `_ratio`.
+//! Invariant *there and back*: whatever turns OpenTelemetry's names into Prometheus' (dots to
+//! underscores, then the unit, then `_total`) gives the catalog's again, so that dashboards and
+//! alerts work on either way. Therefore gauges of unit 1 have no unit: theirs would become
+//! `_ratio`.
 
 use super::metric::Metric;
 

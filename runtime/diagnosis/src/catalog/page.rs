@@ -1,4 +1,5 @@
-//! The catalog as a page of the documentation: `docs/metrics.md` is this, and a test holds it to that.
+//! The catalog as a page of the documentation: `docs/metrics.md` is this, and a test holds it to
+//! that.
 
 use super::locations::LOCATIONS_MAX;
 use super::metric::{BUCKETS_NS, Metric};

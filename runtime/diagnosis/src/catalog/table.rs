@@ -1,7 +1,7 @@
 //! The rows of the catalog: every metric, with its name, unit, labels, help and how to read it.
 //!
-//! A new number of a snapshot gets its row here and nowhere else; the rules that a row keeps are in the header of
-//! [`catalog`](super), and its tests hold every row to them.
+//! A new number of a snapshot gets its row here and nowhere else; the rules that a row keeps are in
+//! the header of [`catalog`](super), and its tests hold every row to them.
 
 use volt_telemetry::snapshot::{Duty, GlobalChecks, Snapshot};
 
@@ -12,7 +12,8 @@ const RUNTIME: &[&str] = &["runtime"];
 const WORKER: &[&str] = &["runtime", "worker"];
 const LOCATION: &[&str] = &["runtime", "location"];
 
-/// Those that have a series; a worker of a duty that this reader does not know has 0 in all of them.
+/// Those that have a series; a worker of a duty that this reader does not know has 0 in all of
+/// them.
 const DUTIES: [Duty; 4] = [Duty::Present, Duty::Away, Duty::Blocking, Duty::Off];
 
 /// Every metric, in the order in which `/metrics` and the documentation show them.

@@ -150,7 +150,8 @@ fn every_metric_gives_a_value_above_zero_for_a_filled_snapshot() {
 
 #[test]
 fn no_two_metrics_read_the_same_field() {
-    // Each number in a filled snapshot is another one, so equal values would be one field read twice.
+    // Each number in a filled snapshot is another one, so equal values would be one field read
+    // twice.
     let snapshot = filled(1);
     let mut seen = std::collections::HashMap::new();
     for metric in METRICS.iter().filter(|metric| metric.kind == Kind::Counter) {

@@ -1,14 +1,18 @@
-//! Findings as events, for readers that report each once: the runtime in its log, the console in its list of events.
+//! Findings as events, for readers that report each once: the runtime in its log, the console in
+//! its list of events.
 //!
-//! Shape: a list of what was reported, by rule and place, compared with the findings of one snapshot after another. Whether something is wrong, and
-//! for how long, [`History`](super::History) decides; this decides how much is written.
+//! Shape: a list of what was reported, by rule and place, compared with the findings of one
+//! snapshot after another. Whether something is wrong, and for how long,
+//! [`History`](super::History) decides; this decides how much is written.
 //!
 //! 1. Only current [warnings](Severity::Warning) and worse count, and a stall only once its stack
 //!    is read, or could not be: a moment later, and then with its line.
-//! 2. Of one that begins again within `QUIET_NS` of being reported, nothing is reported but a count, when it is reported the next time.
+//! 2. Of one that begins again within `QUIET_NS` of being reported, nothing is reported but a
+//!    count, when it is reported the next time.
 //!
-//! Invariants. *In pairs*: an end follows its beginning, and another beginning its end. *Bounded*: `KNOWN_MAX` are known; a finding that
-//! comes when all are open is counted in [`unheard`](Course::unheard).
+//! Invariants. *In pairs*: an end follows its beginning, and another beginning its end. *Bounded*:
+//! `KNOWN_MAX` are known; a finding that comes when all are open is counted in
+//! [`unheard`](Course::unheard).
 
 use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::snapshot::Snapshot;

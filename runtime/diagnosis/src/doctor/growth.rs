@@ -1,11 +1,14 @@
 //! Whose tasks become more and more: the tasks alive of each spawn location, over minutes.
 //!
-//! Shape: for each location a list of samples, [`STEP_NS`] apart or more, that goes back for [`LONG_NS`]; and the same of all tasks, for how many ended.
+//! Shape: for each location a list of samples, [`STEP_NS`] apart or more, that goes back for
+//! [`LONG_NS`]; and the same of all tasks, for how many ended.
 //!
-//! What is a leak. Over a window, the location grows by [`LEAK_GROWN_MIN`] or more, and at every step: by [`STEADY_RATIO`] of the mean step at
-//! least. A leak goes on; a program that warms up, and a burst, come to an end, and so have steps without growth; a location whose tasks end as fast as
-//! they are spawned does not grow. Two windows: over `LONG_NS` nothing else is asked. Over [`SHORT_NS`] a load that rises looks the same,
-//! but its tasks end, so hardly any task of the runtime may have ended.
+//! What is a leak. Over a window, the location grows by [`LEAK_GROWN_MIN`] or more, and at every
+//! step: by [`STEADY_RATIO`] of the mean step at least. A leak goes on; a program that warms up,
+//! and a burst, come to an end, and so have steps without growth; a location whose tasks end as
+//! fast as they are spawned does not grow. Two windows: over `LONG_NS` nothing else is asked. Over
+//! [`SHORT_NS`] a load that rises looks the same, but its tasks end, so hardly any task of the
+//! runtime may have ended.
 //!
 //! A window has two steps at least. Where a count of the tasks takes so long that it is seldom
 //! repeated, the window is longer, and so much more growth is required.
@@ -19,8 +22,9 @@
 //!
 //! Hysteresis: a location that leaks goes on to do so while it grows by half of that.
 //!
-//! Invariants. *Nothing without a place*: `other`, which stands for the locations that the table of blame has no room for, is left out. *Bounded*:
-//! [`LINES_MAX`] locations, the others are not watched; [`SAMPLES_MAX`] samples each.
+//! Invariants. *Nothing without a place*: `other`, which stands for the locations that the table of
+//! blame has no room for, is left out. *Bounded*: [`LINES_MAX`] locations, the others are not
+//! watched; [`SAMPLES_MAX`] samples each.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -28,9 +32,11 @@ use volt_telemetry::snapshot::Snapshot;
 
 /// Between two samples.
 const STEP_NS: u64 = 5_000_000_000;
-/// The long window: a leak of 10 tasks a second is found, and no load rises evenly for so long without ending tasks.
+/// The long window: a leak of 10 tasks a second is found, and no load rises evenly for so long
+/// without ending tasks.
 pub(super) const LONG_NS: u64 = 120_000_000_000;
-/// The short one, for leaks that fill the memory before the long one is over; a burst that takes longer is rare.
+/// The short one, for leaks that fill the memory before the long one is over; a burst that takes
+/// longer is rare.
 pub(super) const SHORT_NS: u64 = 20_000_000_000;
 /// Growth in a window that is worth a word.
 pub(super) const LEAK_GROWN_MIN: u64 = 1_000;
@@ -41,7 +47,8 @@ pub(super) const START_NS: u64 = 60_000_000_000;
 /// The same for the long window. A leak from the first second on is found within three minutes,
 /// with 20 s to spare for late samples; a warm-up that takes longer than 160 s is taken for a leak.
 pub(super) const LONG_START_NS: u64 = 40_000_000_000;
-/// Of the mean step, what each step has to grow by: a machine that is busy does not run every program evenly.
+/// Of the mean step, what each step has to grow by: a machine that is busy does not run every
+/// program evenly.
 const STEADY_RATIO: f64 = 0.25;
 /// See the header of this file.
 const STALE_NS: u64 = 2 * SHORT_NS;
@@ -214,7 +221,8 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const LINE: &str = "src/feed.rs:8:9";
 
-    /// A runtime of this age, in which so many tasks of [`LINE`] are alive, and so many were spawned in all.
+    /// A runtime of this age, in which so many tasks of [`LINE`] are alive, and so many were
+    /// spawned in all.
     fn at(second: u64, alive: u64, spawned: u64) -> Snapshot {
         Snapshot {
             at_ns: second * SECOND,
@@ -224,7 +232,8 @@ mod tests {
         }
     }
 
-    /// The first second, and the last, in which a leak is found and is no start, if `alive` tasks are at each second.
+    /// The first second, and the last, in which a leak is found and is no start, if `alive` tasks
+    /// are at each second.
     fn found(seconds: u64, alive: impl Fn(u64) -> u64, ended: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
         let mut growth = Growth::default();
         let mut found = None;

@@ -9,18 +9,19 @@ use volt_telemetry::text::{counted, duration, percent};
 use super::case::{Pair, Span};
 use super::describe::Describe;
 
-/// A worker that waits for a processor for a quarter of the time, and longer than it runs, gets less than half of what
-/// it could use.
+/// A worker that waits for a processor for a quarter of the time, and longer than it runs, gets
+/// less than half of what it could use.
 pub(super) const STARVED_RATIO: f64 = 0.25;
 /// A worker that waits for half of the time.
 const STARVED_BADLY_RATIO: f64 = 0.5;
 /// Who runs, or waits to run, for half of the time wants a processor of its own.
 const WANTING_RATIO: f64 = 0.5;
-/// Of the processors' time, what the workers together have to get for their number to be the reason that it is short: with
-/// less, others take it. Not more than that, since beside others they may be too many as well.
+/// Of the processors' time, what the workers together have to get for their number to be the reason
+/// that it is short: with less, others take it. Not more than that, since beside others they may be
+/// too many as well.
 const OWN_RATIO: f64 = 0.25;
-/// Time for which the quota held the process up, summed over processors, as a share of the time: a request in twenty
-/// meets it.
+/// Time for which the quota held the process up, summed over processors, as a share of the time: a
+/// request in twenty meets it.
 const THROTTLED_RATIO: f64 = 0.05;
 /// A quarter of the time.
 const THROTTLED_BADLY_RATIO: f64 = 0.25;
@@ -39,7 +40,8 @@ fn incidents<'s>(span: &'s Span<'_>, cause: Cause) -> impl Iterator<Item = &'s I
     })
 }
 
-// ---- cpu-starved, oversubscribed -----------------------------------------------------------------------------------
+// ---- cpu-starved, oversubscribed
+// -----------------------------------------------------------------------------------
 
 /// Workers that waited for a processor, with the share of the time.
 fn starved<'s>(span: &'s Span<'_>) -> impl Iterator<Item = (Pair<'s>, f64)> {
@@ -71,7 +73,8 @@ fn wanting(span: &Span<'_>) -> u32 {
     span.pairs().filter(wants).count() as u32
 }
 
-/// The processors, if more workers want one than there are, and have a part of them worth speaking of.
+/// The processors, if more workers want one than there are, and have a part of them worth speaking
+/// of.
 fn oversubscription(span: &Span<'_>) -> Option<u32> {
     let processors = span.now.host.as_ref()?.processors;
     let ran_ns: u64 =
@@ -172,9 +175,11 @@ fn waiting_for_a_processor(span: &Span<'_>, rule: Rule, title: impl FnOnce(f64) 
     Some(finding)
 }
 
-// ---- cgroup-throttled ----------------------------------------------------------------------------------------------
+// ---- cgroup-throttled
+// ----------------------------------------------------------------------------------------------
 
-/// For how long the quota held the process up, and in how many periods; `None` if that was short, or nobody knows.
+/// For how long the quota held the process up, and in how many periods; `None` if that was short,
+/// or nobody knows.
 fn throttled(span: &Span<'_>) -> Option<(u64, u64)> {
     let host = |snapshot: &Snapshot| {
         let host = snapshot.host.as_ref()?;
@@ -234,7 +239,8 @@ pub(super) fn cgroup_throttled(span: &Span<'_>) -> Vec<Finding> {
     vec![finding]
 }
 
-// ---- process-paused ------------------------------------------------------------------------------------------------
+// ---- process-paused
+// ------------------------------------------------------------------------------------------------
 
 fn pauses(span: &Span<'_>) -> u64 {
     span.grown(|snapshot| snapshot.sentinel.pauses)

@@ -13,11 +13,13 @@ use super::describe::Describe;
 const RISES_MIN: u32 = 4;
 /// Fewer messages than this are worked off in one step.
 const LEN_MIN: u64 = 128;
-/// Of its room, what may be taken; a mailbox that is far from full may still catch up before anybody notices.
+/// Of its room, what may be taken; a mailbox that is far from full may still catch up before
+/// anybody notices.
 const FULL_RATIO: u64 = 2;
 /// A mailbox of very much room is told of at so many messages, although it is far from half full.
 const LEN_ALWAYS: u64 = 10_000;
-/// Restarts a second. A supervisor that waits between two restarts, as it does unless told otherwise, makes one a second at most of each child.
+/// Restarts a second. A supervisor that waits between two restarts, as it does unless told
+/// otherwise, makes one a second at most of each child.
 const RESTARTS_PER_SECOND: f64 = 5.0;
 /// Fewer restarts than this are an accident.
 const RESTARTS_MIN: u64 = 10;
@@ -28,7 +30,8 @@ fn process(pid: &str, name: Option<&str>, kind: &str) -> String {
     format!("{pid}{name} ({})", kind_name(kind))
 }
 
-// ---- mailbox-growing -----------------------------------------------------------------------------------------------
+// ---- mailbox-growing
+// -----------------------------------------------------------------------------------------------
 
 pub(super) fn mailbox_growing_threshold() -> String {
     format!(
@@ -76,7 +79,8 @@ fn growing(mailbox: &Mailbox) -> Finding {
     )
 }
 
-// ---- restart-storm -------------------------------------------------------------------------------------------------
+// ---- restart-storm
+// -------------------------------------------------------------------------------------------------
 
 pub(super) fn restart_storm_threshold() -> String {
     format!(

@@ -1,4 +1,5 @@
-//! Rules about tasks that wait although somebody could run them: asleep, unfairly shared, in the wrong queue.
+//! Rules about tasks that wait although somebody could run them: asleep, unfairly shared, in the
+//! wrong queue.
 
 use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::rule::Rule;
@@ -13,14 +14,15 @@ use super::describe::Describe;
 const TARGETS_MISSED: u64 = 20;
 /// A second in the global queue: clients give up.
 const GLOBAL_OUTAGE_NS: u64 = 1_000_000_000;
-/// If most polls are of tasks from the global queue, it is served as well as can be, and there is too much work.
+/// If most polls are of tasks from the global queue, it is served as well as can be, and there is
+/// too much work.
 const GLOBAL_SHARE: f64 = 0.5;
 /// How long a poll lasts behind which a full LIFO slot is a held one: by default the sentinel has
 /// had ten checks to have it emptied, enough even where processors are short and it comes late
 /// itself.
 const LIFO_HELD_NS: u64 = 100_000_000;
-/// Of a worker's polls, those from the LIFO slot. By default at most 3 polls of a tick of 128 are, so only another
-/// setting gets here.
+/// Of a worker's polls, those from the LIFO slot. By default at most 3 polls of a tick of 128 are,
+/// so only another setting gets here.
 const LIFO_SHARE: f64 = 0.75;
 /// A wait in a worker's own queues that is worth a word: longer than any tick of short polls.
 const FELT_NS: u64 = 1_000_000;
@@ -30,16 +32,18 @@ const LIFO_POLLS_MIN: u64 = 1_000;
 const ASLEEP_RATIO: f64 = 0.95;
 /// A worker that polled for so much of the time has no time left.
 const BUSY_RATIO: f64 = 0.9;
-/// Tasks in a worker's queues, beside the one that it runs next, that are a backlog for a worker that sleeps: with
-/// fewer nobody is woken.
+/// Tasks in a worker's queues, beside the one that it runs next, that are a backlog for a worker
+/// that sleeps: with fewer nobody is woken.
 const BACKLOG_LEN: u32 = 2;
 /// How far the shares of the time that two workers are busy may lie apart.
 const IMBALANCE_RATIO: f64 = 0.5;
 /// Tasks in the busier one's queues, at both snapshots, that a thief would have halved in passing.
 const IMBALANCE_LEN: u32 = 16;
 
-// ---- lost-wakeup ---------------------------------------------------------------------------------------------------
-// No program provokes it: that would need a fault in the wake-up protocol. The runtime puts one in, in tests of its own: see its PROOF.md.
+// ---- lost-wakeup
+// ---------------------------------------------------------------------------------------------------
+// No program provokes it: that would need a fault in the wake-up protocol. The runtime puts one in,
+// in tests of its own: see its PROOF.md.
 
 pub(super) fn lost_wakeup_threshold() -> String {
     format!(
@@ -86,8 +90,8 @@ fn is_asleep_over_work(snapshot: &Snapshot) -> bool {
     on_duty.peek().is_some() && on_duty.all(is_asleep) && snapshot.searching == 0 && waiting(snapshot) > 0
 }
 
-/// Tasks in all queues, those that came into the global one or an inbox a moment ago left out: somebody may be on the
-/// way.
+/// Tasks in all queues, those that came into the global one or an inbox a moment ago left out:
+/// somebody may be on the way.
 fn waiting(snapshot: &Snapshot) -> u64 {
     let is_old = snapshot.global_queue.oldest_age_ns.is_some_and(|ns| ns >= LATE_NS);
     let global = if is_old { snapshot.global_queue.len } else { 0 };
@@ -104,7 +108,8 @@ fn wait(tasks: u64) -> String {
     if tasks == 1 { "1 task waits".to_owned() } else { format!("{tasks} tasks wait") }
 }
 
-// ---- parked-while-backlog ------------------------------------------------------------------------------------------
+// ---- parked-while-backlog
+// ------------------------------------------------------------------------------------------
 
 pub(super) fn parked_while_backlog_threshold() -> String {
     format!(
@@ -172,7 +177,8 @@ fn backlogs<'s>(span: &'s Span<'_>) -> Vec<Pair<'s>> {
     span.pairs().filter(is_behind).collect()
 }
 
-// ---- global-starved ------------------------------------------------------------------------------------------------
+// ---- global-starved
+// ------------------------------------------------------------------------------------------------
 
 pub(super) fn global_starved_threshold() -> String {
     format!(
@@ -232,7 +238,8 @@ pub(super) fn global_starved(span: &Span<'_>) -> Vec<Finding> {
     vec![finding]
 }
 
-// ---- lifo-held -----------------------------------------------------------------------------------------------------
+// ---- lifo-held
+// -----------------------------------------------------------------------------------------------------
 
 pub(super) fn lifo_held_threshold() -> String {
     format!(
@@ -277,7 +284,8 @@ pub(super) fn lifo_held(case: &Case<'_>) -> Vec<Finding> {
     findings
 }
 
-// ---- lifo-monopoly -------------------------------------------------------------------------------------------------
+// ---- lifo-monopoly
+// -------------------------------------------------------------------------------------------------
 
 pub(super) fn lifo_monopoly_threshold() -> String {
     format!(
@@ -320,7 +328,8 @@ pub(super) fn lifo_monopoly(span: &Span<'_>) -> Vec<Finding> {
     findings
 }
 
-// ---- imbalance -----------------------------------------------------------------------------------------------------
+// ---- imbalance
+// -----------------------------------------------------------------------------------------------------
 
 pub(super) fn imbalance_threshold() -> String {
     format!(

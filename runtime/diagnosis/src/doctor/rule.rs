@@ -1,17 +1,19 @@
 //! The one table of rules, and the examination that asks them all.
 //!
-//! Shape: [`RULES`] has a row for each [`Rule`], in the order in which they stand in the enum and are asked; a row says
-//! what the rule means and from which number on it speaks, and holds the function that judges. The thresholds are
-//! constants beside those functions, each with its reason; the texts here are made from them, so that documentation
-//! cannot say another number than the code.
+//! Shape: [`RULES`] has a row for each [`Rule`], in the order in which they stand in the enum and
+//! are asked; a row says what the rule means and from which number on it speaks, and holds the
+//! function that judges. The thresholds are constants beside those functions, each with its reason;
+//! the texts here are made from them, so that documentation cannot say another number than the
+//! code.
 //!
-//! Invariants. *Healthy is silent*: an idle runtime, a busy one that serves everybody, and one that has more work than
-//! processors but is fair give no finding above [`Severity::Info`]. *Absent does not judge*: a rule that needs a number
-//! which the program does not tell says nothing. *One cause, one finding*: where one rule explains what another saw,
-//! the other is silent (late timers while the kernel runs other programs).
+//! Invariants. *Healthy is silent*: an idle runtime, a busy one that serves everybody, and one that
+//! has more work than processors but is fair give no finding above [`Severity::Info`]. *Absent does
+//! not judge*: a rule that needs a number which the program does not tell says nothing. *One cause,
+//! one finding*: where one rule explains what another saw, the other is silent (late timers while
+//! the kernel runs other programs).
 //!
-//! Rejected: thresholds that a user sets. Who knows what to set does not need the doctor, and a finding that depends on
-//! a setting cannot be compared between two machines.
+//! Rejected: thresholds that a user sets. Who knows what to set does not need the doctor, and a
+//! finding that depends on a setting cannot be compared between two machines.
 
 use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::rule::Rule;
@@ -240,14 +242,14 @@ impl RuleEntry {
         &RULES[rule as usize]
     }
 
-    /// Whether it can judge a program that tells this: some need numbers that not every version of Volt, and not every
-    /// kernel, tells.
+    /// Whether it can judge a program that tells this: some need numbers that not every version of
+    /// Volt, and not every kernel, tells.
     pub fn can_judge(&self, snapshot: &Snapshot) -> bool {
         (self.is_told)(snapshot)
     }
 
-    /// Whether one check is enough for it: it does not go by the rates between two snapshots, which one odd second may
-    /// distort.
+    /// Whether one check is enough for it: it does not go by the rates between two snapshots, which
+    /// one odd second may distort.
     pub fn can_judge_one_look(&self) -> bool {
         !matches!(self.judge, Judge::Span(_))
     }
@@ -307,7 +309,8 @@ pub(super) fn examine_with(before: &Snapshot, after: &Snapshot, growth: Option<&
     findings
 }
 
-/// How many of `findings` are of `rule` and so bad: what the metric shows, of a [warning](Severity::Warning) and worse.
+/// How many of `findings` are of `rule` and so bad: what the metric shows, of a
+/// [warning](Severity::Warning) and worse.
 pub fn count_of(findings: &[Finding], rule: Rule, severity: Severity) -> u64 {
     findings.iter().filter(|finding| finding.rule == rule && finding.severity == severity).count() as u64
 }

@@ -1,7 +1,9 @@
-//! Rules about polls that take too long: for their worker, for those that wait behind them, for timers and sockets.
+//! Rules about polls that take too long: for their worker, for those that wait behind them, for
+//! timers and sockets.
 //!
-//! What the runtime itself has written down about a poll, its [`Incident`], comes first: it was made while the poll was
-//! stuck, and knows the cause and the line. Polls of which nothing was written down are seen in flight only.
+//! What the runtime itself has written down about a poll, its [`Incident`], comes first: it was
+//! made while the poll was stuck, and knows the cause and the line. Polls of which nothing was
+//! written down are seen in flight only.
 //!
 //! Invariant: *a finding names no line but of incidents that it counts*. An incident whose stack
 //! could not be read, and a poll of which nothing was written down, are counted at the spawn
@@ -28,21 +30,24 @@ const OUTAGE_NS: u64 = 100_000_000;
 const DRIVER_IDLE_NS: u64 = 50_000_000;
 /// So long, and most time-outs of clients have passed.
 const DRIVER_OUTAGE_NS: u64 = 1_000_000_000;
-/// A poll of this length on average is long: it is what the tuner lets a task wait in the global queue by default.
+/// A poll of this length on average is long: it is what the tuner lets a task wait in the global
+/// queue by default.
 const LONG_POLL_NS: u64 = 1_000_000;
-/// Waiting that tasks of one place cause to tasks of others, beyond what they suffer themselves, as a share of the
-/// time. Who computes in turns with others of its kind, suffers as much as it causes, and is fair.
+/// Waiting that tasks of one place cause to tasks of others, beyond what they suffer themselves, as
+/// a share of the time. Who computes in turns with others of its kind, suffers as much as it
+/// causes, and is fair.
 const NET_DELAY_RATIO: f64 = 0.1;
 /// What a poll was stuck for is likely to be what the next of its place is stuck for, for so long.
 /// Of many of one kind
 /// the runtime writes one a second down.
 const LIKE_NS: u64 = 10_000_000_000;
-/// So long the stack of a poll may take to be read: the first needs the program's debug information.
+/// So long the stack of a poll may take to be read: the first needs the program's debug
+/// information.
 const READING_NS: u64 = 5_000_000_000;
 /// Lines of a function that computes, of different samples, that a finding lists.
 const SAMPLED_LINES_MAX: usize = 3;
-/// Different seconds within a minute in which a short stall makes it one that happens again and again. A start has many
-/// stalls in one second, and a busy machine a stray one.
+/// Different seconds within a minute in which a short stall makes it one that happens again and
+/// again. A start has many stalls in one second, and a busy machine a stray one.
 pub(super) const RECURRING_MOMENTS: usize = 3;
 /// Findings of one rule that are told of one snapshot.
 const FINDINGS_MAX: usize = 16;
@@ -52,7 +57,8 @@ fn is_of_the_task(cause: Cause) -> bool {
     !matches!(cause, Cause::NotScheduled | Cause::Throttled | Cause::Stopped)
 }
 
-// ---- stalled-poll --------------------------------------------------------------------------------------------------
+// ---- stalled-poll
+// --------------------------------------------------------------------------------------------------
 
 pub(super) fn stalled_poll_threshold() -> String {
     format!(
@@ -110,8 +116,8 @@ fn is_stack_pending(incident: &Incident) -> bool {
     incident.stack.is_empty() && incident.stack_error.is_none()
 }
 
-/// Polls that are long, and of which nothing was written down: one of their kind was a moment ago, or incidents are
-/// off.
+/// Polls that are long, and of which nothing was written down: one of their kind was a moment ago,
+/// or incidents are off.
 fn unwritten<'a>(case: &'a Case<'_>) -> impl Iterator<Item = (&'a Worker, &'a InFlight)> {
     let is_written_down = |worker: &Worker, poll: &InFlight| {
         let latest = &case.now.incidents.latest;
@@ -182,7 +188,8 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
     // Its finding is another one once its stack is read, which must not be the milder for that.
     let is_recent = case.since_ns.is_some_and(|since_ns| ended_at_ns(shown).saturating_add(READING_NS) >= since_ns);
     let is_outage = shown.for_ns >= OUTAGE_NS || shown.remedy == Remedy::Capped;
-    // Whose holder the kernel does not run, on a machine that is short of time, waits for the machine.
+    // Whose holder the kernel does not run, on a machine that is short of time, waits for the
+    // machine.
     let may_be_victim = matches!(shown.cause, Cause::Lock | Cause::Unknown | Cause::PageIn) && !is_outage;
     if may_be_victim && case.span.as_ref().is_some_and(machine::is_to_blame) {
         return None;
@@ -289,7 +296,8 @@ fn advice(cause: Cause) -> &'static str {
     }
 }
 
-// ---- no-yield ------------------------------------------------------------------------------------------------------
+// ---- no-yield
+// ------------------------------------------------------------------------------------------------------
 
 /// Nobody blames in a runtime that has not polled.
 pub(super) fn is_blame_told(snapshot: &Snapshot) -> bool {
@@ -344,7 +352,8 @@ pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
     findings
 }
 
-// ---- driver-held ---------------------------------------------------------------------------------------------------
+// ---- driver-held
+// ---------------------------------------------------------------------------------------------------
 
 pub(super) fn driver_held_threshold() -> String {
     format!(

@@ -10,25 +10,28 @@ use super::case::Span;
 use super::describe::{Describe, spawned};
 use super::machine;
 
-/// Races lost a second: a retry is some 100 ns, so fewer cost less than a hundredth of a processor. One thief that the
-/// kernel interrupts between its two steps makes others lose some thousand within a moment.
+/// Races lost a second: a retry is some 100 ns, so fewer cost less than a hundredth of a processor.
+/// One thief that the kernel interrupts between its two steps makes others lose some thousand
+/// within a moment.
 const RACES_PER_SECOND: f64 = 100_000.0;
 /// Of attempts that met tasks, those that lost them to somebody else: most.
 const RACES_RATIO: f64 = 0.5;
-/// What it costs to wake a worker that sleeps, both sides together, ns: two passages through the kernel, a switch of
-/// threads, and the cold caches in which even the least poll then takes some µs, as measured on a plain x86-64 machine.
+/// What it costs to wake a worker that sleeps, both sides together, ns: two passages through the
+/// kernel, a switch of threads, and the cold caches in which even the least poll then takes some
+/// µs, as measured on a plain x86-64 machine.
 const WAKE_COST_NS: u64 = 10_000;
 /// Wake-ups a second that cost a tenth of a processor.
 const WAKES_PER_SECOND: f64 = 10_000.0;
-/// Polls a second that ended with their task woken by itself: a task that does something useful in between does not
-/// reach that.
+/// Polls a second that ended with their task woken by itself: a task that does something useful in
+/// between does not reach that.
 const SELF_WAKES_PER_SECOND: f64 = 10_000.0;
 /// Of a location's polls, those that ended so: all but a few.
 const SELF_WAKES_RATIO: f64 = 0.9;
 /// A poll shorter than this, on average, has only checked whether it can go on.
 const EMPTY_POLL_NS: u64 = 10_000;
 
-// ---- steal-contention ----------------------------------------------------------------------------------------------
+// ---- steal-contention
+// ----------------------------------------------------------------------------------------------
 
 pub(super) fn steal_contention_threshold() -> String {
     format!(
@@ -62,7 +65,8 @@ pub(super) fn steal_contention(span: &Span<'_>) -> Vec<Finding> {
     vec![finding]
 }
 
-// ---- wake-storm ----------------------------------------------------------------------------------------------------
+// ---- wake-storm
+// ----------------------------------------------------------------------------------------------------
 
 pub(super) fn wake_storm_threshold() -> String {
     format!(
@@ -99,7 +103,8 @@ pub(super) fn wake_storm(span: &Span<'_>) -> Vec<Finding> {
     vec![finding]
 }
 
-// ---- self-wake-loop ------------------------------------------------------------------------------------------------
+// ---- self-wake-loop
+// ------------------------------------------------------------------------------------------------
 
 pub(super) fn are_self_wakes_told(snapshot: &Snapshot) -> bool {
     snapshot.blame.iter().any(|blame| blame.self_wakes.is_some())

@@ -1,9 +1,11 @@
-//! Findings of programs that do not judge themselves, since they are older than that: for an exporter, a console, a live page.
+//! Findings of programs that do not judge themselves, since they are older than that: for an
+//! exporter, a console, a live page.
 //!
 //! Shape: of each runtime that lives, a [`History`] that is fed with what the reader gets.
 //!
-//! Invariants. *The program's word counts*: findings that came with a snapshot stay as they are, so that every reader shows the same. *Bounded*: one history a
-//! runtime, and none of a runtime that is gone or judges itself.
+//! Invariants. *The program's word counts*: findings that came with a snapshot stay as they are, so
+//! that every reader shows the same. *Bounded*: one history a runtime, and none of a runtime that
+//! is gone or judges itself.
 
 use std::borrow::Cow;
 

@@ -1,9 +1,12 @@
-//! What follows from two snapshots of one program: rates, shares of time, and what happened in between.
+//! What follows from two snapshots of one program: rates, shares of time, and what happened in
+//! between.
 //!
-//! The one place where it is computed; consoles and exporters show these numbers and derive none of their own.
+//! The one place where it is computed; consoles and exporters show these numbers and derive none of
+//! their own.
 //!
-//! Invariants. *Per second means per second of the program's clock*, between the two `at_ns`. *Nothing is derived across a
-//! restart*: two runtimes of one name that were built at different times have no rates, they are not 0. *Nor from what is missing*: what one of the two
+//! Invariants. *Per second means per second of the program's clock*, between the two `at_ns`.
+//! *Nothing is derived across a restart*: two runtimes of one name that were built at different
+//! times have no rates, they are not 0. *Nor from what is missing*: what one of the two
 //! came without ([`Snapshot::incomplete`]) has no rates. *Ratios lie in 0..=1*,
 //! although the cells below them are not mutually atomic.
 
@@ -14,7 +17,8 @@ use volt_telemetry::histogram::Histogram;
 use volt_telemetry::incident::Blame;
 use volt_telemetry::snapshot::{Duty, Process, Snapshot, Worker};
 
-/// Where a worker's time went in the interval, as shares of it; the rest to 1 is time in which the worker did not run at all.
+/// Where a worker's time went in the interval, as shares of it; the rest to 1 is time in which the
+/// worker did not run at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Shares {
     /// In polls and between them.
@@ -56,7 +60,8 @@ pub struct WorkerRates {
     /// Where its time went.
     #[serde(flatten)]
     pub shares: Shares,
-    /// Polls a second, as all that end in `_per_second` are: the counter's growth over the interval.
+    /// Polls a second, as all that end in `_per_second` are: the counter's growth over the
+    /// interval.
     pub polls_per_second: f64,
     /// Ticks.
     pub ticks_per_second: f64,
@@ -84,8 +89,8 @@ pub struct WorkerRates {
     pub tasks_given_per_second: f64,
     /// Checks of the global queue by trigger; `None` if the program does not count them.
     pub global_checks_per_second: Option<GlobalCheckRates>,
-    /// Local polls between two checks of the global queue, on average; `None` when there was no check between local polls.
-    /// To be read beside the worker's `global_queue_interval`.
+    /// Local polls between two checks of the global queue, on average; `None` when there was no
+    /// check between local polls. To be read beside the worker's `global_queue_interval`.
     pub polls_per_global_check: Option<f64>,
     /// Tasks that it took from the global queue.
     pub global_tasks_per_second: f64,
@@ -99,7 +104,8 @@ pub struct WorkerRates {
     pub poll_time: Quantiles,
     /// Its schedule delays in the interval.
     pub schedule_delay: Quantiles,
-    /// How much of the interval its thread was on a processor; `None` when the kernel does not tell.
+    /// How much of the interval its thread was on a processor; `None` when the kernel does not
+    /// tell.
     pub cpu_ratio: Option<f64>,
     /// How much of the interval its thread could have run and the kernel ran others.
     pub run_delay_ratio: Option<f64>,
@@ -118,11 +124,13 @@ pub struct LocationRates {
     pub stalls_per_second: f64,
     /// Delay caused, in tasks: how many waited behind polls of these at a time, on average.
     pub delayed_by_it: f64,
-    /// Delay suffered, in tasks: how many of these waited behind polls of others at a time, on average.
+    /// Delay suffered, in tasks: how many of these waited behind polls of others at a time, on
+    /// average.
     pub delayed: f64,
 }
 
-/// Checks of the global queue per second, by trigger; see [`GlobalChecks`](volt_telemetry::snapshot::GlobalChecks).
+/// Checks of the global queue per second, by trigger; see
+/// [`GlobalChecks`](volt_telemetry::snapshot::GlobalChecks).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct GlobalCheckRates {
     /// The tuner's interval.
@@ -209,8 +217,9 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// What happened from `earlier` to `later`; `None` when they are not two moments of one runtime, in this order, or one came without its
-    /// workers. Where one came without histograms, those of the interval are empty.
+    /// What happened from `earlier` to `later`; `None` when they are not two moments of one
+    /// runtime, in this order, or one came without its workers. Where one came without
+    /// histograms, those of the interval are empty.
     pub fn between(earlier: &Snapshot, later: &Snapshot) -> Option<Rates> {
         let is_same = earlier.runtime == later.runtime && earlier.started_at_ns == later.started_at_ns;
         let is_whole = |field| !earlier.lacks(field) && !later.lacks(field);
@@ -268,8 +277,8 @@ impl Rates {
         })
     }
 
-    /// [`between`](Self::between) for every runtime of `later`, in its order, each with the runtime of the same name in
-    /// `earlier`.
+    /// [`between`](Self::between) for every runtime of `later`, in its order, each with the runtime
+    /// of the same name in `earlier`.
     pub fn between_processes(earlier: &Process, later: &Process) -> Vec<Option<Rates>> {
         let former = |now: &Snapshot| earlier.runtimes.iter().find(|then| then.runtime == now.runtime);
         let is_same = earlier.pid == later.pid;
@@ -302,7 +311,8 @@ pub fn worker_count(snapshot: &Snapshot) -> usize {
     snapshot.workers.iter().filter(|worker| !worker.is_spare).count()
 }
 
-/// How many of `workers`, spares left out, may search at one time: another is refused once half of them do.
+/// How many of `workers`, spares left out, may search at one time: another is refused once half of
+/// them do.
 pub fn searchers_max(workers: usize) -> usize {
     workers.div_ceil(2)
 }

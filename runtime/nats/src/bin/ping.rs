@@ -1,11 +1,13 @@
-//! Two nodes that play ping-pong, to be copied. Start a server, then a node that answers, then one that asks:
+//! Two nodes that play ping-pong, to be copied. Start a server, then a node that answers, then one
+//! that asks:
 //!
 //! ```text
 //! nats-server &
 //! cargo run --release --bin ping -- 127.0.0.1:4222 beta &
 //! cargo run --release --bin ping -- 127.0.0.1:4222 alpha beta 10000
 //! ```
-//! `ping loopback COUNT` lets two nodes within this program play without a server. The one that answers ends with ^C; the other after so many round trips, and says how long they took.
+//! `ping loopback COUNT` lets two nodes within this program play without a server. The one that
+//! answers ends with ^C; the other after so many round trips, and says how long they took.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! A `nats-server` on a free port, other programs of the cluster, and the watchdog that every test here runs under.
+//! A `nats-server` on a free port, other programs of the cluster, and the watchdog that every test
+//! here runs under.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -16,7 +17,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Between two checks whether the server has said where it listens.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Runs `test` in a runtime with Tokio beside it, on one worker and on two; the process aborts, with the test's name, when that hangs.
+/// Runs `test` in a runtime with Tokio beside it, on one worker and on two; the process aborts,
+/// with the test's name, when that hangs.
 pub fn on_volt<F: Future<Output = ()>>(test: impl Fn() -> F) {
     for workers in [1, 2] {
         let name = std::thread::current().name().unwrap_or("a test").to_owned();
@@ -64,7 +66,8 @@ impl Drop for Program {
     }
 }
 
-/// A thread with a runtime of its own, which says hello to a node as fast as it can, each time with a higher session, so that each is work.
+/// A thread with a runtime of its own, which says hello to a node as fast as it can, each time with
+/// a higher session, so that each is work.
 pub struct Flood {
     ends: Arc<AtomicBool>,
     thread: JoinHandle<u64>,

@@ -1,15 +1,20 @@
 //! The events that wait for a process: one queue, many who put in, one who takes out.
 //!
-//! Messages count against the mailbox's capacity; what happens when it is reached is its policy ([`Overflow`]). Other events are never
-//! refused, or a process would wait for ever for a completion that found no room; there are as many of them at most as yields that others are
-//! to complete (`Output::YIELDS_MAX`), monitors and links of the process, and one that asks it to end.
+//! Messages count against the mailbox's capacity; what happens when it is reached is its policy
+//! ([`Overflow`]). Other events are never refused, or a process would wait for ever for a
+//! completion that found no room; there are as many of them at most as yields that others are
+//! to complete (`Output::YIELDS_MAX`), monitors and links of the process, and one that asks it to
+//! end.
 //!
 //! Invariants:
-//! * *Order*: events leave in the order in which they came in; so the messages of one sender stay in the order in which it sent them.
-//! * *Room*: messages inside + room that was lent to senders who waited for it ≤ capacity; equal while more senders wait than have been lent
-//!   room. So who finds room overtakes nobody who waits.
-//! * *Closed is empty*: nothing goes in after `close`, and what was inside is given to the closer, who drops it without the lock: a dropped
-//!   call answers its caller, and a dropped value runs code of the user.
+//! * *Order*: events leave in the order in which they came in; so the messages of one sender stay
+//!   in the order in which it sent them.
+//! * *Room*: messages inside + room that was lent to senders who waited for it ≤ capacity; equal
+//!   while more senders wait than have been lent room. So who finds room overtakes nobody who
+//!   waits.
+//! * *Closed is empty*: nothing goes in after `close`, and what was inside is given to the closer,
+//!   who drops it without the lock: a dropped call answers its caller, and a dropped value runs
+//!   code of the user.
 //!
 //! Waiting, under `Block`: a sender that finds no room counts itself as waiting (W1), waits for a
 //! permit (W2), and puts in (W3), by which it is one less that waits and one less that was lent.
@@ -18,9 +23,11 @@
 //! and W3 takes back its W1 only: its permit, if it had one, goes to the next, or is found to be
 //! one too many by the next process that needs room.
 //!
-//! Rejected: a permit for each free place of every mailbox, which costs four more read-modify-writes a message and 40 bytes a process for
-//! senders that hardly ever wait; a lock-free list of blocks, as channels have. A process that has never had a message would hold a block, of which a million
-//! processes make 2 GB; a short lock costs one read-modify-write more a message, and takes a batch out at once.
+//! Rejected: a permit for each free place of every mailbox, which costs four more
+//! read-modify-writes a message and 40 bytes a process for senders that hardly ever wait; a
+//! lock-free list of blocks, as channels have. A process that has never had a message would hold a
+//! block, of which a million processes make 2 GB; a short lock costs one read-modify-write more a
+//! message, and takes a batch out at once.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,14 +40,16 @@ use volt::task::consume_budget;
 pub(crate) const CAPACITY: usize = 1024;
 /// The largest capacity. What is behind by a million messages will not catch up.
 pub(crate) const CAPACITY_MAX: usize = 1 << 20;
-/// A queue that has grown beyond this many events is given back once it is empty, bytes of a burst should not stay for ever.
+/// A queue that has grown beyond this many events is given back once it is empty, bytes of a burst
+/// should not stay for ever.
 const KEEP: usize = 4;
 
 /// What happens to a message for which a mailbox has no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// The sender waits, in the order of arrival; a sender that cannot wait is refused. Two processes that do nothing but wait for room in each
-    /// other's mailboxes wait for ever; a [call](crate::System::call) ends that at its limit.
+    /// The sender waits, in the order of arrival; a sender that cannot wait is refused. Two
+    /// processes that do nothing but wait for room in each other's mailboxes wait for ever; a
+    /// [call](crate::System::call) ends that at its limit.
     #[default]
     Block,
     /// It is dropped, and counted; the sender does not notice.
@@ -157,7 +166,8 @@ impl Mailbox {
         queue.put(message)
     }
 
-    /// Puts `message` in, or does with it at once what the policy says. A refusal under `Block` is not counted: the sender may wait.
+    /// Puts `message` in, or does with it at once what the policy says. A refusal under `Block` is
+    /// not counted: the sender may wait.
     pub(crate) fn try_push(&self, message: Message) -> Result<Taken, Refused> {
         let mut queue = self.lock();
         match queue.put_if_room(message) {

@@ -1,10 +1,12 @@
 //! What anybody may touch of one process: its word, its mailbox, its relations, its counts.
 //!
-//! Held by the registry while the process lives, by its runner, and by who has just looked it up. Its state machine is the runner's alone.
+//! Held by the registry while the process lives, by its runner, and by who has just looked it up.
+//! Its state machine is the runner's alone.
 //!
-//! An end goes in this order (`end`): nothing comes in any more; the pid and the name are nobody's; relations are taken out; then watchers
-//! and linked processes are told. Who is told can take the name, and finds the pid dead. What runs code of the user, the dropping of what was
-//! inside, comes last and behind a barrier.
+//! An end goes in this order (`end`): nothing comes in any more; the pid and the name are nobody's;
+//! relations are taken out; then watchers and linked processes are told. Who is told can take the
+//! name, and finds the pid dead. What runs code of the user, the dropping of what was inside, comes
+//! last and behind a barrier.
 
 pub(crate) mod mailbox;
 pub(crate) mod relations;
@@ -39,7 +41,8 @@ pub(crate) struct Entry<S> {
     pub mailbox: Mailbox,
     life: Mutex<Life>,
     name: OnceLock<Arc<str>>,
-    /// Of its task; there once that was polled for the first time, and so before anybody can find it waiting.
+    /// Of its task; there once that was polled for the first time, and so before anybody can find
+    /// it waiting.
     waker: OnceLock<Waker>,
     task: OnceLock<AbortHandle>,
     steps: AtomicU64,
@@ -48,8 +51,8 @@ pub(crate) struct Entry<S> {
     has_upgrade: AtomicBool,
 }
 
-/// The system of an entry, as far as an entry needs it: to find other processes of the node, to notify those of other nodes, and to
-/// count.
+/// The system of an entry, as far as an entry needs it: to find other processes of the node, to
+/// notify those of other nodes, and to count.
 ///
 /// Entries name this trait and not the system itself, which is made of entries.
 pub(crate) trait Home: Sized + Send + Sync + 'static {
@@ -142,7 +145,8 @@ impl<S: Home> Entry<S> {
         self.name.set(name).is_ok()
     }
 
-    /// The task in which it runs; `None` before the first poll of a process that is being started on another thread.
+    /// The task in which it runs; `None` before the first poll of a process that is being started
+    /// on another thread.
     pub(crate) fn task(&self) -> Option<&AbortHandle> {
         self.task.get()
     }
@@ -171,7 +175,8 @@ impl<S: Home> Entry<S> {
 
     /// Whether a yielded send waits for room; nothing else that the process sends may overtake it.
     pub(crate) fn is_sending(&self) -> bool {
-        // ORDERING: Relaxed; written by the process's own runner, and read in its step; elsewhere it is a hint.
+        // ORDERING: Relaxed; written by the process's own runner, and read in its step; elsewhere
+        // it is a hint.
         self.is_sending.load(Ordering::Relaxed)
     }
 
@@ -183,7 +188,8 @@ impl<S: Home> Entry<S> {
         }
     }
 
-    /// Counts a restart that this process, a supervisor, has decided on: here, and in the system's sum.
+    /// Counts a restart that this process, a supervisor, has decided on: here, and in the system's
+    /// sum.
     pub(crate) fn count_restart(&self) {
         if let Some(relations) = self.life().relations() {
             relations.restarts += 1;
@@ -222,7 +228,8 @@ impl<S: Home> Entry<S> {
 
     /// It is asked to end, once: whoever asks again finds it asked.
     pub(crate) fn cancel(&self) {
-        // ORDERING: Relaxed; read by the runner after it has taken the event out, and the mailbox's lock orders that.
+        // ORDERING: Relaxed; read by the runner after it has taken the event out, and the mailbox's
+        // lock orders that.
         if !self.is_cancelled.swap(true, Ordering::Relaxed) {
             self.deliver(Event::Cancel);
         }
@@ -246,7 +253,8 @@ impl<S: Home> Entry<S> {
         let (is_dead, is_taken) = (life.is_dead, life.upgrade.is_some());
         if !is_dead && !is_taken {
             life.upgrade = Some(Box::new((upgrade, waiter)));
-            // ORDERING: Relaxed; E1, ordered by E2 and R1 of the word (`state`), as everything that the runner takes out.
+            // ORDERING: Relaxed; E1, ordered by E2 and R1 of the word (`state`), as everything that
+            // the runner takes out.
             self.has_upgrade.store(true, Ordering::Relaxed);
             drop(life);
             return self.wake();
@@ -258,7 +266,8 @@ impl<S: Home> Entry<S> {
         }
     }
 
-    /// Takes out what it is to be upgraded to. Runner only: a step takes no lock for what hardly ever comes.
+    /// Takes out what it is to be upgraded to. Runner only: a step takes no lock for what hardly
+    /// ever comes.
     pub(crate) fn take_upgrade(&self) -> Option<Box<PendingUpgrade>> {
         // ORDERING: Relaxed; see `upgrade`.
         if !self.has_upgrade.load(Ordering::Relaxed) {
@@ -288,7 +297,8 @@ impl<S: Home> Entry<S> {
         }
     }
 
-    /// Does what the end of a linked process asks for; what says so is in before `life` is given back.
+    /// Does what the end of a linked process asks for; what says so is in before `life` is given
+    /// back.
     pub(crate) fn exit(&self, mut life: MutexGuard<'_, Life>, pid: Pid, reason: ExitReason) {
         if self.traps_exits {
             self.mailbox.push_event(Event::Exit { pid, reason });
@@ -301,7 +311,8 @@ impl<S: Home> Entry<S> {
         }
     }
 
-    /// Both lives, in the order of the pids, so that two who do this at once do not wait for each other. `other` is not `self`.
+    /// Both lives, in the order of the pids, so that two who do this at once do not wait for each
+    /// other. `other` is not `self`.
     pub(crate) fn lives<'a>(&'a self, other: &'a Self) -> (MutexGuard<'a, Life>, MutexGuard<'a, Life>) {
         if self.pid < other.pid {
             let ours = self.life();
@@ -372,7 +383,8 @@ impl<S: Home> Entry<S> {
         }
     }
 
-    /// E2 and E3 for a message that is in; counts one that is not for want of room, unless its sender may wait for that.
+    /// E2 and E3 for a message that is in; counts one that is not for want of room, unless its
+    /// sender may wait for that.
     fn sent(&self, sent: Result<Taken, Refused>) -> Result<Taken, Refused> {
         match sent {
             Ok(Taken::In) => {

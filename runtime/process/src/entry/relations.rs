@@ -1,17 +1,20 @@
 //! Who wants to know when a process ends, and what it has to do before its next step.
 //!
-//! Under one short lock a process: `Alive`, until its end takes everything out and leaves `Dead`. Two processes that are linked are locked
-//! in the order of their pids; nobody holds more than these two, and no code of the user runs meanwhile.
+//! Under one short lock a process: `Alive`, until its end takes everything out and leaves `Dead`.
+//! Two processes that are linked are locked in the order of their pids; nobody holds more than
+//! these two, and no code of the user runs meanwhile.
 //!
-//! Nothing bounds how many there are: each is one that some process or some future that lives has asked for, and holds. A bound would make
-//! watching fail, and with it whatever stands on it. Of upgrades at most one waits.
+//! Nothing bounds how many there are: each is one that some process or some future that lives has
+//! asked for, and holds. A bound would make watching fail, and with it whatever stands on it. Of
+//! upgrades at most one waits.
 //!
 //! Invariants:
-//! * *Both or none*: a link stands in both processes, a process's monitor in the watched and in the watcher, so that whoever ends first
-//!   clears the other's side; nothing of the dead stays.
-//! * *Nothing after it is undone*: who is told of an end has the relation taken away and the event put in under its lock, so that none comes
-//!   once `unlink` or `demonitor` has returned.
-//! * *Nothing after the end*: what comes to `Dead` is answered at once, as for a process that never was.
+//! * *Both or none*: a link stands in both processes, a process's monitor in the watched and in the
+//!   watcher, so that whoever ends first clears the other's side; nothing of the dead stays.
+//! * *Nothing after it is undone*: who is told of an end has the relation taken away and the event
+//!   put in under its lock, so that none comes once `unlink` or `demonitor` has returned.
+//! * *Nothing after the end*: what comes to `Dead` is answered at once, as for a process that never
+//!   was.
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
@@ -22,8 +25,8 @@ use crate::messages::payload::Payload;
 use crate::messages::pid::{Node, Pid};
 use volt::sync::oneshot;
 
-/// Replaces a process's state machine, a `Box<dyn Process>`, and returns the type of the new one, or why it did not. An entry knows
-/// nothing of state machines, and so the type is erased here.
+/// Replaces a process's state machine, a `Box<dyn Process>`, and returns the type of the new one,
+/// or why it did not. An entry knows nothing of state machines, and so the type is erased here.
 pub(crate) type Upgrade = Box<dyn FnOnce(&mut dyn Any) -> Result<&'static str, Failure> + Send>;
 
 /// One that waits for its step, and who waits to hear what came of it.
@@ -51,7 +54,8 @@ pub(crate) struct Relations {
     pub watchers: HashMap<MonitorId, Watcher>,
     /// Whom it watches.
     pub watched: HashMap<MonitorId, Pid>,
-    /// Restarts that it has decided on; of supervisors only, so that the others hold no place for the number.
+    /// Restarts that it has decided on; of supervisors only, so that the others hold no place for
+    /// the number.
     pub restarts: u64,
 }
 

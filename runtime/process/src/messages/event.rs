@@ -8,7 +8,8 @@ use crate::messages::payload::Payload;
 use crate::messages::pid::Pid;
 use volt::sync::oneshot;
 
-/// Something that happened to a process; [`step`](crate::Process::step) gets them in the order in which they came.
+/// Something that happened to a process; [`step`](crate::Process::step) gets them in the order in
+/// which they came.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -30,8 +31,8 @@ pub enum Event {
         /// Why.
         reason: ExitReason,
     },
-    /// A linked process has ended; only processes that [trap exits](crate::Spawn::trap_exits) are told, others end with it if the end is
-    /// abnormal.
+    /// A linked process has ended; only processes that [trap exits](crate::Spawn::trap_exits) are
+    /// told, others end with it if the end is abnormal.
     Exit {
         /// The process.
         pid: Pid,
@@ -47,7 +48,8 @@ pub enum Event {
 pub struct Events<'a>(&'a mut VecDeque<Event>);
 
 impl<'a> Events<'a> {
-    /// What is not taken out stays in `events`, to be dropped one by one: two destructors that panic in one go abort the program.
+    /// What is not taken out stays in `events`, to be dropped one by one: two destructors that
+    /// panic in one go abort the program.
     pub(crate) fn new(events: &'a mut VecDeque<Event>) -> Self {
         Self(events)
     }
@@ -79,7 +81,8 @@ pub struct Message {
     pub reply: Option<Reply>,
 }
 
-/// Where the answer to a [call](crate::System::call) goes. Dropped, it tells the caller that there is none.
+/// Where the answer to a [call](crate::System::call) goes. Dropped, it tells the caller that there
+/// is none.
 pub struct Reply(Way);
 
 enum Way {

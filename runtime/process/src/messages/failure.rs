@@ -71,7 +71,8 @@ pub enum ExitReason {
     Normal,
     /// It was done after it had been asked to end.
     Shutdown,
-    /// It was ended before its next step: by [`kill`](crate::System::kill), by a shutdown that waited long enough, or with its runtime.
+    /// It was ended before its next step: by [`kill`](crate::System::kill), by a shutdown that
+    /// waited long enough, or with its runtime.
     Killed,
     /// `init` or `step` returned an error, or broke a rule.
     Failed(Failure),
@@ -84,8 +85,8 @@ pub enum ExitReason {
 }
 
 impl ExitReason {
-    /// Whether the end spreads to linked processes and makes a supervisor restart a transient child: anything but
-    /// [`Normal`](Self::Normal) and [`Shutdown`](Self::Shutdown).
+    /// Whether the end spreads to linked processes and makes a supervisor restart a transient
+    /// child: anything but [`Normal`](Self::Normal) and [`Shutdown`](Self::Shutdown).
     pub fn is_abnormal(&self) -> bool {
         !matches!(self, Self::Normal | Self::Shutdown)
     }

@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 /// What a message, a yield or a result carries.
 ///
-/// Within a node it is any value; [`downcast`](Payload::downcast) takes it out again. Only [bytes](Payload::bytes) and [nothing at
-/// all](Payload::empty) reach a process on another node.
+/// Within a node it is any value; [`downcast`](Payload::downcast) takes it out again. Only
+/// [bytes](Payload::bytes) and [nothing at all](Payload::empty) reach a process on another node.
 ///
 /// ```
 /// use volt_process::Payload;
@@ -30,7 +30,8 @@ enum Inner {
 }
 
 impl Payload {
-    /// Any value. One allocation, but for `()` and [`Bytes`], which are [`empty`](Payload::empty) and [`bytes`](Payload::bytes).
+    /// Any value. One allocation, but for `()` and [`Bytes`], which are [`empty`](Payload::empty)
+    /// and [`bytes`](Payload::bytes).
     pub fn new<T: Any + Send>(value: T) -> Self {
         let mut value = Some(value);
         let any: &mut dyn Any = &mut value;

@@ -1,16 +1,20 @@
-//! Names of processes: which node, which place in its table, and which of those that have had that place.
+//! Names of processes: which node, which place in its table, and which of those that have had that
+//! place.
 //!
-//! Shape: 12 bytes, `Copy`. As text `node:index.generation`, for example `local:17.3`; that text parses back, on every node.
+//! Shape: 12 bytes, `Copy`. As text `node:index.generation`, for example `local:17.3`; that text
+//! parses back, on every node.
 //!
-//! Node names are kept once each for the life of the program (`NODES_MAX`), so that a pid holds a number instead of a text.
+//! Node names are kept once each for the life of the program (`NODES_MAX`), so that a pid holds a
+//! number instead of a text.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-/// Node names that a program may know. They come from configuration, and with pids from other nodes, so that a broken or hostile
-/// node could make up any number of them; a cluster of more nodes than this is none that one relay serves.
+/// Node names that a program may know. They come from configuration, and with pids from other
+/// nodes, so that a broken or hostile node could make up any number of them; a cluster of more
+/// nodes than this is none that one relay serves.
 const NODES_MAX: usize = 4096;
 /// Bytes of a node's name. It stands in every pid's text and in the relay's subjects.
 const NODE_NAME_MAX: usize = 64;
@@ -129,8 +133,9 @@ impl Pid {
         self.index
     }
 
-    /// Tells it from those that had that place before. Counts from 0 on, or in a system with a [relay](crate::Relay) from a random number, so that
-    /// the pids of an earlier life of its node are nobody's.
+    /// Tells it from those that had that place before. Counts from 0 on, or in a system with a
+    /// [relay](crate::Relay) from a random number, so that the pids of an earlier life of its
+    /// node are nobody's.
     pub fn generation(self) -> u32 {
         self.generation
     }

@@ -74,7 +74,8 @@ pub(crate) fn first_generation() -> u32 {
     random() as u32
 }
 
-/// The second in which it began, so that a later life has the higher number, and a random number for those of the same second.
+/// The second in which it began, so that a later life has the higher number, and a random number
+/// for those of the same second.
 fn incarnation() -> u64 {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     (seconds << 32) | u64::from(random() as u32)

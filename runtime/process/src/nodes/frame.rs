@@ -8,21 +8,26 @@
 //! payload = 0, or 1 and bytes to the end
 //! text    = bytes to the end, UTF-8
 //! ```
-//! `session`, `heard` and `number` are the conversation's: see `line`. No frame names a node: who sends it says the relay.
+//! `session`, `heard` and `number` are the conversation's: see `line`. No frame names a node: who
+//! sends it says the relay.
 //!
-//! Bounds: what is read is a slice of the frame, which the relay bounds; nothing is allocated but a reason's text (`REASON_BYTES_MAX`) and a
-//! name, which is in the frame. No input panics (property tests below).
+//! Bounds: what is read is a slice of the frame, which the relay bounds; nothing is allocated but a
+//! reason's text (`REASON_BYTES_MAX`) and a name, which is in the frame. No input panics (property
+//! tests below).
 //!
-//! A frame of another version is left whole; a kind that is not known is left, but its number counts, so that later versions may add kinds.
+//! A frame of another version is left whole; a kind that is not known is left, but its number
+//! counts, so that later versions may add kinds.
 //!
-//! Rejected: rmp-serde, which telemetry speaks: payloads would be copied once more, and there are only six shapes.
+//! Rejected: rmp-serde, which telemetry speaks: payloads would be copied once more, and there are
+//! only six shapes.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::messages::failure::{ExitReason, Failure};
 use crate::messages::payload::Payload;
 
-/// Bytes of a frame: what the message may have, and room for its head. A server that carries frames has to take at least these.
+/// Bytes of a frame: what the message may have, and room for its head. A server that carries frames
+/// has to take at least these.
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
 /// Of this layout. Both sides must speak the same.
 const VERSION: u8 = 1;
@@ -32,7 +37,8 @@ const HEAD_BYTES: usize = 26;
 const BODY_HEAD_BYTES_MAX: usize = 32;
 /// Bytes of what a message, a call or an answer may carry to another node.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = FRAME_BYTES_MAX - HEAD_BYTES - BODY_HEAD_BYTES_MAX;
-/// The last number that a frame may bear: no conversation is as long, and after each there is a next.
+/// The last number that a frame may bear: no conversation is as long, and after each there is a
+/// next.
 const NUMBER_MAX: u64 = u64::MAX - 1;
 /// Bytes of a failure's text in an exit reason; more is cut off.
 const REASON_BYTES_MAX: usize = 1024;
@@ -122,7 +128,8 @@ pub(crate) fn fits(payload: &Payload) -> Result<(), Misfit> {
 }
 
 impl Frame {
-    /// Its bytes, with room for the head, which is known only when it is its turn. Payloads were found to [fit](fits).
+    /// Its bytes, with room for the head, which is known only when it is its turn. Payloads were
+    /// found to [fit](fits).
     pub(crate) fn encode(&self) -> BytesMut {
         let mut bytes = BytesMut::with_capacity(HEAD_BYTES + BODY_HEAD_BYTES_MAX + self.payload_bytes());
         bytes.put_bytes(0, HEAD_BYTES);

@@ -1,12 +1,16 @@
 //! What a system hears from others: nodes that come and go, and their frames.
 //!
-//! Who writes: the relay, from tasks of its own, by [`Incoming`](crate::Incoming). Nothing here waits: a mailbox that is full refuses.
+//! Who writes: the relay, from tasks of its own, by [`Incoming`](crate::Incoming). Nothing here
+//! waits: a mailbox that is full refuses.
 //!
-//! Order: what a peer says is taken in the order in which it comes; that, and one stream a peer, is the order of its senders.
+//! Order: what a peer says is taken in the order in which it comes; that, and one stream a peer, is
+//! the order of its senders.
 //!
-//! When a conversation is broken off (`line`) or its node is lost, all that hung on it is told, once (`sever`): callers and who asked for a name,
-//! [`NoConnection`](crate::CallError::is_no_connection); watchers here, `Down` with `NoConnection`; linked processes here, an exit with it, which is
-//! abnormal; and what the peer watched here is forgotten. Nothing of the peer stays.
+//! When a conversation is broken off (`line`) or its node is lost, all that hung on it is told,
+//! once (`sever`): callers and who asked for a name,
+//! [`NoConnection`](crate::CallError::is_no_connection); watchers here, `Down` with `NoConnection`;
+//! linked processes here, an exit with it, which is abnormal; and what the peer watched here is
+//! forgotten. Nothing of the peer stays.
 
 use std::sync::Arc;
 
@@ -218,7 +222,8 @@ impl System {
         sent
     }
 
-    /// `line` is locked before the life of the process, so that its end finds the watch in both or in none.
+    /// `line` is locked before the life of the process, so that its end finds the watch in both or
+    /// in none.
     fn watched_from(&self, line: &Arc<Line>, id: u64, to: Pid) {
         let node = line.peer.node;
         let (local, entry) = (self.next_monitor(), self.entry(to));

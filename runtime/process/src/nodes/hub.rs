@@ -1,7 +1,10 @@
-//! A relay within one program: several systems that reach each other without a server. For tests, and for trying out.
+//! A relay within one program: several systems that reach each other without a server. For tests,
+//! and for trying out.
 //!
-//! Each member has an inbox, which a task of its system's runtime empties. What one member sends another goes into that inbox at once, so that the order
-//! is that of the sends. Frames count against the inbox's bound; nodes that come and go do not, and are as many as somebody cuts and joins.
+//! Each member has an inbox, which a task of its system's runtime empties. What one member sends
+//! another goes into that inbox at once, so that the order is that of the sends. Frames count
+//! against the inbox's bound; nodes that come and go do not, and are as many as somebody cuts and
+//! joins.
 //!
 //! Invariant: no code of a system runs under the hub's lock, nor under an inbox's.
 
@@ -103,20 +106,23 @@ impl Hub {
         self.join_with(node, CAPACITY)
     }
 
-    /// As [`join`](Self::join), with room for `capacity` frames that wait for the node; senders of more are refused.
+    /// As [`join`](Self::join), with room for `capacity` frames that wait for the node; senders of
+    /// more are refused.
     pub fn join_with(&self, node: Node, capacity: usize) -> HubRelay {
         HubRelay { hub: self.clone(), node, capacity, me: Mutex::default() }
     }
 
-    /// Cuts two nodes off from each other: each finds the other lost, and frames between them that wait are dropped.
+    /// Cuts two nodes off from each other: each finds the other lost, and frames between them that
+    /// wait are dropped.
     pub fn cut(&self, one: Node, other: Node) {
         self.sever(one, other, true);
         self.lose(one, other);
         self.lose(other, one);
     }
 
-    /// Makes `node` find that `other` is lost, while `other` notices nothing: as if `other` had been stopped for a while. Until they are
-    /// [joined](Self::mend) again, no frame gets through.
+    /// Makes `node` find that `other` is lost, while `other` notices nothing: as if `other` had
+    /// been stopped for a while. Until they are [joined](Self::mend) again, no frame gets
+    /// through.
     pub fn lose(&self, node: Node, other: Node) {
         self.sever(node, other, true);
         let (member, lost) = (self.member(node), self.member(other));
@@ -164,7 +170,8 @@ impl Hub {
         }
         let joined = Member { peer: me, inbox: inbox.clone() };
         for member in members.members.values() {
-            // Under the lock, so that two who join at once both hear of each other before any frame.
+            // Under the lock, so that two who join at once both hear of each other before any
+            // frame.
             member.inbox.put(Item::Up(me));
             inbox.put(Item::Up(member.peer));
         }

@@ -1,29 +1,39 @@
-//! The conversation with one life of another node: numbers that tell what was lost, and what hangs on it.
+//! The conversation with one life of another node: numbers that tell what was lost, and what hangs
+//! on it.
 //!
-//! A relay may lose frames, and two nodes may not agree whether they have lost each other: one was stopped for a while, say. What hangs on a
-//! conversation (calls, watches, links) must end at both sides then, or somebody would wait for ever. So each side numbers what it does:
+//! A relay may lose frames, and two nodes may not agree whether they have lost each other: one was
+//! stopped for a while, say. What hangs on a conversation (calls, watches, links) must end at both
+//! sides then, or somebody would wait for ever. So each side numbers what it does:
 //!
-//! * `session`: ours; a fresh, higher number whenever we begin anew. Every frame bears it, and in `heard` the last that we heard of theirs.
+//! * `session`: ours; a fresh, higher number whenever we begin anew. Every frame bears it, and in
+//!   `heard` the last that we heard of theirs.
 //! * `number`: of the frame in its session, from 0 on.
 //!
 //! Protocol:
 //! 1. *Hello*: when the peer is up, and as often as the relay says so until 3, each says hello.
 //! 2. *Welcome*: who hears a hello answers with a welcome; so does who is opened by a welcome.
-//! 3. *Open*: the conversation is open for us once a frame bears our session as heard. Before that nothing but 1 and 2 is said.
-//! 4. *Stale*: a frame that bears another session than the one heard, or has not heard ours, is of an earlier conversation; it is left.
-//! 5. *Duplicate*: a frame with a number that was had is left: at most once, in order, whatever the relay does.
-//! 6. *Gap*: a number that was skipped means frames lost. The conversation is broken off: all that hangs on it ends as `NoConnection`, and
-//!    we begin anew with a hello of a fresh session.
-//! 7. *Forgotten*: a hello with a higher session means that they have begun anew. It is broken off here, too, and answered from a fresh session.
+//! 3. *Open*: the conversation is open for us once a frame bears our session as heard. Before that
+//!    nothing but 1 and 2 is said.
+//! 4. *Stale*: a frame that bears another session than the one heard, or has not heard ours, is of
+//!    an earlier conversation; it is left.
+//! 5. *Duplicate*: a frame with a number that was had is left: at most once, in order, whatever the
+//!    relay does.
+//! 6. *Gap*: a number that was skipped means frames lost. The conversation is broken off: all that
+//!    hangs on it ends as `NoConnection`, and we begin anew with a hello of a fresh session.
+//! 7. *Forgotten*: a hello with a higher session means that they have begun anew. It is broken off
+//!    here, too, and answered from a fresh session.
 //!
-//! 6 and 7 come to an end: a hello of a fresh session is answered by a welcome, which opens, and never by a hello.
+//! 6 and 7 come to an end: a hello of a fresh session is answered by a welcome, which opens, and
+//! never by a hello.
 //!
 //! Invariants:
 //! * *One order*: numbers are given under `talk`, and frames handed to the relay under it.
-//! * *Severed before anew*: a break-off takes the bonds out, takes the next session and forgets theirs, all under one lock; until `begin` nothing is
-//!   heard or said. So what ends is all of the old and none of the new, and of two who would break off only one does.
-//! * *Never refused*: what is said for its effect and not for its content (monitor, link, down, exit, cancel, kill, …) waits in `backlog` if the
-//!   relay's queue is full. While it is not empty, everything else is refused, so that nothing overtakes; when it has `BACKLOG_MAX`, the
+//! * *Severed before anew*: a break-off takes the bonds out, takes the next session and forgets
+//!   theirs, all under one lock; until `begin` nothing is heard or said. So what ends is all of the
+//!   old and none of the new, and of two who would break off only one does.
+//! * *Never refused*: what is said for its effect and not for its content (monitor, link, down,
+//!   exit, cancel, kill, …) waits in `backlog` if the relay's queue is full. While it is not empty,
+//!   everything else is refused, so that nothing overtakes; when it has `BACKLOG_MAX`, the
 //!   conversation is broken off.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -40,9 +50,11 @@ use crate::messages::event::MonitorId;
 use crate::messages::pid::Pid;
 use volt::sync::oneshot;
 
-/// Watches and links that a peer may have on processes here. More than a relay serves, and few enough for memory.
+/// Watches and links that a peer may have on processes here. More than a relay serves, and few
+/// enough for memory.
 pub(crate) const BONDS_MAX: usize = 1 << 20;
-/// Frames that wait for a relay whose queue is full, and that must not be refused. Beyond, the peer is not keeping up, and is cut.
+/// Frames that wait for a relay whose queue is full, and that must not be refused. Beyond, the peer
+/// is not keeping up, and is cut.
 const BACKLOG_MAX: usize = 1 << 16;
 
 /// See the header of this file.
@@ -115,7 +127,8 @@ pub(crate) enum Said {
     Done,
     /// It waits, and somebody has to [`flush`](Line::flush) until nothing does.
     Waits,
-    /// Too many wait, and the conversation is broken off: [`Line::begin`] with a hello after these were told.
+    /// Too many wait, and the conversation is broken off: [`Line::begin`] with a hello after these
+    /// were told.
     Broken(Box<Bonds>),
 }
 
@@ -127,7 +140,8 @@ pub(crate) enum Heard {
     Nothing,
     /// It opened the conversation, or was part of the greeting.
     Greeted { is_opened: bool, answers: bool },
-    /// The conversation is broken off: [`Line::begin`] after these were told, with a welcome if it answers.
+    /// The conversation is broken off: [`Line::begin`] after these were told, with a welcome if it
+    /// answers.
     Broken { bonds: Box<Bonds>, answers: bool },
 }
 
@@ -178,7 +192,8 @@ impl Line {
         Ok(())
     }
 
-    /// Says what must not be refused, if `note` finds that there is reason to. `None` if it is not open.
+    /// Says what must not be refused, if `note` finds that there is reason to. `None` if it is not
+    /// open.
     pub(crate) fn must_say(
         &self,
         relay: &dyn Relay,
@@ -349,7 +364,8 @@ impl Talk {
         }
     }
 
-    /// Takes out what hangs on it. The session is taken under the lock, or a later hello might bear the lower one, and be left as stale.
+    /// Takes out what hangs on it. The session is taken under the lock, or a later hello might bear
+    /// the lower one, and be left as stale.
     fn break_off(&mut self) -> Box<Bonds> {
         self.stage = Stage::Severed;
         (self.session, self.next_number) = (self.sessions.next(), 0);
@@ -413,7 +429,8 @@ mod tests {
         line
     }
 
-    /// Says what must not be refused, to a relay that is full, until that breaks the conversation off.
+    /// Says what must not be refused, to a relay that is full, until that breaks the conversation
+    /// off.
     fn overrun(line: &Line, sink: &Sink, traffic: &Traffic) -> Box<Bonds> {
         // ORDERING: Relaxed; one thread.
         sink.is_full.store(true, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Processes on other nodes: what carries bytes between nodes, what the bytes mean, and what becomes of processes when a node is lost.
+//! Processes on other nodes: what carries bytes between nodes, what the bytes mean, and what
+//! becomes of processes when a node is lost.
 
 pub(crate) mod cluster;
 pub(crate) mod frame;

@@ -1,23 +1,31 @@
-//! What a system says to others: processes of other nodes are sent to, called, watched and linked with as those of its own.
+//! What a system says to others: processes of other nodes are sent to, called, watched and linked
+//! with as those of its own.
 //!
-//! Who writes: whoever deals with a remote pid, on any thread. What comes back is `hearing`'s; both meet in a [`Line`] a node.
+//! Who writes: whoever deals with a remote pid, on any thread. What comes back is `hearing`'s; both
+//! meet in a [`Line`] a node.
 //!
 //! What is promised across nodes, and no more:
-//! * *At most once*: a message comes once or not at all; its sender is told only what is known on its own side. Who has to know calls.
-//! * *Per-sender order*: what one process, or one thread, sends to one process arrives in that order, with gaps at most. A frame is numbered and handed to the
-//!   relay on the sender's thread, and there is one ordered stream from node to node.
-//! * *No waiting for one*: a mailbox that is full refuses what comes from another node, whatever its policy, so that the frames of all do not wait for one
-//!   process. The mailbox counts it, and so does `RelayCounts::undelivered`; a caller is answered that it is full.
-//! * *A pid is one process*: calls, watches and links are bound to one life of a node, by its incarnation. A pid is twelve bytes and bears none: a system with
-//!   a relay begins its generations at a random number (`cluster::first_generation`), so that a pid from an earlier life finds nobody; to meet
-//!   another's by chance it would have to hit one in 4,294,967,296 for each time that it is used.
+//! * *At most once*: a message comes once or not at all; its sender is told only what is known on
+//!   its own side. Who has to know calls.
+//! * *Per-sender order*: what one process, or one thread, sends to one process arrives in that
+//!   order, with gaps at most. A frame is numbered and handed to the relay on the sender's thread,
+//!   and there is one ordered stream from node to node.
+//! * *No waiting for one*: a mailbox that is full refuses what comes from another node, whatever
+//!   its policy, so that the frames of all do not wait for one process. The mailbox counts it, and
+//!   so does `RelayCounts::undelivered`; a caller is answered that it is full.
+//! * *A pid is one process*: calls, watches and links are bound to one life of a node, by its
+//!   incarnation. A pid is twelve bytes and bears none: a system with a relay begins its
+//!   generations at a random number (`cluster::first_generation`), so that a pid from an earlier
+//!   life finds nobody; to meet another's by chance it would have to hit one in 4,294,967,296 for
+//!   each time that it is used.
 //!
 //! Invariants:
 //! * *Told once*: who takes a bond out of the line tells whom it concerns.
-//! * *Locks*: a line's `talk` before a process's `life`, never the other way round; `lines` before neither.
+//! * *Locks*: a line's `talk` before a process's `life`, never the other way round; `lines` before
+//!   neither.
 //!
-//! Rejected: pids with an incarnation (16 bytes and a third number in every text); acknowledgements and resending, which are what the process at
-//! the other end does better, by answering a call.
+//! Rejected: pids with an incarnation (16 bytes and a third number in every text); acknowledgements
+//! and resending, which are what the process at the other end does better, by answering a call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,7 +48,8 @@ use volt::sync::oneshot;
 use volt::task;
 use volt::time::{sleep, timeout};
 
-/// How long the question for a name waits for its answer. A node that is lost is found out by its relay, and ends it earlier or later.
+/// How long the question for a name waits for its answer. A node that is lost is found out by its
+/// relay, and ends it earlier or later.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
 /// How long frames that must not be refused wait before they are offered to the relay again.
 const RETRY: Duration = Duration::from_millis(5);
@@ -52,7 +61,8 @@ impl System {
         lines.iter().filter(|line| line.is_open()).map(|line| line.peer.node).collect()
     }
 
-    /// Waits until `node` can be reached: for ever, if it never is or the system has no [relay](crate::Relay).
+    /// Waits until `node` can be reached: for ever, if it never is or the system has no
+    /// [relay](crate::Relay).
     ///
     /// # Cancel safety
     /// Nothing is left behind.
@@ -68,7 +78,8 @@ impl System {
         }
     }
 
-    /// The process that bears `name` on `node`; `None` if none does. What bears it may end before it is sent to.
+    /// The process that bears `name` on `node`; `None` if none does. What bears it may end before
+    /// it is sent to.
     ///
     /// # Errors
     /// The node cannot be reached, or does not answer within 5 s.
@@ -137,7 +148,8 @@ impl System {
         }
     }
 
-    /// Answers a call of another node. An answer that the relay refuses is lost, and the caller waits for its limit.
+    /// Answers a call of another node. An answer that the relay refuses is lost, and the caller
+    /// waits for its limit.
     pub(crate) fn answer(&self, peer: Peer, id: u64, outcome: Outcome) {
         let outcome = match outcome {
             Outcome::Answer(payload) => match frame::fits(&payload) {
@@ -236,7 +248,8 @@ impl System {
         });
     }
 
-    /// Says something that must not be refused, and sees to it that it is said; false if there is no conversation.
+    /// Says something that must not be refused, and sees to it that it is said; false if there is
+    /// no conversation.
     pub(crate) fn must_say_to(&self, node: Node, frame: &Frame, note: impl FnOnce(&mut Bonds) -> bool) -> bool {
         let Some((remote, line)) = self.line_to(node) else { return false };
         let said = line.must_say(&*remote.relay, &remote.traffic, frame, note);

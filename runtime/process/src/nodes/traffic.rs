@@ -34,7 +34,8 @@ pub(crate) struct Traffic {
     pub nodes_lost: Count,
 }
 
-/// What went between a system and those of other nodes since its start, as [`System::relay_counts`](crate::System::relay_counts) found it.
+/// What went between a system and those of other nodes since its start, as
+/// [`System::relay_counts`](crate::System::relay_counts) found it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RelayCounts {
@@ -42,9 +43,11 @@ pub struct RelayCounts {
     pub sent: u64,
     /// Frames that came.
     pub received: u64,
-    /// Frames that the relay did not take, as its queue was full or the node gone. Senders were told, or the frame was kept and offered again.
+    /// Frames that the relay did not take, as its queue was full or the node gone. Senders were
+    /// told, or the frame was kept and offered again.
     pub refused: u64,
-    /// Frames of others that did not come, by the gaps in their numbers. Each gap ends what hangs on the conversation.
+    /// Frames of others that did not come, by the gaps in their numbers. Each gap ends what hangs
+    /// on the conversation.
     pub lost: u64,
     /// Frames that came again, or too late. They were left.
     pub duplicates: u64,

@@ -5,7 +5,8 @@ use crate::messages::pid::Pid;
 use crate::state::Lifecycle;
 use volt::task::Id;
 
-/// One process, as [`System::info`](crate::System::info) and [`System::list`](crate::System::list) found it.
+/// One process, as [`System::info`](crate::System::info) and [`System::list`](crate::System::list)
+/// found it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProcessInfo {

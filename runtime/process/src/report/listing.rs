@@ -1,8 +1,10 @@
-//! The processes of a system one by one, for whoever asks: those that rank highest by what it asks for.
+//! The processes of a system one by one, for whoever asks: those that rank highest by what it asks
+//! for.
 //!
-//! Protocol of an answer. (1) Choose: walk through the registry, a few processes under a lock at a time, and keep the pids of the highest, as many
-//! as are wanted. (2) Look each of these up, and read it. What was chosen in (1) stands for a while, so that who asks often gets new numbers of the
-//! same processes, and the program pays for few walks.
+//! Protocol of an answer. (1) Choose: walk through the registry, a few processes under a lock at a
+//! time, and keep the pids of the highest, as many as are wanted. (2) Look each of these up, and
+//! read it. What was chosen in (1) stands for a while, so that who asks often gets new numbers of
+//! the same processes, and the program pays for few walks.
 //!
 //! Who reads: whoever asks, on its own thread; one at a time. Bounds: `PROCESSES_MAX` processes are
 //! read; a walk stands for `REST` times as long as it took if the same is asked again, and for

@@ -1,4 +1,5 @@
-//! All processes of a system at a glance: how many do what, whose mailboxes are deepest and whether they grow, and which failed last.
+//! All processes of a system at a glance: how many do what, whose mailboxes are deepest and whether
+//! they grow, and which failed last.
 //!
 //! Protocol of a sample. (1) Walk through the registry, count states, and remember the pids of the
 //! deepest mailboxes; a walk stands for a while. (2) Look those up, and say how deep they are now.
@@ -7,12 +8,15 @@
 //! a mailbox that is always as full, rise at a few samples at most, and one that is filled faster
 //! than it is emptied at all of them, whatever the pace of the observer.
 //!
-//! Who reads: snapshots, on the threads of those who ask; one at a time. A process does nothing for it but to note down a failure. Bounds: of more
-//! than `PROCESSES_MAX` processes no states are told; a walk stands for `REST` times as long as it took, so that readers, however many, use a
-//! five-hundredth of a processor for it. Measured on two shared cores with a million idle processes: a walk takes 140 ms, and a snapshot in
-//! between 0.14 ms; with 100,000 and a console on their screen every 500 ms, the observer has 0.2 % of a processor.
+//! Who reads: snapshots, on the threads of those who ask; one at a time. A process does nothing for
+//! it but to note down a failure. Bounds: of more than `PROCESSES_MAX` processes no states are
+//! told; a walk stands for `REST` times as long as it took, so that readers, however many, use a
+//! five-hundredth of a processor for it. Measured on two shared cores with a million idle
+//! processes: a walk takes 140 ms, and a snapshot in between 0.14 ms; with 100,000 and a console on
+//! their screen every 500 ms, the observer has 0.2 % of a processor.
 //!
-//! Rejected: counts by state in the transitions, and a high-water mark of the system: writes to shared memory in every step of every process.
+//! Rejected: counts by state in the transitions, and a high-water mark of the system: writes to
+//! shared memory in every step of every process.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,8 +1,9 @@
-//! loom models of the word, and of the same with one step done wrong; the words E1 to E3 and R1 to R4 are those
-//! of the module above.
+//! loom models of the word, and of the same with one step done wrong; the words E1 to E3 and R1 to
+//! R4 are those of the module above.
 //!
-//! A mailbox of two places stands in for the real one, of relaxed cells instead of a lock: nothing but the word may order what is in it. A
-//! task that is woken is polled once everybody is through, as a queue would have it.
+//! A mailbox of two places stands in for the real one, of relaxed cells instead of a lock: nothing
+//! but the word may order what is in it. A task that is woken is polled once everybody is through,
+//! as a queue would have it.
 
 use loom::thread;
 
@@ -88,7 +89,8 @@ struct AsBuilt;
 
 impl Steps for AsBuilt {}
 
-/// Polls the process's task until it rests or has ended. It waits for its yield until that is completed, and for messages from then on.
+/// Polls the process's task until it rests or has ended. It waits for its yield until that is
+/// completed, and for messages from then on.
 fn polled<S: Steps>(process: &Process, seen: &mut Seen, has_yielded: bool) {
     loop {
         match S::begin(process) {
@@ -124,7 +126,8 @@ fn polled<S: Steps>(process: &Process, seen: &mut Seen, has_yielded: bool) {
 
 type Actor = fn(&Process) -> bool;
 
-/// The actors and the runner at once; then the task is polled as often as they said that it is to be woken.
+/// The actors and the runner at once; then the task is polled as often as they said that it is to
+/// be woken.
 fn together<S: Steps>(actors: &[Actor], has_yielded: bool) -> (Arc<Process>, Seen) {
     let process = Arc::new(Process::new());
     let actors: Vec<_> = actors
@@ -159,7 +162,8 @@ fn second<S: Steps>(process: &Process) -> bool {
     S::send(process, 1)
 }
 
-// ---- messages, and a completion, in the middle of a step ------------------------------------------------------------------
+// ---- messages, and a completion, in the middle of a step
+// ------------------------------------------------------------------
 
 /// Two senders meet a process that steps and then waits for messages.
 fn senders<S: Steps>() {
@@ -173,7 +177,8 @@ fn completer<S: Steps>() {
     assert_eq!((seen.completions, process.state.lifecycle()), (1, Lifecycle::Idle), "an event is lost");
 }
 
-/// A message and a completion meet a process that waits for its yield: it steps for the completion only, and gets both.
+/// A message and a completion meet a process that waits for its yield: it steps for the completion
+/// only, and gets both.
 fn sender_and_completer<S: Steps>() {
     let (process, seen) = together::<S>(&[first::<S>, S::complete_yield], true);
     let found = (seen.messages, seen.completions, process.state.lifecycle());
@@ -333,7 +338,8 @@ fn twin_one_flag_for_messages_and_completions_is_found() {
     breaks("a blocked process is disturbed", Some(2), sender_and_completer::<OneFlag>);
 }
 
-// ---- an end that somebody wants -------------------------------------------------------------------------------------------
+// ---- an end that somebody wants
+// -------------------------------------------------------------------------------------------
 
 /// A message, a completion and a doom meet a step: the process ends, once, and knows why.
 fn doomed<S: Steps>() {
@@ -361,7 +367,8 @@ fn twin_an_end_of_a_step_that_ignores_a_doom_is_found() {
     breaks("a doomed process lives", Some(2), doomed::<IgnoresDoom>);
 }
 
-/// The process is done with its step, and a shutdown waits no longer: whoever comes first tells everybody.
+/// The process is done with its step, and a shutdown waits no longer: whoever comes first tells
+/// everybody.
 fn two_who_complete<S: Steps>() {
     let process = Arc::new(Process::new());
     let runner = thread::spawn({
@@ -403,7 +410,8 @@ fn twin_an_end_by_a_store_is_told_twice() {
     breaks("it is told [true, true]", None, two_who_complete::<CompletesByStore>);
 }
 
-/// A shutdown completes a process in the middle of its step: the step's end says so and changes nothing.
+/// A shutdown completes a process in the middle of its step: the step's end says so and changes
+/// nothing.
 #[test]
 fn a_step_that_outlives_its_process_changes_nothing() {
     holds(None, || {
@@ -420,9 +428,11 @@ fn a_step_that_outlives_its_process_changes_nothing() {
     });
 }
 
-// ---- a shutdown beside who starts and who ends a process ------------------------------------------------------------------
+// ---- a shutdown beside who starts and who ends a process
+// ------------------------------------------------------------------
 
-/// What `Registry` and `System` hold of it: a shard with its count, and whether the system is stopping.
+/// What `Registry` and `System` hold of it: a shard with its count, and whether the system is
+/// stopping.
 #[derive(Default)]
 struct System {
     shard: Mutex<bool>,

@@ -22,20 +22,25 @@
 //! | any but COMPLETE | COMPLETE | `complete` | its runner, or a shutdown that waits no longer | it has ended |
 //!
 //! Invariants:
-//! * *One runner*: the task of the process, and only it, calls `begin` and `end`; between the two it owns the state machine.
-//! * *No lost event*: who has an event for a process first puts it in (E1), then changes the word (E2), then wakes the task if the word says
-//!   so (E3). The runner first changes the word (`begin`, R1), then takes out what is in (R2), steps (R3), and changes the word again (`end`,
-//!   R4). E2 before R1 in the word's order: R2 sees the event, since R1 acquires what E2 released. E2 between R1 and R4: R4 sees the flag,
-//!   and the process is READY again. E2 after R4: it finds BLOCKED or IDLE, and says that the task is to be woken. E2 is a
-//!   read-modify-write even where it changes nothing, or it would not stand in that order.
-//! * *Mail does not disturb*: a BLOCKED process is not stepped for a message; the message is there when its yield is completed.
-//!   MAIL stays set meanwhile; the step that follows sees the mailbox.
+//! * *One runner*: the task of the process, and only it, calls `begin` and `end`; between the two
+//!   it owns the state machine.
+//! * *No lost event*: who has an event for a process first puts it in (E1), then changes the word
+//!   (E2), then wakes the task if the word says so (E3). The runner first changes the word
+//!   (`begin`, R1), then takes out what is in (R2), steps (R3), and changes the word again (`end`,
+//!   R4). E2 before R1 in the word's order: R2 sees the event, since R1 acquires what E2 released.
+//!   E2 between R1 and R4: R4 sees the flag, and the process is READY again. E2 after R4: it finds
+//!   BLOCKED or IDLE, and says that the task is to be woken. E2 is a read-modify-write even where
+//!   it changes nothing, or it would not stand in that order.
+//! * *Mail does not disturb*: a BLOCKED process is not stepped for a message; the message is there
+//!   when its yield is completed. MAIL stays set meanwhile; the step that follows sees the mailbox.
 //! * *One end*: exactly one call of `complete` returns true.
 //!
-//! Rejected: one flag for both reasons, as the source has it. A message that arrives in the middle of a step that ends
-//! BLOCKED would step the process again for nothing, and one that arrives a moment later would not.
+//! Rejected: one flag for both reasons, as the source has it. A message that arrives in the middle
+//! of a step that ends BLOCKED would step the process again for nothing, and one that arrives a
+//! moment later would not.
 //!
-//! Source: seed 004, "Process States". Its wake-up flag covers completions that race with the end of a step; sends race just the same.
+//! Source: seed 004, "Process States". Its wake-up flag covers completions that race with the end
+//! of a step; sends race just the same.
 
 use std::fmt;
 
@@ -270,15 +275,18 @@ impl State {
         wakes(before.lifecycle())
     }
 
-    /// Replaces the word by what `next` makes of it, unless that is `None`; gives the word as it was.
+    /// Replaces the word by what `next` makes of it, unless that is `None`; gives the word as it
+    /// was.
     fn change(&self, mut next: impl FnMut(Word) -> Option<Word>) -> Word {
         // ORDERING: Relaxed; a first guess for the read-modify-write below.
         let mut word = Word(self.0.load(Ordering::Relaxed));
         loop {
             let wanted = next(word).unwrap_or(word);
             debug_assert!(word.is_legal(wanted), "{word:?} to {wanted:?}");
-            // ORDERING: AcqRel, also where nothing changes. Release: what was put in before (E1) is seen by the `begin` that follows, and what
-            // a step wrote by the next. Acquire: its other half. Relaxed on failure: the value is tried again only.
+            // ORDERING: AcqRel, also where nothing changes. Release: what was put in before (E1) is
+            // seen by the
+            // `begin` that follows, and what a step wrote by the next. Acquire: its other half.
+            // Relaxed on failure: the value is tried again only.
             match self.0.compare_exchange_weak(word.0, wanted.0, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return word,
                 Err(now) => word = Word(now),
@@ -318,7 +326,8 @@ mod tests {
         By::Complete,
     ];
 
-    /// What the tables say that comes of `word`, and whether the caller has something to do: to step, to rest, to wake, to tell.
+    /// What the tables say that comes of `word`, and whether the caller has something to do: to
+    /// step, to rest, to wake, to tell.
     fn wanted(word: Word, by: By) -> (Word, bool) {
         let lifecycle = word.lifecycle();
         let stays = (word, false);
@@ -362,7 +371,8 @@ mod tests {
     fn every_transition_of_every_word_is_that_of_the_table() {
         for word in words().filter(|word| word.is_possible()) {
             for by in TRANSITIONS {
-                // Between its steps a runner does not end one, and in its step it does not begin one.
+                // Between its steps a runner does not end one, and in its step it does not begin
+                // one.
                 let is_meant = match by {
                     By::End(_) => matches!(word.lifecycle(), RUNNING | COMPLETE),
                     By::Begin => word.lifecycle() != RUNNING,

@@ -17,7 +17,8 @@ impl CommandId {
     /// An application's command.
     ///
     /// # Panics
-    /// `number` is below [`FIRST`](Self::FIRST): the system's own. In a `const` the compiler says so.
+    /// `number` is below [`FIRST`](Self::FIRST): the system's own. In a `const` the compiler says
+    /// so.
     ///
     /// ```
     /// use volt_process::CommandId;
@@ -60,7 +61,8 @@ pub(crate) const DEMONITOR: CommandId = CommandId::system(9);
 pub(crate) const LINK: CommandId = CommandId::system(10);
 pub(crate) const UNLINK: CommandId = CommandId::system(11);
 
-/// The array has a place for every number that is the system's, so that each number below `FIRST` is found, or not, in it.
+/// The array has a place for every number that is the system's, so that each number below `FIRST`
+/// is found, or not, in it.
 pub(crate) const COUNT: usize = CommandId::FIRST as usize;
 
 /// What `SEND` carries.

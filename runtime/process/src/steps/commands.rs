@@ -1,4 +1,5 @@
-//! The system's own commands: clock, messages, other processes. Each is one method of [`Output`](crate::Output), which says what it does.
+//! The system's own commands: clock, messages, other processes. Each is one method of
+//! [`Output`](crate::Output), which says what it does.
 
 use std::time::Duration;
 

@@ -13,7 +13,8 @@ use crate::system::call::CallError;
 use crate::system::core::{Entry, System};
 use crate::system::send::SendError;
 
-/// A process as it sees itself; [`init`](crate::Process::init) gets it. Cheap to clone, and to be kept.
+/// A process as it sees itself; [`init`](crate::Process::init) gets it. Cheap to clone, and to be
+/// kept.
 #[derive(Clone, Debug)]
 pub struct Context(Arc<Entry>);
 
@@ -41,8 +42,9 @@ impl Context {
         self.0.system()
     }
 
-    /// Sends a message; waits while the mailbox is full and its policy is [`Block`](crate::Overflow::Block). Its own it cannot wait for: if that
-    /// is full, this is an error.
+    /// Sends a message; waits while the mailbox is full and its policy is
+    /// [`Block`](crate::Overflow::Block). Its own it cannot wait for: if that is full, this is
+    /// an error.
     ///
     /// # Errors
     /// As [`System::send`].
@@ -56,11 +58,12 @@ impl Context {
         self.system().send_as(Some(self.pid()), to, message).await
     }
 
-    /// Sends a message at once, and so before those that the same step [yields](crate::Output::send).
+    /// Sends a message at once, and so before those that the same step
+    /// [yields](crate::Output::send).
     ///
     /// # Errors
-    /// As [`System::try_send`]. Also while a [yielded](crate::Output::send) message of this process waits for room: none overtakes
-    /// another.
+    /// As [`System::try_send`]. Also while a [yielded](crate::Output::send) message of this process
+    /// waits for room: none overtakes another.
     pub fn try_send(&self, to: Pid, message: Payload) -> Result<(), SendError> {
         if self.0.is_sending() {
             return Err(SendError::full(to, message));
@@ -76,18 +79,21 @@ impl Context {
         self.call_in_turn(to, message, limit, ready(())).await
     }
 
-    /// Watches a process: its end is told by [`Event::Down`](crate::Event::Down), at once if it is dead already.
+    /// Watches a process: its end is told by [`Event::Down`](crate::Event::Down), at once if it is
+    /// dead already.
     pub fn monitor(&self, pid: Pid) -> MonitorId {
         self.system().monitor_as(&self.0, pid)
     }
 
-    /// Watches no longer. An [`Event::Down`](crate::Event::Down) that is in the mailbox already still comes.
+    /// Watches no longer. An [`Event::Down`](crate::Event::Down) that is in the mailbox already
+    /// still comes.
     pub fn demonitor(&self, monitor: MonitorId) {
         self.system().demonitor_as(&self.0, monitor);
     }
 
     /// Links this process with another: if one ends abnormally, the other does, or is told if it
-    /// [traps exits](crate::Spawn::trap_exits). If the other is dead already, that is an abnormal end, [`ExitReason::NoProcess`](crate::ExitReason::NoProcess).
+    /// [traps exits](crate::Spawn::trap_exits). If the other is dead already, that is an abnormal
+    /// end, [`ExitReason::NoProcess`](crate::ExitReason::NoProcess).
     pub fn link(&self, pid: Pid) {
         self.system().link_as(&self.0, pid);
     }
@@ -97,8 +103,8 @@ impl Context {
         self.system().unlink_as(&self.0, pid);
     }
 
-    /// Makes the process step, whatever it waits for: for what completes by itself and not as a yield. A process that holds it may
-    /// wait with [`Status::Idle`](crate::Status::Idle).
+    /// Makes the process step, whatever it waits for: for what completes by itself and not as a
+    /// yield. A process that holds it may wait with [`Status::Idle`](crate::Status::Idle).
     pub fn waker(&self) -> Waker {
         Waker::from(self.0.clone())
     }

@@ -12,8 +12,9 @@ use crate::system::core::{Entry, System};
 
 /// Carries out a command. Any `Fn(Request<'_>)` is one.
 ///
-/// It is called on the worker that stepped the process, between steps, and must not block: what takes long is
-/// [run](Request::run) or [deferred](Request::defer). A handler that panics completes the yield with an error.
+/// It is called on the worker that stepped the process, between steps, and must not block: what
+/// takes long is [run](Request::run) or [deferred](Request::defer). A handler that panics completes
+/// the yield with an error.
 pub trait Handler: Send + Sync + 'static {
     /// Carries out what `request` asks for.
     fn handle(&self, request: Request<'_>);
@@ -25,8 +26,8 @@ impl<F: Fn(Request<'_>) + Send + Sync + 'static> Handler for F {
     }
 }
 
-/// A yield that its handler is to complete: [now](Self::complete_yield), by a [future](Self::run), or [later](Self::defer). Dropped without any
-/// of these, it is completed with an error.
+/// A yield that its handler is to complete: [now](Self::complete_yield), by a [future](Self::run),
+/// or [later](Self::defer). Dropped without any of these, it is completed with an error.
 #[derive(Debug)]
 pub struct Request<'a> {
     entry: &'a Arc<Entry>,
@@ -72,8 +73,9 @@ impl<'a> Request<'a> {
         self.work.complete(self.tag, result);
     }
 
-    /// Completes the yield with what `future` gives. The future runs in the task of the process, between its steps, and is dropped with
-    /// it, or when the process [cancels](crate::Output::cancel) the tag.
+    /// Completes the yield with what `future` gives. The future runs in the task of the process,
+    /// between its steps, and is dropped with it, or when the process
+    /// [cancels](crate::Output::cancel) the tag.
     pub fn run(mut self, future: impl Future<Output = Result<Payload, Failure>> + Send + 'static) {
         self.is_answered = true;
         self.work.run(self.tag, future);
@@ -104,7 +106,8 @@ impl Drop for Request<'_> {
     }
 }
 
-/// A yield that somebody is to complete later, on whatever thread. Dropped, it is completed with an error, so that no process waits for ever.
+/// A yield that somebody is to complete later, on whatever thread. Dropped, it is completed with an
+/// error, so that no process waits for ever.
 #[derive(Debug)]
 pub struct Completion {
     entry: Arc<Entry>,
@@ -118,13 +121,15 @@ impl Completion {
         self.entry.pid()
     }
 
-    /// Completes the yield. If the process has ended, or has cancelled the yield, the result is dropped.
+    /// Completes the yield. If the process has ended, or has cancelled the yield, the result is
+    /// dropped.
     pub fn complete_yield(mut self, result: Result<Payload, Failure>) {
         self.is_answered = true;
         self.deliver(result);
     }
 
-    /// Until the runner looks it up, an event's tag is the yield's number: of two yields with one tag, one may be cancelled.
+    /// Until the runner looks it up, an event's tag is the yield's number: of two yields with one
+    /// tag, one may be cancelled.
     fn deliver(&self, result: Result<Payload, Failure>) {
         self.entry.deliver(Event::Completed { tag: self.id, result });
     }

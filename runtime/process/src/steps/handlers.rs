@@ -1,8 +1,9 @@
 //! From a command's number to its handler.
 //!
-//! Numbers below [`CommandId::FIRST`] are the system's own and stand in an array; those of applications stand in a map. Both are frozen
-//! when the system is built, so that a lookup takes no lock. Two handlers for one number are an error of
-//! [`Builder::build`](crate::Builder::build); a number that nobody handles completes its yield with an error.
+//! Numbers below [`CommandId::FIRST`] are the system's own and stand in an array; those of
+//! applications stand in a map. Both are frozen when the system is built, so that a lookup takes no
+//! lock. Two handlers for one number are an error of [`Builder::build`](crate::Builder::build); a
+//! number that nobody handles completes its yield with an error.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,8 +1,9 @@
 //! An async function as a process.
 //!
-//! A step of it is a poll of the future, with a waker that makes the process step. Events are taken from the mailbox only when those before
-//! have been received, so that what piles up piles up there, where it is bounded and seen. While the future waits in `recv` or
-//! `next` the process is Idle, else it is Blocked, and messages do not disturb it.
+//! A step of it is a poll of the future, with a waker that makes the process step. Events are taken
+//! from the mailbox only when those before have been received, so that what piles up piles up
+//! there, where it is bounded and seen. While the future waits in `recv` or `next` the process is
+//! Idle, else it is Blocked, and messages do not disturb it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,11 +20,11 @@ use crate::steps::machine::Process;
 use crate::steps::output::Output;
 use volt::task::consume_budget;
 
-/// Makes a process of an async function, which gets the process's [`Inbox`] and its input; what it returns is the process's
-/// [result](crate::System::exec). It has one entry method, `main`.
+/// Makes a process of an async function, which gets the process's [`Inbox`] and its input; what it
+/// returns is the process's [result](crate::System::exec). It has one entry method, `main`.
 ///
-/// The process ends when the function returns. It is asked to end by [`recv`](Inbox::recv) giving `None`; the future is dropped
-/// wherever it stands if it does not in time.
+/// The process ends when the function returns. It is asked to end by [`recv`](Inbox::recv) giving
+/// `None`; the future is dropped wherever it stands if it does not in time.
 ///
 /// ```
 /// use volt_process::{Payload, Spawn, System};
@@ -83,7 +84,8 @@ where
         queue.events.extend(events);
         let receiver = if queue.events.is_empty() { None } else { queue.receiver.take() };
         drop(queue);
-        // The future is polled now in any case, but something in it may poll only those of its parts that were woken.
+        // The future is polled now in any case, but something in it may poll only those of its
+        // parts that were woken.
         if let Some(receiver) = receiver.filter(|receiver| !receiver.will_wake(&self.waker)) {
             receiver.wake();
         }
@@ -104,7 +106,8 @@ where
     }
 
     fn close(&mut self) {
-        // Another task may have the inbox: it hears of the end, and who waits for an answer to what is in there, too.
+        // Another task may have the inbox: it hears of the end, and who waits for an answer to what
+        // is in there, too.
         let mut queue = lock(&self.queue);
         queue.is_cancelled = true;
         let (left, receiver) = (std::mem::take(&mut queue.events), queue.receiver.take());
@@ -137,9 +140,11 @@ impl Inbox {
         &self.context
     }
 
-    /// Waits for a message; `None`, from then on, when the process is asked to end, when its parent, linked with it, has ended abnormally, or when it
-    /// has ended itself and another task has the inbox. Other events, which only a process gets that monitors others or
-    /// [traps exits](crate::Spawn::trap_exits), are dropped: such a one waits for [`next`](Self::next).
+    /// Waits for a message; `None`, from then on, when the process is asked to end, when its
+    /// parent, linked with it, has ended abnormally, or when it has ended itself and another
+    /// task has the inbox. Other events, which only a process gets that monitors others or
+    /// [traps exits](crate::Spawn::trap_exits), are dropped: such a one waits for
+    /// [`next`](Self::next).
     ///
     /// # Cancel safety
     /// No message is lost.
@@ -158,12 +163,14 @@ impl Inbox {
         }
     }
 
-    /// Waits for an event. [`Event::Cancel`] comes when the process is asked to end or has ended, and from then on whenever nothing else is there.
+    /// Waits for an event. [`Event::Cancel`] comes when the process is asked to end or has ended,
+    /// and from then on whenever nothing else is there.
     ///
     /// # Cancel safety
     /// No event is lost.
     pub async fn next(&mut self) -> Event {
-        // From Cancel on there is always an event: who does not mind it gives way to others all the same.
+        // From Cancel on there is always an event: who does not mind it gives way to others all the
+        // same.
         consume_budget().await;
         poll_fn(|cx| self.poll_next(cx)).await
     }
@@ -179,7 +186,8 @@ impl Inbox {
         }
         let former = queue.receiver.replace(cx.waker().clone());
         drop(queue);
-        // Another task reads, or a part of the function with a waker of its own: the process may have stepped before, and wait for no mail.
+        // Another task reads, or a part of the function with a waker of its own: the process may
+        // have stepped before, and wait for no mail.
         if former.is_none() && !cx.waker().will_wake(&self.waker) {
             self.waker.wake_by_ref();
         }

@@ -13,7 +13,8 @@ pub enum Status {
     /// Events of any kind.
     #[default]
     Idle,
-    /// Its yields: it steps again when one is completed, and gets the messages that came meanwhile then.
+    /// Its yields: it steps again when one is completed, and gets the messages that came meanwhile
+    /// then.
     Yield,
     /// It is done, and ends.
     Done,
@@ -22,10 +23,12 @@ pub enum Status {
 /// A step's output: its status, [`Idle`](Status::Idle) unless it says otherwise, and its yields.
 ///
 /// A yield is a command with a tag; when the command is completed, the process is told by
-/// [`Event::Completed`](crate::Event::Completed) with that tag. Tags mean nothing to the system; several yields may bear the same one.
+/// [`Event::Completed`](crate::Event::Completed) with that tag. Tags mean nothing to the system;
+/// several yields may bear the same one.
 ///
-/// They are carried out in their order once the step has returned. At most [`YIELDS_MAX`](Output::YIELDS_MAX) may be outstanding; those
-/// beyond are completed with an error. What is outstanding when the process ends is given up.
+/// They are carried out in their order once the step has returned. At most
+/// [`YIELDS_MAX`](Output::YIELDS_MAX) may be outstanding; those beyond are completed with an error.
+/// What is outstanding when the process ends is given up.
 #[derive(Debug, Default)]
 pub struct Output {
     pub(crate) status: Status,
@@ -62,7 +65,8 @@ impl Output {
         self.status = Status::Done;
     }
 
-    /// The process is done, and this is what it gives to whoever [executed](crate::System::exec) it.
+    /// The process is done, and this is what it gives to whoever [executed](crate::System::exec)
+    /// it.
     pub fn done_with(&mut self, result: Payload) {
         self.status = Status::Done;
         self.result = result;

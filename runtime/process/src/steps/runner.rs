@@ -1,20 +1,28 @@
-//! The task of a process: takes its events out, steps its state machine, and sees to what it yields.
+//! The task of a process: takes its events out, steps its state machine, and sees to what it
+//! yields.
 //!
-//! One poll is at most one step, so that the scheduler's fairness and its counts are the processes' too. In a poll:
-//! 1. futures and sends that the process has yielded get on (`Work::poll`); what they complete wakes it (E2);
+//! One poll is at most one step, so that the scheduler's fairness and its counts are the processes'
+//! too. In a poll:
+//! 1. futures and sends that the process has yielded get on (`Work::poll`); what they complete
+//!    wakes it (E2);
 //! 2. `begin` (R1) says whether it is to step, to end, or was polled for nothing;
 //! 3. at most `BATCH` events are taken out (R2), if the process wants any;
 //! 4. an upgrade replaces the state machine, once `init` was called;
 //! 5. it steps (R3): `init` the first time, `step` from then on;
 //! 6. its yields are dispatched, in their order;
-//! 7. what the step left is dropped, and `end` (R4) says: it waits, or its task is queued again behind others.
+//! 7. what the step left is dropped, and `end` (R4) says: it waits, or its task is queued again
+//!    behind others.
 //!
 //! Invariants:
-//! * *Closed once*: `close` is called exactly once for each process whose `init` was called, also when that failed or it panicked.
-//! * *Ends told last*: when others are told of an end, the state machine, its futures and what it had yielded are gone.
-//! * *One barrier*: whatever code of the user panics in steps 1 to 6, a destructor too, ends the process, which says so. An end has
-//!   one for each thing that it drops, as it has to get through, and so has what a step leaves: two that panic at once abort the program.
-//! * *Scratch stays*: the buffers of a step belong to the worker's thread, not to the process: one that waits holds none.
+//! * *Closed once*: `close` is called exactly once for each process whose `init` was called, also
+//!   when that failed or it panicked.
+//! * *Ends told last*: when others are told of an end, the state machine, its futures and what it
+//!   had yielded are gone.
+//! * *One barrier*: whatever code of the user panics in steps 1 to 6, a destructor too, ends the
+//!   process, which says so. An end has one for each thing that it drops, as it has to get through,
+//!   and so has what a step leaves: two that panic at once abort the program.
+//! * *Scratch stays*: the buffers of a step belong to the worker's thread, not to the process: one
+//!   that waits holds none.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -36,7 +44,8 @@ use crate::steps::work::Work;
 use crate::system::core::Entry;
 use volt::sync::oneshot;
 
-/// Events that a step gets at most: as the budget of a task, so that a process with a full mailbox keeps its worker for a bounded time.
+/// Events that a step gets at most: as the budget of a task, so that a process with a full mailbox
+/// keeps its worker for a bounded time.
 const BATCH: usize = 128;
 
 /// See the header of this file.
@@ -86,7 +95,8 @@ impl Process for Gone {
     }
 }
 
-/// What a step is given and what it says, outside of the barrier: what it leaves is dropped one by one, also when it has panicked.
+/// What a step is given and what it says, outside of the barrier: what it leaves is dropped one by
+/// one, also when it has panicked.
 #[derive(Default)]
 struct Scratch {
     events: VecDeque<Event>,
@@ -94,7 +104,8 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// Drops what a step has left, and what a large one has grown. Gives what a destructor panicked with.
+    /// Drops what a step has left, and what a large one has grown. Gives what a destructor panicked
+    /// with.
     fn clear(&mut self) -> Option<Failure> {
         let Output { mut yields, result, .. } = std::mem::take(&mut self.output);
         let events = self.events.drain(..).fold(dropped(result), |first, event| first.or(dropped(event)));
@@ -118,7 +129,8 @@ impl Runner {
     /// Steps 1 to 6.
     fn turn(&mut self, cx: &mut TaskContext<'_>, scratch: &mut Scratch) -> Turn {
         let takes_events = self.start.is_none() && self.process.takes_events();
-        // What is completed and not wanted yet holds up the rest, or an interval would pile up ticks.
+        // What is completed and not wanted yet holds up the rest, or an interval would pile up
+        // ticks.
         if let Some(work) = self.work.as_mut().filter(|work| takes_events || !work.has_completed()) {
             work.poll(cx);
             self.entry.set_sending(work.is_sending());
@@ -205,7 +217,8 @@ impl Runner {
         }
         let before = events.len();
         let left = self.entry.mailbox.drain(events, BATCH);
-        // A yield that somebody else completed bears its number; one that was cancelled is not told.
+        // A yield that somebody else completed bears its number; one that was cancelled is not
+        // told.
         if let Some(work) = &mut self.work {
             let mut at = 0;
             events.retain_mut(|event| {
@@ -297,7 +310,8 @@ impl Future for Runner {
 }
 
 impl Drop for Runner {
-    /// Its task was aborted, or the runtime shut down, if it is open still; or a shutdown has ended it in the middle of a step.
+    /// Its task was aborted, or the runtime shut down, if it is open still; or a shutdown has ended
+    /// it in the middle of a step.
     fn drop(&mut self) {
         if self.stage != Stage::Closed {
             self.end(ExitReason::Killed, None);

@@ -8,7 +8,8 @@ use crate::messages::payload::Payload;
 use crate::steps::machine::Process;
 use volt::sync::oneshot;
 
-/// A process that is to be started: its state machine, its entry method and input, and how it is to be treated.
+/// A process that is to be started: its state machine, its entry method and input, and how it is to
+/// be treated.
 ///
 /// ```
 /// use volt_process::{Overflow, Payload, Spawn, System};
@@ -81,7 +82,8 @@ impl Spawn {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// How many messages may wait for it, 1,024 unless said otherwise, and what happens to one more.
+    /// How many messages may wait for it, 1,024 unless said otherwise, and what happens to one
+    /// more.
     ///
     /// # Panics
     /// `capacity` is 0 or above 1,048,576.
@@ -94,12 +96,14 @@ impl Spawn {
         Self { capacity: capacity as u32, overflow, ..self }
     }
 
-    /// It is told of the end of linked processes ([`Event::Exit`](crate::Event::Exit)) instead of ending with them.
+    /// It is told of the end of linked processes ([`Event::Exit`](crate::Event::Exit)) instead of
+    /// ending with them.
     pub fn trap_exits(self) -> Self {
         Self { traps_exits: true, ..self }
     }
 
-    /// It is [linked](crate::Context::link) with the process that starts it, from before its first step on.
+    /// It is [linked](crate::Context::link) with the process that starts it, from before its first
+    /// step on.
     pub fn link(self) -> Self {
         Self { is_linked: true, ..self }
     }

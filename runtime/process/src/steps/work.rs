@@ -1,13 +1,17 @@
 //! What a process has yielded and is not completed yet.
 //!
-//! Three kinds: futures that run in the task of the process, sends that wait for room in a mailbox, and yields that somebody else
-//! completes. All have a number; a yield that was cancelled has none any more, and its completion, should it still come, is dropped.
+//! Three kinds: futures that run in the task of the process, sends that wait for room in a mailbox,
+//! and yields that somebody else completes. All have a number; a yield that was cancelled has none
+//! any more, and its completion, should it still come, is dropped.
 //!
 //! Invariants:
-//! * *Order of sends*: a send begins only when those yielded before it are done, so that none overtakes another, whatever mailboxes are full.
-//!   A call is a future of its own, as its time runs from the first, and stands among the sends with a turn, which is over when its message is in.
+//! * *Order of sends*: a send begins only when those yielded before it are done, so that none
+//!   overtakes another, whatever mailboxes are full. A call is a future of its own, as its time
+//!   runs from the first, and stands among the sends with a turn, which is over when its message is
+//!   in.
 //! * *Bounded*: at most `Output::YIELDS_MAX` are outstanding.
-//! * *Nothing outlives the process*: it is all dropped with its runner, a send that waits for room, too.
+//! * *Nothing outlives the process*: it is all dropped with its runner, a send that waits for room,
+//!   too.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -42,7 +46,8 @@ enum Finished {
 /// See the header of this file.
 #[derive(Default)]
 pub(crate) struct Work {
-    /// In no order. What a poll of the process costs does not grow with their number, as each would be polled for itself only.
+    /// In no order. What a poll of the process costs does not grow with their number, as each would
+    /// be polled for itself only.
     outstanding: Vec<Outstanding>,
     next_id: u64,
     running: FuturesUnordered<Job>,
@@ -109,7 +114,8 @@ impl Work {
         self.sends.push_back((id, Box::pin(send)));
     }
 
-    /// Completes a yield with `tag` by what `call` makes of its turn: it sends its message when the turn has come, and then drops what that gave.
+    /// Completes a yield with `tag` by what `call` makes of its turn: it sends its message when the
+    /// turn has come, and then drops what that gave.
     pub(crate) fn call<F>(&mut self, tag: u64, call: impl FnOnce(oneshot::Receiver<oneshot::Sender<()>>) -> F)
     where
         F: Future<Output = Outcome> + Send + 'static,
@@ -117,7 +123,8 @@ impl Work {
         let (begins, begun) = oneshot::channel();
         let (sent, is_sent) = oneshot::channel();
         let turn = async move {
-            // A call that was given up before has no turn; one that is given up in it ends it, as `sent` goes with it.
+            // A call that was given up before has no turn; one that is given up in it ends it, as `sent` goes
+            // with it.
             if begins.send(sent).is_ok() {
                 drop(is_sent.await);
             }
@@ -127,7 +134,8 @@ impl Work {
         self.sends.push_back((id, Box::pin(turn)));
         let mut call = Box::pin(caught(call(begun)));
         if self.sends.len() == 1 {
-            // Its message goes in at once if there is room, as that of a send does. If not, it is polled again with a waker.
+            // Its message goes in at once if there is room, as that of a send does. If not, it is
+            // polled again with a waker.
             let mut cx = Context::from_waker(Waker::noop());
             self.poll_sends(&mut cx);
             let answered = call.as_mut().poll(&mut cx);
@@ -139,12 +147,14 @@ impl Work {
         self.run(tag, call);
     }
 
-    /// Whether one more yield may be outstanding. Sends that were cancelled are not any more, but wait all the same.
+    /// Whether one more yield may be outstanding. Sends that were cancelled are not any more, but
+    /// wait all the same.
     pub(crate) fn has_room(&self) -> bool {
         self.outstanding.len().max(self.sends.len()) < Output::YIELDS_MAX
     }
 
-    /// The yields with `tag` are completed no more. A send among them is made all the same, as its place in the order is kept.
+    /// The yields with `tag` are completed no more. A send among them is made all the same, as its
+    /// place in the order is kept.
     pub(crate) fn cancel(&mut self, tag: u64) {
         self.outstanding.retain(|outstanding| {
             if outstanding.tag == tag
@@ -173,7 +183,8 @@ impl Work {
     }
 
     fn poll_running(&mut self, cx: &mut Context<'_>) {
-        // As many as there are, so that futures that are ready again at once do not keep the worker here.
+        // As many as there are, so that futures that are ready again at once do not keep the worker
+        // here.
         for _ in 0..=self.running.len() {
             let Poll::Ready(Some((id, finished))) = Pin::new(&mut self.running).poll_next(cx) else { return };
             match finished {

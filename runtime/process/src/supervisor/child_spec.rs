@@ -1,4 +1,5 @@
-//! What a supervisor knows of a child: its id, how it is started, whether it is started again, how long it may take to end.
+//! What a supervisor knows of a child: its id, how it is started, whether it is started again, how
+//! long it may take to end.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,10 +7,12 @@ use std::time::Duration;
 use crate::messages::failure::ExitReason;
 use crate::steps::spawn::Spawn;
 
-/// How long a child may take to end when it is asked to, unless it says otherwise: half of what a system's shutdown allows for all.
+/// How long a child may take to end when it is asked to, unless it says otherwise: half of what a
+/// system's shutdown allows for all.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
-/// A child of a [`Supervisor`](super::Supervisor): an id, unique among its siblings, how it is started, and how it is to be treated.
+/// A child of a [`Supervisor`](super::Supervisor): an id, unique among its siblings, how it is
+/// started, and how it is to be treated.
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,7 +69,8 @@ impl ChildSpec {
         Self::new(id.into(), Restart::Permanent, Start::Again(Box::new(make)))
     }
 
-    /// A child that has something to get done: when it has ended [abnormally](ExitReason::is_abnormal), `make` makes it anew.
+    /// A child that has something to get done: when it has ended
+    /// [abnormally](ExitReason::is_abnormal), `make` makes it anew.
     pub fn transient(id: impl Into<String>, make: impl FnMut() -> Spawn + Send + 'static) -> Self {
         Self::new(id.into(), Restart::Transient, Start::Again(Box::new(make)))
     }
@@ -80,8 +84,9 @@ impl ChildSpec {
         Self { id, restart, start, shutdown_limit: Limit::Usual }
     }
 
-    /// How long it may take to end when it is asked to, before it is killed; `None` for as long as it likes. Unless this is said, 5 s, and
-    /// `None` for a child that is a supervisor, as its children have limits of their own.
+    /// How long it may take to end when it is asked to, before it is killed; `None` for as long as
+    /// it likes. Unless this is said, 5 s, and `None` for a child that is a supervisor, as its
+    /// children have limits of their own.
     pub fn shutdown_limit(self, limit: impl Into<Option<Duration>>) -> Self {
         Self { shutdown_limit: limit.into().map_or(Limit::Never, Limit::After), ..self }
     }
@@ -96,7 +101,8 @@ impl ChildSpec {
         self.restart
     }
 
-    /// What starts it now; `None` if it was to be started once, and was. The code of the user may panic.
+    /// What starts it now; `None` if it was to be started once, and was. The code of the user may
+    /// panic.
     pub(super) fn make(&mut self) -> Option<Spawn> {
         match &mut self.start {
             Start::Once(spawn) => spawn.take().map(|spawn| *spawn),

@@ -1,6 +1,7 @@
 //! A supervisor from outside: children added, taken away and listed while it runs.
 //!
-//! Each request is a call to its process, answered there: a start when the child has begun, an end when the child has ended.
+//! Each request is a call to its process, answered there: a start when the child has begun, an end
+//! when the child has ended.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use crate::messages::pid::Pid;
 use crate::system::call::CallError;
 use crate::system::core::System;
 
-/// A supervisor answers at the latest when a child has ended that may take as long as it likes, so the calls have no limit of their own; if it
-/// ends, they end.
+/// A supervisor answers at the latest when a child has ended that may take as long as it likes, so
+/// the calls have no limit of their own; if it ends, they end.
 const LIMIT: Duration = Duration::MAX;
 
 /// What a supervisor is asked.
@@ -75,16 +76,18 @@ impl SupervisorRef {
         Self { system: system.clone(), supervisor: Which::Pid(pid) }
     }
 
-    /// The supervisor that bears `name` whenever it is asked: also the one that was started in the place of another.
+    /// The supervisor that bears `name` whenever it is asked: also the one that was started in the
+    /// place of another.
     pub fn named(system: &System, name: &str) -> Self {
         Self { system: system.clone(), supervisor: Which::Name(name.into()) }
     }
 
-    /// Starts a child, after all others, and waits until its `init` is done. Afterwards it is a child like those that the supervisor began with.
+    /// Starts a child, after all others, and waits until its `init` is done. Afterwards it is a
+    /// child like those that the supervisor began with.
     ///
     /// # Errors
-    /// There is no such supervisor, or it is ending; it has a child with this id; the child could not be started, or its `init` failed, and the
-    /// supervisor has forgotten it.
+    /// There is no such supervisor, or it is ending; it has a child with this id; the child could
+    /// not be started, or its `init` failed, and the supervisor has forgotten it.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, the child may be started or not.
@@ -92,8 +95,8 @@ impl SupervisorRef {
         self.ask::<Result<Pid, Refusal>>(Ask::Start(spec)).await?.map_err(SupervisorError::from)
     }
 
-    /// Ends a child, waits until it has ended, and forgets it: it is not started again. Why it ended; [`NoProcess`](ExitReason::NoProcess) if it
-    /// was waiting to be started again.
+    /// Ends a child, waits until it has ended, and forgets it: it is not started again. Why it
+    /// ended; [`NoProcess`](ExitReason::NoProcess) if it was waiting to be started again.
     ///
     /// # Errors
     /// There is no such supervisor, or no such child.

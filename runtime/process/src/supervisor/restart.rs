@@ -1,32 +1,37 @@
-//! How soon a child is started again, and how often in all: numbers only, without a clock and without processes.
+//! How soon a child is started again, and how often in all: numbers only, without a clock and
+//! without processes.
 //!
-//! Two brakes that do not replace each other. The back-off is a child's own: it keeps one that fails at once from taking a processor. The
-//! intensity is its supervisor's: it notices that starting again does not help, and leaves it to the supervisor above, which starts more
+//! Two brakes that do not replace each other. The back-off is a child's own: it keeps one that
+//! fails at once from taking a processor. The intensity is its supervisor's: it notices that
+//! starting again does not help, and leaves it to the supervisor above, which starts more
 //! of the program afresh.
 //!
-//! Source: exponential back-off with jitter as in gRPC's "Connection Backoff Protocol"; the window of OTP's `supervisor`.
+//! Source: exponential back-off with jitter as in gRPC's "Connection Backoff Protocol"; the window
+//! of OTP's `supervisor`.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The first pause: long enough for what a child depends on to come back, short enough that nobody calls.
+/// The first pause: long enough for what a child depends on to come back, short enough that nobody
+/// calls.
 const FIRST: Duration = Duration::from_secs(1);
 /// The longest pause: what is broken for long is tried about every minute and a half.
 const MAX: Duration = Duration::from_secs(90);
 /// How each pause follows from the one before.
 const FACTOR: f64 = 2.0;
-/// How far a pause is spread either way, so that a thousand children that failed together do not come back together.
+/// How far a pause is spread either way, so that a thousand children that failed together do not
+/// come back together.
 const JITTER_RATIO: f64 = 0.1;
 
-/// Restarts within [`WINDOW`]. A child that never lives is started again after 1, 2, 4, 8 and 16 s; by the sixth end, after half a minute,
-/// it is shown that this does not help.
+/// Restarts within [`WINDOW`]. A child that never lives is started again after 1, 2, 4, 8 and 16 s;
+/// by the sixth end, after half a minute, it is shown that this does not help.
 pub(super) const RESTARTS_MAX: u32 = 5;
 /// Longer than these five pauses take together; shorter than a child's life that counts as long.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
 const _: () = assert!(WINDOW.as_secs() > 31 && WINDOW.as_secs() < MAX.as_secs());
 
-/// How long a supervisor waits before it starts a child again: longer each time, up to a limit, and from the first pause again once the child
-/// has lived for as long as the longest.
+/// How long a supervisor waits before it starts a child again: longer each time, up to a limit, and
+/// from the first pause again once the child has lived for as long as the longest.
 ///
 /// The default is 1 s to 90 s, doubled each time, spread by a tenth either way.
 ///
@@ -47,8 +52,9 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// From `first` to `max`, doubled each time, spread by a tenth either way. If both are zero, a child is started again at once, and only the
-    /// [intensity](super::Supervisor::intensity) is a limit.
+    /// From `first` to `max`, doubled each time, spread by a tenth either way. If both are zero, a
+    /// child is started again at once, and only the [intensity](super::Supervisor::intensity)
+    /// is a limit.
     ///
     /// # Panics
     /// `first` is longer than `max`.

@@ -1,9 +1,12 @@
-//! The children of a supervisor: in the order of their start, by id, by who watches them, and by when something is due.
+//! The children of a supervisor: in the order of their start, by id, by who watches them, and by
+//! when something is due.
 //!
-//! Everything is found in logarithmic time at most, as a supervisor may have a child for each connection.
+//! Everything is found in logarithmic time at most, as a supervisor may have a child for each
+//! connection.
 //!
-//! Invariants: *one clock a child*: a child has at most one deadline, for its start or its end, and what is due stands in `due_at` exactly
-//! then; *all or nothing*: a child stands in `ids` as long as it stands in `children`, its monitor in `monitors` as long as it lives.
+//! Invariants: *one clock a child*: a child has at most one deadline, for its start or its end, and
+//! what is due stands in `due_at` exactly then; *all or nothing*: a child stands in `ids` as long
+//! as it stands in `children`, its monitor in `monitors` as long as it lives.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
@@ -49,7 +52,8 @@ pub(super) struct Child {
 pub(super) enum Phase {
     /// There is no process: it waits to be started.
     Down,
-    /// Its process is there, and `init` has not succeeded; the receiver until it is known that it has failed.
+    /// Its process is there, and `init` has not succeeded; the receiver until it is known that it
+    /// has failed.
     Starting(Live, Option<oneshot::Receiver<()>>),
     /// It runs, since then.
     Up(Live, Instant),

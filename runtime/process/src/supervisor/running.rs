@@ -1,22 +1,30 @@
 //! A supervisor while it runs: the state machine that its process steps.
 //!
-//! Each step takes its events in, which changes what is to be done, and then does what can be done now (`settle`):
+//! Each step takes its events in, which changes what is to be done, and then does what can be done
+//! now (`settle`):
 //! 1. a child whose `init` has returned is up;
-//! 2. children of `to_end` are asked to end, the last first, each when the one before has ended (`end_next`);
-//! 3. children of `to_start` are started, the first first, each when the `init` of the one before has returned (`start_next`);
-//! 4. the one alarm is set to the earliest thing that is due: a back-off that is over, a child that is to be killed.
+//! 2. children of `to_end` are asked to end, the last first, each when the one before has ended
+//!    (`end_next`);
+//! 3. children of `to_start` are started, the first first, each when the `init` of the one before
+//!    has returned (`start_next`);
+//! 4. the one alarm is set to the earliest thing that is due: a back-off that is over, a child that
+//!    is to be killed.
 //!
-//! An end is told by a monitor, which stands before the child's first step and which the child cannot take away; the link is there for the
-//! other direction. `Event::Exit` counts for the parent only.
+//! An end is told by a monitor, which stands before the child's first step and which the child
+//! cannot take away; the link is there for the other direction. `Event::Exit` counts for the parent
+//! only.
 //!
 //! Invariants:
 //! * *One start at a time*, so that children begin in their order.
-//! * *Groups do not mix*: under `OneForAll` and `RestForOne` nobody is started while one is ending or the group's pause lasts (`hold`).
-//! * *One alarm*: one yielded sleep, however many children wait, since the yields of a process are bounded.
-//! * *No way back*: once `stop` is there nobody is started, and every child is in `to_end` or ending.
+//! * *Groups do not mix*: under `OneForAll` and `RestForOne` nobody is started while one is ending
+//!   or the group's pause lasts (`hold`).
+//! * *One alarm*: one yielded sleep, however many children wait, since the yields of a process are
+//!   bounded.
+//! * *No way back*: once `stop` is there nobody is started, and every child is in `to_end` or
+//!   ending.
 //!
-//! Rejected: to end a child by the command `terminate`, which waits and kills in a future; that is a yield a child, and a second way
-//! by which an end is told.
+//! Rejected: to end a child by the command `terminate`, which waits and kills in a future; that is
+//! a yield a child, and a second way by which an end is told.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -61,7 +69,8 @@ pub(super) struct Running {
     hold: Option<Instant>,
     alarm: Option<Instant>,
     stop: Option<Stop>,
-    /// Of a supervisor above, which is told when the children of the beginning have been started, or wait for a pause to be over.
+    /// Of a supervisor above, which is told when the children of the beginning have been started,
+    /// or wait for a pause to be over.
     started: Option<oneshot::Sender<()>>,
 }
 
@@ -259,7 +268,8 @@ impl Running {
         self.began();
         self.end_next();
         while self.start_next() {}
-        // A group's pause is no beginning that somebody above, who needs none of them, would wait for.
+        // A group's pause is no beginning that somebody above, who needs none of them, would wait
+        // for.
         if (self.to_start.is_empty() || self.hold.is_some())
             && self.starting.is_none()
             && let Some(started) = self.started.take()

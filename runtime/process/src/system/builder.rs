@@ -63,7 +63,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The system's name among others, `local` unless set. Two systems that can reach each other must not bear the same.
+    /// The system's name among others, `local` unless set. Two systems that can reach each other
+    /// must not bear the same.
     pub fn node(self, node: Node) -> Self {
         Self { node, ..self }
     }
@@ -79,7 +80,8 @@ impl Builder {
         self
     }
 
-    /// What carries messages to and from other nodes. The system takes the relay's [node](Relay::node) for its name.
+    /// What carries messages to and from other nodes. The system takes the relay's
+    /// [node](Relay::node) for its name.
     pub fn relay(self, relay: impl Relay) -> Self {
         Self { node: relay.node(), relay: Some(Box::new(relay)), ..self }
     }
@@ -87,8 +89,8 @@ impl Builder {
     /// The system, in the runtime of `handle`.
     ///
     /// # Errors
-    /// The relay cannot begin, its node has no name of its own, or not the one that was given; a command has two handlers; `max_processes` is 0 or
-    /// more than pids can tell apart.
+    /// The relay cannot begin, its node has no name of its own, or not the one that was given; a
+    /// command has two handlers; `max_processes` is 0 or more than pids can tell apart.
     pub fn build(self, handle: &Handle) -> Result<System, BuildError> {
         if !(1..=MAX_PROCESSES_MAX).contains(&self.max_processes) {
             return Err(BuildError(Mistake::MaxProcesses(self.max_processes)));

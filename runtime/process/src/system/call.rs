@@ -14,10 +14,12 @@ use volt::sync::oneshot;
 use volt::time::timeout;
 
 impl System {
-    /// Sends a message and waits for the answer, for at most `limit`, which includes waiting for room in a full mailbox.
+    /// Sends a message and waits for the answer, for at most `limit`, which includes waiting for
+    /// room in a full mailbox.
     ///
     /// # Errors
-    /// The process has ended, before or after it got the message; its mailbox refuses; it dropped the [`Reply`]; the time is over.
+    /// The process has ended, before or after it got the message; its mailbox refuses; it dropped
+    /// the [`Reply`]; the time is over.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, the message may or may not have been sent; an answer is dropped.
@@ -112,12 +114,14 @@ impl CallError {
         matches!(self.why, Why::Full | Why::RelayFull)
     }
 
-    /// The message, or the answer, cannot go to another node: it is neither [bytes](Payload::bytes) nor [nothing](Payload::empty), or too large.
+    /// The message, or the answer, cannot go to another node: it is neither [bytes](Payload::bytes)
+    /// nor [nothing](Payload::empty), or too large.
     pub fn is_unfit(&self) -> bool {
         matches!(self.why, Why::NotBytes | Why::TooLarge | Why::AnswerNotBytes | Why::AnswerTooLarge)
     }
 
-    /// The process took the message, and gave no answer: it dropped the [`Reply`], which one that ends in the middle of the answer does, too.
+    /// The process took the message, and gave no answer: it dropped the [`Reply`], which one that
+    /// ends in the middle of the answer does, too.
     pub fn is_no_reply(&self) -> bool {
         self.why == Why::NoReply
     }

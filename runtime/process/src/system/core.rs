@@ -20,9 +20,11 @@ use volt::Handle;
 use volt::observe::ProcessSource;
 use volt::sync::Notify;
 
-/// The processes of one node. Cheap to clone; all clones are the same system, which lives as long as one of them or a process.
+/// The processes of one node. Cheap to clone; all clones are the same system, which lives as long
+/// as one of them or a process.
 ///
-/// A process finds another by its [`Pid`] or its name, on whatever worker it runs. See [the module](crate) for an example.
+/// A process finds another by its [`Pid`] or its name, on whatever worker it runs. See [the
+/// module](crate) for an example.
 #[derive(Clone)]
 pub struct System(Arc<Inner>);
 
@@ -71,7 +73,8 @@ pub(crate) struct Ends {
 impl Ends {
     /// Whether all who wanted to know of an end know.
     pub(crate) fn are_told(&self) -> bool {
-        // ORDERING: Relaxed; counted before `notify_ended`, whose lock orders it. Ends first, so that none is missed that is started meanwhile.
+        // ORDERING: Relaxed; counted before `notify_ended`, whose lock orders it. Ends first, so
+        // that none is missed that is started meanwhile.
         let told = self.told.load(Ordering::Relaxed);
         self.started.load(Ordering::Relaxed) <= told
     }
@@ -191,11 +194,11 @@ impl System {
         MonitorId(self.0.next_monitor.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Starts no more processes. Who starts one puts it into the registry first and asks then; a shutdown stops first and lists the registry
-    /// then: so that it is refused, or seen.
+    /// Starts no more processes. Who starts one puts it into the registry first and asks then; a
+    /// shutdown stops first and lists the registry then: so that it is refused, or seen.
     pub(crate) fn stop(&self) {
-        // ORDERING: Relaxed; ordered by the lock of the process's shard, which who starts or ends it takes before it asks, and a shutdown takes
-        // after this. Models: `state::loom_models`.
+        // ORDERING: Relaxed; ordered by the lock of the process's shard, which who starts or ends
+        // it takes before it asks, and a shutdown takes after this. Models: `state::loom_models`.
         self.0.is_stopping.store(true, Ordering::Relaxed);
     }
 
@@ -212,7 +215,8 @@ impl System {
 
 impl ProcessSource for Inner {
     fn totals(&self) -> Processes {
-        // ORDERING: Relaxed, all; counts. Ends before starts, so that there are never more of those.
+        // ORDERING: Relaxed, all; counts. Ends before starts, so that there are never more of
+        // those.
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let (ended_normally, ended_abnormally) = (count(&self.ends.normal), count(&self.ends.abnormal));
         Processes {

@@ -14,8 +14,8 @@ use volt::sync::oneshot;
 use volt::time::timeout;
 
 impl System {
-    /// Waits for a process to end, from this call on, whenever the future is polled. For one that is dead already:
-    /// [`NoProcess`](ExitReason::NoProcess), at once.
+    /// Waits for a process to end, from this call on, whenever the future is polled. For one that
+    /// is dead already: [`NoProcess`](ExitReason::NoProcess), at once.
     ///
     /// # Cancel safety
     /// Nothing is left behind.
@@ -32,7 +32,8 @@ impl System {
         }
     }
 
-    /// Asks a process to end ([`Event::Cancel`]); false if it has ended already, or, on another node, if that cannot be told.
+    /// Asks a process to end ([`Event::Cancel`]); false if it has ended already, or, on another
+    /// node, if that cannot be told.
     pub fn cancel(&self, pid: Pid) -> bool {
         if self.is_remote(pid) {
             return self.end_remote(pid, false);
@@ -41,8 +42,8 @@ impl System {
         entry.inspect(|entry| entry.cancel()).is_some()
     }
 
-    /// Ends a process before its next step, [`Killed`](ExitReason::Killed); false if it has ended already, or, on another node, if that cannot be
-    /// told.
+    /// Ends a process before its next step, [`Killed`](ExitReason::Killed); false if it has ended
+    /// already, or, on another node, if that cannot be told.
     pub fn kill(&self, pid: Pid) -> bool {
         if self.is_remote(pid) {
             return self.end_remote(pid, true);
@@ -51,7 +52,8 @@ impl System {
         entry.inspect(|entry| entry.doom(ExitReason::Killed)).is_some()
     }
 
-    /// Asks a process to end, and kills it if it has not after `limit`. Waits for its end; a step that never returns is waited for, too.
+    /// Asks a process to end, and kills it if it has not after `limit`. Waits for its end; a step
+    /// that never returns is waited for, too.
     pub async fn terminate(&self, pid: Pid, limit: Duration) -> ExitReason {
         let ends = self.wait(pid);
         let mut ends = std::pin::pin!(ends);
@@ -145,8 +147,8 @@ pub(crate) fn tie(one: &Entry, other: &Entry) -> bool {
 /// How a process ended, and what it was done with.
 type Ended = (ExitReason, Option<Payload>);
 
-/// Watches from now on, as a [`Watcher::Waiter`] or as the [`Watcher::Executor`]; ready when the process has ended. Nothing is left behind if
-/// it is dropped before.
+/// Watches from now on, as a [`Watcher::Waiter`] or as the [`Watcher::Executor`]; ready when the
+/// process has ended. Nothing is left behind if it is dropped before.
 pub(crate) fn watch(
     entry: Arc<Entry>,
     watcher: fn(oneshot::Sender<Ended>) -> Watcher,

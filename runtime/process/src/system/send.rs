@@ -14,8 +14,9 @@ use volt::task::{self, AbortHandle};
 use volt::time::sleep;
 
 impl System {
-    /// Sends a message; waits while the mailbox is full and its policy is [`Block`](Overflow::Block). The messages of one sender that awaits
-    /// each arrive in the order in which it sent them.
+    /// Sends a message; waits while the mailbox is full and its policy is
+    /// [`Block`](Overflow::Block). The messages of one sender that awaits each arrive in the
+    /// order in which it sent them.
     ///
     /// # Errors
     /// The process has ended, or its mailbox is full and its policy is [`Error`](Overflow::Error).
@@ -29,13 +30,14 @@ impl System {
     /// Sends a message at once, from inside or outside of the runtime.
     ///
     /// # Errors
-    /// The process has ended, or its mailbox is full and its policy is not [`DropNewest`](Overflow::DropNewest).
+    /// The process has ended, or its mailbox is full and its policy is not
+    /// [`DropNewest`](Overflow::DropNewest).
     pub fn try_send(&self, to: Pid, message: Payload) -> Result<(), SendError> {
         self.try_send_as(None, to, message)
     }
 
-    /// Sends a message after `delay`, unless that is [cancelled](SendAfter::cancel). Then it waits for room as [`send`](Self::send) does; what that
-    /// refuses is dropped.
+    /// Sends a message after `delay`, unless that is [cancelled](SendAfter::cancel). Then it waits
+    /// for room as [`send`](Self::send) does; what that refuses is dropped.
     pub fn send_after(&self, delay: Duration, to: Pid, message: Payload) -> SendAfter {
         let system = self.clone();
         let is_settled = Arc::new(AtomicBool::new(false));
@@ -103,7 +105,8 @@ pub struct SendAfter {
 }
 
 impl SendAfter {
-    /// The message is not sent any more; false if its time has come already, or it was cancelled before.
+    /// The message is not sent any more; false if its time has come already, or it was cancelled
+    /// before.
     pub fn cancel(&self) -> bool {
         // ORDERING: Relaxed; only who is first matters.
         let is_pending = !self.is_settled.swap(true, Ordering::Relaxed);
@@ -159,7 +162,8 @@ impl SendError {
         matches!(self.why, Why::Full | Why::RelayFull)
     }
 
-    /// The message cannot go to another node: it is neither [bytes](Payload::bytes) nor [nothing](Payload::empty), or too large.
+    /// The message cannot go to another node: it is neither [bytes](Payload::bytes) nor
+    /// [nothing](Payload::empty), or too large.
     pub fn is_unfit(&self) -> bool {
         matches!(self.why, Why::NotBytes | Why::TooLarge)
     }

@@ -1,11 +1,13 @@
 //! The end of a system: everybody is asked, waited for, and then made to.
 //!
-//! 1. `stop`: no process is started any more; one that is being started at this moment is refused, or seen in 2.
+//! 1. `stop`: no process is started any more; one that is being started at this moment is refused,
+//!    or seen in 2.
 //! 2. Every process gets `Event::Cancel`.
 //! 3. The shutdown waits until none is left, for at most its limit.
 //! 4. Those that are left are doomed: each ends before its next step.
-//! 5. Those that are left after `GRACE`, in a step that does not return or queued behind others, are completed from here: their watchers are
-//!    told, their pids are nobody's; their tasks are aborted, which takes effect when the step returns, if it does.
+//! 5. Those that are left after `GRACE`, in a step that does not return or queued behind others,
+//!    are completed from here: their watchers are told, their pids are nobody's; their tasks are
+//!    aborted, which takes effect when the step returns, if it does.
 //! 6. The relay, if there is one, tells other nodes, after all that these were told before.
 
 use std::sync::Arc;
@@ -19,7 +21,8 @@ use volt::time::timeout;
 
 /// How long a shutdown waits for processes to end by themselves, unless it says otherwise.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How long a step may take that was running when its process was doomed. Anything that yields returns in far less.
+/// How long a step may take that was running when its process was doomed. Anything that yields
+/// returns in far less.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// How a system ended.
@@ -30,14 +33,16 @@ pub struct ShutdownReport {
     pub processes: usize,
     /// Those that did not end within the limit, as they were then, and were made to.
     pub forced: Vec<ProcessInfo>,
-    /// Of these, how many were in a step that did not return either; it may still run. Those that no worker came to are not among them.
+    /// Of these, how many were in a step that did not return either; it may still run. Those that
+    /// no worker came to are not among them.
     pub stuck: usize,
 }
 
 impl System {
-    /// Ends the system: asks every process to end ([`Event::Cancel`](crate::Event::Cancel)), waits for at most `limit`, 10 s if `None`, and ends
-    /// those that are left. Their monitors are told [`Killed`](ExitReason::Killed). No process is started from the first moment on. Awaited by a
-    /// process, it waits for that one too, and ends it at the limit.
+    /// Ends the system: asks every process to end ([`Event::Cancel`](crate::Event::Cancel)), waits
+    /// for at most `limit`, 10 s if `None`, and ends those that are left. Their monitors are
+    /// told [`Killed`](ExitReason::Killed). No process is started from the first moment on. Awaited
+    /// by a process, it waits for that one too, and ends it at the limit.
     pub async fn shutdown(&self, limit: Option<Duration>) -> ShutdownReport {
         self.stop();
         let mut processes = 0;

@@ -27,16 +27,18 @@ impl System {
     /// Starts a process. It runs whether or not anybody remembers its pid.
     ///
     /// # Errors
-    /// The process has no such entry method; its name is taken; there are too many processes; the system is shutting down. Nothing of it has run
-    /// then.
+    /// The process has no such entry method; its name is taken; there are too many processes; the
+    /// system is shutting down. Nothing of it has run then.
     pub fn spawn(&self, spawn: Spawn) -> Result<Pid, SpawnError> {
         self.start(spawn, None).map(|entry| entry.pid())
     }
 
-    /// Starts a process and waits for its result, what it was [done with](crate::Output::done_with).
+    /// Starts a process and waits for its result, what it was [done
+    /// with](crate::Output::done_with).
     ///
     /// # Errors
-    /// Why it ended, if that was not because it was done; [`Failed`](ExitReason::Failed) if it could not be started.
+    /// Why it ended, if that was not because it was done; [`Failed`](ExitReason::Failed) if it
+    /// could not be started.
     ///
     /// # Cancel safety
     /// The process runs on if this is dropped.
@@ -44,11 +46,13 @@ impl System {
         self.execute(spawn, None)
     }
 
-    /// Replaces the state machine of a running process, between two steps: new code, with the same pid, mailbox, links and yields. `upgrade`
-    /// makes the new one of the old, which is dropped without being closed. The process steps once with the new one, maybe without events.
+    /// Replaces the state machine of a running process, between two steps: new code, with the same
+    /// pid, mailbox, links and yields. `upgrade` makes the new one of the old, which is dropped
+    /// without being closed. The process steps once with the new one, maybe without events.
     ///
     /// # Errors
-    /// The process has ended, or is no `Old`; another upgrade waits for its next step; `upgrade` returned an error or panicked. The old one stays.
+    /// The process has ended, or is no `Old`; another upgrade waits for its next step; `upgrade`
+    /// returned an error or panicked. The old one stays.
     ///
     /// # Cancel safety
     /// The upgrade happens if this is dropped.
@@ -163,7 +167,8 @@ impl System {
             process: entry.pid().number(),
             parent: parent.map_or(0, |parent| parent.pid().index().saturating_add(1)),
         });
-        // From here on its end is its runner's, also if it is dropped right here, as another took the name meanwhile.
+        // From here on its end is its runner's, also if it is dropped right here, as another took
+        // the name meanwhile.
         let runner = Runner::new(entry.clone(), process, Start { method, input, started });
         // Asked again when it is in the registry, where a shutdown that begins now finds it: see `stop`.
         if self.is_stopping() {
@@ -210,8 +215,9 @@ impl Context {
         self.system().start(spawn, Some(self.entry())).map(|entry| entry.pid())
     }
 
-    /// Starts a process, whose parent this one is, and watches it from before its first step on: its end is told by
-    /// [`Event::Down`](crate::Event::Down) with its true reason, however soon it comes.
+    /// Starts a process, whose parent this one is, and watches it from before its first step on:
+    /// its end is told by [`Event::Down`](crate::Event::Down) with its true reason, however
+    /// soon it comes.
     ///
     /// # Errors
     /// As [`System::spawn`].

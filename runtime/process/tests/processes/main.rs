@@ -267,7 +267,8 @@ fn each_way_to_end_has_its_reason_and_is_closed_once() {
     });
 }
 
-/// Yields in its first step what it is made with, and is done when everything is completed; its result is what came.
+/// Yields in its first step what it is made with, and is done when everything is completed; its
+/// result is what came.
 struct Yielder {
     yields: fn(&mut Output, Pid),
     other: Pid,

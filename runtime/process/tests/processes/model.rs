@@ -1,8 +1,8 @@
-//! Random operations on a few processes against a simple model of what each must be told. Seeded: three fixed seeds and a fresh one, which a
-//! failure names.
+//! Random operations on a few processes against a simple model of what each must be told. Seeded:
+//! three fixed seeds and a fresh one, which a failure names.
 //!
-//! After each operation the model says who lives and what each who lives is told; the order among things that one end causes is
-//! open, so that they are compared as a set.
+//! After each operation the model says who lives and what each who lives is told; the order among
+//! things that one end causes is open, so that they are compared as a set.
 
 use std::collections::{BTreeMap, BTreeSet};
 

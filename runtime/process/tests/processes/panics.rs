@@ -1,4 +1,5 @@
-//! Code of the user that panics, wherever it stands: the process ends, says so, and nothing else notices.
+//! Code of the user that panics, wherever it stands: the process ends, says so, and nothing else
+//! notices.
 
 use std::any::Any;
 

@@ -41,7 +41,8 @@ fn a_send_that_waits_for_one_process_holds_up_those_to_others_however_they_are_m
     });
 }
 
-/// Wants no events, yields a send that waits and something that is completed at once, and then sends by itself.
+/// Wants no events, yields a send that waits and something that is completed at once, and then
+/// sends by itself.
 struct Unheeding {
     context: Option<Context>,
     full: Pid,

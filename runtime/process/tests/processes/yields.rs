@@ -1,4 +1,5 @@
-//! What a process yields: the clock, other processes, handlers of applications; and upgrades between its steps.
+//! What a process yields: the clock, other processes, handlers of applications; and upgrades
+//! between its steps.
 
 use super::*;
 use volt_process::{CommandId, Completion, Request};
@@ -148,7 +149,8 @@ fn the_clock_of_processes_is_the_runtimes() {
                 });
                 let error = system.exec(machine).await.unwrap_err();
                 assert_eq!(error.to_string(), "failed: an interval's period must not be zero");
-                // Ticks at 1 and 2 h, and is cancelled then; sleeps until 3.5 h; one sleep that is cancelled would be over at 0.5 h.
+                // Ticks at 1 and 2 h, and is cancelled then; sleeps until 3.5 h; one sleep that is
+                // cancelled would be over at 0.5 h.
                 let (mut steps, mut told) = (0, Vec::new());
                 let machine = scripted(move |_, events, out| {
                     for event in events {
@@ -271,7 +273,8 @@ fn ticks_do_not_pile_up_for_a_process_that_wants_no_events() {
         gate.store(1, Ordering::Release);
         system.try_send(pid, Payload::empty()).unwrap();
         let ticks = ends.await.unwrap().downcast::<usize>().unwrap();
-        // One poll may take two: one that was late, and the next; and the last step polls once more.
+        // One poll may take two: one that was late, and the next; and the last step polls once
+        // more.
         assert!(ticks <= 4, "{ticks}");
     });
 }

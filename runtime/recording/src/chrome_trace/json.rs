@@ -1,7 +1,7 @@
 //! One line of a trace: JSON, written as it is built up.
 //!
-//! Rejected: `serde_json`, which everybody who links the runtime would then link too, for strings and numbers in fixed
-//! places.
+//! Rejected: `serde_json`, which everybody who links the runtime would then link too, for strings
+//! and numbers in fixed places.
 
 use std::fmt::Write;
 
@@ -21,8 +21,8 @@ pub(super) enum Value<'a> {
 }
 
 impl Line {
-    /// An event of that phase. `at_ns` is written as microseconds, as the format wants it, with three digits after the
-    /// point.
+    /// An event of that phase. `at_ns` is written as microseconds, as the format wants it, with
+    /// three digits after the point.
     pub(super) fn at(pid: u32, tid: u32, phase: char, at_ns: u64) -> Self {
         let (us, rest_ns) = (at_ns / 1000, at_ns % 1000);
         Self {

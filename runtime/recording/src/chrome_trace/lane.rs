@@ -1,8 +1,8 @@
 //! One track of a trace: which slices are open on it, and where in time it stands.
 //!
-//! Invariants: those of the trace, here for one track (*Balanced*, *Nested*, *Never backwards*): every method takes a
-//! time that is not before `last_ns`, as [`Lane::place`] gives it, and leaves as many ends as begins once
-//! [`Lane::close`] was called.
+//! Invariants: those of the trace, here for one track (*Balanced*, *Nested*, *Never backwards*):
+//! every method takes a time that is not before `last_ns`, as [`Lane::place`] gives it, and leaves
+//! as many ends as begins once [`Lane::close`] was called.
 
 use super::json::Line;
 
@@ -34,7 +34,8 @@ impl Lane {
         Self { pid, tid, open: Vec::new(), last_ns: None, lost: 0, source: None }
     }
 
-    /// Where on this track something stands that was told to be at `at_ns`, and began at `began_ns` if it is the first.
+    /// Where on this track something stands that was told to be at `at_ns`, and began at `began_ns`
+    /// if it is the first.
     pub(super) fn place(&mut self, at_ns: u64, began_ns: u64) -> u64 {
         at_ns.max(*self.last_ns.get_or_insert(began_ns))
     }
@@ -127,7 +128,8 @@ impl Lane {
         }
     }
 
-    /// Shows the time up to `at_ns` of which events are missing; where that stands, the caller goes on.
+    /// Shows the time up to `at_ns` of which events are missing; where that stands, the caller goes
+    /// on.
     fn settle(&mut self, out: &mut Vec<Line>, at_ns: u64) {
         let lost = std::mem::take(&mut self.lost);
         if lost > 0 {

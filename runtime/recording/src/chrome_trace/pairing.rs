@@ -1,13 +1,15 @@
 //! Which wake-up led to which poll.
 //!
-//! A wake-up waits by its task for the next begin of a poll of it. The begin says how long the task has waited, and so
-//! when it was submitted: a wake-up from before that led to a poll that was lost, and is passed over.
+//! A wake-up waits by its task for the next begin of a poll of it. The begin says how long the task
+//! has waited, and so when it was submitted: a wake-up from before that led to a poll that was
+//! lost, and is passed over.
 
 use std::collections::HashMap;
 
 use volt_telemetry::recording::event::Event;
 
-/// Tasks that were woken and not polled yet; beyond it those that wait are forgotten, and get no arrow.
+/// Tasks that were woken and not polled yet; beyond it those that wait are forgotten, and get no
+/// arrow.
 const MAX_PENDING: usize = 1_000_000;
 
 /// What an event is to the pairing. Wake-ups and spawns are numbered as they come.

@@ -419,7 +419,8 @@ proptest! {
     }
 }
 
-/// A runtime of two workers, in outline: tasks wake each other, workers poll what is queued, search and sleep.
+/// A runtime of two workers, in outline: tasks wake each other, workers poll what is queued, search
+/// and sleep.
 #[derive(Debug, Default)]
 struct Outline {
     now_ns: u64,
@@ -464,8 +465,8 @@ proptest! {
     // What fails is printed; no file is left behind.
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Of what a runtime makes, nothing is missing: every poll with a wake-up has its arrow, however it was cut into
-    /// flushes.
+    /// Of what a runtime makes, nothing is missing: every poll with a wake-up has its arrow,
+    /// however it was cut into flushes.
     #[test]
     fn every_wake_up_of_a_run_is_an_arrow_to_its_poll(
         steps in prop::collection::vec((0_usize..2, 0_u64..6, 1_u64..50), 0..300),

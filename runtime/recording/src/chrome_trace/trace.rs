@@ -1,6 +1,7 @@
 //! The second reading: each thing becomes lines of the trace.
 //!
-//! Who writes: `export`, item by item in the order of time. Lines are gathered and written out in large pieces.
+//! Who writes: `export`, item by item in the order of time. Lines are gathered and written out in
+//! large pieces.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -16,7 +17,8 @@ use crate::error::RecordingError;
 use crate::reader::Texts;
 use crate::timeline::{Item, What};
 
-/// The thread that counters and marks stand on. Not 0, which Perfetto takes for the kernel's idle thread.
+/// The thread that counters and marks stand on. Not 0, which Perfetto takes for the kernel's idle
+/// thread.
 const PROCESS_TID: u32 = 1;
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 256 * 1024;

@@ -1,12 +1,14 @@
 //! Reading a recording: flush after flush, from any time on, as far as the file is whole.
 //!
-//! Protocol. (1) Open: preamble, head. (2) Each flush: frames up to its Anchor. (3) What breaks off or is damaged ends
-//! the reading: the part of its flush that was whole is given first, then the error, then nothing. (4) Seek: from the
-//! begin, header after header, without reading bodies but texts', since later numbers refer to them.
+//! Protocol. (1) Open: preamble, head. (2) Each flush: frames up to its Anchor. (3) What breaks off
+//! or is damaged ends the reading: the part of its flush that was whole is given first, then the
+//! error, then nothing. (4) Seek: from the begin, header after header, without reading bodies but
+//! texts', since later numbers refer to them.
 //!
-//! Invariants: *Nothing is trusted*: lengths are bounded, checksums compared, frames counted; any bytes give flushes
-//! and errors and no panic. *Memory is bounded* by [`MAX_FLUSH_BYTES`] and by the texts that stand in the file. *A file
-//! that grows is read as far as it was when it was opened*, so that two readings of it see the same.
+//! Invariants: *Nothing is trusted*: lengths are bounded, checksums compared, frames counted; any
+//! bytes give flushes and errors and no panic. *Memory is bounded* by [`MAX_FLUSH_BYTES`] and by
+//! the texts that stand in the file. *A file that grows is read as far as it was when it was
+//! opened*, so that two readings of it see the same.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -98,8 +100,9 @@ impl Reader {
     /// Opens one file of a recording.
     ///
     /// # Errors
-    /// [`RecordingError::is_missing`], [`RecordingError::is_not_a_recording`], [`RecordingError::is_wrong_version`],
-    /// [`RecordingError::is_truncated`] or [`RecordingError::is_damaged`] if not even its head is whole.
+    /// [`RecordingError::is_missing`], [`RecordingError::is_not_a_recording`],
+    /// [`RecordingError::is_wrong_version`], [`RecordingError::is_truncated`] or
+    /// [`RecordingError::is_damaged`] if not even its head is whole.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let file = File::open(path).map_err(|error| RecordingError::open(path, error))?;
         Self::new(BufReader::new(file), path.display().to_string())
@@ -161,17 +164,18 @@ impl<R: Read + Seek> Reader<R> {
         if self.len_bytes == 0 { 1.0 } else { (self.at_byte as f64 / self.len_bytes as f64).min(1.0) }
     }
 
-    /// What the file's last frame says; `None` before it was read, and for a file whose writer has not ended it.
+    /// What the file's last frame says; `None` before it was read, and for a file whose writer has
+    /// not ended it.
     pub fn end(&self) -> Option<End> {
         self.end
     }
 
-    /// The next flush; `None` at the end. Of a flush that breaks off it gives what is whole; the next call gives the
-    /// error.
+    /// The next flush; `None` at the end. Of a flush that breaks off it gives what is whole; the
+    /// next call gives the error.
     ///
     /// # Errors
-    /// [`RecordingError::is_truncated`], [`RecordingError::is_damaged`]: the end of what can be read. Those of the
-    /// system.
+    /// [`RecordingError::is_truncated`], [`RecordingError::is_damaged`]: the end of what can be
+    /// read. Those of the system.
     pub fn next_flush(&mut self) -> Result<Option<Flush>, RecordingError> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Over => return Ok(None),
@@ -202,8 +206,8 @@ impl<R: Read + Seek> Reader<R> {
         Ok(())
     }
 
-    /// Goes to the first flush of `at_ns` or later, ns on the recorded process's clock: all records of that time and
-    /// later come from here on.
+    /// Goes to the first flush of `at_ns` or later, ns on the recorded process's clock: all records
+    /// of that time and later come from here on.
     ///
     /// # Errors
     /// As [`next_flush`](Self::next_flush), for what lies on the way.
@@ -245,7 +249,8 @@ impl<R: Read + Seek> Reader<R> {
         })
     }
 
-    /// The times of the first flush and of the last that can be read; `None` if there is none. The position stays.
+    /// The times of the first flush and of the last that can be read; `None` if there is none. The
+    /// position stays.
     ///
     /// # Errors
     /// Those of the system; a file that breaks off is none.

@@ -1,15 +1,16 @@
 //! Writing a recording to files that are bounded in size and number.
 //!
-//! Protocol of a flush. (1) Keep the texts, for the files to come. (2) Write its frames one by one; where the next
-//! would not fit, end the file and begin another, which opens with the texts that are kept; only when its head is
-//! written, remove the oldest. (3) End the flush with an Anchor frame. Whatever goes wrong, the file is cut back to its
-//! last whole frame, and the recording has ended.
+//! Protocol of a flush. (1) Keep the texts, for the files to come. (2) Write its frames one by one;
+//! where the next would not fit, end the file and begin another, which opens with the texts that
+//! are kept; only when its head is written, remove the oldest. (3) End the flush with an Anchor
+//! frame. Whatever goes wrong, the file is cut back to its last whole frame, and the recording has
+//! ended.
 //!
-//! Invariants: *Each file stands by itself*: it has a head, and the texts as far as they fit a quarter of it. *Nobody's
-//! files*: only files of this recording are removed. *What is
-//! recorded stays readable*: frames go to the system as they are made; the disk may have them later (there is no
-//! `fsync`: a power cut may cost the last seconds, a crash of the program nothing), and a disk that is full costs no
-//! older file.
+//! Invariants: *Each file stands by itself*: it has a head, and the texts as far as they fit a
+//! quarter of it. *Nobody's files*: only files of this recording are removed. *What is
+//! recorded stays readable*: frames go to the system as they are made; the disk may have them later
+//! (there is no `fsync`: a power cut may cost the last seconds, a crash of the program nothing),
+//! and a disk that is full costs no older file.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -39,12 +40,13 @@ const _: () = assert!(((TEXTS_A_FRAME * (MAX_TEXT_BYTES + 64)) as u64) < MIN_FIL
 /// Where a recording goes, and how large it may become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The file. If there may be several, they are numbered: `stall.voltrec` becomes `stall.0001.voltrec` and so on.
+    /// The file. If there may be several, they are numbered: `stall.voltrec` becomes
+    /// `stall.0001.voltrec` and so on.
     pub path: PathBuf,
     /// Bytes a file may have; at least [`MIN_FILE_BYTES`].
     pub max_file_bytes: u64,
-    /// Files there may be, 1 to [`MAX_FILES`]; the oldest is removed as soon as there is one more. With 1, the
-    /// recording ends when the file is full.
+    /// Files there may be, 1 to [`MAX_FILES`]; the oldest is removed as soon as there is one more.
+    /// With 1, the recording ends when the file is full.
     pub max_files: u32,
 }
 
@@ -89,8 +91,8 @@ impl Writer {
     /// Makes the first file. `head`'s `part` and `began_at_unix_ns` are filled in.
     ///
     /// # Errors
-    /// [`RecordingError::is_existing`], [`RecordingError::is_unwritable`], [`RecordingError::is_disk_full`],
-    /// [`RecordingError::is_invalid_setting`].
+    /// [`RecordingError::is_existing`], [`RecordingError::is_unwritable`],
+    /// [`RecordingError::is_disk_full`], [`RecordingError::is_invalid_setting`].
     pub fn create(settings: Settings, head: Head) -> Result<Self, RecordingError> {
         let files = Files { path: settings.path.clone(), is_numbered: settings.max_files > 1 };
         files.is_free()?;
@@ -119,9 +121,10 @@ impl Writer {
     /// Writes one flush.
     ///
     /// # Errors
-    /// [`RecordingError::is_full`] if there may be no further file; [`RecordingError::is_disk_full`] and others. What
-    /// was written before stays readable, and of this flush there may be a part. Each is the end of the recording: it
-    /// is all that later calls say.
+    /// [`RecordingError::is_full`] if there may be no further file;
+    /// [`RecordingError::is_disk_full`] and others. What was written before stays readable, and
+    /// of this flush there may be a part. Each is the end of the recording: it is all that
+    /// later calls say.
     pub fn write(&mut self, flush: &Flush) -> Result<(), RecordingError> {
         self.unless_failed(|writer| writer.write_flush(flush))
     }
@@ -173,8 +176,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the file that is being written; the next flush begins another. For separate stretches of time, each in a
-    /// file of its own.
+    /// Ends the file that is being written; the next flush begins another. For separate stretches
+    /// of time, each in a file of its own.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -239,7 +242,8 @@ impl Writer {
     fn append(&mut self, kind: Kind, flush: &Flush, body: &[u8]) -> Result<(), RecordingError> {
         let max_bytes = self.settings.max_file_bytes;
         if !self.part().has_room(body, max_bytes) {
-            // The rest of this flush stands in the next file, so this file is complete up to nothing new.
+            // The rest of this flush stands in the next file, so this file is complete up to
+            // nothing new.
             self.commit(flush, 0)?;
             self.end_part()?;
             self.begin_part(flush.at_ns)?;
@@ -287,7 +291,8 @@ impl Writer {
         while self.parts.len() > self.settings.max_files as usize
             && let Some(oldest) = self.parts.pop_front()
         {
-            // Somebody may have taken it away; and one that cannot be removed is no reason not to record.
+            // Somebody may have taken it away; and one that cannot be removed is no reason not to
+            // record.
             let _ = self.store.remove(oldest);
         }
         Ok(())

@@ -48,7 +48,8 @@ pub(super) async fn serve_connection<S>(
 ) where
     S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static,
 {
-    // Answers are written whole; waiting for more to send with them would only delay them. Refused = a connection that is gone.
+    // Answers are written whole; waiting for more to send with them would only delay them. Refused
+    // = a connection that is gone.
     let _is_set = stream.set_nodelay(true);
     let stream = Unstalled::new(stream, settings.write_timeout);
     let service = TowerToHyperService::new(WithBody(service));

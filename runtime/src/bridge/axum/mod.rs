@@ -1,24 +1,28 @@
-//! Serves axum routers (or any tower service) over HTTP/1, and with the feature `http2` over HTTP/2 without TLS (h2c), on Volt: what `axum::serve`, which
-//! is bound to Tokio, is there.
+//! Serves axum routers (or any tower service) over HTTP/1, and with the feature `http2` over HTTP/2
+//! without TLS (h2c), on Volt: what `axum::serve`, which is bound to Tokio, is there.
 //!
-//! Shape: one task accepts; each connection is a task named `http PEER` and located where [`serve`] was called,
-//! so that the console says whose it is.
+//! Shape: one task accepts; each connection is a task named `http PEER` and located where [`serve`]
+//! was called, so that the console says whose it is.
 //!
-//! Bounds. Connections: [`Serve::max_connections`]; at the limit the server stops accepting, and the rest waits in the kernel's
-//! backlog. A head: [`Serve::max_header_bytes`], answered with 431. Time for a head, and between two requests on a connection:
-//! [`Serve::header_read_timeout`], after which the connection is closed; so half-open connections go away. A client that does not read:
-//! [`Serve::write_timeout`], if it was set. Bodies and the time that a handler takes are the service's own business (axum's
-//! `DefaultBodyLimit`, tower's `timeout`). HTTP/2: a client's first 24 bytes have the same time as a head;
-//! afterwards one that does not answer a ping in 20 s is gone. A connection that was upgraded (WebSocket) is its handler's, and no longer counted.
+//! Bounds. Connections: [`Serve::max_connections`]; at the limit the server stops accepting, and
+//! the rest waits in the kernel's backlog. A head: [`Serve::max_header_bytes`], answered with 431.
+//! Time for a head, and between two requests on a connection: [`Serve::header_read_timeout`], after
+//! which the connection is closed; so half-open connections go away. A client that does not read:
+//! [`Serve::write_timeout`], if it was set. Bodies and the time that a handler takes are the
+//! service's own business (axum's `DefaultBodyLimit`, tower's `timeout`). HTTP/2: a client's first
+//! 24 bytes have the same time as a head; afterwards one that does not answer a ping in 20 s is
+//! gone. A connection that was upgraded (WebSocket) is its handler's, and no longer counted.
 //!
-//! How it ends: connections hold the receiving end of a channel. (1) The signal is told through it; (2) each connection closes when it has answered what it
-//! is in, which a request that has arrived when it is told is part of; (3) the server is done when no receiver is left. The same if the server's future is
-//! dropped, with nobody to wait for (3).
+//! How it ends: connections hold the receiving end of a channel. (1) The signal is told through it;
+//! (2) each connection closes when it has answered what it is in, which a request that has arrived
+//! when it is told is part of; (3) the server is done when no receiver is left. The same if the
+//! server's future is dropped, with nobody to wait for (3).
 //!
 //! Out of file descriptors: [`TcpListener::accept`] backs off and counts; nothing ends.
 //!
-//! Rejected: hyper-util's `auto` builder (it reads the first bytes to tell HTTP/2, without a time limit on them); its `GracefulShutdown`, which does not take
-//! connections that may be upgraded; answering 503 at the connection limit (it costs the descriptor that the limit is there to save).
+//! Rejected: hyper-util's `auto` builder (it reads the first bytes to tell HTTP/2, without a time
+//! limit on them); its `GracefulShutdown`, which does not take connections that may be upgraded;
+//! answering 503 at the connection limit (it costs the descriptor that the limit is there to save).
 
 use std::convert::Infallible;
 use std::fmt;
@@ -44,13 +48,15 @@ mod limit;
 use connection::{Settings, serve_connection, unless};
 use limit::Limit;
 
-/// Connections served at once, unless told otherwise. Below the usual limit of 1,024 file descriptors a process.
+/// Connections served at once, unless told otherwise. Below the usual limit of 1,024 file
+/// descriptors a process.
 const MAX_CONNECTIONS: usize = 900;
 /// Time for the head of a request, unless told otherwise: hyper's own default.
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// As good as none, and an instant to which hyper adds it is no further than an `Instant` can say.
 const MAX_HEADER_READ_TIMEOUT: Duration = Duration::from_secs(365 * 86_400);
-/// Largest head of a request, unless told otherwise; larger than what browsers send, cookies included.
+/// Largest head of a request, unless told otherwise; larger than what browsers send, cookies
+/// included.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 
 /// What [`serve`] takes: a service for all connections, or one that makes a service for each.
@@ -68,7 +74,8 @@ pub trait MakeConnectionService<Kind>: Send + 'static {
 #[derive(Debug)]
 pub enum ForAll {}
 
-/// [`MakeConnectionService`] by a service that makes one for each peer's address, such as `Router::into_make_service_with_connect_info`.
+/// [`MakeConnectionService`] by a service that makes one for each peer's address, such as
+/// `Router::into_make_service_with_connect_info`.
 #[derive(Debug)]
 pub enum ForEach {}
 
@@ -100,18 +107,22 @@ where
 /// Serves `service`, an axum `Router` as a rule, to everybody who connects to `listener`.
 ///
 /// Instead of a service it takes one that makes a service for each connection: give
-/// `router.into_make_service_with_connect_info::<SocketAddr>()` (axum's feature `tokio`) and handlers can extract `ConnectInfo<SocketAddr>`.
+/// `router.into_make_service_with_connect_info::<SocketAddr>()` (axum's feature `tokio`) and
+/// handlers can extract `ConnectInfo<SocketAddr>`.
 ///
-/// Awaiting it serves until the listener fails (or, with [`Serve::with_graceful_shutdown`], until the signal).
+/// Awaiting it serves until the listener fails (or, with [`Serve::with_graceful_shutdown`], until
+/// the signal).
 ///
 /// # Errors
 ///
-/// A setting of [`Serve`] that cannot work ([`io::ErrorKind::InvalidInput`], with its name and a remedy), or what the listener
-/// failed with for good, as when the runtime shuts down. Failures of single connections end those only.
+/// A setting of [`Serve`] that cannot work ([`io::ErrorKind::InvalidInput`], with its name and a
+/// remedy), or what the listener failed with for good, as when the runtime shuts down. Failures of
+/// single connections end those only.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future stops accepting and closes the listener; open connections answer the request they are in, then close.
+/// Dropping the future stops accepting and closes the listener; open connections answer the request
+/// they are in, then close.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -153,21 +164,23 @@ impl<M, Kind> Serve<M, Kind> {
         self
     }
 
-    /// Time for the head of a request, counted from the connection's start or the end of the request before. Above 0; 30 s
-    /// unless set. More than a year is a year.
+    /// Time for the head of a request, counted from the connection's start or the end of the
+    /// request before. Above 0; 30 s unless set. More than a year is a year.
     pub fn header_read_timeout(mut self, timeout: Duration) -> Self {
         self.settings.header_read_timeout = timeout.min(MAX_HEADER_READ_TIMEOUT);
         self
     }
 
-    /// How long a connection lasts whose client takes nothing of what is written to it; also one that was upgraded. (Of HTTP/2 this is the connection
-    /// only, not a stream that its client gives no window.) Above 0; as long as the client likes unless set.
+    /// How long a connection lasts whose client takes nothing of what is written to it; also one
+    /// that was upgraded. (Of HTTP/2 this is the connection only, not a stream that its client
+    /// gives no window.) Above 0; as long as the client likes unless set.
     pub fn write_timeout(mut self, timeout: Duration) -> Self {
         self.settings.write_timeout = Some(timeout);
         self
     }
 
-    /// Bytes that the head of a request may have; a larger one is answered with 431. At least 1; 64 KiB unless set.
+    /// Bytes that the head of a request may have; a larger one is answered with 431. At least 1; 64
+    /// KiB unless set.
     pub fn max_header_bytes(mut self, max: usize) -> Self {
         self.settings.max_header_bytes = max;
         self
@@ -182,10 +195,11 @@ impl<M, Kind> Serve<M, Kind> {
         self.listener.local_addr()
     }
 
-    /// Serves until `signal` resolves; then accepts no more, closes idle connections, and ends with `Ok` when the last request
-    /// has been answered.
+    /// Serves until `signal` resolves; then accepts no more, closes idle connections, and ends with
+    /// `Ok` when the last request has been answered.
     ///
-    /// Nothing bounds that last wait here: put [`volt::time::timeout`](crate::time::timeout) around it if something must.
+    /// Nothing bounds that last wait here: put [`volt::time::timeout`](crate::time::timeout) around
+    /// it if something must.
     pub fn with_graceful_shutdown<F>(self, signal: F) -> WithGracefulShutdown<M, Kind, F>
     where
         F: Future<Output = ()> + Send + 'static,

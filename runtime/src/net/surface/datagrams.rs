@@ -1,13 +1,16 @@
 //! Datagrams.
 
-/// Datagrams, of a socket that has a peer (`send`, `recv`) or not (`recv_from`). Sending to an address is each socket's own.
+/// Datagrams, of a socket that has a peer (`send`, `recv`) or not (`recv_from`). Sending to an
+/// address is each socket's own.
 macro_rules! datagrams {
     ($socket:ident, $addr:ty) => {
         impl $socket {
-            /// Sends a datagram to the peer that the socket was connected to, waiting for room; how many bytes went.
+            /// Sends a datagram to the peer that the socket was connected to, waiting for room; how
+            /// many bytes went.
             ///
             /// # Errors
-            /// What the system says: without a peer, `DestinationAddressRequired` or `NotConnected`; too long a datagram is an error too.
+            /// What the system says: without a peer, `DestinationAddressRequired` or `NotConnected`; too
+            /// long a datagram is an error too.
             ///
             /// # Cancel safety
             /// If it did not return, nothing was sent.
@@ -15,7 +18,8 @@ macro_rules! datagrams {
                 self.io.run(Direction::Write, |socket| socket.send(bytes)).await
             }
 
-            /// Polls as [`send`](Self::send). Of several tasks that poll to send, the last one is woken.
+            /// Polls as [`send`](Self::send). Of several tasks that poll to send, the last one is
+            /// woken.
             ///
             /// # Errors
             /// As [`send`](Self::send).
@@ -31,7 +35,8 @@ macro_rules! datagrams {
                 self.io.try_run(Direction::Write, |socket| socket.send(bytes))
             }
 
-            /// Waits for a datagram and puts it into `buffer`; how many bytes. What has no room there is lost.
+            /// Waits for a datagram and puts it into `buffer`; how many bytes. What has no room
+            /// there is lost.
             ///
             /// # Errors
             /// What the system says; `ConnectionRefused` if the peer answered that nobody is there.
@@ -42,7 +47,8 @@ macro_rules! datagrams {
                 self.io.run(Direction::Read, |socket| socket.recv(buffer)).await
             }
 
-            /// Polls as [`recv`](Self::recv). Of several tasks that poll to receive, the last one is woken.
+            /// Polls as [`recv`](Self::recv). Of several tasks that poll to receive, the last one
+            /// is woken.
             ///
             /// # Errors
             /// As [`recv`](Self::recv).
@@ -91,7 +97,8 @@ macro_rules! datagrams {
                 self.io.run(Direction::Read, |socket| socket.recv_from(buffer)).await
             }
 
-            /// Polls as [`recv_from`](Self::recv_from). Of several tasks that poll to receive, the last one is woken.
+            /// Polls as [`recv_from`](Self::recv_from). Of several tasks that poll to receive, the
+            /// last one is woken.
             ///
             /// # Errors
             /// As [`recv`](Self::recv).

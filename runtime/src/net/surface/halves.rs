@@ -9,14 +9,15 @@ macro_rules! halves {
         use crate::io::{Interest, Ready};
 
         impl $stream {
-            /// Splits it into a half that reads and one that writes, for one task. See [`into_split`](Self::into_split) for two.
+            /// Splits it into a half that reads and one that writes, for one task. See
+            /// [`into_split`](Self::into_split) for two.
             pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
                 let stream = &*self;
                 (ReadHalf(stream), WriteHalf(stream))
             }
 
-            /// Splits it into a half that reads and one that writes, which may live in different tasks. Dropping the writing half
-            /// tells the peer that nothing more comes.
+            /// Splits it into a half that reads and one that writes, which may live in different
+            /// tasks. Dropping the writing half tells the peer that nothing more comes.
             pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
                 let stream = Arc::new(self);
                 (OwnedReadHalf { stream: stream.clone() }, OwnedWriteHalf { stream, shuts_down: true })
@@ -45,7 +46,8 @@ macro_rules! halves {
             stream: Arc<$stream>,
         }
 
-        /// The half that writes, of a stream that was split for two tasks. Dropping it tells the peer that nothing more comes.
+        /// The half that writes, of a stream that was split for two tasks. Dropping it tells the
+        /// peer that nothing more comes.
         #[derive(Debug)]
         pub struct OwnedWriteHalf {
             stream: Arc<$stream>,
@@ -87,7 +89,8 @@ macro_rules! halves {
         impl Drop for OwnedWriteHalf {
             fn drop(&mut self) {
                 if self.shuts_down {
-                    // Nobody is left to be told of an error, and it means that the connection is gone.
+                    // Nobody is left to be told of an error, and it means that the connection is
+                    // gone.
                     let _ = self.stream.shutdown_now(net::Shutdown::Write);
                 }
             }
@@ -170,7 +173,8 @@ macro_rules! halves {
                 self.$field.readable().await
             }
 
-            /// Reads what is there, without waiting; 0 bytes mean the end of the stream (or an empty buffer).
+            /// Reads what is there, without waiting; 0 bytes mean the end of the stream (or an
+            /// empty buffer).
             ///
             /// # Errors
             /// `ErrorKind::WouldBlock` if nothing is there; what the system says.

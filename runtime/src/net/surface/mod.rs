@@ -1,21 +1,26 @@
-//! What sockets have in common in their public faces, each written once: waiting (`waits!`), bytes (`byte_stream!`), the two
-//! halves of a stream (`halves!`), datagrams (`datagrams!`), and the descriptor (`descriptor!`).
+//! What sockets have in common in their public faces, each written once: waiting (`waits!`), bytes
+//! (`byte_stream!`), the two halves of a stream (`halves!`), datagrams (`datagrams!`), and the
+//! descriptor (`descriptor!`).
 //!
-//! Each type that these are for has a field `io`, its registration. Macros, and no trait of which they would be methods: they are
-//! called as Tokio's are, without anything to be imported.
+//! Each type that these are for has a field `io`, its registration. Macros, and no trait of which
+//! they would be methods: they are called as Tokio's are, without anything to be imported.
 //!
-//! Each half polls its own direction only, so the one waker that a direction's slot holds is enough for both.
+//! Each half polls its own direction only, so the one waker that a direction's slot holds is enough
+//! for both.
 
 pub(super) mod datagrams;
 pub(super) mod halves;
 
-/// `ready`, `readable`, `writable`, `try_io`, `async_io`, and the poll functions under the names given.
+/// `ready`, `readable`, `writable`, `try_io`, `async_io`, and the poll functions under the names
+/// given.
 macro_rules! waits {
     ($socket:ty, $poll_read:ident, $poll_write:ident) => {
         impl $socket {
-            /// Waits until something of `interest` may be done; what was found. Of a wait for both directions this is the way.
+            /// Waits until something of `interest` may be done; what was found. Of a wait for both
+            /// directions this is the way.
             ///
-            /// It only may be done: the attempt can still find that it would block. Then wait again.
+            /// It only may be done: the attempt can still find that it would block. Then wait
+            /// again.
             ///
             /// # Errors
             /// The runtime was shut down.
@@ -48,7 +53,8 @@ macro_rules! waits {
                 self.io.ready(volt_core::driver::readiness::Direction::Write).await.map(|_| ())
             }
 
-            /// Polls as [`readable`](Self::readable). Of several tasks that poll to read, the last one is woken.
+            /// Polls as [`readable`](Self::readable). Of several tasks that poll to read, the last
+            /// one is woken.
             ///
             /// # Errors
             /// As [`readable`](Self::readable).
@@ -56,7 +62,8 @@ macro_rules! waits {
                 self.io.poll_ready(cx, volt_core::driver::readiness::Direction::Read).map_ok(|_| ())
             }
 
-            /// Polls as [`writable`](Self::writable). Of several tasks that poll to write, the last one is woken.
+            /// Polls as [`writable`](Self::writable). Of several tasks that poll to write, the last
+            /// one is woken.
             ///
             /// # Errors
             /// As [`writable`](Self::writable).
@@ -64,11 +71,14 @@ macro_rules! waits {
                 self.io.poll_ready(cx, volt_core::driver::readiness::Direction::Write).map_ok(|_| ())
             }
 
-            /// One attempt of `operation`, a system call on this socket, if it may succeed. Where it would have blocked, that is noted
-            /// down for the next wait: so `operation` must return `WouldBlock` only if the socket did.
+            /// One attempt of `operation`, a system call on this socket, if it may succeed. Where
+            /// it would have blocked, that is noted down for the next wait: so `operation` must
+            /// return
+            /// `WouldBlock` only if the socket did.
             ///
             /// # Errors
-            /// `ErrorKind::WouldBlock` if nothing of `interest` may be done; else what `operation` says.
+            /// `ErrorKind::WouldBlock` if nothing of `interest` may be done; else what `operation`
+            /// says.
             pub fn try_io<R>(
                 &self,
                 interest: crate::io::Interest,
@@ -77,7 +87,8 @@ macro_rules! waits {
                 self.io.try_run(interest.awaited(), |_| operation())
             }
 
-            /// Tries `operation`, a system call on this socket, again and again until it does not block, and waits in between.
+            /// Tries `operation`, a system call on this socket, again and again until it does not
+            /// block, and waits in between.
             ///
             /// # Errors
             /// What `operation` says; the runtime was shut down.
@@ -159,7 +170,8 @@ macro_rules! descriptor {
 macro_rules! tries_to_read {
     ($io:ident in $source:ty) => {
         impl $source {
-            /// Reads what is there, without waiting; 0 bytes mean the end of the stream (or an empty buffer).
+            /// Reads what is there, without waiting; 0 bytes mean the end of the stream (or an
+            /// empty buffer).
             ///
             /// # Errors
             /// `ErrorKind::WouldBlock` if nothing is there; what the system says.

@@ -1,8 +1,10 @@
 //! Datagrams within this machine.
 //!
-//! A datagram for a receiver whose queue is full, sent by a socket that is not connected to it, is refused, and nothing tells when there
-//! is room: the kernel's word that a socket can be written to is about its own buffer, and about its peer's. So `send_to` tries by itself
-//! by and by, as often as a connect to a full listener does, beside waiting for the word. `poll_send_to` can only wait for it.
+//! A datagram for a receiver whose queue is full, sent by a socket that is not connected to it, is
+//! refused, and nothing tells when there is room: the kernel's word that a socket can be written to
+//! is about its own buffer, and about its peer's. So `send_to` tries by itself by and by, as often
+//! as a connect to a full listener does, beside waiting for the word. `poll_send_to` can only wait
+//! for it.
 
 use std::fmt;
 use std::io;
@@ -28,7 +30,8 @@ use volt_core::driver::readiness::{Direction, Flags};
 use volt_core::driver::registration::Registration;
 use volt_core::driver::turn::Driver;
 
-/// A Unix socket for datagrams. All its methods take `&self`: share it in an `Arc` to send and receive in different tasks.
+/// A Unix socket for datagrams. All its methods take `&self`: share it in an `Arc` to send and
+/// receive in different tasks.
 ///
 /// Nothing is lost on the way: where a receiver's queue is full, `send` waits.
 ///
@@ -84,7 +87,8 @@ impl UnixDatagram {
     /// A socket at `path`, which must not exist yet.
     ///
     /// # Errors
-    /// `AddrInUse` if it exists; `InvalidInput` if it is longer than the system takes (107 bytes on Linux); what else the system says.
+    /// `AddrInUse` if it exists; `InvalidInput` if it is longer than the system takes (107 bytes on
+    /// Linux); what else the system says.
     ///
     /// # Panics
     /// Outside a runtime.
@@ -125,7 +129,8 @@ impl UnixDatagram {
     /// Makes the socket at `path` the peer: the one that `send` sends to.
     ///
     /// # Errors
-    /// `NotFound` if there is no such path, `ConnectionRefused` if its socket is gone; what else the system says.
+    /// `NotFound` if there is no such path, `ConnectionRefused` if its socket is gone; what else
+    /// the system says.
     pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.io.source().connect_addr(&address(path.as_ref())?)
     }
@@ -152,8 +157,9 @@ impl UnixDatagram {
         }
     }
 
-    /// Polls as [`send_to`](Self::send_to), but for a receiver that is full of what others sent may wait until the next event of this
-    /// socket. Of several tasks that poll to send, the last one is woken.
+    /// Polls as [`send_to`](Self::send_to), but for a receiver that is full of what others sent may
+    /// wait until the next event of this socket. Of several tasks that poll to send, the last
+    /// one is woken.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).

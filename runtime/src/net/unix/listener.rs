@@ -38,10 +38,12 @@ pub struct UnixListener {
 }
 
 impl UnixListener {
-    /// A socket at `path`, which must not exist yet, with the longest backlog that the system allows.
+    /// A socket at `path`, which must not exist yet, with the longest backlog that the system
+    /// allows.
     ///
     /// # Errors
-    /// `AddrInUse` if it exists; `InvalidInput` if it is longer than the system takes (107 bytes on Linux); what else the system says.
+    /// `AddrInUse` if it exists; `InvalidInput` if it is longer than the system takes (107 bytes on
+    /// Linux); what else the system says.
     ///
     /// # Panics
     /// Outside a runtime.
@@ -67,7 +69,8 @@ impl UnixListener {
         Ok(UnixListener { io: Acceptor::new(driver, listener)? })
     }
 
-    /// Takes the next connection; any number of tasks may do so at once. Waits while the process has no file descriptor or memory left,
+    /// Takes the next connection; any number of tasks may do so at once. Waits while the process
+    /// has no file descriptor or memory left,
     /// as [`TcpListener::accept`](crate::net::TcpListener::accept) does.
     ///
     /// # Errors
@@ -79,7 +82,8 @@ impl UnixListener {
         self.io.accept(|listener| self.take(listener)).await
     }
 
-    /// Polls for the next connection, as [`accept`](Self::accept). Of several tasks that do so, the last one is woken.
+    /// Polls for the next connection, as [`accept`](Self::accept). Of several tasks that do so, the
+    /// last one is woken.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).

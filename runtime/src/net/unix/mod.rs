@@ -1,7 +1,8 @@
 //! Sockets of this machine, with a path for an address, and pipes.
 //!
-//! On Linux a path that begins with a zero byte is an abstract name: it is in no file system, and gone with its socket. A path stays
-//! when its socket is closed: whoever binds to it again has to remove it first.
+//! On Linux a path that begins with a zero byte is an abstract name: it is in no file system, and
+//! gone with its socket. A path stays when its socket is closed: whoever binds to it again has to
+//! remove it first.
 
 mod cred;
 pub(super) mod datagram;
@@ -19,7 +20,8 @@ pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHal
 #[doc(no_inline)]
 pub use std::os::unix::net::SocketAddr;
 
-/// First wait of an attempt that found a queue full of which nothing tells when it has room; doubled up to the second.
+/// First wait of an attempt that found a queue full of which nothing tells when it has room;
+/// doubled up to the second.
 const MIN_RETRY: Duration = Duration::from_millis(1);
 /// See [`MIN_RETRY`].
 const MAX_RETRY: Duration = Duration::from_millis(32);

@@ -1,7 +1,8 @@
 //! Pipes, with and without a name.
 //!
-//! Writing to a pipe that nobody reads any more is an error of kind `BrokenPipe` and, unlike a socket's, a SIGPIPE where the host process
-//! has not switched that off, as Rust's start-up code does: there is no flag for it.
+//! Writing to a pipe that nobody reads any more is an error of kind `BrokenPipe` and, unlike a
+//! socket's, a SIGPIPE where the host process has not switched that off, as Rust's start-up code
+//! does: there is no flag for it.
 
 use std::fs::{self, File};
 use std::io;
@@ -71,8 +72,8 @@ impl OpenOptions {
         OpenOptions::default()
     }
 
-    /// Whether it is opened for both directions: then the other end is always there. A receiver never sees the end of the stream, and a
-    /// sender need not wait for a receiver.
+    /// Whether it is opened for both directions: then the other end is always there. A receiver
+    /// never sees the end of the stream, and a sender need not wait for a receiver.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub fn read_write(&mut self, value: bool) -> &mut Self {
         self.read_write = value;
@@ -144,7 +145,8 @@ macro_rules! end {
             /// Takes over a file, and puts it into non-blocking mode.
             ///
             /// # Errors
-            /// `InvalidInput` if it is no pipe, or open for the other direction only; what the system says.
+            /// `InvalidInput` if it is no pipe, or open for the other direction only; what the
+            /// system says.
             ///
             /// # Panics
             /// Outside a runtime.
@@ -212,8 +214,8 @@ macro_rules! end {
                 Ok(Ready::of(self.io.ready(interest.awaited()).await?.found()))
             }
 
-            /// One attempt of `operation`, a system call on this pipe, if it may succeed. Where it would have blocked, that is noted down for
-            /// the next wait.
+            /// One attempt of `operation`, a system call on this pipe, if it may succeed. Where it
+            /// would have blocked, that is noted down for the next wait.
             ///
             /// # Errors
             /// `ErrorKind::WouldBlock` if the pipe is not ready; else what `operation` says.

@@ -1,9 +1,10 @@
 //! A connection within this machine.
 //!
-//! A connect to a listener whose queue is full does not wait in the kernel, when it must not block: it fails (`EAGAIN`), and nothing
-//! tells when there is room. So it is tried again by and by, 1 ms later at first and every 32 ms at last, until it succeeds, fails
-//! otherwise or is dropped. Rejected: handing the error on, as Tokio does: a burst of clients larger than the queue then fails for no
-//! fault of theirs; a blocking connect on another thread, which nobody can call back.
+//! A connect to a listener whose queue is full does not wait in the kernel, when it must not block:
+//! it fails (`EAGAIN`), and nothing tells when there is room. So it is tried again by and by, 1 ms
+//! later at first and every 32 ms at last, until it succeeds, fails otherwise or is dropped.
+//! Rejected: handing the error on, as Tokio does: a burst of clients larger than the queue then
+//! fails for no fault of theirs; a blocking connect on another thread, which nobody can call back.
 
 use std::fmt;
 use std::io;
@@ -22,10 +23,12 @@ use volt_core::driver::registration::Registration;
 use volt_core::driver::turn::Driver;
 use volt_core::sleep::Sleep;
 
-/// A connected Unix socket. Reads and writes through [`AsyncRead`](crate::io::AsyncRead) and [`AsyncWrite`](crate::io::AsyncWrite).
+/// A connected Unix socket. Reads and writes through [`AsyncRead`](crate::io::AsyncRead) and
+/// [`AsyncWrite`](crate::io::AsyncWrite).
 ///
-/// Of several tasks that poll the same direction through these traits, the last one is woken; the `async` methods of this type
-/// (`ready`, `readable`, `writable`) may be awaited by any number of tasks.
+/// Of several tasks that poll the same direction through these traits, the last one is woken; the
+/// `async` methods of this type (`ready`, `readable`, `writable`) may be awaited by any number of
+/// tasks.
 ///
 /// ```
 /// use volt::io::{AsyncReadExt, AsyncWriteExt};
@@ -50,7 +53,8 @@ impl UnixStream {
     /// Connects to the socket at `path`, waiting for room in its listener's queue.
     ///
     /// # Errors
-    /// `NotFound` if there is no such path, `ConnectionRefused` if nobody listens there any more; what else the system says.
+    /// `NotFound` if there is no such path, `ConnectionRefused` if nobody listens there any more;
+    /// what else the system says.
     ///
     /// # Panics
     /// Outside a runtime.

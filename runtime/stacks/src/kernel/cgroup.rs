@@ -1,7 +1,8 @@
 //! How often the process's control group had to wait since its processor quota was spent.
 //!
-//! Shape: the group and its parents up to the top of what this process can see, of which those with a quota count: a thread is held up by
-//! the quota of any of them. Version 2, or the `cpu` hierarchy of version 1 where there is one.
+//! Shape: the group and its parents up to the top of what this process can see, of which those with
+//! a quota count: a thread is held up by the quota of any of them. Version 2, or the `cpu`
+//! hierarchy of version 1 where there is one.
 //!
 //! | of a level        | version 2        | version 1                                                     |
 //! |-------------------|------------------|---------------------------------------------------------------|
@@ -13,13 +14,15 @@
 //! sample takes 20 µs a level: the files are opened anew, since samples are rare, descriptors are
 //! dear, and a quota may be set while the process runs. Not for every tick.
 //!
-//! What the kernel tells late. The counts of throttling move when it *ends*, that is with the next period. The time used is brought up to date at
-//! ticks, hence `CgroupSample::tick_ns`. See `cause` for what follows.
+//! What the kernel tells late. The counts of throttling move when it *ends*, that is with the next
+//! period. The time used is brought up to date at ticks, hence `CgroupSample::tick_ns`. See `cause`
+//! for what follows.
 //!
-//! Bounds: at most `LEVELS_MAX` levels, the nearest; the group that the process was in when it was found; that of the process, if its threads
-//! are in several.
+//! Bounds: at most `LEVELS_MAX` levels, the nearest; the group that the process was in when it was
+//! found; that of the process, if its threads are in several.
 //!
-//! Source: `cgroups(7)`, `Documentation/admin-guide/cgroup-v2.rst`, `Documentation/scheduler/sched-bwc.rst` of Linux 6.18.
+//! Source: `cgroups(7)`, `Documentation/admin-guide/cgroup-v2.rst`,
+//! `Documentation/scheduler/sched-bwc.rst` of Linux 6.18.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +52,8 @@ enum Version {
     Two,
 }
 
-/// What the quotas of the groups did to them, since they were made. Sums over the levels that have a quota.
+/// What the quotas of the groups did to them, since they were made. Sums over the levels that have
+/// a quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CgroupSample {
     /// The tightest quota, in processors; `None` = no level has one.
@@ -74,7 +78,8 @@ impl Cgroup {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let levels = levels(&groups, &mounts);
         let cgroup = Self { levels };
-        // In version 2 the controller may be off, at this level and above: then there is nothing to be held up by.
+        // In version 2 the controller may be off, at this level and above: then there is nothing to
+        // be held up by.
         cgroup.levels.iter().any(|level| level.throttling().is_some()).then_some(cgroup)
     }
 
@@ -103,7 +108,8 @@ struct Throttling {
 }
 
 impl Throttling {
-    /// `None` if the group cannot be throttled: the file of a group without the controller says only what it used.
+    /// `None` if the group cannot be throttled: the file of a group without the controller says
+    /// only what it used.
     fn parse(text: &str) -> Option<Self> {
         let value = |key: &str| {
             let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
@@ -156,7 +162,8 @@ fn tick_ns() -> u64 {
     0
 }
 
-/// The groups that `/proc/self/cgroup` names, from the process's own upwards, where `/proc/self/mountinfo` says that they can be seen.
+/// The groups that `/proc/self/cgroup` names, from the process's own upwards, where
+/// `/proc/self/mountinfo` says that they can be seen.
 fn levels(groups: &str, mounts: &str) -> Vec<Level> {
     let one = place(groups, mounts, Some("cpu"));
     let (version, place, usage) = match one {
@@ -199,7 +206,8 @@ fn place(groups: &str, mounts: &str, controller: Option<&str>) -> Option<Place> 
         let mut fields = kind.split(' ');
         let (kind, options) = (fields.next()?, fields.nth(1)?);
         let is_it = if controller.is_some() { kind == "cgroup" && has(options) } else { kind == "cgroup2" };
-        // What is mounted may be a group above the process's, or, in a container that is told its path outside, the process's own.
+        // What is mounted may be a group above the process's, or, in a container that is told its
+        // path outside, the process's own.
         let below = Path::new(group).strip_prefix(unescape(root)).map(Path::to_owned).unwrap_or_default();
         is_it.then(|| Place { mount: unescape(mount), below })
     })

@@ -1,4 +1,5 @@
-//! One thread, seen by another of the same process: how long it ran, how long it waited for a processor, and where it is blocked.
+//! One thread, seen by another of the same process: how long it ran, how long it waited for a
+//! processor, and where it is blocked.
 //!
 //! Shape: a [`ThreadProbe`] a thread, which holds the files that it reads; and a [`ThreadSample`],
 //! which is one sample of it.
@@ -17,8 +18,8 @@
 //! process. But the files of a process that is not dumpable belong to root, and `syscall` is for
 //! its owner's eyes only.
 //!
-//! Who writes: the kernel. Who reads: whoever watches the thread, at any time, from any thread of the process, without an allocation
-//! (but for the path of a file that is opened).
+//! Who writes: the kernel. Who reads: whoever watches the thread, at any time, from any thread of
+//! the process, without an allocation (but for the path of a file that is opened).
 //!
 //! What the kernel tells late. `schedstat`'s time on the processor is brought up to date at ticks
 //! (4 ms apart at 250 Hz) and switches, hence the clock, which is exact (reading it brings the
@@ -27,15 +28,17 @@
 //! whether the clock moved during the sample. Major faults are counted when the page has come.
 //! Before and after are one instant only nearly: a thread may move on while its files are read.
 //!
-//! Invariant: *No stranger*: a number of a thread that has ended is not given out, though its id may be another's by now. A file that is
-//! open knows the thread itself, not its id; what was asked by id (the clock, a file just opened) counts only if an open file
-//! still answers afterwards.
+//! Invariant: *No stranger*: a number of a thread that has ended is not given out, though its id
+//! may be another's by now. A file that is open knows the thread itself, not its id; what was asked
+//! by id (the clock, a file just opened) counts only if an open file still answers afterwards.
 //!
-//! Rejected: `status` for voluntary and involuntary switches (20 µs, more than all others together, and `schedstat` counts switches
-//! too); `stack` (root only); `sched` (needs a debugging kernel); taskstats over netlink (root only); `perf_event_open` of the context
-//! switches (kernel events are not for unprivileged users from `perf_event_paranoid` = 2 on).
+//! Rejected: `status` for voluntary and involuntary switches (20 µs, more than all others together,
+//! and `schedstat` counts switches too); `stack` (root only); `sched` (needs a debugging kernel);
+//! taskstats over netlink (root only); `perf_event_open` of the context switches (kernel events are
+//! not for unprivileged users from `perf_event_paranoid` = 2 on).
 //!
-//! Source: `proc(5)`, `fs/proc/{array,base}.c`, `kernel/ptrace.c` (`same_thread_group`), `kernel/sched/stats.h` of Linux 6.18.
+//! Source: `proc(5)`, `fs/proc/{array,base}.c`, `kernel/ptrace.c` (`same_thread_group`),
+//! `kernel/sched/stats.h` of Linux 6.18.
 
 use std::ffi::c_long;
 use std::fs::File;
@@ -47,7 +50,8 @@ use std::sync::OnceLock;
 const FILE_MAX_BYTES: usize = 1200;
 /// As much of a kernel function's name as is kept.
 const CHANNEL_MAX_BYTES: usize = 62;
-/// Arguments of a system call that are kept: enough to tell a `poll` of nothing from one of something.
+/// Arguments of a system call that are kept: enough to tell a `poll` of nothing from one of
+/// something.
 const ARGUMENTS: usize = 2;
 
 /// Which `proc` files tell of a thread.
@@ -80,8 +84,8 @@ pub struct ThreadProbe {
 }
 
 impl ThreadProbe {
-    /// A probe of the thread with this id (`gettid`) in this process. To be made while it runs, best by itself: then no id is asked for
-    /// after the thread has ended.
+    /// A probe of the thread with this id (`gettid`) in this process. To be made while it runs,
+    /// best by itself: then no id is asked for after the thread has ended.
     ///
     /// Never fails: what cannot be read is missing in the samples.
     pub fn new(tid: u32) -> Self {
@@ -93,8 +97,8 @@ impl ThreadProbe {
         probe
     }
 
-    /// Time on a processor and time waited for one, for the numbers that are always on: under 1 µs. `None` if the thread is gone, or
-    /// where the kernel says neither.
+    /// Time on a processor and time waited for one, for the numbers that are always on: under 1 µs.
+    /// `None` if the thread is gone, or where the kernel says neither.
     pub fn times(&self) -> Option<ThreadTimes> {
         let clock_ns = thread_clock_ns(self.tid);
         let mut buffer = [0; FILE_MAX_BYTES];
@@ -106,7 +110,8 @@ impl ThreadProbe {
         }
     }
 
-    /// What the thread does now: 4 µs, 8 µs if it is blocked. `None` if it is gone, or where the kernel says nothing.
+    /// What the thread does now: 4 µs, 8 µs if it is blocked. `None` if it is gone, or where the
+    /// kernel says nothing.
     pub fn sample(&self) -> Option<ThreadSample> {
         let early_ns = thread_clock_ns(self.tid);
         let mut buffer = [0; FILE_MAX_BYTES];
@@ -153,15 +158,17 @@ fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(ESRCH)
 }
 
-/// Time that the thread with this id has spent on processors, exact up to now, if it is one of this process.
+/// Time that the thread with this id has spent on processors, exact up to now, if it is one of this
+/// process.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn thread_clock_ns(tid: u32) -> Option<u64> {
-    /// "The scheduler's count of one thread", in the low bits of a clock's number; the id stands above them, inverted.
+    /// "The scheduler's count of one thread", in the low bits of a clock's number; the id stands
+    /// above them, inverted.
     const SCHEDULER_OF_THREAD: i32 = 6;
     let clock = (!i32::try_from(tid).ok()? << 3) | SCHEDULER_OF_THREAD;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the C library's function; `time` is a place for its answer that lasts through the call, and any clock's number will do:
-    // of one that it does not know it says so.
+    // SAFETY: the C library's function; `time` is a place for its answer that lasts through the
+    // call, and any clock's number will do: of one that it does not know it says so.
     let failed = unsafe { libc::clock_gettime(clock, &raw mut time) };
     if failed != 0 {
         return None;
@@ -187,7 +194,8 @@ pub fn own_id() -> Option<u32> {
 pub struct ThreadTimes {
     /// Time on a processor, in user and kernel mode, up to now, ns.
     pub run_ns: u64,
-    /// Time that it could have run and waited for a processor, ns; without a wait that has not ended yet.
+    /// Time that it could have run and waited for a processor, ns; without a wait that has not
+    /// ended yet.
     pub run_delay_ns: Option<u64>,
     /// How often it was given a processor.
     pub timeslices: Option<u64>,

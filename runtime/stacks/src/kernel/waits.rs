@@ -1,4 +1,5 @@
-//! What a blocked thread waits for, told by the system call that it is in and by the kernel's function that it sleeps in.
+//! What a blocked thread waits for, told by the system call that it is in and by the kernel's
+//! function that it sleeps in.
 //!
 //! | sign                                                                                        | means            |
 //! |---------------------------------------------------------------------------------------------|------------------|
@@ -7,12 +8,15 @@
 //! | `read`, `write`, `accept`, `connect`, `recv`, `send`, `poll`, `epoll_wait`, `open`, `fsync`, … | I/O              |
 //! | `mmap`, `munmap`, `mprotect`, `brk`, `madvise`, `mlock`, …                                    | ask the function |
 //!
-//! The call goes first: it is what the program asked for, and its number means the same for ever. A read that waits for a lock inside the
-//! file system is still a read that blocks. The function decides where the call says nothing, or cannot be read; kernels rename theirs
-//! (`pipe_read` became `anon_pipe_read`), so that they are told by parts of their names, and an unknown one means nothing.
+//! The call goes first: it is what the program asked for, and its number means the same for ever. A
+//! read that waits for a lock inside the file system is still a read that blocks. The function
+//! decides where the call says nothing, or cannot be read; kernels rename theirs (`pipe_read`
+//! became `anon_pipe_read`), so that they are told by parts of their names, and an unknown one
+//! means nothing.
 //!
-//! Waiting for a child process or a signal counts as a lock, and not as I/O: both end when somebody else has done something. A lock with
-//! a time-out is a lock, a condition variable is one, a thread that is joined too (all are `futex`). Message queues are I/O, as pipes are.
+//! Waiting for a child process or a signal counts as a lock, and not as I/O: both end when somebody
+//! else has done something. A lock with a time-out is a lock, a condition variable is one, a thread
+//! that is joined too (all are `futex`). Message queues are I/O, as pipes are.
 //!
 //! Source: `syscalls(2)`; names of functions from Linux 4.19 to 6.18.
 
@@ -91,7 +95,8 @@ mod calls {
         SYS_futex SYS_flock SYS_wait4 SYS_waitid SYS_rt_sigsuspend SYS_rt_sigtimedwait SYS_clone SYS_clone3 SYS_membarrier
     };
 
-    /// `futex_waitv` and `futex_wait`, too young for some C libraries to name. Numbers this high are the same on all architectures.
+    /// `futex_waitv` and `futex_wait`, too young for some C libraries to name. Numbers this high
+    /// are the same on all architectures.
     const NEW_LOCKS: &[c_long] = &[449, 455];
 
     const MEMORY: &[c_long] = calls! {

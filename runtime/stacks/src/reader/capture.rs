@@ -1,4 +1,5 @@
-//! Takes the stack of another thread of this process while it is stuck, by a signal whose handler only copies.
+//! Takes the stack of another thread of this process while it is stuck, by a signal whose handler
+//! only copies.
 //!
 //! Shape: threads that may be asked register, and get a [`Thread`]; a [`Sampler`] asks one at a
 //! time, through the slot of [`request`](crate::request), and sends it the signal. The handler
@@ -23,14 +24,15 @@
 //! µs; with the way through kernel and back, 7 to 25 µs of the thread's time (x86-64, 2.6 GHz, in a
 //! virtual machine).
 //!
-//! Caveat for the application: a system call that waits, in a thread that is asked, is interrupted. The kernel restarts
-//! most (SA_RESTART: reads, writes, locks, `wait`), and Rust's `sleep` goes on by itself; but `epoll_wait`, `poll`,
-//! `select`, `nanosleep` called from C, socket calls with a time-out, `sigtimedwait` and `io_getevents` return EINTR,
-//! as they may for any signal: see signal(7). Only polls that are already late are asked.
+//! Caveat for the application: a system call that waits, in a thread that is asked, is interrupted.
+//! The kernel restarts most (SA_RESTART: reads, writes, locks, `wait`), and Rust's `sleep` goes on
+//! by itself; but `epoll_wait`, `poll`, `select`, `nanosleep` called from C, socket calls with a
+//! time-out, `sigtimedwait` and `io_getevents` return EINTR, as they may for any signal: see
+//! signal(7). Only polls that are already late are asked.
 //!
-//! Rejected: ptrace, which a process cannot do to itself; `perf_event_open` and reading `/proc/self/task/*/stack`,
-//! which need rights; frame pointers, which default builds do not have; unwinding in the handler, which takes locks of
-//! the loader and faults on a broken stack.
+//! Rejected: ptrace, which a process cannot do to itself; `perf_event_open` and reading
+//! `/proc/self/task/*/stack`, which need rights; frame pointers, which default builds do not have;
+//! unwinding in the handler, which takes locks of the loader and faults on a broken stack.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -69,8 +71,8 @@ struct Shared {
 static SHARED: Forever<Shared> = Forever::new();
 
 thread_local! {
-    /// This thread's registration, which ends with the thread at the latest: ALIVE-WHILE-ASKED even if its guard was
-    /// forgotten.
+    /// This thread's registration, which ends with the thread at the latest: ALIVE-WHILE-ASKED even
+    /// if its guard was forgotten.
     static OWN: RefCell<Option<Own>> = const { RefCell::new(None) };
 }
 
@@ -80,7 +82,8 @@ pub struct Thread {
     tid: u32,
     stack: Range<usize>,
     is_alive: Mutex<bool>,
-    /// In a forked child, this is the copy of a registration that stayed behind, its lock perhaps held.
+    /// In a forked child, this is the copy of a registration that stayed behind, its lock perhaps
+    /// held.
     home: Home,
 }
 
@@ -148,7 +151,8 @@ impl Drop for Registered {
 pub enum CaptureError {
     /// The thread has ended, or will in a moment.
     Ended,
-    /// Another stack was being taken all the time, or too many threads stand still in the middle of answering.
+    /// Another stack was being taken all the time, or too many threads stand still in the middle of
+    /// answering.
     Busy,
     /// The thread did not answer in time.
     NoAnswer {
@@ -191,8 +195,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Installs the handler for `signal`, SIGURG unless told otherwise. It stays installed for the life of the process,
-    /// since a signal may be late.
+    /// Installs the handler for `signal`, SIGURG unless told otherwise. It stays installed for the
+    /// life of the process, since a signal may be late.
     ///
     /// # Errors
     /// The signal tells of faults, cannot be handled, or is kept by the C library.
@@ -202,8 +206,8 @@ impl Sampler {
         Ok(Self { signal: Signal::handled(signal, on_signal)? })
     }
 
-    /// From now on, until the guard is dropped, this thread can be asked for its stack. A second registration of a
-    /// thread is the same as its first.
+    /// From now on, until the guard is dropped, this thread can be asked for its stack. A second
+    /// registration of a thread is the same as its first.
     ///
     /// # Errors
     /// The C library does not say where the stack is.

@@ -2,10 +2,11 @@
 //!
 //! Who writes: whoever is first. Who reads: everybody, handlers included, by one load.
 //!
-//! Invariant FOR-EVER: the pointer is null, and then, for the rest of the process, one to a value that is not changed
-//! or freed.
+//! Invariant FOR-EVER: the pointer is null, and then, for the rest of the process, one to a value
+//! that is not changed or freed.
 //!
-//! Rejected: `OnceLock`, for which a child that was forked in the midst of making the value would wait for ever.
+//! Rejected: `OnceLock`, for which a child that was forked in the midst of making the value would
+//! wait for ever.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -29,8 +30,8 @@ impl<T: Send + Sync> Forever<T> {
     /// Puts `value` there, unless something is there already. Gives what is there.
     pub(super) fn get_or_put(&self, value: T) -> &'static T {
         let made = Box::into_raw(Box::new(value));
-        // ORDERING: Release; pairs with the Acquire in `get`. Acquire if it fails; pairs with the Release of whoever
-        // was first.
+        // ORDERING: Release; pairs with the Acquire in `get`. Acquire if it fails; pairs with the
+        // Release of whoever was first.
         match self.0.compare_exchange(ptr::null_mut(), made, Ordering::Release, Ordering::Acquire) {
             // SAFETY: FOR-EVER, from now on.
             Ok(_) => unsafe { &*made },

@@ -1,21 +1,23 @@
 //! What a file's debug information says of a few addresses, without reading the rest of it.
 //!
-//! Shape: [`Lines`] maps the file; [`find`](Lines::find) is asked for all unknown addresses of a stack at once. Of the
-//! symbol table it goes through the numbers; of the debug information it reads the units that the addresses are in
-//! ([`units`](super::units)). Nothing is kept between two questions.
+//! Shape: [`Lines`] maps the file; [`find`](Lines::find) is asked for all unknown addresses of a
+//! stack at once. Of the symbol table it goes through the numbers; of the debug information it
+//! reads the units that the addresses are in ([`units`](super::units)). Nothing is kept between two
+//! questions.
 //!
 //! Who calls: [`Resolver`](super::symbols::Resolver), which keeps what it is told.
 //!
-//! Invariant. *All or nothing*: what is said of an address is what a reader of the whole file would say. An address
-//! that the index does not have, a unit whose information is in another file, a section that is compressed: then
-//! `addr2line` reads the whole file, and stays.
+//! Invariant. *All or nothing*: what is said of an address is what a reader of the whole file would
+//! say. An address that the index does not have, a unit whose information is in another file, a
+//! section that is compressed: then `addr2line` reads the whole file, and stays.
 //!
-//! Cost: 2 to 4 ms for a stack of a program of 26 MB, of which some 250 KB stay in memory while it is read. `addr2line`
-//! goes through the heads of all units first: 12 ms and 9 MB of the same program, and as much more as a program is
-//! larger. That is what it takes to say which line holds a worker, at the time when the processors are wanted most.
+//! Cost: 2 to 4 ms for a stack of a program of 26 MB, of which some 250 KB stay in memory while it
+//! is read. `addr2line` goes through the heads of all units first: 12 ms and 9 MB of the same
+//! program, and as much more as a program is larger. That is what it takes to say which line holds
+//! a worker, at the time when the processors are wanted most.
 //!
-//! Rejected: reading all of it before anything is stuck: a program that never stalls would pay too. Keeping the units
-//! that were read: the answers are kept already, and are smaller.
+//! Rejected: reading all of it before anything is stuck: a program that never stalls would pay too.
+//! Keeping the units that were read: the answers are kept already, and are smaller.
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -32,8 +34,8 @@ use super::units::{Elf, Place, Sections};
 pub(super) struct Found {
     /// The function that it is in, mangled.
     pub(super) symbol: Option<String>,
-    /// The calls there, innermost first: those that were inlined, and last the function itself. Empty without debug
-    /// information.
+    /// The calls there, innermost first: those that were inlined, and last the function itself.
+    /// Empty without debug information.
     pub(super) places: Vec<Place>,
 }
 
@@ -49,8 +51,8 @@ impl Lines {
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let open = || -> Result<Mmap, Box<dyn std::error::Error>> {
             let file = File::open(path)?;
-            // SAFETY: a file that runs is not written to (ETXTBSY), and a library is replaced, not changed: whoever changes
-            // one in place breaks the process that runs it in any case.
+            // SAFETY: a file that runs is not written to (ETXTBSY), and a library is replaced, not
+            // changed: whoever changes one in place breaks the process that runs it in any case.
             let map = unsafe { Mmap::map(&file) }?;
             Elf::parse(&*map)?;
             Ok(map)
@@ -96,16 +98,19 @@ impl Lines {
     }
 }
 
-/// The function that each address is in, by the symbol table; by that of the dynamic linker, if there is no other.
+/// The function that each address is in, by the symbol table; by that of the dynamic linker, if
+/// there is no other.
 fn symbols(elf: &Elf<'_>, addresses: &[u64]) -> Vec<Option<String>> {
     let mut order: Vec<usize> = (0..addresses.len()).collect();
     order.sort_unstable_by_key(|at| addresses[*at]);
-    // For each address, in order, the best of the symbols that begin between the address before and it.
+    // For each address, in order, the best of the symbols that begin between the address before and
+    // it.
     let mut best = vec![None; addresses.len()];
     for symbol in elf.symbol_table().or_else(|| elf.dynamic_symbol_table()).iter().flat_map(|table| table.symbols()) {
         let begin = symbol.address();
         let Some(best) = best.get_mut(order.partition_point(|at| addresses[*at] < begin)) else { continue };
-        // Of two that begin at the same place: one of a kind and a size, that more can see, that comes later.
+        // Of two that begin at the same place: one of a kind and a size, that more can see, that
+        // comes later.
         let kind = match symbol.kind() {
             SymbolKind::Text | SymbolKind::Data => true,
             SymbolKind::Unknown => false,
@@ -122,7 +127,8 @@ fn symbols(elf: &Elf<'_>, addresses: &[u64]) -> Vec<Option<String>> {
     for (at, best) in order.into_iter().zip(best) {
         last = best.or(last);
         let Some((_, symbol)) = &last else { continue };
-        // Of no size is what was written in assembly: it lasts until the next, or to the end of its section.
+        // Of no size is what was written in assembly: it lasts until the next, or to the end of its
+        // section.
         let section = || elf.section_by_index(symbol.section_index()?).ok();
         let end = match symbol.size() {
             0 => section().map_or(0, |section| section.address().saturating_add(section.size())),
@@ -147,7 +153,8 @@ mod tests {
     use super::*;
     use crate::reader::modules::{Modules, own_code};
 
-    /// Odd, so that a step is no multiple of what functions are aligned to. In a release build ten times as many take as long.
+    /// Odd, so that a step is no multiple of what functions are aligned to. In a release build ten
+    /// times as many take as long.
     const PROBES: u64 = if cfg!(debug_assertions) { 301 } else { 3_001 };
 
     /// Addresses all over the code of this program, and what it is.
@@ -172,7 +179,8 @@ mod tests {
             for (address, found) in some.iter().zip(lines.find(some)) {
                 assert_eq!(found.places, lines.places_by_all(*address), "0x{address:x}");
                 assert_eq!(found.symbol.as_deref(), loader.find_symbol(*address), "0x{address:x}");
-                // With line tables only, a function into which nothing was inlined has no name but its symbol.
+                // With line tables only, a function into which nothing was inlined has no name but
+                // its symbol.
                 let is_named = |place: &Place| place.function.is_some() || found.symbol.is_some();
                 named += usize::from(found.places.iter().all(|place| is_named(place) && place.line.is_some()));
                 inlined += usize::from(found.places.len() > 1);

@@ -1,20 +1,22 @@
-//! What code is loaded into this process: the program, its libraries, the kernel's; and where each keeps its unwind
-//! tables.
+//! What code is loaded into this process: the program, its libraries, the kernel's; and where each
+//! keeps its unwind tables.
 //!
-//! Shape: a [`Module`] for every entry of the loader's list, sorted by address. The list is asked for at each incident,
-//! and gone through only if something was loaded or unloaded since.
+//! Shape: a [`Module`] for every entry of the loader's list, sorted by address. The list is asked
+//! for at each incident, and gone through only if something was loaded or unloaded since.
 //!
-//! Who writes: [`Modules::refresh`]. Who reads: [`unwind`](super::unwind) and [`symbols`](super::symbols).
+//! Who writes: [`Modules::refresh`]. Who reads: [`unwind`](super::unwind) and
+//! [`symbols`](super::symbols).
 //!
-//! Invariant: *Still there*: tables and code of the program itself are read where they are, since it is never unloaded.
-//! Tables of libraries are copied while the loader's lock is held, so that a library that is unloaded in the midst of
-//! unwinding does no harm. They are small (200 KiB the C library's).
+//! Invariant: *Still there*: tables and code of the program itself are read where they are, since
+//! it is never unloaded. Tables of libraries are copied while the loader's lock is held, so that a
+//! library that is unloaded in the midst of unwinding does no harm. They are small (200 KiB the C
+//! library's).
 //!
 //! Bound: the loader's lock is waited for; a thread that is stuck while it holds it (in a callback
 //! of its own `dl_iterate_phdr`) holds the requester too.
 //!
-//! Source: the layout of `.eh_frame_hdr` is the Linux Standard Base's; the tables are found through the program
-//! headers, as libgcc does.
+//! Source: the layout of `.eh_frame_hdr` is the Linux Standard Base's; the tables are found through
+//! the program headers, as libgcc does.
 
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::ops::{Deref, Range};
@@ -97,7 +99,8 @@ impl Module {
             return None;
         }
         let at = std::ptr::with_exposed_provenance::<[u8; INSTRUCTIONS_LEN]>(usize::try_from(address).ok()?);
-        // SAFETY: *Still there*: inside a segment that can be read, of a module that is never unloaded.
+        // SAFETY: *Still there*: inside a segment that can be read, of a module that is never
+        // unloaded.
         Some(unsafe { at.read() })
     }
 
@@ -210,8 +213,8 @@ fn read(info: &libc::dl_phdr_info, is_program: bool) -> Option<Module> {
         let left = segment.p_vaddr + segment.p_filesz - address;
         let len = usize::try_from(len.unwrap_or(left).min(left)).ok()?;
         let from = std::ptr::with_exposed_provenance::<u8>(usize::try_from(bias.wrapping_add(address)).ok()?);
-        // SAFETY: inside a segment that is mapped readable: while the loader holds its lock, or, the program's, for
-        // ever.
+        // SAFETY: inside a segment that is mapped readable: while the loader holds its lock, or,
+        // the program's, for ever.
         let bytes: &'static [u8] = unsafe { std::slice::from_raw_parts(from, len) };
         // Still there
         let bytes = if is_program { Table::InPlace(bytes) } else { Table::Copied(bytes.into()) };

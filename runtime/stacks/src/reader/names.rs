@@ -1,14 +1,16 @@
 //! Names of functions as people read them, and whether the application wrote them.
 //!
-//! Shape: pure functions from strings to strings. Two kinds of names come in. Whole ones, from symbols or from debug
-//! information of `debug = "limited"` and more: `demo::fetch::{{closure}}`. And bare ones, of what was inlined, from
-//! `debug = "line-tables-only"`, which tells no more than the last part: `{async_fn#0}`, `load<u64>`.
+//! Shape: pure functions from strings to strings. Two kinds of names come in. Whole ones, from
+//! symbols or from debug information of `debug = "limited"` and more: `demo::fetch::{{closure}}`.
+//! And bare ones, of what was inlined, from `debug = "line-tables-only"`, which tells no more than
+//! the last part: `{async_fn#0}`, `load<u64>`.
 //!
-//! The body of an `async fn` or block is to the compiler a closure in the function that holds it. It reads as that
-//! function; so does a closure: the line tells the rest.
+//! The body of an `async fn` or block is to the compiler a closure in the function that holds it.
+//! It reads as that function; so does a closure: the line tells the rest.
 
-/// Where sources are that the application did not write, by a part of their path: Rust's own, as released, as installed
-/// and as it depends on; and packages from a registry or from git, wherever cargo keeps them.
+/// Where sources are that the application did not write, by a part of their path: Rust's own, as
+/// released, as installed and as it depends on; and packages from a registry or from git, wherever
+/// cargo keeps them.
 const FOREIGN_FOLDERS: [&str; 5] =
     ["/rustc/", "/lib/rustlib/src/rust/library/", "/rust/deps/", "/registry/src/", "/git/checkouts/"];
 /// Crates that the application did not write, for functions whose file is not known.
@@ -62,7 +64,8 @@ pub(super) fn readable(demangled: &str, holder: Option<&str>) -> String {
     parts + rest
 }
 
-/// Without `<…>` behind a name, or behind its `::`; the one of `<Type as Trait>::method` stays, without those inside.
+/// Without `<…>` behind a name, or behind its `::`; the one of `<Type as Trait>::method` stays,
+/// without those inside.
 fn without_generics(name: &str) -> String {
     let mut short = String::with_capacity(name.len());
     // How deep inside of generics that are left out; and the brackets that stay.
@@ -101,8 +104,8 @@ fn without_generics(name: &str) -> String {
     if omitted == 0 && kept == 0 { short } else { name.to_owned() }
 }
 
-/// Whether the application wrote it: a function of its own program (not of a library's file), named `demangled`, from
-/// `file`. `volt` is the folder of Volt's crates, as `file` would name it.
+/// Whether the application wrote it: a function of its own program (not of a library's file), named
+/// `demangled`, from `file`. `volt` is the folder of Volt's crates, as `file` would name it.
 pub(super) fn is_user_code(demangled: Option<&str>, file: Option<&str>, volt: Option<&str>) -> bool {
     let Some(name) = demangled else { return false };
     let is_foreign_file = file.is_some_and(|file| {
@@ -123,7 +126,8 @@ fn is_source(file: &str) -> bool {
     file.split('/').take(2).any(|folder| folder == "src")
 }
 
-/// The crate of a whole name: of `<Type as Trait>::method`, the type's; if that has none, as `&T`, the trait's.
+/// The crate of a whole name: of `<Type as Trait>::method`, the type's; if that has none, as `&T`,
+/// the trait's.
 fn crate_of(demangled: &str) -> Option<&str> {
     let mut rest = demangled;
     loop {

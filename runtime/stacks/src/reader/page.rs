@@ -1,19 +1,21 @@
-//! What a thread writes down of itself in its signal handler: registers, and its stack from the stack pointer on.
+//! What a thread writes down of itself in its signal handler: registers, and its stack from the
+//! stack pointer on.
 //!
-//! Shape: one piece of memory, made beforehand, for two parts: the stack that the thread runs on; and, if that is its
-//! alternate one, the top of its own as well, since what the handler there interrupted is on that.
+//! Shape: one piece of memory, made beforehand, for two parts: the stack that the thread runs on;
+//! and, if that is its alternate one, the top of its own as well, since what the handler there
+//! interrupted is on that.
 //!
 //! Who writes: `own`, the requester, before it asks; everything else, the thread that is asked. Who
 //! reads: the requester, when it is answered.
 //!
-//! Invariant IN-BOUNDS: memory is read from the stack pointer up to the end of the stack that it lies in: the thread's
-//! own, as the thread said when it registered, or its alternate one, as the kernel says. In neither (a coroutine's),
-//! nothing is read but registers.
+//! Invariant IN-BOUNDS: memory is read from the stack pointer up to the end of the stack that it
+//! lies in: the thread's own, as the thread said when it registered, or its alternate one, as the
+//! kernel says. In neither (a coroutine's), nothing is read but registers.
 //!
-//! Rejected: a copy by `memcpy`, which is a data race as soon as another thread writes to this stack through a
-//! reference: the copy is made by instructions that the language does not see, and what they bring is what the machine
-//! had there. `process_vm_readv`, which cannot fault, but costs a walk through page tables, and is forbidden in some
-//! containers.
+//! Rejected: a copy by `memcpy`, which is a data race as soon as another thread writes to this
+//! stack through a reference: the copy is made by instructions that the language does not see, and
+//! what they bring is what the machine had there. `process_vm_readv`, which cannot fault, but costs
+//! a walk through page tables, and is forbidden in some containers.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -22,7 +24,8 @@ use std::ptr;
 
 use super::raw::{Part, RawStack, Registers};
 
-/// Words of stack that are copied: 64 KiB. A poll that sleeps or computes is seldom deeper than 10 KiB.
+/// Words of stack that are copied: 64 KiB. A poll that sleeps or computes is seldom deeper than 10
+/// KiB.
 const WORDS_MAX: usize = 8192;
 /// Of these, at most so many of an alternate stack, so that the thread's own has room too.
 const ALTERNATE_WORDS_MAX: usize = WORDS_MAX / 2;
@@ -63,7 +66,8 @@ impl Page {
             self.copy(0, 0, sp..self.own.end, WORDS_MAX);
         } else if alternate.contains(&sp) {
             self.copy(0, 0, sp..alternate.end, ALTERNATE_WORDS_MAX);
-            // Where on its own stack it was interrupted, only unwinding can tell; somewhere at the top, as a rule.
+            // Where on its own stack it was interrupted, only unwinding can tell; somewhere at the
+            // top, as a rule.
             let from = self.own.end.saturating_sub((WORDS_MAX - ALTERNATE_WORDS_MAX) * 8).max(self.own.start);
             self.copy(1, self.parts[0].1, from..self.own.end, WORDS_MAX - ALTERNATE_WORDS_MAX);
         } else {
@@ -71,14 +75,16 @@ impl Page {
         }
     }
 
-    /// Copies `memory`, or the first `words_max` words of it, as part `part`, to where `at` words are already.
+    /// Copies `memory`, or the first `words_max` words of it, as part `part`, to where `at` words
+    /// are already.
     fn copy(&mut self, part: usize, at: usize, memory: Range<usize>, words_max: usize) {
         let base = memory.start.next_multiple_of(8);
         let whole = memory.end.saturating_sub(base) / 8;
         let count = whole.min(words_max).min(self.words.len().saturating_sub(at));
         if let Some(to) = self.words.get_mut(at..at + count) {
-            // SAFETY: IN-BOUNDS: these are words of a stack that this very thread runs on, or has under it; `to` has
-            // room for them.
+            // SAFETY: IN-BOUNDS: these are words of a stack that this very thread runs on, or has
+            // under it;
+            // `to` has room for them.
             unsafe { copy_words(ptr::with_exposed_provenance(base), to.as_mut_ptr(), count) };
             self.parts[part] = (base, count);
             self.is_cut |= count < whole;
@@ -109,13 +115,15 @@ fn registers(context: &libc::ucontext_t) -> Registers {
     Registers { ip: machine.pc, sp: machine.sp, fp: machine.regs[29], lr: machine.regs[30] }
 }
 
-/// Copies `count` words, by instructions that the language does not see: other threads may write to what is read.
+/// Copies `count` words, by instructions that the language does not see: other threads may write to
+/// what is read.
 ///
 /// # Safety
 /// `from` can be read and `to` be written for so many words, and they do not overlap.
 unsafe fn copy_words(from: *const u64, to: *mut u64, count: usize) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: by this function's contract; the direction flag is clear, as at every function's start.
+    // SAFETY: by this function's contract; the direction flag is clear, as at every function's
+    // start.
     unsafe {
         std::arch::asm!(
             "rep movsq",

@@ -1,5 +1,5 @@
-//! A stack as it was copied: registers, and the memory from the stack pointer on. What [`capture`](super::capture)
-//! takes and [`unwind`](super::unwind) reads.
+//! A stack as it was copied: registers, and the memory from the stack pointer on. What
+//! [`capture`](super::capture) takes and [`unwind`](super::unwind) reads.
 
 /// What unwinding starts from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,21 +1,22 @@
-//! The signal that a thread is asked by: which, how it is sent and marked as ours, and what becomes of handlers that
-//! were there before.
+//! The signal that a thread is asked by: which, how it is sent and marked as ours, and what becomes
+//! of handlers that were there before.
 //!
-//! Shape: for each number, what the program did with that signal before. The handler is installed once and never taken
-//! away, since a signal may arrive late, and since somebody may have put a handler over it which calls this one.
+//! Shape: for each number, what the program did with that signal before. The handler is installed
+//! once and never taken away, since a signal may arrive late, and since somebody may have put a
+//! handler over it which calls this one.
 //!
-//! A signal is sent with a value that marks it as ours; one without the mark goes on to the handler that was there
-//! before. As two that are under way to one thread become one, the mark says where a signal goes, and not whether the
-//! thread is asked.
+//! A signal is sent with a value that marks it as ours; one without the mark goes on to the handler
+//! that was there before. As two that are under way to one thread become one, the mark says where a
+//! signal goes, and not whether the thread is asked.
 //!
-//! It is SIGURG unless told otherwise. Go sends that for preemption, and gives the reasons: debuggers let it pass, no C
-//! library keeps it for itself, and programs that use it for what it is meant for (out-of-band data) hardly exist, and
-//! must bear it for no reason anyway. And by default it is ignored: one that arrives late, after an `exec`, is
-//! harmless.
+//! It is SIGURG unless told otherwise. Go sends that for preemption, and gives the reasons:
+//! debuggers let it pass, no C library keeps it for itself, and programs that use it for what it is
+//! meant for (out-of-band data) hardly exist, and must bear it for no reason anyway. And by default
+//! it is ignored: one that arrives late, after an `exec`, is harmless.
 //!
-//! Rejected: a real-time signal, which ends the program if it arrives after an `exec`, stops debuggers, and is queued,
-//! so that late ones pile up; SIGPROF, which profilers use; SIGUSR1 and SIGUSR2, which applications do. Whoever has to
-//! can choose one of them.
+//! Rejected: a real-time signal, which ends the program if it arrives after an `exec`, stops
+//! debuggers, and is queued, so that late ones pile up; SIGPROF, which profilers use; SIGUSR1 and
+//! SIGUSR2, which applications do. Whoever has to can choose one of them.
 //!
 //! Source: Go, `runtime/signal_unix.go`, on `sigPreempt`; signal(7).
 
@@ -60,7 +61,8 @@ pub(super) struct Signal {
 }
 
 impl Signal {
-    /// Installs `handler` for signal `number`, SIGURG unless told otherwise. The same handler for all signals.
+    /// Installs `handler` for signal `number`, SIGURG unless told otherwise. The same handler for
+    /// all signals.
     ///
     /// # Errors
     /// The signal tells of faults, cannot be handled, or is kept by the C library.
@@ -75,22 +77,24 @@ impl Signal {
         Ok(this)
     }
 
-    /// What was there before goes to `former` first, so that no signal falls in between. Threads that come here
-    /// together do the same twice, which is as good as once.
+    /// What was there before goes to `former` first, so that no signal falls in between. Threads
+    /// that come here together do the same twice, which is as good as once.
     fn install(self, former: &Forever<libc::sigaction>) -> io::Result<()> {
         let before = self.installed()?;
         let is_ours = before.sa_sigaction == self.handler as usize;
         if is_ours || before.sa_sigaction != former.get_or_put(before).sa_sigaction {
-            // Installed already. Or it was, and another handler came since: it passes signals on to this one, or was
-            // meant not to.
+            // Installed already. Or it was, and another handler came since: it passes signals on to
+            // this one, or was meant not to.
             return Ok(());
         }
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: a `sigaction` is numbers, and an optional function, for all of which zero is a value.
+        // SAFETY: a `sigaction` is numbers, and an optional function, for all of which zero is a
+        // value.
         let action = unsafe { action.assume_init_mut() };
         action.sa_sigaction = self.handler as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-        // SAFETY: a signal set that may be written to. All are blocked meanwhile: nothing interrupts the handler.
+        // SAFETY: a signal set that may be written to. All are blocked meanwhile: nothing
+        // interrupts the handler.
         unsafe { libc::sigfillset(&raw mut action.sa_mask) };
         // SAFETY: the action is complete, and its handler does only what handlers may.
         if unsafe { libc::sigaction(self.number, action, ptr::null_mut()) } != 0 {
@@ -191,7 +195,8 @@ impl Info {
 
 /// In the handler: calls the one that was there before, unless the signal is ours.
 pub(super) fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel gives it to every handler installed with SA_SIGINFO, as ours is; and it is of this form.
+    // SAFETY: the kernel gives it to every handler installed with SA_SIGINFO, as ours is; and it is
+    // of this form.
     if unsafe { &*info.cast::<Info>() }.is_ours() {
         return;
     }
@@ -203,8 +208,8 @@ pub(super) fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     let interrupted = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_sigmask };
     let ours = set_mask(&mask_of(former, signal, interrupted));
     if former.sa_flags & libc::SA_SIGINFO != 0 {
-        // SAFETY: installed with SA_SIGINFO, it is a function of this type; and it is neither of the two numbers that
-        // are none.
+        // SAFETY: installed with SA_SIGINFO, it is a function of this type; and it is neither of
+        // the two numbers that are none.
         let former: Handler = unsafe { std::mem::transmute(former.sa_sigaction) };
         former(signal, info, context);
     } else {
@@ -215,9 +220,9 @@ pub(super) fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     set_mask(&ours);
 }
 
-/// What is blocked while `former` runs, as if the kernel had called it: what was blocked when the signal came, what the handler asked
-/// for, and the signal itself. Ours blocks everything, which a handler of somebody else's that takes its time, or waits for another
-/// signal, must not do.
+/// What is blocked while `former` runs, as if the kernel had called it: what was blocked when the
+/// signal came, what the handler asked for, and the signal itself. Ours blocks everything, which a
+/// handler of somebody else's that takes its time, or waits for another signal, must not do.
 fn mask_of(former: &libc::sigaction, signal: c_int, interrupted: &libc::sigset_t) -> libc::sigset_t {
     let mut mask = MaybeUninit::uninit();
     // SAFETY: makes it an empty set.
@@ -225,7 +230,8 @@ fn mask_of(former: &libc::sigaction, signal: c_int, interrupted: &libc::sigset_t
     // SAFETY: it is a set.
     let mask = unsafe { mask.assume_init_mut() };
     for number in 1..=SIGNAL_MAX as c_int {
-        // SAFETY: a set. Of the kernel's the C library's type goes beyond its end, where no signal of these numbers stands.
+        // SAFETY: a set. Of the kernel's the C library's type goes beyond its end, where no signal
+        // of these numbers stands.
         let is_blocked = unsafe { libc::sigismember(interrupted, number) } == 1;
         // SAFETY: a set.
         let is_asked_for = unsafe { libc::sigismember(&raw const former.sa_mask, number) } == 1;
@@ -241,7 +247,8 @@ fn mask_of(former: &libc::sigaction, signal: c_int, interrupted: &libc::sigset_t
 /// Has this thread block `mask` and nothing else. Returns what it has blocked before.
 fn set_mask(mask: &libc::sigset_t) -> libc::sigset_t {
     let mut before = *mask;
-    // SAFETY: `mask` is a set, and `before` has room for one. It fails for another request than this only.
+    // SAFETY: `mask` is a set, and `before` has room for one. It fails for another request than
+    // this only.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, &raw mut before) };
     before
 }

@@ -1,22 +1,26 @@
-//! From a copied stack to lines of source: functions, files, lines, with the calls that the compiler inlined put back.
+//! From a copied stack to lines of source: functions, files, lines, with the calls that the
+//! compiler inlined put back.
 //!
-//! Shape: a [`Resolver`] unwinds ([`unwind`](super::unwind)) and looks up what it does not know yet of the calls, in the
-//! symbol table and the debug information of the files that they were loaded from ([`lines`](super::lines)). Files are
-//! mapped when the first address of theirs is asked for, and what was found out is kept.
+//! Shape: a [`Resolver`] unwinds ([`unwind`](super::unwind)) and looks up what it does not know yet
+//! of the calls, in the symbol table and the debug information of the files that they were loaded
+//! from ([`lines`](super::lines)). Files are mapped when the first address of theirs is asked for,
+//! and what was found out is kept.
 //!
-//! Who calls: a plain thread, which owns the resolver; nothing here is shared. The first stack costs some ms; one that
-//! was seen before, some tens of µs.
+//! Who calls: a plain thread, which owns the resolver; nothing here is shared. The first stack
+//! costs some ms; one that was seen before, some tens of µs.
 //!
-//! Bounds: [`FILES_MAX`] mapped files, [`ADDRESSES_MAX`] addresses kept, [`FRAMES_MAX`] frames a stack. A library that
-//! was replaced on disk since it was loaded is described by what is there now.
+//! Bounds: [`FILES_MAX`] mapped files, [`ADDRESSES_MAX`] addresses kept, [`FRAMES_MAX`] frames a
+//! stack. A library that was replaced on disk since it was loaded is described by what is there
+//! now.
 //!
-//! It allocates, and may have to wait for the allocator: a thread that is stuck while it holds a lock of that, in a
-//! handler which interrupted `malloc`, holds the reader of its stack too.
+//! It allocates, and may have to wait for the allocator: a thread that is stuck while it holds a
+//! lock of that, in a handler which interrupted `malloc`, holds the reader of its stack too.
 //!
-//! Rejected: the crate `backtrace`, whose cache is behind a lock that panicking threads of the application take too,
-//! and has no bound on what it keeps; `blazesym`, which does more than is needed (kernel, other processes) and
-//! demangles through C++ too; symbols only, which name functions but neither lines nor what was inlined, and nearly all
-//! that is async is inlined; a child process (`addr2line`), which is not there in production.
+//! Rejected: the crate `backtrace`, whose cache is behind a lock that panicking threads of the
+//! application take too, and has no bound on what it keeps; `blazesym`, which does more than is
+//! needed (kernel, other processes) and demangles through C++ too; symbols only, which name
+//! functions but neither lines nor what was inlined, and nearly all that is async is inlined; a
+//! child process (`addr2line`), which is not there in production.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,15 +38,17 @@ use super::raw::RawStack;
 use super::units::Place;
 use super::unwind::{Call, End, Marker, Unwinding, Unwound};
 
-/// Files that are mapped at once; the one that was not asked for the longest goes. Programs with more have plug-ins.
+/// Files that are mapped at once; the one that was not asked for the longest goes. Programs with
+/// more have plug-ins.
 const FILES_MAX: usize = 16;
-/// Addresses whose frames are kept, some 100 bytes each. All go when there are more, or when anything was loaded or
-/// unloaded.
+/// Addresses whose frames are kept, some 100 bytes each. All go when there are more, or when
+/// anything was loaded or unloaded.
 const ADDRESSES_MAX: usize = 4096;
 /// Frames of a stack that are shown, with those that were inlined: the innermost.
 const FRAMES_MAX: usize = 128;
 
-/// Stacks that are taken until one is not lost. In a thread that panics all the time, one in twenty is.
+/// Stacks that are taken until one is not lost. In a thread that panics all the time, one in twenty
+/// is.
 const TRIES: usize = 4;
 
 /// From one to the next: longer than the slice of processor time that others may take in between.
@@ -55,7 +61,8 @@ pub struct Resolved {
     pub frames: Vec<Frame>,
     /// Why there are not all frames, or not all that could be known of them.
     pub error: Option<String>,
-    /// Whether the next stack of the same thread may well be whole: this one was taken at a bad moment.
+    /// Whether the next stack of the same thread may well be whole: this one was taken at a bad
+    /// moment.
     pub is_lost: bool,
 }
 
@@ -73,8 +80,8 @@ impl Resolver {
         Self::default()
     }
 
-    /// The stack of `thread` as it is now: taken by `sampler`, which waits no longer than `patience`, and resolved.
-    /// Taken again, up to `TRIES` times, if it came at a bad moment.
+    /// The stack of `thread` as it is now: taken by `sampler`, which waits no longer than
+    /// `patience`, and resolved. Taken again, up to `TRIES` times, if it came at a bad moment.
     ///
     /// # Errors
     /// There is no answer, and the error says why.
@@ -103,11 +110,11 @@ impl Resolver {
         Ok(resolved)
     }
 
-    /// The calls of `stack`, down to the function of `marker`, it included; down to the thread's start if that is not
-    /// among them.
+    /// The calls of `stack`, down to the function of `marker`, it included; down to the thread's
+    /// start if that is not among them.
     pub fn resolve(&mut self, stack: &RawStack, marker: Option<Marker>) -> Resolved {
-        // What is read was written by compilers, linkers and whoever packed the file: a library that panics over it
-        // costs this stack only.
+        // What is read was written by compilers, linkers and whoever packed the file: a library
+        // that panics over it costs this stack only.
         catch_unwind(AssertUnwindSafe(|| self.try_resolve(stack, marker))).unwrap_or_else(|_| {
             *self = Self::new();
             Resolved { error: Some("reading the debug information failed".into()), ..Resolved::default() }
@@ -135,12 +142,12 @@ impl Resolver {
         Resolved { frames, error: (!errors.is_empty()).then(|| errors.join("; ")), is_lost }
     }
 
-    /// Finds out what is to be known of these calls: of each the functions that were inlined there, and last the one
-    /// that it is in. Each file is asked once for all of them.
+    /// Finds out what is to be known of these calls: of each the functions that were inlined there,
+    /// and last the one that it is in. Each file is asked once for all of them.
     fn learn(&mut self, calls: &[Call]) {
         let Self { unwinding, files, known } = self;
-        // Not by `call.address`, which another call may look up elsewhere: an instruction that was interrupted, and one
-        // that will be returned to.
+        // Not by `call.address`, which another call may look up elsewhere: an instruction that was
+        // interrupted, and one that will be returned to.
         let mut unknown: Vec<_> = calls.iter().copied().filter(|call| !known.contains_key(&call.lookup)).collect();
         while let Some(first) = unknown.first() {
             let Some(module) = unwinding.modules.find(first.lookup) else {
@@ -155,8 +162,8 @@ impl Resolver {
     }
 }
 
-/// What could not be said of code in the program `name`, and what to do about it. `error` is why its file cannot be
-/// read.
+/// What could not be said of code in the program `name`, and what to do about it. `error` is why
+/// its file cannot be read.
 fn lack(name: &str, error: Option<&str>, frames: &[Frame]) -> Option<String> {
     if let Some(error) = error {
         return Some(format!("{name} cannot be read: {error}"));

@@ -126,7 +126,8 @@ impl<'f> Index<'f> {
         found.into_iter().map(Option::flatten).collect()
     }
 
-    /// What a unit says of the addresses of these numbers, of those that it knows; `None` = that stands in another file.
+    /// What a unit says of the addresses of these numbers, of those that it knows; `None` = that
+    /// stands in another file.
     fn told_by(&self, begin: DebugInfoOffset, claimed: &[usize]) -> gimli::Result<Option<Told>> {
         let unit = self.unit(begin)?;
         if unit.dwo_id.is_some() {
@@ -151,7 +152,8 @@ impl<'f> Index<'f> {
         Ok(unit)
     }
 
-    /// The unit around an entry. Those without code are not in the index: from the last that is, head by head.
+    /// The unit around an entry. Those without code are not in the index: from the last that is,
+    /// head by head.
     fn unit_around(&self, entry: DebugInfoOffset) -> gimli::Result<Rc<Unit<'f>>> {
         let after = self.begins.partition_point(|begin| begin.0 <= entry.0);
         let mut begin = after.checked_sub(1).map_or(DebugInfoOffset(0), |last| self.begins[last]);
@@ -251,7 +253,8 @@ struct Path {
     address: u64,
     /// File and line, by their numbers.
     spot: Option<(u64, u64)>,
-    /// The function around it and the calls that were inlined there, outermost first, each with how deep it stands.
+    /// The function around it and the calls that were inlined there, outermost first, each with how
+    /// deep it stands.
     calls: Vec<(isize, Call)>,
     /// Functions inside of functions are no calls: what is deeper than this is left out.
     omitted: Option<isize>,

@@ -1,25 +1,27 @@
-//! From registers and a copied stack to the calls that were under way, by the tables that compilers write for
-//! exceptions.
+//! From registers and a copied stack to the calls that were under way, by the tables that compilers
+//! write for exceptions.
 //!
-//! Shape: framehop walks from frame to frame by `.eh_frame`; it needs neither frame pointers nor symbols, and Rust
-//! writes those tables in every build for this system, `panic = "abort"` included. What it does not know, a handler's
-//! frame, is dealt with here: below it lie all registers of what it interrupted, as the kernel saved them, and the walk
-//! goes on from those.
+//! Shape: framehop walks from frame to frame by `.eh_frame`; it needs neither frame pointers nor
+//! symbols, and Rust writes those tables in every build for this system, `panic = "abort"`
+//! included. What it does not know, a handler's frame, is dealt with here: below it lie all
+//! registers of what it interrupted, as the kernel saved them, and the walk goes on from those.
 //!
 //! Who calls: [`Resolver`](super::symbols::Resolver), on the requester's thread.
 //!
-//! Invariants. *Ends*: after [`CALLS_MAX`] calls, or at the first address that is no code. *Faults never*: the stack is
-//! read from the copy; code, in search of the way back from a handler, from modules that are never unloaded.
+//! Invariants. *Ends*: after [`CALLS_MAX`] calls, or at the first address that is no code. *Faults
+//! never*: the stack is read from the copy; code, in search of the way back from a handler, from
+//! modules that are never unloaded.
 //!
-//! The stack of a poll ends at the function that the runtime marks by a [`Marker`]. Where that begins and ends is read
-//! from the unwind tables, so that it works in a program without symbols.
+//! The stack of a poll ends at the function that the runtime marks by a [`Marker`]. Where that
+//! begins and ends is read from the unwind tables, so that it works in a program without symbols.
 //!
-//! Code without tables (of the C library musl, for one) is leapt over: to the first word on the stack that is a return
-//! address from which the walk comes to the marked function. What is found below it is right. Above it, a call that is
-//! over and has left its traces may be taken for one that is under way, so the stack says that it has a gap.
+//! Code without tables (of the C library musl, for one) is leapt over: to the first word on the
+//! stack that is a return address from which the walk comes to the marked function. What is found
+//! below it is right. Above it, a call that is over and has left its traces may be taken for one
+//! that is under way, so the stack says that it has a gap.
 //!
-//! Rejected: libunwind and libgcc, which unwind live threads and not copies; walking by frame pointers, which default
-//! builds do not keep.
+//! Rejected: libunwind and libgcc, which unwind live threads and not copies; walking by frame
+//! pointers, which default builds do not keep.
 
 use std::fmt;
 use std::ops::Range;
@@ -48,8 +50,9 @@ const SEARCHES_MAX: usize = 64;
 pub struct Marker(u64);
 
 impl Marker {
-    /// `function` as a pointer. It has to be `#[inline(never)]`; to do something after the call that it marks, or that
-    /// call becomes a jump, and the function is not on the stack; and to be like no other, or the two may become one.
+    /// `function` as a pointer. It has to be `#[inline(never)]`; to do something after the call
+    /// that it marks, or that call becomes a jump, and the function is not on the stack; and to
+    /// be like no other, or the two may become one.
     pub fn function(function: *const ()) -> Self {
         Self(function.addr() as u64)
     }
@@ -59,8 +62,8 @@ impl Marker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) address: u64,
-    /// An address inside of the instruction that calls, for looking things up: the one after it may be another
-    /// function's.
+    /// An address inside of the instruction that calls, for looking things up: the one after it may
+    /// be another function's.
     pub(super) lookup: u64,
 }
 
@@ -90,8 +93,9 @@ pub(super) enum End {
     Cut(usize),
     /// The thread ran on a stack that nobody knows the bounds of.
     Foreign,
-    /// It leads nowhere, and why. A moment later it may not: while a panic is handed from one frame to the next, for
-    /// some ten instructions, the C library's unwinder has the stack in pieces.
+    /// It leads nowhere, and why. A moment later it may not: while a panic is handed from one frame
+    /// to the next, for some ten instructions, the C library's unwinder has the stack in
+    /// pieces.
     Lost(String),
 }
 
@@ -211,8 +215,8 @@ impl Walk<'_> {
         }
     }
 
-    /// From code without tables: at the first return address, in the link register or on the stack, from which a walk
-    /// comes to the marked function.
+    /// From code without tables: at the first return address, in the link register or on the stack,
+    /// from which a walk comes to the marked function.
     fn search(&mut self, link: u64, regs: Regs) -> Option<End> {
         let (found, sp, fp) = (self.calls.len(), regs.sp(), regs_fp(&regs));
         let stack = self.stack;
@@ -227,7 +231,8 @@ impl Walk<'_> {
             self.searches = self.searches.checked_sub(1)?;
             let registers = Registers { ip: address, sp: sp_behind, fp, lr: 0 };
             let end = self.go(at, self::regs(registers, self.walker));
-            // An innermost function that has not touched the stack has called nothing: nothing is left out.
+            // An innermost function that has not touched the stack has called nothing: nothing is
+            // left out.
             let is_leaf = found == 1 && sp_behind <= sp + 8;
             match end {
                 End::Whole if is_leaf => return Some(End::Whole),
@@ -288,8 +293,8 @@ fn regs(registers: Registers, walker: &Walker<Table>) -> Regs {
     Regs::new_with_ptr_auth_mask(mask, registers.lr, registers.sp, registers.fp)
 }
 
-/// What a handler interrupted, if that is what would return to `address`: the C library's or the kernel's way back from
-/// handlers is there, and at `sp` lies what the kernel saved.
+/// What a handler interrupted, if that is what would return to `address`: the C library's or the
+/// kernel's way back from handlers is there, and at `sp` lies what the kernel saved.
 fn interrupted(module: &Module, address: u64, sp: u64, stack: &RawStack) -> Option<Registers> {
     let code = module.instructions(address)?;
     if !RETURNS_FROM_HANDLER.iter().any(|instructions| code.starts_with(instructions)) {

@@ -142,7 +142,8 @@ fn loom_an_answer_that_publishes_nothing_is_read_while_it_is_written() {
     breaks("Concurrent read and write accesses", None, model(&[1], claim, finish_without_release));
 }
 
-/// A thread that ends while it is asked: its end and its handler are one thread's, one after the other.
+/// A thread that ends while it is asked: its end and its handler are one thread's, one after the
+/// other.
 #[test]
 fn loom_a_thread_that_ends_answers_once() {
     holds(None, || {

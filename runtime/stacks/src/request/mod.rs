@@ -84,7 +84,8 @@ pub(crate) struct Buffer<T> {
     page: UnsafeCell<T>,
 }
 
-// SAFETY: ONE-WRITER: the page goes from hand to hand, as a `T` that is sent; the word beside it hands it over.
+// SAFETY: ONE-WRITER: the page goes from hand to hand, as a `T` that is sent; the word beside it
+// hands it over.
 unsafe impl<T: Send> Sync for Buffer<T> {}
 
 /// Where the requester publishes a request.
@@ -141,7 +142,8 @@ impl<T: Send> Requester<T> {
     }
 
     fn free_buffer(&mut self) -> Option<&'static Buffer<T>> {
-        // ORDERING: Acquire; pairs with the Release in Answer (5), so that what the claimer wrote is over.
+        // ORDERING: Acquire; pairs with the Release in Answer (5), so that what the claimer wrote
+        // is over.
         let free = self.buffers.iter().find(|buffer| buffer.answer.load(Ordering::Acquire) != PENDING);
         if let Some(buffer) = free {
             return Some(buffer);
@@ -208,7 +210,8 @@ impl<T: Send> Asked<'_, T> {
 }
 
 impl<T: Send> Slot<T> {
-    /// Answer (1) to (3), by the thread `tid` itself, which `current` finds out: what it was asked, if it was.
+    /// Answer (1) to (3), by the thread `tid` itself, which `current` finds out: what it was asked,
+    /// if it was.
     pub(crate) fn claim(&self, current: impl FnOnce() -> u32) -> Option<Claim<T>> {
         // Answer (1)
         // ORDERING: Acquire; pairs with the Release in Ask (3), publishes the buffer.
@@ -221,7 +224,8 @@ impl<T: Send> Slot<T> {
         let buffer = self.buffer.load(Ordering::Acquire);
         // Answer (3)
         let nobody = asked & !u64::from(u32::MAX);
-        // ORDERING: Acquire; keeps the writing of the page after it. Relaxed if it fails: nothing is done.
+        // ORDERING: Acquire; keeps the writing of the page after it. Relaxed if it fails: nothing
+        // is done.
         self.asked.compare_exchange(asked, nobody, Ordering::Acquire, Ordering::Relaxed).ok()?;
         // SAFETY: FOR-EVER: a word that names somebody was stored after the pointer to the
         // request's buffer.

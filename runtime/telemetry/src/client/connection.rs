@@ -17,7 +17,8 @@ use crate::tasks::{Query, TaskList};
 use crate::why::Why;
 use crate::wire::{self, Hello, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Recorder, Reply, Request, VERSION};
 
-/// How long connecting may take; it takes long only while the server's queue of connections is full.
+/// How long connecting may take; it takes long only while the server's queue of connections is
+/// full.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the server's hello may take.
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(3);
@@ -74,8 +75,8 @@ impl Client {
     /// Attaches to the control socket at `path`.
     ///
     /// # Errors
-    /// Says whether the socket is missing, stale, foreign, no control socket, of another version, busy or silent; see
-    /// [`ConnectError`].
+    /// Says whether the socket is missing, stale, foreign, no control socket, of another version,
+    /// busy or silent; see [`ConnectError`].
     pub fn connect(path: &Path) -> Result<Self, ConnectError> {
         Self::connect_within(path, WAITS)
     }
@@ -125,12 +126,13 @@ impl Client {
         &self.path
     }
 
-    /// All runtimes of the program at one moment, taken after this call began. On a connection that has subscribed, the next
-    /// snapshot that comes.
+    /// All runtimes of the program at one moment, taken after this call began. On a connection that
+    /// has subscribed, the next snapshot that comes.
     ///
     /// # Errors
-    /// [`ConnectError::is_timeout`] after [`REPLY_TIMEOUT`]: connect anew, since the answer may still come.
-    /// [`ConnectError::is_closed`]; [`ConnectError::is_answer`], after which the connection stays.
+    /// [`ConnectError::is_timeout`] after [`REPLY_TIMEOUT`]: connect anew, since the answer may
+    /// still come. [`ConnectError::is_closed`]; [`ConnectError::is_answer`], after which the
+    /// connection stays.
     pub fn snapshot(&mut self) -> Result<Process, ConnectError> {
         self.ask(&Request::Snapshot, |reply| match reply {
             Reply::Snapshot { process, .. } => Some(*process),
@@ -138,7 +140,8 @@ impl Client {
         })
     }
 
-    /// Asks for a snapshot now and then every `interval`; [`Client::next`] gives them. A later call changes the interval.
+    /// Asks for a snapshot now and then every `interval`; [`Client::next`] gives them. A later call
+    /// changes the interval.
     ///
     /// # Errors
     /// [`ConnectError::is_closed`], [`ConnectError::is_timeout`].
@@ -147,11 +150,12 @@ impl Client {
         self.send(&Request::Subscribe { interval_ms })
     }
 
-    /// The next snapshot of the subscription; `None` when none came within `timeout`. Nothing is lost by a time-out.
+    /// The next snapshot of the subscription; `None` when none came within `timeout`. Nothing is
+    /// lost by a time-out.
     ///
     /// # Errors
-    /// [`ConnectError::is_closed`] when the program ended. [`ConnectError::is_answer`] when the server could not take this one;
-    /// the connection stays.
+    /// [`ConnectError::is_closed`] when the program ended. [`ConnectError::is_answer`] when the
+    /// server could not take this one; the connection stays.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Update>, ConnectError> {
         // A newer server may send what this client does not know.
         self.next_that(Instant::now().checked_add(timeout), |reply| match reply {
@@ -160,11 +164,13 @@ impl Client {
         })
     }
 
-    /// Begins to record what happens on the workers of `runtime`, the only one if it is not named: [`Client::next_flush`] gives it. The flight
-    /// recorder is on until this client is dropped. With `look_back`, what it still has of that time comes first.
+    /// Begins to record what happens on the workers of `runtime`, the only one if it is not named:
+    /// [`Client::next_flush`] gives it. The flight recorder is on until this client is dropped.
+    /// With `look_back`, what it still has of that time comes first.
     ///
     /// # Errors
-    /// [`ConnectError::is_wrong_version`] if the program is too old for that; [`ConnectError::is_answer`] if there is no such runtime, or several;
+    /// [`ConnectError::is_wrong_version`] if the program is too old for that;
+    /// [`ConnectError::is_answer`] if there is no such runtime, or several;
     /// [`ConnectError::is_closed`], [`ConnectError::is_timeout`].
     pub fn record(&mut self, runtime: Option<&str>, look_back: Duration) -> Result<Head, ConnectError> {
         self.check_minor(1, "record")?;
@@ -175,10 +181,12 @@ impl Client {
         })
     }
 
-    /// The next flush of the recording, or piece of one; `None` when none came within `timeout`. Nothing is lost by a time-out.
+    /// The next flush of the recording, or piece of one; `None` when none came within `timeout`.
+    /// Nothing is lost by a time-out.
     ///
     /// # Errors
-    /// [`ConnectError::is_closed`] when the program ended; [`ConnectError::is_answer`] when its runtime did.
+    /// [`ConnectError::is_closed`] when the program ended; [`ConnectError::is_answer`] when its
+    /// runtime did.
     pub fn next_flush(&mut self, timeout: Duration) -> Result<Option<Flush>, ConnectError> {
         self.next_that(Instant::now().checked_add(timeout), |reply| match reply {
             Reply::Flush { flush } => Some(*flush),
@@ -186,7 +194,8 @@ impl Client {
         })
     }
 
-    /// Whether the flight recorder of `runtime`, the only one if it is not named, is on; with `is_on`, switches it first.
+    /// Whether the flight recorder of `runtime`, the only one if it is not named, is on; with
+    /// `is_on`, switches it first.
     ///
     /// # Errors
     /// As [`Client::record`].
@@ -198,7 +207,8 @@ impl Client {
         })
     }
 
-    /// Why the task of this id or name was polled last, in `runtime`, the only one if it is not named.
+    /// Why the task of this id or name was polled last, in `runtime`, the only one if it is not
+    /// named.
     ///
     /// # Errors
     /// As [`Client::record`]; [`ConnectError::is_answer`] also if there is no such task.
@@ -224,7 +234,8 @@ impl Client {
         })
     }
 
-    /// The processes of `runtime`, the only one if it is not named, that `query` asks for: state machines with mailboxes.
+    /// The processes of `runtime`, the only one if it is not named, that `query` asks for: state
+    /// machines with mailboxes.
     ///
     /// # Errors
     /// As [`Client::record`].
@@ -270,7 +281,8 @@ impl Client {
         })
     }
 
-    /// The next reply of which `take` makes something; others are passed over, as long as there is time.
+    /// The next reply of which `take` makes something; others are passed over, as long as there is
+    /// time.
     fn next_that<T>(
         &mut self,
         deadline: Option<Instant>,

@@ -8,13 +8,14 @@ use super::connection::Client;
 use super::error::{ConnectError, Kind};
 use crate::socket::{self, Candidate, Environment, SocketError};
 
-/// The socket that `target` means: a path (with a `/`), a pid, or the name of a program or of one of its runtimes.
+/// The socket that `target` means: a path (with a `/`), a pid, or the name of a program or of one
+/// of its runtimes.
 ///
 /// Root finds another user's process by pid.
 ///
 /// # Errors
-/// [`ConnectError::is_missing`], [`ConnectError::is_stale`] for the pid of a process that has ended,
-/// [`ConnectError::is_ambiguous`] for a name that several processes bear.
+/// [`ConnectError::is_missing`], [`ConnectError::is_stale`] for the pid of a process that has
+/// ended, [`ConnectError::is_ambiguous`] for a name that several processes bear.
 pub fn resolve(target: &str, environment: &Environment) -> Result<PathBuf, ConnectError> {
     if target.contains('/') {
         return Ok(target.into());

@@ -11,7 +11,8 @@ use super::{Evidence, Figure, Finding, Place, Seen, Severity, TaskName};
 use crate::bounded;
 use crate::rule::Rule;
 
-/// Findings that a reader takes from one runtime, with all their numbers; a program keeps far fewer.
+/// Findings that a reader takes from one runtime, with all their numbers; a program keeps far
+/// fewer.
 pub(super) const MAX_WEIGHT: usize = 16 * 1024;
 
 /// A finding as another version of Volt may send it.

@@ -147,7 +147,8 @@ pub enum Figure {
 }
 
 impl Finding {
-    /// Since when it is there and how often it was seen, in one line: `first seen 3.2 min ago, last 0 s ago, by 190 checks`.
+    /// Since when it is there and how often it was seen, in one line: `first seen 3.2 min ago, last
+    /// 0 s ago, by 190 checks`.
     pub fn history(&self, now_ns: u64) -> String {
         let Seen { is_current, first_at_ns, last_at_ns, count, worst } = self.seen;
         let ago = |at_ns: u64| match now_ns.saturating_sub(at_ns) / 1_000_000_000 {

@@ -2,8 +2,8 @@
 //!
 //! Who writes: the workers. Who reads: whoever shows a recording.
 //!
-//! Invariant: *Numbers are for ever*: a detail's number is never used for something else, since it stands in files.
-//! What a reader does not know is `Unknown`.
+//! Invariant: *Numbers are for ever*: a detail's number is never used for something else, since it
+//! stands in files. What a reader does not know is `Unknown`.
 
 /// The location of a task whose spawn location has no number.
 pub const UNKNOWN_LOCATION: u16 = 0;
@@ -263,7 +263,8 @@ pub enum Event {
     },
     /// This thread is out of the poll that it was stuck in, after it was retired.
     Return,
-    /// A process, a state machine with a mailbox, was started. Its pid, as of all processes here, is `index << 32 | generation`.
+    /// A process, a state machine with a mailbox, was started. Its pid, as of all processes here,
+    /// is `index << 32 | generation`.
     ProcessStart {
         /// Its pid.
         process: u64,

@@ -1,15 +1,17 @@
 //! What a recording consists of, as plain data: a [`Head`], and then one [`Flush`] after another.
 //!
-//! Shape: a flush is what all rings held at one moment and had not given before: a [`Chunk`] a track, the texts that
-//! its numbers stand for, a snapshot now and then, marks, and an [`Anchor`] that says how the clocks stood. It travels
-//! as it is: in a file's frames (`frame`), and in a message of the control socket (`serde`; records are one string of
-//! bytes there).
+//! Shape: a flush is what all rings held at one moment and had not given before: a [`Chunk`] a
+//! track, the texts that its numbers stand for, a snapshot now and then, marks, and an [`Anchor`]
+//! that says how the clocks stood. It travels as it is: in a file's frames (`frame`), and in a
+//! message of the control socket (`serde`; records are one string of bytes there).
 //!
-//! Who writes: whoever drains the rings. Who reads: the recording's writer and reader, the merge, the console.
+//! Who writes: whoever drains the rings. Who reads: the recording's writer and reader, the merge,
+//! the console.
 //!
-//! Invariants: *In order*: within a chunk, and from one flush to the next, a track's records stand in the order in
-//! which they were made. *Complete until*: no ring will give a record from before `complete_until_ns` in a later flush,
-//! but one whose writer was interrupted between its clock reading and the ring. *Absent is `None`*.
+//! Invariants: *In order*: within a chunk, and from one flush to the next, a track's records stand
+//! in the order in which they were made. *Complete until*: no ring will give a record from before
+//! `complete_until_ns` in a later flush, but one whose writer was interrupted between its clock
+//! reading and the ring. *Absent is `None`*.
 
 use std::fmt;
 
@@ -43,8 +45,8 @@ pub struct Head {
     pub anchor: Option<Anchor>,
     /// Which part this is of a recording that is cut into several files, from 1.
     pub part: u32,
-    /// When the recording began, all parts of it: ns since 1970. With `pid` it tells the parts of one from those of
-    /// another.
+    /// When the recording began, all parts of it: ns since 1970. With `pid` it tells the parts of
+    /// one from those of another.
     pub began_at_unix_ns: u64,
 }
 
@@ -91,7 +93,8 @@ impl fmt::Display for Track {
 pub struct Anchor {
     /// The clock of all records: ns since the process first asked for the time.
     pub at_ns: u64,
-    /// The system's monotonic clock (`CLOCK_MONOTONIC`), ns: what `perf` and the kernel's traces are stamped with.
+    /// The system's monotonic clock (`CLOCK_MONOTONIC`), ns: what `perf` and the kernel's traces
+    /// are stamped with.
     pub monotonic_ns: Option<u64>,
     /// Real time, ns since 1970.
     pub unix_ns: Option<u64>,
@@ -107,7 +110,8 @@ pub struct Anchor {
 pub struct Chunk {
     /// The track: its place in [`Head::tracks`].
     pub track: u32,
-    /// Records that were overwritten before anybody read them, between the last chunk of this track and this one.
+    /// Records that were overwritten before anybody read them, between the last chunk of this track
+    /// and this one.
     pub lost: u64,
     /// In the order in which they were made.
     #[serde(with = "packed")]
@@ -174,7 +178,8 @@ pub struct Mark {
 pub struct Flush {
     /// When it was collected: ns on the process's clock. Grows from flush to flush.
     pub at_ns: u64,
-    /// What happened before this is in here, or in an earlier flush: the clock before the first ring was read.
+    /// What happened before this is in here, or in an earlier flush: the clock before the first
+    /// ring was read.
     pub complete_until_ns: u64,
     /// `None` if the file breaks off before it.
     pub anchor: Option<Anchor>,
@@ -199,8 +204,9 @@ impl Flush {
         self.chunks.iter().map(|chunk| chunk.lost).fold(0, u64::saturating_add)
     }
 
-    /// The same in pieces of so many records at most, for messages that are bounded. Only the last says until when it
-    /// is complete and how the clocks stood; the first has all that is no record.
+    /// The same in pieces of so many records at most, for messages that are bounded. Only the last
+    /// says until when it is complete and how the clocks stood; the first has all that is no
+    /// record.
     ///
     /// # Panics
     /// If `max_records` is 0.

@@ -1,7 +1,7 @@
 //! How one event fits into three words.
 //!
-//! Shape: a [`Record`] is 24 bytes, all of one size, so that a ring of them needs no bookkeeping and a half-written one
-//! is told by its place:
+//! Shape: a [`Record`] is 24 bytes, all of one size, so that a ring of them needs no bookkeeping
+//! and a half-written one is told by its place:
 //!
 //! ```text
 //! word 0   at_ns                                      64 bits: ns on the process's monotonic clock
@@ -10,18 +10,21 @@
 //!                                                     ns or a count
 //! ```
 //!
-//! An amount that is too large is `u32::MAX`: 4.29 s *or more*. Index 0 is "unknown" for a location.
+//! An amount that is too large is `u32::MAX`: 4.29 s *or more*. Index 0 is "unknown" for a
+//! location.
 //!
-//! Who writes: the workers, by [`Record::new`], which the compiler folds to three stores. Who reads: whoever drains
-//! their rings, and readers of recordings; [`Record::event`] never fails, and what it does not know is
-//! [`Event::Unknown`].
+//! Who writes: the workers, by [`Record::new`], which the compiler folds to three stores. Who
+//! reads: whoever drains their rings, and readers of recordings; [`Record::event`] never fails, and
+//! what it does not know is [`Event::Unknown`].
 //!
-//! Invariant: *Numbers are for ever*: a kind's number is never used for something else, since it stands in files.
+//! Invariant: *Numbers are for ever*: a kind's number is never used for something else, since it
+//! stands in files.
 //!
-//! Rejected: 16 bytes, with 32 bits of time and a record of its own whenever those wrap: a window whose wrap was
-//! overwritten cannot be read, a poll has no room for how long its task had waited, and what is saved cannot be
-//! measured (a push takes about 1 ns either way, in rings of 16 KiB to 2 MiB). 32 bytes: a third more memory for no
-//! field that is missed. Time in cycles: every reader would have to know the scale of every moment.
+//! Rejected: 16 bytes, with 32 bits of time and a record of its own whenever those wrap: a window
+//! whose wrap was overwritten cannot be read, a poll has no room for how long its task had waited,
+//! and what is saved cannot be measured (a push takes about 1 ns either way, in rings of 16 KiB to
+//! 2 MiB). 32 bytes: a third more memory for no field that is missed. Time in cycles: every reader
+//! would have to know the scale of every moment.
 
 use super::event::{Bed, Ending, Event, Loss, Outcome, Reason, Waker};
 

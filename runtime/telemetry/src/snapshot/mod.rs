@@ -1,10 +1,12 @@
 //! What a Volt program looks like at one moment, as plain data.
 //!
-//! Who writes: the runtime, by lifting its cells, queue indices and bitmap. Who reads: exporter, console, tests.
+//! Who writes: the runtime, by lifting its cells, queue indices and bitmap. Who reads: exporter,
+//! console, tests.
 //!
-//! Invariants. *Counters only grow.* *Each number is exact, the numbers are not mutually atomic*: a task may be counted as
-//! completed in one cell and not yet in another. *Absent is `None`, never 0.* *Unknown fields are ignored and missing ones take
-//! their default*, so that an older console reads a newer program and the other way round.
+//! Invariants. *Counters only grow.* *Each number is exact, the numbers are not mutually atomic*: a
+//! task may be counted as completed in one cell and not yet in another. *Absent is `None`, never
+//! 0.* *Unknown fields are ignored and missing ones take their default*, so that an older console
+//! reads a newer program and the other way round.
 
 mod worker;
 
@@ -19,7 +21,8 @@ use crate::processes::Processes;
 
 pub use worker::{Duty, GlobalChecks, InFlight, Phase, Unparks, Worker};
 
-/// Workers, spares included, that a reader takes from one program; twice as many as a runtime may have, and more than fit a message.
+/// Workers, spares included, that a reader takes from one program; twice as many as a runtime may
+/// have, and more than fit a message.
 pub const MAX_WORKERS: usize = 2048;
 /// Runtimes that a reader takes from one program; more than fit a message.
 pub const MAX_RUNTIMES: usize = 2048;
@@ -36,7 +39,8 @@ pub struct Process {
     pub program: String,
     /// When this was taken: ns on the process's monotonic clock.
     pub at_ns: u64,
-    /// How the observer is doing; `None` if nobody says: a recording, or a program that is older than this.
+    /// How the observer is doing; `None` if nobody says: a recording, or a program that is older
+    /// than this.
     pub observer: Option<Health>,
     /// One for each runtime that is alive, in the order in which they were built.
     #[serde(deserialize_with = "runtimes")]
@@ -59,11 +63,13 @@ pub struct Snapshot {
     pub config: Config,
     /// Bit `w % 64` of word `w / 64` is set while worker `w` is parked and not yet claimed.
     pub parked_bitmap: Vec<u64>,
-    /// Workers that search for work now: those that steal, and those that were woken and are on their way.
+    /// Workers that search for work now: those that steal, and those that were woken and are on
+    /// their way.
     ///
-    /// A worker starts to steal by itself only while fewer than half of the workers search. Workers that were woken are counted
-    /// without a limit, so the count may be above half. A worker that was refused, or that does not steal, still checks the
-    /// global queue: its phase is [`Phase::Searching`], and it is not counted here.
+    /// A worker starts to steal by itself only while fewer than half of the workers search. Workers
+    /// that were woken are counted without a limit, so the count may be above half. A worker
+    /// that was refused, or that does not steal, still checks the global queue: its phase is
+    /// [`Phase::Searching`], and it is not counted here.
     pub searching: u32,
     /// The queue that everybody feeds from.
     pub global_queue: GlobalQueue,
@@ -95,11 +101,11 @@ pub struct Snapshot {
     pub host: Option<Host>,
     /// The process's clock; `None` in a program older than this field.
     pub clock: Option<Clock>,
-    /// When the tasks in `blame.alive` and `blame.stranded` were counted, which takes time where there are many; `None` if
-    /// they were not, or nobody says when.
+    /// When the tasks in `blame.alive` and `blame.stranded` were counted, which takes time where
+    /// there are many; `None` if they were not, or nobody says when.
     pub alive_counted_at_ns: Option<u64>,
-    /// What the runtime's own doctor finds, with history, the worst first; `None` if nobody says: a program that is older
-    /// than this.
+    /// What the runtime's own doctor finds, with history, the worst first; `None` if nobody says: a
+    /// program that is older than this.
     #[serde(deserialize_with = "message::of_message")]
     pub findings: Option<Vec<Finding>>,
     /// Findings of the last check that there was no room for in its history; `None` as before.
@@ -123,7 +129,8 @@ pub struct Clock {
 pub struct Host {
     /// Processors that the process may use, by its affinity and its quota, rounded up; at least 1.
     pub processors: u32,
-    /// Periods in which the control group was held up since its quota was spent, since it was made; `None` = it has no quota.
+    /// Periods in which the control group was held up since its quota was spent, since it was made;
+    /// `None` = it has no quota.
     pub throttles: Option<u64>,
     /// For how long, ns, summed over processors; counted when it is over. `None` = it has no quota.
     pub throttled_ns: Option<u64>,
@@ -157,7 +164,8 @@ pub struct Config {
     pub min_global_queue_batch: u32,
     /// See `min_global_queue_batch`.
     pub max_global_queue_batch: u32,
-    /// Time between two polls of the driver by busy workers, between ticks, ns; within a tick 20 times as long.
+    /// Time between two polls of the driver by busy workers, between ticks, ns; within a tick 20
+    /// times as long.
     pub driver_interval_ns: u64,
     /// A thief may take the LIFO slot of a worker whose poll has lasted this long, ns.
     pub lifo_steal_after_ns: u64,
@@ -203,7 +211,8 @@ pub struct Tasks {
     pub alive: u64,
 }
 
-/// What runs in the Tokio runtime that stands beside a Volt runtime, outside Volt: see `Builder::tokio_compat`.
+/// What runs in the Tokio runtime that stands beside a Volt runtime, outside Volt: see
+/// `Builder::tokio_compat`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tokio {
@@ -259,7 +268,8 @@ pub struct Driver {
     pub events: u64,
     /// Sockets registered now.
     pub registrations: u64,
-    /// Times that an accept waited because the process was out of file descriptors or memory, since start.
+    /// Times that an accept waited because the process was out of file descriptors or memory, since
+    /// start.
     pub accept_backoffs: u64,
     /// How long ago the driver was last polled, ns; 0 while somebody waits in it.
     pub idle_ns: u64,
@@ -285,7 +295,8 @@ pub struct Sentinel {
     pub capped: u64,
     /// Checks that came so late that the whole process must have stood still.
     pub pauses: u64,
-    /// What held it up, the last time; `None` if that never happened, and [`Cause::Unknown`] if the kernel does not say.
+    /// What held it up, the last time; `None` if that never happened, and [`Cause::Unknown`] if the
+    /// kernel does not say.
     pub last_pause: Option<Cause>,
     /// Calls of `block_in_place`.
     pub blocks: u64,
@@ -310,7 +321,8 @@ impl Snapshot {
         self.parked_bitmap.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
-    /// How many workers are there for tasks or stuck, spares that are off duty left out: what a count of the parked ones is to be read against.
+    /// How many workers are there for tasks or stuck, spares that are off duty left out: what a
+    /// count of the parked ones is to be read against.
     pub fn on_duty_count(&self) -> u32 {
         self.workers.iter().filter(|worker| worker.duty != Duty::Off).count() as u32
     }

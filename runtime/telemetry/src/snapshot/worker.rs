@@ -124,7 +124,8 @@ impl Unparks {
 pub struct GlobalChecks {
     /// As many local polls as [`Worker::global_queue_interval`] had passed.
     pub interval: u64,
-    /// The target latency had passed since the last check, earlier than the interval: polls took longer than the average.
+    /// The target latency had passed since the last check, earlier than the interval: polls took
+    /// longer than the average.
     pub elapsed: u64,
     /// The worker had nothing left to poll.
     pub empty: u64,
@@ -136,7 +137,8 @@ impl GlobalChecks {
         [("interval", self.interval), ("elapsed", self.elapsed), ("empty", self.empty)]
     }
 
-    /// Checks that came between local polls: all but those of a worker that had nothing left to poll.
+    /// Checks that came between local polls: all but those of a worker that had nothing left to
+    /// poll.
     pub fn between_polls(&self) -> u64 {
         self.interval.saturating_add(self.elapsed)
     }
@@ -169,7 +171,8 @@ pub struct Worker {
     pub polls: u64,
     /// Ticks, since start.
     pub ticks: u64,
-    /// Time in polls and between them, ns, since start, the present phase included; the five `_ns` add up to its life.
+    /// Time in polls and between them, ns, since start, the present phase included; the five `_ns`
+    /// add up to its life.
     pub busy_ns: u64,
     /// Time spent searching for work.
     pub searching_ns: u64,
@@ -223,9 +226,10 @@ pub struct Worker {
     /// Checks of the global queue, by what triggered them; `None` in a program older than this
     /// field.
     pub global_checks: Option<GlobalChecks>,
-    /// Local polls before the checks that came between local polls (`interval` and `elapsed`). Divided by the number of these
-    /// checks it is the average number of polls between two checks, to be read beside
-    /// `global_queue_interval`; `None` in a program older than this field.
+    /// Local polls before the checks that came between local polls (`interval` and `elapsed`).
+    /// Divided by the number of these checks it is the average number of polls between two
+    /// checks, to be read beside `global_queue_interval`; `None` in a program older than this
+    /// field.
     pub global_check_polls: Option<u64>,
     /// Checks that took tasks.
     pub global_batches: u64,
@@ -233,14 +237,15 @@ pub struct Worker {
     pub global_tasks: u64,
     /// Moving average (EWMA) of poll time, ns.
     pub avg_poll_ns: u64,
-    /// Local polls between two checks of the global queue: the target latency divided by the average poll time, within its
-    /// bounds. A check comes earlier when the target latency has passed.
+    /// Local polls between two checks of the global queue: the target latency divided by the
+    /// average poll time, within its bounds. A check comes earlier when the target latency has
+    /// passed.
     pub global_queue_interval: u32,
 
     /// Times it went to sleep.
     pub parks: u64,
-    /// How long its latest sleep lasts at most, ns: the park time-out, which doubles while it finds nothing; `None` = until it is
-    /// woken.
+    /// How long its latest sleep lasts at most, ns: the park time-out, which doubles while it finds
+    /// nothing; `None` = until it is woken.
     pub park_timeout_ns: Option<u64>,
     /// Times it woke up, by reason.
     pub unparks: Unparks,
@@ -250,7 +255,8 @@ pub struct Worker {
     pub spins_helped: u64,
     /// The same, and it went to sleep after all.
     pub spins_in_vain: u64,
-    /// Park time-outs that found work nobody had woken it for: a fault in the protocol if ever above 0.
+    /// Park time-outs that found work nobody had woken it for: a fault in the protocol if ever
+    /// above 0.
     pub lost_wakeup_rescues: u64,
 
     /// How long polls took.

@@ -1,17 +1,20 @@
 //! Where control sockets are, what they are called, and which of them answer.
 //!
-//! Shape: one folder a user, mode 0700: `$VOLT_SOCKET_DIR`, else `$XDG_RUNTIME_DIR/volt`, else `/tmp/volt-UID`. In it one socket a
-//! process, mode 0600, called `PID-STARTTIME.sock`. The start time tells a process from a later one that got the same pid.
+//! Shape: one folder a user, mode 0700: `$VOLT_SOCKET_DIR`, else `$XDG_RUNTIME_DIR/volt`, else
+//! `/tmp/volt-UID`. In it one socket a process, mode 0600, called `PID-STARTTIME.sock`. The start
+//! time tells a process from a later one that got the same pid.
 //!
-//! Who writes: a process that runs Volt makes the folder and its own socket, and unlinks that one and those of the dead. Who
-//! reads: consoles and exporters.
+//! Who writes: a process that runs Volt makes the folder and its own socket, and unlinks that one
+//! and those of the dead. Who reads: consoles and exporters.
 //!
-//! Invariants. *A folder that others could write to is refused, not repaired*: it must be ours, a folder and no link, 0700. A
-//! remedy that changes it is named only if the folder is plainly for this and nobody shares it.
-//! *A socket is dead only when nobody listens and its process is gone*: one that is bound and about to listen refuses
-//! connections too. *No name is followed blindly*: what does not parse is not ours and is left alone.
+//! Invariants. *A folder that others could write to is refused, not repaired*: it must be ours, a
+//! folder and no link, 0700. A remedy that changes it is named only if the folder is plainly for
+//! this and nobody shares it. *A socket is dead only when nobody listens and its process is gone*:
+//! one that is bound and about to listen refuses connections too. *No name is followed blindly*:
+//! what does not parse is not ours and is left alone.
 //!
-//! The environment is passed in as [`Environment`], so that tests need not change that of their process.
+//! The environment is passed in as [`Environment`], so that tests need not change that of their
+//! process.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -52,7 +55,8 @@ pub struct Environment {
 impl Environment {
     /// That of this process and its effective user.
     ///
-    /// `XDG_RUNTIME_DIR` counts only when it is absolute and that user's own: under `sudo` it is often still somebody else's.
+    /// `XDG_RUNTIME_DIR` counts only when it is absolute and that user's own: under `sudo` it is
+    /// often still somebody else's.
     pub fn of_process() -> Self {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let user_id = rustix::process::geteuid().as_raw();
@@ -74,7 +78,8 @@ impl Environment {
         }
     }
 
-    /// Where the sockets of this user's processes may be: a service seldom has the environment of a shell.
+    /// Where the sockets of this user's processes may be: a service seldom has the environment of a
+    /// shell.
     ///
     /// Only `VOLT_SOCKET_DIR`, when it is set.
     pub fn directories(&self) -> Vec<PathBuf> {
@@ -161,7 +166,8 @@ pub fn create_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketErro
 /// Opens the folder of control sockets, if it is one that nobody but `user_id` can write to.
 ///
 /// # Errors
-/// [`SocketError::is_missing`], and [`SocketError::is_refused`] for a folder that is not safe to use.
+/// [`SocketError::is_missing`], and [`SocketError::is_refused`] for a folder that is not safe to
+/// use.
 pub fn open_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError> {
     // Without a closing slash, behind which even O_NOFOLLOW would follow a link.
     let path = path.components().as_path();
@@ -207,7 +213,8 @@ pub fn open_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError>
 
 /// Whether the folder bears a name that we give: what it is there for is known, and may be changed.
 ///
-/// `volt` alone is one only where nobody else comes, as in `XDG_RUNTIME_DIR`; elsewhere it may be what a program was installed to.
+/// `volt` alone is one only where nobody else comes, as in `XDG_RUNTIME_DIR`; elsewhere it may be
+/// what a program was installed to.
 fn is_named_for_us(path: &Path, user_id: u32) -> bool {
     let is_private =
         |dir: &Path| std::fs::metadata(dir).is_ok_and(|meta| meta.uid() == user_id && meta.mode() & 0o077 == 0);
@@ -249,12 +256,14 @@ pub fn parse_file_name(name: &str) -> Option<(u32, u64)> {
     (file_name(pid, start_time) == name).then_some((pid, start_time))
 }
 
-/// When process `pid` started, in clock ticks since boot; `None` when there is no such process, or no `/proc`.
+/// When process `pid` started, in clock ticks since boot; `None` when there is no such process, or
+/// no `/proc`.
 pub fn start_time_of(pid: u32) -> Option<u64> {
     parse_start_time(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// When this process started: [`start_time_of`] itself, or where there is no `/proc`, the µs since 1970 when it first asked.
+/// When this process started: [`start_time_of`] itself, or where there is no `/proc`, the µs since
+/// 1970 when it first asked.
 pub fn own_start_time() -> u64 {
     static FIRST_ASKED: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
     start_time_of(std::process::id()).unwrap_or_else(|| {
@@ -265,7 +274,8 @@ pub fn own_start_time() -> u64 {
     })
 }
 
-/// Field 22 of `/proc/PID/stat`. Field 2 is the program's name in brackets and may hold anything, brackets too.
+/// Field 22 of `/proc/PID/stat`. Field 2 is the program's name in brackets and may hold anything,
+/// brackets too.
 fn parse_start_time(stat: &[u8]) -> Option<u64> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let mut fields = stat[after_name..].split(|byte| *byte == b' ').filter(|field| !field.is_empty());
@@ -299,7 +309,8 @@ pub fn stream_socket() -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Sends what the kernel takes of `bytes`; to a connection that is closed it fails with `BrokenPipe`, without a SIGPIPE.
+/// Sends what the kernel takes of `bytes`; to a connection that is closed it fails with
+/// `BrokenPipe`, without a SIGPIPE.
 ///
 /// # Errors
 /// The kernel's.
@@ -320,7 +331,8 @@ pub fn receive(from: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(received)
 }
 
-/// The user at the other end, as the kernel knows it; of a listener, who made it listen. `None` where the system cannot tell.
+/// The user at the other end, as the kernel knows it; of a listener, who made it listen. `None`
+/// where the system cannot tell.
 ///
 /// # Errors
 /// The kernel's. A peer whose process this pid namespace cannot see is an error too.
@@ -341,7 +353,8 @@ pub fn peer_user(socket: impl AsFd) -> io::Result<Option<u32>> {
     }
 }
 
-/// The process at the other end, as the kernel knows it from when the connection was made; `None` where nobody can tell.
+/// The process at the other end, as the kernel knows it from when the connection was made; `None`
+/// where nobody can tell.
 pub fn peer_process(socket: impl AsFd) -> Option<u32> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return rustix::net::sockopt::socket_peercred(socket)
@@ -424,7 +437,8 @@ fn list_directory(path: &Path, user_id: u32, listing: &mut Listing) -> Result<()
     Ok(())
 }
 
-/// Unlinks the sockets of `user_id`'s processes that have ended, and returns how many. `dir` is the folder at `path`, open.
+/// Unlinks the sockets of `user_id`'s processes that have ended, and returns how many. `dir` is the
+/// folder at `path`, open.
 ///
 /// What cannot be read or unlinked stays: it does no harm.
 pub fn remove_stale(path: &Path, dir: impl AsFd, user_id: u32) -> usize {

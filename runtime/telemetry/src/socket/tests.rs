@@ -181,7 +181,8 @@ fn only_sockets_of_the_dead_are_removed() {
     let dir = create_directory(&path, own_user()).unwrap();
     let own = file_name(std::process::id(), own_start_time());
     let kept = [own.as_str(), "2000000001-1.sock", "2000000002-1.sock", "other.sock"];
-    // Of a living process, though nobody listens yet; alive, though its process cannot be seen; no socket; no name of ours.
+    // Of a living process, though nobody listens yet; alive, though its process cannot be seen; no
+    // socket; no name of ours.
     drop(UnixListener::bind(path.join(kept[0])).unwrap());
     let _living = UnixListener::bind(path.join(kept[1])).unwrap();
     std::fs::write(path.join(kept[2]), "").unwrap();

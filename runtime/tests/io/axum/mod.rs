@@ -1,4 +1,5 @@
-//! `volt::axum` and `volt::hyper` end to end: axum routers over loopback, asked byte by byte and by hyper's own client.
+//! `volt::axum` and `volt::hyper` end to end: axum routers over loopback, asked byte by byte and by
+//! hyper's own client.
 #![cfg(feature = "axum")]
 
 use crate::watchdog;
@@ -346,7 +347,8 @@ fn a_request_that_has_arrived_when_the_shutdown_begins_is_answered() {
             });
             // Behind that one, which waits by then.
             volt::spawn(async {}).await.unwrap();
-            // What ends the server and the request come in one turn of the driver, in this order, while the worker is in this poll.
+            // What ends the server and the request come in one turn of the driver, in this order,
+            // while the worker is in this poll.
             let idle = volt::spawn(async move {
                 ender.try_write(&[0]).unwrap();
                 assert_eq!(idle.try_write(HELLO).unwrap(), HELLO.len());

@@ -36,7 +36,8 @@ async fn pair() -> (TcpStream, TcpStream) {
     (client, server)
 }
 
-/// Writes to `stream` until nothing more fits, also after the kernel has moved all that it can to the other end; how many bytes.
+/// Writes to `stream` until nothing more fits, also after the kernel has moved all that it can to
+/// the other end; how many bytes.
 async fn fill(stream: &TcpStream) -> usize {
     let mut written = 0;
     loop {
@@ -245,7 +246,8 @@ fn readable_and_writable_wait_until_an_attempt_is_worth_it() {
         runtime.block_on(async {
             let (client, server) = pair().await;
             let mut buffer = [0; 64 * 1024];
-            // A new connection is taken for readable until it was tried; more than once if it is told of at that moment.
+            // A new connection is taken for readable until it was tried; more than once if it is
+            // told of at that moment.
             while timeout(SOON, server.readable()).await.is_ok() {
                 assert_eq!(server.try_read(&mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock);
             }

@@ -54,7 +54,8 @@ fn a_process_that_was_stopped_and_goes_on_blames_the_machine_and_replaces_nobody
                 })
             })
             .collect();
-        // And one that burns for so long that it is found in one for sure, and goes on with it afterwards.
+        // And one that burns for so long that it is found in one for sure, and goes on with it
+        // afterwards.
         let burner = {
             let is_over = is_over.clone();
             runtime.spawn(async move {
@@ -105,8 +106,9 @@ fn where_no_thread_can_be_started_that_is_counted_and_the_worker_itself_goes_on_
                 .build()
                 .unwrap();
             runtime.block_on(runtime.spawn(async {})).unwrap();
-            // Room for what is allocated here and there, not for one stack more, though the size be read
-            // just while a thread that starts has 128 MB more for a moment, as glibc lays out its heap.
+            // Room for what is allocated here and there, not for one stack more, though the size be
+            // read just while a thread that starts has 128 MB more for a moment, as glibc lays out
+            // its heap.
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
             let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
             let size_kib: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();

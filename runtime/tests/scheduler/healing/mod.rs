@@ -1,6 +1,8 @@
-//! A task that blocks its worker holds up no other: a spare worker goes on duty, and off again when it is not needed any more.
+//! A task that blocks its worker holds up no other: a spare worker goes on duty, and off again when
+//! it is not needed any more.
 //!
-//! Each blocker here waits until what it would hold up has come through: without the spares it waits for ever.
+//! Each blocker here waits until what it would hold up has come through: without the spares it
+//! waits for ever.
 
 use std::future::Future;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -118,7 +120,8 @@ fn a_spare_that_goes_off_duty_leaves_timers_and_sockets_polled() {
             peer.read_exact(&mut [0]).unwrap();
         };
         round_trip();
-        // The spare that comes for this sits in the driver when the worker is back, and goes off duty out of it.
+        // The spare that comes for this sits in the driver when the worker is back, and goes off
+        // duty out of it.
         let blockers = block_all(&runtime, 1);
         round_trip();
         for (open, blocker) in blockers {
@@ -379,7 +382,8 @@ fn without_stealing_or_with_a_slot_that_is_left_alone_a_stuck_worker_holds_up_no
     }
 }
 
-/// An executor of somebody else's, which does not hand on that it was refused, in a callback or a destructor that is not async.
+/// An executor of somebody else's, which does not hand on that it was refused, in a callback or a
+/// destructor that is not async.
 fn block_on_inside<F: Future>(future: F) -> F::Output {
     futures_lite::future::block_on(future)
 }

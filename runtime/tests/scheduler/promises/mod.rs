@@ -1,4 +1,5 @@
-//! What the scheduler promises: no task is lost, run twice or starved, and at rest everybody sleeps.
+//! What the scheduler promises: no task is lost, run twice or starved, and at rest everybody
+//! sleeps.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -203,7 +204,8 @@ fn a_child_behind_a_long_poll_is_taken_by_another_worker() {
         let runtime = runtime(2);
         let (started, has_started) = mpsc::channel();
         let parent = runtime.spawn(async move {
-            // A searcher is needed to find it, as under load there is: keep one awake by work in the ring.
+            // A searcher is needed to find it, as under load there is: keep one awake by work in
+            // the ring.
             drop(volt::spawn(async move { started.send(()).unwrap() }));
             for _ in 0..2 {
                 drop(volt::spawn(async { spin(Duration::from_millis(5)) }));
@@ -273,15 +275,17 @@ fn the_numbers_of_a_known_program_are_exact() {
             assert_eq!((worker.lifo_hits, worker.steals, worker.overflows), (0, 0, 0));
             assert_eq!(worker.parks, worker.unparks.by_reason().iter().map(|(_, count)| count).sum::<u64>() + 1);
             assert!(worker.in_flight.is_none());
-            // Each worker's times are those of the moment when its cells are read; the next snapshot begins later.
+            // Each worker's times are those of the moment when its cells are read; the next
+            // snapshot begins later.
             let life_ns = runtime.handle().snapshot().at_ns - snapshot.started_at_ns;
             let told_ns =
                 worker.busy_ns + worker.searching_ns + worker.parked_ns + worker.driver_ns + worker.maintenance_ns;
             if told_ns <= life_ns {
                 return;
             }
-            // A worker that was kept off its processor between reading the clock and telling what it does: what was told meanwhile is not
-            // taken back. That happens to the worker now and then, and not time after time.
+            // A worker that was kept off its processor between reading the clock and telling what
+            // it does: what was told meanwhile is not taken back. That happens to the worker now
+            // and then, and not time after time.
             excesses.push(told_ns - life_ns);
             assert!(excesses.len() < 20, "ns too many: {excesses:?}");
         }

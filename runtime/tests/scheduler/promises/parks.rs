@@ -7,7 +7,8 @@ fn what_comes_before_during_and_after_a_spin_is_not_lost() {
     watched(|| {
         let limit = Duration::from_micros(20);
         let runtime = builder(2).park_spin(ParkSpin::Adaptive { at_most: limit }).build().unwrap();
-        // In a row, so that all get used to short waits; then pauses that end when a spin does, about, or later.
+        // In a row, so that all get used to short waits; then pauses that end when a spin does,
+        // about, or later.
         for round in 0..6_000u32 {
             let answer = runtime.block_on(async {
                 let task = volt::spawn(async move { volt::task::spawn_blocking(move || round).await.unwrap() });
@@ -45,8 +46,8 @@ fn a_worker_that_spins_before_it_sleeps_counts_that_and_one_that_may_not_does_no
 #[test]
 fn the_park_time_out_catches_nothing() {
     watched(|| {
-        // Longer than a busy machine keeps a thread off its processors between publishing work and waking somebody for it, which
-        // looks the same from here.
+        // Longer than a busy machine keeps a thread off its processors between publishing work and
+        // waking somebody for it, which looks the same from here.
         let timeout = Duration::from_millis(100);
         let runtime = builder(3).park_timeout(Some(timeout)).max_park_timeout(timeout).build().unwrap();
         for round in 0..2_000u64 {
@@ -72,7 +73,8 @@ fn the_park_time_out_catches_nothing() {
 #[test]
 fn the_park_time_out_backs_off_while_it_finds_nothing_and_in_the_end_one_worker_keeps_it() {
     watched(|| {
-        // 1, 2, 4, 8 and 16 ms, and then 32 ms for the worker in the driver and none for the others.
+        // 1, 2, 4, 8 and 16 ms, and then 32 ms for the worker in the driver and none for the
+        // others.
         let (first, last) = (Duration::from_millis(1), Duration::from_millis(32));
         let runtime = builder(4).park_timeout(Some(first)).max_park_timeout(last).build().unwrap();
         let time_outs = || -> Vec<u64> {
@@ -101,7 +103,8 @@ fn a_timer_that_is_due_makes_nobody_spin() {
     watched(|| {
         let runtime = runtime(8);
         let stop = Arc::new(AtomicBool::new(false));
-        // Something else wants the processors, so that the kernel is late to wake the worker that sleeps for the timer.
+        // Something else wants the processors, so that the kernel is late to wake the worker that
+        // sleeps for the timer.
         let others: Vec<_> = (0..4)
             .map(|_| {
                 let stop = stop.clone();

@@ -302,7 +302,8 @@ fn wakes_go_to_the_tasks_own_runtime_whoever_makes_them_and_to_nobody_when_that_
     watched(|| {
         for _ in 0..50 {
             let (one, other) = (runtime(1), runtime(2));
-            // A task of one runtime, woken by tasks of both, by a blocking thread and by this thread, all at the same time.
+            // A task of one runtime, woken by tasks of both, by a blocking thread and by this
+            // thread, all at the same time.
             let (wakers, waker) = mpsc::channel();
             let woken = Arc::new(AtomicUsize::new(0));
             let polls = woken.clone();

@@ -1,12 +1,14 @@
 //! What a check has seen, and how that stands against the limits.
 //!
-//! Shape: of each runtime the sum of what its histograms grew by from one snapshot to the next, by worker, so that a
-//! runtime that was built anew in between is counted from its begin; and for each spawn location its longest poll.
+//! Shape: of each runtime the sum of what its histograms grew by from one snapshot to the next, by
+//! worker, so that a runtime that was built anew in between is counted from its begin; and for each
+//! spawn location its longest poll.
 //!
-//! Invariants. *Exceeded means certainly exceeded*: a histogram knows a time to 6 %, and of the bucket that the limit
-//! lies in nobody can tell; longest polls are known exactly where an incident, the blame table or a poll in flight has
-//! them. *What has not ended counts*: a poll in flight with the time that it has lasted so far, the oldest task of the
-//! global queue with the time that it has waited. *Bounded*: `PLACES_MAX` spawn locations a runtime.
+//! Invariants. *Exceeded means certainly exceeded*: a histogram knows a time to 6 %, and of the
+//! bucket that the limit lies in nobody can tell; longest polls are known exactly where an
+//! incident, the blame table or a poll in flight has them. *What has not ended counts*: a poll in
+//! flight with the time that it has lasted so far, the oldest task of the global queue with the
+//! time that it has waited. *Bounded*: `PLACES_MAX` spawn locations a runtime.
 
 use std::collections::BTreeMap;
 
@@ -73,11 +75,14 @@ pub struct Verdict {
     pub over: u64,
     /// Whether the limit is exceeded.
     pub is_exceeded: bool,
-    /// Workers with any that exceeded it: index, how many, the longest in ns. Those with most first.
+    /// Workers with any that exceeded it: index, how many, the longest in ns. Those with most
+    /// first.
     pub workers: Vec<(u32, u64, u64)>,
-    /// Spawn locations that had to do with it, the worst first: whose polls exceeded it; of a delay, behind whose polls others waited longest.
+    /// Spawn locations that had to do with it, the worst first: whose polls exceeded it; of a
+    /// delay, behind whose polls others waited longest.
     pub places: Vec<(String, Place)>,
-    /// It cannot be judged: the program's snapshots came without the histograms, since they were too large.
+    /// It cannot be judged: the program's snapshots came without the histograms, since they were
+    /// too large.
     pub is_cut: bool,
 }
 
@@ -109,7 +114,8 @@ impl Tally {
         self.runtimes.iter().map(|of| of.last.runtime.as_str())
     }
 
-    /// How each runtime, or the one that is named, stands against each limit, the exceeded ones first.
+    /// How each runtime, or the one that is named, stands against each limit, the exceeded ones
+    /// first.
     pub fn judge(&self, only: Option<&str>, limits: &[(Measure, Limit)]) -> Vec<Verdict> {
         let runtimes = self.runtimes.iter().filter(|of| only.is_none_or(|name| of.last.runtime == name));
         let mut verdicts: Vec<_> =
@@ -155,7 +161,8 @@ impl OfRuntime {
             let (longest_ns, caused_ns) = match former.get(blame.spawned_at.as_str()) {
                 Some(former) => (former.longest_poll_ns, former.delay_caused_ns),
                 None if !is_same => (0, 0),
-                // It has come into the list now, which holds the worst only; what it did before is not known.
+                // It has come into the list now, which holds the worst only; what it did before is
+                // not known.
                 None => (blame.longest_poll_ns, blame.delay_caused_ns),
             };
             if let Some(place) = self.place(&blame.spawned_at) {

@@ -1,7 +1,8 @@
 //! Whole screens as text, compared with the files beside this one: a folder per screen, a file per
 //! size.
 //!
-//! After an intended change: `UPDATE_SCREENS=1 cargo test -p volt-console`, and read the difference.
+//! After an intended change: `UPDATE_SCREENS=1 cargo test -p volt-console`, and read the
+//! difference.
 
 use std::path::PathBuf;
 

@@ -5,9 +5,11 @@
 //! RUSTFLAGS="--cfg tokio_unstable" cargo run --release -F console --  console   --only yield_now --workers 1
 //! ```
 //!
-//! Prints `{"tokio":23.1}`: the cost of an operation, ns. `--batches N` does exactly that much, without warm-up; `--quick` does less;
+//! Prints `{"tokio":23.1}`: the cost of an operation, ns. `--batches N` does exactly that much,
+//! without warm-up; `--quick` does less;
 //! `--cpu` measures processor time.
-//! The bench `observe` builds and starts it; the sources of the workloads, the meter and the runtime are those of `peers`.
+//! The bench `observe` builds and starts it; the sources of the workloads, the meter and the
+//! runtime are those of `peers`.
 
 #[path = "../../../peers/meter.rs"]
 mod meter;

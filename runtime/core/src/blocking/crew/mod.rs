@@ -26,8 +26,8 @@
 //! 1. Under the lock, it says that it spins, with a number of its own.
 //! 2. Without the lock, it checks whether that number was called.
 //! 3. Under the lock again: the number is not there any more, so it was called, whatever (2) saw.
-//!    It goes on with Work (1). Else it takes the number back, and goes on with Work (3). A call is as
-//!    good as a promise, and costs the caller no system call.
+//!    It goes on with Work (1). Else it takes the number back, and goes on with Work (3). A call is
+//!    as good as a promise, and costs the caller no system call.
 //!
 //! Shut down, under the lock: it is said, the one that spins is called, and all that wait are
 //! notified. Jobs that have to be begun nevertheless stay in the queue: a submit saw to it that a
@@ -37,7 +37,8 @@
 //! * COMES: while a job is in the queue, a thread is awake, was called or promised, or is about to
 //!   start.
 //! * PROMISED: a thread is idle or promised, and a promise is for one job: two jobs get two
-//!   threads, as far as there may be so many. So jobs that wait for each other do not wait for ever.
+//!   threads, as far as there may be so many. So jobs that wait for each other do not wait for
+//!   ever.
 //! * ENDS: after a shutdown every thread ends, and none waits.
 //!
 //! The models are in `loom_models`.

@@ -113,8 +113,8 @@ impl World {
     }
 }
 
-/// A thread that reads twice, beside one that renews the clock twice, and so writes the slot that the
-/// first one may still be reading.
+/// A thread that reads twice, beside one that renews the clock twice, and so writes the slot that
+/// the first one may still be reading.
 fn reader_and_writer<S: Steps>() -> impl Fn() + Send + Sync + 'static {
     || {
         let world = World::new();
@@ -286,8 +286,8 @@ fn loom_a_segment_that_forgets_the_last_ones_end_is_found() {
     breaks("BACKWARDS", None, counter_that_jumps::<ForgetsTheEnd>);
 }
 
-/// A writer that loses its processor while it has the lock, for longer than readers wait, between its
-/// reading of the clocks and its publication.
+/// A writer that loses its processor while it has the lock, for longer than readers wait, between
+/// its reading of the clocks and its publication.
 fn reader_and_late_writer<S: Steps>() -> impl Fn() + Send + Sync + 'static {
     || {
         let world = World::new();
@@ -304,7 +304,8 @@ fn reader_and_late_writer<S: Steps>() -> impl Fn() + Send + Sync + 'static {
                 world.read::<S>();
                 let shown_ns = world.shown_ns.fetch_add(0, Ordering::AcqRel);
                 assert!(shown_ns + OVERTAKE_AFTER_NS >= before_ns, "FROZEN: {shown_ns} at {before_ns}");
-                // Longer than the writer's segment of Renew (5) lasts, and shorter than its end is shown.
+                // Longer than the writer's segment of Renew (5) lasts, and shorter than its end is
+                // shown.
                 world.machine.pass(SEGMENT_NS + OVERTAKE_AFTER_NS / 2);
                 world.read::<S>();
             }
@@ -337,8 +338,8 @@ fn loom_a_late_publication_is_found() {
     breaks("BACKWARDS", None, reader_and_late_writer::<PublishesLate>());
 }
 
-/// Renew (5) without an exchange: the segment is published though a reader has shown more than its end
-/// since it was made.
+/// Renew (5) without an exchange: the segment is published though a reader has shown more than its
+/// end since it was made.
 struct RaisesByOne;
 
 impl Steps for RaisesByOne {

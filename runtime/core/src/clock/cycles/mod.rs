@@ -14,14 +14,14 @@
 //! The race. A reader may hold a segment while another thread publishes the next one, even the
 //! next but one, into the same slot. And between the two threads, none may see time go backwards.
 //!
-//! A writer may lose its processor while it has the lock, for as long as the kernel likes. Then readers
-//! *overtake* it: they show the system clock, and see to it that its segment, which began before what
-//! they have shown, is never published.
+//! A writer may lose its processor while it has the lock, for as long as the kernel likes. Then
+//! readers *overtake* it: they show the system clock, and see to it that its segment, which began
+//! before what they have shown, is never published.
 //!
 //! Shape. Two slots, used in turn; the low bit of `current`, the generation, names the one in use.
 //! Written under the writer's lock, which is only ever tried; read by everybody, by loads. The
-//! generation goes on by one when a segment is published, and by two, which names the same slot, when
-//! a reader overtakes.
+//! generation goes on by one when a segment is published, and by two, which names the same slot,
+//! when a reader overtakes.
 //!
 //! Read, by any thread:
 //! 1. load the generation, and its slot;
@@ -45,10 +45,10 @@
 //!    that is ahead of the system clock, it runs slower, so that both meet at its end;
 //! 4. write it to the other slot, then exchange the generation that it follows for the next one;
 //! 5. if that fails, the writer was overtaken: write to the same slot, which nobody has been led to
-//!    yet, that the system clock is read for a millisecond from now, and exchange the generation that
-//!    was found for the next one. If that fails too, a reader overtook in between and may have shown
-//!    more than the segment's end, so do it again; after `LATE_TRIES` with a segment that is long
-//!    over, which shows nothing.
+//!    yet, that the system clock is read for a millisecond from now, and exchange the generation
+//!    that was found for the next one. If that fails too, a reader overtook in between and may have
+//!    shown more than the segment's end, so do it again; after `LATE_TRIES` with a segment that is
+//!    long over, which shows nothing.
 //!
 //! A fault. The counter may step back (a suspended machine, a checkpoint restored), jump ahead (a
 //! virtual machine on another host), stop, or lose the kernel's trust. A step back or ahead leaves
@@ -71,8 +71,8 @@
 //! next sees at Read (3) that its own is over.
 //! *Near*: within a microsecond of the system clock, while the counter does what it did; after a
 //! fault, within two milliseconds as soon as it is found.
-//! *Never waits*: no reader waits for another thread. A writer that loses its processor holds the clock
-//! at the end of the segment for two milliseconds at most.
+//! *Never waits*: no reader waits for another thread. A writer that loses its processor holds the
+//! clock at the end of the segment for two milliseconds at most.
 //!
 //! Bounds. Within one segment the clock is as monotone as the counter: two processors may differ by
 //! what their counters do, and by how far they reorder the reading, some tens of ns. A counter that
@@ -226,8 +226,8 @@ impl<S: Source> Clock<S> {
     #[cold]
     #[inline(never)]
     fn now_ns_outside(&self) -> u64 {
-        // Each further round is another thread's publication, of which there is one a millisecond, or
-        // another thread that overtook, which has shown its time by then.
+        // Each further round is another thread's publication, of which there is one a millisecond,
+        // or another thread that overtook, which has shown its time by then.
         loop {
             // Read (1)
             // ORDERING: Acquire; as in `now_ns`.
@@ -346,9 +346,9 @@ impl<S: Source> Clock<S> {
     /// Overtake (2).
     fn overtake(&self, generation: u64) -> bool {
         let after_next = generation.wrapping_add(2);
-        // ORDERING: AcqRel; the Release pairs with the Acquire in Read (1) of the thread that renews
-        // next, whose reading of the clocks comes after the caller's. As a read-modify-write it leaves
-        // the slot published. Relaxed if the generation is over: it is read again.
+        // ORDERING: AcqRel; the Release pairs with the Acquire in Read (1) of the thread that
+        // renews next, whose reading of the clocks comes after the caller's. As a read-modify-write
+        // it leaves the slot published. Relaxed if the generation is over: it is read again.
         self.current.compare_exchange(generation, after_next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 

@@ -1,4 +1,5 @@
-//! The writer of a clock: it renews the segment, and measures the counter. Protocol *Renew* of `cycles`.
+//! The writer of a clock: it renews the segment, and measures the counter. Protocol *Renew* of
+//! `cycles`.
 
 use volt_shim::Ordering;
 
@@ -157,8 +158,9 @@ impl<S: Source> Writer<'_, S> {
             let until_ns = clock.source.system_ns().saturating_add(SEGMENT_NS);
             let of_system = Segment::System { floor_ns, until_ns };
             clock.slot(next).write(of_system);
-            // ORDERING: as above. Those who overtake go on by two, so this names the other slot however
-            // many of them there are. Who overtook since `until_ns` was read may have shown more.
+            // ORDERING: as above. Those who overtake go on by two, so this names the other slot
+            // however many of them there are. Who overtook since `until_ns` was read may have shown
+            // more.
             let exchanged = clock.current.compare_exchange(
                 overtaken,
                 overtaken.wrapping_add(1),

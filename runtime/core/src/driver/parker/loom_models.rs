@@ -1,6 +1,8 @@
-//! loom models of the park word, and of the word with one step done wrong. Built like those of the ring.
+//! loom models of the park word, and of the word with one step done wrong. Built like those of the
+//! ring.
 //!
-//! The futex is the emulated one, whose sleep with a time-out returns at once; a thread that waits for ever is found by loom.
+//! The futex is the emulated one, whose sleep with a time-out returns at once; a thread that waits
+//! for ever is found by loom.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
@@ -50,7 +52,8 @@ impl Steps for SpinsFirst {
     }
 }
 
-/// A token, and what was written before it, reach an owner that goes to sleep meanwhile, with a time-out first if `times_out`.
+/// A token, and what was written before it, reach an owner that goes to sleep meanwhile, with a
+/// time-out first if `times_out`.
 fn unpark_against_sleep<S: Steps>(times_out: bool) {
     let shared = Arc::new((Parker::new(), UnsafeCell::new(0)));
     let owner = shared.clone();

@@ -15,24 +15,28 @@
 //!
 //! # Invariants
 //!
-//! * TOKEN-STAYS: NOTIFIED is left only by the owner's swap to UNPARKED. Going to sleep is a compare-and-swap from UNPARKED, which a
-//!   token refuses.
-//! * SEES-ALL: what was done before any unpark is visible to the owner once it has taken a token left by, or overwritten by, that unpark.
+//! * TOKEN-STAYS: NOTIFIED is left only by the owner's swap to UNPARKED. Going to sleep is a
+//!   compare-and-swap from UNPARKED, which a token refuses.
+//! * SEES-ALL: what was done before any unpark is visible to the owner once it has taken a token
+//!   left by, or overwritten by, that unpark.
 //!
 //! # Protocol
 //!
-//! * Sleep: (1) UNPARKED → PARKED, or return: a token is there; (2) wait while the word is PARKED. A token, a time-out or
-//!   nothing at all ends it. The word is left as it is.
+//! * Sleep: (1) UNPARKED → PARKED, or return: a token is there; (2) wait while the word is PARKED.
+//!   A token, a time-out or nothing at all ends it. The word is left as it is.
 //! * Spin, before a sleep: check whether the word is NOTIFIED, as often as the owner likes. The
 //!   word stays UNPARKED, so an unpark has nobody to wake. The token is left for Take.
 //! * Take: swap in UNPARKED; it was NOTIFIED: the token is taken.
-//! * Unpark: (1) swap in NOTIFIED, always; (2) wake whoever slept: the futex, or, by the caller, the driver.
+//! * Unpark: (1) swap in NOTIFIED, always; (2) wake whoever slept: the futex, or, by the caller,
+//!   the driver.
 //!
 //! # Rejected
 //!
-//! * Resetting the word with a store: it does not acquire, so a second unpark just before it is eaten, and what it announced not seen.
+//! * Resetting the word with a store: it does not acquire, so a second unpark just before it is
+//!   eaten, and what it announced not seen.
 //! * "Already notified, return" in unpark, by a plain load: the same, from the other side.
-//! * `std::thread::park`: one token a thread, shared with everybody's use of it, and no way to be woken in the I/O driver.
+//! * `std::thread::park`: one token a thread, shared with everybody's use of it, and no way to be
+//!   woken in the I/O driver.
 //!
 //! Source: the states are the design's; the reasons for the swaps are those of tokio's `park.rs`.
 
@@ -53,7 +57,8 @@ const PARKED: u32 = 1;
 const NOTIFIED: u32 = 2;
 const PARKED_DRIVER: u32 = 3;
 
-/// The park word of one thread, its owner. The methods but [`unpark`](Self::unpark) are for the owner only.
+/// The park word of one thread, its owner. The methods but [`unpark`](Self::unpark) are for the
+/// owner only.
 #[derive(Debug)]
 pub(crate) struct Parker {
     word: Futex,
@@ -83,9 +88,11 @@ impl Parker {
         Self { word: Futex::new(UNPARKED) }
     }
 
-    /// Says that the owner is about to sleep in the I/O driver. `false` = a token is already there: it must not.
+    /// Says that the owner is about to sleep in the I/O driver. `false` = a token is already there:
+    /// it must not.
     ///
-    /// Ended, like a sleep, by [`take_token`](Self::take_token) or [`wait_token`](Self::wait_token).
+    /// Ended, like a sleep, by [`take_token`](Self::take_token) or
+    /// [`wait_token`](Self::wait_token).
     #[must_use = "with a token there, the owner must not sleep"]
     pub(crate) fn begin_driver(&self) -> bool {
         self.leave_unparked(PARKED_DRIVER)
@@ -107,7 +114,8 @@ impl Parker {
         self.word.value.load(Ordering::Acquire) == PARKED
     }
 
-    /// Sleeps until a token comes, or `timeout` has passed, or for no reason. Does not take the token.
+    /// Sleeps until a token comes, or `timeout` has passed, or for no reason. Does not take the
+    /// token.
     pub(crate) fn sleep(&self, timeout: Option<Duration>) -> Slept {
         // Sleep (1)
         if !self.leave_unparked(PARKED) {
@@ -120,7 +128,8 @@ impl Parker {
     /// Take: whether there was a token; there is none now, and the owner is awake.
     #[must_use = "a token that was taken is gone"]
     pub(crate) fn take_token(&self) -> bool {
-        // ORDERING: Acquire; pairs with the Release of every `unpark` before it: SEES-ALL. A swap, so that it reads the last of them.
+        // ORDERING: Acquire; pairs with the Release of every `unpark` before it: SEES-ALL. A swap,
+        // so that it reads the last of them.
         self.word.value.swap(UNPARKED, Ordering::Acquire) == NOTIFIED
     }
 
@@ -134,8 +143,8 @@ impl Parker {
     /// Leaves a token, and wakes the owner if it sleeps on the futex. For anybody.
     pub(crate) fn unpark(&self) -> Unparked {
         // Unpark (1)
-        // ORDERING: Release; pairs with the Acquire in `take_token`: SEES-ALL, also of an unpark that this one overwrites, since a
-        // swap continues its release sequence.
+        // ORDERING: Release; pairs with the Acquire in `take_token`: SEES-ALL, also of an unpark
+        // that this one overwrites, since a swap continues its release sequence.
         let before = self.word.value.swap(NOTIFIED, Ordering::Release);
         // Unpark (2)
         if before == PARKED {
@@ -146,7 +155,8 @@ impl Parker {
 
     /// Sleep (1): whether the word was UNPARKED, and is `to` now.
     fn leave_unparked(&self, to: u32) -> bool {
-        // ORDERING: Relaxed: publishes nothing. If a token refuses it, `take_token` acquires what it announces.
+        // ORDERING: Relaxed: publishes nothing. If a token refuses it, `take_token` acquires what
+        // it announces.
         let left = self.word.value.compare_exchange(UNPARKED, to, Ordering::Relaxed, Ordering::Relaxed);
         debug_assert!(matches!(left, Ok(_) | Err(NOTIFIED)), "slept without taking the token of the sleep before");
         left.is_ok()
@@ -234,7 +244,8 @@ mod emulated {
                     drop(self.wakes.wait(guard));
                     Slept::Woken
                 }
-                // loom's condition has no time-out. Returning at once is one at any time that the other threads can tell.
+                // loom's condition has no time-out. Returning at once is one at any time that the
+                // other threads can tell.
                 #[cfg(loom)]
                 Some(_) => Slept::TimedOut,
                 #[cfg(not(loom))]

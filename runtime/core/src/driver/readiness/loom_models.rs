@@ -1,7 +1,9 @@
-//! loom models of readiness, and of readiness with one step done wrong. Built like those of the ring.
+//! loom models of readiness, and of readiness with one step done wrong. Built like those of the
+//! ring.
 //!
-//! The kernel is a thread that puts items into a buffer and tells of each, once; the task takes them until it has them all,
-//! and sleeps when it is told to wait. A telling that is lost leaves it asleep, which loom finds.
+//! The kernel is a thread that puts items into a buffer and tells of each, once; the task takes
+//! them until it has them all, and sleeps when it is told to wait. A telling that is lost leaves it
+//! asleep, which loom finds.
 
 use std::future::Future;
 use std::pin::pin;

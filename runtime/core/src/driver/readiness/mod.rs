@@ -1,6 +1,7 @@
 //! Whether a socket can be read and written, as far as the kernel told, and who waits for that.
 //!
-//! Shape. One 64-bit word, `| tick 56 | flags 8 |`, and the wakers of those who wait, behind a lock.
+//! Shape. One 64-bit word, `| tick 56 | flags 8 |`, and the wakers of those who wait, behind a
+//! lock.
 //!
 //! | flag | meaning | set by | cleared by |
 //! |---|---|---|---|
@@ -16,18 +17,21 @@
 //! bits, and a narrow one that comes round between a check and its clear would lose an event for
 //! ever (tokio #6133, #8331). *Unlocked wakers*: no waker is called or dropped under the lock.
 //!
-//! *No spin*: what ends a wait is taken back by the attempt that it did not help, or the next wait would end at once, for ever, within one poll.
+//! *No spin*: what ends a wait is taken back by the attempt that it did not help, or the next wait
+//! would end at once, for ever, within one poll.
 //!
 //! Protocol. Waiter: (1) lock; (2) read the word; (3) not ready: leave a waker; (4) unlock. Teller:
 //! (1) set the flags and count the tick, in one step; (2) lock; (3) take the wakers; (4) unlock,
 //! and wake later. If the teller gets the lock first, the waiter's check sees the flags; if second,
 //! it finds the waker.
 //!
-//! In each direction wait: one *slot*, for the `poll_` functions, where the last waker counts; and a *queue* of any number of
-//! waiters, for the `async` ones, all of which are woken, since which of them will use the event is unknown.
+//! In each direction wait: one *slot*, for the `poll_` functions, where the last waker counts; and
+//! a *queue* of any number of waiters, for the `async` ones, all of which are woken, since which of
+//! them will use the event is unknown.
 //!
-//! Rejected: one waker a direction for all (two tasks in `accept` on one listener: the first is never woken); an intrusive list
-//! in the futures (unsafe code to save one allocation, and only for those who share a direction).
+//! Rejected: one waker a direction for all (two tasks in `accept` on one listener: the first is
+//! never woken); an intrusive list in the futures (unsafe code to save one allocation, and only for
+//! those who share a direction).
 
 use std::fmt;
 use std::future::Future;
@@ -219,8 +223,8 @@ impl Readiness {
     /// Clears `flags`, of what was seen, unless something was told since.
     fn take_back(&self, seen: Seen, flags: Flags) {
         let clear = |word: u64| (word >> TICK_SHIFT == seen.tick).then_some(word & !seen.found.within(flags).0);
-        // ORDERING: Relaxed: the word publishes nothing when a flag goes; the comparison of the tick is part of the same RMW,
-        // so no telling can come in between.
+        // ORDERING: Relaxed: the word publishes nothing when a flag goes; the comparison of the
+        // tick is part of the same RMW, so no telling can come in between.
         let _ = self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, clear);
     }
 
@@ -262,7 +266,8 @@ impl fmt::Debug for Readiness {
     }
 }
 
-/// A place in the queue; see [`Readiness::ready`]. Spends a unit of the cooperative budget, which the caller keeps.
+/// A place in the queue; see [`Readiness::ready`]. Spends a unit of the cooperative budget, which
+/// the caller keeps.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub(crate) struct Ready<'a> {

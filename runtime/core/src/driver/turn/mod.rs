@@ -1,15 +1,18 @@
 //! The driver: timers and I/O of one runtime, and the turn in which a single thread polls them.
 //!
-//! Shape. The poller behind a lock that is only ever tried (holding it is *the driver turn*), the timers behind another, the
-//! registered sockets behind a third, and the waker that ends a sleep in the poller from anywhere.
+//! Shape. The poller behind a lock that is only ever tried (holding it is *the driver turn*), the
+//! timers behind another, the registered sockets behind a third, and the waker that ends a sleep in
+//! the poller from anywhere.
 //!
 //! Who writes: any worker that gets the turn. Who reads: telemetry and parkers, by loads.
 //!
-//! Invariants. *One turn*: at most one thread is in the poller. *Collected*: nothing here wakes anybody; wakers go into the
-//! caller's list and are called when every lock is free. *Fresh token*: a token is an index and a generation, so an event for a
-//! socket that is gone never reaches the one that got its index.
+//! Invariants. *One turn*: at most one thread is in the poller. *Collected*: nothing here wakes
+//! anybody; wakers go into the caller's list and are called when every lock is free. *Fresh token*:
+//! a token is an index and a generation, so an event for a socket that is gone never reaches the
+//! one that got its index.
 //!
-//! Locks, in order: turn < registrations < a socket's waiters; turn < timers. Neither of the last three is held in a system call.
+//! Locks, in order: turn < registrations < a socket's waiters; turn < timers. Neither of the last
+//! three is held in a system call.
 //!
 //! Protocol of the hand-off, by a worker that is about to sleep: (1) it may be claimed, its bit is
 //! set; (2) try to get the turn: sleep in here, or, if somebody else has it, on the futex. Whoever
@@ -31,8 +34,9 @@
 //! has to do it: who was called away to other work, or has only polled it, leaves nobody here as
 //! well, and who was woken to park here may find work first.
 //!
-//! Protocol of a sleep: (1) the limit is agreed with the armers of timers, see `timers`; (2) sleep in the kernel; (3) take the
-//! limit back; (4) collect what became ready, then what is due. `unpark` is sticky: one before (2) ends (2) at once.
+//! Protocol of a sleep: (1) the limit is agreed with the armers of timers, see `timers`; (2) sleep
+//! in the kernel; (3) take the limit back; (4) collect what became ready, then what is due.
+//! `unpark` is sticky: one before (2) ends (2) at once.
 
 use std::io;
 use std::sync::Arc;
@@ -94,8 +98,8 @@ struct Counters {
     registrations: AtomicU64,
     /// Written by any task in accept: an RMW.
     accept_backoffs: AtomicU64,
-    /// Faults of the process's clock that were reported to this runtime's log. Written by any thread
-    /// that has left the turn: an RMW.
+    /// Faults of the process's clock that were reported to this runtime's log. Written by any
+    /// thread that has left the turn: an RMW.
     clock_faults: AtomicU64,
 }
 
@@ -111,7 +115,8 @@ pub(crate) enum Wait {
     },
     /// A moment, since the clock is paused: it says nothing of when a timer will be due.
     Paused {
-        /// When nothing is left to be done but to wait for a timer, that one's time: unless the kernel knows better, the clock moves on to it.
+        /// When nothing is left to be done but to wait for a timer, that one's time: unless the
+        /// kernel knows better, the clock moves on to it.
         next_ns: Option<u64>,
     },
 }
@@ -120,7 +125,8 @@ pub(crate) enum Wait {
 /// nobody.
 const PAUSED_TURN: Duration = Duration::from_millis(1);
 
-/// How long whoever is told that the kernel's list cannot be waited for waits, so that it does not spin.
+/// How long whoever is told that the kernel's list cannot be waited for waits, so that it does not
+/// spin.
 pub(crate) const ERROR_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a turn found.
@@ -215,7 +221,8 @@ impl Driver {
         wake_all(wakers);
     }
 
-    /// Does for `at_most` so long what workers do in the driver, of whom none is left, and returns early after anything that happened.
+    /// Does for `at_most` so long what workers do in the driver, of whom none is left, and returns
+    /// early after anything that happened.
     pub(crate) fn turn_without_workers(&self, at_most: Option<Duration>) {
         // Never so: whoever is no worker has no turn.
         let Some(mut turn) = self.take_turn(None) else { return thread::yield_now() };
@@ -257,7 +264,8 @@ impl Driver {
         }
     }
 
-    /// Whether the process's clock has lost its counter, and this runtime's log does not say so yet.
+    /// Whether the process's clock has lost its counter, and this runtime's log does not say so
+    /// yet.
     #[inline]
     pub(crate) fn has_clock_news(&self) -> bool {
         // ORDERING: Relaxed; a hint, `report_clock` decides.
@@ -266,12 +274,12 @@ impl Driver {
 
     /// Reports to this runtime's log that the process's clock has lost its counter.
     ///
-    /// May run a subscriber's code, which may block: call it after the turn is left and the collected
-    /// wakers are called, or timers and I/O of the whole runtime wait for the log.
+    /// May run a subscriber's code, which may block: call it after the turn is left and the
+    /// collected wakers are called, or timers and I/O of the whole runtime wait for the log.
     pub(crate) fn report_clock(&self) {
         let faults = clock::faults();
-        // ORDERING: Relaxed; only the value counts. Of several threads that see a fault, one reports
-        // it.
+        // ORDERING: Relaxed; only the value counts. Of several threads that see a fault, one
+        // reports it.
         if self.counters.clock_faults.fetch_max(faults, Ordering::Relaxed) >= faults {
             return;
         }
@@ -288,7 +296,8 @@ impl Driver {
         Ok(key)
     }
 
-    /// Moves a timer, and tells the sleeper if it would sleep past it; false if the timer has fired.
+    /// Moves a timer, and tells the sleeper if it would sleep past it; false if the timer has
+    /// fired.
     pub(crate) fn reset_timer(&self, key: Key, deadline_ns: u64) -> bool {
         let armed = self.timers.reset(key, deadline_ns);
         armed.map(|armed| self.tell(armed)).is_some()
@@ -300,8 +309,8 @@ impl Driver {
         }
     }
 
-    /// Ends every wait: I/O with an error now and for ever, timers as `time::sleep` says. Sockets and timers that outlive the
-    /// runtime may still be dropped.
+    /// Ends every wait: I/O with an error now and for ever, timers as `time::sleep` says. Sockets
+    /// and timers that outlive the runtime may still be dropped.
     pub(crate) fn shut_down(&self) {
         let mut wakers = Vec::new();
         let mut registrations = self.registrations.lock();
@@ -336,7 +345,8 @@ impl Driver {
     /// Whether timers and I/O are polled until then, or nothing is to be expected: no socket, and
     /// no timer before `until_ns`.
     pub(crate) fn can_wait_until(&self, until_ns: u64) -> bool {
-        // ORDERING: Relaxed; a hint, as all here: who registers a socket or arms a timer now waits as long as if it came a moment earlier.
+        // ORDERING: Relaxed; a hint, as all here: who registers a socket or arms a timer now waits
+        // as long as if it came a moment earlier.
         let has_sockets = || self.counters.registrations.load(Ordering::Relaxed) > 0;
         self.owner().is_some() || (!has_sockets() && self.timers.next_deadline_ns() > until_ns)
     }
@@ -381,17 +391,20 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Waits as `wait` says, then collects the wakers of sockets that became ready and of timers that are due.
+    /// Waits as `wait` says, then collects the wakers of sockets that became ready and of timers
+    /// that are due.
     ///
     /// # Errors
-    /// What the system says of sockets; interrupted by a signal is none, just an early return. Timers that are due are collected also then.
+    /// What the system says of sockets; interrupted by a signal is none, just an early return.
+    /// Timers that are due are collected also then.
     pub(crate) fn poll(&mut self, wait: Wait, into: &mut Vec<Waker>) -> io::Result<Polled> {
         let timers = &self.driver.timers;
         let mut polled = Polled::default();
         let waited = match wait {
             Wait::No => self.poller.wait(Some(Duration::ZERO)),
             Wait::Paused { next_ns } => {
-                // ORDERING: Relaxed; a hint: what is on its way between two sockets is given a moment to arrive.
+                // ORDERING: Relaxed; a hint: what is on its way between two sockets is given a
+                // moment to arrive.
                 let has_sockets = self.driver.counters.registrations.load(Ordering::Relaxed) > 0;
                 let is_waiting = has_sockets || next_ns.is_none();
                 self.poller.wait(Some(if is_waiting { PAUSED_TURN } else { Duration::ZERO }))

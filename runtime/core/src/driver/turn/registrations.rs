@@ -19,7 +19,8 @@ const MAX_REGISTRATIONS: usize = (1 << INDEX_BITS) - 1;
 #[derive(Debug, Default)]
 pub(super) struct Registrations {
     pub(super) sockets: Slab<Registered>,
-    /// The next socket's; comes round after 2^32 sockets, so a mistaken token needs that many within one turn.
+    /// The next socket's; comes round after 2^32 sockets, so a mistaken token needs that many
+    /// within one turn.
     next_generation: usize,
     pub(super) is_shut_down: bool,
 }
@@ -50,10 +51,12 @@ impl Driver {
         Ok((token, readiness))
     }
 
-    /// Takes a socket out again. Its descriptor is still open, since the kernel's list goes by descriptors.
+    /// Takes a socket out again. Its descriptor is still open, since the kernel's list goes by
+    /// descriptors.
     pub(crate) fn deregister(&self, source: &mut impl Source, token: Token) -> io::Result<()> {
         if !self.home.is_here() {
-            // A forked child's copy of a socket: the list is the parent's too, and its own copy stays in it.
+            // A forked child's copy of a socket: the list is the parent's too, and its own copy
+            // stays in it.
             return Ok(());
         }
         let result = self.registry.deregister(source);

@@ -218,7 +218,8 @@ fn a_worker_that_does_not_try_again_after_a_check_is_found() {
     breaks("deadlock", None, || model(try_turn_unless_it_has_just_checked));
 }
 
-// ---- a spare that goes off duty out of the driver -------------------------------------------------------------------------
+// ---- a spare that goes off duty out of the driver
+// -------------------------------------------------------------------------
 
 /// What a spare does that has the turn and is to leave.
 type Leave = fn(&World, Held<'_, ()>);
@@ -297,7 +298,8 @@ fn a_spare_that_wakes_before_it_gives_up_the_turn_is_found() {
     breaks("deadlock", None, || model_of_leaving(leave_before_the_turn_is_given_up));
 }
 
-// ---- an eager hand-off ----------------------------------------------------------------------------------------------------
+// ---- an eager hand-off
+// ----------------------------------------------------------------------------------------------------
 
 /// What a worker does before a poll that lasts for ever.
 type GoOn = fn(&World);
@@ -330,7 +332,8 @@ fn check_and_leave_searchers(world: &World) {
     }
 }
 
-/// A worker parks while another is in the driver, and then in a poll, and a third is a searcher, and then in a poll; and an event is there.
+/// A worker parks while another is in the driver, and then in a poll, and a third is a searcher,
+/// and then in a poll; and an event is there.
 fn model_of_eager_hand_off(after_turn: GoOn, after_search: GoOn) {
     let world = Arc::new(World::new());
     world.make_ready(|ready| ready.event = true);

@@ -1,19 +1,24 @@
-//! A hashed hierarchical timing wheel: 6 levels of 64 slots, one tick (160 µs) a slot at the lowest level.
+//! A hashed hierarchical timing wheel: 6 levels of 64 slots, one tick (160 µs) a slot at the lowest
+//! level.
 //!
-//! Shape. Ticks are absolute, 64 bits, cut into groups of 6 bits. An entry lies on the level of the highest group in which its
-//! tick differs from `elapsed`, in the slot that this group of its tick names:
+//! Shape. Ticks are absolute, 64 bits, cut into groups of 6 bits. An entry lies on the level of the
+//! highest group in which its tick differs from `elapsed`, in the slot that this group of its tick
+//! names:
 //!
 //! ```text
 //! tick     | 28 bits: beyond | level 5 | level 4 | level 3 | level 2 | level 1 | level 0 |
 //! one slot |        -        | 48 h    | 45 min  | 42 s    | 655 ms  | 10 ms   | 160 µs  |
 //! ```
-//! Entries that differ above level 5 (over 127 days ahead, or across that boundary) wait in one list of their own, `BEYOND`.
-//! Entries live in a slab and are linked, in both directions, by their indices in it; a slot is the two ends of such a list.
+//! Entries that differ above level 5 (over 127 days ahead, or across that boundary) wait in one
+//! list of their own, `BEYOND`. Entries live in a slab and are linked, in both directions, by their
+//! indices in it; a slot is the two ends of such a list.
 //!
-//! Who writes, who reads: whoever holds the lock of `Timers`; the wheel itself knows no clock, no lock and no waker.
+//! Who writes, who reads: whoever holds the lock of `Timers`; the wheel itself knows no clock, no
+//! lock and no waker.
 //!
-//! A slot of a higher level is emptied entry by entry (a *cascade*), and a caller may stop in the midst of it: a million timers of one
-//! slot must not keep the lock for as long as it takes to move them all.
+//! A slot of a higher level is emptied entry by entry (a *cascade*), and a caller may stop in the
+//! midst of it: a million timers of one slot must not keep the lock for as long as it takes to move
+//! them all.
 //!
 //! Invariants. *Placed*: between two calls every entry lies where `place(elapsed, tick)` says, but
 //! for those that a cascade has yet to move. It follows that all entries of a level are due before
@@ -23,14 +28,16 @@
 //! than any tick in it (removal may leave it too early: that costs a check, never a late timer).
 //! *Forward*: `elapsed` only grows and never passes an occupied slot that was not emptied.
 //!
-//! Protocol of `pop_due(now, work)`: (1) take the slot that is being emptied, else the earliest occupied one; (2) if it starts after
-//! `now`, move `elapsed` to `now` and stop; (3) if `work` is used up, stop; (4) move `elapsed` to its start; (5) on level 0 hand out
-//! its oldest entry; (6) on a higher level place its oldest entry anew, now at least one level lower, and begin again. The list
-//! `BEYOND` has a second one beside it: what a cascade of the one finds to be beyond the levels still goes to the other.
+//! Protocol of `pop_due(now, work)`: (1) take the slot that is being emptied, else the earliest
+//! occupied one; (2) if it starts after `now`, move `elapsed` to `now` and stop; (3) if `work` is
+//! used up, stop; (4) move `elapsed` to its start; (5) on level 0 hand out its oldest entry; (6) on
+//! a higher level place its oldest entry anew, now at least one level lower, and begin again. The
+//! list `BEYOND` has a second one beside it: what a cascade of the one finds to be beyond the
+//! levels still goes to the other.
 //!
-//! Rejected: a binary heap (cancelling is what most timers end in, and a heap does it in O(log n) or leaves corpses); keying
-//! slots by the time that is left instead of by absolute ticks (an entry is then right only for a wheel that starts at 0 and
-//! never stalls).
+//! Rejected: a binary heap (cancelling is what most timers end in, and a heap does it in O(log n)
+//! or leaves corpses); keying slots by the time that is left instead of by absolute ticks (an entry
+//! is then right only for a wheel that starts at 0 and never stalls).
 //!
 //! Source: Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", 1987, scheme 7.
 
@@ -42,7 +49,8 @@ const SLOTS: usize = 1 << LEVEL_BITS;
 const LEVELS: usize = 6;
 /// Ticks that the levels span together: 127 days.
 const SPAN_BITS: u32 = LEVEL_BITS * LEVELS as u32;
-/// The first of two lists for entries that the levels cannot hold, behind the slots of the last level.
+/// The first of two lists for entries that the levels cannot hold, behind the slots of the last
+/// level.
 const BEYOND: usize = LEVELS * SLOTS;
 /// Slots of all levels, and the two lists.
 const PLACES: usize = BEYOND + 2;
@@ -51,7 +59,8 @@ const NONE: u32 = u32::MAX;
 
 const _: () = assert!(SLOTS == u64::BITS as usize);
 
-/// Names an entry; stale once the entry was handed out or removed, and then refers to nothing, for ever.
+/// Names an entry; stale once the entry was handed out or removed, and then refers to nothing, for
+/// ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     index: u32,
@@ -155,16 +164,19 @@ impl<T> Wheel<T> {
         (entry.serial == key.serial).then_some(&mut entry.payload)
     }
 
-    /// A tick that is not later than the earliest entry's; exact unless that slot lost its earliest entry by removal.
+    /// A tick that is not later than the earliest entry's; exact unless that slot lost its earliest
+    /// entry by removal.
     pub(crate) fn next_tick(&self) -> Option<u64> {
         let of = |place: usize| self.slots[place].earliest;
-        // Of a slot that is being emptied some entries are on lower levels already, and others were added there.
+        // Of a slot that is being emptied some entries are on lower levels already, and others were
+        // added there.
         let placed = self.earliest_placed().map(|(place, _)| of(place));
         self.cascading.map(of).into_iter().chain(placed).min()
     }
 
-    /// Hands out one entry that is due at `now`, in order of ticks; `None` when no more is due, or when `work` is used up. Each entry
-    /// that is handed out or moved to another slot is a unit of work. See the protocol above.
+    /// Hands out one entry that is due at `now`, in order of ticks; `None` when no more is due, or
+    /// when `work` is used up. Each entry that is handed out or moved to another slot is a unit
+    /// of work. See the protocol above.
     pub(crate) fn pop_due(&mut self, now: u64, work: &mut usize) -> Option<T> {
         loop {
             let slot = self.cascading.map(|place| (place, self.elapsed)).or_else(|| self.earliest_placed());
@@ -197,8 +209,8 @@ impl<T> Wheel<T> {
         self.entries.into_iter().map(|(_, entry)| entry.payload)
     }
 
-    /// Of the entries that are where they belong, the slot of the earliest and the tick at which it begins: by *Placed* the lowest slot
-    /// of the lowest level.
+    /// Of the entries that are where they belong, the slot of the earliest and the tick at which it
+    /// begins: by *Placed* the lowest slot of the lowest level.
     fn earliest_placed(&self) -> Option<(usize, u64)> {
         if let Some(level) = self.occupied.iter().position(|&word| word != 0) {
             let slot = self.occupied[level].trailing_zeros() as usize;

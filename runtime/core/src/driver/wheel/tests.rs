@@ -17,7 +17,8 @@ impl Random {
         self.next() % bound
     }
 
-    /// A distance of random magnitude: as many short ones as long ones, now and then longer than the wheel.
+    /// A distance of random magnitude: as many short ones as long ones, now and then longer than
+    /// the wheel.
     fn distance(&mut self) -> u64 {
         let bits = self.below(40);
         self.below(1 << bits)
@@ -143,7 +144,8 @@ fn no_call_moves_more_entries_than_it_may() {
     const ENTRIES: u64 = 100_000;
     const WORK: usize = 256;
     let mut wheel = Wheel::new(0);
-    // One slot of level 3, another one beyond the levels, and what is added in the midst of a cascade.
+    // One slot of level 3, another one beyond the levels, and what is added in the midst of a
+    // cascade.
     let begins = [1 << (3 * LEVEL_BITS), 1 << SPAN_BITS];
     for (round, begin) in begins.into_iter().enumerate() {
         for id in 0..ENTRIES {

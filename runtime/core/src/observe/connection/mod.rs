@@ -1,17 +1,19 @@
 //! One client: its bytes in, its bytes out, and what it is owed.
 //!
-//! Shape: `inbox` holds what has come and is not yet a whole request; `outbox` holds whole frames that the kernel has not yet
-//! taken. Nothing here blocks, and nothing here takes a snapshot.
+//! Shape: `inbox` holds what has come and is not yet a whole request; `outbox` holds whole frames
+//! that the kernel has not yet taken. Nothing here blocks, and nothing here takes a snapshot.
 //!
 //! Who calls: the server's loop only, one thread.
 //!
-//! Invariants. *One answer at a time*: while one is owed or in the outbox, no further request is read, so the client's own
-//! impatience stops it and not our memory. *The inbox is bounded* by one frame and one read; nothing is allocated by a declared
-//! length. *A client's share is bounded*: what its answers have taken of a processor is paid off by waiting, during which its next
-//! request is not read; it gets a notice, and a client with few requests never notices. A place in the server keeps the unpaid
-//! processor time of its last client, so reconnecting does not reset the limit. *The outbox is bounded*: a frame joins it when it
-//! is empty, or when it stays below the limit; a snapshot of a subscription that does not fit is skipped and counted. *Every wait ends*: for the first request, for the rest of a request
-//! that has begun, for a client to read.
+//! Invariants. *One answer at a time*: while one is owed or in the outbox, no further request is
+//! read, so the client's own impatience stops it and not our memory. *The inbox is bounded* by one
+//! frame and one read; nothing is allocated by a declared length. *A client's share is bounded*:
+//! what its answers have taken of a processor is paid off by waiting, during which its next request
+//! is not read; it gets a notice, and a client with few requests never notices. A place in the
+//! server keeps the unpaid processor time of its last client, so reconnecting does not reset the
+//! limit. *The outbox is bounded*: a frame joins it when it is empty, or when it stays below the
+//! limit; a snapshot of a subscription that does not fit is skipped and counted. *Every wait ends*:
+//! for the first request, for the rest of a request that has begun, for a client to read.
 
 use std::collections::VecDeque;
 use std::io;
@@ -56,7 +58,8 @@ pub(super) struct Connection {
     outbox_bytes: usize,
     /// Bytes of the first frame in the outbox that the kernel has taken.
     sent: usize,
-    /// There may be something to read. Set by an event, cleared by a read that finds nothing: events come once an edge.
+    /// There may be something to read. Set by an event, cleared by a read that finds nothing:
+    /// events come once an edge.
     is_readable: bool,
     /// Nobody reads its answers any more.
     is_hung_up: bool,
@@ -138,8 +141,9 @@ impl Connection {
         self.is_readable && self.outbox.is_empty() && !self.is_owed
     }
 
-    /// Reading its request took so much of a processor. Charged later, if its answer is still to come: the answer joins an empty
-    /// outbox whatever its size, and beside a notice that it has to wait it might not fit.
+    /// Reading its request took so much of a processor. Charged later, if its answer is still to
+    /// come: the answer joins an empty outbox whatever its size, and beside a notice that it
+    /// has to wait it might not fit.
     #[must_use = "it is counted how often clients are made to wait"]
     pub(super) fn charge_request(&mut self, took: Duration, now: Instant, limits: &Limits) -> bool {
         if self.is_owed {
@@ -149,8 +153,8 @@ impl Connection {
         self.charge(took, now, limits)
     }
 
-    /// Its answer took so much of a processor. See *A client's share is bounded*. Returns whether it has to wait from now on; then
-    /// the outbox has a notice of it, to be flushed.
+    /// Its answer took so much of a processor. See *A client's share is bounded*. Returns whether
+    /// it has to wait from now on; then the outbox has a notice of it, to be flushed.
     #[must_use = "it is counted how often clients are made to wait"]
     pub(super) fn charge(&mut self, took: Duration, now: Instant, limits: &Limits) -> bool {
         let was_waiting = self.is_waiting(now);
@@ -241,7 +245,8 @@ impl Connection {
         Asked::Snapshot
     }
 
-    /// Owes it a snapshot if its subscription is due. Ticks that were slept through are not made up for.
+    /// Owes it a snapshot if its subscription is due. Ticks that were slept through are not made up
+    /// for.
     pub(super) fn tick(&mut self, now: Instant) {
         let Some(subscription) = &mut self.subscription else { return };
         if subscription.next_at <= now {

@@ -115,7 +115,8 @@ fn garbage_ends_its_own_connection_only() {
     let empty = 0u32.to_le_bytes().to_vec();
     // A string that claims 4 GiB, inside a frame that is small.
     let boastful = [&6u32.to_le_bytes()[..], &[0x81, 0xdb, 0xff, 0xff, 0xff, 0xff]].concat();
-    // Deeper than any message, and than the observer's stack: maps of one field "x", each in the one before.
+    // Deeper than any message, and than the observer's stack: maps of one field "x", each in the
+    // one before.
     let nested = [&60_000u32.to_le_bytes()[..], &b"\x81\xa1x".repeat(20_000)].concat();
     let text = b"GET / HTTP/1.1\r\n\r\n".to_vec();
     for (number, bytes) in [oversized, undecodable, empty, boastful, nested, text].into_iter().enumerate() {
@@ -151,7 +152,8 @@ fn whatever_clients_send_the_others_are_served() {
         }
         bytes.truncate(1 + below(bytes.len()));
         let mut stream = UnixStream::connect(scene.path()).unwrap();
-        // It may have been dropped for the first of them already; what is answered is read to the end.
+        // It may have been dropped for the first of them already; what is answered is read to the
+        // end.
         let _ = stream.write_all(&bytes);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());

@@ -38,7 +38,8 @@ fn every_item_comes_out_once_or_goes_back() {
     holds(None, pushers_and_taker);
 }
 
-/// Submit and Park of `scheduler/idle/mod.rs` without their fences: whether one of the two sees the other.
+/// Submit and Park of `scheduler/idle/mod.rs` without their fences: whether one of the two sees the
+/// other.
 fn submit_against_park(check: fn(&Injector<u32>) -> bool) {
     let shared = Arc::new((Injector::new(), AtomicBool::new(false)));
     let submitter = shared.clone();

@@ -1,13 +1,16 @@
-//! The global queue: what is handed in from outside, what overflows a ring, what a worker that is going away leaves behind.
+//! The global queue: what is handed in from outside, what overflows a ring, what a worker that is
+//! going away leaves behind.
 //!
 //! # Shape
 //!
-//! A FIFO behind one lock, each item with the time at which it came. Its length and the age of its oldest item are copied out into
-//! two atomics while the lock is held, so that workers and snapshots read them with one load and never take the lock for that.
+//! A FIFO behind one lock, each item with the time at which it came. Its length and the age of its
+//! oldest item are copied out into two atomics while the lock is held, so that workers and
+//! snapshots read them with one load and never take the lock for that.
 //!
 //! # Who writes, who reads
 //!
-//! Anybody pushes, any worker takes, in batches, so that the lock is taken once for many. The copies are written under the lock only.
+//! Anybody pushes, any worker takes, in batches, so that the lock is taken once for many. The
+//! copies are written under the lock only.
 //!
 //! # Bound
 //!
@@ -19,15 +22,19 @@
 //! * SAME-LOCK: `len` and `oldest_at_ns` are stored before the lock that changed the queue is
 //!   released. A worker that is about to sleep checks under the lock
 //!   ([`Injector::is_empty_locked`]) and so sees every push that was over before.
-//! * CLOSED-IS-LAST: after `close` returned, nothing more comes in, so what is taken after it is all there is. After `close_to_new` returned
-//!   the same holds for what [`Injector::push_new`] brings, and whoever knows of that sees what its callers have counted.
+//! * CLOSED-IS-LAST: after `close` returned, nothing more comes in, so what is taken after it is
+//!   all there is. After `close_to_new` returned the same holds for what [`Injector::push_new`]
+//!   brings, and whoever knows of that sees what its callers have counted.
 //!
 //! # Rejected
 //!
-//! * Giving a large buffer back at once: the next burst takes it again, and freeing more than 64 KiB makes glibc join all its small free chunks,
-//!   which the tasks that follow then have to be cut from anew.
-//! * A lock-free queue: it is used in batches, a lock a batch is cheaper than an allocation an item, and the age would need one anyway.
-//! * Dropping items that come after `close`: they go back to the caller, which knows how to end them.
+//! * Giving a large buffer back at once: the next burst takes it again, and freeing more than 64
+//!   KiB makes glibc join all its small free chunks, which the tasks that follow then have to be
+//!   cut from anew.
+//! * A lock-free queue: it is used in batches, a lock a batch is cheaper than an allocation an
+//!   item, and the age would need one anyway.
+//! * Dropping items that come after `close`: they go back to the caller, which knows how to end
+//!   them.
 
 use std::collections::VecDeque;
 
@@ -38,7 +45,8 @@ mod loom_models;
 
 /// `oldest_at_ns` of an empty queue. As a time it lies 584 years after the clock's first reading.
 const NOTHING: u64 = u64::MAX;
-/// Slots that an empty queue keeps, 256 KiB for a pointer and its time; a larger buffer, left from a burst, is given back.
+/// Slots that an empty queue keeps, 256 KiB for a pointer and its time; a larger buffer, left from
+/// a burst, is given back.
 const RETAINED_SLOTS: usize = if cfg!(miri) { 64 } else { 16_384 };
 
 /// A FIFO queue that anybody may push into and take from.
@@ -76,7 +84,8 @@ impl<T> Injector<T> {
         }
     }
 
-    /// Puts `item` at the end; hands it back if the queue is closed. `now_ns` is its time of arrival.
+    /// Puts `item` at the end; hands it back if the queue is closed. `now_ns` is its time of
+    /// arrival.
     pub(crate) fn push(&self, item: T, now_ns: u64) -> Result<(), T> {
         let mut queue = self.queue.lock();
         if queue.admits == Admits::Nothing {
@@ -86,9 +95,11 @@ impl<T> Injector<T> {
         Ok(())
     }
 
-    /// As [`push`](Self::push), of something that was never in a queue before; hands it back if the queue is closed to what is new.
+    /// As [`push`](Self::push), of something that was never in a queue before; hands it back if the
+    /// queue is closed to what is new.
     ///
-    /// `count` is called under the lock, before anybody can take the item and only if it is taken in.
+    /// `count` is called under the lock, before anybody can take the item and only if it is taken
+    /// in.
     pub(crate) fn push_new(&self, item: T, now_ns: u64, count: impl FnOnce()) -> Result<(), T> {
         let mut queue = self.queue.lock();
         if queue.admits != Admits::All {
@@ -104,7 +115,8 @@ impl<T> Injector<T> {
         self.publish(queue);
     }
 
-    /// Puts all `items` at the end under one lock and returns how many they were; hands them back, untouched, if the queue is closed.
+    /// Puts all `items` at the end under one lock and returns how many they were; hands them back,
+    /// untouched, if the queue is closed.
     ///
     /// `items` is iterated under the lock: it must only move things.
     pub(crate) fn push_batch<I: Iterator<Item = T>>(&self, items: I, now_ns: u64) -> Result<usize, I> {
@@ -118,7 +130,8 @@ impl<T> Injector<T> {
         Ok(queue.items.len() - before)
     }
 
-    /// Takes at most `max` items, oldest first, under one lock, gives each to `to`, and returns how many they were.
+    /// Takes at most `max` items, oldest first, under one lock, gives each to `to`, and returns how
+    /// many they were.
     ///
     /// `to` is called under the lock: it must only move things.
     pub(crate) fn pop_batch(&self, max: usize, to: impl FnMut(T)) -> usize {
@@ -151,7 +164,8 @@ impl<T> Injector<T> {
         self.queue.lock().items.iter().map(|item| &item.item).for_each(f);
     }
 
-    /// When the oldest item came, in the `now_ns` of its push; `None` if the queue was empty a moment ago.
+    /// When the oldest item came, in the `now_ns` of its push; `None` if the queue was empty a
+    /// moment ago.
     #[inline]
     pub(crate) fn oldest_at_ns(&self) -> Option<u64> {
         // ORDERING: Relaxed: a hint, as `len`.
@@ -183,7 +197,8 @@ impl<T> Injector<T> {
 }
 
 impl<T> Queue<T> {
-    /// The buffer of a queue that a burst has left large and empty, for the caller to free after the lock.
+    /// The buffer of a queue that a burst has left large and empty, for the caller to free after
+    /// the lock.
     fn take_surplus(&mut self) -> Option<VecDeque<Item<T>>> {
         (self.items.is_empty() && self.items.capacity() > RETAINED_SLOTS)
             .then(|| std::mem::replace(&mut self.items, VecDeque::with_capacity(RETAINED_SLOTS)))

@@ -1,4 +1,5 @@
-//! loom models of the LIFO slot, and of the slot with one step done wrong. Built like those of the ring.
+//! loom models of the LIFO slot, and of the slot with one step done wrong. Built like those of the
+//! ring.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
@@ -6,7 +7,8 @@ use volt_shim::UnsafeCell;
 
 use super::*;
 
-/// A number that loom watches: reading one that was not published fails the model. Nothing is freed, so a fault does no other harm.
+/// A number that loom watches: reading one that was not published fails the model. Nothing is
+/// freed, so a fault does no other harm.
 struct Item(&'static UnsafeCell<u32>);
 
 // SAFETY: it stands for an owning pointer; loom checks each access.
@@ -32,7 +34,8 @@ impl RawPointer for Item {
     }
 
     unsafe fn from_raw(raw: NonNull<()>) -> Self {
-        // SAFETY: by this function's contract the pointer came from `into_raw`, of a reference that lives for ever.
+        // SAFETY: by this function's contract the pointer came from `into_raw`, of a reference that
+        // lives for ever.
         Self(unsafe { raw.cast().as_ref() })
     }
 }

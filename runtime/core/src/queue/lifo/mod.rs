@@ -2,13 +2,14 @@
 //!
 //! # Who writes, who reads
 //!
-//! Only the owner puts, so that a thing made ready on one worker stays there while its data is warm. Anybody may *take*, with a swap:
-//! the owner for its next poll, a thief as its last resort when the owner's present poll is long.
+//! Only the owner puts, so that a thing made ready on one worker stays there while its data is
+//! warm. Anybody may *take*, with a swap: the owner for its next poll, a thief as its last resort
+//! when the owner's present poll is long.
 //!
 //! # Invariant
 //!
-//! * ONE-OWNER: a pointer in the slot came out of [`RawPointer::into_raw`] and belongs to the slot; the swap that takes it out of the slot
-//!   gives it to exactly one.
+//! * ONE-OWNER: a pointer in the slot came out of [`RawPointer::into_raw`] and belongs to the slot;
+//!   the swap that takes it out of the slot gives it to exactly one.
 //!
 //! # Protocol
 //!
@@ -19,7 +20,8 @@
 //!
 //! # Rejected
 //!
-//! * Load and store in `put` where the slot is filled: a thief's take in between is undone, and the thing runs twice.
+//! * Load and store in `put` where the slot is filled: a thief's take in between is undone, and the
+//!   thing runs twice.
 //! * `push` and `pop` names: it holds one.
 
 use std::marker::PhantomData;
@@ -46,7 +48,8 @@ pub(crate) trait RawPointer: Sized + Send {
 /// A slot for one `T`.
 pub(crate) struct LifoSlot<T: RawPointer> {
     pointer: AtomicPtr<()>,
-    /// Owns what is behind the pointer; shared as a function is, since a shared slot only ever moves it, and `T` is `Send`.
+    /// Owns what is behind the pointer; shared as a function is, since a shared slot only ever
+    /// moves it, and `T` is `Send`.
     owns: PhantomData<fn() -> T>,
 }
 
@@ -66,8 +69,8 @@ impl<T: RawPointer> LifoSlot<T> {
             return None;
         }
         // Put (2)
-        // ORDERING: AcqRel; the Release pairs with the Acquire in `take` and publishes the item; the Acquire pairs with the Release of
-        // the `put` whose item comes out.
+        // ORDERING: AcqRel; the Release pairs with the Acquire in `take` and publishes the item;
+        // the Acquire pairs with the Release of the `put` whose item comes out.
         Self::owned(self.pointer.swap(new, Ordering::AcqRel))
     }
 
@@ -93,7 +96,8 @@ impl<T: RawPointer> LifoSlot<T> {
     /// What a swap took out.
     #[inline]
     fn owned(out: *mut ()) -> Option<T> {
-        // SAFETY: ONE-OWNER: the pointer was put in by `put`, from `into_raw`, and a swap took it out, once.
+        // SAFETY: ONE-OWNER: the pointer was put in by `put`, from `into_raw`, and a swap took it
+        // out, once.
         NonNull::new(out).map(|raw| unsafe { T::from_raw(raw) })
     }
 }

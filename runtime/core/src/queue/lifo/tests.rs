@@ -13,7 +13,8 @@ impl<T: Send> RawPointer for Box<T> {
     }
 
     unsafe fn from_raw(raw: NonNull<()>) -> Self {
-        // SAFETY: ONE-OWNER: by this function's contract the pointer came from `Box::leak` above, and comes back once.
+        // SAFETY: ONE-OWNER: by this function's contract the pointer came from `Box::leak` above,
+        // and comes back once.
         unsafe { Box::from_raw(raw.cast().as_ptr()) }
     }
 }

@@ -1,9 +1,10 @@
 //! loom models of the ring, and of the ring with one step done wrong.
 //!
-//! Each model is generic over [`Steps`]. [`AsBuilt`] takes every step from the ring itself; each fault replaces one step by one that differs in
-//! the thing it is named after, and the model must find it. Rings have 2 or 4 slots, and begin just before the indices wrap.
-//! loom checks each access to a slot: two at once of which one writes, or a read of what was not published, fail the model, as does an item
-//! that is lost or comes out twice.
+//! Each model is generic over [`Steps`]. [`AsBuilt`] takes every step from the ring itself; each
+//! fault replaces one step by one that differs in the thing it is named after, and the model must
+//! find it. Rings have 2 or 4 slots, and begin just before the indices wrap. loom checks each
+//! access to a slot: two at once of which one writes, or a read of what was not published, fail the
+//! model, as does an item that is lost or comes out twice.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
@@ -62,7 +63,8 @@ fn joined(threads: impl IntoIterator<Item = thread::JoinHandle<Out>>) -> Out {
     Out(threads.into_iter().flat_map(|thread| thread.join().unwrap().0).collect())
 }
 
-/// The owner pushes `items` into a ring of `capacity`, popping when it is full and once in between; a thief steals `steals` times.
+/// The owner pushes `items` into a ring of `capacity`, popping when it is full and once in between;
+/// a thief steals `steals` times.
 fn owner_and_thief<S: Steps>(capacity: usize, items: u32, steals: usize) {
     let (mut owner, stealer) = ring_from(capacity, FIRST);
     let (mut thief, _) = ring_from(4, FIRST);
@@ -143,7 +145,8 @@ fn owner_and_two_thieves<S: Steps>() {
     joined(threads).is_complete(3);
 }
 
-/// A thief's own ring is stolen from while it steals: what it writes must not be what is being read.
+/// A thief's own ring is stolen from while it steals: what it writes must not be what is being
+/// read.
 fn chain_of_thieves<S: Steps>() {
     let (mut first, from_first) = ring_from(4, FIRST);
     let (mut middle, from_middle) = ring_from(2, FIRST);
@@ -370,7 +373,8 @@ fn claiming_by_a_store_is_found() {
     breaks("a steal ended twice", None, || owner_and_thief::<ClaimsByStore>(4, 4, 2));
 }
 
-/// Releases by a store of what it claimed, not by a loop: what the owner popped meanwhile comes back.
+/// Releases by a store of what it claimed, not by a loop: what the owner popped meanwhile comes
+/// back.
 struct ReleasesByStore;
 
 impl Steps for ReleasesByStore {
@@ -388,7 +392,8 @@ fn releasing_by_a_store_is_found() {
     breaks("lost or came out twice", Some(2), owner_and_two_thieves::<ReleasesByStore>);
 }
 
-/// Releases with a Relaxed swap: the owner writes slots that, for all it knows, are still being read.
+/// Releases with a Relaxed swap: the owner writes slots that, for all it knows, are still being
+/// read.
 struct ReleasesRelaxed;
 
 impl Steps for ReleasesRelaxed {
@@ -472,7 +477,8 @@ fn room_counted_from_the_real_head_is_found() {
     breaks("Causality violation", None, || owner_and_thief::<RoomFromReal>(2, 4, 2));
 }
 
-/// Push publishes the tail with a Relaxed store: the thief reads a slot that it does not see written.
+/// Push publishes the tail with a Relaxed store: the thief reads a slot that it does not see
+/// written.
 struct TailRelaxed;
 
 impl Steps for TailRelaxed {

@@ -1,4 +1,5 @@
-//! A bounded FIFO ring with one producer and many thieves: a worker's local queue, and its batch buffer.
+//! A bounded FIFO ring with one producer and many thieves: a worker's local queue, and its batch
+//! buffer.
 //!
 //! # Shape
 //!
@@ -14,16 +15,19 @@
 //!
 //! # Who writes, who reads
 //!
-//! [`Producer`] is one value that cannot be cloned, and its methods that write take `&mut self`: only the owner pushes and pops. [`Stealer`]
-//! is cloned freely; a thief takes into a ring whose `Producer` it holds. Anybody may read the lengths.
+//! [`Producer`] is one value that cannot be cloned, and its methods that write take `&mut self`:
+//! only the owner pushes and pops. [`Stealer`] is cloned freely; a thief takes into a ring whose
+//! `Producer` it holds. Anybody may read the lengths.
 //!
 //! # Invariants
 //!
 //! * SOLE-PRODUCER: only the holder of `&mut Producer` writes slots and the tail.
-//! * CLAIMED: an index belongs to whoever moved `real` over it with a compare-and-swap; nobody else reads its item.
-//! * FILLED: a slot between `real` and `tail`, and a claimed one that its claimer has not read yet, holds an item.
-//! * ROOM: a slot is written only if its index is less than `steal + capacity`: counted from `steal`, since up to there a thief may
-//!   still be reading.
+//! * CLAIMED: an index belongs to whoever moved `real` over it with a compare-and-swap; nobody else
+//!   reads its item.
+//! * FILLED: a slot between `real` and `tail`, and a claimed one that its claimer has not read yet,
+//!   holds an item.
+//! * ROOM: a slot is written only if its index is less than `steal + capacity`: counted from
+//!   `steal`, since up to there a thief may still be reading.
 //! * TAIL-NOT-OLDER: whoever sees a value of the heads sees a tail at least as new as the one that
 //!   value was made from. Every change of the heads is a Release, and every load that is followed
 //!   by a load of the tail is an Acquire.
@@ -43,11 +47,13 @@
 //!
 //! # Rejected
 //!
-//! * Heads of 16 bits: a thief that sleeps through 65,536 pops claims items that are not there (tokio #5041). With 32 bits it would
-//!   have to sleep through exactly 2^32 of them.
+//! * Heads of 16 bits: a thief that sleeps through 65,536 pops claims items that are not there
+//!   (tokio #5041). With 32 bits it would have to sleep through exactly 2^32 of them.
 //! * Reading a slot and then claiming it: a data race, even where the value is thrown away.
-//! * Stealing half of a Chase–Lev deque with one compare-and-swap: its owner takes from the other end without one.
-//! * Repeating a lost claim inside `steal_into`: the next victim is as good, and the caller counts what it lost.
+//! * Stealing half of a Chase–Lev deque with one compare-and-swap: its owner takes from the other
+//!   end without one.
+//! * Repeating a lost claim inside `steal_into`: the next victim is as good, and the caller counts
+//!   what it lost.
 //! * Refusing to steal when the thief's own ring has no room: the oldest item needs none.
 //!
 //! Source: the layout of the two heads is that of tokio's `queue.rs`.
@@ -102,13 +108,16 @@ pub(crate) struct Stealer<T: Send> {
 pub(crate) enum Steal<T> {
     /// There was nothing.
     Empty,
-    /// There was something, but a thief is at work, or somebody was faster: try again, or elsewhere.
+    /// There was something, but a thief is at work, or somebody was faster: try again, or
+    /// elsewhere.
     Lost,
-    /// `count` items were taken: `next`, the oldest, and the others, which are in the thief's own ring now.
+    /// `count` items were taken: `next`, the oldest, and the others, which are in the thief's own
+    /// ring now.
     Taken { next: T, count: usize },
 }
 
-/// The oldest half of a ring, on its way to another queue. What is not taken out is dropped with this.
+/// The oldest half of a ring, on its way to another queue. What is not taken out is dropped with
+/// this.
 pub(crate) struct TakeHalf<'a, T: Send> {
     producer: &'a mut Producer<T>,
     /// Indices claimed and not yet read: from here,
@@ -139,7 +148,8 @@ impl<T: Send> Producer<T> {
             return Err(item);
         }
         // Push (2)
-        // SAFETY: ROOM: `free` counted at least one from `steal`, and SOLE-PRODUCER: `&mut self` is the only road to the slot.
+        // SAFETY: ROOM: `free` counted at least one from `steal`, and SOLE-PRODUCER: `&mut self` is
+        // the only road to the slot.
         unsafe { self.shared.write(self.tail, item) };
         // Push (3)
         self.publish_tail(self.tail.wrapping_add(1));
@@ -150,7 +160,8 @@ impl<T: Send> Producer<T> {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
         // Pop (1)
-        // ORDERING: Relaxed: retry value, the swap below checks it. The slots and the tail are this thread's own writes.
+        // ORDERING: Relaxed: retry value, the swap below checks it. The slots and the tail are this
+        // thread's own writes.
         let mut heads = Heads::unpack(self.shared.heads.load(Ordering::Relaxed));
         loop {
             // Exact even if the heads are old: `real` never passes the tail.
@@ -168,16 +179,19 @@ impl<T: Send> Producer<T> {
             );
             match claim {
                 // Pop (3)
-                // SAFETY: CLAIMED: the swap just moved `real` over this index. FILLED: it was before the tail.
+                // SAFETY: CLAIMED: the swap just moved `real` over this index. FILLED: it was
+                // before the tail.
                 Ok(_) => return Some(unsafe { self.shared.read(heads.real) }),
                 Err(now) => heads = Heads::unpack(now),
             }
         }
     }
 
-    /// The road for what does not fit: claims the oldest items, half the capacity, with one swap, for the caller to move elsewhere.
+    /// The road for what does not fit: claims the oldest items, half the capacity, with one swap,
+    /// for the caller to move elsewhere.
     ///
-    /// `None` if the ring is empty, or if a thief is at work or was faster; then there is room, or soon will be.
+    /// `None` if the ring is empty, or if a thief is at work or was faster; then there is room, or
+    /// soon will be.
     pub(crate) fn take_half(&mut self) -> Option<TakeHalf<'_, T>> {
         // Overflow (1)
         // ORDERING: Relaxed: the swap below checks it, as in `pop`.
@@ -197,8 +211,8 @@ impl<T: Send> Producer<T> {
     /// How many more items fit now; more fit when a thief that is at work has finished.
     #[inline]
     pub(crate) fn free(&self) -> usize {
-        // ORDERING: Acquire; pairs with the Release in `Shared::release`, which publishes that the thief has read the slots
-        // before `steal`, so that they may be written again.
+        // ORDERING: Acquire; pairs with the Release in `Shared::release`, which publishes that the
+        // thief has read the slots before `steal`, so that they may be written again.
         let heads = Heads::unpack(self.shared.heads.load(Ordering::Acquire));
         (self.shared.capacity() - self.tail.wrapping_sub(heads.steal)) as usize
     }
@@ -220,7 +234,8 @@ impl<T: Send> Producer<T> {
 }
 
 impl<T: Send> Stealer<T> {
-    /// Takes half of the items, rounded up: the oldest for the caller, the others, as far as they fit, into `into`, the thief's own ring.
+    /// Takes half of the items, rounded up: the oldest for the caller, the others, as far as they
+    /// fit, into `into`, the thief's own ring.
     pub(crate) fn steal_into(&self, into: &mut Producer<T>) -> Steal<T> {
         debug_assert!(!Arc::ptr_eq(&self.shared, &into.shared), "a worker steals from itself");
         // Steal (1) and (2)
@@ -247,12 +262,16 @@ impl<T: Send> Stealer<T> {
             return Steal::Lost;
         }
         // Steal (4)
-        // SAFETY: CLAIMED: the swap just moved `real` over this index. FILLED: it was before the tail.
+        // SAFETY: CLAIMED: the swap just moved `real` over this index. FILLED: it was before the
+        // tail.
         let next = unsafe { self.shared.read(heads.real) };
         for offset in 1..count {
-            // SAFETY: CLAIMED and FILLED, as above: `real` moved over `count` indices, all of them before the tail.
+            // SAFETY: CLAIMED and FILLED, as above: `real` moved over `count` indices, all of them
+            // before the tail.
             let item = unsafe { self.shared.read(heads.real.wrapping_add(offset)) };
-            // SAFETY: ROOM: `into.free()` counted at least `count - 1`, and room only grows. SOLE-PRODUCER: `&mut Producer`.
+            // SAFETY: ROOM: `into.free()` counted at least `count - 1`, and room only grows.
+            // SOLE-PRODUCER:
+            // `&mut Producer`.
             unsafe { into.shared.write(into.tail.wrapping_add(offset - 1), item) };
         }
         // Steal (5)
@@ -285,8 +304,9 @@ impl<T: Send> Iterator for TakeHalf<'_, T> {
             return None;
         }
         // Overflow (3)
-        // SAFETY: CLAIMED: `take_half` moved `real` over the indices from `next` to `end`, and each is read once, since `next` moves
-        // on. FILLED: they were before the tail, and nobody pushes while this borrows the producer.
+        // SAFETY: CLAIMED: `take_half` moved `real` over the indices from `next` to `end`, and each
+        // is read once, since `next` moves on. FILLED: they were before the tail, and nobody pushes
+        // while this borrows the producer.
         let item = unsafe { self.producer.shared.read(self.next) };
         self.next = self.next.wrapping_add(1);
         Some(item)
@@ -317,7 +337,8 @@ impl<T> Shared<T> {
     fn load(&self) -> (Heads, u32) {
         // ORDERING: Acquire; pairs with the Release of every change of the heads: TAIL-NOT-OLDER.
         let heads = Heads::unpack(self.heads.load(Ordering::Acquire));
-        // ORDERING: Acquire; pairs with the Release in `Producer::publish_tail`; the slots before the tail are visible from here on.
+        // ORDERING: Acquire; pairs with the Release in `Producer::publish_tail`; the slots before
+        // the tail are visible from here on.
         let tail = self.tail.load(Ordering::Acquire);
         (heads, tail)
     }
@@ -336,8 +357,8 @@ impl<T> Shared<T> {
         loop {
             debug_assert!(heads.has_thief(), "a steal ended twice");
             let released = Heads { steal: heads.real, real: heads.real };
-            // ORDERING: Release; pairs with the Acquire in `Producer::free`; publishes that the slots were read. Relaxed on failure:
-            // retry value.
+            // ORDERING: Release; pairs with the Acquire in `Producer::free`; publishes that the
+            // slots were read. Relaxed on failure: retry value.
             match self.heads.compare_exchange_weak(heads.pack(), released.pack(), Ordering::Release, Ordering::Relaxed)
             {
                 Ok(_) => return,
@@ -353,7 +374,8 @@ impl<T> Shared<T> {
     /// CLAIMED by the caller, FILLED, and not read since.
     #[inline]
     unsafe fn read(&self, index: u32) -> T {
-        // SAFETY: FILLED, by this function's contract, so the slot holds a valid T; CLAIMED, so nobody else reads or writes it.
+        // SAFETY: FILLED, by this function's contract, so the slot holds a valid T; CLAIMED, so
+        // nobody else reads or writes it.
         self.slot(index).with(|slot| unsafe { slot.cast::<T>().read() })
     }
 
@@ -364,7 +386,8 @@ impl<T> Shared<T> {
     /// ROOM for it, and the caller is the SOLE-PRODUCER.
     #[inline]
     unsafe fn write(&self, index: u32, item: T) {
-        // SAFETY: ROOM and SOLE-PRODUCER, by this function's contract, so nobody else reads or writes the slot.
+        // SAFETY: ROOM and SOLE-PRODUCER, by this function's contract, so nobody else reads or
+        // writes the slot.
         self.slot(index).with_mut(|slot| unsafe { slot.cast::<T>().write(item) });
     }
 
@@ -379,13 +402,15 @@ impl<T> Drop for Shared<T> {
         // Every end is gone, and a thief at work would hold one: `steal == real`.
         let (heads, _) = self.load();
         for offset in 0..self.len() as u32 {
-            // SAFETY: FILLED: the index is between `real` and the tail. CLAIMED: `&mut self` excludes everybody else.
+            // SAFETY: FILLED: the index is between `real` and the tail. CLAIMED: `&mut self`
+            // excludes everybody else.
             drop(unsafe { self.read(heads.real.wrapping_add(offset)) });
         }
     }
 }
 
-// SAFETY: items are only moved in and out, each by one thread at a time (CLAIMED, ROOM), and never lent, so T: Send is enough.
+// SAFETY: items are only moved in and out, each by one thread at a time (CLAIMED, ROOM), and never
+// lent, so T: Send is enough.
 unsafe impl<T: Send> Send for Shared<T> {}
 
 // SAFETY: as for Send: a shared reference gives lengths, and items by value.
@@ -407,7 +432,8 @@ impl Heads {
         self.steal != self.real
     }
 
-    /// After the owner's claim of `count`: `real` moves, and `steal` with it if no thief is at work.
+    /// After the owner's claim of `count`: `real` moves, and `steal` with it if no thief is at
+    /// work.
     #[inline]
     fn advanced(self, count: u32) -> Self {
         let real = self.real.wrapping_add(count);

@@ -157,7 +157,8 @@ fn a_capacity_that_is_no_power_of_two_is_refused() {
     let _ = ring::<u32>(3);
 }
 
-/// An owner that pushes, pops and overflows, and thieves that steal from it and from each other: each item comes out once.
+/// An owner that pushes, pops and overflows, and thieves that steal from it and from each other:
+/// each item comes out once.
 #[test]
 fn every_item_comes_out_once_under_threads() {
     const THIEVES: usize = 3;

@@ -1,8 +1,8 @@
 //! loom models of the flight recorder's ring, and of the ring with one step done wrong.
 //!
-//! Each model is generic over [`Steps`]. [`AsBuilt`] takes every step from the ring itself; each fault replaces one by one
-//! that differs in the thing that it is named after, and the model must find it. A ring of 2 slots holds one record
-//! that is sure, so that every push overwrites.
+//! Each model is generic over [`Steps`]. [`AsBuilt`] takes every step from the ring itself; each
+//! fault replaces one by one that differs in the thing that it is named after, and the model must
+//! find it. A ring of 2 slots holds one record that is sure, so that every push overwrites.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
@@ -148,8 +148,8 @@ fn loom_a_head_before_the_words_is_found() {
     breaks("WHOLE", None, || writer_and_reader::<PublishesFirst>(2, 3));
 }
 
-/// The parts of a copy, with what a fault changes: the fence of (3), and which record (5) takes for whole when `head`
-/// is so far.
+/// The parts of a copy, with what a fault changes: the fence of (3), and which record (5) takes for
+/// whole when `head` is so far.
 fn copy_with(
     reader: &mut RingReader,
     records: &mut Vec<Record>,

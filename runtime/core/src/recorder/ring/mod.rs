@@ -1,35 +1,38 @@
-//! A ring of fixed-size records: one thread writes, overwriting the oldest; others copy what is in it without stopping
-//! the writer.
+//! A ring of fixed-size records: one thread writes, overwriting the oldest; others copy what is in
+//! it without stopping the writer.
 //!
-//! Shape: a power of two of slots, each three words, and `head`, the number of records ever pushed: record `n` is in
-//! slot `n % capacity`. All words are atomics, so there is no data race and no unsafe code; a reader may copy a record
-//! of which half is new, and throws it away.
+//! Shape: a power of two of slots, each three words, and `head`, the number of records ever pushed:
+//! record `n` is in slot `n % capacity`. All words are atomics, so there is no data race and no
+//! unsafe code; a reader may copy a record of which half is new, and throws it away.
 //!
-//! Who writes: the thread that holds the [`RingWriter`] (ONE-WRITER). Who reads: any number of [`RingReader`]s, on any
-//! threads.
+//! Who writes: the thread that holds the [`RingWriter`] (ONE-WRITER). Who reads: any number of
+//! [`RingReader`]s, on any threads.
 //!
 //! Invariants:
-//! * ONE-WRITER: a ring has one writer at a time; it can move to another thread, and can be given back and claimed
-//!   anew.
+//! * ONE-WRITER: a ring has one writer at a time; it can move to another thread, and can be given
+//!   back and claimed anew.
 //! * WHOLE: a record that a reader gives out is one that was pushed, not parts of two.
-//! * ONCE, IN ORDER: a reader gives each record once at most, in the order of pushing, and counts those that it missed.
+//! * ONCE, IN ORDER: a reader gives each record once at most, in the order of pushing, and counts
+//!   those that it missed.
 //!
 //! Protocol.
 //! Push: (1) fence Release; (2) store the words, Relaxed; (3) store `head` + 1, Release.
-//! Copy: (1) load `head`, Acquire; (2) copy the words, Relaxed, oldest first; (3) fence Acquire; (4) load `head` again,
-//! Relaxed; (5) throw away what may have been overwritten meanwhile: record `n` is whole only if `n + capacity` is
-//! greater than that `head`.
+//! Copy: (1) load `head`, Acquire; (2) copy the words, Relaxed, oldest first; (3) fence Acquire;
+//! (4) load `head` again, Relaxed; (5) throw away what may have been overwritten meanwhile: record
+//! `n` is whole only if `n + capacity` is greater than that `head`.
 //! Claim: swap `is_claimed`, Acquire. Release: store `is_claimed`, Release.
 //!
-//! Why it holds. Copy (1) sees Push (3) of every record that is copied, and with it Push (2): no word is older than its
-//! record. If a word is newer, it comes from the push of record `n + capacity` or a later one; the fence of that push
-//! comes after the push (3) before it, and pairs with Copy (3): so Copy (4) loads at least `n + capacity`, and (5)
-//! throws the record away. The push of record `head` may be under way, so of `capacity` slots one less is sure.
+//! Why it holds. Copy (1) sees Push (3) of every record that is copied, and with it Push (2): no
+//! word is older than its record. If a word is newer, it comes from the push of record `n +
+//! capacity` or a later one; the fence of that push comes after the push (3) before it, and pairs
+//! with Copy (3): so Copy (4) loads at least `n + capacity`, and (5) throws the record away. The
+//! push of record `head` may be under way, so of `capacity` slots one less is sure.
 //!
-//! Rejected: a sequence number in each slot, a word more for what `head` says already; handing over blocks of records
-//! by a queue (the writer would have to stop, allocate or drop when the reader is slow, and there would be nothing to
-//! look back at); a lock that the reader takes (a preempted reader would stop a worker); the words as Release stores
-//! instead of the fence, which on ARM is three barriers for one.
+//! Rejected: a sequence number in each slot, a word more for what `head` says already; handing over
+//! blocks of records by a queue (the writer would have to stop, allocate or drop when the reader is
+//! slow, and there would be nothing to look back at); a lock that the reader takes (a preempted
+//! reader would stop a worker); the words as Release stores instead of the fence, which on ARM is
+//! three barriers for one.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -66,7 +69,8 @@ impl Ring {
     // Not a method: loom's `Arc` cannot be the type of `self`.
     pub(crate) fn claim(ring: &Arc<Self>) -> Option<RingWriter> {
         // Claim
-        // ORDERING: Acquire; pairs with Release, which publishes how far the former writer had come.
+        // ORDERING: Acquire; pairs with Release, which publishes how far the former writer had
+        // come.
         let was_claimed = ring.is_claimed.swap(true, Ordering::Acquire);
         (!was_claimed).then(|| RingWriter { ring: ring.clone(), on_one_thread: PhantomData })
     }
@@ -87,13 +91,15 @@ impl RingWriter {
     /// Notes one record down. Never blocks, never fails.
     #[inline]
     pub(crate) fn push(&self, record: Record) {
-        // ORDERING: Relaxed; single-writer cell: ONE-WRITER, and what a former writer left was acquired by the claim.
+        // ORDERING: Relaxed; single-writer cell: ONE-WRITER, and what a former writer left was
+        // acquired by the claim.
         let head = self.ring.head.load(Ordering::Relaxed);
         let slots = &self.ring.slots;
         // Always there; asked for this way, nothing can panic here.
         let Some(slot) = slots.get(head as usize & (slots.len() - 1)) else { return };
         // Push (1)
-        // ORDERING: Release; pairs with Copy (3): who reads a word of this record finds `head` grown to it.
+        // ORDERING: Release; pairs with Copy (3): who reads a word of this record finds `head`
+        // grown to it.
         fence(Ordering::Release);
         // Push (2)
         for (to, word) in slot.0.iter().zip(record.words()) {
@@ -196,7 +202,8 @@ impl RingReader {
     }
 }
 
-/// The oldest record that is sure to be whole when `head` were pushed and one more may be under way.
+/// The oldest record that is sure to be whole when `head` were pushed and one more may be under
+/// way.
 fn first_whole(head: u64, capacity: usize) -> u64 {
     (head + 1).saturating_sub(capacity as u64)
 }

@@ -1,9 +1,12 @@
-//! loom models of the idle set with the park words: workers, submitters, tasks; and of the same with one step done wrong.
+//! loom models of the idle set with the park words: workers, submitters, tasks; and of the same
+//! with one step done wrong.
 //!
-//! Workers park by `parking`, as in the runtime. [`Steps`] holds what a fault can replace, with the words of the protocol in the header of `idle`. A task is a flag: published
-//! with a Release store, as the tail of a ring is, seen by a load, taken by a swap. Whoever runs the last one raises `over`, itself
-//! something that is published and submitted to everybody. No sleep has a time-out but those that a model asks for, so what is
-//! lost ends with threads that wait for ever, which loom finds. At the end nobody may be left among the searchers or the parked.
+//! Workers park by `parking`, as in the runtime. [`Steps`] holds what a fault can replace, with the
+//! words of the protocol in the header of `idle`. A task is a flag: published with a Release store,
+//! as the tail of a ring is, seen by a load, taken by a swap. Whoever runs the last one raises
+//! `over`, itself something that is published and submitted to everybody. No sleep has a time-out
+//! but those that a model asks for, so what is lost ends with threads that wait for ever, which
+//! loom finds. At the end nobody may be left among the searchers or the parked.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -71,13 +74,15 @@ struct Shape {
     workers: usize,
     /// Tasks that each submitter hands in; 0 = no such submitter.
     submits: [usize; 2],
-    /// Whether a worker becomes a searcher when it has nothing to do; if not, as with stealing off, only a claim makes it one.
+    /// Whether a worker becomes a searcher when it has nothing to do; if not, as with stealing off,
+    /// only a claim makes it one.
     searches: bool,
     /// Whether a worker spins before it sleeps.
     spins: bool,
     /// Sleeps of each worker that end with a time-out.
     time_outs: usize,
-    /// Whether a task waits, in its poll, until all others have begun: nobody may sleep while another is in there.
+    /// Whether a task waits, in its poll, until all others have begun: nobody may sleep while
+    /// another is in there.
     meets: bool,
     /// A worker that sleeps in the driver, and is woken last.
     keep_last: Option<usize>,
@@ -776,8 +781,8 @@ fn a_spin_that_takes_the_token_is_found() {
 /// a `thief`, a searcher that steals once. At the end the owner may hold no surplus unless somebody
 /// was claimed or has seen a task.
 ///
-/// `asks` decides after each push whether to claim a worker, from the count in ring and slot, and the
-/// count of tasks pushed at once.
+/// `asks` decides after each push whether to claim a worker, from the count in ring and slot, and
+/// the count of tasks pushed at once.
 fn surplus_model(asks: fn(&Idle, usize, usize) -> bool, thief: Option<Thief>, steps: &[Step]) {
     let idle = Arc::new(Idle::new(3, 0));
     let (mut ring, in_ring) = ring::<u32>(4);

@@ -7,8 +7,8 @@
 //! searching  how many search for work, or were woken to do so
 //! spinner    the one that is parked and not asleep yet, if any: a hint
 //! ```
-//! How many are parked is the bits' population; there is no counter beside it that could drift. This is the only place with
-//! `fence(SeqCst)`.
+//! How many are parked is the bits' population; there is no counter beside it that could drift.
+//! This is the only place with `fence(SeqCst)`.
 //!
 //! # Protocol
 //!
@@ -18,7 +18,8 @@
 //! 3. if nobody searches and somebody is parked: claim one, and unpark it.
 //!
 //! Park, by a worker that found nothing:
-//! 1. leave the searchers if it was one, and publish "parked", by setting the bit; each a read-modify-write;
+//! 1. leave the searchers if it was one, and publish "parked", by setting the bit; each a
+//!    read-modify-write;
 //! 2. `fence(SeqCst)`;
 //! 3. check everything once more: inbox, every ring and batch, the global queue, shutdown; not
 //!    timers, which are the business of whoever has the driver turn. On a hit: retract, become a
@@ -30,15 +31,15 @@
 //! 2. check the own park word for a while (`Parker::has_token`), and take nothing;
 //! 3. take back what (1) said, if it did. A token was there: as after a sleep. None: sleep.
 //!
-//! For everybody else it is parked: its bit is set, it is no searcher, and who claims it gives it a token as always. It is only cheaper to
-//! wake, and so the first to be claimed.
+//! For everybody else it is parked: its bit is set, it is no searcher, and who claims it gives it a
+//! token as always. It is only cheaper to wake, and so the first to be claimed.
 //!
-//! Claim: clear a set bit with a read-modify-write; if it was clear already, take another; then `searching += 1`, for the one that was
-//! claimed; then its token, by `Parker::unpark`.
+//! Claim: clear a set bit with a read-modify-write; if it was clear already, take another; then
+//! `searching += 1`, for the one that was claimed; then its token, by `Parker::unpark`.
 //!
-//! Retract: clear the own bit with a read-modify-write. It was set: nobody has claimed me, I reset my park word
-//! (`Parker::take_token`) and am not a searcher. It was clear: somebody has, I wait for the token (`Parker::wait_token`), and am a searcher, counted
-//! by the claimer.
+//! Retract: clear the own bit with a read-modify-write. It was set: nobody has claimed me, I reset
+//! my park word (`Parker::take_token`) and am not a searcher. It was clear: somebody has, I wait
+//! for the token (`Parker::wait_token`), and am a searcher, counted by the claimer.
 //!
 //! Search: a searcher that finds work leaves the searchers *before* it runs it. If it was the last
 //! it does as Submit from step 2 on, for whatever work it sees: a fence, a check of everything, and
@@ -46,9 +47,11 @@
 //!
 //! # Invariants
 //!
-//! * ONE-TOKEN: a cleared bit is a promise of exactly one token, and of one searcher. Whoever clears it makes it true, or is its worker.
-//! * COUNTED-ONCE: a worker is counted as a searcher at most once: it leaves before its bit says that it may be claimed, `searching` is
-//!   raised before the token is given, and the one that got the token lowers it.
+//! * ONE-TOKEN: a cleared bit is a promise of exactly one token, and of one searcher. Whoever
+//!   clears it makes it true, or is its worker.
+//! * COUNTED-ONCE: a worker is counted as a searcher at most once: it leaves before its bit says
+//!   that it may be claimed, `searching` is raised before the token is given, and the one that got
+//!   the token lowers it.
 //! * NOBODY-WAITS: when every worker sleeps, nothing that was submitted is left.
 //!
 //! # Proof of NOBODY-WAITS
@@ -93,12 +96,15 @@
 //! * Only the last searcher checks again: with one worker, with stealing off, or after a refusal by
 //!   the limit, nobody does.
 //! * A Release store and a SeqCst load in place of the fences: 1.2 % of wake-ups lost on hardware.
-//! * Ignoring what retract found: a worker that was claimed while it timed out is counted as a searcher for ever, and nobody is woken again.
-//! * Asking [`Idle::try_start_searching`] after a hit: a worker that is refused parks, hits and is refused again, in a circle.
+//! * Ignoring what retract found: a worker that was claimed while it timed out is counted as a
+//!   searcher for ever, and nobody is woken again.
+//! * Asking [`Idle::try_start_searching`] after a hit: a worker that is refused parks, hits and is
+//!   refused again, in a circle.
 //! * Spinning as a searcher, without the bit: then nobody is woken while it spins, and it alone has
 //!   to find whatever is submitted, by checking all queues again and again, instead of at one word
 //!   of its own.
-//! * A summary word above the words: with 16 words at most the scan is as fast, and there is nothing to keep consistent.
+//! * A summary word above the words: with 16 words at most the scan is as fast, and there is
+//!   nothing to keep consistent.
 
 use volt_shim::{AtomicU64, AtomicUsize, CachePadded, Ordering, fence};
 
@@ -131,13 +137,15 @@ impl Idle {
         }
     }
 
-    /// Submit (2) and (3), after work was published: claims a parked worker if nobody searches. The caller unparks it, always.
+    /// Submit (2) and (3), after work was published: claims a parked worker if nobody searches. The
+    /// caller unparks it, always.
     ///
     /// `keep_last` is claimed only if it is the only one parked.
     #[must_use = "a claimed worker waits for its token"]
     pub(crate) fn claim_for_submit(&self, keep_last: Option<usize>) -> Option<usize> {
         // Submit (2)
-        // ORDERING: SeqCst fence; pairs with the fence in `begin_park` and `stop_searching`: see the proof.
+        // ORDERING: SeqCst fence; pairs with the fence in `begin_park` and `stop_searching`: see
+        // the proof.
         fence(Ordering::SeqCst);
         // Submit (3)
         if self.searching() > 0 {
@@ -146,7 +154,8 @@ impl Idle {
         self.claim(keep_last)
     }
 
-    /// Submit (2), and the part of Submit (3) that mostly ends it: whether anybody is parked, after work was published. If so, the caller goes
+    /// Submit (2), and the part of Submit (3) that mostly ends it: whether anybody is parked, after
+    /// work was published. If so, the caller goes
     /// on as for [`claim_for_submit`](Self::claim_for_submit).
     #[inline]
     pub(crate) fn is_anybody_parked(&self) -> bool {
@@ -157,16 +166,18 @@ impl Idle {
         !self.is_nobody_parked()
     }
 
-    /// Whether somebody is parked who is to be claimed for surplus, after `pushed` tasks were pushed to a ring, and `queued` are in it and
-    /// in the LIFO slot: see "Surplus".
+    /// Whether somebody is parked who is to be claimed for surplus, after `pushed` tasks were
+    /// pushed to a ring, and `queued` are in it and in the LIFO slot: see "Surplus".
     #[inline]
     pub(crate) fn is_anybody_parked_for_surplus(&self, queued: usize, pushed: usize) -> bool {
-        // Two that were there already may be one in the ring and one that was put into the slot, which is no Submit.
+        // Two that were there already may be one in the ring and one that was put into the slot,
+        // which is no Submit.
         let is_new = queued <= pushed + 2;
         if is_new { self.is_anybody_parked() } else { !self.is_nobody_parked() }
     }
 
-    /// As [`claim_for_submit`](Self::claim_for_submit), whether or not somebody searches: for the second and later of a batch, and for the chain.
+    /// As [`claim_for_submit`](Self::claim_for_submit), whether or not somebody searches: for the
+    /// second and later of a batch, and for the chain.
     #[must_use = "a claimed worker waits for its token"]
     pub(crate) fn claim_any(&self, keep_last: Option<usize>) -> Option<usize> {
         // Submit (2)
@@ -195,8 +206,8 @@ impl Idle {
         if was_searching {
             self.leave_searchers();
         }
-        // ORDERING: AcqRel; the Release pairs with the Acquire in `claim_bit`, so that the token comes after the reset of the park word that
-        // ended the former sleep.
+        // ORDERING: AcqRel; the Release pairs with the Acquire in `claim_bit`, so that the token
+        // comes after the reset of the park word that ended the former sleep.
         let before = word.fetch_or(bit, Ordering::AcqRel);
         debug_assert_eq!(before & bit, 0, "worker {worker} parks twice");
         // Park (2)
@@ -204,15 +215,18 @@ impl Idle {
         fence(Ordering::SeqCst);
     }
 
-    /// Retract: whether `worker`'s bit was still set. If not, a claimer owns it: its token comes, and it is counted as a searcher.
+    /// Retract: whether `worker`'s bit was still set. If not, a claimer owns it: its token comes,
+    /// and it is counted as a searcher.
     #[must_use = "false means that a token is on its way, and that this worker is a searcher"]
     pub(crate) fn retract(&self, worker: usize) -> bool {
         let (word, bit) = self.place(worker);
-        // ORDERING: AcqRel; pairs with the other changes of the word; exactly one of this and a claim finds the bit set.
+        // ORDERING: AcqRel; pairs with the other changes of the word; exactly one of this and a
+        // claim finds the bit set.
         word.fetch_and(!bit, Ordering::AcqRel) & bit != 0
     }
 
-    /// Spin (1): whether it is told that `worker`, which is parked and may be claimed, spins; it is of one at a time.
+    /// Spin (1): whether it is told that `worker`, which is parked and may be claimed, spins; it is
+    /// of one at a time.
     #[must_use = "false means that it is told of somebody else"]
     pub(crate) fn begin_spin(&self, worker: usize) -> bool {
         // ORDERING: Relaxed, both: a hint to claims, which clear the bit all the same.
@@ -249,7 +263,8 @@ impl Idle {
         let was_last = self.leave_searchers();
         if was_last {
             // Submit (2)
-            // ORDERING: SeqCst fence; pairs with the fence in `claim_for_submit`, whose caller may have relied on this searcher.
+            // ORDERING: SeqCst fence; pairs with the fence in `claim_for_submit`, whose caller may
+            // have relied on this searcher.
             fence(Ordering::SeqCst);
         }
         was_last
@@ -342,7 +357,8 @@ impl Idle {
 
     /// `searching -= 1`; whether it is 0 now.
     fn leave_searchers(&self) -> bool {
-        // ORDERING: AcqRel; a searcher that leaves after others sees what they had published when they left.
+        // ORDERING: AcqRel; a searcher that leaves after others sees what they had published when
+        // they left.
         let before = self.searching.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(before != 0, "COUNTED-ONCE: left the searchers without being one");
         before == 1

@@ -8,7 +8,8 @@ use crate::driver::parker::{Parker, Unparked};
 /// Rounds of a stress; Miri is slow.
 const ROUNDS: usize = if cfg!(miri) { 50 } else { 100_000 };
 
-/// Rounds of the litmus, unless the machine is busy: then it stops after `LITMUS_TIME`, but not before `ROUNDS`.
+/// Rounds of the litmus, unless the machine is busy: then it stops after `LITMUS_TIME`, but not
+/// before `ROUNDS`.
 const LITMUS_ROUNDS: usize = 10 * ROUNDS;
 const LITMUS_TIME: Duration = Duration::from_secs(5);
 
@@ -113,7 +114,8 @@ fn leaving_the_searchers_without_being_one_is_caught() {
     let _ = Idle::new(2, 0).stop_searching();
 }
 
-/// Waits until `value`, which only grows, is `expected`, spinning, since a litmus wants both sides to start at once.
+/// Waits until `value`, which only grows, is `expected`, spinning, since a litmus wants both sides
+/// to start at once.
 fn wait_until(value: &AtomicUsize, expected: usize) {
     let (since, mut spins) = (Instant::now(), 0_u32);
     while value.load(Ordering::Acquire) < expected {
@@ -149,7 +151,8 @@ fn a_submit_and_a_park_never_miss_each_other() {
                 break;
             }
             begun.store(round, Ordering::Release);
-            // From round to round the submit falls a little later, so that it meets the park at every point.
+            // From round to round the submit falls a little later, so that it meets the park at
+            // every point.
             (0..round % 16).for_each(|_| std::hint::spin_loop());
             work.store(round, Ordering::Release);
             let sees_parked = idle.claim_for_submit(None).is_some();

@@ -11,7 +11,8 @@ use crate::scheduler::shared::Shared;
 /// A task's hold on its runtime.
 pub(in crate::scheduler) struct Lease(NonNull<Shared>);
 
-// SAFETY: it gives access to a `Shared` by reference, which is Sync, and drops one where the last lease goes, which is Send.
+// SAFETY: it gives access to a `Shared` by reference, which is Sync, and drops one where the last
+// lease goes, which is Send.
 unsafe impl Send for Lease {}
 // SAFETY: as for Send.
 unsafe impl Sync for Lease {}

@@ -1,5 +1,6 @@
-//! loom models of leases: threads that hold a runtime, take leases of it, let go of it, and bring the leases back; and of the same with one step
-//! done wrong. The `Arc` is a count beside them; who takes off the last one ends the runtime.
+//! loom models of leases: threads that hold a runtime, take leases of it, let go of it, and bring
+//! the leases back; and of the same with one step done wrong. The `Arc` is a count beside them; who
+//! takes off the last one ends the runtime.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
@@ -43,7 +44,8 @@ impl Runtime {
     }
 }
 
-/// Each thread takes so many leases and brings them back in two parts, the second one without the runtime.
+/// Each thread takes so many leases and brings them back in two parts, the second one without the
+/// runtime.
 fn model<S: Steps>(counts: &'static [usize]) {
     let runtime =
         Runtime { leases: Leases::new(), count: AtomicUsize::new(counts.len()), is_gone: AtomicBool::new(false) };

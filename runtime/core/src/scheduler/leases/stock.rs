@@ -27,7 +27,8 @@ pub(super) fn take(shared: &Arc<Shared>, leases: usize) {
 pub(super) unsafe fn give_back(shared: NonNull<Shared>, leases: usize) {
     // SAFETY: ALIVE-WHILE-OUT: these are out.
     if unsafe { shared.as_ref() }.leases.give_back(leases) {
-        // SAFETY: the pointer is that of an `Arc`; the count is the one that `take` has added, or is about to.
+        // SAFETY: the pointer is that of an `Arc`; the count is the one that `take` has added, or
+        // is about to.
         unsafe { Arc::decrement_strong_count(shared.as_ptr()) }
     }
 }

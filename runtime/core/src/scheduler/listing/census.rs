@@ -1,10 +1,13 @@
-//! How many tasks of each spawn location live and wait, and how many of them nothing can wake any more.
+//! How many tasks of each spawn location live and wait, and how many of them nothing can wake any
+//! more.
 //!
-//! Shape: whoever takes a snapshot walks through the registry, a few tasks under a lock at a time, and reads their words; no task and no
-//! worker does anything for it. What is in the registry are tasks that have waited once, or have a name.
+//! Shape: whoever takes a snapshot walks through the registry, a few tasks under a lock at a time,
+//! and reads their words; no task and no worker does anything for it. What is in the registry are
+//! tasks that have waited once, or have a name.
 //!
-//! *Stranded* is a task that waits while its references are the registry's and the JoinHandle's: each waker is a reference, and so is the
-//! `Notified` in a queue. An AbortHandle, a guard of a shield, or a waker that the task's own future keeps is a reference too, and hides the
+//! *Stranded* is a task that waits while its references are the registry's and the JoinHandle's:
+//! each waker is a reference, and so is the `Notified` in a queue. An AbortHandle, a guard of a
+//! shield, or a waker that the task's own future keeps is a reference too, and hides the
 //! task: the count may be too small, and is never too large but for an instant.
 //!
 //! The table of blame has a bounded number of rows (`stats::blame`), and what finds none is one
@@ -12,11 +15,13 @@
 //! gets one of its own here while it has `ALIVE_WORTH_A_ROW` tasks or more; it says how many are
 //! alive and stranded, and no more: what its tasks did is counted under *other*.
 //!
-//! Who reads: snapshots. Bounds: of more than `TASKS_MAX` tasks nothing is told. A walk is used again for `REST` times the processor
-//! time that it took, so that readers, however many, spend a five-hundredth of a processor on it; but for `REST_MAX_NS` at most,
-//! since a count that is minutes old hides a leak (`TASKS_MAX` tasks then cost a thirtieth). Not for `REST` times the time that
-//! passed: on a busy machine a walk waits for a processor, which costs nobody anything, and the next would be due minutes later. Rows for
-//! locations without one: `ROWS_MAX`, for those with most tasks.
+//! Who reads: snapshots. Bounds: of more than `TASKS_MAX` tasks nothing is told. A walk is used
+//! again for `REST` times the processor time that it took, so that readers, however many, spend a
+//! five-hundredth of a processor on it; but for `REST_MAX_NS` at most, since a count that is
+//! minutes old hides a leak (`TASKS_MAX` tasks then cost a thirtieth). Not for `REST` times the
+//! time that passed: on a busy machine a walk waits for a processor, which costs nobody anything,
+//! and the next would be due minutes later. Rows for locations without one: `ROWS_MAX`, for those
+//! with most tasks.
 //!
 //! Rejected: counts by location that workers keep: two writes to shared memory a task, for numbers
 //! that are seldom read.
@@ -69,7 +74,8 @@ struct Count {
 }
 
 impl Census {
-    /// Adds what is known of each location to `blame`, and returns when that was counted. `None`: there are too many tasks.
+    /// Adds what is known of each location to `blame`, and returns when that was counted. `None`:
+    /// there are too many tasks.
     #[must_use = "what is not known is to be said"]
     pub(crate) fn tell(&self, registry: &Registry, blame: &mut Vec<Blame>) -> Option<u64> {
         let mut last = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -239,7 +245,8 @@ mod tests {
     #[test]
     fn a_walk_that_waits_for_a_processor_is_not_used_for_longer() {
         let taken = taken(|_| {
-            // As a walk does that the kernel interrupts for others: by time it would be used for 50 s.
+            // As a walk does that the kernel interrupts for others: by time it would be used for 50
+            // s.
             std::thread::sleep(std::time::Duration::from_millis(100));
             true
         });

@@ -1,5 +1,5 @@
-//! What the last list of tasks was made of. It stands for a while, so that somebody who asks often gets
-//! new numbers of the same tasks, and the program pays for few walks through the registry.
+//! What the last list of tasks was made of. It stands for a while, so that somebody who asks often
+//! gets new numbers of the same tasks, and the program pays for few walks through the registry.
 //!
 //! Who writes, who reads: `listing`, under this lock.
 

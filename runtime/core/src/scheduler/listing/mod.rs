@@ -1,11 +1,15 @@
-//! The tasks of a runtime one by one, for whoever asks: those that rank highest by what it asks for.
+//! The tasks of a runtime one by one, for whoever asks: those that rank highest by what it asks
+//! for.
 //!
-//! Protocol of an answer. (1) See which tasks are being polled, in the workers' cells. (2) Choose: walk through the registry, a few tasks under a
-//! lock at a time, and keep ids and places of the highest, as many as are wanted. (3) Look each of these up, and read its header. What was
-//! chosen in (2) stands for a while, so that who asks often gets new numbers of the same tasks, and the program pays for few walks.
+//! Protocol of an answer. (1) See which tasks are being polled, in the workers' cells. (2) Choose:
+//! walk through the registry, a few tasks under a lock at a time, and keep ids and places of the
+//! highest, as many as are wanted. (3) Look each of these up, and read its header. What was
+//! chosen in (2) stands for a while, so that who asks often gets new numbers of the same tasks, and
+//! the program pays for few walks.
 //!
-//! In the registry are tasks that have waited once, or have a name. Of one that is in its first poll is known what its worker shows; of those
-//! that wait in a queue for that poll, how many they are.
+//! In the registry are tasks that have waited once, or have a name. Of one that is in its first
+//! poll is known what its worker shows; of those that wait in a queue for that poll, how many they
+//! are.
 //!
 //! Who reads: whoever asks, on its own thread; one at a time. No worker takes the lock of this
 //! file, and those of the registry's shards are held for a few tasks. Bounds: `MAX_ROWS` rows;
@@ -13,7 +17,8 @@
 //! asked again, and for `REST_OF_ANOTHER` times if something else is: so askers, however many, take
 //! a two-hundredth of a processor, and a tenth while somebody changes the question as fast as that.
 //!
-//! Rejected: the answer from the tasks that changed since the last: someone would have to note them down.
+//! Rejected: the answer from the tasks that changed since the last: someone would have to note them
+//! down.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};

@@ -1,18 +1,19 @@
-//! Where processes are to be seen: the systems of `volt-process` in a runtime, each of which shows its own.
+//! Where processes are to be seen: the systems of `volt-process` in a runtime, each of which shows
+//! its own.
 //!
 //! A runtime knows nothing of processes, which stand on a floor above. What has some shows itself
 //! as a [`ProcessSource`], and is asked whenever somebody observes it.
 //!
-//! Who writes: a system, when it is built. Who reads: snapshots and the observer, on their own threads; the lock is held while the list is copied,
-//! never while a source is asked.
+//! Who writes: a system, when it is built. Who reads: snapshots and the observer, on their own
+//! threads; the lock is held while the list is copied, never while a source is asked.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use volt_telemetry::processes::{ProcessList, Processes, Query};
 
-/// Shows processes: state machines with mailboxes that run as tasks of a runtime. `volt_process::System` is one; another framework
-/// of actors can be, too, and is seen in consoles and metrics like it. See
-/// [`Handle::show_processes`](crate::handle::Handle::show_processes).
+/// Shows processes: state machines with mailboxes that run as tasks of a runtime.
+/// `volt_process::System` is one; another framework of actors can be, too, and is seen in consoles
+/// and metrics like it. See [`Handle::show_processes`](crate::handle::Handle::show_processes).
 ///
 /// It is asked on the threads of observers, at the same time by several, and never by a worker. It
 /// must not wait for a process.
@@ -39,16 +40,19 @@ use volt_telemetry::processes::{ProcessList, Processes, Query};
 /// # Ok::<(), volt::BuildError>(())
 /// ```
 pub trait ProcessSource: Send + Sync {
-    /// All of them in numbers, for every snapshot: to be had at a cost that hardly depends on how many they are.
+    /// All of them in numbers, for every snapshot: to be had at a cost that hardly depends on how
+    /// many they are.
     fn totals(&self) -> Processes;
 
-    /// Those that `query` asks for, in any order; nothing, unless the source tells them one by one. What the runtime knows of their tasks, it
-    /// adds. It says the query that it answers, and its `limit` is [`MAX_ROWS`](volt_telemetry::processes::MAX_ROWS) at most.
+    /// Those that `query` asks for, in any order; nothing, unless the source tells them one by one.
+    /// What the runtime knows of their tasks, it adds. It says the query that it answers, and
+    /// its `limit` is [`MAX_ROWS`](volt_telemetry::processes::MAX_ROWS) at most.
     fn list(&self, query: &Query) -> ProcessList {
         ProcessList { query: query.clone(), alive: self.totals().alive, ..ProcessList::default() }
     }
 
-    /// Name and kind of the process with this number, as it stands in recordings (`index << 32 | generation`), if it lives.
+    /// Name and kind of the process with this number, as it stands in recordings (`index << 32 |
+    /// generation`), if it lives.
     fn describe(&self, _process: u64) -> Option<String> {
         None
     }
@@ -75,7 +79,8 @@ impl Sources {
         })
     }
 
-    /// What the first of them has to say of the process with this number; a number is unique in one source only.
+    /// What the first of them has to say of the process with this number; a number is unique in one
+    /// source only.
     pub(crate) fn describe(&self, process: u64) -> Option<String> {
         self.all().iter().find_map(|source| source.describe(process))
     }

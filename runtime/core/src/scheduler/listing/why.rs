@@ -1,11 +1,14 @@
 //! Why a task was polled last: follows the chain of wake-ups from header to header.
 //!
-//! Each task's header says who submitted it last (`task::wakes`, `LastWake`): two stores a wake-up, always on. The chain is put together
-//! when somebody asks, on the thread that asks: a task with a name is found at once, for others the registry is walked through, a few tasks
-//! under a lock at a time. A task that has not waited yet and has no name is in no registry: of it is known what its worker shows.
+//! Each task's header says who submitted it last (`task::wakes`, `LastWake`): two stores a wake-up,
+//! always on. The chain is put together when somebody asks, on the thread that asks: a task with a
+//! name is found at once, for others the registry is walked through, a few tasks under a lock at a
+//! time. A task that has not waited yet and has no name is in no registry: of it is known what its
+//! worker shows.
 //!
-//! Rejected: following the records of the flight recorder, which also know what led to an earlier poll: they reach back milliseconds under load,
-//! and only while the recorder is on. A recording shows that chain as its arrows.
+//! Rejected: following the records of the flight recorder, which also know what led to an earlier
+//! poll: they reach back milliseconds under load, and only while the recorder is on. A recording
+//! shows that chain as its arrows.
 
 use volt_telemetry::recording::event::Waker as By;
 use volt_telemetry::why::{End, Link, MAX_LINKS, State, Why, Woken};
@@ -25,7 +28,8 @@ struct Seen {
 }
 
 impl Shared {
-    /// The chain of wake-ups that led to the last poll of the task of this id, or else of this name; `None` = there is none that is alive and known.
+    /// The chain of wake-ups that led to the last poll of the task of this id, or else of this
+    /// name; `None` = there is none that is alive and known.
     pub(crate) fn why(&self, task: &str) -> Option<Why> {
         let now_ns = clock::now_ns();
         let mut left = TASKS_MAX;

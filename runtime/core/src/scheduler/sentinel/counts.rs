@@ -1,5 +1,5 @@
-//! What others see of the sentinel, and what they may do to it: its counters, the doctor's history, how
-//! it is roused and ended.
+//! What others see of the sentinel, and what they may do to it: its counters, the doctor's history,
+//! how it is roused and ended.
 //!
 //! Who writes: the sentinel's thread its counters; workers rouse it and count announced blocks.
 

@@ -7,17 +7,22 @@
 //!
 //! 1. Nobody polls timers and I/O, since the worker that was in the driver left it for a task that
 //!    takes long: a parked worker is woken.
-//! 2. Somebody is parked, and the stuck worker holds tasks: a parked worker is woken, and takes them (*rescue*); those that it may not take, since
-//!    stealing is off or the LIFO slot is to be left alone for longer, go to the global queue.
-//! 3. Nobody is parked, and work waits or nobody moves: the poll is asked to yield at its next operation (*preempt*), and the kernel is asked what
-//!    the thread does. It blocks: it is declared away at once. It burns processor time: after `BURN_AFTER`, and only so many at a time, since
-//!    more threads than processors help nobody for long. It could run and the kernel runs others: as one that burns, after `WAIT_AFTER`, since it
-//!    may burn all it gets. It is stopped, or its quota is spent: not at all, since a spare would be no better off.
-//! 4. Fewer are able than there are workers, and nobody is parked: a spare is called, or it is counted that there was none (*capped*).
+//! 2. Somebody is parked, and the stuck worker holds tasks: a parked worker is woken, and takes
+//!    them (*rescue*); those that it may not take, since stealing is off or the LIFO slot is to be
+//!    left alone for longer, go to the global queue.
+//! 3. Nobody is parked, and work waits or nobody moves: the poll is asked to yield at its next
+//!    operation (*preempt*), and the kernel is asked what the thread does. It blocks: it is
+//!    declared away at once. It burns processor time: after `BURN_AFTER`, and only so many at a
+//!    time, since more threads than processors help nobody for long. It could run and the kernel
+//!    runs others: as one that burns, after `WAIT_AFTER`, since it may burn all it gets. It is
+//!    stopped, or its quota is spent: not at all, since a spare would be no better off.
+//! 4. Fewer are able than there are workers, and nobody is parked: a spare is called, or it is
+//!    counted that there was none (*capped*).
 //! 5. What a worker holds that is away goes to the global queue, at each check, since a stuck poll
 //!    may wake tasks.
 //!
-//! A spare stays for `SPARE_LINGER` after the last stall, since who blocks once blocks again. Then as many leave as are too many.
+//! A spare stays for `SPARE_LINGER` after the last stall, since who blocks once blocks again. Then
+//! as many leave as are too many.
 //!
 //! Each poll that is stuck is also examined, and recorded if it lasts: see `witness`. Once a second
 //! the doctor is asked: see `doctor`.
@@ -29,8 +34,8 @@
 //! (`lateness`): then all that was seen before is forgotten, and polls that were going on are not
 //! charged with that time, as long as they last.
 //!
-//! Who writes: its own thread. It owns nothing of the workers': it takes from their queues as thieves do, and calls spares by `staff`.
-//! How it sleeps stands in `doze`.
+//! Who writes: its own thread. It owns nothing of the workers': it takes from their queues as
+//! thieves do, and calls spares by `staff`. How it sleeps stands in `doze`.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -63,7 +68,8 @@ const PATIENCE: u32 = 8;
 /// wakes up a wake-up of 4 µs before it runs its task; so a runtime that is woken now and then,
 /// more often than five times a second, does not pay for it.
 const QUIET_CHECKS: u32 = 20;
-/// Workers that burn processor time and are replaced at a time, at least; else a quarter of the workers.
+/// Workers that burn processor time and are replaced at a time, at least; else a quarter of the
+/// workers.
 const MIN_BURNING: usize = 2;
 
 /// The sentinel's thread, until it is told to end.
@@ -71,7 +77,8 @@ pub(crate) fn run(shared: &Arc<Shared>, interval: Duration) {
     let sentinel = &shared.sentinel;
     let mut rounds = Rounds::new(shared, interval);
     let mut pause = interval;
-    // ORDERING: Acquire; pairs with the Release in `end`. The token that `end` leaves ends any sleep that began before.
+    // ORDERING: Acquire; pairs with the Release in `end`. The token that `end` leaves ends any
+    // sleep that began before.
     while !sentinel.is_over.load(Ordering::Acquire) {
         let is_at_rest = || rounds.quiet_checks >= QUIET_CHECKS && shared.is_at_rest();
         let was_timed = sentinel.doze.sleep(&shared.idle, is_at_rest, pause);
@@ -109,7 +116,8 @@ struct Rounds<'a> {
 struct Seen {
     /// Odd: in a poll.
     poll_seq: u64,
-    /// For how long the machine stood still in this poll; all of it, up to the end of a block that was announced.
+    /// For how long the machine stood still in this poll; all of it, up to the end of a block that
+    /// was announced.
     excused_ns: u64,
     /// The poll for which it was declared away.
     away_seq: u64,
@@ -203,7 +211,8 @@ impl<'a> Rounds<'a> {
             let excused_ns = if is_same { seen.excused_ns } else { 0 };
             let for_ns = remote.cells.poll_for_ns(now_ns).unwrap_or(0).saturating_sub(excused_ns);
             let excused_now_ns = match duty {
-                // Said beforehand, and others do its work: no stall. A stall before it ends here, and what comes after it is a new one.
+                // Said beforehand, and others do its work: no stall. A stall before it ends here,
+                // and what comes after it is a new one.
                 Duty::Blocking => {
                     self.witness.ends(slot, now_ns);
                     for_ns
@@ -239,7 +248,8 @@ impl<'a> Rounds<'a> {
         has_woken
     }
 
-    /// Does what there is to do about those that are stuck, beside `moving` ones. Returns whether that was anything.
+    /// Does what there is to do about those that are stuck, beside `moving` ones. Returns whether
+    /// that was anything.
     fn relieve(&mut self, stuck: &[Stuck], mut moving: usize, now_ns: u64) -> bool {
         let (shared, sentinel) = (self.shared, &self.shared.sentinel);
         let mut has_acted = false;
@@ -336,7 +346,8 @@ impl<'a> Rounds<'a> {
         true
     }
 
-    /// Takes what a worker holds that is stuck, and hands it on. Returns whether there was anything.
+    /// Takes what a worker holds that is stuck, and hands it on. Returns whether there was
+    /// anything.
     fn empty(&mut self, stuck: &Stuck, now_ns: u64) -> bool {
         let remote = &self.shared.remotes[stuck.slot];
         let mut tasks: Vec<_> = remote.lifo.take().into_iter().collect();

@@ -1,7 +1,8 @@
-//! The thread that makes stacks readable and writes to the application's log: incidents, findings, and
-//! what the runtime itself cannot do.
+//! The thread that makes stacks readable and writes to the application's log: incidents, findings,
+//! and what the runtime itself cannot do.
 //!
-//! Owned by the sentinel, which never writes to a log: a subscriber may block for as long as it likes.
+//! Owned by the sentinel, which never writes to a log: a subscriber may block for as long as it
+//! likes.
 
 use std::io;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ use crate::task::header::{Place, Task};
 const STACKS_WAITING_MAX: usize = 16;
 /// How long the sentinel waits for a thread's answer, which takes some 20 µs if it can run;
 pub(super) const STACK_PATIENCE: Duration = Duration::from_millis(2);
-/// and how long the thread that reads stacks does: where many threads want the same processor, it takes a slice of each.
+/// and how long the thread that reads stacks does: where many threads want the same processor, it
+/// takes a slice of each.
 const STACK_LONG_PATIENCE: Duration = Duration::from_millis(200);
 /// How long the end of a runtime waits for the thread that reads stacks, and how often it checks
 /// meanwhile.
@@ -65,13 +67,15 @@ enum Work {
 struct Wishes {
     /// The doctor is to examine the runtime; asked for again before that, it does so once.
     examination: AtomicBool,
-    /// Work that says so is in the queue: one piece, however often it is asked for, so that incidents find room.
+    /// Work that says so is in the queue: one piece, however often it is asked for, so that
+    /// incidents find room.
     is_asked: AtomicBool,
     /// The runtime has ended: what still waits is not wanted any more.
     is_over: AtomicBool,
 }
 
-/// The thread that makes stacks readable, and tells of incidents, of findings and of what the runtime cannot do (`troubles`). Owned by the sentinel, which never tells anything itself: who
+/// The thread that makes stacks readable, and tells of incidents, of findings and of what the
+/// runtime cannot do (`troubles`). Owned by the sentinel, which never tells anything itself: who
 /// listens may block, for as long as it likes.
 pub(crate) struct Reader {
     jobs: SyncSender<Work>,
@@ -139,7 +143,8 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // ORDERING: Relaxed; the flag is the whole message, and comes before the end of the queue or after it.
+        // ORDERING: Relaxed; the flag is the whole message, and comes before the end of the queue
+        // or after it.
         self.wishes.is_over.store(true, Ordering::Relaxed);
         // Wakes it, if it waits for work.
         let _is_sent = self.jobs.try_send(Work::CheckWishes);
@@ -165,7 +170,8 @@ fn tell_of(resolver: &mut Resolver, shared: &Shared, job: Job) {
     }
 }
 
-/// Makes a stack readable. One that did not come in time, or was taken at a bad moment, is taken again, as long as the poll goes on.
+/// Makes a stack readable. One that did not come in time, or was taken at a bad moment, is taken
+/// again, as long as the poll goes on.
 fn read(resolver: &mut Resolver, shared: &Shared, job: &Job, stack: Option<&RawStack>) -> Resolved {
     // Where the stack of a poll ends.
     let marker = Some(Marker::function(Worker::poll as *const ()));

@@ -1,19 +1,21 @@
-//! How a runtime ends: it takes nothing in any more, cancels its tasks, and its workers find that none
-//! is left.
+//! How a runtime ends: it takes nothing in any more, cancels its tasks, and its workers find that
+//! none is left.
 //!
 //! # How it ends
 //!
-//! Nobody has a list of all tasks; that no task is left is told from counts: of spawns, one a worker and one a queue that threads outside
-//! push into, and of ends, one a worker.
+//! Nobody has a list of all tasks; that no task is left is told from counts: of spawns, one a
+//! worker and one a queue that threads outside push into, and of ends, one a worker.
 //!
 //! 1. Spawn. A worker checks whether the runtime is closed, counts, and pushes to its own queues.
 //!    Others count and push under the lock of the queue, unless that is closed to what is new. A
 //!    task that is refused is cancelled and not counted.
-//! 2. Close: every queue that others push into is closed to what is new. Inboxes are closed altogether: tasks that are woken go to the
-//!    global queue.
-//! 3. `is_closed` is set, Release, and then the registry is closed, which cancels the tasks that wait. Whoever runs a task from
-//!    now on cancels it first, and after a poll; a task that is about to wait is cancelled by the registry if not.
-//! 4. A worker ends when it sees `is_closed`, Acquire, and then reads all ends, Acquire, and then all spawns, and the sums are equal.
+//! 2. Close: every queue that others push into is closed to what is new. Inboxes are closed
+//!    altogether: tasks that are woken go to the global queue.
+//! 3. `is_closed` is set, Release, and then the registry is closed, which cancels the tasks that
+//!    wait. Whoever runs a task from now on cancels it first, and after a poll; a task that is
+//!    about to wait is cancelled by the registry if not.
+//! 4. A worker ends when it sees `is_closed`, Acquire, and then reads all ends, Acquire, and then
+//!    all spawns, and the sums are equal.
 //! 5. Whoever has seen that wakes all others, so that they see it too.
 //!
 //! NOBODY-LEFT: when a worker ends, its own queues are empty, and tasks that are left can only be
@@ -55,7 +57,8 @@ impl Shared {
         }
     }
 
-    /// How many tasks are left, and `#id name (spawned at)` of up to `limit` of them, those that are being polled first.
+    /// How many tasks are left, and `#id name (spawned at)` of up to `limit` of them, those that
+    /// are being polled first.
     pub(crate) fn left_overs(&self, limit: usize) -> (u64, Vec<String>) {
         let snapshot = self.snapshot();
         let polled: Vec<_> =

@@ -1,13 +1,12 @@
 //! What all workers of a runtime share.
 //!
-//! What is done with it stands in files of its own: `spawn` (a new task comes in), `wake` (a task is
-//! handed in from elsewhere, and a worker is woken for it), `end` (the shutdown), `snapshot`.
+//! What is done with it stands in files of its own: `spawn` (a new task comes in), `wake` (a task
+//! is handed in from elsewhere, and a worker is woken for it), `end` (the shutdown), `snapshot`.
 //!
 //! Who writes: everybody; each part says for itself how. Who reads: workers, handles, the observer.
 //!
-//! Shape: the global queue, the idle set, the registry, and one [`Remote`] a worker: the ends of its queues that others may take
-//! from, its park word, and its cells.
-//!
+//! Shape: the global queue, the idle set, the registry, and one [`Remote`] a worker: the ends of
+//! its queues that others may take from, its park word, and its cells.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -164,7 +163,8 @@ impl Shared {
         self.compat.get()
     }
 
-    /// Whether any queue that `worker` may take from holds work; what is published before a fence is seen after it.
+    /// Whether any queue that `worker` may take from holds work; what is published before a fence
+    /// is seen after it.
     pub(crate) fn has_work_for(&self, worker: usize) -> bool {
         let queued = |remote: &Arc<Remote>| remote.local_len() > 0 || remote.batch.len() > 0 || remote.inbox.len() > 0;
         self.injector.len() > 0
@@ -172,8 +172,10 @@ impl Shared {
             || (self.config.enable_stealing && self.remotes_in_use().iter().any(queued))
     }
 
-    /// When the next timer is due, if nothing is left to be done but to wait for it or for the kernel, as `worker`, which is in the driver, finds:
-    /// see `driver/test_clock`. The timer is read first: whoever comes from outside after that finds the clock moved on to no timer of its own.
+    /// When the next timer is due, if nothing is left to be done but to wait for it or for the
+    /// kernel, as `worker`, which is in the driver, finds: see `driver/test_clock`. The timer
+    /// is read first: whoever comes from outside after that finds the clock moved on to no timer of
+    /// its own.
     pub(crate) fn next_at_rest(&self, worker: usize) -> Option<u64> {
         let next_ns = self.driver.timers.next_deadline_ns();
         let is_quiet = || {
@@ -188,7 +190,8 @@ impl Shared {
         (is_at_rest && next_ns != u64::MAX).then_some(next_ns)
     }
 
-    /// Whether all who are on duty are parked, one of them in the driver, no spare is left over, and nothing is to be told.
+    /// Whether all who are on duty are parked, one of them in the driver, no spare is left over,
+    /// and nothing is to be told.
     pub(super) fn is_at_rest(&self) -> bool {
         let on_duty = self.staff.on_duty();
         on_duty == self.config.workers

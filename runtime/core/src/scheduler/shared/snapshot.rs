@@ -1,9 +1,11 @@
 //! Everything that is counted in a runtime, lifted into plain data.
 //!
-//! Who reads: whoever asks for a snapshot, on its own thread. It reads cells, queue lengths and the kernel's numbers, and stops no worker; of its three
-//! locks (`time_floors`, `census`, the doctor's history) no worker takes any.
+//! Who reads: whoever asks for a snapshot, on its own thread. It reads cells, queue lengths and the
+//! kernel's numbers, and stops no worker; of its three locks (`time_floors`, `census`, the doctor's
+//! history) no worker takes any.
 //!
-//! Consistency: each cell is exact, cells are not of one moment. Ends are counted before spawns, so that what is alive is never negative.
+//! Consistency: each cell is exact, cells are not of one moment. Ends are counted before spawns, so
+//! that what is alive is never negative.
 
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
@@ -19,8 +21,8 @@ use crate::scheduler::ends::Ends;
 use crate::scheduler::staff::Duty;
 
 impl Shared {
-    /// What all workers and the sentinel know of each spawn location, those that kept others waiting longest first; what of it is not known; and when
-    /// tasks were counted.
+    /// What all workers and the sentinel know of each spawn location, those that kept others
+    /// waiting longest first; what of it is not known; and when tasks were counted.
     fn blame(&self) -> (Vec<volt_telemetry::Blame>, Vec<String>, Option<u64>) {
         let mut blame = Vec::new();
         self.remotes_in_use().iter().for_each(|remote| remote.cells.blame.read(&mut blame));

@@ -81,8 +81,8 @@ impl Shared {
     /// Room for one task more, kept from others that need some at the same moment until it is
     /// dropped.
     pub(super) fn find_room(&self) -> Option<Room<'_>> {
-        // ORDERING: Acquire; pairs with the Release where a `Room` is dropped: whoever is not counted here any more has its task in the
-        // queue's length.
+        // ORDERING: Acquire; pairs with the Release where a `Room` is dropped: whoever is not
+        // counted here any more has its task in the queue's length.
         let others = self.arriving.fetch_add(1, Ordering::Acquire);
         let room = Room(&self.arriving);
         (self.waiting() + others < self.config.global_queue_capacity).then_some(room)
@@ -126,7 +126,8 @@ impl Shared {
         self.note_at(task.submitted_at_ns(), event);
     }
 
-    /// Notes down what happens now, if anything is noted down: for floors above. Costs one load if not.
+    /// Notes down what happens now, if anything is noted down: for floors above. Costs one load if
+    /// not.
     #[inline]
     pub(crate) fn note_now(&self, event: impl FnOnce() -> Event) {
         if self.is_recorded.is_on() {

@@ -41,7 +41,8 @@ fn a_shutdown_wakes_each_worker_once_though_they_park_again() {
     let (wakes, is_ready, is_over) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
     let count_wakes = |worker: usize| {
         let is_woken = shared.remotes[worker].parker.take_token();
-        // ORDERING: SeqCst, here and below; a test's own switches and counts, which prove nothing about order.
+        // ORDERING: SeqCst, here and below; a test's own switches and counts, which prove nothing
+        // about order.
         wakes.fetch_add(usize::from(is_woken), Ordering::SeqCst);
         is_woken
     };

@@ -1,5 +1,5 @@
-//! A task is handed in from outside the workers, or by a worker that does not get to it, and a worker is
-//! woken for it. The steps are those of `idle`.
+//! A task is handed in from outside the workers, or by a worker that does not get to it, and a
+//! worker is woken for it. The steps are those of `idle`.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,8 @@ impl Shared {
     /// Hands a task in from outside the workers, or from a worker that cannot take it itself.
     pub(crate) fn inject(&self, task: Notified) {
         if !self.home.is_here() {
-            // A forked child woke a task of its parent's. Nobody runs it here, and a thread that is not here may have held a lock.
+            // A forked child woke a task of its parent's. Nobody runs it here, and a thread that is
+            // not here may have held a lock.
             std::mem::forget(task);
             return;
         }
@@ -59,10 +60,11 @@ impl Shared {
         self.unpark(claimed)
     }
 
-    /// Submit (2) and (3), after `tasks` were published at once: as many searchers as there are tasks, those that search already included.
-    /// Returns how many workers were woken.
+    /// Submit (2) and (3), after `tasks` were published at once: as many searchers as there are
+    /// tasks, those that search already included. Returns how many workers were woken.
     ///
-    /// The first as for one task, which is what no wake-up being lost rests on; the others so that a batch does not spread one by one.
+    /// The first as for one task, which is what no wake-up being lost rests on; the others so that
+    /// a batch does not spread one by one.
     pub(crate) fn wake_for_batch(&self, tasks: usize) -> usize {
         let first = usize::from(self.wake_for_submit());
         let more = tasks.saturating_sub(self.idle.searching().max(first));

@@ -1,10 +1,13 @@
-//! Spare workers: threads that go on duty beside a worker that is stuck, or that has said that it will block.
+//! Spare workers: threads that go on duty beside a worker that is stuck, or that has said that it
+//! will block.
 //!
-//! Shape: a slot for each, with queues of its own. While a spare is off duty its core lies here, and its thread, if it has one, sleeps on the
-//! slot's parker. The handshake stands in `staff`; its steps are named here where they are taken.
+//! Shape: a slot for each, with queues of its own. While a spare is off duty its core lies here,
+//! and its thread, if it has one, sleeps on the slot's parker. The handshake stands in `staff`; its
+//! steps are named here where they are taken.
 //!
-//! Who writes: whoever calls a spare, and the spare's own thread. A core is taken by the thread that is on duty with it, and laid back by it
-//! before the slot may be called again: so it is there for whoever is called, and the lock is never waited for.
+//! Who writes: whoever calls a spare, and the spare's own thread. A core is taken by the thread
+//! that is on duty with it, and laid back by it before the slot may be called again: so it is there
+//! for whoever is called, and the lock is never waited for.
 //!
 //! Bound: `max_spare_workers` threads. One that has slept for `SPARE_KEEP_ALIVE` ends.
 

@@ -1,5 +1,5 @@
-//! How a spare is called, goes on duty, and sleeps off duty. The handshake stands in `staff`; its steps are
-//! named here where they are taken.
+//! How a spare is called, goes on duty, and sleeps off duty. The handshake stands in `staff`; its
+//! steps are named here where they are taken.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,9 @@
-//! Who is on duty: the handshake of a worker that is stuck, the sentinel that sees it, and the spare that takes over.
+//! Who is on duty: the handshake of a worker that is stuck, the sentinel that sees it, and the
+//! spare that takes over.
 //!
-//! A worker that does not come back from a poll is not taken apart: its thread stays the only producer of its own ring, others take from it as
-//! thieves do, and another worker, a *spare* with queues of its own, goes on duty beside it. So nothing is handed over but a count, and a
+//! A worker that does not come back from a poll is not taken apart: its thread stays the only
+//! producer of its own ring, others take from it as thieves do, and another worker, a *spare* with
+//! queues of its own, goes on duty beside it. So nothing is handed over but a count, and a
 //! mistake costs one thread too many for a while, nothing else.
 //!
 //! # Shape
@@ -28,11 +30,12 @@
 //! -= 1`; (2) check the poll again: it is another one → AWAY → PRESENT, and if that was so, `able
 //! += 1`; (3) call a spare.
 //!
-//! Call, by the sentinel, by a worker that is about to block, by a shutdown: (1) OFF → PRESENT, or GONE → PRESENT; (2) `able += 1`; (3) a
-//! token, or a thread, by whoever did (1), and by nobody else.
+//! Call, by the sentinel, by a worker that is about to block, by a shutdown: (1) OFF → PRESENT, or
+//! GONE → PRESENT; (2) `able += 1`; (3) a token, or a thread, by whoever did (1), and by nobody
+//! else.
 //!
-//! Block, by a worker that is about to: PRESENT → BLOCKING, `able -= 1`; or AWAY → BLOCKING, which is counted already: the sentinel knows from
-//! now on that it is meant.
+//! Block, by a worker that is about to: PRESENT → BLOCKING, `able -= 1`; or AWAY → BLOCKING, which
+//! is counted already: the sentinel knows from now on that it is meant.
 //!
 //! Return, by a worker at the end of a poll, of a block, or before it parks: AWAY or BLOCKING →
 //! PRESENT, and if that was so, `able += 1`.
@@ -45,13 +48,14 @@
 //!
 //! # Invariants
 //!
-//! * COUNTED: `able` is the number of slots that are PRESENT, when nobody is between two of these steps.
+//! * COUNTED: `able` is the number of slots that are PRESENT, when nobody is between two of these
+//!   steps.
 //! * ENOUGH: no spare leaves so that fewer than `keep` are able.
 //! * ONE-TOKEN: a spare that is called gets exactly one token, or one thread.
 //! * POLLED: a dismissed spare is in the I/O driver as often as not, and the others sleep on
 //!   futexes. Whoever gives up the driver's turn parks again or leaves; who leaves gives up the
-//!   turn, fences, and checks for a parked worker; who parks says so, fences, and tries for
-//!   the turn. So one of them sees the other; the check of who has the turn only saves a wake-up.
+//!   turn, fences, and checks for a parked worker; who parks says so, fences, and tries for the
+//!   turn. So one of them sees the other; the check of who has the turn only saves a wake-up.
 //!
 //! A worker checks whether it was declared AWAY at the end of a poll that was long, and at the
 //! begin of each tick. So it may miss what came at the very end of a poll, and for a tick at most
@@ -59,9 +63,11 @@
 //!
 //! # Rejected
 //!
-//! * Handing the stuck worker's slot, ring and all, to another thread: two producers of one ring, unless every step that a worker takes
-//!   outside a poll first makes sure that the slot is still its own.
-//! * Adding a thread for each task that blocks, without a count: a pause of the whole machine becomes a storm of threads.
+//! * Handing the stuck worker's slot, ring and all, to another thread: two producers of one ring,
+//!   unless every step that a worker takes outside a poll first makes sure that the slot is still
+//!   its own.
+//! * Adding a thread for each task that blocks, without a count: a pause of the whole machine
+//!   becomes a storm of threads.
 
 use volt_shim::{AtomicU32, AtomicUsize, CachePadded, Ordering};
 
@@ -166,7 +172,8 @@ impl Staff {
         }
     }
 
-    /// Call (1) and (2): a spare that sleeps, or else one without a thread; `None` = all are on duty.
+    /// Call (1) and (2): a spare that sleeps, or else one without a thread; `None` = all are on
+    /// duty.
     pub(crate) fn call(&self) -> Option<Called> {
         self.call_sleeper().map(Called::Token).or_else(|| self.call_from(GONE).map(Called::Thread))
     }
@@ -179,7 +186,8 @@ impl Staff {
 
     fn call_from(&self, duty: u32) -> Option<usize> {
         let slot = (self.workers..self.duties.len()).find(|slot| self.change(*slot, duty, PRESENT))?;
-        // ORDERING: Release; pairs with the Acquire in `in_use`; before the token, which is what the spare waits for.
+        // ORDERING: Release; pairs with the Acquire in `in_use`; before the token, which is what
+        // the spare waits for.
         self.in_use.fetch_max(slot + 1, Ordering::Release);
         self.raise_able();
         Some(slot)
@@ -192,11 +200,12 @@ impl Staff {
         }
     }
 
-    /// Whether `slot` is on duty, and neither away nor blocking; if not, and it is the caller's own, the caller has to return.
-    /// One load, of a line that is seldom written.
+    /// Whether `slot` is on duty, and neither away nor blocking; if not, and it is the caller's
+    /// own, the caller has to return. One load, of a line that is seldom written.
     #[inline]
     pub(crate) fn is_present(&self, slot: usize) -> bool {
-        // ORDERING: Relaxed; a worker that misses it checks again in the next tick, and a placement that misses it is mended by a thief.
+        // ORDERING: Relaxed; a worker that misses it checks again in the next tick, and a placement
+        // that misses it is mended by a thief.
         self.duties[slot].load(Ordering::Relaxed) == PRESENT
     }
 
@@ -215,7 +224,8 @@ impl Staff {
             if self.change(slot, PRESENT, BLOCKING) {
                 return self.lower_able();
             }
-            // It was declared away, and is counted. If not that either, the sentinel has changed its mind in between: once more.
+            // It was declared away, and is counted. If not that either, the sentinel has changed
+            // its mind in between: once more.
             if self.change(slot, AWAY, BLOCKING) {
                 return;
             }
@@ -247,7 +257,8 @@ impl Staff {
         // Leave (2)
         // ORDERING: Relaxed; a wish.
         let keep = self.keep.load(Ordering::Relaxed);
-        // ORDERING: AcqRel, Relaxed for a value that is only tried; the changes of this word are ordered, which is all that ENOUGH needs.
+        // ORDERING: AcqRel, Relaxed for a value that is only tried; the changes of this word are
+        // ordered, which is all that ENOUGH needs.
         let is_over =
             self.able.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |able| (able > keep).then(|| able - 1));
         if is_over.is_err() {
@@ -263,7 +274,8 @@ impl Staff {
         debug_assert!(is_off, "only its own thread moves a spare that is leaving");
     }
 
-    /// Leave (5), after a long sleep: whether the thread may end. If not, somebody has called, and the token comes.
+    /// Leave (5), after a long sleep: whether the thread may end. If not, somebody has called, and
+    /// the token comes.
     #[must_use = "false means that a token is on its way"]
     pub(crate) fn go(&self, slot: usize) -> bool {
         self.change(slot, OFF, GONE)
@@ -271,8 +283,9 @@ impl Staff {
 
     /// Whether `slot` was `from`, and is `to` now.
     fn change(&self, slot: usize, from: u32, to: u32) -> bool {
-        // ORDERING: AcqRel; each change sees what the one before it had done: the core that a thread has put back, the queues that it has
-        // emptied. Relaxed for a value that is not acted upon.
+        // ORDERING: AcqRel; each change sees what the one before it had done: the core that a
+        // thread has put back, the queues that it has emptied. Relaxed for a value that is not
+        // acted upon.
         self.duties[slot].compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 

@@ -14,8 +14,9 @@ use crate::task::current::wake_as;
 use crate::troubles::Trouble;
 
 impl Worker {
-    /// Fires due timers and takes I/O events, if nobody did for `interval_ns`. Whoever comes by does it, so that no one worker owns the clock;
-    /// if all that are awake are stuck, the sentinel wakes one that is not.
+    /// Fires due timers and takes I/O events, if nobody did for `interval_ns`. Whoever comes by
+    /// does it, so that no one worker owns the clock; if all that are awake are stuck, the
+    /// sentinel wakes one that is not.
     #[inline]
     pub(super) fn poll_driver_if_due(&self, interval_ns: u64) {
         let now_ns = self.core.borrow().now_ns;
@@ -44,15 +45,16 @@ impl Worker {
         self.hand_driver_on();
     }
 
-    /// Hand-off (3), if it is eager: this worker goes on to poll, and may have turned somebody away from the driver, or have been relied on.
+    /// Hand-off (3), if it is eager: this worker goes on to poll, and may have turned somebody away
+    /// from the driver, or have been relied on.
     pub(super) fn hand_driver_on(&self) {
         if self.shared.config.eager_driver_handoff {
             self.count_wakes(usize::from(self.shared.wake_for_driver()));
         }
     }
 
-    /// After a turn of the driver and its wake-ups: reports a fault of the clock, and an I/O backend
-    /// that fails, which is also paced so that it is not spun on.
+    /// After a turn of the driver and its wake-ups: reports a fault of the clock, and an I/O
+    /// backend that fails, which is also paced so that it is not spun on.
     pub(super) fn report(&self, polled: &std::io::Result<turn::Polled>) {
         let has_clock_news = self.shared.driver.has_clock_news();
         if polled.is_err() || has_clock_news {
@@ -62,8 +64,9 @@ impl Worker {
 
     #[cold]
     fn report_now(&self, polled: &std::io::Result<turn::Polled>, has_clock_news: bool) {
-        // This worker may not come to what it has just woken for a while: another one takes it. And it does not search
-        // meanwhile: with a searcher awake nobody else would be woken for new work.
+        // This worker may not come to what it has just woken for a while: another one takes it. And
+        // it does not search meanwhile: with a searcher awake nobody else would be woken for new
+        // work.
         self.leave_search(&mut self.core.borrow_mut());
         self.count_wakes(usize::from(self.shared.wake_one()));
         if has_clock_news {
@@ -75,7 +78,8 @@ impl Worker {
         }
     }
 
-    /// Wakes what the driver has collected: to the ring, and then as many workers as there are tasks that this one does not run next.
+    /// Wakes what the driver has collected: to the ring, and then as many workers as there are
+    /// tasks that this one does not run next.
     pub(super) fn wake_collected(&self) {
         let (mut wakers, of_io) = {
             let mut core = self.core.borrow_mut();

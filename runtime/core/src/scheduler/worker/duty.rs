@@ -1,4 +1,5 @@
-//! How a worker comes back after it was stuck, says that it will block, and, if it is a spare, goes off duty.
+//! How a worker comes back after it was stuck, says that it will block, and, if it is a spare, goes
+//! off duty.
 //!
 //! The handshake stands in `staff`; its steps are named here where they are taken.
 //!
@@ -13,7 +14,8 @@ use crate::scheduler::current;
 use crate::scheduler::staff::{Leaves, Staff};
 
 impl Worker {
-    /// Return, if the sentinel has declared this worker away. One load, of a line that is seldom written.
+    /// Return, if the sentinel has declared this worker away. One load, of a line that is seldom
+    /// written.
     #[inline]
     pub(super) fn ensure_present(&self) {
         if !self.shared.staff.is_present(self.index) {

@@ -1,4 +1,5 @@
-//! One worker: its loop, and how it takes tasks in. Where it finds them stands in `search`, how it sleeps in `park`.
+//! One worker: its loop, and how it takes tasks in. Where it finds them stands in `search`, how it
+//! sleeps in `park`.
 //!
 //! One turn: poll timers and I/O if nobody did for a while; then up to `budget_per_tick` times find
 //! a task and poll it once; then feed the tuner. Nothing found: park. Between two polls of a tick
@@ -7,8 +8,9 @@
 //!
 //! Who writes: the worker's own thread.
 //!
-//! A turn and a park are cut into steps, each a method. The thread takes them in the order in which `turn` and `park` call them; the
-//! simulation (`sim`) takes the same steps of many workers one by one, in any order in which threads could.
+//! A turn and a park are cut into steps, each a method. The thread takes them in the order in which
+//! `turn` and `park` call them; the simulation (`sim`) takes the same steps of many workers one by
+//! one, in any order in which threads could.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -221,8 +223,8 @@ impl Worker {
         }
     }
 
-    /// The sentinel may have declared this worker away. It declares nobody away for less; where it was late, `begin_tick` finds
-    /// out. Returns when the worker goes on.
+    /// The sentinel may have declared this worker away. It declares nobody away for less; where it
+    /// was late, `begin_tick` finds out. Returns when the worker goes on.
     #[cold]
     fn end_long_poll(&self, now_ns: u64) -> u64 {
         self.core.borrow_mut().now_ns = now_ns;
@@ -230,7 +232,8 @@ impl Worker {
         self.core.borrow().now_ns
     }
 
-    // ---- taking work in -----------------------------------------------------------------------------------------------
+    // ---- taking work in
+    // -----------------------------------------------------------------------------------------------
 
     /// Takes a task that was woken on this thread, or lets others have it.
     #[inline]
@@ -243,7 +246,8 @@ impl Worker {
         }
     }
 
-    /// Takes a task that was woken on this thread, or hands it back if the worker is in the middle of its own queues.
+    /// Takes a task that was woken on this thread, or hands it back if the worker is in the middle
+    /// of its own queues.
     ///
     /// One that is declared away hands it back too: others are to run what a stuck poll wakes.
     pub(crate) fn push_woken(&self, task: Notified) -> Option<Notified> {
@@ -257,7 +261,8 @@ impl Worker {
                 self.cells().lifo_cap_flushes.add(1);
                 Some(task)
             }
-            // At the cap too, with nothing in the ring: there it would have to be told to a helper, since this poll may go on for long.
+            // At the cap too, with nothing in the ring: there it would have to be told to a helper,
+            // since this poll may go on for long.
             Road::Lifo if self.shared.config.max_lifo_polls_per_tick > 0 => {
                 let evicted = self.remote.lifo.put(task);
                 if evicted.is_some() {
@@ -283,7 +288,8 @@ impl Worker {
         None
     }
 
-    /// Whether what is put into the LIFO slot now would be flushed to the ring's tail, behind others: it goes there at once.
+    /// Whether what is put into the LIFO slot now would be flushed to the ring's tail, behind
+    /// others: it goes there at once.
     #[inline]
     fn has_come_to_cap(&self, core: &Core) -> bool {
         let cap = self.shared.config.max_lifo_polls_per_tick;
@@ -328,8 +334,8 @@ impl Worker {
         self.count_wakes(usize::from(self.shared.wake_for_submit()));
     }
 
-    /// Wakes parked workers if there is work here that this worker will not run next, surplus: one for each of the tasks that were `pushed` to the
-    /// ring, at most.
+    /// Wakes parked workers if there is work here that this worker will not run next, surplus: one
+    /// for each of the tasks that were `pushed` to the ring, at most.
     ///
     /// Surplus that grows needs no fence: see "Surplus" in `idle`.
     #[inline]
@@ -345,7 +351,8 @@ impl Worker {
 
     #[cold]
     fn wake_helpers(&self, tasks: usize) {
-        // Asked last: where workers steal, as by default, nobody is parked while there is much to push.
+        // Asked last: where workers steal, as by default, nobody is parked while there is much to
+        // push.
         if !self.shared.config.enable_stealing {
             return;
         }
@@ -365,8 +372,9 @@ pub(super) struct Tick {
     driver_interval_ns: u64,
     /// Time spent in polls.
     busy_ns: u64,
-    /// The last poll, if it is not counted yet. It is counted before the next one begins: by then the clock's reading, which all of that hangs on,
-    /// has come, and the locked instruction that takes the next task out of its queue has not waited for it.
+    /// The last poll, if it is not counted yet. It is counted before the next one begins: by then
+    /// the clock's reading, which all of that hangs on, has come, and the locked instruction
+    /// that takes the next task out of its queue has not waited for it.
     last: Option<Polled>,
 }
 

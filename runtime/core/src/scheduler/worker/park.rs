@@ -1,7 +1,7 @@
 //! How a worker sleeps, and gets up.
 //!
-//! `idle` states the protocol by which no wake-up is lost, and `parking` takes its steps, one by one where the simulation does. This is
-//! what they consist of in a worker.
+//! `idle` states the protocol by which no wake-up is lost, and `parking` takes its steps, one by
+//! one where the simulation does. This is what they consist of in a worker.
 //!
 //! Who writes: the worker's own thread.
 
@@ -23,7 +23,8 @@ use crate::scheduler::parking::{self, Parks};
 use crate::stats::counting;
 use crate::stats::reasons::WakeReason;
 
-/// How long a worker that was claimed in its spin waits for more: ten tasks or so, and a tenth of what it takes to wake one that sleeps.
+/// How long a worker that was claimed in its spin waits for more: ten tasks or so, and a tenth of
+/// what it takes to wake one that sleeps.
 const LINGER_NS: u64 = 1_000;
 
 impl Worker {
@@ -42,7 +43,8 @@ impl Worker {
         SleptBy::Driver(polled)
     }
 
-    /// A time-out that found nothing doubles the next one; one that found work has caught a fault of the protocol, and counts it.
+    /// A time-out that found nothing doubles the next one; one that found work has caught a fault
+    /// of the protocol, and counts it.
     fn back_off(&self, core: &mut Core, reason: WakeReason) {
         let config = &self.shared.config;
         if reason != WakeReason::Timeout {
@@ -126,7 +128,8 @@ impl Parks for Worker {
         cells.enter_phase(phase, now_ns);
         self.recorder.park(|| now_ns, target);
         let timeout = self.core.borrow().park_timeout;
-        // Only the worker in the driver keeps a time-out for good: one net is enough, and the others sleep undisturbed.
+        // Only the worker in the driver keeps a time-out for good: one net is enough, and the
+        // others sleep undisturbed.
         let timeout = timeout.filter(|timeout| is_in_driver || *timeout < shared.config.max_park_timeout);
         cells.park_timeout_ns.set(timeout.map_or(0, clock::saturating_ns));
         timeout
@@ -177,8 +180,9 @@ impl Parks for Worker {
     }
 }
 
-/// For whoever came at once: it is often the first of many, from a thread that needs longer to hand each in than a worker to run it. Those who hand in
-/// more meanwhile see that somebody searches, and wake nobody; without this each of them would find the worker about to sleep again.
+/// For whoever came at once: it is often the first of many, from a thread that needs longer to hand
+/// each in than a worker to run it. Those who hand in more meanwhile see that somebody searches,
+/// and wake nobody; without this each of them would find the worker about to sleep again.
 fn linger() {
     spin_until(LINGER_NS, 1, || false);
 }

@@ -1,4 +1,5 @@
-//! What a worker notes down for the flight recorder beyond what it can say in one line: see `recorder`.
+//! What a worker notes down for the flight recorder beyond what it can say in one line: see
+//! `recorder`.
 //!
 //! While the recorder is off, a poll costs a load of its flag, and so does each wake-up; nothing
 //! here is called then.
@@ -29,8 +30,9 @@ impl Worker {
     pub(super) fn note_poll_begin(&self, task: &Header, now_ns: u64) {
         let Some(writer) = self.recorder.get() else { return };
         let id = task.id.as_u64();
-        // Whether the task was taken from the slot is found out here, so that it costs nothing there: since the poll before there was one hit or
-        // none. More are those of the time in which nothing was noted down.
+        // Whether the task was taken from the slot is found out here, so that it costs nothing
+        // there: since the poll before there was one hit or none. More are those of the time in
+        // which nothing was noted down.
         let lifo_hits = self.cells().lifo_hits.get();
         if self.lifo_hits.replace(lifo_hits) + 1 == lifo_hits {
             writer.note(now_ns, Event::LifoHit { task: id });

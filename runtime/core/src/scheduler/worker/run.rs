@@ -27,7 +27,8 @@ impl Worker {
         });
     }
 
-    /// A spare on duty. Returns whether it goes off duty, its queues empty; else the runtime has ended.
+    /// A spare on duty. Returns whether it goes off duty, its queues empty; else the runtime has
+    /// ended.
     pub(crate) fn run_as_spare(&self) -> bool {
         self.start_cells();
         self.note_replacement();

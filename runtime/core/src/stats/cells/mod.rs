@@ -1,22 +1,25 @@
-//! The cells that a worker counts in: always on, one writer each, never locked, readable at any moment by anybody.
+//! The cells that a worker counts in: always on, one writer each, never locked, readable at any
+//! moment by anybody.
 //!
-//! Shape: one block a worker, on cache lines of its own. Who writes: the worker that the block belongs to, nobody else (*Single
-//! writer*), but for two cells of the sentinel's, which say so. Who reads: snapshots, from any thread.
+//! Shape: one block a worker, on cache lines of its own. Who writes: the worker that the block
+//! belongs to, nobody else (*Single writer*), but for two cells of the sentinel's, which say so.
+//! Who reads: snapshots, from any thread.
 //!
-//! A cell is written by a Relaxed load and a Relaxed store, not by a read-modify-write: with one writer nothing can come between
-//! the two, and a locked instruction would cost twenty times as much. Whether anything is written at all: see `counting`.
+//! A cell is written by a Relaxed load and a Relaxed store, not by a read-modify-write: with one
+//! writer nothing can come between the two, and a locked instruction would cost twenty times as
+//! much. Whether anything is written at all: see `counting`.
 //!
 //! Invariants:
 //! * *Odd inside a poll*: `poll_seq` goes up by one when a poll begins and by one when it ends.
 //! * *Counted by the next*: how long a poll took is counted when the next one begins, or the tick
 //!   ends; a long one at once. So poll times, and what is known of locations, may be one poll
 //!   behind `poll_seq`, for as long as a worker searches for its next task.
-//! * *In-flight is a sequence lock*: begin: (1) write task, location, begin; (2) make `poll_seq` odd, Release. End: (1) make it even;
-//!   (2) fence Release. A reader takes `poll_seq` (Acquire), the fields, fence Acquire, `poll_seq` again: same and odd = the fields
-//!   belong together.
-//! * *Time adds up*: a worker is in one phase at a time, and the time of the present one is added by the reader, so that a number
-//!   moves while a worker is stuck. The phase is a sequence lock too: (1) make `phase_seq` odd, fence Release; (2) write the fields;
-//!   (3) make it even, Release.
+//! * *In-flight is a sequence lock*: begin: (1) write task, location, begin; (2) make `poll_seq`
+//!   odd, Release. End: (1) make it even; (2) fence Release. A reader takes `poll_seq` (Acquire),
+//!   the fields, fence Acquire, `poll_seq` again: same and odd = the fields belong together.
+//! * *Time adds up*: a worker is in one phase at a time, and the time of the present one is added
+//!   by the reader, so that a number moves while a worker is stuck. The phase is a sequence lock
+//!   too: (1) make `phase_seq` odd, fence Release; (2) write the fields; (3) make it even, Release.
 
 use std::panic::Location;
 use std::ptr;
@@ -61,8 +64,9 @@ pub(crate) struct Polled {
 pub(crate) struct WorkerCells {
     // In flight.
     poll_seq: AtomicU64,
-    /// The poll that is to yield at its next operation, by `poll_seq`; 0, which is none, once it has been asked in vain. Written by the sentinel, which
-    /// asks, and by the worker, which takes that back.
+    /// The poll that is to yield at its next operation, by `poll_seq`; 0, which is none, once it
+    /// has been asked in vain. Written by the sentinel, which asks, and by the worker, which
+    /// takes that back.
     yields_seq: AtomicU64,
     task_id: Gauge,
     /// The task's place in the registry, if it has a name or a span to be found there.
@@ -78,7 +82,8 @@ pub(crate) struct WorkerCells {
     pub(crate) thread_id: Gauge,
 
     pub(crate) ticks: Counter,
-    /// Polls that a tick may do, and those that had been done when the present one began: what is left follows.
+    /// Polls that a tick may do, and those that had been done when the present one began: what is
+    /// left follows.
     budget: Gauge,
     polls_before_tick: Gauge,
     pub(crate) budget_exhausted: Counter,
@@ -124,7 +129,8 @@ pub(crate) struct WorkerCells {
     long_location: AtomicPtr<Location<'static>>,
     long_began_at_ns: Gauge,
     long_ended_at_ns: Gauge,
-    /// Up to when what waited here was charged by the sentinel, which took it away. Written by the sentinel.
+    /// Up to when what waited here was charged by the sentinel, which took it away. Written by the
+    /// sentinel.
     charged_until_ns: Gauge,
 
     pub(crate) poll_time: HistogramCells,
@@ -156,7 +162,8 @@ impl WorkerCells {
         self.location.store(ptr::from_ref(location).cast_mut(), Ordering::Relaxed);
         self.poll_began_at_ns.set(now_ns);
         // Begin (2).
-        // ORDERING: the load is a single-writer cell; Release pairs with the first Acquire in `in_flight`, which publishes the fields.
+        // ORDERING: the load is a single-writer cell; Release pairs with the first Acquire in `in_flight`,
+        // which publishes the fields.
         self.poll_seq.store(self.poll_seq.load(Ordering::Relaxed) + 1, Ordering::Release);
         let submitted_at_ns = task.submitted_at_ns();
         let delay_ns = now_ns.saturating_sub(submitted_at_ns);
@@ -175,7 +182,8 @@ impl WorkerCells {
         let culprit = self.long_location.load(Ordering::Relaxed);
         // SAFETY: only `note_long` writes the pointer, from a `&'static Location`.
         let Some(culprit) = (unsafe { culprit.as_ref() }) else { return };
-        // What waited in the global queue as long is charged with too little, rather than what was taken away with too much.
+        // What waited in the global queue as long is charged with too little, rather than what was
+        // taken away with too much.
         let both_since_ns = submitted_at_ns.max(self.long_began_at_ns.get()).max(self.charged_until_ns.get());
         self.blame.charge(culprit, victim, self.long_ended_at_ns.get().saturating_sub(both_since_ns));
     }
@@ -201,10 +209,12 @@ impl WorkerCells {
             return;
         }
         // End (1).
-        // ORDERING: Relaxed; single-writer cell, kept before the fields of the next poll by the fence.
+        // ORDERING: Relaxed; single-writer cell, kept before the fields of the next poll by the
+        // fence.
         self.poll_seq.store(self.poll_seq.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         // End (2).
-        // ORDERING: Release; pairs with the Acquire fence in `in_flight`: who reads a field of the next poll finds the number changed.
+        // ORDERING: Release; pairs with the Acquire fence in `in_flight`: who reads a field of the
+        // next poll finds the number changed.
         fence(Ordering::Release);
     }
 
@@ -244,7 +254,8 @@ impl WorkerCells {
         let seq = self.phase_seq.load(Ordering::Relaxed);
         // ORDERING: Relaxed; as above.
         self.phase_seq.store(seq + 1, Ordering::Relaxed);
-        // ORDERING: Release; pairs with the Acquire fence in `times`: who reads a field of the new phase finds the number changed.
+        // ORDERING: Release; pairs with the Acquire fence in `times`: who reads a field of the new
+        // phase finds the number changed.
         fence(Ordering::Release);
         // Change (2).
         let before = self.phase.get() as usize;
@@ -313,9 +324,11 @@ impl WorkerCells {
         self.poll_seq.load(Ordering::Relaxed)
     }
 
-    /// Asks the poll of this number to yield at its next operation. Whether it was not asked before.
+    /// Asks the poll of this number to yield at its next operation. Whether it was not asked
+    /// before.
     pub(crate) fn ask_to_yield(&self, poll_seq: u64) -> bool {
-        // ORDERING: Relaxed; a wish, and whether it is taken back before it or after it does no harm: it is asked for again.
+        // ORDERING: Relaxed; a wish, and whether it is taken back before it or after it does no
+        // harm: it is asked for again.
         self.yields_seq.swap(poll_seq, Ordering::Relaxed) != poll_seq
     }
 
@@ -351,7 +364,8 @@ impl WorkerCells {
         (self.poll_seq.load(Ordering::Relaxed) == before).then_some(fields)
     }
 
-    /// Where the task was spawned whose poll is the one of this number, seen before, and when it began; `None` if that is over.
+    /// Where the task was spawned whose poll is the one of this number, seen before, and when it
+    /// began; `None` if that is over.
     pub(crate) fn culprit_of(&self, poll_seq: u64) -> Option<(&'static Location<'static>, u64)> {
         // ORDERING: Relaxed; guarded by the two readings of `poll_seq`.
         let (location, began_at_ns) =
@@ -359,7 +373,9 @@ impl WorkerCells {
         if self.poll_seq() != poll_seq {
             return None;
         }
-        // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so, since `poll_seq` was odd.
+        // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so,
+        // since
+        // `poll_seq` was odd.
         Some((unsafe { &*location }, began_at_ns))
     }
 
@@ -370,18 +386,22 @@ impl WorkerCells {
             let location = self.location.load(Ordering::Relaxed);
             (self.task_id.get(), self.place.get(), self.poll_began_at_ns.get(), location)
         })?;
-        // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so, since `poll_seq` was odd.
+        // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so,
+        // since
+        // `poll_seq` was odd.
         let location = unsafe { &*location };
         let for_ns = now_ns.saturating_sub(began_at_ns);
         Some((InFlight { task_id, task_name: None, spawned_at: location.to_string(), for_ns }, Place::from_u64(place)))
     }
 
-    /// As [`in_flight`](Self::in_flight), if it is the poll of this number, seen before: numbers only grow, so what was read is of no other one.
+    /// As [`in_flight`](Self::in_flight), if it is the poll of this number, seen before: numbers
+    /// only grow, so what was read is of no other one.
     pub(crate) fn in_flight_of(&self, poll_seq: u64, now_ns: u64) -> Option<(InFlight, Place)> {
         self.in_flight(now_ns).filter(|_| self.poll_seq() == poll_seq)
     }
 
-    /// The present phase, for how long, and the time spent in each, the present one included; `None` while it keeps changing.
+    /// The present phase, for how long, and the time spent in each, the present one included;
+    /// `None` while it keeps changing.
     fn times(&self) -> Option<(Phase, u64, [u64; PHASES.len()])> {
         for _attempt in 0..8 {
             // ORDERING: Acquire; pairs with change (3).
@@ -408,8 +428,9 @@ impl WorkerCells {
         None
     }
 
-    /// All cells, as plain data. `floor_ns` keeps what was told before: a worker that is preempted between reading the clock and
-    /// writing its cells must not make time run backwards. `name_of` finds a task's name by id and place in the registry.
+    /// All cells, as plain data. `floor_ns` keeps what was told before: a worker that is preempted
+    /// between reading the clock and writing its cells must not make time run backwards.
+    /// `name_of` finds a task's name by id and place in the registry.
     pub(crate) fn read(
         &self,
         index: usize,
@@ -429,7 +450,8 @@ impl WorkerCells {
         let [notified, timeout, io, timer, spurious] = std::array::from_fn(|reason| self.unparks[reason].get());
         let [interval, elapsed, empty] = std::array::from_fn(|trigger| self.global_checks[trigger].get());
         let thread_id = u32::try_from(self.thread_id.get()).ok().filter(|id| *id != 0);
-        // Before the polls, of which there may be more by then, so that there is never too much left.
+        // Before the polls, of which there may be more by then, so that there is never too much
+        // left.
         let (budget, polls_before) = (self.budget.get(), self.polls_before_tick.get());
         let polls = self.polls();
         Worker {

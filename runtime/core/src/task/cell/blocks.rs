@@ -1,22 +1,29 @@
-//! Memory for tasks: a worker keeps the blocks of tasks that ended on it for the next ones that are spawned on it.
+//! Memory for tasks: a worker keeps the blocks of tasks that ended on it for the next ones that are
+//! spawned on it.
 //!
-//! To the allocator a task is a call to get a block and one to give it back, and, for a crowd of tasks, a walk through its lists besides: a fifth of
-//! the instructions of a spawn. Here each is a few.
+//! To the allocator a task is a call to get a block and one to give it back, and, for a crowd of
+//! tasks, a walk through its lists besides: a fifth of the instructions of a spawn. Here each is a
+//! few.
 //!
-//! Shape: by thread, for each size class a list of free blocks, linked through their first words. A class is 16 bytes wide, and its blocks are as
-//! long as what the C library hands out anyway, so that no task takes more memory than before.
+//! Shape: by thread, for each size class a list of free blocks, linked through their first words. A
+//! class is 16 bytes wide, and its blocks are as long as what the C library hands out anyway, so
+//! that no task takes more memory than before.
 //!
-//! Who writes, who reads: the thread itself. Only workers keep blocks, between [`keep`]'s begin and end; everybody else goes to the allocator, and so do
-//! the few tasks that are larger than [`LARGEST`] or aligned to more than a word or two. A block may come from one thread and be freed on another.
+//! Who writes, who reads: the thread itself. Only workers keep blocks, between [`keep`]'s begin and
+//! end; everybody else goes to the allocator, and so do the few tasks that are larger than
+//! [`LARGEST`] or aligned to more than a word or two. A block may come from one thread and be freed
+//! on another.
 //!
 //! Invariants:
-//! * *Bounded*: a thread keeps [`MOST_BYTES`] at most. When it is full, a block of another class makes room, so that what tasks are like now is
-//!   kept, not what they were like once.
-//! * *One layout a class*: a block comes from the allocator, and goes back to it, with the layout of its class, whatever it was used for.
+//! * *Bounded*: a thread keeps [`MOST_BYTES`] at most. When it is full, a block of another class
+//!   makes room, so that what tasks are like now is kept, not what they were like once.
+//! * *One layout a class*: a block comes from the allocator, and goes back to it, with the layout
+//!   of its class, whatever it was used for.
 //!
 //! Under Miri nothing is kept, so that a use after the end is found.
 //!
-//! Rejected: a store between threads, for what one spawns and another ends: it outlives the runtime, or is one more lock at the end of each task's life.
+//! Rejected: a store between threads, for what one spawns and another ends: it outlives the
+//! runtime, or is one more lock at the end of each task's life.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
@@ -160,7 +167,8 @@ impl Kept {
         true
     }
 
-    /// Bounded: frees blocks of other classes until one more of `class` has room. Returns whether it has.
+    /// Bounded: frees blocks of other classes until one more of `class` has room. Returns whether
+    /// it has.
     #[cold]
     fn make_room(&self, class: usize) -> bool {
         while self.bytes.get() + bytes_of(class) > self.limit.get() {

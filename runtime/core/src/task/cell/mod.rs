@@ -1,7 +1,8 @@
 //! A task's allocation with its future, its output, and how it is run.
 //!
-//! Invariants: *One runner*, *One Notified*, *Join hand-over* of `state`; *Live by reference* of `header`. The stage is the runner's
-//! while the task is being run, and the output's owner's afterwards.
+//! Invariants: *One runner*, *One Notified*, *Join hand-over* of `state`; *Live by reference* of
+//! `header`. The stage is the runner's while the task is being run, and the output's owner's
+//! afterwards.
 
 use std::cell::UnsafeCell;
 use std::future::Future;
@@ -29,19 +30,21 @@ pub trait Schedule: Send + Sync + 'static {
     const IS_COUNTED: bool;
     /// The task was woken: enqueue it.
     fn schedule(&self, task: Notified);
-    /// Whether the calling thread is one of the scheduler's own, which keep it alive: then [`schedule_here`](Self::schedule_here) may be called.
+    /// Whether the calling thread is one of the scheduler's own, which keep it alive: then
+    /// [`schedule_here`](Self::schedule_here) may be called.
     fn is_here(&self) -> bool {
         false
     }
-    /// As [`schedule`](Self::schedule), of a thread of the scheduler's own. Not a method: what `self` would refer to may go as soon as others see
-    /// the task.
+    /// As [`schedule`](Self::schedule), of a thread of the scheduler's own. Not a method: what
+    /// `self` would refer to may go as soon as others see the task.
     fn schedule_here(_task: Notified) {
         unreachable!("no thread is this scheduler's own");
     }
     /// Whether tasks are cancelled instead of polled, since the scheduler shuts down.
     fn is_closing(&self) -> bool;
-    /// The task, which the caller runs, is about to wait: hold a reference to it from now on, unless one is held already, so that it is not
-    /// freed without an end; and cancel it if the scheduler shuts down.
+    /// The task, which the caller runs, is about to wait: hold a reference to it from now on,
+    /// unless one is held already, so that it is not freed without an end; and cancel it if the
+    /// scheduler shuts down.
     fn keep(&self, task: &Task);
     /// The task is about to end: give back the reference that is held to it, if one is.
     fn release(&self, task: &Header) -> Option<Task>;
@@ -53,7 +56,8 @@ pub trait Schedule: Send + Sync + 'static {
     }
 }
 
-/// See the header of this file. `repr(C)`: the header comes first, so that a pointer to it is one to the cell.
+/// See the header of this file. `repr(C)`: the header comes first, so that a pointer to it is one
+/// to the cell.
 #[repr(C)]
 struct Cell<F: Future, S> {
     header: Header,
@@ -62,7 +66,8 @@ struct Cell<F: Future, S> {
     stage: UnsafeCell<Stage<F>>,
 }
 
-/// A failure is kept without the task's id, which the header has: hardly any task fails, and each would have to hold the room.
+/// A failure is kept without the task's id, which the header has: hardly any task fails, and each
+/// would have to hold the room.
 enum Stage<F: Future> {
     Future(F),
     Output(F::Output),
@@ -92,8 +97,8 @@ where
 /// As `new_task`, for futures that stay on one thread.
 ///
 /// # Safety
-/// The future and its output are Send, or `scheduler` sees to it that the task is run on the calling thread only, and is complete before that
-/// thread goes.
+/// The future and its output are Send, or `scheduler` sees to it that the task is run on the
+/// calling thread only, and is complete before that thread goes.
 pub unsafe fn new_task_of_thread<F, S>(
     future: F,
     scheduler: S,
@@ -116,7 +121,8 @@ where
     let raw = cell.cast::<Header>();
     // SAFETY: the word starts SCHEDULED, with the Notified's reference.
     let notified = unsafe { Notified::from_raw(raw) };
-    // SAFETY: the word starts with the handle's reference and JOIN_INTEREST, and the output is `F::Output`.
+    // SAFETY: the word starts with the handle's reference and JOIN_INTEREST, and the output is
+    // `F::Output`.
     let join = unsafe { JoinHandle::from_raw(raw) };
     (notified, join)
 }
@@ -167,7 +173,8 @@ impl<F: Future, S: Schedule> Cell<F, S> {
         // SAFETY: One runner: nobody else touches the stage.
         let stage = unsafe { &mut *self.stage.get() };
         let Stage::Future(future) = stage else { unreachable!("a task is polled only before it completes") };
-        // SAFETY: the future stays in the cell, which never moves, until it is dropped in place by `set_stage`.
+        // SAFETY: the future stays in the cell, which never moves, until it is dropped in place by
+        // `set_stage`.
         let future = unsafe { Pin::new_unchecked(future) };
         let output = std::task::ready!(future.poll(&mut Context::from_waker(waker)));
         // SAFETY: One runner.
@@ -193,7 +200,8 @@ impl<F: Future, S: Schedule> Cell<F, S> {
         }
     }
 
-    /// Drops the output, if it is still there, containing a destructor that panics: nobody is left who could be told.
+    /// Drops the output, if it is still there, containing a destructor that panics: nobody is left
+    /// who could be told.
     ///
     /// # Safety
     /// The caller owns the stage.
@@ -287,7 +295,8 @@ impl<F: Future, S: Schedule> Joined for Raw<F, S> {
 /// Publishes the output, wakes the joiner, and gives up the runner's reference and the scheduler's.
 ///
 /// # Safety
-/// `raw` comes from `new_task::<F, S>`; the caller is the runner, the stage holds the output, and the Notified's reference is handed over.
+/// `raw` comes from `new_task::<F, S>`; the caller is the runner, the stage holds the output, and
+/// the Notified's reference is handed over.
 unsafe fn complete<F: Future, S: Schedule>(raw: NonNull<Header>) {
     // SAFETY: by contract.
     let cell = unsafe { cell_of::<F, S>(raw) };
@@ -328,12 +337,14 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>, began_at_ns: u64) ->
             let (has_woken_itself, awaits) = current.leave();
             match polled {
                 Ok(Poll::Ready(())) => {
-                    // SAFETY: One runner; the output is in place, and the Notified's reference is handed over.
+                    // SAFETY: One runner; the output is in place, and the Notified's reference is
+                    // handed over.
                     unsafe { complete::<F, S>(task.into_raw()) };
                     return Ran::Ended(Ended::Completed);
                 }
                 Ok(Poll::Pending) => {
-                    // Here, since the task may be another runner's, or gone, as soon as it is paused.
+                    // Here, since the task may be another runner's, or gone, as soon as it is
+                    // paused.
                     let at_ns = if S::IS_COUNTED { header.end_poll(began_at_ns, awaits) } else { began_at_ns };
                     cancel_if_closing(cell);
                     if !has_woken_itself {
@@ -341,12 +352,14 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>, began_at_ns: u64) ->
                     }
                     match header.state.pause(has_woken_itself) {
                         Pause::Idle => {
-                            // `pause` released the Notified's reference: the cell may be gone from here on.
+                            // `pause` released the Notified's reference: the cell may be gone from
+                            // here on.
                             std::mem::forget(task);
                             return Ran::Pending { at_ns };
                         }
                         Pause::Reschedule => {
-                            // SAFETY: the task is SCHEDULED, and the reference of the Notified that was run lives on in this one.
+                            // SAFETY: the task is SCHEDULED, and the reference of the Notified that
+                            // was run lives on in this one.
                             let task = unsafe { Notified::from_raw(task.into_raw()) };
                             return Ran::Woken { task, by_itself: has_woken_itself, at_ns };
                         }
@@ -395,25 +408,28 @@ fn cancel_if_closing<F: Future, S: Schedule>(cell: &Cell<F, S>) {
 unsafe fn schedule<F: Future, S: Schedule>(raw: NonNull<Header>) {
     // SAFETY: the caller made the task SCHEDULED and hands over the reference that this added.
     let notified = unsafe { Notified::from_raw(raw) };
-    // SAFETY: the vtable is that of F and S. Another thread may run and free the task before `schedule` returns, but for the
-    // reference that the caller holds for the time of this call.
+    // SAFETY: the vtable is that of F and S. Another thread may run and free the task before `schedule`
+    // returns, but for the reference that the caller holds for the time of this call.
     let cell = unsafe { cell_of::<F, S>(raw) };
     cell.scheduler.schedule(notified);
 }
 
 unsafe fn wake<F: Future, S: Schedule>(raw: NonNull<Header>) {
-    // SAFETY: the vtable is that of F and S, and the waker's reference is the caller's. Not used once the task may be run by others.
+    // SAFETY: the vtable is that of F and S, and the waker's reference is the caller's. Not used
+    // once the task may be run by others.
     let cell = unsafe { cell_of::<F, S>(raw) };
     let is_here = cell.scheduler.is_here();
     match cell.header.state.wake_owned(!is_here) {
         WakeOwned::Submit => {
             cell.header.stamp_wake();
-            // SAFETY: the transition made the task SCHEDULED; the reference is the waker's, or was added.
+            // SAFETY: the transition made the task SCHEDULED; the reference is the waker's, or was
+            // added.
             let notified = unsafe { Notified::from_raw(raw) };
             if is_here {
                 S::schedule_here(notified);
             } else {
-                // SAFETY: the transition added the Notified's reference, so the waker's is still there to keep the scheduler.
+                // SAFETY: the transition added the Notified's reference, so the waker's is still
+                // there to keep the scheduler.
                 let _task = unsafe { Task::from_raw(raw) };
                 cell.scheduler.schedule(notified);
             }
@@ -427,8 +443,8 @@ unsafe fn wake<F: Future, S: Schedule>(raw: NonNull<Header>) {
 unsafe fn dealloc<F: Future, S: Schedule>(raw: NonNull<Header>) {
     // Whole provenance; the last reference is gone, so the block is ours again.
     let cell = raw.cast::<Cell<F, S>>();
-    // An output that nobody took may panic when it is dropped; the thread that happens to be last has nothing to do with it.
-    // SAFETY: nobody else has it any more, and it is not used again.
+    // An output that nobody took may panic when it is dropped; the thread that happens to be last
+    // has nothing to do with it. SAFETY: nobody else has it any more, and it is not used again.
     contain(|| unsafe { cell.drop_in_place() });
     // SAFETY: it came from `allocate`, for the same type, and was dropped.
     unsafe { blocks::free(cell) }

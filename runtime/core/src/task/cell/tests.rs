@@ -105,7 +105,8 @@ fn the_output_reaches_a_joiner_who_asks_before_and_one_who_asks_after() {
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn a_task_takes_120_bytes_beside_what_its_future_and_output_need() {
-    // With the allocator's word a multiple of 16. A future that the stage's tag fits into is as cheap as one of no size.
+    // With the allocator's word a multiple of 16. A future that the stage's tag fits into is as
+    // cheap as one of no size.
     assert_eq!(size_of::<Cell<std::future::Ready<()>, Arc<()>>>(), 120);
     assert_eq!(size_of::<Cell<std::future::Pending<u64>, Arc<()>>>(), 120);
 }

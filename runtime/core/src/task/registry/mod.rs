@@ -1,19 +1,23 @@
 //! The tasks of a runtime that have to be found by others than those who hold them anyway.
 //!
-//! A task that is in a queue is found there, and one that is polled by its worker. So a task comes in here when it is about to wait for the first
-//! time, and most tasks of a program that starts many never do; and at once if it has a name, since the observer looks names up
-//! here. Once in, it stays until it ends.
+//! A task that is in a queue is found there, and one that is polled by its worker. So a task comes
+//! in here when it is about to wait for the first time, and most tasks of a program that starts
+//! many never do; and at once if it has a name, since the observer looks names up here. Once in, it
+//! stays until it ends.
 //!
-//! Who writes: workers, when a task first waits or ends; spawns, of tasks with a name. Who reads: shutdown, and the observer, for a name and to count them.
+//! Who writes: workers, when a task first waits or ends; spawns, of tasks with a name. Who reads:
+//! shutdown, and the observer, for a name and to count them.
 //!
 //! Invariants:
-//! * *Kept while it waits*: a task that is IDLE is in here, and the registry holds a reference to it, so that it is not freed without an
-//!   end when its last waker goes.
-//! * *Nobody slips through*: `close` marks a shard and takes its list under one lock. A task that is kept before is on the list and is
-//!   cancelled by `close`; one that is kept after is told so, and is cancelled by whoever brings it.
+//! * *Kept while it waits*: a task that is IDLE is in here, and the registry holds a reference to
+//!   it, so that it is not freed without an end when its last waker goes.
+//! * *Nobody slips through*: `close` marks a shard and takes its list under one lock. A task that
+//!   is kept before is on the list and is cancelled by `close`; one that is kept after is told so,
+//!   and is cancelled by whoever brings it.
 //!
-//! Shape: shards, each a lock around slots of 8 bytes; free slots are a list through themselves. A worker always uses the same shard, so that
-//! it shares the lock only with whoever ends a task that first waited elsewhere. A task remembers its place.
+//! Shape: shards, each a lock around slots of 8 bytes; free slots are a list through themselves. A
+//! worker always uses the same shard, so that it shares the lock only with whoever ends a task that
+//! first waited elsewhere. A task remembers its place.
 //!
 //! Rejected: every task from its spawn on, sharded by id. Two locks a task, a tenth of what a spawn
 //! costs, for tasks nobody ever searches for. Tasks with names sharded by id: a look-up takes one
@@ -30,7 +34,8 @@ use super::header::{Header, MAX_SHARDS, NO_PLACE, Place, Task};
 /// Slots that a walk through all checks under one lock: some 20 µs, if each task is in nobody's
 /// cache.
 const WALK_BATCH: usize = 256;
-/// How often a walk gives its processor away for those that wait for a shard, before it goes on all the same.
+/// How often a walk gives its processor away for those that wait for a shard, before it goes on all
+/// the same.
 const YIELDS_MAX: usize = 1000;
 /// Slots of a shard whose memory is kept, whoever leaves: 8 KiB.
 const SLOTS_KEPT: usize = if cfg!(miri) { 16 } else { 1024 };
@@ -40,8 +45,9 @@ pub(crate) struct Registry {
     shards: Box<[CachePadded<Room>]>,
 }
 
-/// A shard behind its lock. Whoever walks through it takes the lock again at once, and the lock is not fair: who waits would be woken too late
-/// each time, and wait for the whole walk. So it is counted, and the walk stays away until it is in.
+/// A shard behind its lock. Whoever walks through it takes the lock again at once, and the lock is
+/// not fair: who waits would be woken too late each time, and wait for the whole walk. So it is
+/// counted, and the walk stays away until it is in.
 #[derive(Default)]
 struct Room {
     shard: Mutex<Shard>,
@@ -53,7 +59,8 @@ impl Room {
         if let Some(shard) = self.shard.try_lock() {
             return shard;
         }
-        // ORDERING: Relaxed, both; a hint to who walks through it, what it is about is under the lock.
+        // ORDERING: Relaxed, both; a hint to who walks through it, what it is about is under the
+        // lock.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let shard = self.shard.lock();
         self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -91,10 +98,12 @@ impl Registry {
         self.shards[usize::from(place.shard)].lock()
     }
 
-    /// Takes the task in, for a caller that prefers a shard of its own: a worker by its index, others by anything that spreads. True:
-    /// the registry is closed, and the caller has to cancel the task.
+    /// Takes the task in, for a caller that prefers a shard of its own: a worker by its index,
+    /// others by anything that spreads. True: the registry is closed, and the caller has to
+    /// cancel the task.
     ///
-    /// The caller is the task's runner or its creator, so that no other call about the task's place happens at the same time.
+    /// The caller is the task's runner or its creator, so that no other call about the task's place
+    /// happens at the same time.
     #[must_use = "true means that the task must be cancelled"]
     pub(crate) fn keep(&self, task: &Task, shard: usize) -> bool {
         debug_assert!(!task.header().is_kept(), "kept once");
@@ -146,7 +155,8 @@ impl Registry {
         self.shards.iter().map(|shard| shard.lock().slots.iter().count()).sum()
     }
 
-    /// Shows every task that is in here to `f`, `limit` of them at most; false: there are more. One that comes or goes meanwhile is seen or not.
+    /// Shows every task that is in here to `f`, `limit` of them at most; false: there are more. One
+    /// that comes or goes meanwhile is seen or not.
     ///
     /// `f` runs under a lock that workers take, and must not call anybody.
     pub(crate) fn walk(&self, limit: usize, mut f: impl FnMut(&Header)) -> bool {
@@ -204,13 +214,14 @@ impl Registry {
         }
     }
 
-    /// Task `id`, if it is still where it was seen. Whoever gets it may be the last to let go of it, and with it of its spans: that is for
-    /// threads that may wait for a subscriber.
+    /// Task `id`, if it is still where it was seen. Whoever gets it may be the last to let go of
+    /// it, and with it of its spans: that is for threads that may wait for a subscriber.
     pub(crate) fn get(&self, id: u64, place: Place) -> Option<Task> {
         self.look_up(id, place, Task::clone)
     }
 
-    /// Calls `f` with the task of that id if it is at `place`. `f` runs under a lock that workers take, and must not call anybody.
+    /// Calls `f` with the task of that id if it is at `place`. `f` runs under a lock that workers
+    /// take, and must not call anybody.
     pub(crate) fn look_up<R>(&self, id: u64, place: Place, f: impl FnOnce(&Task) -> R) -> Option<R> {
         if place == NO_PLACE {
             return None;
@@ -221,8 +232,8 @@ impl Registry {
         Some(f(task))
     }
 
-    /// `#id name (spawned at)` of up to `limit` tasks that are in here, but for those of `told`: for the report of what a shutdown left
-    /// behind.
+    /// `#id name (spawned at)` of up to `limit` tasks that are in here, but for those of `told`:
+    /// for the report of what a shutdown left behind.
     pub(crate) fn describe(&self, limit: usize, told: &[u64]) -> Vec<String> {
         let mut lines = Vec::new();
         for shard in &self.shards {
@@ -252,7 +263,8 @@ struct Slots {
     shrinks_at: usize,
 }
 
-/// A task's pointer, whose lowest bit is clear; or `next << 1 | 1`, where `next - 1` is the next free slot, and 0 the end of the list.
+/// A task's pointer, whose lowest bit is clear; or `next << 1 | 1`, where `next - 1` is the next
+/// free slot, and 0 the end of the list.
 #[derive(Clone, Copy)]
 struct Slot(*mut Header);
 
@@ -273,8 +285,8 @@ impl Slot {
         if self.next_free().is_some() {
             return None;
         }
-        // SAFETY: the slot is a non-null `*mut Header` as `Task::into_raw` gave it, and a Task is nothing else (`repr(transparent)`); the
-        // slot holds the reference.
+        // SAFETY: the slot is a non-null `*mut Header` as `Task::into_raw` gave it, and a Task is
+        // nothing else (`repr(transparent)`); the slot holds the reference.
         Some(unsafe { &*ptr::from_ref(&self.0).cast::<Task>() })
     }
 }
@@ -315,8 +327,9 @@ impl Slots {
         unsafe { Task::from_raw(raw) }
     }
 
-    /// Gives back the memory behind the last task, after a crowd has left. Some ns a slot, under the lock; the next time is when half of those
-    /// that are left have gone. The free slots are used from the front from now on, so that the next time finds more.
+    /// Gives back the memory behind the last task, after a crowd has left. Some ns a slot, under
+    /// the lock; the next time is when half of those that are left have gone. The free slots
+    /// are used from the front from now on, so that the next time finds more.
     #[cold]
     fn shrink(&mut self) {
         let len = self.slots.iter().rposition(|slot| slot.task().is_some()).map_or(0, |last| last + 1);

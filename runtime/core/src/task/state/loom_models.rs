@@ -24,7 +24,8 @@ fn wake_with_early_return(state: &State) -> Wake {
     Wake::Nothing
 }
 
-/// A waker writes, wakes; another wakes too. Some poll after the last wake-up must see what both wrote.
+/// A waker writes, wakes; another wakes too. Some poll after the last wake-up must see what both
+/// wrote.
 fn wake_model(wake: fn(&State) -> Wake) {
     let state = Arc::new(State::new());
     // Relaxed on purpose: only the task word orders them.
@@ -73,7 +74,8 @@ fn loom_twin_an_early_return_on_a_plain_load_loses_a_wake_up() {
     breaks("the last poll saw what both wakers had written", None, || wake_model(wake_with_early_return));
 }
 
-/// A waker that goes with its wake-up, its reference handed to the `Notified` if it submits the task.
+/// A waker that goes with its wake-up, its reference handed to the `Notified` if it submits the
+/// task.
 fn wake_owned(state: &State) -> Wake {
     match state.wake_owned(false) {
         WakeOwned::Submit => Wake::Submit,
@@ -84,7 +86,8 @@ fn wake_owned(state: &State) -> Wake {
     }
 }
 
-/// As `wake_model`, by wakers that hold references; afterwards the handle's is the only one that is left.
+/// As `wake_model`, by wakers that hold references; afterwards the handle's is the only one that is
+/// left.
 fn wake_owned_model(wake: fn(&State) -> Wake) {
     let state = Arc::new(State::new());
     assert_eq!(state.start(), Start::Poll);
@@ -172,8 +175,8 @@ fn start_without_acquiring(state: &State) -> Start {
     Start::Poll
 }
 
-/// A waker writes and wakes a task that is in a queue, about to be polled, or being polled, and that wakes itself in its first poll: the last
-/// poll sees what was written.
+/// A waker writes and wakes a task that is in a queue, about to be polled, or being polled, and
+/// that wakes itself in its first poll: the last poll sees what was written.
 fn start_model(start: fn(&State) -> Start) {
     let (state, written) = (Arc::new(State::new()), Arc::new(AtomicBool::new(false)));
     let waker = thread::spawn({
@@ -223,7 +226,8 @@ fn pause_and_start(state: &State) -> bool {
     state.pause(true) == Pause::Cancel || state.start() == Start::Cancel
 }
 
-/// A task that wakes itself in each poll but the last is cancelled meanwhile: it ends, at once or by the `Notified` that this adds.
+/// A task that wakes itself in each poll but the last is cancelled meanwhile: it ends, at once or
+/// by the `Notified` that this adds.
 fn cancel_of_a_yielding_task_model(pause_and_start: fn(&State) -> bool, pause: fn(&State) -> Pause) {
     let state = Arc::new(State::new());
     assert_eq!(state.start(), Start::Poll);
@@ -659,7 +663,8 @@ fn leave_without_a_check(state: &State) -> Wake {
     Wake::Nothing
 }
 
-/// A guard is dropped by another thread beside a cancellation and the end of the poll: whichever comes last ends the task.
+/// A guard is dropped by another thread beside a cancellation and the end of the poll: whichever
+/// comes last ends the task.
 fn shield_model(leave: fn(&State) -> Wake) {
     let state = Arc::new(State::new());
     assert_eq!(state.start(), Start::Poll);

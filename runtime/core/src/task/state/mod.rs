@@ -13,8 +13,8 @@
 //! | JOIN_WAKER | the join waker field holds a waker for the completer | while not COMPLETE, and until the completer has woken it | the JoinHandle before completion, the completer after |
 //! | lifecycle | IDLE 0, SCHEDULED 1, COMPLETE 3 | | see below |
 //!
-//! Lifecycle, one arrow a transition; the task is polled between `start` and `pause`, or `complete`, and in a queue the rest of the
-//! time that it is SCHEDULED:
+//! Lifecycle, one arrow a transition; the task is polled between `start` and `pause`, or
+//! `complete`, and in a queue the rest of the time that it is SCHEDULED:
 //! ```text
 //!   wake, cancel                 pause, unless woken
 //!  IDLE ───────► SCHEDULED ───────────────────────────► IDLE
@@ -25,15 +25,20 @@
 //!
 //! Invariants:
 //! * *One Notified*: it exists exactly while the task is SCHEDULED, and holds one reference.
-//! * *One runner*: only who holds the `Notified` calls `start`, and owns the future from then on until `pause` or `complete`. What the
-//!   runner before did to the future is visible, since the `Notified` came from there, through whatever queue.
-//! * *No lost wake-up*: a waker always does its read-modify-write, even if it finds nothing to change, so that what it wrote
-//!   before is seen by the poll that follows. (A plain load and an early return loses wake-ups: tokio #7622.) `start` only reads: a wake-up
-//!   that it sees it takes note of by a read-modify-write, one that it does not see is still there for `pause`. Nor is one needed for a
-//!   task that wakes itself in its own poll: what it wrote before is its runner's, which says so to `pause`.
-//! * *Join hand-over*: before COMPLETE the JoinHandle owns the join waker field while JOIN_WAKER is clear; while it is set both
-//!   sides may read it and nobody writes it. After COMPLETE the completer owns the field until it clears JOIN_WAKER; who finds the
-//!   other gone drops what is inside. The output belongs to the JoinHandle if JOIN_INTEREST stood at completion, else to the completer.
+//! * *One runner*: only who holds the `Notified` calls `start`, and owns the future from then on
+//!   until `pause` or `complete`. What the runner before did to the future is visible, since the
+//!   `Notified` came from there, through whatever queue.
+//! * *No lost wake-up*: a waker always does its read-modify-write, even if it finds nothing to
+//!   change, so that what it wrote before is seen by the poll that follows. (A plain load and an
+//!   early return loses wake-ups: tokio #7622.) `start` only reads: a wake-up that it sees it takes
+//!   note of by a read-modify-write, one that it does not see is still there for `pause`. Nor is
+//!   one needed for a task that wakes itself in its own poll: what it wrote before is its runner's,
+//!   which says so to `pause`.
+//! * *Join hand-over*: before COMPLETE the JoinHandle owns the join waker field while JOIN_WAKER is
+//!   clear; while it is set both sides may read it and nobody writes it. After COMPLETE the
+//!   completer owns the field until it clears JOIN_WAKER; who finds the other gone drops what is
+//!   inside. The output belongs to the JoinHandle if JOIN_INTEREST stood at completion, else to the
+//!   completer.
 //!
 //! Legal combinations (`is_legal`, asserted in debug builds at every transition):
 //!
@@ -142,7 +147,8 @@ impl std::fmt::Debug for Word {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a task that is to be submitted and is not is lost"]
 pub(crate) enum Wake {
-    /// The task became SCHEDULED; a reference was added for its `Notified`, which the caller must enqueue.
+    /// The task became SCHEDULED; a reference was added for its `Notified`, which the caller must
+    /// enqueue.
     Submit,
     /// Somebody else has it in hand, or it is complete.
     Nothing,
@@ -152,7 +158,8 @@ pub(crate) enum Wake {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a task that is to be submitted and is not is lost"]
 pub(crate) enum WakeOwned {
-    /// The task became SCHEDULED; the caller must enqueue its `Notified`. The waker's reference became that one's, or was kept.
+    /// The task became SCHEDULED; the caller must enqueue its `Notified`. The waker's reference
+    /// became that one's, or was kept.
     Submit,
     /// Somebody else has it in hand, or it is complete; the waker's reference is released.
     Nothing {
@@ -177,7 +184,8 @@ pub(crate) enum Start {
 pub(crate) enum Pause {
     /// IDLE. The `Notified`'s reference is released; the future is no longer the caller's.
     Idle,
-    /// Still SCHEDULED, since it was woken meanwhile: the caller enqueues the `Notified`, which lives on.
+    /// Still SCHEDULED, since it was woken meanwhile: the caller enqueues the `Notified`, which
+    /// lives on.
     Reschedule,
     /// Still SCHEDULED: it was cancelled meanwhile, drop the future and complete.
     Cancel,
@@ -189,7 +197,8 @@ pub(crate) enum Pause {
 pub(crate) enum Complete {
     /// Nobody joins: the completer drops the output, and then its references.
     DropOutput,
-    /// The JoinHandle has not been polled yet; it will find the output. The completer's references are released.
+    /// The JoinHandle has not been polled yet; it will find the output. The completer's references
+    /// are released.
     Keep,
     /// Wake the join waker, then call [`State::release_join_waker`].
     WakeJoiner,
@@ -239,8 +248,9 @@ impl State {
         loop {
             let (next, result) = step(now);
             debug_assert!(next.is_legal(), "illegal transition of a task: {now:?} to {next:?}");
-            // ORDERING: AcqRel; pairs with itself in every other transition. Release publishes what the caller did to the future,
-            // to the output, or before its wake-up; Acquire makes the same visible to who owns the task next. Failure is Relaxed: a retry value.
+            // ORDERING: AcqRel; pairs with itself in every other transition. Release publishes what
+            // the caller did to the future, to the output, or before its wake-up; Acquire makes the
+            // same visible to who owns the task next. Failure is Relaxed: a retry value.
             match self.0.compare_exchange_weak(now.0, next.0, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return result,
                 Err(found) => now = Word(found),
@@ -257,8 +267,9 @@ impl State {
         })
     }
 
-    /// Wakes the task by a waker that goes with that, in one read-modify-write instead of two. `keeps_reference`: if there is something to be
-    /// submitted, the waker's reference is still the caller's afterwards, and one was added for the `Notified`.
+    /// Wakes the task by a waker that goes with that, in one read-modify-write instead of two.
+    /// `keeps_reference`: if there is something to be submitted, the waker's reference is still
+    /// the caller's afterwards, and one was added for the `Notified`.
     #[inline]
     pub(crate) fn wake_owned(&self, keeps_reference: bool) -> WakeOwned {
         self.transition(|now| {
@@ -278,7 +289,8 @@ impl State {
         })
     }
 
-    /// Cancels the task: it is dropped at its next turn, or at the end of the present one, unless it is shielded until then.
+    /// Cancels the task: it is dropped at its next turn, or at the end of the present one, unless
+    /// it is shielded until then.
     pub(crate) fn cancel(&self) -> Wake {
         self.cancel_with(0)
     }
@@ -308,13 +320,15 @@ impl State {
     /// A poll begins; the caller holds the `Notified`.
     #[inline]
     pub(crate) fn start(&self) -> Start {
-        // ORDERING: Acquire; pairs with the Release of the cancellation that it may see. For wake-ups see *No lost wake-up*.
+        // ORDERING: Acquire; pairs with the Release of the cancellation that it may see. For
+        // wake-ups see *No lost wake-up*.
         let now = Word(self.0.load(Ordering::Acquire));
         debug_assert_eq!(now.lifecycle(), SCHEDULED, "One Notified: only a scheduled task can start");
         if now.has(NOTIFIED | CANCELLED) { self.start_noted() } else { Start::Poll }
     }
 
-    /// As [`start`](Self::start), of a task that was woken in the queue, which is one poll and not two, or cancelled.
+    /// As [`start`](Self::start), of a task that was woken in the queue, which is one poll and not
+    /// two, or cancelled.
     #[cold]
     fn start_noted(&self) -> Start {
         self.transition(|now| {
@@ -323,13 +337,13 @@ impl State {
         })
     }
 
-    /// SCHEDULED → IDLE, unless it was woken since `start`, or is to be cancelled. `has_woken_itself`: by its own poll, and the word does
-    /// not say so.
+    /// SCHEDULED → IDLE, unless it was woken since `start`, or is to be cancelled.
+    /// `has_woken_itself`: by its own poll, and the word does not say so.
     #[inline]
     pub(crate) fn pause(&self, has_woken_itself: bool) -> Pause {
         if has_woken_itself {
-            // ORDERING: Acquire; pairs with the Release of the cancellation that it may see. One that it does not see, and wake-ups, are
-            // left to `start`.
+            // ORDERING: Acquire; pairs with the Release of the cancellation that it may see. One
+            // that it does not see, and wake-ups, are left to `start`.
             let now = Word(self.0.load(Ordering::Acquire));
             return if now.is_cancellation_due() { Pause::Cancel } else { Pause::Reschedule };
         }
@@ -346,16 +360,18 @@ impl State {
         })
     }
 
-    /// Whether nobody is left who could see the task end: no JoinHandle, and no references but the runner's `references`. It is its to free,
-    /// complete or not.
+    /// Whether nobody is left who could see the task end: no JoinHandle, and no references but the
+    /// runner's `references`. It is its to free, complete or not.
     #[inline]
     pub(crate) fn is_unobserved(&self, references: u64) -> bool {
-        // ORDERING: Acquire; pairs with the Release of each change by which a reference was given up. Nobody can make another from none.
+        // ORDERING: Acquire; pairs with the Release of each change by which a reference was given
+        // up. Nobody can make another from none.
         let now = Word(self.0.load(Ordering::Acquire));
         now.references() == references && !now.has(JOIN_INTEREST)
     }
 
-    /// SCHEDULED → COMPLETE; the output is in place. The completer's `references` are released with that if there is nothing left for it to do.
+    /// SCHEDULED → COMPLETE; the output is in place. The completer's `references` are released with
+    /// that if there is nothing left for it to do.
     #[inline]
     pub(crate) fn complete(&self, references: u64) -> Complete {
         self.transition(|now| {
@@ -372,8 +388,8 @@ impl State {
         })
     }
 
-    /// The completer has woken the join waker. True: the JoinHandle is gone, drop the waker, and then the `references`. False: they are
-    /// released.
+    /// The completer has woken the join waker. True: the JoinHandle is gone, drop the waker, and
+    /// then the `references`. False: they are released.
     #[must_use = "true means that the waker and the references must be dropped"]
     pub(crate) fn release_join_waker(&self, references: u64) -> bool {
         self.transition(|now| {
@@ -402,8 +418,9 @@ impl State {
 
     /// The JoinHandle goes.
     pub(crate) fn drop_join_interest(&self) -> DropJoin {
-        // ORDERING: Acquire; pairs with the Release in `complete`, which publishes the output, and in `release_join_waker`, after which the
-        // completer does not use the field any more.
+        // ORDERING: Acquire; pairs with the Release in `complete`, which publishes the output, and
+        // in
+        // `release_join_waker`, after which the completer does not use the field any more.
         let now = Word(self.0.load(Ordering::Acquire));
         if now.lifecycle() == COMPLETE && !now.has(JOIN_WAKER) {
             // Nobody asks any more whether there is a handle.
@@ -420,8 +437,9 @@ impl State {
         })
     }
 
-    /// One shield more; called from inside the task's own poll. If the task was cancelled in this poll, before there was a
-    /// shield, it is polled once more, as when it is cancelled under one: it may have asked before the cancellation.
+    /// One shield more; called from inside the task's own poll. If the task was cancelled in this
+    /// poll, before there was a shield, it is polled once more, as when it is cancelled under
+    /// one: it may have asked before the cancellation.
     pub(crate) fn enter_shield(&self) -> Result<(), ShieldOverflow> {
         self.transition(|now| {
             debug_assert_eq!(now.lifecycle(), SCHEDULED, "shields are entered by the running task");
@@ -434,7 +452,8 @@ impl State {
         })
     }
 
-    /// One shield less. A cancellation that waited takes effect when the poll ends, or at once if the guard was dropped outside a poll.
+    /// One shield less. A cancellation that waited takes effect when the poll ends, or at once if
+    /// the guard was dropped outside a poll.
     pub(crate) fn leave_shield(&self) -> Wake {
         self.transition(|now| match now.lifecycle() {
             // Completion takes all shields down, and so does the end of a LocalSet.
@@ -464,30 +483,34 @@ impl State {
 
     /// Whether the join waker field holds a waker; asked by the JoinHandle only.
     pub(crate) fn has_join_waker(&self) -> bool {
-        // ORDERING: Acquire; pairs with the Release in `release_join_waker`: if the completer cleared the flag, its use of the field
-        // is over. Before completion only the asking JoinHandle changes the flag.
+        // ORDERING: Acquire; pairs with the Release in `release_join_waker`: if the completer
+        // cleared the flag, its use of the field is over. Before completion only the asking
+        // JoinHandle changes the flag.
         Word(self.0.load(Ordering::Acquire)).has(JOIN_WAKER)
     }
 
     /// One reference more, from a live one.
     pub(crate) fn add_reference(&self) {
-        // ORDERING: Relaxed; reference increment from a live reference: who got it got the task with it.
+        // ORDERING: Relaxed; reference increment from a live reference: who got it got the task
+        // with it.
         let before = Word(self.0.fetch_add(ONE_REFERENCE, Ordering::Relaxed));
         if before.references() >= MAX_REFERENCES {
-            // As `Arc` does: wrapping would free a task in use, and no caller can handle an error here.
+            // As `Arc` does: wrapping would free a task in use, and no caller can handle an error
+            // here.
             std::process::abort();
         }
     }
 
-    /// Whether the task waits and nobody is left who could wake it: there is the caller's reference, and at most the JoinHandle's. True of one
-    /// moment only.
+    /// Whether the task waits and nobody is left who could wake it: there is the caller's
+    /// reference, and at most the JoinHandle's. True of one moment only.
     pub(crate) fn is_stranded(&self) -> bool {
         // ORDERING: Relaxed; a number for a report, by which nothing is done.
         let now = Word(self.0.load(Ordering::Relaxed));
         now.lifecycle() == IDLE && now.references() == 1 + u64::from(now.has(JOIN_INTEREST))
     }
 
-    /// References but for the caller's, the JoinHandle's and the `Notified`'s: wakers, as a rule. True of one moment only.
+    /// References but for the caller's, the JoinHandle's and the `Notified`'s: wakers, as a rule.
+    /// True of one moment only.
     pub(crate) fn wakers(&self) -> u64 {
         // ORDERING: Relaxed; a number for a report, by which nothing is done.
         let now = Word(self.0.load(Ordering::Relaxed));
@@ -495,10 +518,12 @@ impl State {
         now.references().saturating_sub(known)
     }
 
-    /// Whether the caller's reference is the only one, so that it may free the task without giving it up.
+    /// Whether the caller's reference is the only one, so that it may free the task without giving
+    /// it up.
     #[inline]
     pub(crate) fn is_only_reference(&self) -> bool {
-        // ORDERING: Acquire; pairs with the Release of each change by which another was given up. Nobody can make another from none.
+        // ORDERING: Acquire; pairs with the Release of each change by which another was given up.
+        // Nobody can make another from none.
         Word(self.0.load(Ordering::Acquire)).references() == 1
     }
 
@@ -514,7 +539,8 @@ impl State {
     /// So many references less. True: they were the last, free the task.
     #[must_use = "true means that the task must be freed"]
     pub(crate) fn drop_references(&self, count: u64) -> bool {
-        // ORDERING: AcqRel; Release: what these owners did is done before the task is freed; Acquire: so is what all others did.
+        // ORDERING: AcqRel; Release: what these owners did is done before the task is freed;
+        // Acquire: so is what all others did.
         let before = Word(self.0.fetch_sub(count * ONE_REFERENCE, Ordering::AcqRel));
         debug_assert!(before.references() >= count, "a reference is dropped once");
         before.references() == count

@@ -1,15 +1,20 @@
 //! The verdict on one runtime: what is wrong with it now and what was, from check to check.
 //!
-//! A rule judges one interval, a second as a rule, and what it finds comes and goes: a handler that blocks twice a minute is found in two
-//! seconds of sixty. Whoever reads such findings sees them flicker, and the severity with them. So this keeps each finding, by rule and line, and says
+//! A rule judges one interval, a second as a rule, and what it finds comes and goes: a handler that
+//! blocks twice a minute is found in two seconds of sixty. Whoever reads such findings sees them
+//! flicker, and the severity with them. So this keeps each finding, by rule and line, and says
 //! of it since when it is there, how often it was seen, and whether it still goes on.
 //!
-//! Who writes: one thread at a time, with [`check`](History::check). Who reads: [`findings`](History::findings), which goes into the snapshot.
-//! A program keeps a history for each runtime; a reader keeps one for programs that are too old to do so ([`Watch`](super::Watch)).
+//! Who writes: one thread at a time, with [`check`](History::check). Who reads:
+//! [`findings`](History::findings), which goes into the snapshot. A program keeps a history for
+//! each runtime; a reader keeps one for programs that are too old to do so
+//! ([`Watch`](super::Watch)).
 //!
-//! 1. A check applies the rules to this snapshot and to the one before, [`CHECKS_APART_NS`] earlier or more. What a rule finds is *seen*.
-//! 2. A finding *enters* when it is seen. One that goes by rates, when it is seen at two checks in a row. A stall that is short, when it was seen in
-//!    `RECURRING_MOMENTS` different seconds within `RECURRING_NS`: again and again, it is a warning.
+//! 1. A check applies the rules to this snapshot and to the one before, [`CHECKS_APART_NS`] earlier
+//!    or more. What a rule finds is *seen*.
+//! 2. A finding *enters* when it is seen. One that goes by rates, when it is seen at two checks in
+//!    a row. A stall that is short, when it was seen in `RECURRING_MOMENTS` different seconds
+//!    within `RECURRING_NS`: again and again, it is a warning.
 //! 3. It stays as bad as it was for [`HOLD_NS`] after it was last seen to be so bad, and for twice
 //!    the longest time that it took from one time to the next since it began: until it comes half
 //!    as often as it did.
@@ -43,20 +48,23 @@ use super::key::{Key, has_no_line};
 use super::rule::{RuleEntry, examine_with};
 use super::stalls::{RECURRING_MOMENTS, key_when_read, stalled_poll};
 
-/// Two snapshots that are closer together are one check: several readers may take snapshots beside the runtime itself.
+/// Two snapshots that are closer together are one check: several readers may take snapshots beside
+/// the runtime itself.
 pub const CHECKS_APART_NS: u64 = 500_000_000;
 /// A finding is as bad as it was for so long, at least.
 pub const HOLD_NS: u64 = 30_000_000_000;
 /// See [`RECURRING_MOMENTS`].
 const RECURRING_NS: u64 = 60_000_000_000;
-/// Stalls within so short a time are one moment, since of one kind the runtime writes down one a second.
+/// Stalls within so short a time are one moment, since of one kind the runtime writes down one a
+/// second.
 const MOMENT_NS: u64 = 900_000_000;
 /// A poll in flight and an incident of the same worker and task that began so close together are
 /// the same poll. Each was timed on its own, and lasts for longer.
 const SAME_POLL_NS: u64 = 10_000_000;
 /// A past finding is shown for so long.
 const PAST_NS: u64 = 3_600_000_000_000;
-/// A history whose first snapshot comes so soon after the runtime was built knows what it was like before: nothing had happened.
+/// A history whose first snapshot comes so soon after the runtime was built knows what it was like
+/// before: nothing had happened.
 const START_NS: u64 = 10_000_000_000;
 /// Findings of one runtime that a history keeps.
 pub const KNOWN_MAX: usize = 64;
@@ -186,7 +194,8 @@ impl History {
         self.last.as_ref().map(|last| last.at_ns)
     }
 
-    /// Everything that is known at this moment: what is current first, then the worst, then the oldest.
+    /// Everything that is known at this moment: what is current first, then the worst, then the
+    /// oldest.
     pub fn findings(&self, now_ns: u64) -> Vec<Finding> {
         let known = self.known.iter().filter(|known| known.is_confirmed);
         let mut findings: Vec<_> = known.map(|known| known.at(now_ns)).collect();

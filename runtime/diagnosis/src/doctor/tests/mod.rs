@@ -1,5 +1,5 @@
-//! The rules as a whole: each fires on what it is for and not on what looks like it, and healthy programs are left in
-//! peace.
+//! The rules as a whole: each fires on what it is for and not on what looks like it, and healthy
+//! programs are left in peace.
 
 mod cases;
 mod programs;

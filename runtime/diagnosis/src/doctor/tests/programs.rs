@@ -133,7 +133,8 @@ pub(super) fn busy() -> Pair {
     (loaded(1_000, 0.66), loaded(2_000, 0.66))
 }
 
-/// More work than processors, in turns of 5 ms; everybody waits equally, and the global queue is served.
+/// More work than processors, in turns of 5 ms; everybody waits equally, and the global queue is
+/// served.
 pub(super) fn saturated() -> Pair {
     let at = |ms| {
         let mut snapshot = loaded(ms, 1.0);

@@ -103,7 +103,8 @@ fn frames_that_change_places_are_never_taken_in_the_wrong_order() {
         for n in 0..2_u64 {
             alpha.send(pid, Payload::bytes(n.to_le_bytes().to_vec())).await.unwrap();
         }
-        // The second showed that the first was missing, and both are of a conversation that is no more.
+        // The second showed that the first was missing, and both are of a conversation that is no
+        // more.
         while beta.relay_counts().unwrap().lost == 0 {
             volt::task::yield_now().await;
         }
@@ -124,7 +125,8 @@ fn frames_that_are_lost_break_the_conversation_off_at_both_ends() {
         order(&beta, there, Order::Monitor(here)).await;
         echo(&alpha, there).await.unwrap();
         echo(&beta, here).await.unwrap();
-        // The end of `here` is told to nobody, and nothing follows it, until the relay says that something may be missing.
+        // The end of `here` is told to nobody, and nothing follows it, until the relay says that
+        // something may be missing.
         deeds.lock().unwrap().push_back(Deed::Lose);
         alpha.kill(here);
         alpha.wait(here).await;

@@ -1,4 +1,5 @@
-//! Processes of several nodes in one program: what holds across nodes, what a loss does, and what a relay that misbehaves cannot do.
+//! Processes of several nodes in one program: what holds across nodes, what a loss does, and what a
+//! relay that misbehaves cannot do.
 
 mod lost;
 mod meddler;

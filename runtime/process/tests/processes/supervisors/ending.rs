@@ -182,7 +182,8 @@ fn the_end_of_a_system_is_no_failure_of_its_children() {
     });
 }
 
-/// A shutdown asks processes in an order of its own: with a multitude between them, these children have ended before their supervisor is asked.
+/// A shutdown asks processes in an order of its own: with a multitude between them, these children
+/// have ended before their supervisor is asked.
 #[test]
 fn children_that_a_shutdown_asks_before_their_supervisor_are_not_started_again() {
     with_system(async |system, log| {

@@ -1,5 +1,5 @@
-//! Supervisors, by the public API, on a clock that stands still while anything can run: a pause of 90 s costs no time, and after a sleep
-//! everything that could happen before has.
+//! Supervisors, by the public API, on a clock that stands still while anything can run: a pause of
+//! 90 s costs no time, and after a sleep everything that could happen before has.
 
 mod ending;
 

@@ -16,13 +16,16 @@
 //! what is left. Where it was given no processor in between at all and can run at both samples, it
 //! was ready too, even if it sits on one: then it is the machine below that ran somebody else.
 //!
-//! `Throttled` rather than `NotScheduled`, if a level of the process's control group has a quota and
-//! 1. the count of throttled periods grew, and the time that it was throttled by at least a quarter of the ready share, or not yet; or
+//! `Throttled` rather than `NotScheduled`, if a level of the process's control group has a quota
+//! and
+//! 1. the count of throttled periods grew, and the time that it was throttled by at least a quarter
+//!    of the ready share, or not yet; or
 //! 2. it has been throttled before, and the group used less than a quarter of a processor between
 //!    samples that are two ticks apart or more: nothing of the group ran, so it was not the group's
 //!    own threads that ran instead.
 //!
-//! The counts move when a throttled period ends: in flight only (2) tells, and the first period of all reads as `NotScheduled` until it ends.
+//! The counts move when a throttled period ends: in flight only (2) tells, and the first period of
+//! all reads as `NotScheduled` until it ends.
 //!
 //! A blocked thread, by the first line that holds (see `waits` for what calls and functions mean),
 //! told of the later sample if it was blocked then, else of the earlier:
@@ -48,9 +51,10 @@
 //! Samples 1 ms apart suffice: the time on processors is exact. Samples as close as a wait is long
 //! may take a thread that wakes up for one that was ready; a later pair corrects that.
 //!
-//! Rejected: the state alone (a spinning thread is `R` whether it gets its processor or not, and a thread that faults its way through a
-//! file is found in `R` half of the time); the growth of `schedstat`'s waits alone (a thread that waits now has none); the larger half (a
-//! thread that runs, waits and sleeps a third each would have no cause).
+//! Rejected: the state alone (a spinning thread is `R` whether it gets its processor or not, and a
+//! thread that faults its way through a file is found in `R` half of the time); the growth of
+//! `schedstat`'s waits alone (a thread that waits now has none); the larger half (a thread that
+//! runs, waits and sleeps a third each would have no cause).
 
 use volt_telemetry::incident::Cause;
 
@@ -58,9 +62,11 @@ use crate::kernel::cgroup::CgroupSample;
 use crate::kernel::thread::{Inside, ThreadSample, ThreadState};
 use crate::kernel::waits::Wait;
 
-/// How late a watcher has to be for its lateness to be told, beyond twice its time: a busy machine's usual hiccups stay below.
+/// How late a watcher has to be for its lateness to be told, beyond twice its time: a busy
+/// machine's usual hiccups stay below.
 const LATE_MIN_NS: u64 = 5_000_000;
-/// Ran for this part of the time, was throttled for this part of the time waited, or used this part of a processor: see the header.
+/// Ran for this part of the time, was throttled for this part of the time waited, or used this part
+/// of a processor: see the header.
 const QUARTER: u64 = 4;
 /// Ticks after which what ran is sure to be counted.
 const SETTLED_TICKS: u64 = 2;
@@ -68,7 +74,8 @@ const SETTLED_TICKS: u64 = 2;
 /// Why a thread did not get on between two samples that were `elapsed_ns` apart, 1 ms or more. For
 /// `Throttled`, the control group's counts at about the same times, where there is a group.
 ///
-/// A thread that is gone has no sample, and no cause. Not to be believed if the watcher itself was held up meanwhile: see [`held_up`].
+/// A thread that is gone has no sample, and no cause. Not to be believed if the watcher itself was
+/// held up meanwhile: see [`held_up`].
 pub fn classify(
     before: &ThreadSample,
     after: &ThreadSample,
@@ -92,7 +99,8 @@ pub fn classify(
 /// `elapsed_ns`: the machine, not what it watches. `None` if it is about in time, or was late by
 /// its own doing.
 ///
-/// The samples are of the watcher's own thread; the earlier may be older than the sleep, as long as it had few delays in between.
+/// The samples are of the watcher's own thread; the earlier may be older than the sleep, as long as
+/// it had few delays in between.
 ///
 /// | its lateness is mostly               | cause                                                                         |
 /// |--------------------------------------|-------------------------------------------------------------------------------|
@@ -102,7 +110,8 @@ pub fn classify(
 /// | nothing of these, major faults grew  | `PageIn`: the watcher itself was swapped out                                  |
 /// | nothing of these                     | `Stopped`: SIGSTOP and SIGCONT, a debugger, a freezer, a machine that stood still |
 ///
-/// What a watcher sees of others over such a time is the machine's doing as well: it should write down this cause instead, and heal nothing.
+/// What a watcher sees of others over such a time is the machine's doing as well: it should write
+/// down this cause instead, and heal nothing.
 pub fn held_up(
     expected_ns: u64,
     elapsed_ns: u64,

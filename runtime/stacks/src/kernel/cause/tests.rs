@@ -1,4 +1,5 @@
-//! The table of rules, line by line, and every kind of sample that a real thread gave when it was watched.
+//! The table of rules, line by line, and every kind of sample that a real thread gave when it was
+//! watched.
 
 use std::ffi::c_long;
 

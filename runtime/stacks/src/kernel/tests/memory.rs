@@ -1,4 +1,5 @@
-//! Threads that touch memory which is not there: a file's pages that were dropped, and pages that somebody supplies by hand.
+//! Threads that touch memory which is not there: a file's pages that were dropped, and pages that
+//! somebody supplies by hand.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -161,7 +162,8 @@ struct Register {
     ioctls: u64,
 }
 
-/// Makes the first touch of each page of this memory wait until the descriptor is closed. An error where that is not allowed.
+/// Makes the first touch of each page of this memory wait until the descriptor is closed. An error
+/// where that is not allowed.
 fn withhold(map: &Map) -> rustix::io::Result<OwnedFd> {
     /// Only for faults in user mode, which needs no privilege.
     const USER_MODE_ONLY: u32 = 1;
@@ -169,7 +171,8 @@ fn withhold(map: &Map) -> rustix::io::Result<OwnedFd> {
     const API: u64 = 0xAA;
     const MODE_MISSING: u64 = 1;
     let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::from_bits_retain(USER_MODE_ONLY);
-    // SAFETY: *Supplied when closed*: nobody reads the descriptor; closing it lets every waiting touch go on with a page of zeros.
+    // SAFETY: *Supplied when closed*: nobody reads the descriptor; closing it lets every waiting
+    // touch go on with a page of zeros.
     let descriptor = unsafe { rustix::mm::userfaultfd(flags) }?;
     let mut api = Api { api: API, features: 0, ioctls: 0 };
     // SAFETY: the number belongs to this structure, by `linux/userfaultfd.h`.

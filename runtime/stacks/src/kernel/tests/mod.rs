@@ -1,4 +1,5 @@
-//! Threads that are really held up, each for one reason, and watched while they are: from the same process, without privileges.
+//! Threads that are really held up, each for one reason, and watched while they are: from the same
+//! process, without privileges.
 //!
 //! Each test takes samples until it sees what it waits for, and fails when that does not come in
 //! [`LIMIT`]. The pause between two samples is the window that is judged; nobody is synchronised by

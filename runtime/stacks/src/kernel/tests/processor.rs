@@ -11,7 +11,8 @@ use volt_telemetry::incident::Cause;
 use super::{Going, Tally, WINDOW, own_tid, processors, spin, watch};
 use crate::kernel::thread::ThreadProbe;
 
-/// What a thread may be told to do that always could run: on a busy machine it does not always get a processor.
+/// What a thread may be told to do that always could run: on a busy machine it does not always get
+/// a processor.
 fn could_run(told: &Tally) -> bool {
     told.keys().all(|cause| [Cause::Cpu, Cause::NotScheduled, Cause::Throttled].contains(cause))
 }
@@ -43,7 +44,8 @@ fn the_time_of_a_thread_that_runs_is_exact() {
     const SPIN: Duration = Duration::from_micros(100);
     let mut behind_ns: Vec<u64> = (0..500)
         .map(|_| {
-            // The kernel's count is brought up to date by each reading of the clock; then it falls behind by as much as this.
+            // The kernel's count is brought up to date by each reading of the clock; then it falls
+            // behind by as much as this.
             let began = Instant::now();
             while began.elapsed() < SPIN {}
             let told_ns = probe.times().unwrap().run_ns;

@@ -61,7 +61,8 @@ fn a_watcher_whose_whole_process_was_stopped_blames_the_stop() {
     while state_of(pid) != "T" {
         thread::yield_now();
     }
-    // What it told before is of before, a machine that stood still perhaps; from here on it tells nothing, for as long as it is stopped.
+    // What it told before is of before, a machine that stood still perhaps; from here on it tells
+    // nothing, for as long as it is stopped.
     let _before = child.lines.try_iter().count();
     thread::sleep(STOP);
     kill_process(pid, Signal::CONT).unwrap();
@@ -104,7 +105,8 @@ fn a_thread_that_a_debugger_holds_is_stopped() {
     while child.line() != "stopped" {}
 }
 
-/// Lets go of a thread that is stopped; else its process, killed, would wait for us to bury the thread first.
+/// Lets go of a thread that is stopped; else its process, killed, would wait for us to bury the
+/// thread first.
 struct Released(i32);
 
 impl Drop for Released {

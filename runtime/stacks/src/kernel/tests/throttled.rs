@@ -1,4 +1,5 @@
-//! A thread whose control group has spent its quota. Needs a group that this user may make: `.ci/causes` has one made by root.
+//! A thread whose control group has spent its quota. Needs a group that this user may make:
+//! `.ci/causes` has one made by root.
 
 use std::fs;
 use std::io::{Read, Write};

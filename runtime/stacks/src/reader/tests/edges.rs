@@ -1,4 +1,5 @@
-//! What can go wrong with one stack: too deep, somebody else's, no answer, no thread. And what one costs.
+//! What can go wrong with one stack: too deep, somebody else's, no answer, no thread. And what one
+//! costs.
 
 use std::ffi::c_void;
 use std::os::unix::thread::JoinHandleExt;
@@ -75,8 +76,8 @@ fn what_a_handler_interrupted_at_any_instruction_is_found() {
                 let round = entered.fetch_add(1, Ordering::Relaxed);
                 while left.load(Ordering::Relaxed) <= round {}
             };
-            // Nothing that takes a lock, as malloc does: it would be held until the handler returns, and the resolver
-            // allocates.
+            // Nothing that takes a lock, as malloc does: it would be held until the handler
+            // returns, and the resolver allocates.
             let step = || assert_eq!(black_box(fibonacci(black_box(6))), 8);
             with_handler(&wait, || guilty_line(&|| repeat(is_over, begun, &step)));
         }

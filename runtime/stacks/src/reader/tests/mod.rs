@@ -1,5 +1,5 @@
-//! Stacks of threads in every state that a poll can be stuck in, thousands of each: every one names the line, and
-//! nobody is harmed.
+//! Stacks of threads in every state that a poll can be stuck in, thousands of each: every one names
+//! the line, and nobody is harmed.
 
 mod edges;
 mod processes;
@@ -115,7 +115,8 @@ fn names<'r>(resolved: &'r Resolved, function: &str) -> Option<&'r Frame> {
     resolved.frames.iter().find(|frame| frame.function.as_ref().is_some_and(|name| name.ends_with(function)))
 }
 
-/// What is wrong with the stack of a thread that is stuck in [`guilty_line`], called by [`poll_frame`].
+/// What is wrong with the stack of a thread that is stuck in [`guilty_line`], called by
+/// [`poll_frame`].
 fn fault(resolved: &Resolved) -> Option<String> {
     let guilty = names(resolved, "::guilty_line");
     let is_named = guilty.is_some_and(|guilty| {

@@ -1,5 +1,5 @@
-//! What needs a process of its own: one that is stopped and goes on, and one without symbols. Each test runs itself
-//! there.
+//! What needs a process of its own: one that is stopped and goes on, and one without symbols. Each
+//! test runs itself there.
 
 use std::env;
 use std::path::Path;
@@ -85,7 +85,8 @@ fn without_symbols_a_stack_is_addresses_and_says_why() {
     let sampler = sampler();
     let victim = Victim::stuck(&sampler, || {});
     let resolved = stack_of(&sampler, &victim);
-    // Down to the marked function, which is found by the unwind tables alone; by its name it would not be.
+    // Down to the marked function, which is found by the unwind tables alone; by its name it would
+    // not be.
     let own: Vec<_> = resolved.frames.iter().filter(|frame| frame.module.as_deref() == Some("stripped")).collect();
     assert!((3..20).contains(&own.len()), "{resolved:#?}");
     assert!(

@@ -1,4 +1,5 @@
-//! The signal: whose it is besides, who has it blocked, and what a thread finds unchanged afterwards.
+//! The signal: whose it is besides, who has it blocked, and what a thread finds unchanged
+//! afterwards.
 
 use super::*;
 

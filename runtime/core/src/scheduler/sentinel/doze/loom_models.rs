@@ -1,7 +1,8 @@
 //! loom models of the doze: a worker that wakes up beside a sentinel that goes to sleep; and of the
 //! same with one step left out.
 //!
-//! The worker is up for good afterwards, as one that is stuck in its poll: if its rouse is lost, the sentinel sleeps for ever, which loom finds.
+//! The worker is up for good afterwards, as one that is stuck in its poll: if its rouse is lost,
+//! the sentinel sleeps for ever, which loom finds.
 
 use std::time::Duration;
 

@@ -11,10 +11,11 @@
 //! Rouse, by a worker that got up and has found a task, before it runs it:
 //! 1. its bit is clear, by a read-modify-write of its own or of its claimer;
 //! 2. `fence(SeqCst)`;
-//! 3. if `is_dozing`: take that back by a read-modify-write, and unpark the sentinel if it was this one that did.
+//! 3. if `is_dozing`: take that back by a read-modify-write, and unpark the sentinel if it was this
+//!    one that did.
 //!
-//! Invariant: *Watched while awake*: no worker runs a task while the sentinel dozes. The two fences are ordered: either Doze (3) sees the bit that
-//! is clear, or Rouse (3) sees the doze.
+//! Invariant: *Watched while awake*: no worker runs a task while the sentinel dozes. The two fences
+//! are ordered: either Doze (3) sees the bit that is clear, or Rouse (3) sees the doze.
 
 use std::time::Duration;
 
@@ -49,8 +50,8 @@ impl Doze {
             idle.fence();
             // Doze (3)
             if is_all_parked() {
-                // Roused by a token, which `rouse` leaves after it has taken the doze back; nothing else may end this sleep, or the
-                // token would end the next one.
+                // Roused by a token, which `rouse` leaves after it has taken the doze back; nothing
+                // else may end this sleep, or the token would end the next one.
                 self.parker.wait_token();
                 return false;
             }

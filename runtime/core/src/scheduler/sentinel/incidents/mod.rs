@@ -1,15 +1,21 @@
-//! Polls that do not end in time: what is written down of them, while they last and when they are over.
+//! Polls that do not end in time: what is written down of them, while they last and when they are
+//! over.
 //!
-//! Shape: the sentinel sees that a poll lasts, asks the kernel for the cause and the thread for a copy of its stack, and opens an incident here.
-//! A thread of its own, started with the first incident, makes the copy readable, which takes long the first time, and tells the
-//! application's log. When the sentinel sees that the poll is over, it closes the incident. The same thread tells what the doctor finds.
+//! Shape: the sentinel sees that a poll lasts, asks the kernel for the cause and the thread for a
+//! copy of its stack, and opens an incident here. A thread of its own, started with the first
+//! incident, makes the copy readable, which takes long the first time, and tells the application's
+//! log. When the sentinel sees that the poll is over, it closes the incident. The same thread tells
+//! what the doctor finds.
 //!
-//! Who writes: the sentinel and that thread, under one lock that no worker takes. Who reads: snapshots.
+//! Who writes: the sentinel and that thread, under one lock that no worker takes. Who reads:
+//! snapshots.
 //!
-//! Bounds: the latest `LATEST_MAX` incidents are kept, stacks of `STACK_FRAMES_MAX` frames, `STACKS_WAITING_MAX` stacks wait to be read. Of one spawn
-//! location and cause one is written down in `QUIET_TIME`; the others are counted, and the next that is written down says how many they were. Of those
-//! that are usual for the runtime one is written to the log in `USUAL_QUIET_TIME`. One that was
-//! counted and lasts is written down late, of a location and cause again one in `QUIET_TIME`.
+//! Bounds: the latest `LATEST_MAX` incidents are kept, stacks of `STACK_FRAMES_MAX` frames,
+//! `STACKS_WAITING_MAX` stacks wait to be read. Of one spawn location and cause one is written down
+//! in `QUIET_TIME`; the others are counted, and the next that is written down says how many they
+//! were. Of those that are usual for the runtime one is written to the log in `USUAL_QUIET_TIME`.
+//! One that was counted and lasts is written down late, of a location and cause again one in
+//! `QUIET_TIME`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,7 +32,8 @@ const LATEST_MAX: usize = 64;
 const STACK_FRAMES_MAX: usize = 64;
 /// Between two incidents of the same spawn location and cause that are written down.
 const QUIET_TIME: Duration = Duration::from_secs(1);
-/// Between two incidents of the same spawn location and cause that are written to the log, where polls as long are usual.
+/// Between two incidents of the same spawn location and cause that are written to the log, where
+/// polls as long are usual.
 const USUAL_QUIET_TIME: Duration = Duration::from_secs(60);
 /// Spawn locations and causes that this is known of.
 const KINDS_MAX: usize = 256;
@@ -45,7 +52,8 @@ struct Entries {
     kinds: HashMap<(String, Cause), Kind>,
 }
 
-/// An incident, and its stack apart: who reads takes that along under the lock without a copy, since the sentinel waits for the lock.
+/// An incident, and its stack apart: who reads takes that along under the lock without a copy,
+/// since the sentinel waits for the lock.
 #[derive(Clone)]
 struct Kept {
     incident: Incident,
@@ -95,7 +103,8 @@ impl Log {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Counts an incident, and writes it down unless one like it was a moment ago. Returns its number if it was.
+    /// Counts an incident, and writes it down unless one like it was a moment ago. Returns its
+    /// number if it was.
     pub(crate) fn open(&self, mut incident: Incident, now_ns: u64) -> Option<u64> {
         let mut entries = self.lock();
         let entries = &mut *entries;
@@ -150,7 +159,8 @@ impl Log {
         Some(entries.write_down(incident))
     }
 
-    /// Whether an incident is to be written to the log, and if so, how many like it were not since the last one.
+    /// Whether an incident is to be written to the log, and if so, how many like it were not since
+    /// the last one.
     pub(super) fn log(&self, incident: &Incident, is_usual: bool, now_ns: u64) -> Option<u64> {
         let mut entries = self.lock();
         let key = (incident.spawned_at.clone(), incident.cause);

@@ -1,12 +1,13 @@
-//! What the sentinel knows of a poll that lasts: what its thread does, why, and where it is in the code.
+//! What the sentinel knows of a poll that lasts: what its thread does, why, and where it is in the
+//! code.
 //!
 //! Two samples of a thread, a millisecond or more apart, say what it does (`kernel::cause`). A poll
 //! that has lasted for `incident_after` becomes an incident: its thread is asked for a copy of its
 //! stack, and all of it is written down (`incidents`), whatever is usual for this runtime. Of many
 //! of one kind in a second one is written down and the others are counted; one that goes on is
 //! written down late, with its own stack, so that every outage has its own stack. What is
-//! *usual*, `P99_MULTIPLE` times what all but one in a hundred polls take, is written to the log less often: adaptation limits the volume of the log, and
-//! nothing else.
+//! *usual*, `P99_MULTIPLE` times what all but one in a hundred polls take, is written to the log
+//! less often: adaptation limits the volume of the log, and nothing else.
 //!
 //! Who writes: the sentinel's thread.
 
@@ -32,9 +33,11 @@ use crate::task::header::Place;
 
 /// A poll that lasts no longer than so many times the 99th percentile is usual for this program;
 const P99_MULTIPLE: u64 = 4;
-/// unless it lasts for so many times `incident_after`: of what is that long the log is to have each second's.
+/// unless it lasts for so many times `incident_after`: of what is that long the log is to have each
+/// second's.
 const USUAL_MAX_MULTIPLE: u64 = 10;
-/// Of fewer polls, one in a hundred is the longest that there was: the first stall of a program would make those after it usual.
+/// Of fewer polls, one in a hundred is the longest that there was: the first stall of a program
+/// would make those after it usual.
 const USUAL_FROM_POLLS: u64 = 1_000;
 /// An incident that was counted only is written down when it has lasted for so many times
 /// `incident_after`: 100 ms by default, which the doctor calls an outage.
@@ -89,7 +92,8 @@ struct Watched {
 struct Sample {
     at_ns: u64,
     thread: ThreadSample,
-    /// Of a thread that can run and does not; of others it would say nothing, and takes 20 µs a level.
+    /// Of a thread that can run and does not; of others it would say nothing, and takes 20 µs a
+    /// level.
     cgroup: Option<CgroupSample>,
 }
 
@@ -127,7 +131,8 @@ struct Open {
     /// The cause under which it was counted.
     counted_as: Cause,
     is_usual: bool,
-    /// When it has lasted for so long the kernel is asked again: a thread may have waited for its processor first, and sleep only now.
+    /// When it has lasted for so long the kernel is asked again: a thread may have waited for its
+    /// processor first, and sleep only now.
     asked_again_after_ns: u64,
 }
 
@@ -157,7 +162,8 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// The worker is in the poll of this number now, if it is odd: an incident of another one is over.
+    /// The worker is in the poll of this number now, if it is odd: an incident of another one is
+    /// over.
     pub(super) fn goes_on(&mut self, slot: usize, poll_seq: u64, now_ns: u64) {
         let watched = &mut self.watched[slot];
         if watched.poll_seq == poll_seq {
@@ -218,7 +224,8 @@ impl<'a> Witness<'a> {
         Some(cause)
     }
 
-    /// A poll is stuck, for `for_ns` so far, that left out for which the machine stood still: an incident, if that is long.
+    /// A poll is stuck, for `for_ns` so far, that left out for which the machine stood still: an
+    /// incident, if that is long.
     pub(super) fn see(&mut self, slot: usize, for_ns: u64, now_ns: u64) {
         let shared = self.shared;
         let Some(after_ns) = shared.config.incident_after_ns else { return };
@@ -356,7 +363,8 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// Has told what the runtime cannot do. `false` = no thread can be had for that either: it is told when one can.
+    /// Has told what the runtime cannot do. `false` = no thread can be had for that either: it is
+    /// told when one can.
     pub(super) fn have_troubles_told(&mut self) -> bool {
         self.reader().inspect(|reader| reader.notify()).is_ok()
     }

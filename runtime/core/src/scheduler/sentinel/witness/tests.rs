@@ -1,6 +1,7 @@
 use super::*;
 
-/// What the sentinel would do by itself, step by step, while the only worker is in its second poll, which blocks.
+/// What the sentinel would do by itself, step by step, while the only worker is in its second poll,
+/// which blocks.
 #[test]
 #[cfg(all(target_os = "linux", not(miri)))]
 fn a_poll_that_is_over_becomes_no_incident_of_the_next_and_what_watched_it_is_given_up() {

@@ -15,10 +15,11 @@
 //! | 32 | 290 | 296 | 96 | 20 | 25 | 10 | 158 |
 //! | 64 | 593 | 596 | 290 | 20 | 29 | 10 | 368 |
 //!
-//! The global placement takes 0.3 ns. A search costs 9 to 15 ns for each worker, parked or not. A round trip of a task from
-//! outside took 8 µs, the median, with 4 workers and with 64, so a search of 64 costs less than a tenth of one.
-//! Rejected: to skip parked workers in a search. A failed search of 64 is 0.6 µs before a sleep of 8 µs or more, and what stands
-//! in a parked worker's inbox would have to be found in another way.
+//! The global placement takes 0.3 ns. A search costs 9 to 15 ns for each worker, parked or not. A
+//! round trip of a task from outside took 8 µs, the median, with 4 workers and with 64, so a search
+//! of 64 costs less than a tenth of one. Rejected: to skip parked workers in a search. A failed
+//! search of 64 is 0.6 µs before a sleep of 8 µs or more, and what stands in a parked worker's
+//! inbox would have to be found in another way.
 
 use std::hint::black_box;
 use std::panic::Location;
@@ -127,8 +128,9 @@ fn a_task_from_outside_wakes_one_of_64_workers() {
     }
 }
 
-/// An owner that puts into its LIFO slot and takes it back, as at each wake-up, beside a thread that does to
-/// the same worker what thieves and wakers do. Runs in which that thread had no processor do not count.
+/// An owner that puts into its LIFO slot and takes it back, as at each wake-up, beside a thread
+/// that does to the same worker what thieves and wakers do. Runs in which that thread had no
+/// processor do not count.
 #[test]
 fn an_owner_works_beside_thieves_and_wakers() {
     let (remote, _core) = slot(Builder::new_multi_thread().config(), 0, 1);

@@ -1,15 +1,20 @@
 //! Where a worker finds its next task.
 //!
 //! `next_task`, in this order:
-//! 1. batch buffer: fetched from the global queue, so it waited longest; what others placed in the inbox is moved to the ring, and if the ring
-//!    is full, half of that to the global queue first: tasks that yield may keep it full for ever;
-//! 2. global queue, if due: after as many local polls as the tuner's interval, or when the target latency has passed since the last check,
-//!    but not before one local poll: else local work would starve behind slow polls and a global queue that is never empty;
-//! 3. LIFO slot, up to its cap; at the cap the slot is flushed to the ring's tail, where its turn comes and thieves see it: at once, if the ring
-//!    is empty. What is woken at the cap goes to the ring without coming to the slot. A new tick renews the count if the ring had its turn in the last one;
+//! 1. batch buffer: fetched from the global queue, so it waited longest; what others placed in the
+//!    inbox is moved to the ring, and if the ring is full, half of that to the global queue first:
+//!    tasks that yield may keep it full for ever;
+//! 2. global queue, if due: after as many local polls as the tuner's interval, or when the target
+//!    latency has passed since the last check, but not before one local poll: else local work would
+//!    starve behind slow polls and a global queue that is never empty;
+//! 3. LIFO slot, up to its cap; at the cap the slot is flushed to the ring's tail, where its turn
+//!    comes and thieves see it: at once, if the ring is empty. What is woken at the cap goes to the
+//!    ring without coming to the slot. A new tick renews the count if the ring had its turn in the
+//!    last one;
 //! 4. ring, first in, first out;
-//! 5. steal: from a random start, every victim once, half its ring, else half its batch, else half its inbox; LIFO slots only on a last pass, and
-//!    only from an owner whose present poll is long: always taking them costs throughput, never taking them strands a task behind a long poll;
+//! 5. steal: from a random start, every victim once, half its ring, else half its batch, else half
+//!    its inbox; LIFO slots only on a last pass, and only from an owner whose present poll is long:
+//!    always taking them costs throughput, never taking them strands a task behind a long poll;
 //! 6. global queue;
 //! 7. park.
 //!
@@ -179,13 +184,15 @@ impl Worker {
             self.recorder.note(|| core.now_ns, || Event::GlobalFetch { count: taken as u32 });
         }
         if taken > 1 && !core.is_searching {
-            // More than this worker runs next. A searcher wakes the next one when it leaves the searchers.
+            // More than this worker runs next. A searcher wakes the next one when it leaves the
+            // searchers.
             self.count_wakes(shared.wake_for_batch(taken - 1));
         }
         first
     }
 
-    /// Half of somebody's ring, or batch; on a last pass the LIFO slot of somebody who is stuck in a long poll.
+    /// Half of somebody's ring, or batch; on a last pass the LIFO slot of somebody who is stuck in
+    /// a long poll.
     fn steal(&self, core: &mut Core) -> Option<Notified> {
         let (shared, cells) = (&self.shared, self.cells());
         let count = shared.staff.in_use();

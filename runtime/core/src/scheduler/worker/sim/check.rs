@@ -1,14 +1,18 @@
 //! What must hold, after each step and at rest.
 //!
-//! *Bounded*, in polls of the worker that holds the task, which is the only time that the worker answers for:
-//! * global queue: between two checks, as many local polls as the tuner's interval at most, and none, but the first, after the target latency;
+//! *Bounded*, in polls of the worker that holds the task, which is the only time that the worker
+//! answers for:
+//! * global queue: between two checks, as many local polls as the tuner's interval at most, and
+//!   none, but the first, after the target latency;
 //! * LIFO slot: no more polls from it a tick than its cap;
 //! * batch buffer: a task with n before it is run n + 1 polls later;
-//! * ring: two polls from it are at most `polls_between_ring_polls` apart, and a task with n before it waits n + 2 times that;
+//! * ring: two polls from it are at most `polls_between_ring_polls` apart, and a task with n before
+//!   it waits n + 2 times that;
 //! * LIFO slot, inbox: as the ring.
 //!
-//! And from being queued to being taken, wherever it is moved meanwhile, in polls of all workers: `POLLS_TO_BE_TAKEN` for each task that may
-//! be alive and each worker. What has been seen is 45; a task that starves is past any number.
+//! And from being queued to being taken, wherever it is moved meanwhile, in polls of all workers:
+//! `POLLS_TO_BE_TAKEN` for each task that may be alive and each worker. What has been seen is 45; a
+//! task that starves is past any number.
 
 use std::collections::HashSet;
 
@@ -358,7 +362,8 @@ impl World<'_> {
         }
     }
 
-    /// What has happened, and how often: a simulation that does not get to the places where faults would be shows nothing.
+    /// What has happened, and how often: a simulation that does not get to the places where faults
+    /// would be shows nothing.
     pub(super) fn reached(&self) -> Vec<(&'static str, u64)> {
         let snapshot = self.shared.snapshot();
         let sum = |count: fn(&volt_telemetry::Worker) -> u64| snapshot.workers.iter().map(count).sum();

@@ -2,32 +2,39 @@
 //!
 //! # Shape
 //!
-//! The workers, queues, idle set, driver and tasks are the real ones; what is missing is their threads. A seed decides who takes the
-//! next step: a worker (one of those that `Worker::turn` and `Worker::park` are made of), a thread outside (spawns, wakes, aborts),
-//! the clock (virtual, this thread's own), a time-out, a sleep that ends for no reason. A poll takes its virtual time in slices, and between them
-//! others take steps, inside the poll: so polls overlap, long ones are found by thieves, and a sleeper is claimed while somebody else parks.
+//! The workers, queues, idle set, driver and tasks are the real ones; what is missing is their
+//! threads. A seed decides who takes the next step: a worker (one of those that `Worker::turn` and
+//! `Worker::park` are made of), a thread outside (spawns, wakes, aborts), the clock (virtual, this
+//! thread's own), a time-out, a sleep that ends for no reason. A poll takes its virtual time in
+//! slices, and between them others take steps, inside the poll: so polls overlap, long ones are
+//! found by thieves, and a sleeper is claimed while somebody else parks.
 //!
-//! Two things that a thread may be interrupted between are held apart by hooks in `Shared`: a submission and its wake-up (of threads outside),
-//! and a claim and its token.
+//! Two things that a thread may be interrupted between are held apart by hooks in `Shared`: a
+//! submission and its wake-up (of threads outside), and a claim and its token.
 //!
 //! # Checks
 //!
-//! The model knows of each task whether it waits, is queued, is in hand, is being polled or has ended; it follows wakes and polls only, and
-//! knows nothing of queues.
-//! * *Once*: a task is taken out of a queue only if it is queued; polled only by the worker that took it.
-//! * *Conserved*: the queues hold exactly the queued tasks, each once; spawned = completed + cancelled + panicked + alive.
-//! * *Nobody waits*: when every worker sleeps and none is claimed, nothing is queued. And while somebody sleeps and there is work that nobody is
-//!   about to run (anything in the global queue; with stealing on, more in one worker's queues than it runs next, or anything while it is in a
+//! The model knows of each task whether it waits, is queued, is in hand, is being polled or has
+//! ended; it follows wakes and polls only, and knows nothing of queues.
+//! * *Once*: a task is taken out of a queue only if it is queued; polled only by the worker that
+//!   took it.
+//! * *Conserved*: the queues hold exactly the queued tasks, each once; spawned = completed +
+//!   cancelled + panicked + alive.
+//! * *Nobody waits*: when every worker sleeps and none is claimed, nothing is queued. And while
+//!   somebody sleeps and there is work that nobody is about to run (anything in the global queue;
+//!   with stealing on, more in one worker's queues than it runs next, or anything while it is in a
 //!   poll), somebody searches, or is in the middle of parking.
 //! * *Polled*: when every worker sleeps, one does in the driver; with an eager hand-off, also while
 //!   any of them sleeps, and nobody searches or is in the middle of parking.
-//! * *Counted*: `searching` is the workers that believe so and those that are claimed; a bit is set if and only if its worker is parked and
-//!   not claimed.
+//! * *Counted*: `searching` is the workers that believe so and those that are claimed; a bit is set
+//!   if and only if its worker is parked and not claimed.
 //! * *Bounded*: see `check`.
-//! * *No net*: a park time-out counts no `lost_wakeup_rescues`, unless somebody was held up for as long between two steps that follow each other
-//!   at once as a rule: between a submission and its wake-up, say. Then the net has caught what was late, not lost.
+//! * *No net*: a park time-out counts no `lost_wakeup_rescues`, unless somebody was held up for as
+//!   long between two steps that follow each other at once as a rule: between a submission and its
+//!   wake-up, say. Then the net has caught what was late, not lost.
 //!
-//! What it does not cover: memory orderings (loom does), races inside one step, the driver's sleep in the kernel, the cooperative budget.
+//! What it does not cover: memory orderings (loom does), races inside one step, the driver's sleep
+//! in the kernel, the cooperative budget.
 //!
 //! A failure prints the seed and the last steps; `VOLT_SIM_SEED` repeats it.
 
@@ -73,7 +80,8 @@ thread_local! {
 /// Calls `f` with this thread's simulation, if it is in one.
 fn with_world<R>(f: impl for<'a> FnOnce(&World<'a>) -> R) -> Option<R> {
     let world = WORLD.try_with(Cell::get).unwrap_or(ptr::null()).cast::<World<'_>>();
-    // SAFETY: `World::run` sets it for as long as it borrows the world, further up this thread's stack.
+    // SAFETY: `World::run` sets it for as long as it borrows the world, further up this thread's
+    // stack.
     unsafe { world.as_ref() }.map(f)
 }
 
@@ -234,10 +242,12 @@ struct Outcome {
 
 /// Runs one runtime for about `steps` steps.
 fn simulate(random: &Random, steps: u64, fault: Option<Fault>) -> Outcome {
-    // Nothing is left of earlier simulations in this one's times: its clock starts at an instant of its own.
+    // Nothing is left of earlier simulations in this one's times: its clock starts at an instant of
+    // its own.
     let start_ns = random.between(0, 1 << 31);
     clock::simulated::set(Some(start_ns));
-    // In a range that no real task reaches, and the same in each run of a seed, so that what a failure tells can be compared.
+    // In a range that no real task reaches, and the same in each run of a seed, so that what a
+    // failure tells can be compared.
     id::simulated::begin(NonZeroU64::new(1 << 63));
     let (config, load) = load::draw(random, fault);
     let described = format!("{load:?}, {config:?}");
@@ -328,7 +338,8 @@ impl<'a> World<'a> {
         lines.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    // ---- rest ---------------------------------------------------------------------------------------------------------
+    // ---- rest
+    // ---------------------------------------------------------------------------------------------------------
 
     /// Lets everything come to rest, and checks all of it.
     fn rest(&self) {
@@ -369,7 +380,8 @@ impl<'a> World<'a> {
         self.check_end();
     }
 
-    // ---- telling ------------------------------------------------------------------------------------------------------
+    // ---- telling
+    // ------------------------------------------------------------------------------------------------------
 
     fn note(&self, what: &'static str, which: u64) {
         self.steps.set(self.steps.get() + 1);

@@ -1,7 +1,9 @@
-//! Whether a worker keeps the interval that it shows: on the virtual clock, where no other program lengthens a poll.
+//! Whether a worker keeps the interval that it shows: on the virtual clock, where no other program
+//! lengthens a poll.
 //!
-//! One real worker polls tasks that take a known virtual time and yield. What it counts (`global_checks`,
-//! `global_check_polls`) is held against what it publishes (`global_queue_interval`).
+//! One real worker polls tasks that take a known virtual time and yield. What it counts
+//! (`global_checks`, `global_check_polls`) is held against what it publishes
+//! (`global_queue_interval`).
 
 use std::future::poll_fn;
 use std::panic::Location;
@@ -92,7 +94,8 @@ fn shown_and_measured(shared: &Shared, worker: &Worker) -> (f64, f64) {
     let polls = check_polls(&after) - check_polls(&before);
     assert_eq!(checks(&after).empty, checks(&before).empty, "it is never out of work");
     let checks = checks(&after).between_polls() - checks(&before).between_polls();
-    // Each local poll is counted once, at the next check: some of before the first reading in it, some of before the last not.
+    // Each local poll is counted once, at the next check: some of before the first reading in it,
+    // some of before the last not.
     let polled = after.polls - before.polls;
     assert!(polls.abs_diff(polled) <= u64::from(shared.config.max_global_queue_interval), "{polls} of {polled}");
     (shown as f64 / MEASURED as f64, polls as f64 / checks as f64)
@@ -109,7 +112,8 @@ fn builders() -> [(Builder, &'static str); 2] {
 fn the_gauge_is_the_measured_spacing_within_20_percent() {
     for (builder, target) in builders() {
         for poll_us in [1, 10, 100] {
-            // As long as each other; between half and three halves; and now and then one of twenty times the length.
+            // As long as each other; between half and three halves; and now and then one of twenty
+            // times the length.
             let even = move |_: &Random| poll_us * US;
             let uneven = move |random: &Random| random.between(poll_us * US / 2, poll_us * US * 3 / 2);
             let with_outliers = move |random: &Random| if random.one_in(1_000) { 20 } else { 1 } * uneven(random);

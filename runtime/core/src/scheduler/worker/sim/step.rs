@@ -16,7 +16,8 @@ use crate::scheduler::worker::Tick;
 use crate::scheduler::worker::park::{ParkTarget, SleptBy};
 use crate::task::header::Notified;
 
-/// Steps of others in the middle of polls, polls in the middle of those, and so on, at most this deep.
+/// Steps of others in the middle of polls, polls in the middle of those, and so on, at most this
+/// deep.
 const MAX_DEPTH: u32 = 4;
 
 /// What a worker does next.
@@ -77,7 +78,8 @@ pub(super) struct Seat<'a> {
     pub(super) has_token: Cell<bool>,
     /// It is up, and has not searched for work since.
     pub(super) is_fresh: Cell<bool>,
-    /// It timed out while somebody was held up on the way to what it may find, or to a wake-up: what the net catches then was not lost.
+    /// It timed out while somebody was held up on the way to what it may find, or to a wake-up:
+    /// what the net catches then was not lost.
     pub(super) is_excused: Cell<bool>,
     pub(super) watch: RefCell<Watch>,
 }
@@ -96,7 +98,8 @@ impl World<'_> {
         self.check_step();
     }
 
-    /// One step, whose panic is a violation: not the simulation's, nor that of a task whose poll is going on.
+    /// One step, whose panic is a violation: not the simulation's, nor that of a task whose poll is
+    /// going on.
     pub(super) fn contained_step(&self) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.step())) {
             let text = payload.downcast_ref::<String>().map(String::as_str).or(payload.downcast_ref().copied());
@@ -342,7 +345,8 @@ impl World<'_> {
         !self.half_submitted.borrow().is_empty() || others.any(|is_held_up| is_held_up)
     }
 
-    // ---- hooks --------------------------------------------------------------------------------------------------------
+    // ---- hooks
+    // --------------------------------------------------------------------------------------------------------
 
     pub(super) fn delays_wake_up(&self, chosen: Option<usize>) -> bool {
         if self.actor.get() != Actor::Outside {

@@ -15,7 +15,8 @@ const STEPS_TO_FAULT: u64 = 300_000;
 /// Seeds of which one finds it.
 const SEEDS_TO_FAULT: std::ops::Range<u64> = 4..64;
 
-/// Runs runtimes drawn from `seed` until they have taken `steps` steps. Returns how many they took, and what has happened.
+/// Runs runtimes drawn from `seed` until they have taken `steps` steps. Returns how many they took,
+/// and what has happened.
 fn run(seed: u64, steps: u64, fault: Option<Fault>) -> Result<(u64, BTreeMap<&'static str, u64>), String> {
     let random = Random::new(seed);
     let (mut taken, mut reached) = (0, BTreeMap::new());
@@ -69,7 +70,8 @@ fn a_seed_says_everything() {
     assert_eq!(run(7, 30_000, None), Ok(first));
 }
 
-/// `fault` is found, by one of the checks that say `violations`. With which seed is chance, and changes with every line of the scheduler.
+/// `fault` is found, by one of the checks that say `violations`. With which seed is chance, and
+/// changes with every line of the scheduler.
 fn breaks(fault: Fault, violations: &[&str]) {
     let found = SEEDS_TO_FAULT
         .into_iter()

@@ -1,7 +1,8 @@
-//! Every threshold from both sides: a program just over it, and one just under, with all else as it should not be.
+//! Every threshold from both sides: a program just over it, and one just under, with all else as it
+//! should not be.
 //!
-//! Invariant: *Near*: what is over is so by less than twice the threshold, what is under by less than half of it, so that
-//! a threshold that is doubled or halved is noticed here.
+//! Invariant: *Near*: what is over is so by less than twice the threshold, what is under by less
+//! than half of it, so that a threshold that is doubled or halved is noticed here.
 
 use volt_telemetry::finding::Severity::{self, Critical, Info, Warning};
 use volt_telemetry::incident::Cause;

@@ -1,4 +1,5 @@
-//! Effort in vain, machines that are short of time, and things that pile up; and what looks like it.
+//! Effort in vain, machines that are short of time, and things that pile up; and what looks like
+//! it.
 
 use volt_telemetry::finding::Severity;
 use volt_telemetry::incident::{Cause, Incident};
@@ -197,7 +198,8 @@ fn full_pool(queue_len: u64, done: u64) -> Pair {
     (before, after)
 }
 
-/// So many polls at `src/feed.rs:8:9`, so many of which ended with the task woken by itself, and took so long each.
+/// So many polls at `src/feed.rs:8:9`, so many of which ended with the task woken by itself, and
+/// took so long each.
 pub(super) fn looping(polls: u64, self_wakes: u64, poll_ns: u64) -> Pair {
     let (before, mut after) = busy();
     let (then, now) = (&before.blame[1], &mut after.blame[1]);
@@ -206,7 +208,8 @@ pub(super) fn looping(polls: u64, self_wakes: u64, poll_ns: u64) -> Pair {
     (before, after)
 }
 
-/// Empty polls at `src/feed.rs:8:9`, so many of which ended with the task woken by itself, and took so long each.
+/// Empty polls at `src/feed.rs:8:9`, so many of which ended with the task woken by itself, and took
+/// so long each.
 fn polling(self_wakes: u64, poll_ns: u64) -> Pair {
     after(busy(), |now| {
         let place = &mut now.blame[1];

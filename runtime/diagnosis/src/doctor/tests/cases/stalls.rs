@@ -182,8 +182,8 @@ pub(in super::super) fn in_flight(snapshot: &mut Snapshot, for_ms: u64) {
     snapshot.parked_bitmap = vec![0];
 }
 
-/// 100 polls of so long each at `src/main.rs:12:5`, which caused so much waiting beyond what they suffered themselves, and
-/// a little more.
+/// 100 polls of so long each at `src/main.rs:12:5`, which caused so much waiting beyond what they
+/// suffered themselves, and a little more.
 pub(super) fn computing(each_us: u64, caused_ms: u64) -> Pair {
     after(busy(), |now| {
         let place = &mut now.blame[0];
