@@ -1,6 +1,7 @@
 //! kameo, on a Tokio runtime of many threads.
 //!
-//! Mailboxes: 64 messages, a sender waits for room, as `Spawn::spawn` makes them. Addresses: `ActorRef`, a pointer to the mailbox and five more.
+//! Mailboxes: 64 messages, a sender waits for room, as `Spawn::spawn` makes them. Addresses:
+//! `ActorRef`, a pointer to the mailbox and five more.
 
 use std::convert::Infallible;
 

@@ -1,4 +1,5 @@
-//! Volt's processes as state machines: `volt_process::Process`, which sends with `Context::try_send` and, where a mailbox is full, yields.
+//! Volt's processes as state machines: `volt_process::Process`, which sends with
+//! `Context::try_send` and, where a mailbox is full, yields.
 
 use volt_process::{Context, Event, Events, Failure, Message, Output, Payload, Pid, Process};
 

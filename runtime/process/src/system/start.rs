@@ -170,7 +170,8 @@ impl System {
         // From here on its end is its runner's, also if it is dropped right here, as another took
         // the name meanwhile.
         let runner = Runner::new(entry.clone(), process, Start { method, input, started });
-        // Asked again when it is in the registry, where a shutdown that begins now finds it: see `stop`.
+        // Asked again when it is in the registry, where a shutdown that begins now finds it: see
+        // `stop`.
         if self.is_stopping() {
             return Err(SpawnError(Refusal::ShuttingDown));
         }

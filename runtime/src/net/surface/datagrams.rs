@@ -9,7 +9,8 @@ macro_rules! datagrams {
             /// many bytes went.
             ///
             /// # Errors
-            /// What the system says: without a peer, `DestinationAddressRequired` or `NotConnected`; too
+            /// What the system says: without a peer, `DestinationAddressRequired` or
+            /// `NotConnected`; too
             /// long a datagram is an error too.
             ///
             /// # Cancel safety

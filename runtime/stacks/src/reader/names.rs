@@ -52,7 +52,8 @@ pub(super) fn readable(demangled: &str, holder: Option<&str>) -> String {
             None => kind,
         };
     }
-    // Parts that the compiler made: `{{closure}}`, `{closure#0}`, `{{vtable.shim}}`, `{shim:vtable#0}`.
+    // Parts that the compiler made: `{{closure}}`, `{closure#0}`, `{{vtable.shim}}`,
+    // `{shim:vtable#0}`.
     let mut parts = String::with_capacity(name.len());
     let mut rest = name.as_str();
     while let Some(at) = rest.find('{') {

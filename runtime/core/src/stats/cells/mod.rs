@@ -162,7 +162,8 @@ impl WorkerCells {
         self.location.store(ptr::from_ref(location).cast_mut(), Ordering::Relaxed);
         self.poll_began_at_ns.set(now_ns);
         // Begin (2).
-        // ORDERING: the load is a single-writer cell; Release pairs with the first Acquire in `in_flight`,
+        // ORDERING: the load is a single-writer cell; Release pairs with the first Acquire in
+        // `in_flight`,
         // which publishes the fields.
         self.poll_seq.store(self.poll_seq.load(Ordering::Relaxed) + 1, Ordering::Release);
         let submitted_at_ns = task.submitted_at_ns();

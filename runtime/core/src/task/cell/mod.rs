@@ -408,7 +408,8 @@ fn cancel_if_closing<F: Future, S: Schedule>(cell: &Cell<F, S>) {
 unsafe fn schedule<F: Future, S: Schedule>(raw: NonNull<Header>) {
     // SAFETY: the caller made the task SCHEDULED and hands over the reference that this added.
     let notified = unsafe { Notified::from_raw(raw) };
-    // SAFETY: the vtable is that of F and S. Another thread may run and free the task before `schedule`
+    // SAFETY: the vtable is that of F and S. Another thread may run and free the task before
+    // `schedule`
     // returns, but for the reference that the caller holds for the time of this call.
     let cell = unsafe { cell_of::<F, S>(raw) };
     cell.scheduler.schedule(notified);
