@@ -242,7 +242,7 @@ fn what_it_cannot_begin_with_is_an_error_that_names_the_setting_and_the_remedy()
     for (arguments, code, told) in [
         (["--listen", &*taken], 1, "is already in use: choose another port"),
         (["--listen", "0.0.0.0:0"], 1, "--allow-remote"),
-        (["--listen", "nonsense"], 1, "write it as 127.0.0.1:9464"),
+        (["--listen", "nonsense"], 1, "use the form 127.0.0.1:9464"),
         (["--discover", "/proc/self/stat"], 1, "is not a directory"),
         (["--nonsense", "1"], 2, "unexpected argument"),
     ] {
