@@ -14,8 +14,8 @@
 //! that is gone leaves no last value behind that an alert would believe. *One name, one runtime*:
 //! Prometheus takes no series twice; `volt` gives no two runtimes of a process the same name, and
 //! on a page of several processes each series has their labels ([`ORIGIN_LABELS`]) besides. *One
-//! family, one place*: nothing of the application's comes with the prefix `volt_`
-//! (see [`application`](crate::application)).
+//! family, one place*: nothing of the application's comes with the prefix `volt_` (see
+//! [`application`](crate::application)).
 //!
 //! Rejected: one recorder for Volt and the application (ghosts could not be dropped without
 //! dropping the application's counts); histograms through `metrics::Histogram` (it takes single

@@ -25,8 +25,8 @@ use crate::text::figures::count;
 ///
 /// # Errors
 /// [`Error::is_recording`] if there is none, or several files of it are to go to `out`, or the
-/// trace cannot be written; a recording that breaks off is none, but
-/// is told. [`Error::is_output_closed`].
+/// trace cannot be written; a recording that breaks off is none, but is told.
+/// [`Error::is_output_closed`].
 pub fn run(path: &Path, to: Option<&Path>, out: &mut impl Write) -> Result<Option<Ended>, Error> {
     let signals = Signals::take(true).map_err(Error::signals)?;
     let exported = export_all(path, to, &signals, out);

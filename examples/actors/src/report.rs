@@ -1,8 +1,8 @@
 //! What is printed: a table for a page, or one JSON object a row.
 //!
 //! The JSON keys: `workload`, `unit`, `about`; for each library its `median`, `ratio` (Volt's, in
-//! its first form, divided by it; below 1 is better) and the ratio's
-//! `spread`. What was not measured is left out.
+//! its first form, divided by it; below 1 is better) and the ratio's `spread`. What was not
+//! measured is left out.
 
 use std::fs;
 
@@ -61,7 +61,7 @@ impl Report {
         if !self.is_json {
             let after = machine::load();
             println!(
-                "\nLoad of the machine (1, 5, 15 minutes) before {}, after {after}: the bench's own included.",
+                "\nLoad of the machine, 1, 5 and 15 minutes: {} before, {after} after the bench.",
                 self.load
             );
         }

@@ -72,8 +72,7 @@ impl Options {
     ///
     /// # Errors
     /// No server answers there, or it does not let us in; another node bears the name; the
-    /// cluster's name does not fit; the runtime was built without
-    /// `tokio_compat(true)`.
+    /// cluster's name does not fit; the runtime was built without `tokio_compat(true)`.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, the node is not connected.

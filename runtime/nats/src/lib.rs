@@ -46,9 +46,9 @@
 //!   at most a quarter of a heartbeat later. One that shuts down says `bye`, and is lost at once.
 //!   One that was stopped is back with its first heartbeat; what was tied to it before stays ended.
 //! * *The server is restarted*: async-nats connects again by itself, with growing pauses of at most
-//!   4 s. Nodes that hear from each other again within [`LOSS`] stay
-//!   connected, unless frames were lost meanwhile: then, and after a longer outage, all that was
-//!   tied between them ends as `NoConnection`, and they are connected anew.
+//!   4 s. Nodes that hear from each other again within [`LOSS`] stay connected, unless frames were
+//!   lost meanwhile: then, and after a longer outage, all that was tied between them ends as
+//!   `NoConnection`, and they are connected anew.
 //! * *A node does not keep up*: NATS drops what is beyond [`BACKLOG`] messages for it (*slow
 //!   consumer*, [counted](Counts::slow_consumer)); the gap breaks its conversations off, as a loss
 //!   would.

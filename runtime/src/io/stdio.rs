@@ -4,7 +4,9 @@
 //! until a line comes. So a program that ends while one waits would wait for it, and does, as long
 //! as [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout) says: 10 s if nothing else is
 //! said. End with [`Runtime::shutdown_background`](crate::Runtime::shutdown_background), or read on
-//! a thread of your own. Rejected: non-blocking mode with the driver: it belongs to the open file,
+//! a thread of your own.
+//!
+//! Rejected: non-blocking mode with the driver: it belongs to the open file,
 //! which the process shares with the shell and with whoever else writes to the same terminal.
 
 use std::io::{self, Read, Write};

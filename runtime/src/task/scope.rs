@@ -20,10 +20,10 @@
 //! is `Over` by now, it is dropped; (4) abort it, unless the phase is `Open`; (5) under the lock:
 //! one fewer is on its way; wake the scope's future, or, if the phase is `Over` and that was the
 //! last, say that the scope has ended. The child set is not done before nobody is on the way; a
-//! scope whose future is dropped does not wait, and its last child says that it has ended. So *
-//! Aborted first*: when those who await a child are told of the end, every child has ended, or is
-//! aborted. A child that is running already between (2) and (4), and awaits one that
-//! it was refused, would panic otherwise.
+//! scope whose future is dropped does not wait, and its last child says that it has ended. So
+//! *Aborted first*: when those who await a child are told of the end, every child has ended, or is
+//! aborted. A child that is running already between (2) and (4), and awaits one that it was
+//! refused, would panic otherwise.
 //!
 //! Who writes: anybody who holds a clone (arrivals), the child set (all of it). Who reads: the
 //! child set.

@@ -203,8 +203,7 @@ fn sort(told: &mut [Told]) {
     told.sort_by_key(|told| (Reverse(told.finding.seen.is_current), Reverse(told.finding.severity)));
 }
 
-// ---- text
-// ----------------------------------------------------------------------------------------------------------
+// ---- text ---------------------------------------------------------------------------------------
 
 fn head(process: &Process, wait: Duration) -> String {
     let names: Vec<_> = process.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
@@ -313,8 +312,7 @@ fn color(severity: Severity) -> &'static str {
     }
 }
 
-// ---- JSON
-// ----------------------------------------------------------------------------------------------------------
+// ---- JSON ---------------------------------------------------------------------------------------
 
 fn json(first: &Process, second: &Process, all: &[Told]) -> Value {
     let finding = |told: &Told| {

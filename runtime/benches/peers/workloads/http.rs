@@ -36,8 +36,7 @@ const QUICK_COUNTED: Duration = Duration::from_millis(120);
 /// The argument that makes this program the load.
 pub(crate) const LOAD: &str = "http_load";
 
-// ---- the server
-// -----------------------------------------------------------------------------------------------------------
+// ---- the server ---------------------------------------------------------------------------------
 
 async fn hello(_request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(Response::new(Full::new(Bytes::from_static(HELLO))))
@@ -109,8 +108,7 @@ pub(super) fn hello_64<P: Sockets>(meter: &Meter) -> Vec<f64> {
     serve_and_load::<P>(meter).expect("the loopback works, and hyper answers")
 }
 
-// ---- the load
-// -------------------------------------------------------------------------------------------------------------
+// ---- the load -----------------------------------------------------------------------------------
 
 /// How long the answer is; the server's date is always of the same length.
 fn answer_bytes(address: SocketAddr) -> io::Result<usize> {

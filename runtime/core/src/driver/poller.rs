@@ -160,8 +160,7 @@ mod imp {
     }
 
     // SAFETY: Numbers: `Event` is not `Send` only because its data could be a pointer; every entry
-    // of
-    // `fine` was written by the kernel from a token of mio's, and no other code makes one.
+    // of `fine` was written by the kernel from a token of mio's, and no other code makes one.
     unsafe impl Send for Events {}
 
     impl Events {

@@ -263,8 +263,7 @@ impl Timers {
             }
             if is_done {
                 // ORDERING: Release; pairs with the Acquire in `has_fired`. Not earlier than
-                // `is_done`: a tick of
-                // which only a part was handed out has not been fired through.
+                // `is_done`: a tick of which only a part was handed out has not been fired through.
                 let through_ns = now * self.tick_ns;
                 self.published.fired_through_ns.fetch_max(through_ns, Ordering::Release);
             }

@@ -8,10 +8,10 @@ use crate::scheduler::current;
 ///
 /// What the worker has queued goes to others at once; if nobody is free, a spare worker goes on
 /// duty ([`Builder::max_spare_workers`](crate::builder::Builder::max_spare_workers)). So the
-/// closure may sleep, wait for locks, do long computations, and even
-/// call [`Handle::block_on`](crate::handle::Handle::block_on). The task itself does not go on
-/// meanwhile, and neither does what shares its poll: the other branches of a `join!` or `select!`,
-/// the other tasks of a `LocalSet`.
+/// closure may sleep, wait for locks, do long computations, and even call
+/// [`Handle::block_on`](crate::handle::Handle::block_on). The task itself does not go on meanwhile,
+/// and neither does what shares its poll: the other branches of a `join!` or `select!`, the other
+/// tasks of a `LocalSet`.
 ///
 /// The closure is still the task's: [`id`](crate::task::id) is the same, a
 /// [`Shield`](crate::task::shield::Shield) that it makes protects the task, and a wake-up of the

@@ -6,7 +6,9 @@
 //! keeps it; everything else is [`OTHER`].
 //!
 //! Who writes: a reader that takes one snapshot of a runtime after the other, and has one of these
-//! for each runtime. Who reads: [`Metric::samples_with`](super::Metric::samples_with).
+//! for each runtime.
+//!
+//! Who reads: [`Metric::samples_with`](super::Metric::samples_with).
 //!
 //! Invariants. *Counters only grow*: what a location did before it got its seat stays counted under
 //! [`OTHER`]. *Nothing is lost*: all series of a runtime add up to its blame table. *Bounded*:

@@ -40,8 +40,7 @@ fn incidents<'s>(span: &'s Span<'_>, cause: Cause) -> impl Iterator<Item = &'s I
     })
 }
 
-// ---- cpu-starved, oversubscribed
-// -----------------------------------------------------------------------------------
+// ---- cpu-starved, oversubscribed ----------------------------------------------------------------
 
 /// Workers that waited for a processor, with the share of the time.
 fn starved<'s>(span: &'s Span<'_>) -> impl Iterator<Item = (Pair<'s>, f64)> {
@@ -175,8 +174,7 @@ fn waiting_for_a_processor(span: &Span<'_>, rule: Rule, title: impl FnOnce(f64) 
     Some(finding)
 }
 
-// ---- cgroup-throttled
-// ----------------------------------------------------------------------------------------------
+// ---- cgroup-throttled ---------------------------------------------------------------------------
 
 /// For how long the quota held the process up, and in how many periods; `None` if that was short,
 /// or nobody knows.
@@ -239,8 +237,7 @@ pub(super) fn cgroup_throttled(span: &Span<'_>) -> Vec<Finding> {
     vec![finding]
 }
 
-// ---- process-paused
-// ------------------------------------------------------------------------------------------------
+// ---- process-paused -----------------------------------------------------------------------------
 
 fn pauses(span: &Span<'_>) -> u64 {
     span.grown(|snapshot| snapshot.sentinel.pauses)

@@ -3,7 +3,9 @@
 //!
 //! [`examine`] applies the rules to two snapshots. [`History`] does so again and again, and its
 //! findings are the verdict: a program keeps one for each runtime and sends it with its snapshots,
-//! so that every reader shows the same. A finding itself is data: see [`volt_telemetry::finding`].
+//! so that every reader shows the same.
+//!
+//! A finding itself is data: see [`volt_telemetry::finding`].
 //!
 //! Pure: a rule reads plain data and gives plain data. Text, JSON, the metric, the table in the
 //! documentation and the exit code of `volt-console doctor` come from one table, [`RULES`].

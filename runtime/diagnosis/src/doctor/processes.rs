@@ -30,8 +30,7 @@ fn process(pid: &str, name: Option<&str>, kind: &str) -> String {
     format!("{pid}{name} ({})", kind_name(kind))
 }
 
-// ---- mailbox-growing
-// -----------------------------------------------------------------------------------------------
+// ---- mailbox-growing ----------------------------------------------------------------------------
 
 pub(super) fn mailbox_growing_threshold() -> String {
     format!(
@@ -79,8 +78,7 @@ fn growing(mailbox: &Mailbox) -> Finding {
     )
 }
 
-// ---- restart-storm
-// -------------------------------------------------------------------------------------------------
+// ---- restart-storm ------------------------------------------------------------------------------
 
 pub(super) fn restart_storm_threshold() -> String {
     format!(

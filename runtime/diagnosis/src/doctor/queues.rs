@@ -40,8 +40,7 @@ const IMBALANCE_RATIO: f64 = 0.5;
 /// Tasks in the busier one's queues, at both snapshots, that a thief would have halved in passing.
 const IMBALANCE_LEN: u32 = 16;
 
-// ---- lost-wakeup
-// ---------------------------------------------------------------------------------------------------
+// ---- lost-wakeup --------------------------------------------------------------------------------
 // No program provokes it: that would need a fault in the wake-up protocol. The runtime puts one in,
 // in tests of its own: see its PROOF.md.
 
@@ -108,8 +107,7 @@ fn wait(tasks: u64) -> String {
     if tasks == 1 { "1 task waits".to_owned() } else { format!("{tasks} tasks wait") }
 }
 
-// ---- parked-while-backlog
-// ------------------------------------------------------------------------------------------
+// ---- parked-while-backlog -----------------------------------------------------------------------
 
 pub(super) fn parked_while_backlog_threshold() -> String {
     format!(
@@ -177,8 +175,7 @@ fn backlogs<'s>(span: &'s Span<'_>) -> Vec<Pair<'s>> {
     span.pairs().filter(is_behind).collect()
 }
 
-// ---- global-starved
-// ------------------------------------------------------------------------------------------------
+// ---- global-starved -----------------------------------------------------------------------------
 
 pub(super) fn global_starved_threshold() -> String {
     format!(
@@ -238,8 +235,7 @@ pub(super) fn global_starved(span: &Span<'_>) -> Vec<Finding> {
     vec![finding]
 }
 
-// ---- lifo-held
-// -----------------------------------------------------------------------------------------------------
+// ---- lifo-held ----------------------------------------------------------------------------------
 
 pub(super) fn lifo_held_threshold() -> String {
     format!(
@@ -284,8 +280,7 @@ pub(super) fn lifo_held(case: &Case<'_>) -> Vec<Finding> {
     findings
 }
 
-// ---- lifo-monopoly
-// -------------------------------------------------------------------------------------------------
+// ---- lifo-monopoly ------------------------------------------------------------------------------
 
 pub(super) fn lifo_monopoly_threshold() -> String {
     format!(
@@ -328,8 +323,7 @@ pub(super) fn lifo_monopoly(span: &Span<'_>) -> Vec<Finding> {
     findings
 }
 
-// ---- imbalance
-// -----------------------------------------------------------------------------------------------------
+// ---- imbalance ----------------------------------------------------------------------------------
 
 pub(super) fn imbalance_threshold() -> String {
     format!(

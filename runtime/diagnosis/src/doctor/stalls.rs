@@ -57,8 +57,7 @@ fn is_of_the_task(cause: Cause) -> bool {
     !matches!(cause, Cause::NotScheduled | Cause::Throttled | Cause::Stopped)
 }
 
-// ---- stalled-poll
-// --------------------------------------------------------------------------------------------------
+// ---- stalled-poll -------------------------------------------------------------------------------
 
 pub(super) fn stalled_poll_threshold() -> String {
     format!(
@@ -296,8 +295,7 @@ fn advice(cause: Cause) -> &'static str {
     }
 }
 
-// ---- no-yield
-// ------------------------------------------------------------------------------------------------------
+// ---- no-yield -----------------------------------------------------------------------------------
 
 /// Nobody blames in a runtime that has not polled.
 pub(super) fn is_blame_told(snapshot: &Snapshot) -> bool {
@@ -352,8 +350,7 @@ pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
     findings
 }
 
-// ---- driver-held
-// ---------------------------------------------------------------------------------------------------
+// ---- driver-held --------------------------------------------------------------------------------
 
 pub(super) fn driver_held_threshold() -> String {
     format!(

@@ -14,8 +14,7 @@ use super::growth::{Growth, LEAK_ENDED_RATIO, LEAK_GROWN_MIN, LONG_NS, LONG_STAR
 /// Findings of this rule that are told of one runtime.
 const LEAKS_MAX: usize = 16;
 
-// ---- blocking-pool-saturated
-// ---------------------------------------------------------------------------------------
+// ---- blocking-pool-saturated --------------------------------------------------------------------
 
 pub(super) fn blocking_pool_saturated_threshold() -> String {
     format!(
@@ -57,8 +56,7 @@ pub(super) fn blocking_pool_saturated(span: &Span<'_>) -> Vec<Finding> {
     vec![finding.advice(advice)]
 }
 
-// ---- task-leak
-// -----------------------------------------------------------------------------------------------------
+// ---- task-leak ----------------------------------------------------------------------------------
 
 pub(super) fn are_alive_told(snapshot: &Snapshot) -> bool {
     snapshot.tasks.spawned == 0 || snapshot.blame.iter().any(|blame| blame.alive.is_some())
@@ -102,8 +100,7 @@ fn of_leak(leak: &Leak) -> Finding {
         )
 }
 
-// ---- lost-waker
-// ----------------------------------------------------------------------------------------------------
+// ---- lost-waker ---------------------------------------------------------------------------------
 
 pub(super) fn are_stranded_told(snapshot: &Snapshot) -> bool {
     snapshot.tasks.spawned == 0 || snapshot.blame.iter().any(|blame| blame.stranded.is_some())

@@ -30,8 +30,7 @@ const SELF_WAKES_RATIO: f64 = 0.9;
 /// A poll shorter than this, on average, has only checked whether it can go on.
 const EMPTY_POLL_NS: u64 = 10_000;
 
-// ---- steal-contention
-// ----------------------------------------------------------------------------------------------
+// ---- steal-contention ---------------------------------------------------------------------------
 
 pub(super) fn steal_contention_threshold() -> String {
     format!(
@@ -65,8 +64,7 @@ pub(super) fn steal_contention(span: &Span<'_>) -> Vec<Finding> {
     vec![finding]
 }
 
-// ---- wake-storm
-// ----------------------------------------------------------------------------------------------------
+// ---- wake-storm ---------------------------------------------------------------------------------
 
 pub(super) fn wake_storm_threshold() -> String {
     format!(
@@ -103,8 +101,7 @@ pub(super) fn wake_storm(span: &Span<'_>) -> Vec<Finding> {
     vec![finding]
 }
 
-// ---- self-wake-loop
-// ------------------------------------------------------------------------------------------------
+// ---- self-wake-loop -----------------------------------------------------------------------------
 
 pub(super) fn are_self_wakes_told(snapshot: &Snapshot) -> bool {
     snapshot.blame.iter().any(|blame| blame.self_wakes.is_some())

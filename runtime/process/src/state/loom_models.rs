@@ -162,8 +162,7 @@ fn second<S: Steps>(process: &Process) -> bool {
     S::send(process, 1)
 }
 
-// ---- messages, and a completion, in the middle of a step
-// ------------------------------------------------------------------
+// ---- messages, and a completion, in the middle of a step ----------------------------------------
 
 /// Two senders meet a process that steps and then waits for messages.
 fn senders<S: Steps>() {
@@ -338,8 +337,7 @@ fn twin_one_flag_for_messages_and_completions_is_found() {
     breaks("a blocked process is disturbed", Some(2), sender_and_completer::<OneFlag>);
 }
 
-// ---- an end that somebody wants
-// -------------------------------------------------------------------------------------------
+// ---- an end that somebody wants -----------------------------------------------------------------
 
 /// A message, a completion and a doom meet a step: the process ends, once, and knows why.
 fn doomed<S: Steps>() {
@@ -428,8 +426,7 @@ fn a_step_that_outlives_its_process_changes_nothing() {
     });
 }
 
-// ---- a shutdown beside who starts and who ends a process
-// ------------------------------------------------------------------
+// ---- a shutdown beside who starts and who ends a process ----------------------------------------
 
 /// What `Registry` and `System` hold of it: a shard with its count, and whether the system is
 /// stopping.

@@ -284,9 +284,8 @@ impl State {
             let wanted = next(word).unwrap_or(word);
             debug_assert!(word.is_legal(wanted), "{word:?} to {wanted:?}");
             // ORDERING: AcqRel, also where nothing changes. Release: what was put in before (E1) is
-            // seen by the
-            // `begin` that follows, and what a step wrote by the next. Acquire: its other half.
-            // Relaxed on failure: the value is tried again only.
+            // seen by the `begin` that follows, and what a step wrote by the next. Acquire: its
+            // other half. Relaxed on failure: the value is tried again only.
             match self.0.compare_exchange_weak(word.0, wanted.0, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return word,
                 Err(now) => word = Word(now),

@@ -26,10 +26,9 @@ pub trait Process: Any + Send {
     fn init(&mut self, context: &Context, method: &str, input: Payload) -> Result<(), Failure>;
 
     /// Goes on: called when there are events, with at most 128 from its mailbox and the completions
-    /// of its own yields. There may be none: when
-    /// it said [`Continue`](crate::Status::Continue), was woken by its [waker](Context::waker), was
-    /// upgraded, or what woke it was a yield that it has cancelled. What it writes to `out`
-    /// says what it waits for, each time anew.
+    /// of its own yields. There may be none: when it said [`Continue`](crate::Status::Continue),
+    /// was woken by its [waker](Context::waker), was upgraded, or what woke it was a yield that it
+    /// has cancelled. What it writes to `out` says what it waits for, each time anew.
     ///
     /// # Errors
     /// The process cannot go on; it ends.

@@ -124,8 +124,7 @@ impl Work {
         let (sent, is_sent) = oneshot::channel();
         let turn = async move {
             // A call that was given up before has no turn; one that is given up in it ends it, as
-            // `sent` goes
-            // with it.
+            // `sent` goes with it.
             if begins.send(sent).is_ok() {
                 drop(is_sent.await);
             }

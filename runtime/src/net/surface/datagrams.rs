@@ -10,8 +10,7 @@ macro_rules! datagrams {
             ///
             /// # Errors
             /// What the system says: without a peer, `DestinationAddressRequired` or
-            /// `NotConnected`; too
-            /// long a datagram is an error too.
+            /// `NotConnected`; too long a datagram is an error too.
             ///
             /// # Cancel safety
             /// If it did not return, nothing was sent.

@@ -73,8 +73,7 @@ macro_rules! waits {
 
             /// One attempt of `operation`, a system call on this socket, if it may succeed. Where
             /// it would have blocked, that is noted down for the next wait: so `operation` must
-            /// return
-            /// `WouldBlock` only if the socket did.
+            /// return `WouldBlock` only if the socket did.
             ///
             /// # Errors
             /// `ErrorKind::WouldBlock` if nothing of `interest` may be done; else what `operation`

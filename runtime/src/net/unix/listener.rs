@@ -70,8 +70,8 @@ impl UnixListener {
     }
 
     /// Takes the next connection; any number of tasks may do so at once. Waits while the process
-    /// has no file descriptor or memory left,
-    /// as [`TcpListener::accept`](crate::net::TcpListener::accept) does.
+    /// has no file descriptor or memory left, as
+    /// [`TcpListener::accept`](crate::net::TcpListener::accept) does.
     ///
     /// # Errors
     /// What the system says.

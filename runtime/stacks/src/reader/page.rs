@@ -83,8 +83,7 @@ impl Page {
         let count = whole.min(words_max).min(self.words.len().saturating_sub(at));
         if let Some(to) = self.words.get_mut(at..at + count) {
             // SAFETY: IN-BOUNDS: these are words of a stack that this very thread runs on, or has
-            // under it;
-            // `to` has room for them.
+            // under it; `to` has room for them.
             unsafe { copy_words(ptr::with_exposed_provenance(base), to.as_mut_ptr(), count) };
             self.parts[part] = (base, count);
             self.is_cut |= count < whole;

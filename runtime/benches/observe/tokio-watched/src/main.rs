@@ -6,10 +6,9 @@
 //! ```
 //!
 //! Prints `{"tokio":23.1}`: the cost of an operation, ns. `--batches N` does exactly that much,
-//! without warm-up; `--quick` does less;
-//! `--cpu` measures processor time.
-//! The bench `observe` builds and starts it; the sources of the workloads, the meter and the
-//! runtime are those of `peers`.
+//! without warm-up; `--quick` does less; `--cpu` measures processor time. The bench `observe`
+//! builds and starts it; the sources of the workloads, the meter and the runtime are those of
+//! `peers`.
 
 #[path = "../../../peers/meter.rs"]
 mod meter;

@@ -218,8 +218,7 @@ fn a_worker_that_does_not_try_again_after_a_check_is_found() {
     breaks("deadlock", None, || model(try_turn_unless_it_has_just_checked));
 }
 
-// ---- a spare that goes off duty out of the driver
-// -------------------------------------------------------------------------
+// ---- a spare that goes off duty out of the driver -----------------------------------------------
 
 /// What a spare does that has the turn and is to leave.
 type Leave = fn(&World, Held<'_, ()>);
@@ -298,8 +297,7 @@ fn a_spare_that_wakes_before_it_gives_up_the_turn_is_found() {
     breaks("deadlock", None, || model_of_leaving(leave_before_the_turn_is_given_up));
 }
 
-// ---- an eager hand-off
-// ----------------------------------------------------------------------------------------------------
+// ---- an eager hand-off --------------------------------------------------------------------------
 
 /// What a worker does before a poll that lasts for ever.
 type GoOn = fn(&World);

@@ -270,8 +270,7 @@ impl<T: Send> Stealer<T> {
             // before the tail.
             let item = unsafe { self.shared.read(heads.real.wrapping_add(offset)) };
             // SAFETY: ROOM: `into.free()` counted at least `count - 1`, and room only grows.
-            // SOLE-PRODUCER:
-            // `&mut Producer`.
+            // SOLE-PRODUCER: `&mut Producer`.
             unsafe { into.shared.write(into.tail.wrapping_add(offset - 1), item) };
         }
         // Steal (5)

@@ -155,8 +155,8 @@ impl Idle {
     }
 
     /// Submit (2), and the part of Submit (3) that mostly ends it: whether anybody is parked, after
-    /// work was published. If so, the caller goes
-    /// on as for [`claim_for_submit`](Self::claim_for_submit).
+    /// work was published. If so, the caller goes on as for
+    /// [`claim_for_submit`](Self::claim_for_submit).
     #[inline]
     pub(crate) fn is_anybody_parked(&self) -> bool {
         // Submit (2)

@@ -20,8 +20,7 @@ fn spawn(staff: &Arc<Staff>, f: impl FnOnce(&Staff) + 'static) -> thread::JoinHa
     thread::spawn(move || f(&staff))
 }
 
-// ---- a worker that comes back while the sentinel declares it away
-// --------------------------------------------------------
+// ---- a worker that comes back while the sentinel declares it away -------------------------------
 
 type Replace = fn(&Staff, &AtomicU64);
 
@@ -86,8 +85,7 @@ fn loom_twin_a_declaration_that_is_taken_back_by_a_store_is_found() {
     breaks("COUNTED", None, a_worker_that_comes_back(replace_counting_twice));
 }
 
-// ---- a worker that says that it will block while the sentinel declares it away
-// -----------------------------------------
+// ---- a worker that says that it will block while the sentinel declares it away ------------------
 
 /// Block of one that was declared away, counted once more.
 fn begin_blocking_counting_twice(staff: &Staff, slot: usize) {
@@ -123,8 +121,7 @@ fn loom_twin_a_block_that_is_counted_whoever_saw_it_first_is_found() {
     breaks("COUNTED", None, a_worker_that_blocks(begin_blocking_counting_twice));
 }
 
-// ---- spares that leave at once
-// ------------------------------------------------------------------------------------------
+// ---- spares that leave at once ------------------------------------------------------------------
 
 type Leave = fn(&Staff, usize) -> bool;
 
@@ -210,8 +207,7 @@ fn loom_twin_a_spare_that_leaves_without_saying_so_first_is_found() {
     breaks("only its own thread moves", None, a_spare_that_leaves_while_it_is_declared_away(fault));
 }
 
-// ---- a call beside a spare that goes
-// ------------------------------------------------------------------------------------
+// ---- a call beside a spare that goes ------------------------------------------------------------
 
 type Go = fn(&Staff, usize) -> bool;
 
@@ -262,8 +258,7 @@ fn loom_twin_a_spare_that_goes_without_asking_is_found() {
     breaks("ONE-TOKEN", None, a_call_beside_a_spare_that_goes(go_without_asking));
 }
 
-// ---- a push after the worker was declared away
-// --------------------------------------------------------------------------
+// ---- a push after the worker was declared away --------------------------------------------------
 
 struct Item(Box<u32>);
 

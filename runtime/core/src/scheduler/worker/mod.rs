@@ -232,8 +232,7 @@ impl Worker {
         self.core.borrow().now_ns
     }
 
-    // ---- taking work in
-    // -----------------------------------------------------------------------------------------------
+    // ---- taking work in -------------------------------------------------------------------------
 
     /// Takes a task that was woken on this thread, or lets others have it.
     #[inline]

@@ -163,8 +163,7 @@ impl WorkerCells {
         self.poll_began_at_ns.set(now_ns);
         // Begin (2).
         // ORDERING: the load is a single-writer cell; Release pairs with the first Acquire in
-        // `in_flight`,
-        // which publishes the fields.
+        // `in_flight`, which publishes the fields.
         self.poll_seq.store(self.poll_seq.load(Ordering::Relaxed) + 1, Ordering::Release);
         let submitted_at_ns = task.submitted_at_ns();
         let delay_ns = now_ns.saturating_sub(submitted_at_ns);
@@ -375,8 +374,7 @@ impl WorkerCells {
             return None;
         }
         // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so,
-        // since
-        // `poll_seq` was odd.
+        // since `poll_seq` was odd.
         Some((unsafe { &*location }, began_at_ns))
     }
 
@@ -388,8 +386,7 @@ impl WorkerCells {
             (self.task_id.get(), self.place.get(), self.poll_began_at_ns.get(), location)
         })?;
         // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so,
-        // since
-        // `poll_seq` was odd.
+        // since `poll_seq` was odd.
         let location = unsafe { &*location };
         let for_ns = now_ns.saturating_sub(began_at_ns);
         Some((InFlight { task_id, task_name: None, spawned_at: location.to_string(), for_ns }, Place::from_u64(place)))

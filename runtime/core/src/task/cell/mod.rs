@@ -409,8 +409,7 @@ unsafe fn schedule<F: Future, S: Schedule>(raw: NonNull<Header>) {
     // SAFETY: the caller made the task SCHEDULED and hands over the reference that this added.
     let notified = unsafe { Notified::from_raw(raw) };
     // SAFETY: the vtable is that of F and S. Another thread may run and free the task before
-    // `schedule`
-    // returns, but for the reference that the caller holds for the time of this call.
+    // `schedule` returns, but for the reference that the caller holds for the time of this call.
     let cell = unsafe { cell_of::<F, S>(raw) };
     cell.scheduler.schedule(notified);
 }
@@ -445,7 +444,8 @@ unsafe fn dealloc<F: Future, S: Schedule>(raw: NonNull<Header>) {
     // Whole provenance; the last reference is gone, so the block is ours again.
     let cell = raw.cast::<Cell<F, S>>();
     // An output that nobody took may panic when it is dropped; the thread that happens to be last
-    // has nothing to do with it. SAFETY: nobody else has it any more, and it is not used again.
+    // has nothing to do with it.
+    // SAFETY: nobody else has it any more, and it is not used again.
     contain(|| unsafe { cell.drop_in_place() });
     // SAFETY: it came from `allocate`, for the same type, and was dropped.
     unsafe { blocks::free(cell) }

@@ -419,8 +419,7 @@ impl State {
     /// The JoinHandle goes.
     pub(crate) fn drop_join_interest(&self) -> DropJoin {
         // ORDERING: Acquire; pairs with the Release in `complete`, which publishes the output, and
-        // in
-        // `release_join_waker`, after which the completer does not use the field any more.
+        // in `release_join_waker`, after which the completer does not use the field any more.
         let now = Word(self.0.load(Ordering::Acquire));
         if now.lifecycle() == COMPLETE && !now.has(JOIN_WAKER) {
             // Nobody asks any more whether there is a handle.

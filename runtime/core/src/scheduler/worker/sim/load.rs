@@ -173,8 +173,7 @@ impl World<'_> {
         self.queued.set(self.queued.get() + 1);
     }
 
-    // ---- what threads do
-    // ----------------------------------------------------------------------------------------------
+    // ---- what threads do ------------------------------------------------------------------------
 
     /// A thread outside does something.
     pub(super) fn act_outside(&self) {
@@ -269,8 +268,7 @@ impl World<'_> {
         self.models.borrow_mut().iter_mut().for_each(|model| self.expect_abort(model));
     }
 
-    // ---- what workers do
-    // ----------------------------------------------------------------------------------------------
+    // ---- what workers do ------------------------------------------------------------------------
 
     /// Once: a worker has taken a task out of a queue.
     pub(super) fn take(&self, worker: usize, task: &Notified) {

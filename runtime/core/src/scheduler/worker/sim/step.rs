@@ -345,8 +345,7 @@ impl World<'_> {
         !self.half_submitted.borrow().is_empty() || others.any(|is_held_up| is_held_up)
     }
 
-    // ---- hooks
-    // --------------------------------------------------------------------------------------------------------
+    // ---- hooks ----------------------------------------------------------------------------------
 
     pub(super) fn delays_wake_up(&self, chosen: Option<usize>) -> bool {
         if self.actor.get() != Actor::Outside {
