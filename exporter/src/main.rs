@@ -42,7 +42,8 @@ Environment:
 /// Serve the metrics of running Volt programs to Prometheus
 ///
 /// Runs as a sidecar: attaches to the control socket of each program that this user can access. The
-/// programs themselves open no port. Each series has the labels `program`, `pid` and `runtime`.
+/// programs themselves open no port. Each series has the labels `program` and `pid`; those of a
+/// runtime also have `runtime`.
 #[derive(Parser)]
 #[command(name = "volt-exporter", version, max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Arguments {

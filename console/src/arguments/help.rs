@@ -10,8 +10,8 @@ pub(crate) type Chapter = (&'static str, &'static str);
 
 /// What the short help ends with.
 pub(crate) const SHORT: &str = "\
-Run `volt-console COMMAND --help` for the options, examples and exit codes of a
-command, and `volt-console --help` for exit codes, files and environment.";
+Run `volt-console COMMAND --help` for the options and examples of a command,
+and `volt-console --help` for exit codes, files and environment.";
 
 /// The end of the long help, and sections of the manual page.
 pub(crate) const CHAPTERS: [Chapter; 4] = [
@@ -33,13 +33,13 @@ volt-console record shop --trigger delay=20ms",
     (
         "Exit codes",
         "\
-0  Success, also if the reader of standard output has closed it
+0  Success, also if standard output was closed early (`... | head`)
 1  Failure, with the reason on standard error; for `doctor` and `check`, a
    problem was found
 2  Invalid arguments; for `doctor` and `check`, also if the check failed
 
-If SIGINT, SIGTERM or SIGHUP ends a command, it terminates with that signal.
-Only `record` finishes its file and exits with 0.",
+On SIGINT, SIGTERM or SIGHUP, `record` finishes its file and exits with 0. The
+other commands terminate with the signal.",
     ),
     (
         "Files",
@@ -69,7 +69,7 @@ pub(crate) const LIST: [Chapter; 1] = [(
 # List the running programs
 volt-console list
 
-# Print the pids of all running programs
+# Print the pids of all programs that answer
 volt-console list --json | jq '.[] | select(.is_alive) | .pid'",
 )];
 
@@ -99,8 +99,8 @@ volt-console doctor --json | jq '.findings[] | {rule, title}'",
     (
         "Exit codes",
         "\
-0  No current finding has the severity --fail-on or a higher one
-1  At least one current finding has the severity --fail-on or a higher one
+0  No current finding is at or above the severity --fail-on
+1  At least one current finding is at or above the severity --fail-on
 2  The check itself failed, or the arguments are invalid",
     ),
 ];
@@ -118,10 +118,10 @@ volt-console stacks shop --all",
 pub(crate) const WHY: [Chapter; 1] = [(
     "Examples",
     "\
-# Explain the last poll of task 4711 of the only running program
+# Explain the latest poll of task 4711 of the only running program
 volt-console why 4711
 
-# Explain the last poll of the task named checkout of the program shop
+# Explain the latest poll of the task named checkout of the program shop
 volt-console why checkout shop",
 )];
 
@@ -138,7 +138,7 @@ volt-console top shop --once --json | jq .tasks.alive",
 pub(crate) const TASKS: [Chapter; 1] = [(
     "Examples",
     "\
-# List the 50 tasks with the longest total poll time
+# List the 50 tasks of each runtime with the longest total poll time
 volt-console tasks
 
 # List the 10 tasks with the longest polls of those spawned in src/http.rs
@@ -148,7 +148,7 @@ volt-console tasks shop --sort longest --limit 10 --filter src/http.rs",
 pub(crate) const PROCESSES: [Chapter; 1] = [(
     "Examples",
     "\
-# List the 50 processes with the fullest mailboxes
+# List the 50 processes of each runtime with the fullest mailboxes
 volt-console processes
 
 # List the 10 processes that lost the most messages
@@ -166,9 +166,9 @@ pub(crate) const CHECK: [Chapter; 3] = [
         "\
 50ms         No poll or delay may exceed 50 ms
 max=50ms     The same
-p99=20ms     99 % of the polls or delays may not exceed 20 ms; any percentile
-             above 0 works, such as p50 or p99.9
-Times have a unit: us, ms, s or m (minutes).",
+p99=20ms     At least 99 % must be 20 ms or shorter; any percentile above 0
+             and up to 100 works, such as p50 or p99.9
+Times have a unit: us, ms, s, m (minutes) or h.",
     ),
     (
         "Examples",
@@ -193,11 +193,13 @@ pub(crate) const RECORD: [Chapter; 2] = [
     (
         "Triggers",
         "\
-stall         A poll exceeds the stall threshold of its runtime
+stall         A poll lasts 10 ms or longer (`Builder::incident_after`)
 panic         A task panics
 delay=TIME    A task waits at least TIME from its wake-up to its poll
 rule          A rule of the doctor reports a finding
-rule=NAME     The rule NAME reports a finding, such as rule=stalled-poll",
+rule=NAME     The rule NAME reports a finding, such as rule=stalled-poll
+
+A trigger within 10 s after the events of another one is ignored.",
     ),
     (
         "Examples",
@@ -245,6 +247,7 @@ pub(crate) const MAN: [Chapter; 1] = [(
     "Examples",
     "\
 # Install the manual page for this user
+mkdir -p ~/.local/share/man/man1
 volt-console man > ~/.local/share/man/man1/volt-console.1",
 )];
 

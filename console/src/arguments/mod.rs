@@ -33,7 +33,7 @@ const HELP_COLUMNS: usize = 80;
 /// Inspect running Volt programs
 ///
 /// Without a command, shows the running program on a live screen. If several programs are running,
-/// asks which one to show.
+/// prompts for one, or lists them if there is no terminal.
 #[derive(Parser)]
 #[command(
     name = "volt-console",
@@ -57,7 +57,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Verb {
     /// List running Volt programs
     ///
-    /// Prints the pid, name, uptime, runtimes and state of each program.
+    /// Prints the pid, name, uptime, runtimes and state of each program. A worker is listed as
+    /// stuck if its poll has lasted for 100 ms.
     #[command(after_long_help = help::chapters(&help::LIST))]
     List {
         /// Print a JSON array with one object for each socket
@@ -93,14 +94,16 @@ pub(crate) enum Verb {
         /// Print one JSON object
         #[arg(long)]
         json: bool,
-        /// Lowest severity of a current finding that makes the exit code 1
+        /// Exit with code 1 if a current finding has at least this severity; past findings do not
+        /// count
         #[arg(long, value_name = "SEVERITY", default_value = "warning", value_parser = severities())]
         fail_on: Severity,
     },
     /// Print the stacks of stuck polls
     ///
-    /// A poll is stuck when it exceeds the stall threshold of its runtime. The program captures the
-    /// stack at that time; this command interrupts nothing.
+    /// A poll is stuck when it has lasted 10 ms, or what `Builder::incident_after` says. The
+    /// program captures the stack at that time; of many similar polls it captures some. This
+    /// command interrupts nothing.
     #[command(after_long_help = help::chapters(&help::STACKS))]
     Stacks {
         #[command(flatten)]
@@ -112,10 +115,10 @@ pub(crate) enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Explain why a task was polled last
+    /// Explain what caused a task's most recent poll
     ///
-    /// Prints the chain of wake-ups that led to the poll: what woke the task, what woke that one,
-    /// and so on.
+    /// Prints the chain of wake-ups that led to the poll: what woke the task, what woke its waker,
+    /// back to a timer, a socket or a thread.
     #[command(after_long_help = help::chapters(&help::WHY))]
     Why {
         /// Task id or task name
@@ -148,7 +151,7 @@ pub(crate) enum Verb {
         /// 1h) [default: 1s, with --once 250ms]
         #[arg(long, value_name = "TIME", value_parser = interval)]
         interval: Option<Duration>,
-        /// Print without colours; has no effect, since the output never has any
+        /// Accepted for compatibility; the output has no colours
         #[arg(long)]
         plain: bool,
         /// Print only ASCII characters
@@ -157,15 +160,17 @@ pub(crate) enum Verb {
     },
     /// List a program's tasks
     ///
-    /// Prints the tasks of each runtime, highest rank first.
+    /// Prints the tasks of each runtime, the largest value first. Omits tasks that have not been
+    /// polled yet.
     #[command(after_long_help = help::chapters(&help::TASKS))]
     Tasks {
         #[command(flatten)]
         target: Target,
-        /// Rank tasks by this value
+        /// Sort tasks by this value
         #[arg(long, value_name = "BY", default_value = "busy", value_parser = rank())]
         sort: Rank,
-        /// Print only tasks whose name, #id, spawn location or state contains TEXT
+        /// Print only tasks whose name, #id, spawn location or state contains TEXT,
+        /// ignoring case
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         filter: String,
         #[command(flatten)]
@@ -173,16 +178,17 @@ pub(crate) enum Verb {
     },
     /// List a program's processes (actors)
     ///
-    /// Prints the processes of each runtime, highest rank first. A process is an actor of Volt's
-    /// process system, not a process of the operating system.
+    /// Prints the processes of each runtime, the largest value first. A process is an actor of
+    /// Volt's process system, not a process of the operating system.
     #[command(after_long_help = help::chapters(&help::PROCESSES))]
     Processes {
         #[command(flatten)]
         target: Target,
-        /// Rank processes by this value
+        /// Sort processes by this value
         #[arg(long, value_name = "BY", default_value = "mailbox", value_parser = process_rank())]
         sort: processes::Rank,
-        /// Print only processes whose name, pid, kind, spawn location or state contains TEXT
+        /// Print only processes whose name, pid, kind, spawn location or state contains TEXT,
+        /// ignoring case
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         filter: String,
         #[command(flatten)]
@@ -191,8 +197,8 @@ pub(crate) enum Verb {
     /// Fail if polls or scheduling delays exceed a limit
     ///
     /// For continuous integration. Watches a program for a while and measures its polls and
-    /// scheduling delays. A poll is the time a task occupies its worker before it yields. A
-    /// scheduling delay is the time from a task's wake-up to its poll. A poll that has not ended
+    /// scheduling delays. The duration of a poll is how long a task occupies its worker before it
+    /// yields. A scheduling delay is the time from a task's wake-up to its poll. An unfinished poll
     /// counts with its duration so far. At least one limit is required.
     #[command(after_long_help = help::chapters(&help::CHECK))]
     #[command(override_usage = help::CHECK_USAGE)]
@@ -203,10 +209,12 @@ pub(crate) enum Verb {
         /// Check only this runtime [default: every runtime]
         #[arg(long, value_name = "NAME")]
         runtime: Option<String>,
-        /// Limit on the duration of polls; can be given several times
+        /// Limit on the duration of polls, such as 50ms or p99=20ms, for each runtime; can be given
+        /// several times
         #[arg(long, value_name = "LIMIT")]
         max_poll: Vec<Limit>,
-        /// Limit on scheduling delays; can be given several times
+        /// Limit on scheduling delays, such as 50ms or p99=20ms, for each runtime; can be given
+        /// several times
         #[arg(long, value_name = "LIMIT")]
         max_delay: Vec<Limit>,
         /// How long to watch, such as 30s or 5m (100ms to 1h)
@@ -225,10 +233,11 @@ pub(crate) enum Verb {
     Record {
         #[command(flatten)]
         target: Target,
-        /// Record this runtime [default: the busiest]
+        /// Record this runtime [default: the one whose workers have been busy longest]
         #[arg(long, value_name = "NAME")]
         runtime: Option<String>,
-        /// Stop after this many seconds, such as 10 or 0.5 [default: record until Ctrl-C]
+        /// Stop after this many seconds, such as 10 or 0.5 [default: until Ctrl-C or until the file
+        /// is full; with --trigger and --files 1, until the first trigger's events are written]
         #[arg(long, value_name = "SECONDS", value_parser = seconds)]
         seconds: Option<Duration>,
         /// Write to this file [default: PROGRAM-PID-TIME.voltrec in the current directory]
@@ -242,21 +251,22 @@ pub(crate) enum Verb {
         /// recording stops when the file is full
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FILES)))]
         files: u32,
-        /// Write only the events around this trigger; can be given several times
+        /// Write only the events around this trigger; can be given several times. With --files 1,
+        /// stops after the first
         #[arg(long, value_name = "TRIGGER")]
         trigger: Vec<On>,
-        /// How much history before a trigger to write, such as 250ms or 2s [default: 1s]. Without
-        /// --trigger, start with this much buffered history if the flight recorder was already on
+        /// With --trigger: write this much history before it, such as 250ms or 2s [default: 1s].
+        /// Otherwise: start with this much buffered history, if the flight recorder was already on
         /// [default: 0s]
         #[arg(long, value_name = "TIME", value_parser = figures::time)]
         look_back: Option<Duration>,
         /// How long to record after a trigger, such as 250ms or 2s
         #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = figures::time)]
         look_forward: Duration,
-        /// Switch the program's flight recorder on until --off, and exit
+        /// Switch the flight recorder of the runtime (see --runtime) on until --off, and exit
         #[arg(long, conflicts_with_all = ["off", "seconds", "output", "trigger"])]
         on: bool,
-        /// Switch the program's flight recorder off, and exit
+        /// Switch the flight recorder of the runtime (see --runtime) off, and exit
         #[arg(long, conflicts_with_all = ["seconds", "output", "trigger"])]
         off: bool,
     },
@@ -288,8 +298,9 @@ pub(crate) enum Verb {
         /// Recording to convert; for a recording in several files, the name without the file
         /// numbers
         file: PathBuf,
-        /// Write to this file, or to standard output if FILE is `-`. A recording in several files
-        /// becomes several traces with the same numbers [default: the recording's name with .json]
+        /// Write to this new file; `-` is standard output, for a recording in one file. A recording
+        /// in several files becomes several traces with the same numbers [default: the recording's
+        /// name with .json]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -318,7 +329,7 @@ pub(crate) struct Rows {
     /// List only this runtime [default: every runtime]
     #[arg(long, value_name = "NAME")]
     pub(crate) runtime: Option<String>,
-    /// Print the lowest rank first
+    /// Print the smallest value first
     #[arg(long)]
     pub(crate) reverse: bool,
     /// Largest number of rows for each runtime (1 to 1000)
@@ -442,71 +453,4 @@ fn within(time: Duration, min: Duration) -> Result<Duration, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_arguments_are_consistent() {
-        Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn each_order_of_a_list_is_explained() {
-        for command in ["tasks", "processes"] {
-            let mut arguments = Arguments::command();
-            let command = arguments.find_subcommand_mut(command).unwrap();
-            let sort = command.get_arguments().find(|argument| argument.get_id() == "sort").unwrap();
-            let orders = sort.get_possible_values();
-            assert!(orders.len() > 1);
-            for order in orders {
-                let help = order.get_help().map(ToString::to_string).unwrap_or_default();
-                assert!(!help.is_empty(), "{}", order.get_name());
-            }
-        }
-    }
-
-    #[test]
-    fn intervals_have_a_unit_and_bounds() {
-        assert_eq!(interval("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(interval("0.5s"), Ok(Duration::from_millis(500)));
-        for bad in ["0s", "0ms", "-1s", "1", "", "s", "nans", "infs", "1e300s", "2h", "10ms"] {
-            assert!(interval(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn the_doctor_takes_one_snapshot_or_waits_long_enough() {
-        assert_eq!(
-            [interval_or_zero("0s"), interval_or_zero("100ms")],
-            [Ok(Duration::ZERO), Ok(Duration::from_millis(100))]
-        );
-        for bad in ["1ms", "99ms", "2h", "-1s"] {
-            assert!(interval_or_zero(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn sizes_and_seconds_have_bounds() {
-        assert_eq!([size("1M"), size("2G"), size("1048576")], [Ok(1 << 20), Ok(2 << 30), Ok(1 << 20)]);
-        for bad in ["0", "1K", "1T", "", "M", "-1M", "99999999999999999999", "99999999999G"] {
-            assert!(size(bad).is_err(), "{bad}");
-        }
-        assert_eq!(
-            [seconds("2"), seconds("0.5"), seconds("300ms")].map(Result::unwrap).map(|time| time.as_millis()),
-            [2000, 500, 300]
-        );
-        for bad in ["0", "-1", "nan", "x", ""] {
-            assert!(seconds(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn what_is_waited_for_is_named() {
-        assert_eq!("delay=10ms".parse(), Ok(On::Delay(Duration::from_millis(10))));
-        assert!(["stall", "panic", "rule", "rule=stalled-poll"].iter().all(|on| on.parse::<On>().is_ok()));
-        assert_eq!("rule=none-such".parse::<On>(), Err("the doctor has no rule named \"none-such\"".into()));
-        assert!("delay".parse::<On>().is_err() && "delay=fast".parse::<On>().is_err());
-    }
-}
+mod tests;

@@ -2,7 +2,7 @@
 //! that it works on any terminal.
 //!
 //! Protocol. (1) The programs, numbered, each with how it is. (2) A line: a number of the list, a
-//! pid or a name; nothing looks again, q leaves, and so does the end of the input. (3) A choice
+//! pid or a name; Enter refreshes; q quits, and so does the end of the input. (3) A choice
 //! that cannot be attached to says why, and (1) follows.
 
 use std::io::{BufRead, Write};

@@ -120,12 +120,13 @@ pub fn remedy(incident: &Incident) -> String {
     };
     let like_it = match incident.suppressed {
         0 => String::new(),
+        1 => "; 1 similar incident suppressed".into(),
         n => format!("; {} similar incidents suppressed", count(n)),
     };
     format!("{}: {done}; {waiting}{like_it}", incident.remedy.name())
 }
 
-/// Why it does not end, in words: `sleep: sleeps in the kernel (hrtimer_nanosleep)`.
+/// Why it does not end, in words: `sleep: the thread sleeps in the kernel (hrtimer_nanosleep)`.
 pub fn cause(incident: &Incident) -> String {
     let channel = incident.wait_channel.as_ref().map_or_else(String::new, |channel| format!(" ({channel})"));
     format!("{}: the thread {}{channel}", incident.cause.name(), incident.cause.explain())

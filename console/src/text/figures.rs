@@ -174,13 +174,13 @@ pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// `250ms`, `2s`, `0.5s`, `500us`, `5m` as a time.
+/// `250ms`, `2s`, `0.5s`, `500us`, `5m`, `1h` as a time.
 ///
 /// # Errors
 /// What to give instead.
 pub fn time(text: &str) -> Result<Duration, String> {
     // Those that end in others come first.
-    const UNITS: [(&str, f64); 5] = [("ms", 1e-3), ("us", 1e-6), ("µs", 1e-6), ("s", 1.0), ("m", 60.0)];
+    const UNITS: [(&str, f64); 6] = [("ms", 1e-3), ("us", 1e-6), ("µs", 1e-6), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let number = |(unit, seconds): (&str, f64)| Some((text.strip_suffix(unit)?, seconds));
     let (number, unit) =
         UNITS.into_iter().find_map(number).ok_or("expected a number with a unit, such as 250ms or 2s")?;

@@ -9,7 +9,7 @@
 //! names in [`rule`]) and [`health`]; then the answers to questions about single tasks and
 //! processes, [`tasks`], [`processes`] and [`why`]; then the flight recorder's events in
 //! [`recording`]; last the control socket: [`wire`] defines its messages, [`socket`] its paths,
-//! [`client`] a connection.
+//! `client` (with the feature of that name) a connection.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "client")]

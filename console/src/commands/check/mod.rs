@@ -190,7 +190,7 @@ fn text(process: &Process, watched: Duration, broke: Option<&str>, verdicts: &[V
     text
 }
 
-/// `app: longest poll 94.1ms, the limit is 50ms; 12 of 48.2k over it`.
+/// `app: longest poll 94.1ms, limit 50ms; 12 of 48.2k exceeded it`.
 fn line(verdict: &Verdict) -> String {
     let Verdict { runtime, measure, limit, .. } = verdict;
     let what = format!("{limit} {}", measure.name());

@@ -94,7 +94,7 @@ fn text_of(screen: Screen) -> &'static [&'static str] {
         ],
         Screen::Incidents => &[
             "Enter stack of the selected incident   < > sort   i invert   / filter",
-            "An incident is a poll that exceeded the stall threshold.",
+            "An incident is a poll of 10 ms or longer (incident_after).",
             "cause   state of the thread in the kernel: cpu, sleep, lock, io …",
             "remedy  replaced: a spare worker took over; rescued: another worker",
             "        took the waiting tasks; capped: no spare worker available",

@@ -40,10 +40,10 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 const AFTER_HELP: &str = "\
 Examples:
   # Block a worker, and see what the doctor finds meanwhile
-  symptoms stalled-poll --seconds 60
+  symptoms stalled-poll --seconds 60 &
   volt-console doctor symptoms
 
-  # Run the healthy counterpart, in which the doctor finds nothing
+  # Run the healthy counterpart, for which the rule does not fire
   symptoms stalled-poll --look-alike
 
   # Use up the CPU quota of a control group
@@ -83,7 +83,7 @@ enum Symptom {
     DriverHeld,
     /// One worker has all tasks and stealing is off; the counterpart steals
     ParkedWhileBacklog,
-    /// No worker checks the global queue; the counterpart checks it as usual
+    /// Workers check the global queue every 4 ms only; the counterpart checks it as usual
     GlobalStarved,
     /// A task waits in the LIFO slot of a sleeping worker; the counterpart steals it
     LifoHeld,
@@ -99,7 +99,7 @@ enum Symptom {
     CgroupThrottled,
     /// Other threads use up the processors; the counterpart's workers are idle
     CpuStarved,
-    /// Four busy workers for each processor; the counterpart's are idle
+    /// Eight busy workers for each processor; the counterpart's are idle
     Oversubscribed,
     /// The program is stopped repeatedly; the counterpart is stopped only while idle
     ProcessPaused,

@@ -17,9 +17,10 @@
 //! Protocol of the hand-off, by a worker that is about to sleep: (1) it may be claimed, its bit is
 //! set; (2) try to get the turn: sleep in here, or, if somebody else has it, on the futex. Whoever
 //! gives the turn back, after a sleep or after a poll of the driver between two polls of tasks,
-//! runs on, and comes to (1) and
-//! (2) again before it sleeps. So *Polled*: while all workers sleep, one sleeps in here: the last
-//! of them to try either got the turn, or saw somebody have it who was asleep, or had yet to try.
+//! runs on, and comes to
+//! (1) and (2) again before it sleeps. So *Polled*: while all workers sleep, one sleeps in here:
+//! the last of them to try either got the turn, or saw somebody have it who was asleep, or had yet
+//! to try.
 //!
 //! If it is eager: (3) whoever goes on to poll, after a sleep, a search or a poll of the driver,
 //! fences, and if nobody has the turn and nobody searches, claims one that is parked. That one
