@@ -264,9 +264,9 @@ fn a_collector_that_refuses_is_told_of_once_and_so_is_its_end() {
     }
     let told = log.about(address);
     assert_eq!(told.len(), 4, "{told:#?}");
-    assert!(told[0].starts_with("WARN ") && told[0].contains("the collector says 503"), "{}", told[0]);
+    assert!(told[0].starts_with("WARN ") && told[0].contains("the collector returned 503"), "{}", told[0]);
     assert!(told[1].starts_with("INFO ") && told[1].contains("failures=3"), "{}", told[1]);
-    assert!(told[2].starts_with("WARN ") && told[2].contains("refused 7 numbers: too old"), "{}", told[2]);
+    assert!(told[2].starts_with("WARN ") && told[2].contains("rejected 7 data points: too old"), "{}", told[2]);
     assert!(told[3].starts_with("INFO ") && told[3].contains("failures=3"), "{}", told[3]);
 }
 
