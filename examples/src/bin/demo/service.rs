@@ -6,7 +6,7 @@
 //! | `/fanout?parts=8` | spawns that many tasks of some 20 µs each and joins them |
 //! | `/timer?ms=10` | sleeps without holding its worker |
 //! | `/cpu?us=200` | computes |
-//! | `/block?ms=20` | does what one must not: holds its worker's thread asleep |
+//! | `/block?ms=20` | blocks its worker: sleeps in the thread |
 
 use std::future::Future;
 use std::hint::black_box;

@@ -218,7 +218,7 @@ fn tell(runtime: &str, incident: &Incident, suppressed: u64, task: Option<&Task>
             line,
             remedy = incident.remedy.name(),
             suppressed,
-            "a poll holds its worker: it {}", incident.cause.explain()
+            "a poll blocks its worker: the thread {}", incident.cause.explain()
         );
     };
     match task.and_then(|task| task.header().extra()) {
