@@ -60,10 +60,7 @@ impl Report {
     pub(crate) fn end(self) {
         if !self.is_json {
             let after = machine::load();
-            println!(
-                "\nLoad of the machine, 1, 5 and 15 minutes: {} before, {after} after the bench.",
-                self.load
-            );
+            println!("\nLoad of the machine, 1, 5 and 15 minutes: {} before, {after} after the bench.", self.load);
         }
     }
 
