@@ -168,6 +168,8 @@ mod tests {
         }
         assert!(refused(Otlp::new("http://c").interval(Duration::ZERO)).contains("above 0"));
         assert!(refused(Otlp::new("http://c").timeout(Duration::ZERO)).contains("above 0"));
-        assert!(refused(Otlp::new("http://c").header("tenant", "a\nb")).contains("\"tenant\" is no header"));
+        assert!(
+            refused(Otlp::new("http://c").header("tenant", "a\nb")).contains("\"tenant\" is not a valid header name")
+        );
     }
 }

@@ -8,6 +8,7 @@ use volt_telemetry::text::{duration, percent};
 
 use super::case::{Case, LATE_NS, Pair, Span, poll_for_ns, queue_len};
 use super::describe::Describe;
+use super::machine;
 
 /// Tasks wait in the global queue for the latency that the runtime aims at, by intent; so many
 /// times as long, and checks are missing.
@@ -80,7 +81,7 @@ pub(super) fn lost_wakeup(case: &Case<'_>) -> Vec<Finding> {
 
 /// Whether everybody sleeps, and has slept for long, while tasks wait.
 fn is_asleep_over_work(snapshot: &Snapshot) -> bool {
-    let mut on_duty = snapshot.workers.iter().filter(|worker| worker.duty != Duty::Off).peekable();
+    let mut on_duty = snapshot.workers.iter().filter(|worker| worker.duty == Duty::Present).peekable();
     let is_asleep = |worker: &Worker| {
         matches!(worker.phase, Phase::Parked | Phase::Driver)
             && worker.phase_for_ns >= LATE_NS
@@ -247,7 +248,7 @@ pub(super) fn lifo_held_threshold() -> String {
 pub(super) fn lifo_held(case: &Case<'_>) -> Vec<Finding> {
     let now = case.now;
     let mut findings = Vec::new();
-    for worker in now.workers.iter().filter(|worker| worker.is_lifo_filled && worker.duty != Duty::Off) {
+    for worker in now.workers.iter().filter(|worker| worker.is_lifo_filled && worker.duty == Duty::Present) {
         let is_another_asleep = |other: &Worker| other.index != worker.index && now.is_parked(other.index as usize);
         let (for_ns, Some(poll)) = (poll_for_ns(worker), &worker.in_flight) else { continue };
         if for_ns < LIFO_HELD_NS || !now.workers.iter().any(is_another_asleep) {
@@ -328,17 +329,22 @@ pub(super) fn lifo_monopoly(span: &Span<'_>) -> Vec<Finding> {
 pub(super) fn imbalance_threshold() -> String {
     format!(
         "One worker is busy for {} of the time more than another, and has {IMBALANCE_LEN} tasks in its queues in both \
-         snapshots. Does not fire together with `parked-while-backlog`",
+         snapshots. Workers that are stuck do not count, and it does not fire if the machine keeps workers from running, \
+         or together with `parked-while-backlog`",
         percent(IMBALANCE_RATIO)
     )
 }
 
 pub(super) fn imbalance(span: &Span<'_>) -> Vec<Finding> {
-    if !parked_while_backlog(span).is_empty() {
+    if !parked_while_backlog(span).is_empty() || machine::is_to_blame(span) {
         return Vec::new();
     }
     let busy = |pair: &Pair<'_>| pair.rates.shares.busy_ratio;
-    let least = span.pairs().map(|pair| busy(&pair)).reduce(f64::min).unwrap_or(0.0);
+    // A worker that is stuck in a poll, or blocks, takes no tasks, however little it does.
+    let takes_tasks = |pair: &Pair<'_>| [pair.then, pair.now].iter().all(|worker| worker.duty == Duty::Present);
+    let Some(least) = span.pairs().filter(takes_tasks).map(|pair| busy(&pair)).reduce(f64::min) else {
+        return Vec::new();
+    };
     let behind: Vec<_> = span
         .pairs()
         .filter(|pair| busy(pair) - least >= IMBALANCE_RATIO && pair.queue_len() >= IMBALANCE_LEN)

@@ -110,6 +110,15 @@ pub(super) const CASES: &[Case] = &[
         look_alike: || uneven(5, 300 * MS),
     },
     Case {
+        rule: Rule::Imbalance,
+        severity: Severity::Warning,
+        what: "one has 40 tasks that wait, and the other runs little",
+        sick: || uneven(40, 300 * MS),
+        beside: &[],
+        but: "the other is stuck in a poll, and a spare runs in its place",
+        look_alike: || both(uneven(40, 300 * MS), |snapshot| snapshot.workers[1].duty = Duty::Away),
+    },
+    Case {
         rule: Rule::ParkedWhileBacklog,
         severity: Severity::Warning,
         what: "one sleeps, and a task waits behind a poll that is stuck",
