@@ -81,7 +81,7 @@ pub(super) fn lost_wakeup(case: &Case<'_>) -> Vec<Finding> {
 
 /// Whether everybody sleeps, and has slept for long, while tasks wait.
 fn is_asleep_over_work(snapshot: &Snapshot) -> bool {
-    let mut on_duty = snapshot.workers.iter().filter(|worker| worker.duty == Duty::Present).peekable();
+    let mut on_duty = snapshot.workers.iter().filter(|worker| worker.duty != Duty::Off).peekable();
     let is_asleep = |worker: &Worker| {
         matches!(worker.phase, Phase::Parked | Phase::Driver)
             && worker.phase_for_ns >= LATE_NS
@@ -248,7 +248,7 @@ pub(super) fn lifo_held_threshold() -> String {
 pub(super) fn lifo_held(case: &Case<'_>) -> Vec<Finding> {
     let now = case.now;
     let mut findings = Vec::new();
-    for worker in now.workers.iter().filter(|worker| worker.is_lifo_filled && worker.duty == Duty::Present) {
+    for worker in now.workers.iter().filter(|worker| worker.is_lifo_filled && worker.duty != Duty::Off) {
         let is_another_asleep = |other: &Worker| other.index != worker.index && now.is_parked(other.index as usize);
         let (for_ns, Some(poll)) = (poll_for_ns(worker), &worker.in_flight) else { continue };
         if for_ns < LIFO_HELD_NS || !now.workers.iter().any(is_another_asleep) {
