@@ -20,6 +20,8 @@ const PAGE_BYTES: usize = 4096;
 const PAGES: usize = 2048;
 /// Pages from one touch to the next: far apart, and all of them in the end.
 const STRIDE: usize = 769;
+/// How often the expected cause has to be seen.
+const SIGHTINGS: u32 = 5;
 
 /// Memory that lasts as long as this value.
 struct Map(*mut c_void);
@@ -114,8 +116,9 @@ fn a_thread_that_reads_a_file_through_memory_that_is_not_there_waits_for_pages()
         }
     });
     if is_on_disk() {
-        let others = watched.see(Cause::PageIn, 5, WINDOW);
-        assert!(!others.contains_key(&Cause::Io), "{others:?}");
+        let others = watched.see(Cause::PageIn, SIGHTINGS, WINDOW);
+        // The call that drops the pages may wait for the disk, too, but seldom.
+        assert!(others.get(&Cause::Io).is_none_or(|io| *io < SIGHTINGS), "{others:?}");
     }
     going.end();
     watched.join();
@@ -138,7 +141,7 @@ fn a_thread_that_reads_a_file_by_calls_waits_for_io_though_the_same_pages_are_mi
         }
     });
     if is_on_disk() {
-        let others = watched.see(Cause::Io, 5, WINDOW);
+        let others = watched.see(Cause::Io, SIGHTINGS, WINDOW);
         assert!(!others.contains_key(&Cause::PageIn), "{others:?}");
     }
     going.end();
