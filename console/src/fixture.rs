@@ -93,7 +93,7 @@ pub(crate) fn runtime(name: &str, workers: u32, at_ns: u64, step: u64) -> Snapsh
             completed: 40 * step,
         },
         timers: Timers { armed: 96, fired: 700 * step, last_lag_ns: 812_000, next_in_ns: Some(3_400_000) },
-        sentinel: Sentinel { looks: 50 * step, ..Sentinel::default() },
+        sentinel: Sentinel { checks: 50 * step, ..Sentinel::default() },
         driver: Driver {
             owner: Some(3),
             turns: 5_200 * step,
@@ -211,7 +211,7 @@ pub(crate) fn stalled(mut process: Process, written: u64) -> Process {
     }
     runtime.workers[1].duty = Duty::Away;
     runtime.sentinel = Sentinel {
-        looks: 9_120,
+        checks: 9_120,
         rescues: 61,
         tasks_rescued: 204,
         preempts: 7,

@@ -36,6 +36,7 @@ mod page;
 mod otlp;
 
 mod routes;
+mod runbooks;
 
 mod exporter;
 

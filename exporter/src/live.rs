@@ -52,14 +52,23 @@ pub(crate) fn paths() -> impl Iterator<Item = &'static str> {
 /// The part at `path`, which is one of [`paths`].
 pub(crate) fn file(path: &str) -> Response {
     let (_, kind, text) = FILES.iter().find(|(of, ..)| *of == path).expect("a path of `paths`");
+    respond(kind, text)
+}
+
+/// A page of HTML that is made at run time.
+pub(crate) fn html(text: &'static str) -> Response {
+    respond("text/html; charset=utf-8", text)
+}
+
+fn respond(kind: &'static str, text: &'static str) -> Response {
     let headers = [
-        (CONTENT_TYPE, *kind),
+        (CONTENT_TYPE, kind),
         (CONTENT_SECURITY_POLICY, POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         // Another version of the program has another page.
         (CACHE_CONTROL, "no-cache"),
     ];
-    (headers, *text).into_response()
+    (headers, text).into_response()
 }
 
 /// What the last answer was made of.

@@ -25,6 +25,7 @@ use crate::discovery::{Discovery, Seen};
 use crate::live::{self, Live};
 use crate::openmetrics;
 use crate::page::{CONTENT_TYPE, Page};
+use crate::runbooks;
 use crate::samples::Origin;
 
 /// What a page shows.
@@ -125,6 +126,7 @@ pub(crate) fn router(scope: Arc<Mutex<Scope>>, local_addr: SocketAddr) -> Router
     let files = live::paths().fold(Router::new(), |router, path| router.route(path, get(async || live::file(path))));
     let router = files
         .route("/live.json", get(live_json))
+        .route(runbooks::PATH, get(async || live::html(&runbooks::PAGE)))
         .route("/healthz", get("ok\n"))
         .route("/readyz", get(readiness))
         .route("/metrics", get(metrics))

@@ -253,7 +253,7 @@ impl<'a> Scene<'a> {
             Fact::fault("pauses", sentinel.pauses, Tone::Warn),
             Fact::new("blocking", count(sentinel.blocks)),
             Fact::fault("no thread", sentinel.spare_failures, Tone::Warn),
-            Fact::new("looks", count(sentinel.looks)),
+            Fact::new("checks", count(sentinel.checks)),
         ];
         Group { title: "sentinel", facts }
     }

@@ -172,7 +172,7 @@ impl Log {
             let restarts = grown(&mut known.restarts, all.restarts);
             self.count(now, "restart", name, restarts, "a supervisor restarted a process", Tone::Plain);
         }
-        for turn in known.course.look(runtime) {
+        for turn in known.course.check(runtime) {
             let (kind, finding, end) = match turn {
                 Turn::Began { finding, suppressed: 0 } => ("found", finding, String::new()),
                 Turn::Began { finding, suppressed } => {
@@ -216,7 +216,7 @@ impl Known {
     fn new(runtime: &Snapshot) -> Known {
         let mut course = Course::default();
         // Nothing is reported for the first snapshot.
-        let _ = course.look(runtime);
+        let _ = course.check(runtime);
         Known {
             name: runtime.runtime.clone(),
             started_at_ns: runtime.started_at_ns,

@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(80);
 /// How long what looks like a leak is observed: for longer than a leak takes to be found.
 const LEAK_PAIRS: usize = 30;
 /// What other programs on the machine may cause at any time.
-const MACHINE: [Rule; 3] = [Rule::CpuStarved, Rule::CgroupThrottled, Rule::ProcessPaused];
+const MACHINE: [Rule; 3] = [Rule::CpuStarved, Rule::CgroupThrottled, Rule::ProgramPaused];
 
 /// One program at a time: each uses all processors, or is about what it has when nobody else does.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -299,7 +299,7 @@ fn a_process_that_is_started_anew_again_and_again() {
 
 #[test]
 fn a_process_that_is_stopped_now_and_then() {
-    check(Rule::ProcessPaused, &[]);
+    check(Rule::ProgramPaused, &[]);
 }
 
 /// A service, a load generator and an exporter that nobody asks.

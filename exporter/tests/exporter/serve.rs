@@ -118,6 +118,18 @@ fn only_the_runtimes_asked_for_are_shown() {
 }
 
 #[test]
+fn the_runbook_of_each_alert_is_served_at_its_anchor() {
+    let _watchdog = watchdog();
+    let exporter = exporter();
+    let (status, page) = get(exporter.local_addr(), "/runbooks");
+    assert_eq!(status, 200, "{page}");
+    assert!(page.contains("content-type: text/html"), "{page}");
+    let section = "<section id=\"voltworkerstuck\">\n<h2>VoltWorkerStuck</h2>";
+    assert!(page.contains(section), "{page}");
+    assert!(page.contains("Run `volt-console stacks`"), "{page}");
+}
+
+#[test]
 fn health_is_a_word_and_other_paths_are_not_found() {
     let _watchdog = watchdog();
     let exporter = exporter();

@@ -282,7 +282,7 @@ pub struct Mailbox {
     /// Messages that it has dropped or refused.
     pub lost: u64,
     /// How many samples in a row showed it deeper than the sample before, or with messages lost;
-    /// samples are [`LOOK_NS`] apart or more.
+    /// samples are [`SAMPLE_NS`] apart or more.
     pub rises: u32,
     /// For how long that has been so, ns.
     pub rising_for_ns: u64,
@@ -291,7 +291,7 @@ pub struct Mailbox {
 }
 
 /// The shortest time between two samples of a mailbox that are told apart, ns.
-pub const LOOK_NS: u64 = 200_000_000;
+pub const SAMPLE_NS: u64 = 200_000_000;
 
 /// An end that nobody wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

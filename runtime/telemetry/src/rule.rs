@@ -41,7 +41,7 @@ pub enum Rule {
     /// More busy workers than processors.
     Oversubscribed,
     /// The process stood still.
-    ProcessPaused,
+    ProgramPaused,
     /// Jobs wait for a thread for blocking work.
     BlockingPoolSaturated,
     /// Tasks are spawned and do not end.
@@ -71,7 +71,7 @@ const NAMES: [(Rule, &str); Rule::COUNT] = [
     (Rule::CgroupThrottled, "cgroup-throttled"),
     (Rule::CpuStarved, "cpu-starved"),
     (Rule::Oversubscribed, "oversubscribed"),
-    (Rule::ProcessPaused, "process-paused"),
+    (Rule::ProgramPaused, "program-paused"),
     (Rule::BlockingPoolSaturated, "blocking-pool-saturated"),
     (Rule::TaskLeak, "task-leak"),
     (Rule::LostWaker, "lost-waker"),

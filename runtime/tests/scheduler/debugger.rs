@@ -136,7 +136,7 @@ fn be_held() {
             }
         })
     };
-    let before = wait_until(&runtime, |snapshot| snapshot.sentinel.looks > 2);
+    let before = wait_until(&runtime, |snapshot| snapshot.sentinel.checks > 2);
     println!("works");
     let held = wait_until(&runtime, |snapshot| snapshot.sentinel.pauses > before.sentinel.pauses);
     // Not a synchronisation: what it does about it, it does within some checks.
@@ -154,7 +154,7 @@ fn be_held() {
         |incident: &&Incident| incident.for_ns >= held_for_ns && incident.began_at_ns + held_for_ns <= held.at_ns;
     assert_eq!(after.incidents.latest.iter().find(is_charged), None);
     let findings = examine(&before, &after);
-    assert!(findings.iter().any(|finding| finding.rule == Rule::ProcessPaused), "{findings:#?}");
+    assert!(findings.iter().any(|finding| finding.rule == Rule::ProgramPaused), "{findings:#?}");
     // A machine that is busy may hold up some that wait for their processor, then and later; a
     // storm would have called all spares.
     let called = after.sentinel.spare_calls - before.sentinel.spare_calls;

@@ -152,7 +152,7 @@ fn a_runtime_at_rest_is_left_asleep_though_something_is_open() {
             while stalls(&runtime).is_empty() {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            let checks = || runtime.handle().snapshot().sentinel.looks;
+            let checks = || runtime.handle().snapshot().sentinel.checks;
             // It takes some checks more after the last worker has parked: until there was none for
             // longer than the doctor waits.
             let (mut settled, mut since) = (checks(), Instant::now());

@@ -172,8 +172,8 @@ fn a_block_that_is_announced_ends_the_incident_before_it_and_is_none_itself() {
             sleep_until_open(&is_open);
             volt::task::block_in_place(|| is_over.recv().unwrap());
             // Long enough to be seen, and no stall by far.
-            let checks = handle.snapshot().sentinel.looks;
-            while handle.snapshot().sentinel.looks < checks + 5 {
+            let checks = handle.snapshot().sentinel.checks;
+            while handle.snapshot().sentinel.checks < checks + 5 {
                 std::thread::sleep(Duration::from_micros(500));
             }
         });

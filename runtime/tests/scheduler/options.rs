@@ -272,7 +272,7 @@ fn the_sentinel_checks_while_a_worker_is_awake_if_it_is_on() {
     watched(|| {
         for interval in [None, Some(MS)] {
             let runtime = builder(1).sentinel_interval(interval).build().unwrap();
-            let checks = || runtime.handle().snapshot().sentinel.looks;
+            let checks = || runtime.handle().snapshot().sentinel.checks;
             while_blocked(&runtime, || {
                 let began = Instant::now();
                 wait_until(|| if interval.is_some() { checks() > 3 } else { began.elapsed() > 20 * MS });

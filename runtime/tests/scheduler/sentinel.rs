@@ -109,7 +109,7 @@ fn the_sentinel_sleeps_while_all_workers_do() {
         runtime.block_on(runtime.spawn(async {})).unwrap();
         let checks = || {
             wait_for_all_parked(&runtime);
-            runtime.handle().snapshot().sentinel.looks
+            runtime.handle().snapshot().sentinel.checks
         };
         // It takes some checks more after the last worker has parked: until there was none for a
         // while.
@@ -131,7 +131,7 @@ fn an_announced_block_costs_no_more_checks_than_busy_workers() {
         let runtime = runtime(2);
         let (open, is_open) = mpsc::channel::<()>();
         let blocker = runtime.spawn(async move { volt::task::block_in_place(|| assert!(is_open.recv().is_err())) });
-        let checks = || runtime.handle().snapshot().sentinel.looks;
+        let checks = || runtime.handle().snapshot().sentinel.checks;
         // 30 checks; with one a millisecond 300, but for a moment in which the machine lets it
         // wait.
         let (rest, most) = (Duration::from_millis(300), 60);
@@ -225,14 +225,14 @@ fn the_sentinel_costs_little_while_workers_are_busy_and_nothing_while_they_rest(
         busy.into_iter().for_each(|task| runtime.block_on(task).unwrap());
         let (after, _) = of_sentinel();
         let ratio = (after - before).as_secs_f64() / began.elapsed().as_secs_f64();
-        let checks = runtime.handle().snapshot().sentinel.looks;
+        let checks = runtime.handle().snapshot().sentinel.checks;
         let each = (after - before) / u32::try_from(checks).unwrap();
         let nap = bare.unwrap().join().unwrap();
         println!("the sentinel took {:.3} % of a core, in {checks} checks of {each:?} each;", ratio * 100.0);
         println!("a thread that sleeps as long and does nothing took {nap:?} each time");
         assert!(each.as_secs_f64() < MAX_NAPS * nap.as_secs_f64(), "{each:?} {nap:?}");
 
-        let state = || (of_sentinel(), runtime.handle().snapshot().sentinel.looks);
+        let state = || (of_sentinel(), runtime.handle().snapshot().sentinel.checks);
         let (mut settled, mut since) = (state(), Instant::now());
         while since.elapsed() < RESTS_FOR {
             std::thread::sleep(Duration::from_millis(100));

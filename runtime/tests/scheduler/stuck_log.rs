@@ -183,7 +183,7 @@ fn a_job_without_a_thread_is_reported_while_all_sleep_and_at_the_end() {
                 .build()
                 .unwrap();
             runtime.block_on(runtime.spawn(async {})).unwrap();
-            let checks = || runtime.handle().snapshot().sentinel.looks;
+            let checks = || runtime.handle().snapshot().sentinel.checks;
             // The sentinel dozes when it does not check any more.
             while {
                 let before = checks();

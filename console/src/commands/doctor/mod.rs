@@ -21,7 +21,7 @@ use volt_diagnosis::doctor::rule::{RULES, RuleEntry};
 use volt_diagnosis::doctor::watch::Watch;
 use volt_telemetry::client::Client;
 use volt_telemetry::finding::{Finding, Severity, TaskName};
-use volt_telemetry::processes::LOOK_NS;
+use volt_telemetry::processes::SAMPLE_NS;
 use volt_telemetry::snapshot::{Process, Snapshot};
 
 use crate::error::Error;
@@ -147,7 +147,7 @@ fn take_snapshot(client: &mut Client, watch: &mut Watch) -> Result<Process, Erro
 /// several tell: whether a mailbox grows.
 fn snapshot_after(client: &mut Client, watch: &mut Watch, wait: Duration) -> Result<Process, Error> {
     let snapshots_min = if wait >= 2 * WAIT_MIN { SNAPSHOTS_MIN } else { 1 };
-    let snapshots = (wait.as_nanos() / u128::from(LOOK_NS)).clamp(snapshots_min, SNAPSHOTS_MAX) as u32;
+    let snapshots = (wait.as_nanos() / u128::from(SAMPLE_NS)).clamp(snapshots_min, SNAPSHOTS_MAX) as u32;
     for _ in 1..snapshots {
         std::thread::sleep(wait / snapshots);
         take_snapshot(client, watch)?;

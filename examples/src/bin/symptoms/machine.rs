@@ -86,7 +86,7 @@ fn busy_or_idle(scene: &Scene, tasks: usize) {
 }
 
 /// Has a shell stop this process and let it go on.
-pub(crate) fn process_paused(scene: &mut Scene) {
+pub(crate) fn program_paused(scene: &mut Scene) {
     if scene.is_ill {
         scene.crowd(crate::WORKERS, TURN);
     } else {
@@ -103,7 +103,7 @@ pub(crate) fn process_paused(scene: &mut Scene) {
 }
 
 fn wait_for_rest(runtime: &Handle) {
-    let checks = || runtime.snapshot().sentinel.looks;
+    let checks = || runtime.snapshot().sentinel.checks;
     let mut before = checks();
     loop {
         thread::sleep(RESTS_FOR);

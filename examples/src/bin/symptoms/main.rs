@@ -102,7 +102,7 @@ enum Symptom {
     /// Eight busy workers for each processor; the counterpart's are idle
     Oversubscribed,
     /// The program is stopped repeatedly; the counterpart is stopped only while idle
-    ProcessPaused,
+    ProgramPaused,
     /// More jobs than blocking threads; the counterpart has equally many
     BlockingPoolSaturated,
     /// Tasks never complete; the counterpart's do
@@ -166,7 +166,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         Symptom::CgroupThrottled => machine::cgroup_throttled(&scene),
         Symptom::CpuStarved => machine::cpu_starved(&mut scene),
         Symptom::Oversubscribed => machine::oversubscribed(&scene),
-        Symptom::ProcessPaused => machine::process_paused(&mut scene),
+        Symptom::ProgramPaused => machine::program_paused(&mut scene),
         Symptom::BlockingPoolSaturated => piles::blocking_pool_saturated(&scene),
         Symptom::TaskLeak => piles::task_leak(&mut scene),
         Symptom::LostWaker => piles::lost_waker(&scene),

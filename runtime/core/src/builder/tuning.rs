@@ -270,7 +270,7 @@ impl Builder {
     /// 0, default 10 ms, or `None` for no sentinel. While a worker is stuck in a poll, it checks
     /// every 1 ms. It then wakes a parked worker or starts a spare one, so that other tasks, timers
     /// and I/O continue; while all workers are parked, it sleeps. Leave it enabled unless a test
-    /// needs full control over the threads. `volt_sentinel_looks_total` counts the checks, and
+    /// needs full control over the threads. `volt_sentinel_checks_total` counts the checks, and
     /// `volt_sentinel_rescues_total` and `volt_sentinel_replacements_total` its actions.
     pub fn sentinel_interval(mut self, interval: Option<Duration>) -> Self {
         self.config.sentinel_interval = interval;

@@ -19,7 +19,7 @@ use std::cell::{Cell, OnceCell};
 use std::sync::OnceLock;
 
 use volt_shim::{Arc, AtomicBool, AtomicU64, CachePadded, Mutex, Ordering};
-use volt_telemetry::recording::event::{Bed, Event, Outcome, Reason};
+use volt_telemetry::recording::event::{Event, Outcome, ParkTarget, Reason};
 use volt_telemetry::recording::flush::{Head, Track};
 use volt_telemetry::recording::record::{Record, saturating_u32};
 
@@ -224,9 +224,9 @@ impl LaneWriter {
     }
 
     /// The thread goes to sleep.
-    pub(crate) fn park(&self, now_ns: u64, target: Bed) {
+    pub(crate) fn park(&self, now_ns: u64, target: ParkTarget) {
         self.parked_at_ns.set(now_ns);
-        self.note(now_ns, Event::Park { bed: target });
+        self.note(now_ns, Event::Park { target });
     }
 
     /// It is awake again.
@@ -281,7 +281,7 @@ impl RecorderHandle {
     }
 
     /// The thread goes to sleep.
-    pub(crate) fn park(&self, now_ns: impl FnOnce() -> u64, target: Bed) {
+    pub(crate) fn park(&self, now_ns: impl FnOnce() -> u64, target: ParkTarget) {
         match self.get() {
             Some(writer) => writer.park(now_ns(), target),
             // It wakes up from a sleep whose begin nobody noted down.
@@ -369,7 +369,7 @@ mod tests {
     fn a_sleep_says_how_long_it_lasted() {
         let recorder = Recorder::new(1, 0, 8, true);
         let writer = recorder.claim(FIRST).unwrap();
-        writer.park(100, Bed::Futex);
+        writer.park(100, ParkTarget::Futex);
         writer.unpark(350, Reason::Notified);
         assert_eq!(events(&recorder, FIRST)[1].1, Event::Unpark { reason: Reason::Notified, slept_ns: 250 });
     }
@@ -378,13 +378,13 @@ mod tests {
     fn a_handle_claims_its_lane_with_the_first_event() {
         let recorder = Recorder::new(1, 0, 8, false);
         let handle = recorder.handle(FIRST);
-        handle.park(|| 100, Bed::Futex);
+        handle.park(|| 100, ParkTarget::Futex);
         handle.note(|| 100, || Event::SearchBegin);
         assert!(recorder.rings().all(|(_, ring)| ring.is_none()), "no ring for nothing");
         recorder.switch(true);
-        handle.park(|| 200, Bed::Futex);
+        handle.park(|| 200, ParkTarget::Futex);
         recorder.switch(false);
-        handle.park(|| 300, Bed::Futex);
+        handle.park(|| 300, ParkTarget::Futex);
         recorder.switch(true);
         handle.writer().unwrap().unpark(400, Reason::Notified);
         assert_eq!(events(&recorder, FIRST)[1].1, Event::Unpark { reason: Reason::Notified, slept_ns: 0 });

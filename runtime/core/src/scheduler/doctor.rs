@@ -69,7 +69,7 @@ impl Doctor {
         if !Self::is_heard(config) || !tracing::event_enabled!(target: "volt::doctor", Level::WARN) {
             return;
         }
-        for turn in course.look(now) {
+        for turn in course.check(now) {
             // A subscriber that panics at one must still be told the next.
             contain(|| tell(&now.runtime, &turn));
         }

@@ -10,16 +10,19 @@ pub fn markdown_page() -> String {
     let [first, .., last] = BUCKETS_NS.map(|ns| ns as f64 / 1e9);
     let mut page = format!(
         "# All metrics\n\n\
-         Made from the catalog, `runtime/diagnosis/src/catalog/table.rs`; after a change there:\n\
+         This page is generated from `runtime/diagnosis/src/catalog/table.rs`. After a change there, run\n\
          `cargo run -q -p volt-diagnosis --example metrics_page >docs/metrics.md`.\n\n\
-         Counters end in `_total`, only grow, and start anew with their runtime. A gauge is what is true at the moment of the scrape; one of a duration is \
-         0 when nothing waits. A histogram has buckets at powers of two, {} ns to {last:.0} s. At most {LOCATIONS_MAX} spawn locations of a runtime have \
-         series of their own; the others are `other`. What the kernel or an older program does not tell is not there.\n\n\
-         `volt-exporter` adds the labels `program` and `pid` to all of them. On the same page stand the application's own metrics and, on Linux and FreeBSD, `process_*`. \
-         Pushed by OTLP (feature `otlp` of the exporter) they have the second name, and no suffix for kind and unit.\n\n",
+         * Counters end in `_total`. They only grow, and start at 0 with their runtime.\n\
+         * Gauges report the state at the time of the scrape. A gauge of a duration is 0 if nothing waits.\n\
+         * Histograms have buckets at powers of two, from {} ns to {last:.0} s.\n\
+         * At most {LOCATIONS_MAX} spawn locations per runtime have their own series; the rest are summed up as `other`.\n\
+         * A metric is absent if the kernel or an older program does not report it.\n\n\
+         `volt-exporter` adds the labels `program` and `pid` to every metric. `/metrics` also contains the\n\
+         application's own metrics and, on Linux and FreeBSD, `process_*`. When pushed with OTLP (feature `otlp`\n\
+         of the exporter), metrics use the second name, without a suffix for kind and unit.\n\n",
         first * 1e9
     );
-    page += "| Metric, and its name in OpenTelemetry | Kind | Unit | Labels | What it says |\n|---|---|---|---|---|\n";
+    page += "| Metric and OpenTelemetry name | Kind | Unit | Labels | Description |\n|---|---|---|---|---|\n";
     for metric in METRICS {
         let Metric { name, kind, unit, help, labels, .. } = metric;
         let other_name = metric.opentelemetry_name();

@@ -56,7 +56,7 @@ pub enum Turn {
 /// cause: Cause::Sleep, stack_error, ..Incident::default() }; now.incidents.latest.push(stuck);
 /// history.check(&now);
 /// now.findings = Some(history.findings(now.at_ns));
-/// assert!(matches!(course.look(&now)[..], [Turn::Began { .. }]));
+/// assert!(matches!(course.check(&now)[..], [Turn::Began { .. }]));
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Course {
@@ -85,7 +85,7 @@ enum Phase {
 
 impl Course {
     /// What has begun and ended since the snapshot before.
-    pub fn look(&mut self, now: &Snapshot) -> Vec<Turn> {
+    pub fn check(&mut self, now: &Snapshot) -> Vec<Turn> {
         let is_open = |finding: &&Finding| finding.seen.is_current && finding.severity >= Severity::Warning;
         let open = now.findings.iter().flatten().filter(is_open).map(|finding| (Key::of(finding), finding));
         let open: Vec<_> = open.filter(|(key, _)| !key.is_provisional()).collect();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     fn told(course: &mut Course, now: &Snapshot) -> Vec<bool> {
-        course.look(now).into_iter().map(|turn| matches!(turn, Turn::Began { .. })).collect()
+        course.check(now).into_iter().map(|turn| matches!(turn, Turn::Began { .. })).collect()
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         for second in 1..=200 {
             // For a second, every ten.
             let now = if second % 10 == 1 { stuck(second, 7) } else { at(second) };
-            for turn in course.look(&now) {
+            for turn in course.check(&now) {
                 match turn {
                     Turn::Began { suppressed: more, .. } => (begun, suppressed) = (begun + 1, suppressed + more),
                     Turn::Ended { .. } => ended += 1,

@@ -237,20 +237,20 @@ pub(super) fn cgroup_throttled(span: &Span<'_>) -> Vec<Finding> {
     vec![finding]
 }
 
-// ---- process-paused -----------------------------------------------------------------------------
+// ---- program-paused -----------------------------------------------------------------------------
 
 fn pauses(span: &Span<'_>) -> u64 {
     span.grown(|snapshot| snapshot.sentinel.pauses)
 }
 
-pub(super) fn process_paused_threshold() -> String {
+pub(super) fn program_paused_threshold() -> String {
     format!(
         "The sentinel was 50 ms late, or an incident shows that its thread was stopped. Severity: always {}",
         Severity::Info.name()
     )
 }
 
-pub(super) fn process_paused(span: &Span<'_>) -> Vec<Finding> {
+pub(super) fn program_paused(span: &Span<'_>) -> Vec<Finding> {
     let stopped = incidents(span, Cause::Stopped).count() as u64;
     let pauses = pauses(span);
     if pauses == 0 && stopped == 0 {
@@ -260,7 +260,7 @@ pub(super) fn process_paused(span: &Span<'_>) -> Vec<Finding> {
     let held_by =
         span.now.sentinel.last_pause.map_or("none".to_owned(), |cause| format!("its thread {}", cause.explain()));
     let finding = Finding::new(
-        Rule::ProcessPaused,
+        Rule::ProgramPaused,
         Severity::Info,
         "the whole program was paused for a while, by the machine and not by its tasks",
     )

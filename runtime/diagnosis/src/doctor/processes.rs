@@ -1,7 +1,7 @@
 //! Rules about processes, state machines with mailboxes.
 
 use volt_telemetry::finding::{Finding, Severity};
-use volt_telemetry::processes::{LOOK_NS, Mailbox, Processes, kind_name};
+use volt_telemetry::processes::{Mailbox, Processes, SAMPLE_NS, kind_name};
 use volt_telemetry::rule::Rule;
 use volt_telemetry::text::{counted, duration};
 
@@ -37,7 +37,7 @@ pub(super) fn mailbox_growing_threshold() -> String {
         "A mailbox contains {LEN_MIN} messages and is half full, or contains {LEN_ALWAYS}; and in {RISES_MIN} consecutive checks, at least {} \
          apart, it has grown or lost messages. Severity: critical if it is full and loses messages. Does not fire for a full mailbox whose \
          senders wait (`Overflow::Block`)",
-        duration(LOOK_NS)
+        duration(SAMPLE_NS)
     )
 }
 

@@ -172,12 +172,12 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         judge: Judge::Span(machine::oversubscribed),
     },
     RuleEntry {
-        rule: Rule::ProcessPaused,
-        name: Rule::ProcessPaused.name(),
+        rule: Rule::ProgramPaused,
+        name: Rule::ProgramPaused.name(),
         meaning: "The whole program was paused for a while, by the machine and not by its tasks.",
-        threshold: machine::process_paused_threshold,
+        threshold: machine::program_paused_threshold,
         is_told: always,
-        judge: Judge::Span(machine::process_paused),
+        judge: Judge::Span(machine::program_paused),
     },
     RuleEntry {
         rule: Rule::BlockingPoolSaturated,
@@ -250,7 +250,7 @@ impl RuleEntry {
 
     /// Whether one check is enough for it: it does not go by the rates between two snapshots, which
     /// one odd second may distort.
-    pub fn can_judge_one_look(&self) -> bool {
+    pub fn can_judge_one_snapshot(&self) -> bool {
         !matches!(self.judge, Judge::Span(_))
     }
 

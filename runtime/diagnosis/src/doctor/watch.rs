@@ -106,8 +106,8 @@ mod tests {
     fn an_older_program_is_judged_from_snapshot_to_snapshot() {
         let mut watch = Watch::default();
         assert_eq!(current(&mut watch, paused(20, 3)), [], "before the first nobody knows");
-        assert_eq!(current(&mut watch, paused(35, 4)), [Rule::ProcessPaused]);
-        assert_eq!(current(&mut watch, paused(36, 4)), [Rule::ProcessPaused], "it stays for a while");
+        assert_eq!(current(&mut watch, paused(35, 4)), [Rule::ProgramPaused]);
+        assert_eq!(current(&mut watch, paused(36, 4)), [Rule::ProgramPaused], "it stays for a while");
         assert_eq!(current(&mut watch, paused(80, 4)), []);
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Protocol of a sample. (1) Walk through the registry, count states, and remember the pids of the
 //! deepest mailboxes; a walk stands for a while. (2) Look those up, and say how deep they are now.
-//! (3) If the sample before was `LOOK_NS` ago: a mailbox that is deeper than then, or has lost
+//! (3) If the sample before was `SAMPLE_NS` ago: a mailbox that is deeper than then, or has lost
 //! messages since, has risen once more; else it rises no longer. So a burst that is worked off, and
 //! a mailbox that is always as full, rise at a few samples at most, and one that is filled faster
 //! than it is emptied at all of them, whatever the pace of the observer.
@@ -24,7 +24,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use volt_telemetry::processes::{self, LOOK_NS, MAX_DEEPEST, Processes, States};
+use volt_telemetry::processes::{self, MAX_DEEPEST, Processes, SAMPLE_NS, States};
 
 use crate::entry::mailbox::Depth;
 use crate::entry::{Entry, Home};
@@ -157,7 +157,7 @@ impl Watched {
 
     /// Protocol (3).
     fn sample(&mut self, now_depth: Depth, now: Instant) {
-        if now.duration_since(self.sampled_at) >= Duration::from_nanos(LOOK_NS) {
+        if now.duration_since(self.sampled_at) >= Duration::from_nanos(SAMPLE_NS) {
             let is_rising = now_depth.messages > self.depth.messages || now_depth.dropped > self.depth.dropped;
             if self.rises == 0 || !is_rising {
                 (self.since, self.at_first) = (self.sampled_at, self.depth);
@@ -211,7 +211,7 @@ mod tests {
         let first = Depth { messages: depths[0].0, dropped: depths[0].1, ..Depth::default() };
         let mut watched = Watched::new("local:1.0".parse().unwrap(), first, now);
         let sample = |&(messages, dropped): &(u32, u64)| {
-            now += Duration::from_nanos(LOOK_NS);
+            now += Duration::from_nanos(SAMPLE_NS);
             watched.sample(Depth { messages, dropped, ..Depth::default() }, now);
             watched.rises
         };
@@ -231,7 +231,7 @@ mod tests {
         let now = Instant::now();
         let mut watched = Watched::new("local:1.0".parse().unwrap(), Depth::default(), now);
         for messages in 2..100 {
-            let at = now + Duration::from_nanos(LOOK_NS * u64::from(messages) / 100);
+            let at = now + Duration::from_nanos(SAMPLE_NS * u64::from(messages) / 100);
             watched.sample(Depth { messages, ..Depth::default() }, at);
         }
         assert_eq!(watched.rises, 0);

@@ -5,7 +5,7 @@ use std::io::{self, Cursor};
 
 use proptest::prelude::*;
 use serde_json::Value;
-use volt_telemetry::recording::event::{Bed, Ending, Event, Loss, Outcome, Reason, Waker};
+use volt_telemetry::recording::event::{Ending, Event, Loss, Outcome, ParkTarget, Reason, Waker};
 use volt_telemetry::recording::flush::{Anchor, Chunk, Flush, Head, Mark, Table, Text, Track};
 use volt_telemetry::recording::record::Record;
 use volt_telemetry::recording::trigger::Trigger;
@@ -252,7 +252,7 @@ fn what_a_worker_does_between_polls_is_shown() {
         (0, 100, Event::SearchBegin),
         (0, 110, Event::StealMiss { victims: 1 }),
         (0, 120, Event::SearchEnd { is_hit: false }),
-        (0, 130, Event::Park { bed: Bed::Driver }),
+        (0, 130, Event::Park { target: ParkTarget::Driver }),
         (0, 135, Event::DriverIn),
         (0, 180, Event::DriverOut { events: 3, timers: 1 }),
         (0, 190, Event::Unpark { reason: Reason::Io, slept_ns: 60 }),

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
-use volt_telemetry::recording::event::{Bed, Event};
+use volt_telemetry::recording::event::{Event, ParkTarget};
 use volt_telemetry::recording::flush::{Anchor, Head, Track};
 use volt_telemetry::snapshot::Snapshot;
 
@@ -167,8 +167,8 @@ impl<W: Write> Trace<W> {
                 let hit = |line: Line| line.arg("is_hit", is_hit);
                 lane.end(lines, (began_ns, at_ns), Slice::Search, named("search"), hit);
             }
-            Event::Park { bed } => {
-                let name = if bed == Bed::Unknown { "parked" } else { bed.name() };
+            Event::Park { target } => {
+                let name = if target == ParkTarget::Unknown { "parked" } else { target.name() };
                 lane.begin(lines, at_ns, Slice::Park, named(name));
             }
             Event::Unpark { reason, .. } => {

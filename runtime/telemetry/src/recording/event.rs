@@ -80,7 +80,7 @@ numbered! {
 
 numbered! {
     /// What a worker parks on.
-    Bed {
+    ParkTarget {
         /// Its futex.
         Futex = 1 "parked",
         /// The I/O driver.
@@ -209,7 +209,7 @@ pub enum Event {
     /// The worker goes to sleep.
     Park {
         /// On what.
-        bed: Bed,
+        target: ParkTarget,
     },
     /// The worker wakes up.
     Unpark {

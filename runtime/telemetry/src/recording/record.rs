@@ -26,7 +26,7 @@
 //! 2 MiB). 32 bytes: a third more memory for no field that is missed. Time in cycles: every reader
 //! would have to know the scale of every moment.
 
-use super::event::{Bed, Ending, Event, Loss, Outcome, Reason, Waker};
+use super::event::{Ending, Event, Loss, Outcome, ParkTarget, Reason, Waker};
 
 /// Words a record has.
 pub const WORDS: usize = 3;
@@ -115,7 +115,7 @@ impl Event {
             Event::StealMiss { victims } => Fields { amount: victims, ..Fields::of(kind::STEAL_MISS) },
             Event::SearchBegin => Fields::of(kind::SEARCH_BEGIN),
             Event::SearchEnd { is_hit } => Fields { detail: is_hit as u8, ..Fields::of(kind::SEARCH_END) },
-            Event::Park { bed } => Fields { detail: bed as u8, ..Fields::of(kind::PARK) },
+            Event::Park { target } => Fields { detail: target as u8, ..Fields::of(kind::PARK) },
             Event::Unpark { reason, slept_ns } => {
                 Fields { detail: reason as u8, amount: slept_ns, ..Fields::of(kind::UNPARK) }
             }
@@ -207,7 +207,7 @@ impl Record {
             kind::STEAL_MISS => Event::StealMiss { victims: amount },
             kind::SEARCH_BEGIN => Event::SearchBegin,
             kind::SEARCH_END => Event::SearchEnd { is_hit: detail != 0 },
-            kind::PARK => Event::Park { bed: Bed::from_number(detail) },
+            kind::PARK => Event::Park { target: ParkTarget::from_number(detail) },
             kind::UNPARK => Event::Unpark { reason: Reason::from_number(detail), slept_ns: amount },
             kind::GLOBAL_FETCH => Event::GlobalFetch { count: amount },
             kind::OVERFLOW => Event::Overflow { count: amount },
@@ -275,7 +275,7 @@ mod tests {
             Just(Event::BudgetExhausted),
         ];
         let sleep = prop_oneof![
-            prop::sample::select(Bed::ALL).prop_map(|bed| Event::Park { bed }),
+            prop::sample::select(ParkTarget::ALL).prop_map(|target| Event::Park { target }),
             (prop::sample::select(Reason::ALL), amount)
                 .prop_map(|(reason, slept_ns)| Event::Unpark { reason, slept_ns }),
             Just(Event::DriverIn),

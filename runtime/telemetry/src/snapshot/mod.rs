@@ -281,7 +281,7 @@ pub struct Driver {
 #[serde(default)]
 pub struct Sentinel {
     /// Checks of the workers, since start.
-    pub looks: u64,
+    pub checks: u64,
     /// Checks that woke a worker: for tasks of one that is stuck in a poll, or for timers and I/O
     /// that nobody polled.
     pub rescues: u64,

@@ -66,7 +66,7 @@ fn a_process_that_was_stopped_and_goes_on_blames_the_machine_and_replaces_nobody
                 }
             })
         };
-        wait_until(&runtime, |snapshot| snapshot.sentinel.looks > 2);
+        wait_until(&runtime, |snapshot| snapshot.sentinel.checks > 2);
         println!("works");
         let stopped = wait_until(&runtime, |snapshot| snapshot.sentinel.pauses > 0);
         std::thread::sleep(Duration::from_millis(100));

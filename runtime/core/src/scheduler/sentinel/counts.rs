@@ -75,7 +75,7 @@ impl Sentinel {
     /// Its part of a snapshot, with what the spares count, of which there may be `max_spares`.
     pub(crate) fn telemetry(&self, spares: &Counts, max_spares: usize) -> volt_telemetry::Sentinel {
         volt_telemetry::Sentinel {
-            looks: self.checks.get(),
+            checks: self.checks.get(),
             rescues: self.rescues.get(),
             tasks_rescued: self.tasks_rescued.get(),
             preempts: self.preempts.get(),

@@ -123,8 +123,11 @@ impl Parks for Worker {
     fn begin_sleep(&self, is_in_driver: bool) -> Option<Duration> {
         let (shared, cells) = (&self.shared, self.cells());
         let now_ns = counting::now_ns();
-        let (phase, target) =
-            if is_in_driver { (Phase::Driver, event::Bed::Driver) } else { (Phase::Parked, event::Bed::Futex) };
+        let (phase, target) = if is_in_driver {
+            (Phase::Driver, event::ParkTarget::Driver)
+        } else {
+            (Phase::Parked, event::ParkTarget::Futex)
+        };
         cells.enter_phase(phase, now_ns);
         self.recorder.park(|| now_ns, target);
         let timeout = self.core.borrow().park_timeout;

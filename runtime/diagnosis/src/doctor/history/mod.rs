@@ -291,7 +291,7 @@ impl Known {
         let is_news = at_ns > self.last_at_ns;
         let was_seen = self.check + 1 == check;
         (self.check, self.first_at_ns) = (check, self.first_at_ns.min(first_at_ns));
-        let is_sure = RuleEntry::of(finding.rule).can_judge_one_look() || finding.severity == Severity::Info;
+        let is_sure = RuleEntry::of(finding.rule).can_judge_one_snapshot() || finding.severity == Severity::Info;
         self.is_confirmed |= is_sure || was_seen;
         if !is_news && self.count > 0 {
             return;

@@ -206,7 +206,7 @@ fn a_short_outage_is_reported_though_its_stack_is_read_late() {
         let outage = Incident { for_ns: 150 * MS, ..blocked(10, 7, second >= 18) };
         now.incidents.latest.extend((second >= 10).then_some(outage));
         history.judge(&mut now);
-        for turn in course.look(&now) {
+        for turn in course.check(&now) {
             let Turn::Began { finding, .. } = turn else { continue };
             began.push((finding.severity, lines(&finding)[0].to_owned()));
         }

@@ -153,7 +153,7 @@ fn what_counts_counts_by_how_bad_it_is() {
     let (before, mut after) = busy();
     after.sentinel.pauses += 1;
     let findings = examine(&before, &after);
-    let count = |severity| count_of(&findings, Rule::ProcessPaused, severity);
+    let count = |severity| count_of(&findings, Rule::ProgramPaused, severity);
     assert_eq!((findings.len(), Severity::ALL.map(count)), (1, [1, 0, 0]));
     let (before, after) = all().find(|case| case.rule == Rule::DriverHeld).unwrap().sick();
     let findings = examine(&before, &after);

@@ -133,7 +133,7 @@ pub(super) const CASES: &[Case] = &[
         },
     },
     Case {
-        rule: Rule::ProcessPaused,
+        rule: Rule::ProgramPaused,
         severity: Severity::Info,
         what: "the sentinel came late",
         sick: || after(busy(), |now| now.sentinel.pauses += 1),

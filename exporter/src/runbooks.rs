@@ -1,0 +1,61 @@
+//! The runbooks, `docs/alerts.md`, as a page: `/runbooks#voltworkerstuck`.
+//!
+//! The `runbook_url` of each alert points here, so that it works on any machine that reaches the
+//! exporter, without internet and without this repository. The document is served as plain text in
+//! one section per alert. An engine for Markdown would be in every program that links the exporter,
+//! for a page that reads well without one.
+
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+/// The path of the page.
+pub(crate) const PATH: &str = "/runbooks";
+
+/// The document of which the page is made.
+const DOCUMENT: &str = include_str!("../../docs/alerts.md");
+
+/// The whole page.
+pub(crate) static PAGE: LazyLock<String> = LazyLock::new(|| page(DOCUMENT));
+
+/// Markdown with one `##` heading per alert, as a page in which each section has its alert's name
+/// in lower case as its anchor.
+fn page(document: &str) -> String {
+    let mut sections = document.split("\n## ");
+    let introduction = sections.next().unwrap_or_default();
+    let (title, text) = heading_and_text(introduction.trim_start_matches("# "));
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title} - Volt</title>\n\
+         <link rel=\"stylesheet\" href=\"/live/live.css\">\n<header><h1>{title}</h1></header>\n<main>\n<pre>{text}</pre>\n"
+    );
+    for section in sections {
+        let (heading, text) = heading_and_text(section);
+        let anchor = heading.to_lowercase();
+        let _ = write!(page, "<section id=\"{anchor}\">\n<h2>{heading}</h2>\n<pre>{text}</pre>\n</section>\n");
+    }
+    page + "</main>\n</html>\n"
+}
+
+/// The first line of a section, and the rest; both escaped.
+fn heading_and_text(section: &str) -> (String, String) {
+    let (heading, text) = section.split_once('\n').unwrap_or((section, ""));
+    (escaped(heading.trim()), escaped(text.trim()))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_section_has_its_anchor_and_its_escaped_text() {
+        let page = page("# Alerts\n\nRead <this>.\n\n## VoltA\n\n1. Run `a && b`.\n\n## VoltB\nlast");
+        assert!(page.contains("<title>Alerts - Volt</title>"), "{page}");
+        assert!(page.contains("<pre>Read &lt;this&gt;.</pre>"), "{page}");
+        assert!(page.contains("<section id=\"volta\">\n<h2>VoltA</h2>\n<pre>1. Run `a &amp;&amp; b`.</pre>"), "{page}");
+        assert!(page.contains("<section id=\"voltb\">\n<h2>VoltB</h2>\n<pre>last</pre>"), "{page}");
+    }
+}
