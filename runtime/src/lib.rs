@@ -1,8 +1,12 @@
-//! An async runtime that can explain itself.
+//! An async runtime for Rust with built-in observability.
 //!
-//! Worker threads run tasks by work stealing; every decision they take is counted in cells that are
-//! always on. `volt-console attach` shows them live, `volt-exporter` serves them to Prometheus, and
-//! [`Handle::snapshot`] gives them to the program itself.
+//! Volt runs tasks on worker threads that steal work from each other. It provides timers, sockets,
+//! files, child processes, signals and synchronization primitives. The runtime counts every
+//! scheduling decision, and the counters are always on. Three tools read them:
+//!
+//! - `volt-console attach` shows them live in a terminal.
+//! - `volt-exporter` exposes them to Prometheus.
+//! - [`Handle::snapshot`] returns them to the program itself.
 //!
 //! ```
 //! use std::time::Duration;
@@ -17,9 +21,9 @@
 //! }
 //! ```
 //!
-//! Names and semantics are Tokio's where Tokio has them. Sockets speak the I/O traits of the
-//! `tokio` crate, which are free of its runtime ([`io`]); features `hyper` and `axum` bridge to
-//! those.
+//! Where Tokio has an item of the same purpose, Volt uses Tokio's name and semantics. Volt's
+//! sockets implement the I/O traits of the `tokio` crate, which do not depend on Tokio's runtime;
+//! see [`io`]. The features `hyper` and `axum` enable bridges to these two crates.
 
 pub mod task;
 
@@ -42,7 +46,8 @@ pub use bridge::futures_io;
 #[cfg(feature = "hyper")]
 pub use bridge::hyper;
 
-/// What shows this program to the outside: the list of its runtimes, and the control socket.
+/// What observers of this program can read: its runtimes, the path of its control socket, and the
+/// health of the observer itself.
 pub mod observe {
     pub use volt_core::observe::registry::{health, process, socket_path};
     pub use volt_core::scheduler::listing::processes::ProcessSource;
@@ -61,9 +66,9 @@ pub use {
     },
 };
 
-// The examples stand here, where they can be compiled: `volt-macros` does not depend on Volt. A
-// macro's tests are built for the host, so that dependency would build the whole runtime a second
-// time.
+// The examples are here because here they compile: `volt-macros` does not depend on Volt. The tests
+// of a proc-macro crate are built for the host, so such a dependency would build the whole runtime
+// a second time.
 /// # Examples
 ///
 /// ```
@@ -75,7 +80,7 @@ pub use {
 /// }
 /// ```
 ///
-/// It stands for:
+/// This is equivalent to:
 ///
 /// ```
 /// fn main() -> Result<(), volt::task::JoinError> {
@@ -114,6 +119,7 @@ pub use volt_macros::main;
 #[cfg(feature = "macros")]
 pub use volt_macros::test;
 
-/// Waiting for several futures in one task: Tokio's macros, which need nothing of its runtime.
+/// Macros that wait for several futures in one task. They are Tokio's macros, and do not use
+/// Tokio's runtime.
 #[cfg(feature = "macros")]
 pub use tokio::{join, pin, select, try_join};
