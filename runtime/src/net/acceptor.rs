@@ -1,16 +1,26 @@
-//! Taking connections, for every kind of listener.
+//! Accepting connections, for every kind of listener.
 //!
-//! To accept is two steps, to take a connection and to have the driver watch it, and both are
-//! judged alike: one whose second step fails is lost, the listener is not. Errors are of three
-//! kinds. *A connection's*: it was gone before it was taken; the next one is tried at once.
-//! *The process's*: it has no descriptor, no memory or no watch left. The kernel keeps the
-//! connections and, edge-triggered, tells nothing more, while the next attempt fails at once: an
-//! accept that returned the error would make its caller's loop spin (5 million times a second were
-//! seen). So the wait is in here, the readiness stays, and when something was freed accept goes on
-//! by itself. *Everything else* is the caller's.
+//! A listener is a socket that the driver watches. Accepting a connection takes two steps: the
+//! `accept` system call, and the registration of the new socket with the driver. Both steps are
+//! handled by the same rules. If the second step fails, the connection is lost, but the listener
+//! keeps working.
 //!
-//! Rejected: to count `EOPNOTSUPP` among a connection's, as accept(2) has it: a socket that takes
-//! no connections says the same, to every attempt.
+//! An error is one of three kinds:
+//!
+//! - *The connection's*: the connection broke before it was accepted. The next connection is tried
+//!   immediately.
+//! - *The program's*: the program has run out of descriptors, memory or epoll watches. The acceptor
+//!   waits, and then tries again.
+//! - *All others* are returned to the caller.
+//!
+//! The wait is needed because the driver is edge-triggered. The kernel keeps the queued
+//! connections, sends no further event for them, and lets every further attempt fail immediately.
+//! If `accept` returned the error, the caller's loop would spin (5 million times per second were
+//! measured). So the acceptor waits instead and keeps the readiness set. Once resources are
+//! available again, it continues without action by the caller.
+//!
+//! Rejected: counting `EOPNOTSUPP` as an error of one connection, as accept(2) lists it. A socket
+//! that does not accept connections returns the same error for every attempt.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -26,21 +36,21 @@ use volt_core::driver::turn::Driver;
 use volt_core::sleep::Sleep;
 use volt_shim::{AtomicU32, Mutex, Ordering};
 
-/// First wait of an accept that found no descriptor, ms: long enough to be cheap, short enough not
-/// to be noticed.
+/// The first wait of an accept that ran out of resources, in ms: long enough to be cheap, short
+/// enough not to be noticed.
 const MIN_BACKOFF_MS: u32 = 5;
-/// The wait doubles up to this, ms.
+/// The wait doubles up to this limit, in ms.
 const MAX_BACKOFF_MS: u32 = 1_000;
 
 const _: () = assert!(MIN_BACKOFF_MS > 0 && MIN_BACKOFF_MS <= MAX_BACKOFF_MS);
 
-/// A registered socket that takes connections.
+/// A registered socket that accepts connections.
 #[derive(Debug)]
 pub(super) struct Acceptor<L: AsRawFd> {
     io: Registration<L>,
-    /// The next wait for what the process lacks, ms; 0 = the last accept lacked nothing.
+    /// The next wait for resources, in ms; 0 if the last accept lacked none.
     backoff_ms: AtomicU32,
-    /// The wait that `poll_accept` is in.
+    /// The wait that `poll_accept` is in, if any.
     poll_backoff: Mutex<Option<Sleep>>,
 }
 
@@ -62,7 +72,7 @@ impl<L: AsRawFd> Acceptor<L> {
         self.io.into_source()
     }
 
-    /// The next connection, as `accept` gives it, which does both steps.
+    /// Returns the next connection. `accept` performs both steps.
     pub(super) async fn accept<C>(&self, accept: impl Fn(&L) -> io::Result<C>) -> io::Result<C> {
         loop {
             let accepted = self.io.run(Direction::Read, &accept).await;
@@ -74,14 +84,16 @@ impl<L: AsRawFd> Acceptor<L> {
         }
     }
 
-    /// Polls for the next connection. Of several tasks that do so, the last one is woken.
+    /// Polls for the next connection. If several tasks poll, only the task that polled last is
+    /// woken.
     pub(super) fn poll_accept<C>(
         &self,
         cx: &mut Context<'_>,
         accept: impl Fn(&L) -> io::Result<C>,
     ) -> Poll<io::Result<C>> {
         loop {
-            // Taken out, not held: a wake-up may run code that comes back here.
+            // Taken out instead of borrowed: polling may run a waker's code, which may call this
+            // function again.
             let waiting = self.poll_backoff.lock().take();
             if let Some(mut sleep) = waiting
                 && Pin::new(&mut sleep).poll(cx).is_pending()
@@ -101,8 +113,8 @@ impl<L: AsRawFd> Acceptor<L> {
     fn judge<C>(&self, accepted: io::Result<C>) -> io::Result<Outcome<C>> {
         let error = match accepted {
             Ok(connection) => {
-                // ORDERING: Relaxed; a hint, of which a race between two accepts costs a shorter or
-                // a longer wait.
+                // ORDERING: Relaxed; the value is a hint. A race between two accepts makes a wait
+                // shorter or longer.
                 self.backoff_ms.store(0, Ordering::Relaxed);
                 return Ok(Outcome::Accepted(connection));
             }
@@ -115,7 +127,7 @@ impl<L: AsRawFd> Acceptor<L> {
         }
     }
 
-    /// Counts a wait, logs the first of a spell, and gives its length.
+    /// Counts a wait, logs the first of a series, and returns its length.
     fn back_off(&self, error: &io::Error) -> Duration {
         // ORDERING: Relaxed; as in `judge`.
         let planned_ms = self.backoff_ms.load(Ordering::Relaxed);
@@ -129,7 +141,7 @@ impl<L: AsRawFd> Acceptor<L> {
         Duration::from_millis(u64::from(delay_ms))
     }
 
-    /// A sleep on the listener's own runtime, whichever this thread is in.
+    /// A sleep on the listener's own runtime, whichever runtime this thread belongs to.
     fn pause(&self, delay: Duration) -> Sleep {
         Sleep::after(self.io.driver().clone(), delay)
     }
@@ -141,7 +153,7 @@ enum Outcome<C> {
     After(Duration),
 }
 
-/// The connection is broken, the listener is not: accept(2), "Error handling".
+/// The connection is broken, but the listener is not: see accept(2), "Error handling".
 fn is_of_one_connection(errno: Errno) -> bool {
     let known = [
         Errno::CONNABORTED,
@@ -158,7 +170,7 @@ fn is_of_one_connection(errno: Errno) -> bool {
     known.contains(&errno)
 }
 
-/// The process, its user or the machine has none left.
+/// The program, its user or the machine has run out of a resource.
 fn is_exhaustion(errno: Errno) -> bool {
     [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::NOSPC].contains(&errno)
 }
@@ -182,7 +194,7 @@ mod tests {
             let is_full = Cell::new(true);
             let accept = |listener: &mio::net::TcpListener| {
                 let (_, peer) = listener.accept()?;
-                // As epoll_ctl(2) of more than fs.epoll.max_user_watches.
+                // Fails like epoll_ctl(2) when fs.epoll.max_user_watches is exceeded.
                 if is_full.take() { Err(Errno::NOSPC.into()) } else { Ok(peer) }
             };
             assert_eq!(acceptor.accept(accept).await.unwrap(), next.local_addr().unwrap());

@@ -1,18 +1,22 @@
-//! What can be given as an address, and how a host name becomes one.
+//! Conversion of addresses and host names to socket addresses.
 //!
-//! An address in figures is taken at once. A name is looked up by the system's resolver, which
-//! blocks, so on a thread for blocking work. The trait is sealed: its method belongs to us.
+//! Functions such as `TcpStream::connect` accept any type that implements [`ToSocketAddrs`]. A
+//! numeric address is used directly. A host name is resolved by the system's resolver; that call
+//! blocks, so it runs on a thread for blocking work. The trait is sealed, so its method is not part
+//! of the public API.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use volt_core::context;
 
-/// What can be given where an address is asked for: addresses, pairs of host and port, and texts
-/// such as `"127.0.0.1:80"` or `"example.org:80"`. Names are looked up without blocking the
-/// caller's worker.
+/// A type that can be converted to one or more socket addresses.
 ///
-/// Sealed: the types below are all that implement it.
+/// It is implemented for socket addresses, for pairs of a host and a port, and for strings such as
+/// `"127.0.0.1:80"` or `"example.org:80"`. Host names are resolved without blocking the caller's
+/// worker.
+///
+/// This trait is sealed: no other types can implement it.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -33,31 +37,33 @@ pub(super) mod sealed {
         fn target(&self) -> Target;
     }
 
-    /// Opaque outside: it stands in the signature of a trait that nobody can name.
+    /// Opaque to users: it is in the signature of a trait that they cannot name.
     #[derive(Debug, PartialEq, Eq)]
     pub enum Target {
         Addrs(Vec<SocketAddr>),
-        /// A name to be looked up.
+        /// A host name that must be resolved.
         Host(String, u16),
-        /// A text that is neither address nor `host:port`.
+        /// A string that is neither an address nor `host:port`.
         Unreadable(String),
     }
 }
 
 use sealed::{Sealed, Target};
 
-/// Looks a host name up by the system's resolver, on a thread for blocking work; all the addresses
-/// that it has.
+/// Performs a DNS resolution, and returns all addresses of the host.
+///
+/// The system's resolver runs on a thread for blocking work.
 ///
 /// # Errors
-/// What the resolver says of a name that nobody has; `ErrorKind::InvalidInput` for a text that is
-/// no `host:port`.
+/// Returns the resolver's error if the name cannot be resolved. Returns `ErrorKind::InvalidInput`
+/// if `host` is a string that is not of the form `host:port`.
 ///
 /// # Panics
-/// Outside a runtime.
+/// Panics if `host` is a host name and the future is polled outside the context of a runtime.
 ///
 /// # Cancel safety
-/// Nothing is lost. A lookup that has begun goes on, on its thread, and its result is dropped.
+/// This function is cancel safe. A lookup that has started continues on its thread, and its result
+/// is discarded.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -72,11 +78,11 @@ pub async fn lookup_host(host: impl ToSocketAddrs) -> io::Result<impl Iterator<I
     Ok(resolve(host.target()).await?.into_iter())
 }
 
-/// The addresses that `target` stands for, one at least.
+/// Returns the addresses that `target` stands for: at least one.
 ///
 /// # Errors
-/// `ErrorKind::InvalidInput` for a text that is no address, or no address at all; what the resolver
-/// says.
+/// Returns `ErrorKind::InvalidInput` if `target` is not a valid address, or yields no address.
+/// Returns the resolver's error if the name cannot be resolved.
 pub(super) async fn resolve(target: Target) -> io::Result<Vec<SocketAddr>> {
     let addrs = match target {
         Target::Addrs(addrs) => addrs,

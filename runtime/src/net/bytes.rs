@@ -1,15 +1,25 @@
-//! Bytes in and out of what is registered: the one way in which streams, datagram sockets and pipes
-//! read and write.
+//! Reading and writing of bytes, shared by all streams, datagram sockets and pipes.
 //!
-//! Invariants. *No SIGPIPE*: writing to a connection that the peer has closed is an error of kind
-//! `BrokenPipe` even where the host process lets SIGPIPE kill it: sockets are written to with
-//! `MSG_NOSIGNAL` (std's `write` does so too, its `write_vectored` does not: it is `writev`). For a
-//! pipe there is no such flag. *Only written*: memory that was never initialized goes to `read` or
-//! `recvfrom` alone, which write, and which say how many bytes from the first on they filled.
-//! *Short reads*: of TCP a read that gives less than was asked for has found the end of what is
-//! there, so the next waits for an event, and saves a system call. Of a Unix stream it need not: it
-//! ends where a descriptor was sent along, and of a terminal, or a pipe of packets, at a line or a
-//! packet. Whoever waited then would wait for an event that came already.
+//! The functions of this module work on a [`Registration`]: a descriptor that the driver watches.
+//! They make the system call. If it would block, the `poll_` functions wait for the driver's next
+//! event, and the `try_` functions return an error.
+//!
+//! # Invariants
+//!
+//! *No SIGPIPE*: writing to a connection that the peer has closed returns an error of kind
+//! `BrokenPipe`. It never raises SIGPIPE, even in a program that has not disabled that signal.
+//! Sockets are therefore written to with `MSG_NOSIGNAL`. (The standard library's `write` does the
+//! same; its `write_vectored` uses `writev` and does not.) Pipes have no such flag.
+//!
+//! *Only written*: uninitialized memory is passed to `read`, `recv` and `recvfrom` only. These
+//! calls never read the memory, and return how many bytes they filled, starting at the first.
+//!
+//! *Short reads*: a read from a TCP socket that fills only part of the buffer has emptied the
+//! kernel's queue. The next read then waits for an event without trying first, which saves a system
+//! call. This does not hold for other sources. A read from a Unix stream also ends where a
+//! descriptor was sent along. A read from a terminal ends at a line, and a read from a packet pipe
+//! at a packet. A reader that waited after such a short read would wait for an event that has
+//! already happened.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -25,19 +35,20 @@ use tokio::io::ReadBuf;
 use volt_core::driver::readiness::Direction;
 use volt_core::driver::registration::Registration;
 
-/// Slices in one system call: `UIO_MAXIOV`, the same on all systems.
+/// Maximum number of slices in one system call: `UIO_MAXIOV`, the same on all systems.
 const MAX_SLICES: usize = 1024;
 
-/// See *No SIGPIPE*.
+/// Flags for sending; see *No SIGPIPE*.
 #[cfg(not(target_vendor = "apple"))]
 pub(super) const QUIETLY: SendFlags = SendFlags::NOSIGNAL;
-/// See *No SIGPIPE*: here the socket itself has `SO_NOSIGPIPE`, set when it was made.
+/// Flags for sending; see *No SIGPIPE*. On this system the socket itself has `SO_NOSIGPIPE`, which
+/// is set when it is created.
 #[cfg(target_vendor = "apple")]
 pub(super) const QUIETLY: SendFlags = SendFlags::empty();
 
-/// What bytes are read from and written to.
+/// A descriptor that a stream of bytes is read from and written to.
 pub(crate) trait ByteStream: AsFd + AsRawFd {
-    /// Whether a read that fills less than the buffer has left nothing: see *Short reads*.
+    /// Whether a read that fills only part of the buffer has emptied the source: see *Short reads*.
     const SHORT_READ_IS_LAST: bool;
 
     fn write(&self, bytes: &[u8]) -> io::Result<usize>;
@@ -72,7 +83,7 @@ impl ByteStream for unix::net::UnixStream {
     }
 }
 
-/// A pipe, or what somebody says is as good as one.
+/// A pipe, or another descriptor that the caller uses as one.
 impl ByteStream for OwnedFd {
     const SHORT_READ_IS_LAST: bool = false;
 
@@ -85,30 +96,31 @@ impl ByteStream for OwnedFd {
     }
 }
 
-/// Has `receive` fill what is free in `buffer`, from the first byte on.
+/// Lets `receive` fill the free part of `buffer`, starting at its first byte.
 pub(super) fn fill_read_buf<R>(
     buffer: &mut ReadBuf<'_>,
     receive: impl FnOnce(&mut [MaybeUninit<u8>]) -> io::Result<(usize, R)>,
 ) -> io::Result<(usize, R)> {
-    // SAFETY: Only written: `receive` puts bytes in and takes no initialized byte back.
+    // SAFETY: *Only written*: `receive` writes bytes, and de-initializes none.
     let free = unsafe { buffer.unfilled_mut() };
     let (read, rest) = receive(free)?;
-    // SAFETY: Only written: this many were filled.
+    // SAFETY: *Only written*: `receive` has filled this many bytes.
     unsafe { buffer.assume_init(read) };
     buffer.advance(read);
     Ok((read, rest))
 }
 
-/// As [`fill_read_buf`], for a buffer that may be in several pieces, of which the first is filled.
+/// As [`fill_read_buf`], for a buffer that may consist of several chunks. Fills the first free
+/// chunk.
 pub(super) fn fill_buf_mut<R>(
     buffer: &mut impl BufMut,
     receive: impl FnOnce(&mut [MaybeUninit<u8>]) -> io::Result<(usize, R)>,
 ) -> io::Result<(usize, R)> {
     let chunk = buffer.chunk_mut();
-    // SAFETY: Only written: `receive` puts bytes in and takes no initialized byte back.
+    // SAFETY: *Only written*: `receive` writes bytes, and de-initializes none.
     let free = unsafe { chunk.as_uninit_slice_mut() };
     let (read, rest) = receive(free)?;
-    // SAFETY: Only written: this many were filled.
+    // SAFETY: *Only written*: `receive` has filled this many bytes.
     unsafe { buffer.advance_mut(read) };
     Ok((read, rest))
 }
@@ -119,7 +131,7 @@ fn read_into(source: impl AsFd, free: &mut [MaybeUninit<u8>]) -> io::Result<(usi
     Ok((filled.len(), ()))
 }
 
-/// Reads into what is free in `buffer`.
+/// Reads into the free part of `buffer`.
 pub(crate) fn read_buf(source: impl AsFd, buffer: &mut impl BufMut) -> io::Result<usize> {
     Ok(fill_buf_mut(buffer, |free| read_into(source, free))?.0)
 }
@@ -152,8 +164,9 @@ pub(crate) fn poll_write_vectored<S: ByteStream>(
     cx: &mut Context<'_>,
     slices: &[IoSlice<'_>],
 ) -> Poll<io::Result<usize>> {
-    // The kernel takes no more in one call; what is left goes with the next. Cut here, so that a
-    // call that took all it was given is not mistaken for one that found the buffer full.
+    // The kernel accepts at most this many slices in one call; the caller passes the rest again.
+    // The slices are cut before their length is computed. Otherwise a call that accepted all it
+    // could would look like one that found the buffer full.
     let slices = at_most(slices);
     let len = slices.iter().map(|slice| slice.len()).sum();
     io.poll_transfer(cx, Direction::Write, len, |sink| sink.write_vectored(slices))

@@ -1,8 +1,15 @@
-//! TCP, UDP, and sockets within this machine.
+//! TCP, UDP and Unix sockets.
 //!
-//! Sockets must be made inside a runtime, whose driver watches them; they may be used from
-//! anywhere, as long as that runtime runs. After its shutdown every operation on them ends in an
-//! error of kind `Other`.
+//! - [`TcpListener`] and [`TcpStream`] provide communication over TCP. [`TcpSocket`] sets options
+//!   before a TCP socket connects or listens.
+//! - [`UdpSocket`] provides communication over UDP.
+//! - [`UnixListener`], [`UnixStream`] and [`UnixDatagram`] provide communication over Unix domain
+//!   sockets, and [`unix::pipe`] over pipes.
+//!
+//! Sockets must be created in the context of a runtime, because the driver of that runtime watches
+//! them. After that they can be used from any thread for as long as that runtime runs. Once the
+//! runtime was shut down, operations that read, write or wait fail with an error of kind
+//! [`ErrorKind::Other`](std::io::ErrorKind::Other).
 //!
 //! ```
 //! use volt::io::{AsyncReadExt, AsyncWriteExt};

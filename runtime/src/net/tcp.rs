@@ -1,4 +1,4 @@
-//! The two halves of a TCP connection.
+//! TCP utility types: the two halves that a [`TcpStream`] can be split into.
 
 use std::task::{Context, Poll};
 
@@ -11,42 +11,42 @@ use crate::net::tcp_stream::TcpStream;
 halves!(TcpStream, net::SocketAddr);
 
 impl ReadHalf<'_> {
-    /// Waits for data and copies it without taking it; see [`TcpStream::peek`].
+    /// Receives data without removing it from the queue; see [`TcpStream::peek`].
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe. It removes no data from the queue.
     pub async fn peek(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.peek(buffer).await
     }
 
-    /// Polls as [`peek`](Self::peek).
+    /// Polls for data as [`peek`](Self::peek) does.
     ///
     /// # Errors
-    /// As [`peek`](Self::peek).
+    /// Returns the same errors as [`peek`](Self::peek).
     pub fn poll_peek(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
         self.0.poll_peek(cx, buffer)
     }
 }
 
 impl OwnedReadHalf {
-    /// Waits for data and copies it without taking it; see [`TcpStream::peek`].
+    /// Receives data without removing it from the queue; see [`TcpStream::peek`].
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe. It removes no data from the queue.
     pub async fn peek(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stream.peek(buffer).await
     }
 
-    /// Polls as [`peek`](Self::peek).
+    /// Polls for data as [`peek`](Self::peek) does.
     ///
     /// # Errors
-    /// As [`peek`](Self::peek).
+    /// Returns the same errors as [`peek`](Self::peek).
     pub fn poll_peek(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
         self.stream.poll_peek(cx, buffer)
     }

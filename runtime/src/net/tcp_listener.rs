@@ -1,4 +1,4 @@
-//! A socket that takes TCP connections.
+//! A TCP listener: a socket that accepts connections.
 
 use std::fmt;
 use std::io;
@@ -15,12 +15,15 @@ use crate::net::tcp_stream::TcpStream;
 use volt_core::context;
 use volt_core::driver::turn::Driver;
 
-/// Connections that may wait for an accept: with the 128 of the standard library, 1,000 clients
-/// that connect at once overflow the queue, and those that are turned away try again a second
-/// later.
+/// Connections that may wait to be accepted. The standard library uses 128. A burst of 1,000
+/// clients overflows a queue of that length, and each client that was turned away tries again only
+/// one second later.
 const BACKLOG: u32 = 1024;
 
-/// A TCP socket that takes connections.
+/// A TCP socket server that listens for connections.
+///
+/// The listener is created by [`bind`](Self::bind), and returns connections from
+/// [`accept`](Self::accept). Dropping it closes the socket.
 ///
 /// ```
 /// use volt::net::{TcpListener, TcpStream};
@@ -39,22 +42,24 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Opens a socket at `addr`, with `SO_REUSEADDR` so that a restart need not wait for old
-    /// connections to time out, and a backlog of 1024 or what the system allows
-    /// (`net.core.somaxconn`). Port 0 asks the system for a free one. For another backlog see
-    /// [`TcpSocket::listen`].
+    /// Creates a listener that is bound to `addr`.
     ///
-    /// If `addr` stands for several addresses, the first that can be had is taken.
+    /// The socket has `SO_REUSEADDR` set, so that a program that restarts does not have to wait
+    /// until old connections have timed out. The backlog is 1024, or the system's limit
+    /// (`net.core.somaxconn`) if that is lower. [`TcpSocket::listen`] accepts another backlog. If
+    /// the port is 0, the system assigns a free port.
+    ///
+    /// If `addr` yields several addresses, `bind` tries them in order until one succeeds.
     ///
     /// # Errors
-    /// What the system says of the last address; `ErrorKind::InvalidInput` for a text that is no
-    /// address.
+    /// Returns the error of the last address if none of them can be bound. Returns
+    /// `ErrorKind::InvalidInput` if `addr` is a string that is not a valid address.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if the future is polled outside the context of a runtime.
     ///
     /// # Cancel safety
-    /// Dropping the future closes what it opened.
+    /// Dropping the future closes the socket if it was opened.
     pub async fn bind(addr: impl ToSocketAddrs) -> io::Result<TcpListener> {
         let driver = context::driver();
         let mut result = Err(io::ErrorKind::InvalidInput.into());
@@ -71,28 +76,34 @@ impl TcpListener {
         Ok(TcpListener { io: Acceptor::new(driver, listener)? })
     }
 
-    /// Takes the next connection; any number of tasks may do so at once.
+    /// Accepts a new connection from this listener.
     ///
-    /// While the process has no file descriptor, memory or epoll watch left (`EMFILE`, `ENFILE`,
-    /// `ENOBUFS`, `ENOMEM`, `ENOSPC`) this waits, 5 ms at first and up to 1 s, and goes on by
-    /// itself; each wait is counted (`accept_backoffs`), the first of a spell is logged.
-    /// A connection that broke while it waited is passed over, and one that could be taken and not
-    /// watched is closed.
+    /// Any number of tasks may wait in `accept` at the same time.
+    ///
+    /// If the program has run out of file descriptors, memory or epoll watches (`EMFILE`, `ENFILE`,
+    /// `ENOBUFS`, `ENOMEM`, `ENOSPC`), `accept` does not fail. It waits for 5 ms and tries again,
+    /// and doubles the wait after each further failure, up to 1 s. Every such wait is counted
+    /// (`accept_backoffs`). The first wait since the last accepted connection is logged.
+    ///
+    /// A connection that broke while it waited in the queue is skipped. A connection that was
+    /// accepted but that the driver cannot watch is closed.
     ///
     /// # Errors
-    /// Any other error of the system. It concerns the listener, not one connection.
+    /// Returns any other error of the system call. Such an error concerns the listener, not a
+    /// single connection.
     ///
     /// # Cancel safety
-    /// No connection is lost: it is taken by the poll that returns it.
+    /// This method is cancel safe. The poll that accepts a connection also returns it, so no
+    /// connection is lost.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         self.io.accept(|listener| self.take(listener)).await
     }
 
-    /// Polls for the next connection, as [`accept`](Self::accept). Of several tasks that do so, the
-    /// last one is woken.
+    /// Polls for a new connection as [`accept`](Self::accept) does. If several tasks poll for a
+    /// connection, only the task that polled last is woken.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept).
+    /// Returns the same errors as [`accept`](Self::accept).
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
         self.io.poll_accept(cx, |listener| self.take(listener))
     }
@@ -102,18 +113,18 @@ impl TcpListener {
         Ok((TcpStream::register(self.io.driver().clone(), stream.into())?, peer))
     }
 
-    /// The address it listens at.
+    /// Returns the local address that this listener is bound to.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.io.source().local_addr()
     }
 
-    /// The time to live of packets sent from this socket (`IP_TTL`).
+    /// Returns the time to live of packets sent from this socket (`IP_TTL`).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn ttl(&self) -> io::Result<u32> {
         self.io.source().ttl()
     }
@@ -121,20 +132,21 @@ impl TcpListener {
     /// Sets the time to live of packets sent from this socket (`IP_TTL`).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.io.source().set_ttl(ttl)
     }
 }
 
 impl TcpSocket {
-    /// Takes connections, `backlog` of which may wait to be accepted, or what the system allows.
+    /// Converts the socket into a listener. Up to `backlog` connections may wait to be accepted;
+    /// the system may impose a lower limit.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     #[track_caller]
     pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
         self.listen_on(context::driver(), backlog)

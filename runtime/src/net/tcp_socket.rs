@@ -1,6 +1,7 @@
-//! A TCP socket that is neither connected nor listening yet, so that its options can be set before.
+//! A TCP socket that is neither connected nor listening yet, so that its options can be set first.
 //!
-//! It is not registered with a driver: whatever it becomes is.
+//! The driver does not watch such a socket. It is registered when it becomes a stream or a
+//! listener.
 
 use std::fmt;
 use std::io;
@@ -14,10 +15,10 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 use crate::net::tcp_stream::TcpStream;
 use volt_core::context;
 
-/// A TCP socket whose options are set before it connects or listens.
+/// A TCP socket that has not yet been converted to a `TcpStream` or `TcpListener`.
 ///
-/// Unlike [`TcpListener::bind`](crate::net::TcpListener::bind) it leaves `SO_REUSEADDR` off until
-/// told otherwise.
+/// Use it to set options before the socket connects or listens. `SO_REUSEADDR` is off by default,
+/// unlike for [`TcpListener::bind`](crate::net::TcpListener::bind).
 ///
 /// ```
 /// use volt::net::TcpSocket;
@@ -41,18 +42,18 @@ pub struct TcpSocket {
 }
 
 impl TcpSocket {
-    /// A socket for IPv4.
+    /// Creates a new socket for IPv4.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn new_v4() -> io::Result<TcpSocket> {
         Self::new(AddressFamily::INET)
     }
 
-    /// A socket for IPv6.
+    /// Creates a new socket for IPv6.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn new_v6() -> io::Result<TcpSocket> {
         Self::new(AddressFamily::INET6)
     }
@@ -74,34 +75,35 @@ impl TcpSocket {
         Ok(TcpSocket { fd })
     }
 
-    /// Takes over a socket of the standard library, which need not be connected yet, and puts it
-    /// into non-blocking mode.
+    /// Converts a socket of the standard library, which need not be connected, and sets it to
+    /// non-blocking mode.
     ///
     /// # Panics
-    /// If the system refuses that mode, which it does for no socket.
+    /// Panics if the system refuses non-blocking mode. No system does so for a socket.
     pub fn from_std_stream(stream: net::TcpStream) -> TcpSocket {
         stream.set_nonblocking(true).expect("a socket can be non-blocking");
         TcpSocket { fd: stream.into() }
     }
 
-    /// Gives the socket its address. Port 0 asks the system for a free one.
+    /// Binds the socket to `addr`. If the port is 0, the system assigns a free port.
     ///
     /// # Errors
-    /// What the system says: `AddrInUse`, `AddrNotAvailable`, `PermissionDenied`, ...
+    /// Returns an error if the underlying system call fails: `AddrInUse`, `AddrNotAvailable`,
+    /// `PermissionDenied` and others.
     pub fn bind(&self, addr: SocketAddr) -> io::Result<()> {
         Ok(rustix::net::bind(&self.fd, &addr)?)
     }
 
-    /// Opens a connection.
+    /// Opens a TCP connection to the address `addr`.
     ///
     /// # Errors
-    /// What the system says (`ConnectionRefused`, ...).
+    /// Returns an error if the connection cannot be established, such as `ConnectionRefused`.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if the future is polled outside the context of a runtime.
     ///
     /// # Cancel safety
-    /// Dropping the future gives the attempt up.
+    /// Dropping the future aborts the attempt and closes the socket.
     pub async fn connect(self, addr: SocketAddr) -> io::Result<TcpStream> {
         let driver = context::driver();
         match rustix::net::connect(&self.fd, &addr) {
@@ -110,8 +112,8 @@ impl TcpSocket {
         }
     }
 
-    /// A socket with the address of a listener: a restart need not wait until old connections have
-    /// timed out.
+    /// Creates a socket for a listener at `addr`. It has `SO_REUSEADDR` set, so that a program that
+    /// restarts does not have to wait until old connections have timed out.
     pub(super) fn bound(addr: SocketAddr) -> io::Result<TcpSocket> {
         let socket = if addr.is_ipv4() { Self::new_v4() } else { Self::new_v6() }?;
         socket.set_reuseaddr(true)?;
@@ -119,95 +121,98 @@ impl TcpSocket {
         Ok(socket)
     }
 
-    /// The address at this end.
+    /// Returns the local address that this socket is bound to.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(rustix::net::getsockname(&self.fd)?.try_into()?)
     }
 
-    /// Takes the socket's pending error, if it has one (`SO_ERROR`).
+    /// Returns and clears the socket's pending error, if there is one (`SO_ERROR`).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         Ok(sockopt::socket_error(&self.fd)?.err().map(io::Error::from))
     }
 
-    /// Sets how long closing waits for what was not yet sent (`SO_LINGER`). Closing then **blocks
-    /// its thread** for so long: with anything but `None` and zero that is a worker.
+    /// Sets how long closing the socket waits for unsent data (`SO_LINGER`).
+    ///
+    /// With any value but `None` and zero, closing the socket **blocks its thread** for up to that
+    /// time. In a task, that thread is a worker.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn set_linger(&self, duration: Option<Duration>) -> io::Result<()> {
         Ok(sockopt::set_socket_linger(&self.fd, duration)?)
     }
 
-    /// Makes closing throw away what was not yet sent and reset the connection (`SO_LINGER` with 0
-    /// seconds).
+    /// Makes closing the socket discard unsent data and reset the connection (`SO_LINGER` with a
+    /// timeout of zero).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn set_zero_linger(&self) -> io::Result<()> {
         self.set_linger(Some(Duration::ZERO))
     }
 
-    /// How long closing waits for what was not yet sent (`SO_LINGER`); `None` = the kernel sends it
-    /// by itself.
+    /// Returns how long closing the socket waits for unsent data (`SO_LINGER`). `None` means that
+    /// closing does not wait, and that the kernel sends the data in the background.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         Ok(sockopt::socket_linger(&self.fd)?)
     }
 
-    /// Sets the kernel's buffer for sending, bytes (`SO_SNDBUF`). Linux doubles the number, for its
-    /// own needs.
+    /// Sets the size of the kernel's send buffer in bytes (`SO_SNDBUF`). Linux doubles the value to
+    /// allow for its own overhead.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn set_send_buffer_size(&self, bytes: u32) -> io::Result<()> {
         Ok(sockopt::set_socket_send_buffer_size(&self.fd, bytes as usize)?)
     }
 
-    /// The kernel's buffer for sending, bytes (`SO_SNDBUF`).
+    /// Returns the size of the kernel's send buffer in bytes (`SO_SNDBUF`).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn send_buffer_size(&self) -> io::Result<u32> {
         Ok(saturating(sockopt::socket_send_buffer_size(&self.fd)?))
     }
 
-    /// Sets the kernel's buffer for receiving, bytes (`SO_RCVBUF`). Linux doubles the number, for
-    /// its own needs.
+    /// Sets the size of the kernel's receive buffer in bytes (`SO_RCVBUF`). Linux doubles the value
+    /// to allow for its own overhead.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn set_recv_buffer_size(&self, bytes: u32) -> io::Result<()> {
         Ok(sockopt::set_socket_recv_buffer_size(&self.fd, bytes as usize)?)
     }
 
-    /// The kernel's buffer for receiving, bytes (`SO_RCVBUF`).
+    /// Returns the size of the kernel's receive buffer in bytes (`SO_RCVBUF`).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn recv_buffer_size(&self) -> io::Result<u32> {
         Ok(saturating(sockopt::socket_recv_buffer_size(&self.fd)?))
     }
 
-    /// The type of service of packets sent (`IP_TOS`).
+    /// Returns the type of service of packets sent from this socket (`IP_TOS`).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn tos_v4(&self) -> io::Result<u32> {
         Ok(sockopt::ip_tos(&self.fd)?.into())
     }
 
-    /// Sets [`tos_v4`](Self::tos_v4).
+    /// Sets the type of service of packets sent from this socket (`IP_TOS`).
     ///
     /// # Errors
-    /// `ErrorKind::InvalidInput` above 255; what the system says.
+    /// Returns `ErrorKind::InvalidInput` if `tos` exceeds 255. Also returns an error if the
+    /// underlying system call fails.
     pub fn set_tos_v4(&self, tos: u32) -> io::Result<()> {
         let tos = u8::try_from(tos).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         Ok(sockopt::set_ip_tos(&self.fd, tos)?)
@@ -218,14 +223,14 @@ fn saturating(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-/// An option that rustix reads and sets under these names.
+/// A socket option that rustix reads and sets under the given names.
 macro_rules! option {
     ($what:literal, $get:ident = $rustix_get:ident, $set:ident = $rustix_set:ident, $value:ty) => {
         impl TcpSocket {
             #[doc = $what]
             ///
             /// # Errors
-            /// What the system says.
+            /// Returns an error if the underlying system call fails.
             pub fn $get(&self) -> io::Result<$value> {
                 Ok(sockopt::$rustix_get(&self.fd)?)
             }
@@ -233,7 +238,7 @@ macro_rules! option {
             #[doc = concat!("Sets [`", stringify!($get), "`](Self::", stringify!($get), ").")]
             ///
             /// # Errors
-            /// What the system says.
+            /// Returns an error if the underlying system call fails.
             pub fn $set(&self, value: $value) -> io::Result<()> {
                 Ok(sockopt::$rustix_set(&self.fd, value)?)
             }
@@ -302,9 +307,9 @@ impl IntoRawFd for TcpSocket {
 }
 
 impl FromRawFd for TcpSocket {
-    /// The descriptor must be a TCP socket in non-blocking mode.
+    /// Converts a raw file descriptor. It must be a TCP socket in non-blocking mode.
     unsafe fn from_raw_fd(fd: RawFd) -> TcpSocket {
-        // SAFETY: the caller says that it is open and nobody else's.
+        // SAFETY: the caller guarantees that the descriptor is open and owned by no other object.
         TcpSocket { fd: unsafe { OwnedFd::from_raw_fd(fd) } }
     }
 }

@@ -1,4 +1,4 @@
-//! A TCP connection.
+//! A TCP connection between a local and a remote socket.
 
 use std::fmt;
 use std::io;
@@ -19,16 +19,20 @@ use volt_core::driver::readiness::{Direction, Flags};
 use volt_core::driver::registration::Registration;
 use volt_core::driver::turn::Driver;
 
-/// What a new connection begins as: its buffer for sending is empty, and its peer may have sent
-/// already.
+/// Initial readiness of a new connection: its send buffer is empty, and the peer may already have
+/// sent data.
 pub(super) const PROBABLY_READY: Flags = Flags::READABLE.and(Flags::WRITABLE);
 
-/// A TCP connection. Reads and writes through [`AsyncRead`](crate::io::AsyncRead) and
-/// [`AsyncWrite`](crate::io::AsyncWrite); dropping it closes the connection.
+/// A TCP stream between a local and a remote socket.
 ///
-/// Of several tasks that poll the same direction through these traits, the last one is woken; the
-/// `async` methods of this type (`ready`, `readable`, `writable`, `peek`) may be awaited by any
-/// number of tasks.
+/// A stream is created by [`connect`](Self::connect), or by
+/// [`TcpListener::accept`](crate::net::TcpListener::accept). Read and write through the traits
+/// [`AsyncRead`](crate::io::AsyncRead) and [`AsyncWrite`](crate::io::AsyncWrite) and their
+/// extension traits. Dropping the stream closes the connection.
+///
+/// If several tasks poll the same direction through these traits, only the task that polled last is
+/// woken. The `async` methods of this type (`ready`, `readable`, `writable`, `peek`) may be awaited
+/// by any number of tasks.
 ///
 /// ```no_run
 /// use volt::io::{AsyncReadExt, AsyncWriteExt};
@@ -48,18 +52,19 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// Opens a connection. If `addr` stands for several addresses, they are tried one after the
-    /// other.
+    /// Opens a TCP connection to a remote host.
+    ///
+    /// If `addr` yields several addresses, `connect` tries them in order until one succeeds.
     ///
     /// # Errors
-    /// What the last attempt met (`ConnectionRefused`, ...); `ErrorKind::InvalidInput` for a text
-    /// that is no address.
+    /// Returns the error of the last attempt if none of them succeeds, such as `ConnectionRefused`.
+    /// Returns `ErrorKind::InvalidInput` if `addr` is a string that is not a valid address.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if the future is polled outside the context of a runtime.
     ///
     /// # Cancel safety
-    /// Dropping the future gives the attempt up.
+    /// Dropping the future aborts the attempt and closes its socket.
     ///
     /// ```
     /// use volt::net::{TcpListener, TcpStream};
@@ -87,12 +92,12 @@ impl TcpStream {
         result
     }
 
-    /// A connection whose attempt goes on, once it has ended.
+    /// Waits until an attempt to connect that is in progress succeeds, and returns the connection.
     pub(super) async fn connected(driver: Arc<Driver>, stream: net::TcpStream) -> io::Result<TcpStream> {
         let io = Registration::new(driver, stream, Flags::NONE)?;
         let is_connected = |stream: &net::TcpStream| match (stream.take_error()?, stream.peer_addr()) {
             (Some(error), _) => Err(error),
-            // Told of something else than the end of the attempt.
+            // The event was not the end of the attempt: wait for the next one.
             (None, Err(error)) if error.kind() == io::ErrorKind::NotConnected => Err(io::ErrorKind::WouldBlock.into()),
             (None, peer) => peer.map(drop),
         };
@@ -104,21 +109,25 @@ impl TcpStream {
         Ok(TcpStream { io: Registration::new(driver, stream, PROBABLY_READY)? })
     }
 
-    /// Waits for data and copies it without taking it: the next read gives it again.
+    /// Receives data without removing it from the queue: the next read returns the same data again.
+    ///
+    /// Waits until data is available, or until the peer has closed its sending side. Returns the
+    /// number of bytes copied into `buffer`.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe. It removes no data from the queue.
     pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.io.run(Direction::Read, |stream| stream.peek(buffer)).await
     }
 
-    /// Polls as [`peek`](Self::peek). Of several tasks that poll to read, the last one is woken.
+    /// Polls for data as [`peek`](Self::peek) does. If several tasks poll for reading, only the
+    /// task that polled last is woken.
     ///
     /// # Errors
-    /// As [`peek`](Self::peek).
+    /// Returns the same errors as [`peek`](Self::peek).
     pub fn poll_peek(&self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
         self.io.poll_run(cx, Direction::Read, |stream| {
             let peek = |free: &mut [_]| Ok((recv(stream, free, RecvFlags::PEEK)?.1, ()));
@@ -126,87 +135,91 @@ impl TcpStream {
         })
     }
 
-    /// The address at this end.
+    /// Returns the local address that this stream is bound to.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.io.source().local_addr()
     }
 
-    /// The address at the other end.
+    /// Returns the remote address that this stream is connected to.
     ///
     /// # Errors
-    /// What the system says; `ErrorKind::NotConnected` once the connection is gone.
+    /// Returns `ErrorKind::NotConnected` if the connection is closed. Also returns an error if the
+    /// underlying system call fails.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.io.source().peer_addr()
     }
 
-    /// Whether small writes are sent at once (`TCP_NODELAY`) instead of being gathered.
+    /// Returns whether small writes are sent immediately instead of being collected
+    /// (`TCP_NODELAY`).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn nodelay(&self) -> io::Result<bool> {
         self.io.source().nodelay()
     }
 
-    /// Sets whether small writes are sent at once (`TCP_NODELAY`).
+    /// Sets whether small writes are sent immediately instead of being collected (`TCP_NODELAY`).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.io.source().set_nodelay(nodelay)
     }
 
-    /// The time to live of packets sent (`IP_TTL`).
+    /// Returns the time to live of packets sent from this socket (`IP_TTL`).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn ttl(&self) -> io::Result<u32> {
         self.io.source().ttl()
     }
 
-    /// Sets the time to live of packets sent (`IP_TTL`).
+    /// Sets the time to live of packets sent from this socket (`IP_TTL`).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.io.source().set_ttl(ttl)
     }
 
-    /// Whether data is acknowledged at once instead of with what is sent next (`TCP_QUICKACK`). The
-    /// kernel changes it by itself.
+    /// Returns whether received data is acknowledged immediately instead of together with the next
+    /// data sent (`TCP_QUICKACK`). The kernel may change this setting at any time.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub fn quickack(&self) -> io::Result<bool> {
         Ok(sockopt::tcp_quickack(self.io.source())?)
     }
 
-    /// Sets whether data is acknowledged at once (`TCP_QUICKACK`), until the kernel changes it.
+    /// Sets whether received data is acknowledged immediately (`TCP_QUICKACK`). The setting lasts
+    /// until the kernel changes it.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub fn set_quickack(&self, quickack: bool) -> io::Result<()> {
         Ok(sockopt::set_tcp_quickack(self.io.source(), quickack)?)
     }
 
-    /// How long closing waits for what was not yet sent (`SO_LINGER`); `None` = the kernel sends it
-    /// by itself.
+    /// Returns how long closing the socket waits for unsent data (`SO_LINGER`). `None` means that
+    /// closing does not wait, and that the kernel sends the data in the background.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         Ok(sockopt::socket_linger(self.io.source())?)
     }
 
-    /// Makes closing throw away what was not yet sent and reset the connection (`SO_LINGER` with 0
-    /// seconds). Other times would make closing block its thread, and are not offered.
+    /// Makes closing the socket discard unsent data and reset the connection (`SO_LINGER` with a
+    /// timeout of zero). Other timeouts are not available, because with them closing the socket
+    /// blocks the thread.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn set_zero_linger(&self) -> io::Result<()> {
         Ok(sockopt::set_socket_linger(self.io.source(), Some(Duration::ZERO))?)
     }

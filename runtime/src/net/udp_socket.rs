@@ -1,4 +1,4 @@
-//! UDP.
+//! A UDP socket.
 
 use std::fmt;
 use std::io;
@@ -21,11 +21,12 @@ use volt_core::driver::readiness::{Direction, Flags};
 use volt_core::driver::registration::Registration;
 use volt_core::driver::turn::Driver;
 
-/// A UDP socket. All its methods take `&self`: share it in an `Arc` to send and receive in
-/// different tasks.
+/// A UDP socket.
 ///
-/// Of several tasks that poll the same direction (`poll_…`), the last one is woken; the `async`
-/// methods may be awaited by any number of tasks.
+/// All methods take `&self`. To send and receive in different tasks, share the socket in an `Arc`.
+///
+/// If several tasks poll the same direction through the `poll_…` methods, only the task that polled
+/// last is woken. The `async` methods may be awaited by any number of tasks.
 ///
 /// ```
 /// use volt::net::UdpSocket;
@@ -44,7 +45,7 @@ pub struct UdpSocket {
     io: Registration<net::UdpSocket>,
 }
 
-/// Takes a datagram into memory that may be uninitialized.
+/// Receives a datagram into memory that may be uninitialized.
 fn receive(socket: &net::UdpSocket, free: &mut [MaybeUninit<u8>], flags: RecvFlags) -> io::Result<(usize, SocketAddr)> {
     let ((filled, _), _, from) = recvfrom(socket, free, flags)?;
     let from = from.ok_or_else(|| io::Error::other("the kernel gave a datagram without its sender"))?;
@@ -52,18 +53,20 @@ fn receive(socket: &net::UdpSocket, free: &mut [MaybeUninit<u8>], flags: RecvFla
 }
 
 impl UdpSocket {
-    /// A socket at `addr`. Port 0 asks the system for a free one. If `addr` stands for several
-    /// addresses, the first that can be had is taken.
+    /// Creates a UDP socket that is bound to `addr`.
+    ///
+    /// If the port is 0, the system assigns a free port. If `addr` yields several addresses, `bind`
+    /// tries them in order until one succeeds.
     ///
     /// # Errors
-    /// What the system says of the last address; `ErrorKind::InvalidInput` for a text that is no
-    /// address.
+    /// Returns the error of the last address if none of them can be bound. Returns
+    /// `ErrorKind::InvalidInput` if `addr` is a string that is not a valid address.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if the future is polled outside the context of a runtime.
     ///
     /// # Cancel safety
-    /// Dropping the future closes what it opened.
+    /// Dropping the future closes the socket if it was opened.
     pub async fn bind(addr: impl ToSocketAddrs) -> io::Result<UdpSocket> {
         let driver = context::driver();
         let mut result = Err(io::ErrorKind::InvalidInput.into());
@@ -83,15 +86,21 @@ impl UdpSocket {
         Ok(UdpSocket { io: Registration::new(driver, socket, Flags::WRITABLE)? })
     }
 
-    /// Makes `addr` the peer: the one that `send` sends to, and the only one that datagrams are
-    /// taken from. If it stands for several addresses, the first that can be had is taken.
+    /// Connects the socket to a remote address, the peer.
+    ///
+    /// `send` then sends datagrams to the peer, and the socket receives datagrams from the peer
+    /// only. If `addr` yields several addresses, `connect` tries them in order until one succeeds.
     ///
     /// # Errors
-    /// What the system says of the last address; `ErrorKind::InvalidInput` for a text that is no
-    /// address.
+    /// Returns the error of the last address if the socket can be connected to none of them.
+    /// Returns `ErrorKind::InvalidInput` if `addr` is a string that is not a valid address.
+    ///
+    /// # Panics
+    /// Panics if `addr` is a host name and the future is polled outside the context of a runtime.
     ///
     /// # Cancel safety
-    /// If it did not return, the socket has the peer that it had.
+    /// This method is cancel safe. If the future is dropped before it completes, the socket keeps
+    /// its previous peer.
     pub async fn connect(&self, addr: impl ToSocketAddrs) -> io::Result<()> {
         let mut result = Err(io::ErrorKind::InvalidInput.into());
         for addr in resolve(addr.target()).await? {
@@ -103,182 +112,200 @@ impl UdpSocket {
         result
     }
 
-    /// Sends a datagram to `target`, the first of its addresses if it stands for several, waiting
-    /// for room; how many bytes went.
+    /// Sends a datagram to `target`, and returns the number of bytes sent.
+    ///
+    /// Waits until the socket's send buffer has room. If `target` yields several addresses, the
+    /// first one is used.
     ///
     /// # Errors
-    /// What the system says; `ErrorKind::InvalidInput` for a text that is no address.
+    /// Returns `ErrorKind::InvalidInput` if `target` is a string that is not a valid address. Also
+    /// returns an error if the underlying system call fails.
+    ///
+    /// # Panics
+    /// Panics if `target` is a host name and the future is polled outside the context of a runtime.
     ///
     /// # Cancel safety
-    /// If it did not return, nothing was sent.
+    /// This method is cancel safe. If the future is dropped before it completes, the datagram was
+    /// not sent.
     pub async fn send_to(&self, bytes: &[u8], target: impl ToSocketAddrs) -> io::Result<usize> {
         let target = resolve(target.target()).await?[0];
         self.io.run(Direction::Write, |socket| socket.send_to(bytes, target)).await
     }
 
-    /// Polls as [`send_to`](Self::send_to). Of several tasks that poll to send, the last one is
-    /// woken.
+    /// Polls for sending a datagram as [`send_to`](Self::send_to) does. If several tasks poll for
+    /// sending, only the task that polled last is woken.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn poll_send_to(&self, cx: &mut Context<'_>, bytes: &[u8], target: SocketAddr) -> Poll<io::Result<usize>> {
         self.io.poll_run(cx, Direction::Write, |socket| socket.send_to(bytes, target))
     }
 
-    /// As [`send_to`](Self::send_to), without waiting.
+    /// Tries to send a datagram to `target` without waiting.
     ///
     /// # Errors
-    /// `ErrorKind::WouldBlock` if there is no room; what the system says.
+    /// Returns `ErrorKind::WouldBlock` if the send buffer has no room. Also returns an error if the
+    /// underlying system call fails.
     pub fn try_send_to(&self, bytes: &[u8], target: SocketAddr) -> io::Result<usize> {
         self.io.try_run(Direction::Write, |socket| socket.send_to(bytes, target))
     }
 
-    /// As [`recv`](Self::recv), but the datagram stays: the next one to receive gets it again.
+    /// Receives a datagram as [`recv`](Self::recv) does, but does not remove it from the queue. The
+    /// next receive returns the same datagram again.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe. It removes no datagram from the queue.
     pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.io.run(Direction::Read, |socket| socket.peek(buffer)).await
     }
 
-    /// Polls as [`peek`](Self::peek). Of several tasks that poll to receive, the last one is woken.
+    /// Polls for a datagram as [`peek`](Self::peek) does. If several tasks poll for receiving, only
+    /// the task that polled last is woken.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn poll_peek(&self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.poll_peek_from(cx, buffer).map_ok(drop)
     }
 
-    /// As [`peek`](Self::peek), without waiting.
+    /// Tries to receive a datagram as [`peek`](Self::peek) does, without waiting.
     ///
     /// # Errors
-    /// `ErrorKind::WouldBlock` if nothing is there; what the system says.
+    /// Returns `ErrorKind::WouldBlock` if no datagram is available. Also returns an error if the
+    /// underlying system call fails.
     pub fn try_peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.io.try_run(Direction::Read, |socket| socket.peek(buffer))
     }
 
-    /// As [`peek`](Self::peek), with who sent it.
+    /// Receives a datagram as [`peek`](Self::peek) does, and also returns the sender's address.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe. It removes no datagram from the queue.
     pub async fn peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.io.run(Direction::Read, |socket| socket.peek_from(buffer)).await
     }
 
-    /// Polls as [`peek_from`](Self::peek_from). Of several tasks that poll to receive, the last one
-    /// is woken.
+    /// Polls for a datagram as [`peek_from`](Self::peek_from) does. If several tasks poll for
+    /// receiving, only the task that polled last is woken.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn poll_peek_from(&self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<SocketAddr>> {
         let peek = |socket: &_| fill_read_buf(buffer, |free| receive(socket, free, RecvFlags::PEEK));
         self.io.poll_run(cx, Direction::Read, peek).map_ok(|(_, from)| from)
     }
 
-    /// As [`peek_from`](Self::peek_from), without waiting.
+    /// Tries to receive a datagram as [`peek_from`](Self::peek_from) does, without waiting.
     ///
     /// # Errors
-    /// `ErrorKind::WouldBlock` if nothing is there; what the system says.
+    /// Returns `ErrorKind::WouldBlock` if no datagram is available. Also returns an error if the
+    /// underlying system call fails.
     pub fn try_peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.io.try_run(Direction::Read, |socket| socket.peek_from(buffer))
     }
 
-    /// Waits for a datagram, says who sent it, and leaves it there.
+    /// Waits for a datagram, and returns the sender's address. The datagram stays in the queue.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe. It removes no datagram from the queue.
     pub async fn peek_sender(&self) -> io::Result<SocketAddr> {
         self.io.run(Direction::Read, peek_sender).await
     }
 
-    /// Polls as [`peek_sender`](Self::peek_sender). Of several tasks that poll to receive, the last
-    /// one is woken.
+    /// Polls for a sender as [`peek_sender`](Self::peek_sender) does. If several tasks poll for
+    /// receiving, only the task that polled last is woken.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn poll_peek_sender(&self, cx: &mut Context<'_>) -> Poll<io::Result<SocketAddr>> {
         self.io.poll_run(cx, Direction::Read, peek_sender)
     }
 
-    /// As [`peek_sender`](Self::peek_sender), without waiting.
+    /// Returns the sender of the next datagram as [`peek_sender`](Self::peek_sender) does, without
+    /// waiting.
     ///
     /// # Errors
-    /// `ErrorKind::WouldBlock` if nothing is there; what the system says.
+    /// Returns `ErrorKind::WouldBlock` if no datagram is available. Also returns an error if the
+    /// underlying system call fails.
     pub fn try_peek_sender(&self) -> io::Result<SocketAddr> {
         self.io.try_run(Direction::Read, peek_sender)
     }
 
-    /// The address at this end.
+    /// Returns the local address that this socket is bound to.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.io.source().local_addr()
     }
 
-    /// The peer that it was connected to.
+    /// Returns the address of the peer that this socket is connected to.
     ///
     /// # Errors
-    /// `ErrorKind::NotConnected` if it has none.
+    /// Returns `ErrorKind::NotConnected` if the socket is not connected. Also returns an error if
+    /// the underlying system call fails.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.io.source().peer_addr()
     }
 
-    /// Joins the group `multiaddr` on the interface with that address; 0.0.0.0 = the system
-    /// chooses.
+    /// Joins the IPv4 multicast group `multiaddr` on the interface whose address is `interface`.
+    /// With 0.0.0.0, the system chooses the interface.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn join_multicast_v4(&self, multiaddr: Ipv4Addr, interface: Ipv4Addr) -> io::Result<()> {
         self.io.source().join_multicast_v4(&multiaddr, &interface)
     }
 
-    /// Joins the group `multiaddr` on the interface with that index; 0 = the system chooses.
+    /// Joins the IPv6 multicast group `multiaddr` on the interface whose index is `interface`. With
+    /// 0, the system chooses the interface.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn join_multicast_v6(&self, multiaddr: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.io.source().join_multicast_v6(multiaddr, interface)
     }
 
-    /// Leaves a group; see [`join_multicast_v4`](Self::join_multicast_v4).
+    /// Leaves an IPv4 multicast group that was joined by
+    /// [`join_multicast_v4`](Self::join_multicast_v4).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn leave_multicast_v4(&self, multiaddr: Ipv4Addr, interface: Ipv4Addr) -> io::Result<()> {
         self.io.source().leave_multicast_v4(&multiaddr, &interface)
     }
 
-    /// Leaves a group; see [`join_multicast_v6`](Self::join_multicast_v6).
+    /// Leaves an IPv6 multicast group that was joined by
+    /// [`join_multicast_v6`](Self::join_multicast_v6).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn leave_multicast_v6(&self, multiaddr: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.io.source().leave_multicast_v6(multiaddr, interface)
     }
 }
 
-/// The sender of the datagram that is next, none of whose bytes are copied.
+/// Returns the sender of the next datagram without copying any of its bytes.
 fn peek_sender(socket: &net::UdpSocket) -> io::Result<SocketAddr> {
     Ok(receive(socket, &mut [], RecvFlags::PEEK)?.1)
 }
 
-/// A socket option: how to read it, and how to set it.
+/// Defines the getter and the setter of a socket option.
 macro_rules! option {
     ($what:literal, $get:ident, $set:ident, $value:ty) => {
         #[doc = $what]
         ///
         /// # Errors
-        /// What the system says.
+        /// Returns an error if the underlying system call fails.
         pub fn $get(&self) -> io::Result<$value> {
             self.io.source().$get()
         }
@@ -286,7 +313,7 @@ macro_rules! option {
         #[doc = concat!("Sets [`", stringify!($get), "`](Self::", stringify!($get), ").")]
         ///
         /// # Errors
-        /// What the system says.
+        /// Returns an error if the underlying system call fails.
         pub fn $set(&self, value: $value) -> io::Result<()> {
             self.io.source().$set(value)
         }
@@ -315,35 +342,36 @@ impl UdpSocket {
     );
     option!("The time to live of packets sent (`IP_TTL`).", ttl, set_ttl, u32);
 
-    /// The type of service of packets sent (`IP_TOS`).
+    /// Returns the type of service of packets sent from this socket (`IP_TOS`).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn tos_v4(&self) -> io::Result<u32> {
         Ok(sockopt::ip_tos(self.io.source())?.into())
     }
 
-    /// Sets [`tos_v4`](Self::tos_v4).
+    /// Sets the type of service of packets sent from this socket (`IP_TOS`).
     ///
     /// # Errors
-    /// `ErrorKind::InvalidInput` above 255; what the system says.
+    /// Returns `ErrorKind::InvalidInput` if `tos` exceeds 255. Also returns an error if the
+    /// underlying system call fails.
     pub fn set_tos_v4(&self, tos: u32) -> io::Result<()> {
         let tos = u8::try_from(tos).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         Ok(sockopt::set_ip_tos(self.io.source(), tos)?)
     }
 
-    /// The traffic class of packets sent (`IPV6_TCLASS`).
+    /// Returns the traffic class of packets sent from this socket (`IPV6_TCLASS`).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn tclass_v6(&self) -> io::Result<u32> {
         Ok(sockopt::ipv6_tclass(self.io.source())?)
     }
 
-    /// Sets [`tclass_v6`](Self::tclass_v6).
+    /// Sets the traffic class of packets sent from this socket (`IPV6_TCLASS`).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn set_tclass_v6(&self, tclass: u32) -> io::Result<()> {
         Ok(sockopt::set_ipv6_tclass(self.io.source(), tclass)?)
     }

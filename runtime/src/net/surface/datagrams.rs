@@ -1,136 +1,149 @@
-//! Datagrams.
+//! Methods that all datagram sockets share.
 
-/// Datagrams, of a socket that has a peer (`send`, `recv`) or not (`recv_from`). Sending to an
-/// address is each socket's own.
+/// Defines sending to the peer (`send`) and receiving (`recv`, `recv_from`) of datagrams. Sending
+/// to another address (`send_to`) differs between socket types, so each type defines it.
 macro_rules! datagrams {
     ($socket:ident, $addr:ty) => {
         impl $socket {
-            /// Sends a datagram to the peer that the socket was connected to, waiting for room; how
-            /// many bytes went.
+            /// Sends a datagram to the peer that the socket is connected to, and returns the number
+            /// of bytes sent.
+            ///
+            /// Waits until there is room for the datagram.
             ///
             /// # Errors
-            /// What the system says: without a peer, `DestinationAddressRequired` or
-            /// `NotConnected`; too long a datagram is an error too.
+            /// Returns `DestinationAddressRequired` or `NotConnected` if the socket is not
+            /// connected. Returns an error if the datagram is too long. Also returns an error if
+            /// the underlying system call fails.
             ///
             /// # Cancel safety
-            /// If it did not return, nothing was sent.
+            /// This method is cancel safe. If the future is dropped before it completes, the
+            /// datagram was not sent.
             pub async fn send(&self, bytes: &[u8]) -> io::Result<usize> {
                 self.io.run(Direction::Write, |socket| socket.send(bytes)).await
             }
 
-            /// Polls as [`send`](Self::send). Of several tasks that poll to send, the last one is
-            /// woken.
+            /// Polls for sending a datagram as [`send`](Self::send) does. If several tasks poll for
+            /// sending, only the task that polled last is woken.
             ///
             /// # Errors
-            /// As [`send`](Self::send).
+            /// Returns the same errors as [`send`](Self::send).
             pub fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
                 self.io.poll_run(cx, Direction::Write, |socket| socket.send(bytes))
             }
 
-            /// As [`send`](Self::send), without waiting.
+            /// Tries to send a datagram to the peer without waiting.
             ///
             /// # Errors
-            /// `ErrorKind::WouldBlock` if there is no room; as [`send`](Self::send).
+            /// Returns `ErrorKind::WouldBlock` if there is no room. Otherwise returns the same
+            /// errors as [`send`](Self::send).
             pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
                 self.io.try_run(Direction::Write, |socket| socket.send(bytes))
             }
 
-            /// Waits for a datagram and puts it into `buffer`; how many bytes. What has no room
-            /// there is lost.
+            /// Receives a datagram into `buffer`, and returns the number of bytes received.
+            ///
+            /// Waits until a datagram is available. If `buffer` is too short for the datagram, the
+            /// excess bytes are discarded.
             ///
             /// # Errors
-            /// What the system says; `ConnectionRefused` if the peer answered that nobody is there.
+            /// Returns `ConnectionRefused` if the peer reported that no socket is bound to its
+            /// address. Also returns an error if the underlying system call fails.
             ///
             /// # Cancel safety
-            /// If it did not return, no datagram was taken.
+            /// This method is cancel safe. If the future is dropped before it completes, no
+            /// datagram was received.
             pub async fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
                 self.io.run(Direction::Read, |socket| socket.recv(buffer)).await
             }
 
-            /// Polls as [`recv`](Self::recv). Of several tasks that poll to receive, the last one
-            /// is woken.
+            /// Polls for a datagram as [`recv`](Self::recv) does. If several tasks poll for
+            /// receiving, only the task that polled last is woken.
             ///
             /// # Errors
-            /// As [`recv`](Self::recv).
+            /// Returns the same errors as [`recv`](Self::recv).
             pub fn poll_recv(&self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
                 let receive = |socket: &_| fill_read_buf(buffer, |free| receive(socket, free, RecvFlags::empty()));
                 self.io.poll_run(cx, Direction::Read, receive).map_ok(drop)
             }
 
-            /// As [`recv`](Self::recv), without waiting.
+            /// Tries to receive a datagram without waiting.
             ///
             /// # Errors
-            /// `ErrorKind::WouldBlock` if nothing is there; as [`recv`](Self::recv).
+            /// Returns `ErrorKind::WouldBlock` if no datagram is available. Otherwise returns the
+            /// same errors as [`recv`](Self::recv).
             pub fn try_recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
                 self.io.try_run(Direction::Read, |socket| socket.recv(buffer))
             }
 
-            /// As [`recv`](Self::recv), into what is free in `buffer`.
+            /// Receives a datagram into the free part of `buffer`, as [`recv`](Self::recv) does.
             ///
             /// # Errors
-            /// As [`recv`](Self::recv).
+            /// Returns the same errors as [`recv`](Self::recv).
             ///
             /// # Cancel safety
-            /// As [`recv`](Self::recv).
+            /// The same as for [`recv`](Self::recv).
             pub async fn recv_buf<B: BufMut>(&self, buffer: &mut B) -> io::Result<usize> {
                 let receive = |socket: &_| fill_buf_mut(buffer, |free| receive(socket, free, RecvFlags::empty()));
                 Ok(self.io.run(Direction::Read, receive).await?.0)
             }
 
-            /// As [`recv_buf`](Self::recv_buf), without waiting.
+            /// Tries to receive a datagram as [`recv_buf`](Self::recv_buf) does, without waiting.
             ///
             /// # Errors
-            /// As [`try_recv`](Self::try_recv).
+            /// Returns the same errors as [`try_recv`](Self::try_recv).
             pub fn try_recv_buf<B: BufMut>(&self, buffer: &mut B) -> io::Result<usize> {
                 let receive = |socket: &_| fill_buf_mut(buffer, |free| receive(socket, free, RecvFlags::empty()));
                 Ok(self.io.try_run(Direction::Read, receive)?.0)
             }
 
-            /// As [`recv`](Self::recv), with who sent it.
+            /// Receives a datagram as [`recv`](Self::recv) does, and also returns the sender's
+            /// address.
             ///
             /// # Errors
-            /// As [`recv`](Self::recv).
+            /// Returns the same errors as [`recv`](Self::recv).
             ///
             /// # Cancel safety
-            /// As [`recv`](Self::recv).
+            /// The same as for [`recv`](Self::recv).
             pub async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, $addr)> {
                 self.io.run(Direction::Read, |socket| socket.recv_from(buffer)).await
             }
 
-            /// Polls as [`recv_from`](Self::recv_from). Of several tasks that poll to receive, the
-            /// last one is woken.
+            /// Polls for a datagram as [`recv_from`](Self::recv_from) does. If several tasks poll
+            /// for receiving, only the task that polled last is woken.
             ///
             /// # Errors
-            /// As [`recv`](Self::recv).
+            /// Returns the same errors as [`recv`](Self::recv).
             pub fn poll_recv_from(&self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<$addr>> {
                 let receive = |socket: &_| fill_read_buf(buffer, |free| receive(socket, free, RecvFlags::empty()));
                 self.io.poll_run(cx, Direction::Read, receive).map_ok(|(_, from)| from)
             }
 
-            /// As [`recv_from`](Self::recv_from), without waiting.
+            /// Tries to receive a datagram as [`recv_from`](Self::recv_from) does, without waiting.
             ///
             /// # Errors
-            /// As [`try_recv`](Self::try_recv).
+            /// Returns the same errors as [`try_recv`](Self::try_recv).
             pub fn try_recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, $addr)> {
                 self.io.try_run(Direction::Read, |socket| socket.recv_from(buffer))
             }
 
-            /// As [`recv_from`](Self::recv_from), into what is free in `buffer`.
+            /// Receives a datagram into the free part of `buffer`, as
+            /// [`recv_from`](Self::recv_from) does.
             ///
             /// # Errors
-            /// As [`recv`](Self::recv).
+            /// Returns the same errors as [`recv`](Self::recv).
             ///
             /// # Cancel safety
-            /// As [`recv`](Self::recv).
+            /// The same as for [`recv`](Self::recv).
             pub async fn recv_buf_from<B: BufMut>(&self, buffer: &mut B) -> io::Result<(usize, $addr)> {
                 let receive = |socket: &_| fill_buf_mut(buffer, |free| receive(socket, free, RecvFlags::empty()));
                 self.io.run(Direction::Read, receive).await
             }
 
-            /// As [`recv_buf_from`](Self::recv_buf_from), without waiting.
+            /// Tries to receive a datagram as [`recv_buf_from`](Self::recv_buf_from) does, without
+            /// waiting.
             ///
             /// # Errors
-            /// As [`try_recv`](Self::try_recv).
+            /// Returns the same errors as [`try_recv`](Self::try_recv).
             pub fn try_recv_buf_from<B: BufMut>(&self, buffer: &mut B) -> io::Result<(usize, $addr)> {
                 let receive = |socket: &_| fill_buf_mut(buffer, |free| receive(socket, free, RecvFlags::empty()));
                 self.io.try_run(Direction::Read, receive)

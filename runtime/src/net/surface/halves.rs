@@ -1,6 +1,6 @@
-//! The two halves of a stream.
+//! The two halves of a stream, and the methods that split a stream.
 
-/// The halves of a stream, borrowed and owned, and `split` and `into_split`.
+/// Defines `split`, `into_split`, and the borrowed and owned halves of a stream.
 macro_rules! halves {
     ($stream:ident, $addr:ty) => {
         use std::sync::Arc;
@@ -9,15 +9,19 @@ macro_rules! halves {
         use crate::io::{Interest, Ready};
 
         impl $stream {
-            /// Splits it into a half that reads and one that writes, for one task. See
-            /// [`into_split`](Self::into_split) for two.
+            /// Splits the stream into a read half and a write half that borrow it.
+            ///
+            /// Both halves must stay in one task. To use them in different tasks, call
+            /// [`into_split`](Self::into_split).
             pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
                 let stream = &*self;
                 (ReadHalf(stream), WriteHalf(stream))
             }
 
-            /// Splits it into a half that reads and one that writes, which may live in different
-            /// tasks. Dropping the writing half tells the peer that nothing more comes.
+            /// Splits the stream into a read half and a write half that own it.
+            ///
+            /// The halves can be moved to different tasks. Dropping the write half shuts down the
+            /// write direction, which signals the end of the stream to the peer.
             pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
                 let stream = Arc::new(self);
                 (OwnedReadHalf { stream: stream.clone() }, OwnedWriteHalf { stream, shuts_down: true })
@@ -25,51 +29,56 @@ macro_rules! halves {
 
             pub(in crate::net) fn shutdown_now(&self, how: net::Shutdown) -> io::Result<()> {
                 match self.io.source().shutdown(how) {
-                    // The peer was first: what was asked for is so.
+                    // The peer has closed the connection first, so the direction is already shut
+                    // down.
                     Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
                     result => result,
                 }
             }
         }
 
-        /// The half that reads, of a stream that was split for one task.
+        /// The borrowed read half of a stream, created by `split`.
         #[derive(Debug)]
         pub struct ReadHalf<'a>(&'a $stream);
 
-        /// The half that writes, of a stream that was split for one task.
+        /// The borrowed write half of a stream, created by `split`.
         #[derive(Debug)]
         pub struct WriteHalf<'a>(&'a $stream);
 
-        /// The half that reads, of a stream that was split for two tasks.
+        /// The owned read half of a stream, created by `into_split`.
         #[derive(Debug)]
         pub struct OwnedReadHalf {
             stream: Arc<$stream>,
         }
 
-        /// The half that writes, of a stream that was split for two tasks. Dropping it tells the
-        /// peer that nothing more comes.
+        /// The owned write half of a stream, created by `into_split`.
+        ///
+        /// Dropping it shuts down the write direction, which signals the end of the stream to the
+        /// peer.
         #[derive(Debug)]
         pub struct OwnedWriteHalf {
             stream: Arc<$stream>,
-            /// Whether dropping it shuts the direction down.
+            /// Whether dropping this half shuts down the write direction.
             shuts_down: bool,
         }
 
         impl OwnedReadHalf {
-            /// Puts the halves together again.
+            /// Puts the two halves of a stream back together.
             ///
             /// # Errors
-            /// [`ReuniteError`], with both halves in it, if they are of different streams.
+            /// Returns [`ReuniteError`], which contains both halves, if they are from different
+            /// streams.
             pub fn reunite(self, other: OwnedWriteHalf) -> Result<$stream, ReuniteError> {
                 other.reunite(self)
             }
         }
 
         impl OwnedWriteHalf {
-            /// Puts the halves together again.
+            /// Puts the two halves of a stream back together.
             ///
             /// # Errors
-            /// [`ReuniteError`], with both halves in it, if they are of different streams.
+            /// Returns [`ReuniteError`], which contains both halves, if they are from different
+            /// streams.
             pub fn reunite(mut self, other: OwnedReadHalf) -> Result<$stream, ReuniteError> {
                 if !Arc::ptr_eq(&self.stream, &other.stream) {
                     return Err(ReuniteError(other, self));
@@ -80,7 +89,7 @@ macro_rules! halves {
                 Ok(Arc::into_inner(stream).expect("a stream has two halves, and both are gone"))
             }
 
-            /// Drops it without telling the peer anything.
+            /// Drops this half without shutting down the write direction.
             pub fn forget(mut self) {
                 self.shuts_down = false;
             }
@@ -89,19 +98,19 @@ macro_rules! halves {
         impl Drop for OwnedWriteHalf {
             fn drop(&mut self) {
                 if self.shuts_down {
-                    // Nobody is left to be told of an error, and it means that the connection is
-                    // gone.
+                    // An error cannot be reported here. It means that the connection is already
+                    // closed.
                     let _ = self.stream.shutdown_now(net::Shutdown::Write);
                 }
             }
         }
 
-        /// Two halves that are not of one stream.
+        /// The error returned by `reunite` if the two halves are from different streams.
         #[derive(Debug)]
         pub struct ReuniteError(
-            /// The half that reads.
+            /// The read half.
             pub OwnedReadHalf,
-            /// The half that writes.
+            /// The write half.
             pub OwnedWriteHalf,
         );
 
@@ -124,29 +133,31 @@ macro_rules! halves {
     };
     (@ends $stream:ident, $addr:ty, $half:ty, $field:tt) => {
         impl $half {
-            /// Waits until something of `interest` may be done; what was found.
+            /// Waits until the stream is ready for at least one operation of `interest`, and
+            /// returns the readiness found.
             ///
             /// # Errors
-            /// The runtime was shut down.
+            /// Returns an error if the runtime was shut down.
             ///
             /// # Cancel safety
-            /// Nothing is lost.
+            /// This method is cancel safe. Readiness that was found stays set until an attempt
+            /// fails with `ErrorKind::WouldBlock`.
             pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
                 self.$field.ready(interest).await
             }
 
-            /// The address at the other end.
+            /// Returns the remote address that this stream is connected to.
             ///
             /// # Errors
-            /// What the system says.
+            /// Returns an error if the underlying system call fails.
             pub fn peer_addr(&self) -> io::Result<$addr> {
                 self.$field.peer_addr()
             }
 
-            /// The address at this end.
+            /// Returns the local address that this stream is bound to.
             ///
             /// # Errors
-            /// What the system says.
+            /// Returns an error if the underlying system call fails.
             pub fn local_addr(&self) -> io::Result<$addr> {
                 self.$field.local_addr()
             }
@@ -162,38 +173,42 @@ macro_rules! halves {
         reads!($half, self => self.$field);
 
         impl $half {
-            /// Waits until there may be something to read, the end of the stream included.
+            /// Waits until the stream may have data to read, or has reached the end of the stream.
             ///
             /// # Errors
-            /// The runtime was shut down.
+            /// Returns an error if the runtime was shut down.
             ///
             /// # Cancel safety
-            /// Nothing is lost.
+            /// This method is cancel safe. Readiness that was found stays set until an attempt
+            /// fails with `ErrorKind::WouldBlock`.
             pub async fn readable(&self) -> io::Result<()> {
                 self.$field.readable().await
             }
 
-            /// Reads what is there, without waiting; 0 bytes mean the end of the stream (or an
-            /// empty buffer).
+            /// Tries to read available data into `buffer` without waiting, and returns the number
+            /// of bytes read.
+            ///
+            /// `Ok(0)` means that the end of the stream was reached, or that `buffer` is empty.
             ///
             /// # Errors
-            /// `ErrorKind::WouldBlock` if nothing is there; what the system says.
+            /// Returns `ErrorKind::WouldBlock` if no data is available. Also returns an error if
+            /// the underlying system call fails.
             pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
                 self.$field.try_read(buffer)
             }
 
-            /// As [`try_read`](Self::try_read), into several buffers, one after the other.
+            /// Tries to read into several buffers in order, as [`try_read`](Self::try_read) does.
             ///
             /// # Errors
-            /// As [`try_read`](Self::try_read).
+            /// Returns the same errors as [`try_read`](Self::try_read).
             pub fn try_read_vectored(&self, buffers: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
                 self.$field.try_read_vectored(buffers)
             }
 
-            /// As [`try_read`](Self::try_read), into what is free in `buffer`.
+            /// Tries to read into the free part of `buffer`, as [`try_read`](Self::try_read) does.
             ///
             /// # Errors
-            /// As [`try_read`](Self::try_read).
+            /// Returns the same errors as [`try_read`](Self::try_read).
             pub fn try_read_buf<B: bytes::BufMut>(&self, buffer: &mut B) -> io::Result<usize> {
                 self.$field.try_read_buf(buffer)
             }
@@ -203,29 +218,32 @@ macro_rules! halves {
         writes!($half, self => self.$field);
 
         impl $half {
-            /// Waits until there may be room to write.
+            /// Waits until the stream may have room to write.
             ///
             /// # Errors
-            /// The runtime was shut down.
+            /// Returns an error if the runtime was shut down.
             ///
             /// # Cancel safety
-            /// Nothing is lost.
+            /// This method is cancel safe. Readiness that was found stays set until an attempt
+            /// fails with `ErrorKind::WouldBlock`.
             pub async fn writable(&self) -> io::Result<()> {
                 self.$field.writable().await
             }
 
-            /// Writes what fits, without waiting; how many bytes did.
+            /// Tries to write `bytes` without waiting, and returns the number of bytes written.
+            /// That number may be less than the length of `bytes`.
             ///
             /// # Errors
-            /// `ErrorKind::WouldBlock` if nothing fits; what the system says.
+            /// Returns `ErrorKind::WouldBlock` if there is no room. Also returns an error if the
+            /// underlying system call fails.
             pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
                 self.$field.try_write(bytes)
             }
 
-            /// As [`try_write`](Self::try_write), of several buffers, one after the other.
+            /// Tries to write several buffers in order, as [`try_write`](Self::try_write) does.
             ///
             /// # Errors
-            /// As [`try_write`](Self::try_write).
+            /// Returns the same errors as [`try_write`](Self::try_write).
             pub fn try_write_vectored(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
                 self.$field.try_write_vectored(slices)
             }

@@ -1,83 +1,89 @@
-//! What sockets have in common in their public faces, each written once: waiting (`waits!`), bytes
-//! (`byte_stream!`), the two halves of a stream (`halves!`), datagrams (`datagrams!`), and the
-//! descriptor (`descriptor!`).
+//! Macros for the public methods that several socket types share.
 //!
-//! Each type that these are for has a field `io`, its registration. Macros, and no trait of which
-//! they would be methods: they are called as Tokio's are, without anything to be imported.
+//! Each macro defines one group of methods: waiting for readiness (`waits!`), reading and writing
+//! bytes (`tries_to_read!`, `tries_to_write!`, `reads!`, `writes!`), the two halves of a stream
+//! (`halves!`), datagrams (`datagrams!`), and conversions from and to descriptors (`descriptor!`).
 //!
-//! Each half polls its own direction only, so the one waker that a direction's slot holds is enough
-//! for both.
+//! Each type that uses them has a field `io`, its registration with the driver. These are macros
+//! instead of a trait because, as in Tokio, users call the methods without importing a trait.
+//!
+//! Each half of a stream polls only its own direction. So it is sufficient that a registration has
+//! one waker slot for each direction.
 
 pub(super) mod datagrams;
 pub(super) mod halves;
 
-/// `ready`, `readable`, `writable`, `try_io`, `async_io`, and the poll functions under the names
-/// given.
+/// Defines `ready`, `readable`, `writable`, `try_io`, `async_io`, `take_error`, and the poll
+/// functions under the given names.
 macro_rules! waits {
     ($socket:ty, $poll_read:ident, $poll_write:ident) => {
         impl $socket {
-            /// Waits until something of `interest` may be done; what was found. Of a wait for both
-            /// directions this is the way.
+            /// Waits until the socket is ready for at least one operation of `interest`, and
+            /// returns the readiness found. Use it to wait for both directions at the same time.
             ///
-            /// It only may be done: the attempt can still find that it would block. Then wait
-            /// again.
+            /// Readiness is a hint: an attempt can still fail with `ErrorKind::WouldBlock`. In that
+            /// case, wait again.
             ///
             /// # Errors
-            /// The runtime was shut down.
+            /// Returns an error if the runtime was shut down.
             ///
             /// # Cancel safety
-            /// Nothing is lost.
+            /// This method is cancel safe. Readiness that was found stays set until an attempt
+            /// fails with `ErrorKind::WouldBlock`.
             pub async fn ready(&self, interest: crate::io::Interest) -> std::io::Result<crate::io::Ready> {
                 Ok(crate::io::Ready::of(self.io.ready(interest.awaited()).await?.found()))
             }
 
-            /// Waits until there may be something to read, the peer's end of stream included.
+            /// Waits until the socket may have data to read, or has reached the end of the stream.
             ///
             /// # Errors
-            /// The runtime was shut down.
+            /// Returns an error if the runtime was shut down.
             ///
             /// # Cancel safety
-            /// Nothing is lost.
+            /// This method is cancel safe. Readiness that was found stays set until an attempt
+            /// fails with `ErrorKind::WouldBlock`.
             pub async fn readable(&self) -> std::io::Result<()> {
                 self.io.ready(volt_core::driver::readiness::Direction::Read).await.map(|_| ())
             }
 
-            /// Waits until there may be room to write.
+            /// Waits until the socket may have room to write.
             ///
             /// # Errors
-            /// The runtime was shut down.
+            /// Returns an error if the runtime was shut down.
             ///
             /// # Cancel safety
-            /// Nothing is lost.
+            /// This method is cancel safe. Readiness that was found stays set until an attempt
+            /// fails with `ErrorKind::WouldBlock`.
             pub async fn writable(&self) -> std::io::Result<()> {
                 self.io.ready(volt_core::driver::readiness::Direction::Write).await.map(|_| ())
             }
 
-            /// Polls as [`readable`](Self::readable). Of several tasks that poll to read, the last
-            /// one is woken.
+            /// Polls for readiness as [`readable`](Self::readable) does. If several tasks poll for
+            /// reading, only the task that polled last is woken.
             ///
             /// # Errors
-            /// As [`readable`](Self::readable).
+            /// Returns the same errors as [`readable`](Self::readable).
             pub fn $poll_read(&self, cx: &mut std::task::Context<'_>) -> std::task::Poll<std::io::Result<()>> {
                 self.io.poll_ready(cx, volt_core::driver::readiness::Direction::Read).map_ok(|_| ())
             }
 
-            /// Polls as [`writable`](Self::writable). Of several tasks that poll to write, the last
-            /// one is woken.
+            /// Polls for readiness as [`writable`](Self::writable) does. If several tasks poll for
+            /// writing, only the task that polled last is woken.
             ///
             /// # Errors
-            /// As [`writable`](Self::writable).
+            /// Returns the same errors as [`writable`](Self::writable).
             pub fn $poll_write(&self, cx: &mut std::task::Context<'_>) -> std::task::Poll<std::io::Result<()>> {
                 self.io.poll_ready(cx, volt_core::driver::readiness::Direction::Write).map_ok(|_| ())
             }
 
-            /// One attempt of `operation`, a system call on this socket, if it may succeed. Where
-            /// it would have blocked, that is noted down for the next wait: so `operation` must
-            /// return `WouldBlock` only if the socket did.
+            /// Tries `operation`, a system call on this socket, once if the socket may be ready.
+            ///
+            /// If `operation` returns `WouldBlock`, the readiness is cleared, and the next wait is
+            /// for a new event. So `operation` must return `WouldBlock` only if the socket did.
             ///
             /// # Errors
-            /// `ErrorKind::WouldBlock` if nothing of `interest` may be done; else what `operation`
-            /// says.
+            /// Returns `ErrorKind::WouldBlock` if the socket is not ready for `interest`. Otherwise
+            /// returns the error of `operation`.
             pub fn try_io<R>(
                 &self,
                 interest: crate::io::Interest,
@@ -86,14 +92,16 @@ macro_rules! waits {
                 self.io.try_run(interest.awaited(), |_| operation())
             }
 
-            /// Tries `operation`, a system call on this socket, again and again until it does not
-            /// block, and waits in between.
+            /// Calls `operation`, a system call on this socket, until it does not return
+            /// `WouldBlock`. Waits for readiness between the calls.
             ///
             /// # Errors
-            /// What `operation` says; the runtime was shut down.
+            /// Returns any other error of `operation`. Also returns an error if the runtime was
+            /// shut down.
             ///
             /// # Cancel safety
-            /// `operation` has either come to an end, and this returns, or it would have blocked.
+            /// This method is cancel safe. The poll in which `operation` completes returns its
+            /// result, so dropping the future loses no result.
             pub async fn async_io<R>(
                 &self,
                 interest: crate::io::Interest,
@@ -102,10 +110,10 @@ macro_rules! waits {
                 self.io.run(interest.awaited(), |_| operation()).await
             }
 
-            /// Takes the socket's pending error, if it has one (`SO_ERROR`).
+            /// Returns and clears the socket's pending error, if there is one (`SO_ERROR`).
             ///
             /// # Errors
-            /// What the system says.
+            /// Returns an error if the underlying system call fails.
             pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
                 self.io.source().take_error()
             }
@@ -113,17 +121,19 @@ macro_rules! waits {
     };
 }
 
-/// `AsFd` and `AsRawFd`, and the way from and to the standard library's type.
+/// Defines the conversions from and to the standard library's type, and implements `AsFd` and
+/// `AsRawFd`.
 macro_rules! descriptor {
     ($socket:ident, $std:ty, $registered:expr) => {
         impl $socket {
-            /// Takes over a socket of the standard library, and puts it into non-blocking mode.
+            /// Creates a socket from a socket of the standard library, and sets it to non-blocking
+            /// mode.
             ///
             /// # Errors
-            /// What the system says.
+            /// Returns an error if the underlying system call fails.
             ///
             /// # Panics
-            /// Outside a runtime.
+            /// Panics if called outside the context of a runtime.
             #[track_caller]
             #[allow(clippy::redundant_closure_call, reason = "some are registered as they are")]
             pub fn from_std(socket: $std) -> std::io::Result<$socket> {
@@ -132,16 +142,17 @@ macro_rules! descriptor {
                 Self::register(driver, $registered(socket))
             }
 
-            /// Gives the socket to the standard library, in non-blocking mode.
+            /// Converts the socket into a socket of the standard library. It stays in non-blocking
+            /// mode.
             ///
             /// # Errors
-            /// What the system says when the socket leaves the runtime's driver.
+            /// Returns an error if the socket cannot be removed from the runtime's driver.
             pub fn into_std(self) -> std::io::Result<$std> {
                 self.io.into_source().map(<$std>::from)
             }
         }
 
-        /// As `from_std`.
+        /// Equivalent to `from_std`.
         impl TryFrom<$std> for $socket {
             type Error = std::io::Error;
 
@@ -165,31 +176,34 @@ macro_rules! descriptor {
     };
 }
 
-/// Reading without waiting.
+/// Defines the methods that read without waiting.
 macro_rules! tries_to_read {
     ($io:ident in $source:ty) => {
         impl $source {
-            /// Reads what is there, without waiting; 0 bytes mean the end of the stream (or an
-            /// empty buffer).
+            /// Tries to read available data into `buffer` without waiting, and returns the number
+            /// of bytes read.
+            ///
+            /// `Ok(0)` means that the end of the stream was reached, or that `buffer` is empty.
             ///
             /// # Errors
-            /// `ErrorKind::WouldBlock` if nothing is there; what the system says.
+            /// Returns `ErrorKind::WouldBlock` if no data is available. Also returns an error if
+            /// the underlying system call fails.
             pub fn try_read(&self, buffer: &mut [u8]) -> std::io::Result<usize> {
                 crate::net::bytes::try_read(&self.$io, buffer)
             }
 
-            /// As [`try_read`](Self::try_read), into several buffers, one after the other.
+            /// Tries to read into several buffers in order, as [`try_read`](Self::try_read) does.
             ///
             /// # Errors
-            /// As [`try_read`](Self::try_read).
+            /// Returns the same errors as [`try_read`](Self::try_read).
             pub fn try_read_vectored(&self, buffers: &mut [std::io::IoSliceMut<'_>]) -> std::io::Result<usize> {
                 crate::net::bytes::try_read_vectored(&self.$io, buffers)
             }
 
-            /// As [`try_read`](Self::try_read), into what is free in `buffer`.
+            /// Tries to read into the free part of `buffer`, as [`try_read`](Self::try_read) does.
             ///
             /// # Errors
-            /// As [`try_read`](Self::try_read).
+            /// Returns the same errors as [`try_read`](Self::try_read).
             pub fn try_read_buf<B: bytes::BufMut>(&self, buffer: &mut B) -> std::io::Result<usize> {
                 crate::net::bytes::try_read_buf(&self.$io, buffer)
             }
@@ -197,22 +211,24 @@ macro_rules! tries_to_read {
     };
 }
 
-/// Writing without waiting.
+/// Defines the methods that write without waiting.
 macro_rules! tries_to_write {
     ($io:ident in $sink:ty) => {
         impl $sink {
-            /// Writes what fits, without waiting; how many bytes did.
+            /// Tries to write `bytes` without waiting, and returns the number of bytes written.
+            /// That number may be less than the length of `bytes`.
             ///
             /// # Errors
-            /// `ErrorKind::WouldBlock` if nothing fits; what the system says.
+            /// Returns `ErrorKind::WouldBlock` if there is no room. Also returns an error if the
+            /// underlying system call fails.
             pub fn try_write(&self, bytes: &[u8]) -> std::io::Result<usize> {
                 crate::net::bytes::try_write(&self.$io, bytes)
             }
 
-            /// As [`try_write`](Self::try_write), of several buffers, one after the other.
+            /// Tries to write several buffers in order, as [`try_write`](Self::try_write) does.
             ///
             /// # Errors
-            /// As [`try_write`](Self::try_write).
+            /// Returns the same errors as [`try_write`](Self::try_write).
             pub fn try_write_vectored(&self, slices: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
                 crate::net::bytes::try_write_vectored(&self.$io, slices)
             }
@@ -220,7 +236,7 @@ macro_rules! tries_to_write {
     };
 }
 
-/// [`AsyncRead`](tokio::io::AsyncRead) of what `$stream` gives the registration of.
+/// Implements [`AsyncRead`](tokio::io::AsyncRead) through the registration in `$stream.io`.
 macro_rules! reads {
     ($half:ty, $self:ident => $stream:expr) => {
         impl tokio::io::AsyncRead for $half {
@@ -235,7 +251,7 @@ macro_rules! reads {
     };
 }
 
-/// [`AsyncWrite`](tokio::io::AsyncWrite) of the same.
+/// Implements [`AsyncWrite`](tokio::io::AsyncWrite) through the registration in `$stream.io`.
 macro_rules! writes {
     ($half:ty, $self:ident => $stream:expr) => {
         impl tokio::io::AsyncWrite for $half {
@@ -259,7 +275,7 @@ macro_rules! writes {
                 true
             }
 
-            /// Nothing to do: what was written is with the kernel.
+            /// Does nothing: all written data has already been passed to the kernel.
             fn poll_flush(
                 $self: std::pin::Pin<&mut Self>,
                 _: &mut std::task::Context<'_>,
@@ -267,7 +283,8 @@ macro_rules! writes {
                 std::task::Poll::Ready(Ok(()))
             }
 
-            /// Tells the peer that nothing more comes; reading goes on.
+            /// Shuts down the write direction, which signals the end of the stream to the peer.
+            /// Reading remains possible.
             fn poll_shutdown(
                 $self: std::pin::Pin<&mut Self>,
                 _: &mut std::task::Context<'_>,
@@ -279,5 +296,5 @@ macro_rules! writes {
 }
 
 pub(super) use {descriptor, tries_to_read, tries_to_write, waits};
-/// Pipes to children have these two as well.
+/// Pipes to child processes use these two as well.
 pub(crate) use {reads, writes};

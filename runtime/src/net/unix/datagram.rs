@@ -1,10 +1,10 @@
-//! Datagrams within this machine.
+//! Unix datagram sockets.
 //!
-//! A datagram for a receiver whose queue is full, sent by a socket that is not connected to it, is
-//! refused, and nothing tells when there is room: the kernel's word that a socket can be written to
-//! is about its own buffer, and about its peer's. So `send_to` tries by itself by and by, as often
-//! as a connect to a full listener does, beside waiting for the word. `poll_send_to` can only wait
-//! for it.
+//! Sending to a receiver whose queue is full needs more than the driver's events if the sender is
+//! not connected to that receiver. The kernel refuses such a datagram, and sends no event when the
+//! queue has room again: a writable event only covers the sender's own buffer and the queue of its
+//! peer. So `send_to` waits for an event, and in addition tries again after 1 ms, then after twice
+//! the previous wait, up to 32 ms. `poll_send_to` can only wait for an event.
 
 use std::fmt;
 use std::io;
@@ -30,10 +30,11 @@ use volt_core::driver::readiness::{Direction, Flags};
 use volt_core::driver::registration::Registration;
 use volt_core::driver::turn::Driver;
 
-/// A Unix socket for datagrams. All its methods take `&self`: share it in an `Arc` to send and
-/// receive in different tasks.
+/// A Unix datagram socket.
 ///
-/// Nothing is lost on the way: where a receiver's queue is full, `send` waits.
+/// All methods take `&self`. To send and receive in different tasks, share the socket in an `Arc`.
+///
+/// Datagrams are not lost on the way to the receiver: if its queue is full, `send` waits.
 ///
 /// ```
 /// use volt::net::UnixDatagram;
@@ -51,14 +52,14 @@ pub struct UnixDatagram {
     io: Registration<net::UnixDatagram>,
 }
 
-/// Takes a datagram into memory that may be uninitialized.
+/// Receives a datagram into memory that may be uninitialized.
 fn receive(
     socket: &net::UnixDatagram,
     free: &mut [MaybeUninit<u8>],
     flags: RecvFlags,
 ) -> io::Result<(usize, SocketAddr)> {
     let ((filled, _), _, from) = recvfrom(socket, free, flags)?;
-    // A sender without an address.
+    // The address of a sender that is not bound to one.
     let nameless = || SocketAddr::from_pathname("");
     let from = match from.map(SocketAddrUnix::try_from).transpose()? {
         None => nameless()?,
@@ -84,38 +85,39 @@ fn abstract_name(_: &SocketAddrUnix) -> Option<io::Result<SocketAddr>> {
 }
 
 impl UnixDatagram {
-    /// A socket at `path`, which must not exist yet.
+    /// Creates a socket that is bound to `path`, which must not exist yet.
     ///
     /// # Errors
-    /// `AddrInUse` if it exists; `InvalidInput` if it is longer than the system takes (107 bytes on
-    /// Linux); what else the system says.
+    /// Returns `AddrInUse` if `path` exists. Returns `InvalidInput` if it is longer than the system
+    /// allows (107 bytes on Linux). Also returns an error if the underlying system call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     #[track_caller]
     pub fn bind(path: impl AsRef<Path>) -> io::Result<UnixDatagram> {
         Self::from_std(net::UnixDatagram::bind_addr(&address(path.as_ref())?)?)
     }
 
-    /// A socket without an address: nobody can send to it, unless it was connected.
+    /// Creates a socket that is not bound to an address. Other sockets cannot send to it, unless it
+    /// is connected.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     #[track_caller]
     pub fn unbound() -> io::Result<UnixDatagram> {
         Self::from_std(net::UnixDatagram::unbound()?)
     }
 
-    /// Two sockets that are connected to each other.
+    /// Creates a pair of sockets that are connected to each other.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     #[track_caller]
     pub fn pair() -> io::Result<(UnixDatagram, UnixDatagram)> {
         let (one, other) = net::UnixDatagram::pair()?;
@@ -126,22 +128,26 @@ impl UnixDatagram {
         Ok(UnixDatagram { io: Registration::new(driver, socket, Flags::WRITABLE)? })
     }
 
-    /// Makes the socket at `path` the peer: the one that `send` sends to.
+    /// Connects the socket to the socket at `path`, the peer. `send` then sends datagrams to the
+    /// peer.
     ///
     /// # Errors
-    /// `NotFound` if there is no such path, `ConnectionRefused` if its socket is gone; what else
-    /// the system says.
+    /// Returns `NotFound` if `path` does not exist. Returns `ConnectionRefused` if the socket that
+    /// was bound to it is closed. Also returns an error if the underlying system call fails.
     pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.io.source().connect_addr(&address(path.as_ref())?)
     }
 
-    /// Sends a datagram to the socket at `target`, waiting for room; how many bytes went.
+    /// Sends a datagram to the socket at `target`, and returns the number of bytes sent.
+    ///
+    /// Waits until the receiver's queue has room.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// Returns the same errors as [`connect`](Self::connect).
     ///
     /// # Cancel safety
-    /// If it did not return, nothing was sent.
+    /// This method is cancel safe. If the future is dropped before it completes, the datagram was
+    /// not sent.
     pub async fn send_to(&self, bytes: &[u8], target: impl AsRef<Path>) -> io::Result<usize> {
         let target = address(target.as_ref())?;
         let send = |socket: &net::UnixDatagram| socket.send_to_addr(bytes, &target);
@@ -157,12 +163,14 @@ impl UnixDatagram {
         }
     }
 
-    /// Polls as [`send_to`](Self::send_to), but for a receiver that is full of what others sent may
-    /// wait until the next event of this socket. Of several tasks that poll to send, the last
-    /// one is woken.
+    /// Polls for sending a datagram as [`send_to`](Self::send_to) does. If several tasks poll for
+    /// sending, only the task that polled last is woken.
+    ///
+    /// If the receiver's queue is full with datagrams of other senders, the task may wait until the
+    /// next event of this socket.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// Returns the same errors as [`connect`](Self::connect).
     pub fn poll_send_to(
         &self,
         cx: &mut Context<'_>,
@@ -173,35 +181,38 @@ impl UnixDatagram {
         self.io.poll_run(cx, Direction::Write, |socket| socket.send_to_addr(bytes, &target))
     }
 
-    /// As [`send_to`](Self::send_to), without waiting.
+    /// Tries to send a datagram to `target` without waiting.
     ///
     /// # Errors
-    /// `ErrorKind::WouldBlock` if there is no room; as [`connect`](Self::connect).
+    /// Returns `ErrorKind::WouldBlock` if there is no room. Otherwise returns the same errors as
+    /// [`connect`](Self::connect).
     pub fn try_send_to(&self, bytes: &[u8], target: impl AsRef<Path>) -> io::Result<usize> {
         let target = address(target.as_ref())?;
         self.io.try_run(Direction::Write, |socket| socket.send_to_addr(bytes, &target))
     }
 
-    /// The address at this end.
+    /// Returns the local address that this socket is bound to.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.io.source().local_addr()
     }
 
-    /// The address of the peer.
+    /// Returns the address of the peer that this socket is connected to.
     ///
     /// # Errors
-    /// `ErrorKind::NotConnected` if it has none.
+    /// Returns `ErrorKind::NotConnected` if the socket is not connected. Also returns an error if
+    /// the underlying system call fails.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.io.source().peer_addr()
     }
 
-    /// Ends one direction, or both.
+    /// Shuts down the read direction, the write direction or both.
     ///
     /// # Errors
-    /// `ErrorKind::NotConnected` if it has no peer.
+    /// Returns `ErrorKind::NotConnected` if the socket is not connected. Also returns an error if
+    /// the underlying system call fails.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.io.source().shutdown(how)
     }

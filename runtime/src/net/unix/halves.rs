@@ -1,4 +1,4 @@
-//! The two halves of a connection within this machine.
+//! The two halves that a [`UnixStream`] can be split into.
 
 use crate::net::surface::halves::halves;
 use crate::net::surface::{reads, writes};

@@ -1,4 +1,4 @@
-//! A socket that takes connections within this machine.
+//! A Unix listener: a socket that accepts connections from programs on the same machine.
 
 use std::fmt;
 use std::io;
@@ -15,9 +15,10 @@ use crate::net::unix::{SocketAddr, address};
 use volt_core::context;
 use volt_core::driver::turn::Driver;
 
-/// A Unix socket that takes connections.
+/// A Unix socket which can accept connections from other Unix sockets.
 ///
-/// Dropping it leaves its path behind: remove the file when it is to be bound again.
+/// Dropping the listener leaves the file at its path behind. Remove that file before you bind to
+/// the path again.
 ///
 /// ```
 /// use volt::net::{UnixListener, UnixStream};
@@ -38,27 +39,27 @@ pub struct UnixListener {
 }
 
 impl UnixListener {
-    /// A socket at `path`, which must not exist yet, with the longest backlog that the system
-    /// allows.
+    /// Creates a listener that is bound to `path`, which must not exist yet. Its backlog is the
+    /// largest that the system allows.
     ///
     /// # Errors
-    /// `AddrInUse` if it exists; `InvalidInput` if it is longer than the system takes (107 bytes on
-    /// Linux); what else the system says.
+    /// Returns `AddrInUse` if `path` exists. Returns `InvalidInput` if it is longer than the system
+    /// allows (107 bytes on Linux). Also returns an error if the underlying system call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     #[track_caller]
     pub fn bind(path: impl AsRef<Path>) -> io::Result<UnixListener> {
         Self::bind_addr(&address(path.as_ref())?)
     }
 
-    /// As [`bind`](Self::bind), at an address.
+    /// Creates a listener as [`bind`](Self::bind) does, that is bound to a socket address.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind).
+    /// Returns the same errors as [`bind`](Self::bind).
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     #[track_caller]
     pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixListener> {
         let driver = context::driver();
@@ -69,24 +70,28 @@ impl UnixListener {
         Ok(UnixListener { io: Acceptor::new(driver, listener)? })
     }
 
-    /// Takes the next connection; any number of tasks may do so at once. Waits while the process
-    /// has no file descriptor or memory left, as
+    /// Accepts a new connection from this listener.
+    ///
+    /// Any number of tasks may wait in `accept` at the same time. If the program has run out of
+    /// file descriptors or memory, `accept` waits, as
     /// [`TcpListener::accept`](crate::net::TcpListener::accept) does.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns any other error of the system call. Such an error concerns the listener, not a
+    /// single connection.
     ///
     /// # Cancel safety
-    /// No connection is lost: it is taken by the poll that returns it.
+    /// This method is cancel safe. The poll that accepts a connection also returns it, so no
+    /// connection is lost.
     pub async fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
         self.io.accept(|listener| self.take(listener)).await
     }
 
-    /// Polls for the next connection, as [`accept`](Self::accept). Of several tasks that do so, the
-    /// last one is woken.
+    /// Polls for a new connection as [`accept`](Self::accept) does. If several tasks poll for a
+    /// connection, only the task that polled last is woken.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept).
+    /// Returns the same errors as [`accept`](Self::accept).
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, SocketAddr)>> {
         self.io.poll_accept(cx, |listener| self.take(listener))
     }
@@ -96,18 +101,18 @@ impl UnixListener {
         Ok((UnixStream::register(self.io.driver().clone(), stream.into())?, peer))
     }
 
-    /// The address it listens at.
+    /// Returns the local address that this listener is bound to.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.io.source().local_addr()
     }
 
-    /// Takes the socket's pending error, if it has one (`SO_ERROR`).
+    /// Returns and clears the socket's pending error, if there is one (`SO_ERROR`).
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.io.source().take_error()
     }

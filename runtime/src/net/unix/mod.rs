@@ -1,8 +1,8 @@
-//! Sockets of this machine, with a path for an address, and pipes.
+//! Unix domain sockets, which connect programs on the same machine, and pipes.
 //!
-//! On Linux a path that begins with a zero byte is an abstract name: it is in no file system, and
-//! gone with its socket. A path stays when its socket is closed: whoever binds to it again has to
-//! remove it first.
+//! The address of a Unix socket is a path. On Linux, a path that begins with a zero byte is an
+//! abstract name: it exists in no file system, and disappears with its socket. Any other path
+//! remains when its socket is closed. Remove the file before you bind to the same path again.
 
 mod cred;
 pub(super) mod datagram;
@@ -20,13 +20,13 @@ pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHal
 #[doc(no_inline)]
 pub use std::os::unix::net::SocketAddr;
 
-/// First wait of an attempt that found a queue full of which nothing tells when it has room;
-/// doubled up to the second.
+/// The first wait before an attempt is repeated because a queue was full. It is used for queues for
+/// which the kernel sends no event when they have room. The wait doubles up to [`MAX_RETRY`].
 const MIN_RETRY: Duration = Duration::from_millis(1);
 /// See [`MIN_RETRY`].
 const MAX_RETRY: Duration = Duration::from_millis(32);
 
-/// The address that a path is.
+/// Converts a path to a socket address.
 fn address(path: &Path) -> io::Result<SocketAddr> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {

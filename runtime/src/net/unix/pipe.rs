@@ -1,8 +1,8 @@
-//! Pipes, with and without a name.
+//! Unix pipes: anonymous pipes and named pipes (FIFOs).
 //!
-//! Writing to a pipe that nobody reads any more is an error of kind `BrokenPipe` and, unlike a
-//! socket's, a SIGPIPE where the host process has not switched that off, as Rust's start-up code
-//! does: there is no flag for it.
+//! Writing to a pipe that has no receiver left returns an error of kind `BrokenPipe`. Unlike a
+//! write to a socket, it also raises SIGPIPE, because for pipes no flag prevents that. Rust's
+//! start-up code disables SIGPIPE; a program without that code must do so itself.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,13 +20,13 @@ use volt_core::context;
 use volt_core::driver::readiness::{Direction, Flags};
 use volt_core::driver::registration::Registration;
 
-/// A new pipe.
+/// Creates a new anonymous pipe.
 ///
 /// # Errors
-/// What the system says.
+/// Returns an error if the underlying system call fails.
 ///
 /// # Panics
-/// Outside a runtime.
+/// Panics if called outside the context of a runtime.
 ///
 /// ```
 /// use volt::io::{AsyncReadExt, AsyncWriteExt};
@@ -49,7 +49,7 @@ pub fn pipe() -> io::Result<(Sender, Receiver)> {
     Ok((Sender::from_owned_fd_unchecked(sender.into())?, Receiver::from_owned_fd_unchecked(receiver.into())?))
 }
 
-/// How a pipe with a name (a FIFO) is opened.
+/// Options for opening a named pipe (FIFO).
 ///
 /// ```no_run
 /// use volt::net::unix::pipe;
@@ -67,44 +67,48 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// For one direction, and for nothing that is no FIFO.
+    /// Creates a new set of options: opens for one direction, and accepts FIFOs only.
     pub fn new() -> OpenOptions {
         OpenOptions::default()
     }
 
-    /// Whether it is opened for both directions: then the other end is always there. A receiver
-    /// never sees the end of the stream, and a sender need not wait for a receiver.
+    /// Sets whether the FIFO is opened for both reading and writing.
+    ///
+    /// The FIFO then always has both ends open. A receiver never sees the end of the stream, and a
+    /// sender can be opened while there is no receiver.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub fn read_write(&mut self, value: bool) -> &mut Self {
         self.read_write = value;
         self
     }
 
-    /// Whether the file may be no FIFO.
+    /// Sets whether a file that is not a FIFO is accepted.
     pub fn unchecked(&mut self, value: bool) -> &mut Self {
         self.unchecked = value;
         self
     }
 
-    /// Opens it for reading.
+    /// Opens the FIFO for reading.
     ///
     /// # Errors
-    /// `InvalidInput` if it is no FIFO; what the system says.
+    /// Returns `InvalidInput` if the file is not a FIFO. Also returns an error if the underlying
+    /// system call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     #[track_caller]
     pub fn open_receiver(&self, path: impl AsRef<Path>) -> io::Result<Receiver> {
         Receiver::from_owned_fd_unchecked(self.open(path.as_ref(), fs::OpenOptions::new().read(true))?)
     }
 
-    /// Opens it for writing.
+    /// Opens the FIFO for writing.
     ///
     /// # Errors
-    /// As [`open_receiver`](Self::open_receiver); and `ENXIO` if nobody has it open for reading.
+    /// Returns the same errors as [`open_receiver`](Self::open_receiver). Returns `ENXIO` if no
+    /// process has the FIFO open for reading.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     #[track_caller]
     pub fn open_sender(&self, path: impl AsRef<Path>) -> io::Result<Sender> {
         Sender::from_owned_fd_unchecked(self.open(path.as_ref(), fs::OpenOptions::new().write(true))?)
@@ -126,42 +130,42 @@ fn no_pipe() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a pipe")
 }
 
-/// The end of a pipe that is written to. Dropping it, and its copies, ends the stream.
+/// The writing end of a pipe. The stream ends when it and all its duplicates are dropped.
 #[derive(Debug)]
 pub struct Sender {
     pub(crate) io: Registration<OwnedFd>,
 }
 
-/// The end of a pipe that is read.
+/// The reading end of a pipe.
 #[derive(Debug)]
 pub struct Receiver {
     pub(crate) io: Registration<OwnedFd>,
 }
 
-/// What an end is made from, and what becomes of it.
+/// The conversions from and to descriptors, for both ends.
 macro_rules! end {
     ($end:ident, $mode:ident, $interest:expr, $begin:expr) => {
         impl $end {
-            /// Takes over a file, and puts it into non-blocking mode.
+            /// Creates an end of a pipe from a file, and sets it to non-blocking mode.
             ///
             /// # Errors
-            /// `InvalidInput` if it is no pipe, or open for the other direction only; what the
-            /// system says.
+            /// Returns `InvalidInput` if the file is not a pipe, or is not open for this direction.
+            /// Also returns an error if the underlying system call fails.
             ///
             /// # Panics
-            /// Outside a runtime.
+            /// Panics if called outside the context of a runtime.
             #[track_caller]
             pub fn from_file(file: File) -> io::Result<$end> {
                 Self::from_owned_fd(file.into())
             }
 
-            /// As [`from_file`](Self::from_file), of a descriptor.
+            /// Creates an end of a pipe from a descriptor, as [`from_file`](Self::from_file) does.
             ///
             /// # Errors
-            /// As [`from_file`](Self::from_file).
+            /// Returns the same errors as [`from_file`](Self::from_file).
             ///
             /// # Panics
-            /// Outside a runtime.
+            /// Panics if called outside the context of a runtime.
             #[track_caller]
             pub fn from_owned_fd(fd: OwnedFd) -> io::Result<$end> {
                 let file = File::from(fd);
@@ -176,25 +180,27 @@ macro_rules! end {
                 Self::from_owned_fd_unchecked(file.into())
             }
 
-            /// As [`from_file`](Self::from_file), without a check of what it is.
+            /// Creates an end of a pipe as [`from_file`](Self::from_file) does, without checking
+            /// the file's type and mode.
             ///
             /// # Errors
-            /// What the system says.
+            /// Returns an error if the underlying system call fails.
             ///
             /// # Panics
-            /// Outside a runtime.
+            /// Panics if called outside the context of a runtime.
             #[track_caller]
             pub fn from_file_unchecked(file: File) -> io::Result<$end> {
                 Self::from_owned_fd_unchecked(file.into())
             }
 
-            /// As [`from_owned_fd`](Self::from_owned_fd), without a check of what it is.
+            /// Creates an end of a pipe as [`from_owned_fd`](Self::from_owned_fd) does, without
+            /// checking the descriptor's type and mode.
             ///
             /// # Errors
-            /// What the system says.
+            /// Returns an error if the underlying system call fails.
             ///
             /// # Panics
-            /// Outside a runtime.
+            /// Panics if called outside the context of a runtime.
             #[track_caller]
             pub fn from_owned_fd_unchecked(fd: OwnedFd) -> io::Result<$end> {
                 let driver = context::driver();
@@ -203,40 +209,43 @@ macro_rules! end {
                 Ok($end { io: io.map_err(|(_, error)| error)? })
             }
 
-            /// Waits until something of `interest` may be done; what was found.
+            /// Waits until the pipe is ready for at least one operation of `interest`, and returns
+            /// the readiness found.
             ///
             /// # Errors
-            /// The runtime was shut down.
+            /// Returns an error if the runtime was shut down.
             ///
             /// # Cancel safety
-            /// Nothing is lost.
+            /// This method is cancel safe. Readiness that was found stays set until an attempt
+            /// fails with `ErrorKind::WouldBlock`.
             pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
                 Ok(Ready::of(self.io.ready(interest.awaited()).await?.found()))
             }
 
-            /// One attempt of `operation`, a system call on this pipe, if it may succeed. Where it
-            /// would have blocked, that is noted down for the next wait.
+            /// Tries `operation`, a system call on this pipe, once if the pipe may be ready. If the
+            /// call would block, the readiness is cleared, and the next wait is for a new event.
             ///
             /// # Errors
-            /// `ErrorKind::WouldBlock` if the pipe is not ready; else what `operation` says.
+            /// Returns `ErrorKind::WouldBlock` if the pipe is not ready. Otherwise returns the
+            /// error of `operation`.
             pub fn try_io<R>(&self, operation: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
                 self.io.try_run($interest.awaited(), |_| operation())
             }
 
-            /// Gives the descriptor away, in blocking mode.
+            /// Converts the pipe into a descriptor in blocking mode.
             ///
             /// # Errors
-            /// What the system says.
+            /// Returns an error if the underlying system call fails.
             pub fn into_blocking_fd(self) -> io::Result<OwnedFd> {
                 let fd = self.into_nonblocking_fd()?;
                 rustix::io::ioctl_fionbio(&fd, false)?;
                 Ok(fd)
             }
 
-            /// Gives the descriptor away, in non-blocking mode.
+            /// Converts the pipe into a descriptor in non-blocking mode.
             ///
             /// # Errors
-            /// What the system says when it leaves the runtime's driver.
+            /// Returns an error if the descriptor cannot be removed from the runtime's driver.
             pub fn into_nonblocking_fd(self) -> io::Result<OwnedFd> {
                 self.io.into_source()
             }
@@ -260,47 +269,51 @@ end!(Sender, WRONLY, Interest::WRITABLE, Flags::WRITABLE);
 end!(Receiver, RDONLY, Interest::READABLE, Flags::NONE);
 
 impl Sender {
-    /// Waits until there may be room to write, or nobody reads any more.
+    /// Waits until the pipe may have room to write, or has no receiver left.
     ///
     /// # Errors
-    /// The runtime was shut down.
+    /// Returns an error if the runtime was shut down.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe. Readiness that was found stays set until an attempt fails with
+    /// `ErrorKind::WouldBlock`.
     pub async fn writable(&self) -> io::Result<()> {
         self.io.ready(Direction::Write).await.map(|_| ())
     }
 
-    /// Polls as [`writable`](Self::writable). Of several tasks that do so, the last one is woken.
+    /// Polls for readiness as [`writable`](Self::writable) does. If several tasks poll for writing,
+    /// only the task that polled last is woken.
     ///
     /// # Errors
-    /// As [`writable`](Self::writable).
+    /// Returns the same errors as [`writable`](Self::writable).
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.io.poll_ready(cx, Direction::Write).map_ok(|_| ())
     }
 
-    /// A pipe ends when it is closed, and not before.
+    /// Does nothing: the stream ends only when the descriptor is closed.
     pub(crate) fn shutdown_now(&self, _: Shutdown) -> io::Result<()> {
         Ok(())
     }
 }
 
 impl Receiver {
-    /// Waits until there may be something to read, the end of the stream included.
+    /// Waits until the pipe may have data to read, or has reached the end of the stream.
     ///
     /// # Errors
-    /// The runtime was shut down.
+    /// Returns an error if the runtime was shut down.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe. Readiness that was found stays set until an attempt fails with
+    /// `ErrorKind::WouldBlock`.
     pub async fn readable(&self) -> io::Result<()> {
         self.io.ready(Direction::Read).await.map(|_| ())
     }
 
-    /// Polls as [`readable`](Self::readable). Of several tasks that do so, the last one is woken.
+    /// Polls for readiness as [`readable`](Self::readable) does. If several tasks poll for reading,
+    /// only the task that polled last is woken.
     ///
     /// # Errors
-    /// As [`readable`](Self::readable).
+    /// Returns the same errors as [`readable`](Self::readable).
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.io.poll_ready(cx, Direction::Read).map_ok(|_| ())
     }

@@ -1,10 +1,13 @@
-//! A connection within this machine.
+//! A connection between two Unix sockets.
 //!
-//! A connect to a listener whose queue is full does not wait in the kernel, when it must not block:
-//! it fails (`EAGAIN`), and nothing tells when there is room. So it is tried again by and by, 1 ms
-//! later at first and every 32 ms at last, until it succeeds, fails otherwise or is dropped.
-//! Rejected: handing the error on, as Tokio does: a burst of clients larger than the queue then
-//! fails for no fault of theirs; a blocking connect on another thread, which nobody can call back.
+//! A non-blocking connect to a listener whose queue is full does not wait in the kernel. It fails
+//! with `EAGAIN`, and the kernel sends no event when the queue has room. So the connect is
+//! repeated: after 1 ms, then after twice the previous wait, up to 32 ms. It ends when the connect
+//! succeeds or fails with another error, or when the future is dropped.
+//!
+//! Rejected: returning the error, as Tokio does, since a burst of clients larger than the queue
+//! would fail through no fault of theirs. Rejected: a blocking connect on another thread, which
+//! cannot be cancelled.
 
 use std::fmt;
 use std::io;
@@ -23,12 +26,15 @@ use volt_core::driver::registration::Registration;
 use volt_core::driver::turn::Driver;
 use volt_core::sleep::Sleep;
 
-/// A connected Unix socket. Reads and writes through [`AsyncRead`](crate::io::AsyncRead) and
-/// [`AsyncWrite`](crate::io::AsyncWrite).
+/// A connected Unix stream socket.
 ///
-/// Of several tasks that poll the same direction through these traits, the last one is woken; the
-/// `async` methods of this type (`ready`, `readable`, `writable`) may be awaited by any number of
-/// tasks.
+/// A stream is created by [`connect`](Self::connect), by
+/// [`UnixListener::accept`](crate::net::UnixListener::accept) or by [`pair`](Self::pair). Read and
+/// write through [`AsyncRead`](crate::io::AsyncRead) and [`AsyncWrite`](crate::io::AsyncWrite).
+///
+/// If several tasks poll the same direction through these traits, only the task that polled last is
+/// woken. The `async` methods of this type (`ready`, `readable`, `writable`) may be awaited by any
+/// number of tasks.
 ///
 /// ```
 /// use volt::io::{AsyncReadExt, AsyncWriteExt};
@@ -50,32 +56,32 @@ pub struct UnixStream {
 }
 
 impl UnixStream {
-    /// Connects to the socket at `path`, waiting for room in its listener's queue.
+    /// Connects to the socket at `path`. Waits until the listener's queue has room.
     ///
     /// # Errors
-    /// `NotFound` if there is no such path, `ConnectionRefused` if nobody listens there any more;
-    /// what else the system says.
+    /// Returns `NotFound` if `path` does not exist. Returns `ConnectionRefused` if no socket
+    /// listens at `path`. Also returns an error if the underlying system call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if the future is polled outside the context of a runtime.
     ///
     /// # Cancel safety
-    /// Dropping the future gives the attempt up.
+    /// Dropping the future aborts the attempt and closes its socket.
     pub async fn connect(path: impl AsRef<Path>) -> io::Result<UnixStream> {
         let address = address(path.as_ref())?;
         Self::connect_addr(&address).await
     }
 
-    /// As [`connect`](Self::connect), to an address.
+    /// Connects as [`connect`](Self::connect) does, to a socket address.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// Returns the same errors as [`connect`](Self::connect).
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if the future is polled outside the context of a runtime.
     ///
     /// # Cancel safety
-    /// As [`connect`](Self::connect).
+    /// The same as for [`connect`](Self::connect).
     pub async fn connect_addr(address: &SocketAddr) -> io::Result<UnixStream> {
         let driver = context::driver();
         let mut retry = MIN_RETRY;
@@ -89,7 +95,8 @@ impl UnixStream {
             }
         };
         let stream = Self::register(driver, stream.into())?;
-        // On Linux the kernel has connected it by now; elsewhere it may be on its way.
+        // On Linux the socket is connected at this point. On other systems the attempt may still be
+        // in progress.
         let is_connected = |stream: &net::UnixStream| match (stream.take_error()?, stream.peer_addr()) {
             (Some(error), _) => Err(error),
             (None, Err(error)) if error.kind() == io::ErrorKind::NotConnected => Err(io::ErrorKind::WouldBlock.into()),
@@ -99,13 +106,13 @@ impl UnixStream {
         Ok(stream)
     }
 
-    /// Two sockets that are connected to each other.
+    /// Creates a pair of sockets that are connected to each other.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     #[track_caller]
     pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
         let driver = context::driver();
@@ -117,26 +124,26 @@ impl UnixStream {
         Ok(UnixStream { io: Registration::new(driver, stream, PROBABLY_READY)? })
     }
 
-    /// The address at this end.
+    /// Returns the local address that this stream is bound to.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.io.source().local_addr()
     }
 
-    /// The address at the other end.
+    /// Returns the remote address that this stream is connected to.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.io.source().peer_addr()
     }
 
-    /// Who made the other end.
+    /// Returns the credentials of the process that created the other end.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn peer_cred(&self) -> io::Result<UCred> {
         cred::of_peer(self.io.source())
     }
