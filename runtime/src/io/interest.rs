@@ -1,14 +1,15 @@
-//! What somebody waits for, and what was found: the sets of events that `ready` takes and gives.
+//! Sets of I/O events: the events that a task waits for, and those that the driver has found.
 //!
-//! Names and semantics are Tokio's, but for its `ERROR`: an error makes reading and writing ready,
-//! since the next attempt returns it.
+//! Users pass an [`Interest`] to methods such as `ready`, which return a [`Ready`]. Names and
+//! semantics are Tokio's, except that there is no `ERROR`. An error makes a socket readable and
+//! writable, because the next attempt returns it.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign, Sub};
 
 use volt_core::driver::readiness::Flags;
 
-/// What to wait for. Never empty.
+/// A set of events that a task waits for. It is never empty.
 ///
 /// ```
 /// use volt::io::Interest;
@@ -21,54 +22,56 @@ use volt_core::driver::readiness::Flags;
 pub struct Interest(Flags);
 
 impl Interest {
-    /// That there is something to read, the end of the stream included.
+    /// Interest in reading: data is available, or the end of the stream was reached.
     pub const READABLE: Interest = Interest(Flags::READABLE);
-    /// That there is room to write, or that nobody reads any more.
+    /// Interest in writing: there is room to write, or the other end reads no more.
     pub const WRITABLE: Interest = Interest(Flags::WRITABLE);
-    /// That something out of the ordinary is there to be read (`EPOLLPRI`). Sockets of
-    /// [`net`](crate::net) are not watched for it; an [`AsyncFd`](crate::io::unix::AsyncFd) is
-    /// if it was made so.
+    /// Interest in priority data, such as TCP's urgent data (`EPOLLPRI`).
+    ///
+    /// The sockets of [`net`](crate::net) are not watched for priority data. An
+    /// [`AsyncFd`](crate::io::unix::AsyncFd) is watched for it if it was created with this
+    /// interest.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub const PRIORITY: Interest = Interest(Flags::PRIORITY);
 
-    /// Whether [`READABLE`](Self::READABLE) is in it.
+    /// Returns true if the value includes [`READABLE`](Self::READABLE).
     pub const fn is_readable(self) -> bool {
         self.0.intersects(Flags::READABLE)
     }
 
-    /// Whether [`WRITABLE`](Self::WRITABLE) is in it.
+    /// Returns true if the value includes [`WRITABLE`](Self::WRITABLE).
     pub const fn is_writable(self) -> bool {
         self.0.intersects(Flags::WRITABLE)
     }
 
-    /// Whether [`PRIORITY`](Self::PRIORITY) is in it.
+    /// Returns true if the value includes [`PRIORITY`](Self::PRIORITY).
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub const fn is_priority(self) -> bool {
         self.0.intersects(Flags::PRIORITY)
     }
 
-    /// Both together, as `|`.
+    /// Returns the union of two interests, like the operator `|`.
     #[must_use = "this gives the sum and changes neither"]
     #[allow(clippy::should_implement_trait, reason = "Tokio's name, and const")]
     pub const fn add(self, other: Interest) -> Interest {
         Interest(self.0.and(other.0))
     }
 
-    /// What is left without `other`; `None` if that is nothing.
+    /// Returns this interest without the events of `other`, or `None` if no event is left.
     #[must_use = "this gives what is left and changes nothing"]
     pub fn remove(self, other: Interest) -> Option<Interest> {
         let left = self.0.without(other.0);
         (left != Flags::NONE).then_some(Interest(left))
     }
 
-    /// What ends a wait for this.
+    /// Returns the flags that end a wait for this interest.
     pub(crate) fn awaited(self) -> Flags {
         let ends = [(Flags::READABLE.and(Flags::PRIORITY), Flags::READ_CLOSED), (Flags::WRITABLE, Flags::WRITE_CLOSED)];
         let wanted = ends.into_iter().filter(|&(flags, _)| self.0.intersects(flags));
         wanted.fold(self.0, |awaited, (_, closed)| awaited.and(closed))
     }
 
-    /// What the kernel is to tell of.
+    /// Returns the events that the kernel must report for this interest.
     pub(crate) fn to_mio(self) -> mio::Interest {
         let mut interest = None::<mio::Interest>;
         let mut want = |flag, more| {
@@ -106,7 +109,8 @@ impl fmt::Debug for Interest {
     }
 }
 
-/// What was found ready. An attempt may still find that it would block.
+/// A set of readiness states that the driver has found. Readiness is a hint: an attempt can still
+/// fail with `ErrorKind::WouldBlock`.
 ///
 /// ```
 /// use volt::io::Ready;
@@ -118,20 +122,20 @@ impl fmt::Debug for Interest {
 pub struct Ready(Flags);
 
 impl Ready {
-    /// Nothing.
+    /// The empty set.
     pub const EMPTY: Ready = Ready(Flags::NONE);
-    /// There may be something to read.
+    /// Data may be available to read.
     pub const READABLE: Ready = Ready(Flags::READABLE);
     /// There may be room to write.
     pub const WRITABLE: Ready = Ready(Flags::WRITABLE);
-    /// The other end sends no more.
+    /// The read direction is closed: the other end sends no more data.
     pub const READ_CLOSED: Ready = Ready(Flags::READ_CLOSED);
-    /// The other end takes no more.
+    /// The write direction is closed: the other end receives no more data.
     pub const WRITE_CLOSED: Ready = Ready(Flags::WRITE_CLOSED);
-    /// Something out of the ordinary may be there to be read.
+    /// Priority data may be available to read.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub const PRIORITY: Ready = Ready(Flags::PRIORITY);
-    /// All of them.
+    /// All readiness states.
     pub const ALL: Ready = Ready(
         Flags::READABLE.and(Flags::WRITABLE).and(Flags::READ_CLOSED).and(Flags::WRITE_CLOSED).and(Flags::PRIORITY),
     );
@@ -144,32 +148,34 @@ impl Ready {
         self.0
     }
 
-    /// Whether nothing is ready.
+    /// Returns true if the set is empty.
     pub fn is_empty(self) -> bool {
         self == Ready::EMPTY
     }
 
-    /// Whether an attempt to read may succeed, be it with the end of the stream.
+    /// Returns true if a read may complete without blocking. That includes a read that finds the
+    /// end of the stream.
     pub fn is_readable(self) -> bool {
         self.0.intersects(Flags::READABLE) || self.is_read_closed()
     }
 
-    /// Whether an attempt to write may succeed, or fails at once.
+    /// Returns true if a write may complete without blocking. That includes a write that fails
+    /// because the direction is closed.
     pub fn is_writable(self) -> bool {
         self.0.intersects(Flags::WRITABLE) || self.is_write_closed()
     }
 
-    /// Whether the other end sends no more.
+    /// Returns true if the other end sends no more data.
     pub fn is_read_closed(self) -> bool {
         self.0.intersects(Flags::READ_CLOSED)
     }
 
-    /// Whether the other end takes no more.
+    /// Returns true if the other end receives no more data.
     pub fn is_write_closed(self) -> bool {
         self.0.intersects(Flags::WRITE_CLOSED)
     }
 
-    /// Whether something out of the ordinary may be there to be read.
+    /// Returns true if priority data may be available to read.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub fn is_priority(self) -> bool {
         self.0.intersects(Flags::PRIORITY)
@@ -214,7 +220,7 @@ impl fmt::Debug for Ready {
     }
 }
 
-/// The flags by name, `|` in between.
+/// Writes the names of the flags, separated by `|`.
 fn names(flags: Flags, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let named = [
         (Flags::READABLE, "READABLE"),

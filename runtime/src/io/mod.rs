@@ -1,9 +1,12 @@
-//! Asynchronous reading and writing: the traits that Volt's sockets implement, and the tools that
-//! work on any of them.
+//! Traits, functions and types for asynchronous I/O.
 //!
-//! These are Tokio's own traits and types, from the part of Tokio that has no runtime in it: code
-//! written against `tokio::io::AsyncRead` takes a [`volt::net::TcpStream`](crate::net::TcpStream)
-//! as it is, and the other way round.
+//! The traits and most helpers are Tokio's own, from the part of Tokio that does not depend on its
+//! runtime. So code written for `tokio::io::AsyncRead` accepts a
+//! [`volt::net::TcpStream`](crate::net::TcpStream) unchanged, and code written for Volt accepts
+//! other types that implement Tokio's traits.
+//!
+//! This module also provides the standard streams of the program, and [`unix::AsyncFd`] for other
+//! file descriptors.
 //!
 //! ```
 //! use volt::io::{AsyncReadExt, AsyncWriteExt};

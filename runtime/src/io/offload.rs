@@ -1,17 +1,33 @@
-//! Reading, writing and seeking of what blocks (files, the standard streams) from async code: each
-//! operation is a job on a thread for blocking work, one at a time.
+//! Asynchronous reading, writing and seeking for objects whose operations block: files and the
+//! standard streams.
 //!
-//! Shape. The source, shared with the job in flight, and a buffer, which is with that job or here.
-//! A write is done with when its bytes are in the buffer; the job goes on. So an error of a write
-//! comes with the next write or flush, whichever is first, and only once.
+//! Each operation runs as a job on a thread for blocking work, one job at a time. The object is
+//! called the *source*. `fs::File` and the types of `io::stdio` wrap an [`Offload`] around their
+//! source.
 //!
-//! Invariants. *One job*: the next begins when the one before has ended, whatever its future did,
-//! so operations come in the order in which they were asked for. *Nothing read is lost*: bytes that
-//! were read ahead for a future that is gone are the next read's; before a write, a cut or a
-//! seek the source is moved back by as many. *Nothing written is lost*: a job that writes is begun
-//! even if the runtime is shut down meanwhile (`Pool::submit`).
+//! # Shape
 //!
-//! Bound: `max_buf_size` bytes are in the buffer at most.
+//! The source is shared with the job in flight. The buffer is moved to that job, and moved back
+//! when the job has ended.
+//!
+//! A read starts a job that fills the buffer. When the job has ended, the bytes are copied to the
+//! caller. A write copies the bytes into the buffer, starts a job that writes them, and completes
+//! immediately. If the job fails, the next write or flush returns the error, whichever comes first.
+//! Each error is returned once.
+//!
+//! # Invariants
+//!
+//! *One job*: a job starts only after the previous one has ended, even if the future that started
+//! the previous one was dropped. So operations run in the order in which they were requested.
+//!
+//! *Nothing read is lost*: bytes that were read for a future that was dropped are returned by the
+//! next read. Before a write or a truncation, the source is moved back by the number of such bytes.
+//! A seek takes them into account.
+//!
+//! *Nothing written is lost*: a job that writes is started even if the runtime is shut down before
+//! that (`Pool::submit`).
+//!
+//! Bound: the buffer contains at most `max_buf_size` bytes.
 
 use std::io::{self, SeekFrom};
 use std::mem;
@@ -25,13 +41,13 @@ use volt_core::context;
 use volt_core::coop;
 use volt_core::task::join::JoinHandle;
 
-/// Most bytes that one operation moves, unless told otherwise: large enough that what a hand-over
-/// to another thread costs does not count.
+/// Default maximum number of bytes that one operation moves. It is large enough that the cost of
+/// the hand-over to another thread is negligible.
 const MAX_BUF_BYTES: usize = 2 << 20;
 
-/// What blocks. What it cannot do is an error.
+/// A source of which all operations block. An operation that it does not support returns an error.
 pub(crate) trait Blocks: Send + Sync + 'static {
-    /// Appends up to `max` bytes; 0 at the end.
+    /// Appends up to `max` bytes to `into`, and returns their number; 0 at the end of the source.
     fn read_some(&self, into: &mut Vec<u8>, max: usize) -> io::Result<usize> {
         let _ = (into, max);
         Err(io::ErrorKind::Unsupported.into())
@@ -48,14 +64,14 @@ pub(crate) trait Blocks: Send + Sync + 'static {
     }
 }
 
-/// See the header of this file.
+/// A source, and the buffer and job of its current operation; see the header of this file.
 #[derive(Debug)]
 pub(crate) struct Offload<S> {
     source: Arc<S>,
     state: State,
-    /// Of a write that nobody was told of yet.
+    /// The error of a write that no call has returned yet.
     failed: Option<io::Error>,
-    /// Where the last seek led.
+    /// The position after the last seek.
     sought: u64,
     pub(crate) max_buf_size: usize,
 }
@@ -66,7 +82,7 @@ enum State {
     Busy(JoinHandle<(Outcome, Buffer)>),
 }
 
-/// Bytes of which the first `taken` were taken.
+/// Bytes, of which the first `taken` have been returned to a reader.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
@@ -90,7 +106,7 @@ impl Buffer {
         self.taken = 0;
     }
 
-    /// Moves what was read ahead, as much as fits; whether that was anything.
+    /// Moves unread bytes into `into`, as many as fit. Returns whether any byte was moved.
     fn give(&mut self, into: &mut ReadBuf<'_>) -> bool {
         let len = self.unread().len().min(into.remaining());
         into.put_slice(&self.bytes[self.taken..self.taken + len]);
@@ -98,14 +114,14 @@ impl Buffer {
         len > 0
     }
 
-    /// Forgets what was read ahead; how far back the source is to be moved for that.
+    /// Discards the unread bytes, and returns how far the source must be moved back for them.
     fn forget(&mut self) -> i64 {
         let ahead = self.unread().len() as i64;
         self.clear();
         ahead
     }
 
-    /// Forgets what was read ahead, and moves `source` back by as much.
+    /// Discards the unread bytes, and moves `source` back by their number.
     pub(crate) fn give_back(&mut self, source: &impl Blocks) -> io::Result<()> {
         move_back(source, self.forget())
     }
@@ -129,13 +145,14 @@ impl<S: Blocks> Offload<S> {
         matches!(self.state, State::Busy(_))
     }
 
-    /// Begins a job with the buffer, which must be here.
+    /// Starts a job with the buffer. No other job may be in flight.
     fn begin(&mut self, is_mandatory: bool, work: impl FnOnce(&S, &mut Buffer) -> Outcome + Send + 'static) {
         let State::Idle(buffer) = &mut self.state else { unreachable!("a job begins when the one before has ended") };
         let (source, mut buffer) = (self.source.clone(), mem::take(buffer));
         let job = move || {
             let outcome = work(&source, &mut buffer);
-            // Before whoever waits for the job is woken, and may want the source for itself.
+            // Dropped before the task that waits for the job is woken, as that task may need the
+            // source exclusively.
             drop(source);
             (outcome, buffer)
         };
@@ -144,7 +161,7 @@ impl<S: Blocks> Offload<S> {
         self.state = State::Busy(job);
     }
 
-    /// Waits for the job in flight; `None` if there is none.
+    /// Waits for the job in flight, and returns its outcome, or `None` if there is none.
     fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Outcome>>> {
         let State::Busy(job) = &mut self.state else { return Poll::Ready(Ok(None)) };
         let ended = ready!(Pin::new(job).poll(cx));
@@ -153,7 +170,7 @@ impl<S: Blocks> Offload<S> {
         Poll::Ready(Ok(Some(outcome)))
     }
 
-    /// Notes a failed write down for whoever asks next.
+    /// Keeps the error of a failed write for the next write or flush.
     fn note(&mut self, outcome: Outcome) {
         if let Outcome::Written(Err(error)) = outcome {
             self.failed = Some(error);
@@ -183,7 +200,8 @@ impl<S: Blocks> Offload<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Takes what `put` appends, which is told how many bytes at most.
+    /// Starts a write of the bytes that `put` appends to the buffer. Its second argument is the
+    /// maximum length of the buffer.
     pub(crate) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -204,19 +222,20 @@ impl<S: Blocks> Offload<S> {
         Poll::Ready(Ok(len))
     }
 
-    /// Begins another operation, while nothing is in flight; its error comes as that of a write
-    /// does.
+    /// Starts another operation. No job may be in flight. Its error is returned like that of a
+    /// write.
     pub(crate) fn begin_other(&mut self, operation: impl FnOnce(&S, &mut Buffer) -> io::Result<()> + Send + 'static) {
         self.begin(false, |source, buffer| Outcome::Written(operation(source, buffer)));
     }
 
-    /// Waits until nothing is in flight; the error of a write that nobody was told of yet.
+    /// Waits until no job is in flight, and returns the error of a write that no call has returned
+    /// yet.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_idle(cx))?;
         Poll::Ready(self.failed.take().map_or(Ok(()), Err))
     }
 
-    /// Waits until nothing is in flight. The error of a write stays for the next write or flush.
+    /// Waits until no job is in flight. The error of a write is kept for the next write or flush.
     pub(crate) fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(outcome) = ready!(self.poll_ended(cx))? {
             self.note(outcome);
@@ -247,7 +266,7 @@ impl<S: Blocks> Offload<S> {
     }
 }
 
-/// Again, as long as signals come before anything is done.
+/// Repeats `operation` for as long as signals interrupt it before it has done anything.
 fn uninterrupted<R>(mut operation: impl FnMut() -> io::Result<R>) -> io::Result<R> {
     loop {
         match operation() {
@@ -257,7 +276,7 @@ fn uninterrupted<R>(mut operation: impl FnMut() -> io::Result<R>) -> io::Result<
     }
 }
 
-/// Appends `bytes`, `max` at most in all.
+/// Appends `bytes` to `to`, up to a total length of `max`.
 pub(crate) fn append(to: &mut Vec<u8>, bytes: &[u8], max: usize) {
     let room = max.saturating_sub(to.len());
     to.extend_from_slice(&bytes[..bytes.len().min(room)]);

@@ -1,13 +1,13 @@
-//! The standard streams of the process, on threads for blocking work.
+//! The standard streams of the program, read and written on threads for blocking work.
 //!
-//! A read of standard input that has begun cannot be called back: its thread sits in the kernel
-//! until a line comes. So a program that ends while one waits would wait for it, and does, as long
-//! as [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout) says: 10 s if nothing else is
-//! said. End with [`Runtime::shutdown_background`](crate::Runtime::shutdown_background), or read on
-//! a thread of your own.
+//! A read of standard input cannot be cancelled once it has started: its thread blocks in the
+//! kernel until a line arrives. So a runtime that shuts down during such a read waits for it, up to
+//! [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout) (10 s by default). To avoid that
+//! wait, end with [`Runtime::shutdown_background`](crate::Runtime::shutdown_background), or read on
+//! a dedicated thread.
 //!
-//! Rejected: non-blocking mode with the driver: it belongs to the open file,
-//! which the process shares with the shell and with whoever else writes to the same terminal.
+//! Rejected: non-blocking mode and the driver. The mode belongs to the open file, which the program
+//! shares with the shell and with all other programs that write to the same terminal.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -27,7 +27,7 @@ impl Blocks for io::Stdin {
     }
 }
 
-/// What was written is to be seen, a line's end or not.
+/// Flushes after each write, so that output is visible even without a newline.
 impl Blocks for io::Stdout {
     fn write_whole(&self, bytes: &[u8]) -> io::Result<()> {
         let mut stdout = self.lock();
@@ -42,7 +42,7 @@ impl Blocks for io::Stderr {
     }
 }
 
-/// Most bytes of one operation: a screen and more, and no memory to speak of.
+/// Maximum number of bytes of one operation: more than a full screen, and little memory.
 const MAX_BUF_BYTES: usize = 64 << 10;
 
 fn offload<S: Blocks>(source: S) -> Offload<S> {
@@ -51,26 +51,27 @@ fn offload<S: Blocks>(source: S) -> Offload<S> {
     offload
 }
 
-/// Standard input; see [`stdin`].
+/// A handle to the standard input of the program, created by [`stdin`].
 #[derive(Debug)]
 pub struct Stdin(Offload<io::Stdin>);
 
-/// Standard output; see [`stdout`].
+/// A handle to the standard output of the program, created by [`stdout`].
 #[derive(Debug)]
 pub struct Stdout(Offload<io::Stdout>);
 
-/// Standard error; see [`stderr`].
+/// A handle to the standard error of the program, created by [`stderr`].
 #[derive(Debug)]
 pub struct Stderr(Offload<io::Stderr>);
 
-/// Standard input, for reading what is piped in: read on a thread for blocking work, through the
-/// buffer that the standard library has for the whole process.
+/// Returns a handle to the standard input of the program.
 ///
-/// **A read that waits cannot be interrupted**: the runtime's shutdown waits for it, up to
-/// [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout). For interactive use take a
-/// thread of your own and a channel.
+/// Use it for input that is piped into the program. Reads run on a thread for blocking work,
+/// through the buffer that the standard library shares between all handles of the program. If
+/// several handles read concurrently, each receives a part of the input.
 ///
-/// Of several handles that read at once each gets a part.
+/// **A read that waits cannot be cancelled**: the shutdown of the runtime waits for it, up to
+/// [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout). For interactive input, use a
+/// dedicated thread and a channel.
 ///
 /// ```no_run
 /// use volt::io::{AsyncBufReadExt, BufReader};
@@ -88,8 +89,11 @@ pub fn stdin() -> Stdin {
     Stdin(offload(io::stdin()))
 }
 
-/// Standard output. A write is done with when its bytes are handed to the thread that writes;
-/// `flush` waits until they are out, and gives the error if they are not.
+/// Returns a handle to the standard output of the program.
+///
+/// A write completes when its bytes are passed to the thread that writes them.
+/// [`flush`](crate::io::AsyncWriteExt::flush) waits until that thread has written them, and returns
+/// the error if it failed.
 ///
 /// ```
 /// use volt::io::AsyncWriteExt;
@@ -106,7 +110,8 @@ pub fn stdout() -> Stdout {
     Stdout(offload(io::stdout()))
 }
 
-/// Standard error; as [`stdout`].
+/// Returns a handle to the standard error of the program. Its writes behave like those of
+/// [`stdout`].
 pub fn stderr() -> Stderr {
     Stderr(offload(io::stderr()))
 }

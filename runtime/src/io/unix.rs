@@ -1,7 +1,8 @@
-//! Descriptors of others, watched by the runtime's driver.
+//! Asynchronous I/O for file descriptors that the runtime does not own.
 //!
-//! Tokio's type of that name, method for method. What it watches for is chosen when it is made
-//! ([`AsyncFd::with_interest`]); a set that was left out never becomes ready.
+//! [`AsyncFd`] has the methods of Tokio's type of the same name. The events that it watches are
+//! chosen when it is created ([`AsyncFd::with_interest`]); other events are never reported as
+//! ready.
 
 use std::error::Error;
 use std::fmt;
@@ -14,12 +15,16 @@ use volt_core::context;
 use volt_core::driver::readiness::{Direction, Flags, Seen};
 use volt_core::driver::registration::Registration;
 
-/// Lets a task wait for a descriptor that a foreign type owns: of a library in another language, a
-/// device, an eventfd, a timerfd.
+/// An object with a file descriptor that the runtime's driver watches, so that tasks can wait until
+/// it is ready.
 ///
-/// The descriptor must be in non-blocking mode, or the first attempt that is not ready blocks a
-/// worker. It must stay open as long as this lives, and belong to no other `AsyncFd` of the
-/// runtime. Regular files cannot be watched, by any system: see [`fs`](crate::fs).
+/// Use it for descriptors that Volt has no type for: those of a library in another language, a
+/// device, an eventfd or a timerfd.
+///
+/// The descriptor must be in non-blocking mode. Otherwise the first attempt that is not ready
+/// blocks a worker. It must stay open while this object exists, and must not belong to another
+/// `AsyncFd` of the same runtime. Regular files cannot be watched on any system: see
+/// [`fs`](crate::fs).
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -48,54 +53,56 @@ pub struct AsyncFd<T: AsRawFd> {
     io: Registration<T>,
 }
 
-/// What a new one is watched for.
+/// The interest of a new `AsyncFd`, unless the caller chooses another.
 const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 impl<T: AsRawFd> AsyncFd<T> {
-    /// Watches it for reading and writing.
+    /// Creates an `AsyncFd` that watches `inner` for reading and writing.
     ///
     /// # Errors
-    /// What the system says: `PermissionDenied` (`EPERM`) for what cannot be watched,
-    /// `AlreadyExists` for what is watched already.
+    /// Returns `PermissionDenied` (`EPERM`) if the descriptor is of a kind that cannot be watched,
+    /// and `AlreadyExists` if it is already watched. Also returns an error if the underlying system
+    /// call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     #[track_caller]
     pub fn new(inner: T) -> io::Result<Self> {
         Self::with_interest(inner, BOTH)
     }
 
-    /// Watches it for `interest`.
+    /// Creates an `AsyncFd` that watches `inner` for `interest`.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Returns the same errors as [`new`](Self::new).
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     #[track_caller]
     pub fn with_interest(inner: T, interest: Interest) -> io::Result<Self> {
         Ok(Self::try_with_interest(inner, interest)?)
     }
 
-    /// As [`new`](Self::new); `inner` comes back where it fails.
+    /// Creates an `AsyncFd` as [`new`](Self::new) does. Returns `inner` with the error if it fails.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Returns the same errors as [`new`](Self::new).
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     #[track_caller]
     pub fn try_new(inner: T) -> Result<Self, AsyncFdRegisterError<T>> {
         Self::try_with_interest(inner, BOTH)
     }
 
-    /// As [`with_interest`](Self::with_interest); `inner` comes back where it fails.
+    /// Creates an `AsyncFd` as [`with_interest`](Self::with_interest) does. Returns `inner` with
+    /// the error if it fails.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Returns the same errors as [`new`](Self::new).
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     #[track_caller]
     pub fn try_with_interest(inner: T, interest: Interest) -> Result<Self, AsyncFdRegisterError<T>> {
         let driver = context::driver();
@@ -105,107 +112,110 @@ impl<T: AsRawFd> AsyncFd<T> {
         }
     }
 
-    /// What it watches.
+    /// Returns a shared reference to the inner object.
     pub fn get_ref(&self) -> &T {
         self.io.source()
     }
 
-    /// What it watches. Its descriptor must stay the same.
+    /// Returns a mutable reference to the inner object. Its file descriptor must not be changed.
     pub fn get_mut(&mut self) -> &mut T {
         self.io.source_mut()
     }
 
-    /// Watches it no longer.
+    /// Stops watching the descriptor, and returns the inner object.
     pub fn into_inner(self) -> T {
         self.io.take_source()
     }
 
-    /// Waits until something of `interest` may be done. The guard takes the readiness back when an
-    /// attempt would have blocked.
+    /// Waits until the descriptor is ready for at least one operation of `interest`.
+    ///
+    /// Returns a guard. If an attempt would block, clear the readiness through the guard, for
+    /// example with [`AsyncFdReadyGuard::try_io`].
     ///
     /// # Errors
-    /// The runtime was shut down.
+    /// Returns an error if the runtime has been shut down.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe. It does not clear readiness, so a later call finds it again.
     pub async fn ready(&self, interest: Interest) -> io::Result<AsyncFdReadyGuard<'_, T>> {
         let awaited = interest.awaited();
         let seen = self.io.ready(awaited).await?;
         Ok(AsyncFdReadyGuard { fd: self, awaited, seen: Some(seen) })
     }
 
-    /// As [`ready`](Self::ready), with a guard that gives `&mut T`.
+    /// Waits as [`ready`](Self::ready) does, and returns a guard with mutable access to the inner
+    /// object.
     ///
     /// # Errors
-    /// As [`ready`](Self::ready).
+    /// Returns the same errors as [`ready`](Self::ready).
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe. It does not clear readiness, so a later call finds it again.
     pub async fn ready_mut(&mut self, interest: Interest) -> io::Result<AsyncFdReadyMutGuard<'_, T>> {
         let awaited = interest.awaited();
         let seen = self.io.ready(awaited).await?;
         Ok(AsyncFdReadyMutGuard { fd: self, awaited, seen: Some(seen) })
     }
 
-    /// Waits until it may be read; see [`ready`](Self::ready).
+    /// Waits until the descriptor is readable; see [`ready`](Self::ready).
     ///
     /// # Errors
-    /// As [`ready`](Self::ready).
+    /// Returns the same errors as [`ready`](Self::ready).
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe. It does not clear readiness, so a later call finds it again.
     pub async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, T>> {
         self.ready(Interest::READABLE).await
     }
 
-    /// Waits until it may be read; see [`ready_mut`](Self::ready_mut).
+    /// Waits until the descriptor is readable; see [`ready_mut`](Self::ready_mut).
     ///
     /// # Errors
-    /// As [`ready`](Self::ready).
+    /// Returns the same errors as [`ready`](Self::ready).
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe. It does not clear readiness, so a later call finds it again.
     pub async fn readable_mut(&mut self) -> io::Result<AsyncFdReadyMutGuard<'_, T>> {
         self.ready_mut(Interest::READABLE).await
     }
 
-    /// Waits until it may be written to; see [`ready`](Self::ready).
+    /// Waits until the descriptor is writable; see [`ready`](Self::ready).
     ///
     /// # Errors
-    /// As [`ready`](Self::ready).
+    /// Returns the same errors as [`ready`](Self::ready).
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe. It does not clear readiness, so a later call finds it again.
     pub async fn writable(&self) -> io::Result<AsyncFdReadyGuard<'_, T>> {
         self.ready(Interest::WRITABLE).await
     }
 
-    /// Waits until it may be written to; see [`ready_mut`](Self::ready_mut).
+    /// Waits until the descriptor is writable; see [`ready_mut`](Self::ready_mut).
     ///
     /// # Errors
-    /// As [`ready`](Self::ready).
+    /// Returns the same errors as [`ready`](Self::ready).
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe. It does not clear readiness, so a later call finds it again.
     pub async fn writable_mut(&mut self) -> io::Result<AsyncFdReadyMutGuard<'_, T>> {
         self.ready_mut(Interest::WRITABLE).await
     }
 
-    /// Polls as [`readable`](Self::readable). Of several tasks that poll to read, the last one is
-    /// woken.
+    /// Polls for readiness as [`readable`](Self::readable) does. If several tasks poll for reading,
+    /// only the task that polled last is woken.
     ///
     /// # Errors
-    /// As [`ready`](Self::ready).
+    /// Returns the same errors as [`ready`](Self::ready).
     pub fn poll_read_ready<'a>(&'a self, cx: &mut Context<'_>) -> Poll<io::Result<AsyncFdReadyGuard<'a, T>>> {
         let seen = ready!(self.io.poll_ready(cx, Direction::Read))?;
         Poll::Ready(Ok(AsyncFdReadyGuard { fd: self, awaited: Direction::Read.into(), seen: Some(seen) }))
     }
 
-    /// Polls as [`readable_mut`](Self::readable_mut). Of several tasks that poll to read, the last
-    /// one is woken.
+    /// Polls for readiness as [`readable_mut`](Self::readable_mut) does. If several tasks poll for
+    /// reading, only the task that polled last is woken.
     ///
     /// # Errors
-    /// As [`ready`](Self::ready).
+    /// Returns the same errors as [`ready`](Self::ready).
     pub fn poll_read_ready_mut<'a>(
         &'a mut self,
         cx: &mut Context<'_>,
@@ -214,21 +224,21 @@ impl<T: AsRawFd> AsyncFd<T> {
         Poll::Ready(Ok(AsyncFdReadyMutGuard { fd: self, awaited: Direction::Read.into(), seen: Some(seen) }))
     }
 
-    /// Polls as [`writable`](Self::writable). Of several tasks that poll to write, the last one is
-    /// woken.
+    /// Polls for readiness as [`writable`](Self::writable) does. If several tasks poll for writing,
+    /// only the task that polled last is woken.
     ///
     /// # Errors
-    /// As [`ready`](Self::ready).
+    /// Returns the same errors as [`ready`](Self::ready).
     pub fn poll_write_ready<'a>(&'a self, cx: &mut Context<'_>) -> Poll<io::Result<AsyncFdReadyGuard<'a, T>>> {
         let seen = ready!(self.io.poll_ready(cx, Direction::Write))?;
         Poll::Ready(Ok(AsyncFdReadyGuard { fd: self, awaited: Direction::Write.into(), seen: Some(seen) }))
     }
 
-    /// Polls as [`writable_mut`](Self::writable_mut). Of several tasks that poll to write, the last
-    /// one is woken.
+    /// Polls for readiness as [`writable_mut`](Self::writable_mut) does. If several tasks poll for
+    /// writing, only the task that polled last is woken.
     ///
     /// # Errors
-    /// As [`ready`](Self::ready).
+    /// Returns the same errors as [`ready`](Self::ready).
     pub fn poll_write_ready_mut<'a>(
         &'a mut self,
         cx: &mut Context<'_>,
@@ -237,24 +247,28 @@ impl<T: AsRawFd> AsyncFd<T> {
         Poll::Ready(Ok(AsyncFdReadyMutGuard { fd: self, awaited: Direction::Write.into(), seen: Some(seen) }))
     }
 
-    /// Tries `operation` again and again until it does not block, and waits in between.
+    /// Calls `operation` until it does not return `WouldBlock`. Waits for readiness between the
+    /// calls.
     ///
     /// # Errors
-    /// What `operation` says; the runtime was shut down.
+    /// Returns any other error of `operation`. Also returns an error if the runtime has been shut
+    /// down.
     ///
     /// # Cancel safety
-    /// `operation` has either come to an end, and this returns, or it would have blocked.
+    /// This method is cancel safe. The poll in which `operation` completes returns its result, so
+    /// dropping the future loses no result.
     pub async fn async_io<R>(&self, interest: Interest, operation: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
         self.io.run(interest.awaited(), operation).await
     }
 
-    /// As [`async_io`](Self::async_io), with `&mut T`.
+    /// Calls `operation` as [`async_io`](Self::async_io) does, with mutable access to the inner
+    /// object.
     ///
     /// # Errors
-    /// As [`async_io`](Self::async_io).
+    /// Returns the same errors as [`async_io`](Self::async_io).
     ///
     /// # Cancel safety
-    /// As [`async_io`](Self::async_io).
+    /// The same as for [`async_io`](Self::async_io).
     pub async fn async_io_mut<R>(
         &mut self,
         interest: Interest,
@@ -268,19 +282,20 @@ impl<T: AsRawFd> AsyncFd<T> {
         }
     }
 
-    /// One attempt of `operation`, if it may succeed. Where it would have blocked, that is noted
-    /// down for the next wait.
+    /// Tries `operation` once if the descriptor may be ready. If the operation would block, the
+    /// readiness is cleared, and the next wait is for a new event.
     ///
     /// # Errors
-    /// `ErrorKind::WouldBlock` if nothing of `interest` may be done; else what `operation` says.
+    /// Returns `ErrorKind::WouldBlock` if the descriptor is not ready for `interest`. Otherwise
+    /// returns the error of `operation`.
     pub fn try_io<R>(&self, interest: Interest, operation: impl FnOnce(&T) -> io::Result<R>) -> io::Result<R> {
         self.io.try_run(interest.awaited(), operation)
     }
 
-    /// As [`try_io`](Self::try_io), with `&mut T`.
+    /// Tries `operation` as [`try_io`](Self::try_io) does, with mutable access to the inner object.
     ///
     /// # Errors
-    /// As [`try_io`](Self::try_io).
+    /// Returns the same errors as [`try_io`](Self::try_io).
     pub fn try_io_mut<R>(
         &mut self,
         interest: Interest,
@@ -311,18 +326,21 @@ impl<T: AsRawFd + fmt::Debug> fmt::Debug for AsyncFd<T> {
     }
 }
 
-/// That an [`AsyncFd`] was found ready. Whoever tries and would have blocked says so here, or the
-/// next wait ends at once.
+/// Represents the readiness of an [`AsyncFd`] at the time when it was found.
+///
+/// If an attempt would block, the readiness must be cleared through this guard. Otherwise the next
+/// wait ends immediately.
 #[must_use = "an attempt that would have blocked must be reported: use try_io or clear_ready"]
 pub struct AsyncFdReadyGuard<'a, T: AsRawFd> {
     fd: &'a AsyncFd<T>,
-    /// What was awaited.
+    /// The flags that the wait was for.
     awaited: Flags,
-    /// `None` once taken back.
+    /// `None` after the readiness was cleared or retained.
     seen: Option<Seen>,
 }
 
-/// As [`AsyncFdReadyGuard`], with `&mut` access.
+/// Represents the readiness of an [`AsyncFd`], with mutable access to the inner object; see
+/// [`AsyncFdReadyGuard`].
 #[must_use = "an attempt that would have blocked must be reported: use try_io or clear_ready"]
 pub struct AsyncFdReadyMutGuard<'a, T: AsRawFd> {
     fd: &'a mut AsyncFd<T>,
@@ -330,20 +348,24 @@ pub struct AsyncFdReadyMutGuard<'a, T: AsRawFd> {
     seen: Option<Seen>,
 }
 
-/// What both guards do; the last argument is what `try_io` gives its operation.
+/// Defines the methods of both guards. The last argument is the value that `try_io` passes to its
+/// operation.
 macro_rules! guard {
     ($guard:ident, $self:ident, $fd:ty => $given:expr) => {
         impl<'a, T: AsRawFd> $guard<'a, T> {
-            /// Takes back what was found. What became ready after it was found stays, and so does
-            /// that one end is closed: only [`try_io`](Self::try_io) knows of an attempt that would
-            /// have blocked all the same.
+            /// Clears the readiness that was found.
+            ///
+            /// Readiness that was set after that is kept. The state that a direction is closed is
+            /// also kept: only [`try_io`](Self::try_io) clears it, if an attempt in that direction
+            /// would block nevertheless.
             pub fn clear_ready(&mut self) {
                 if let Some(seen) = self.seen.take() {
                     self.fd.io.clear(seen);
                 }
             }
 
-            /// As [`clear_ready`](Self::clear_ready), of what is in `ready` only.
+            /// Clears the readiness that was found as [`clear_ready`](Self::clear_ready) does, but
+            /// only the states that are in `ready`.
             pub fn clear_ready_matching(&mut self, ready: Ready) {
                 if let Some(seen) = self.seen {
                     self.fd.io.clear(seen.only(ready.flags()));
@@ -351,22 +373,22 @@ macro_rules! guard {
                 }
             }
 
-            /// Leaves it as it is; to say that this is meant.
+            /// Keeps the readiness. Call this to make explicit that nothing is cleared.
             pub fn retain_ready(&mut self) {
                 self.seen = None;
             }
 
-            /// What was found.
+            /// Returns the readiness that was found.
             pub fn ready(&self) -> Ready {
                 self.seen.map_or(Ready::EMPTY, |seen| Ready::of(seen.found()))
             }
 
-            /// One attempt of `operation`, a system call on the descriptor. Where it would have
-            /// blocked, the readiness is taken back.
+            /// Tries `operation`, a system call on the descriptor. Clears the readiness if the call
+            /// would block.
             ///
             /// # Errors
-            /// [`TryIoError`] if it would have blocked: wait again. What `operation` says otherwise
-            /// is inside the `Ok`.
+            /// Returns [`TryIoError`] if the call would block. In that case, wait again. Any other
+            /// error of `operation` is returned inside `Ok`.
             pub fn try_io<R>(
                 &mut $self,
                 operation: impl FnOnce($fd) -> io::Result<R>,
@@ -395,40 +417,40 @@ guard!(AsyncFdReadyGuard, self, &'a AsyncFd<T> => self.fd);
 guard!(AsyncFdReadyMutGuard, self, &mut AsyncFd<T> => self.fd);
 
 impl<'a, T: AsRawFd> AsyncFdReadyGuard<'a, T> {
-    /// What was found ready.
+    /// Returns a shared reference to the `AsyncFd`.
     pub fn get_ref(&self) -> &'a AsyncFd<T> {
         self.fd
     }
 
-    /// What that watches.
+    /// Returns a shared reference to the inner object.
     pub fn get_inner(&self) -> &'a T {
         self.fd.get_ref()
     }
 }
 
 impl<T: AsRawFd> AsyncFdReadyMutGuard<'_, T> {
-    /// What was found ready.
+    /// Returns a shared reference to the `AsyncFd`.
     pub fn get_ref(&self) -> &AsyncFd<T> {
         self.fd
     }
 
-    /// What was found ready.
+    /// Returns a mutable reference to the `AsyncFd`.
     pub fn get_mut(&mut self) -> &mut AsyncFd<T> {
         self.fd
     }
 
-    /// What that watches.
+    /// Returns a shared reference to the inner object.
     pub fn get_inner(&self) -> &T {
         self.fd.get_ref()
     }
 
-    /// What that watches.
+    /// Returns a mutable reference to the inner object.
     pub fn get_inner_mut(&mut self) -> &mut T {
         self.fd.get_mut()
     }
 }
 
-/// An attempt that would have blocked; see [`AsyncFdReadyGuard::try_io`].
+/// The error returned by [`AsyncFdReadyGuard::try_io`] if the operation would block.
 #[derive(Debug)]
 pub struct TryIoError {
     _private: (),
@@ -442,14 +464,15 @@ impl fmt::Display for TryIoError {
 
 impl Error for TryIoError {}
 
-/// A descriptor that could not be watched, and why; see [`AsyncFd::try_new`].
+/// The error returned by [`AsyncFd::try_new`] if the descriptor cannot be watched. Contains the
+/// inner object and the cause.
 pub struct AsyncFdRegisterError<T> {
     inner: T,
     cause: io::Error,
 }
 
 impl<T> AsyncFdRegisterError<T> {
-    /// What was to be watched, and why it is not.
+    /// Returns the inner object and the cause of the error.
     pub fn into_parts(self) -> (T, io::Error) {
         (self.inner, self.cause)
     }
