@@ -1,4 +1,4 @@
-//! Folders: what is in them, and how they are made.
+//! Directories: reading their entries, and creating them.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -15,53 +15,54 @@ use crate::fs::run;
 use volt_core::context;
 use volt_core::task::join::JoinHandle;
 
-/// Entries that one job reads: a hand-over to another thread costs as much as a few of them.
+/// Number of entries that one job reads. A hand-over to another thread costs as much as reading a
+/// few entries.
 const ENTRIES_AT_ONCE: usize = 32;
 
-/// What is in a folder, in no particular order.
+/// Starts reading a directory, and returns its entries in no particular order.
 ///
 /// # Errors
-/// What the system says.
+/// Returns an error if the underlying system call fails.
 ///
 /// # Panics
-/// Outside a runtime.
+/// Panics if the future is polled outside the context of a runtime.
 ///
 /// # Cancel safety
-/// Nothing is lost.
+/// This function is cancel safe.
 pub async fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
     let path = path.as_ref().to_owned();
     let (entries, rest) = run(move || Ok(read_some(fs::read_dir(path)?))).await?;
     Ok(ReadDir { entries, more: rest.map_or(More::Nothing, More::Rest) })
 }
 
-/// What [`read_dir`] gives.
+/// Reads the entries of a directory. Created by [`read_dir`].
 #[derive(Debug)]
 #[must_use = "entries are read when they are asked for"]
 pub struct ReadDir {
-    /// Read and not asked for yet.
+    /// Entries that were read and have not been returned yet.
     entries: Entries,
     more: More,
 }
 
 type Entries = VecDeque<io::Result<DirEntry>>;
 
-/// What comes after the entries that were read.
+/// The entries that have not been read yet.
 #[derive(Debug)]
 enum More {
     Nothing,
     Rest(fs::ReadDir),
-    /// It is being read.
+    /// A job is reading them.
     Job(JoinHandle<(Entries, Option<fs::ReadDir>)>),
 }
 
-/// On a thread for blocking work: the next entries, with their types where the system gives them
-/// along, and what there is after them.
+/// Reads the next entries with their types, and returns them with the rest of the directory. Runs
+/// on a thread for blocking work.
 fn read_some(mut rest: fs::ReadDir) -> (Entries, Option<fs::ReadDir>) {
     let mut entries = VecDeque::with_capacity(ENTRIES_AT_ONCE);
     while entries.len() < ENTRIES_AT_ONCE {
         match rest.next() {
             Some(Ok(entry)) => entries.push_back(Ok(DirEntry::of(entry))),
-            // The system may give the error again and again.
+            // The system may return the same error again for every call, so reading ends here.
             Some(Err(error)) => {
                 entries.push_back(Err(error));
                 return (entries, None);
@@ -73,27 +74,27 @@ fn read_some(mut rest: fs::ReadDir) -> (Entries, Option<fs::ReadDir>) {
 }
 
 impl ReadDir {
-    /// The next entry; `None` after the last.
+    /// Returns the next entry of the directory, or `None` after the last one.
     ///
     /// # Errors
-    /// What the system says; nothing comes after that.
+    /// Returns an error if reading the directory fails. No entry follows after an error.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if the future is polled outside the context of a runtime.
     ///
     /// # Cancel safety
-    /// No entry is lost.
+    /// This method is cancel safe. No entry is lost.
     pub async fn next_entry(&mut self) -> io::Result<Option<DirEntry>> {
         poll_fn(|cx| self.poll_next_entry(cx)).await
     }
 
-    /// Polls as [`next_entry`](Self::next_entry).
+    /// Polls for the next entry as [`next_entry`](Self::next_entry) does.
     ///
     /// # Errors
-    /// As [`next_entry`](Self::next_entry).
+    /// Returns the same errors as [`next_entry`](Self::next_entry).
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     pub fn poll_next_entry(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<DirEntry>>> {
         loop {
             if let Some(entry) = self.entries.pop_front() {
@@ -118,11 +119,11 @@ impl ReadDir {
     }
 }
 
-/// An entry of a folder.
+/// An entry of a directory, returned by [`ReadDir::next_entry`].
 #[derive(Clone, Debug)]
 pub struct DirEntry {
     entry: Arc<fs::DirEntry>,
-    /// Known already, on most file systems.
+    /// The type; `None` if it could not be determined when the entry was read.
     file_type: Option<FileType>,
 }
 
@@ -131,40 +132,41 @@ impl DirEntry {
         Self { file_type: entry.file_type().ok(), entry: Arc::new(entry) }
     }
 
-    /// Its path: that of the folder, and its name.
+    /// Returns the path of the entry: the path of the directory joined with the entry's name.
     pub fn path(&self) -> PathBuf {
         self.entry.path()
     }
 
-    /// Its name in the folder.
+    /// Returns the name of the entry, without the path of the directory.
     pub fn file_name(&self) -> OsString {
         self.entry.file_name()
     }
 
-    /// Its number in the file system.
+    /// Returns the inode number of the entry.
     pub fn ino(&self) -> u64 {
         self.entry.ino()
     }
 
-    /// What is known of it; of a symbolic link, of the link itself.
+    /// Returns the metadata of the entry. Does not follow symbolic links.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if the future is polled outside the context of a runtime.
     pub async fn metadata(&self) -> io::Result<Metadata> {
         let entry = self.entry.clone();
         run(move || entry.metadata()).await
     }
 
-    /// Whether it is a file, a folder, a symbolic link or something else.
+    /// Returns the type of the entry: a file, a directory, a symbolic link or another type. Does
+    /// not follow symbolic links.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if the future is polled outside the context of a runtime.
     pub async fn file_type(&self) -> io::Result<FileType> {
         if let Some(file_type) = self.file_type {
             return Ok(file_type);
@@ -174,7 +176,7 @@ impl DirEntry {
     }
 }
 
-/// How a folder is made.
+/// A builder for creating directories.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -188,38 +190,41 @@ impl DirEntry {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DirBuilder {
     is_recursive: bool,
-    /// Permissions; `None` = what the process's mask leaves of all.
+    /// The permissions; `None` for all permissions that the program's file mode creation mask
+    /// (umask) allows.
     mode: Option<u32>,
 }
 
 impl DirBuilder {
-    /// For a folder in one that is there.
+    /// Creates a builder for a single directory, whose parent must exist.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether the folders that it is to lie in are made too; then it is no error if it is there.
+    /// Sets whether missing parent directories are created too. If so, it is not an error if the
+    /// directory already exists.
     pub fn recursive(&mut self, recursive: bool) -> &mut Self {
         self.is_recursive = recursive;
         self
     }
 
-    /// Its permissions, before the process's mask.
+    /// Sets the permissions of new directories. The program's file mode creation mask (umask) is
+    /// applied to them.
     pub fn mode(&mut self, mode: u32) -> &mut Self {
         self.mode = Some(mode);
         self
     }
 
-    /// Makes it.
+    /// Creates the directory at `path`.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if the future is polled outside the context of a runtime.
     ///
     /// # Cancel safety
-    /// Dropping the future does not undo what has begun.
+    /// Dropping the future does not undo an operation that has started.
     pub async fn create(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(self.is_recursive);

@@ -1,4 +1,4 @@
-//! An open file.
+//! Open files.
 
 use std::fmt;
 use std::fs::{self, FileTimes, Metadata, Permissions};
@@ -21,7 +21,7 @@ use crate::net::bytes::read_buf;
 impl Blocks for fs::File {
     fn read_some(&self, into: &mut Vec<u8>, max: usize) -> io::Result<usize> {
         into.reserve_exact(max);
-        // Not as much as there is room for: a buffer that was written from may be larger.
+        // Not the entire capacity: a buffer that a write has used may have a larger one.
         read_buf(self, &mut into.limit(max))
     }
 
@@ -36,17 +36,19 @@ impl Blocks for fs::File {
     }
 }
 
-/// An open file, read and written on threads for blocking work.
+/// An open file, which is read and written on threads for blocking work.
 ///
-/// A write is done with when its bytes are handed over; the thread that writes them goes on. So
-/// **end with [`flush`](crate::io::AsyncWriteExt::flush)**: it waits until they are with the
-/// kernel, and gives the error if they did not get there. An error that was not asked for comes
-/// with the next write. Dropping the file while a write is in flight loses no byte: it is carried
-/// out even if the runtime is shut down meanwhile, but nobody is told whether it succeeded, and
-/// another reader may not see it yet.
+/// A write completes when its bytes are passed to the thread that writes them. So **call
+/// [`flush`](crate::io::AsyncWriteExt::flush) after the last write**. It waits until the bytes are
+/// written to the kernel, and returns the error if the write failed. Without a flush, the next
+/// write returns that error.
 ///
-/// A `File` reads and writes what it is asked for, and each of them costs a hand-over to another
-/// thread: put small ones into a [`BufReader`](crate::io::BufReader) or
+/// If the file is dropped while a write is in flight, the write is carried out nevertheless, even
+/// if the runtime is shut down in the meantime. But its error is discarded, and other readers of
+/// the file may not see the bytes yet.
+///
+/// A `File` has no buffer that collects small reads and writes: each one costs a hand-over to
+/// another thread. For small operations, wrap the file in a [`BufReader`](crate::io::BufReader) or
 /// [`BufWriter`](crate::io::BufWriter).
 ///
 /// ```
@@ -68,83 +70,89 @@ impl Blocks for fs::File {
 /// # }).unwrap();
 /// ```
 pub struct File {
-    /// The same as in `io`, to be reached without a lock.
+    /// The same file as in `io`, accessible without the lock.
     file: Arc<fs::File>,
     io: Mutex<Offload<fs::File>>,
 }
 
 impl File {
-    /// Opens a file for reading.
+    /// Opens a file in read-only mode.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if the future is polled outside the context of a runtime.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This function is cancel safe.
     pub async fn open(path: impl AsRef<Path>) -> io::Result<File> {
         File::options().read(true).open(path).await
     }
 
-    /// Makes a file, or empties the one that is there, for writing.
+    /// Opens a file in write-only mode. Creates the file if it does not exist, and truncates it if
+    /// it does.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if the future is polled outside the context of a runtime.
     ///
     /// # Cancel safety
-    /// Dropping the future does not undo what has begun.
+    /// Dropping the future does not undo an operation that has started.
     pub async fn create(path: impl AsRef<Path>) -> io::Result<File> {
         File::options().write(true).create(true).truncate(true).open(path).await
     }
 
-    /// Makes a file that must not be there yet, for reading and writing.
+    /// Creates a new file in read-write mode. Fails if the file already exists.
     ///
     /// # Errors
-    /// `AlreadyExists`; what the system says.
+    /// Returns `AlreadyExists` if the file exists. Also returns an error if the underlying system
+    /// call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if the future is polled outside the context of a runtime.
     ///
     /// # Cancel safety
-    /// Dropping the future does not undo what has begun.
+    /// Dropping the future does not undo an operation that has started.
     pub async fn create_new(path: impl AsRef<Path>) -> io::Result<File> {
         File::options().read(true).write(true).create_new(true).open(path).await
     }
 
-    /// How a file is opened otherwise.
+    /// Returns a new [`OpenOptions`] object, to open a file in another mode.
     pub fn options() -> OpenOptions {
         OpenOptions::new()
     }
 
-    /// Takes over a file of the standard library.
+    /// Converts a file of the standard library.
     pub fn from_std(file: fs::File) -> File {
         let io = Offload::new(file);
         File { file: io.source().clone(), io: Mutex::new(io) }
     }
 
-    /// Gives the file to the standard library, once what is in flight has ended. (A call whose
-    /// future was dropped may go on: then what it has is another descriptor of the same open
-    /// file.)
+    /// Converts the file into a file of the standard library. Waits until no operation is in
+    /// flight.
+    ///
+    /// A call whose future was dropped may still be running. In that case, the returned file is
+    /// another descriptor of the same open file.
     ///
     /// # Panics
-    /// If such a call goes on, and the process is out of descriptors.
+    /// Panics if such a call is running and the program has run out of file descriptors.
     pub async fn into_std(mut self) -> fs::File {
-        // An error is a job that panicked or was cancelled: nothing is in flight then either.
+        // An error means that the job panicked or was cancelled, so nothing is in flight in that
+        // case either.
         let _ = poll_fn(|cx| self.io.get_mut().poll_idle(cx)).await;
         self.source()
     }
 
-    /// As [`into_std`](Self::into_std), without waiting.
+    /// Converts the file into a file of the standard library without waiting.
     ///
     /// # Errors
-    /// The file, if something is in flight.
+    /// Returns the file unchanged if an operation is in flight.
     pub fn try_into_std(mut self) -> Result<fs::File, Self> {
-        // This and the one in `io`; more = a call that was given up, and goes on.
+        // References: this one and the one in `io`. A further one belongs to a call whose future
+        // was dropped and that is still running.
         let is_shared = Arc::strong_count(&self.file) > 2;
         if is_shared || self.io.get_mut().is_busy() { Err(self) } else { Ok(self.source()) }
     }
@@ -155,36 +163,38 @@ impl File {
         Arc::try_unwrap(file).unwrap_or_else(|shared| shared.try_clone().expect("a second descriptor of the file"))
     }
 
-    /// Waits until what was written is on the disk, with what is known of the file.
+    /// Waits until all data and metadata of the file are written to disk.
     ///
     /// # Errors
-    /// Of a write that nobody was told of yet; what the system says.
+    /// Returns the error of a previous write that has not been returned yet. Also returns an error
+    /// if the underlying system call fails.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe.
     pub async fn sync_all(&self) -> io::Result<()> {
         self.change(|file, _| file.sync_all()).await
     }
 
-    /// As [`sync_all`](Self::sync_all), but of what is known of the file only what is needed to
-    /// read it.
+    /// Waits until all data of the file is written to disk, as [`sync_all`](Self::sync_all) does.
+    /// Of the metadata, only the part that is needed to read the data is written.
     ///
     /// # Errors
-    /// As [`sync_all`](Self::sync_all).
+    /// Returns the same errors as [`sync_all`](Self::sync_all).
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe.
     pub async fn sync_data(&self) -> io::Result<()> {
         self.change(|file, _| file.sync_data()).await
     }
 
-    /// Cuts the file to `size` bytes, or lengthens it with zeros.
+    /// Truncates or extends the file to `size` bytes. If the file is extended, the new part is
+    /// filled with zeros.
     ///
     /// # Errors
-    /// As [`sync_all`](Self::sync_all).
+    /// Returns the same errors as [`sync_all`](Self::sync_all).
     ///
     /// # Cancel safety
-    /// Dropping the future does not undo what has begun.
+    /// Dropping the future does not undo an operation that has started.
     pub async fn set_len(&self, size: u64) -> io::Result<()> {
         let cut = move |file: &fs::File, ahead: &mut Buffer| {
             ahead.give_back(file)?;
@@ -193,8 +203,8 @@ impl File {
         self.change(cut).await
     }
 
-    /// Runs `operation` when nothing is in flight. If this is dropped, what is asked for next waits
-    /// for it all the same.
+    /// Runs `operation` when nothing is in flight. If the future is dropped, the next operation
+    /// still waits for this one.
     async fn change(
         &self,
         operation: impl FnOnce(&fs::File, &mut Buffer) -> io::Result<()> + Send + 'static,
@@ -219,57 +229,57 @@ impl File {
         run(move || operation(&file)).await
     }
 
-    /// What is known of the file.
+    /// Returns the metadata of the file.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe.
     pub async fn metadata(&self) -> io::Result<Metadata> {
         self.run(fs::File::metadata).await
     }
 
-    /// A second handle to the same open file: they have one position.
+    /// Creates another `File` for the same open file. Both share one position.
     ///
     /// # Errors
-    /// As [`sync_all`](Self::sync_all).
+    /// Returns the same errors as [`sync_all`](Self::sync_all).
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// This method is cancel safe.
     pub async fn try_clone(&self) -> io::Result<File> {
         let _io = self.after_writes().await?;
         self.run(fs::File::try_clone).await.map(File::from_std)
     }
 
-    /// Sets the permissions.
+    /// Sets the permissions of the file.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     ///
     /// # Cancel safety
-    /// Dropping the future does not undo what has begun.
+    /// Dropping the future does not undo an operation that has started.
     pub async fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
         self.run(move |file| file.set_permissions(permissions)).await
     }
 
-    /// Sets when it was read and changed last.
+    /// Sets the times of the last access and the last modification of the file.
     ///
     /// # Errors
-    /// As [`sync_all`](Self::sync_all).
+    /// Returns the same errors as [`sync_all`](Self::sync_all).
     ///
     /// # Cancel safety
-    /// Dropping the future does not undo what has begun.
+    /// Dropping the future does not undo an operation that has started.
     pub async fn set_times(&self, times: FileTimes) -> io::Result<()> {
         self.change(move |file, _| file.set_times(times)).await
     }
 
-    /// Sets how many bytes one operation moves at most. Default 2 MiB.
+    /// Sets the maximum number of bytes that one operation moves. Default 2 MiB.
     pub fn set_max_buf_size(&mut self, bytes: usize) {
         self.io.get_mut().max_buf_size = bytes.max(1);
     }
 
-    /// How many bytes one operation moves at most.
+    /// Returns the maximum number of bytes that one operation moves.
     pub fn max_buf_size(&mut self) -> usize {
         self.io.get_mut().max_buf_size
     }
@@ -332,7 +342,7 @@ impl From<OwnedFd> for File {
 
 impl FromRawFd for File {
     unsafe fn from_raw_fd(fd: RawFd) -> File {
-        // SAFETY: the caller says that it is open and nobody else's.
+        // SAFETY: the caller guarantees that the descriptor is open and owned by no other object.
         File::from_std(unsafe { fs::File::from_raw_fd(fd) })
     }
 }

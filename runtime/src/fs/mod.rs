@@ -1,12 +1,14 @@
-//! Files, on threads for blocking work: no kernel that Volt runs on can wait for a file, so every
-//! function here is the standard library's of that name, called where blocking disturbs nobody
+//! Asynchronous file and directory operations.
+//!
+//! No system that Volt supports can wait for a file without blocking a thread. So the functions of
+//! this module call the function of the same name in `std::fs`, on a thread for blocking work
 //! ([`spawn_blocking`](crate::task::spawn_blocking)).
 //!
-//! What has begun goes on: dropping a future stops its operation no more than a thread can be
-//! stopped, and the result is thrown away. Many small operations are cheaper together, in one
-//! `spawn_blocking`.
+//! An operation that has started cannot be cancelled. If its future is dropped, the operation
+//! continues and its result is discarded. Each operation costs a hand-over to another thread. If a
+//! task performs many small operations, it is cheaper to run them together in one `spawn_blocking`.
 //!
-//! All functions here must be awaited inside a runtime.
+//! All functions of this module must be awaited in the context of a runtime.
 //!
 //! ```
 //! # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -40,27 +42,28 @@ pub use open_options::OpenOptions;
 /// Runs `operation` on a thread for blocking work.
 ///
 /// # Errors
-/// What it says; of kind `Other` if it panicked, the runtime was shut down before it began, or no
-/// thread could be started for it.
+/// Returns the error of `operation`. Returns an error of kind `Other` if it panicked, if the
+/// runtime was shut down before it started, or if no thread could be started for it.
 async fn run<R: Send + 'static>(operation: impl FnOnce() -> io::Result<R> + Send + 'static) -> io::Result<R> {
     let job = context::handle().spawn_blocking(operation);
     job.await?
 }
 
-/// A function of `std::fs` that takes paths, under its name.
+/// Defines a function that calls the function of `std::fs` with the same name, and converts its
+/// paths.
 macro_rules! functions {
     ($($(#[doc = $doc:literal])* fn $name:ident($($path:ident),+ $(; $extra:ident: $extra_type:ty)?) -> $result:ty;)+) => {
         $(
             $(#[doc = $doc])*
             ///
             /// # Errors
-            /// What the system says.
+            /// Returns an error if the underlying system call fails.
             ///
             /// # Panics
-            /// Outside a runtime.
+            /// Panics if the future is polled outside the context of a runtime.
             ///
             /// # Cancel safety
-            /// Dropping the future does not undo what has begun.
+            /// Dropping the future does not undo an operation that has started.
             pub async fn $name($($path: impl AsRef<Path>,)+ $($extra: $extra_type)?) -> io::Result<$result> {
                 $(let $path = $path.as_ref().to_owned();)+
                 run(move || fs::$name($($path,)+ $($extra)?)).await
@@ -70,79 +73,83 @@ macro_rules! functions {
 }
 
 functions! {
-    /// The whole of a file.
+    /// Reads all bytes of a file.
     fn read(path) -> Vec<u8>;
-    /// The whole of a file, as text; `InvalidData` if it is no UTF-8.
+    /// Reads all text of a file into a string. Fails with `InvalidData` if the file is not valid
+    /// UTF-8.
     fn read_to_string(path) -> String;
-    /// What is known of a file or folder; of a symbolic link, of what it leads to.
+    /// Returns the metadata of a file or directory. Follows symbolic links.
     fn metadata(path) -> Metadata;
-    /// What is known of a file, folder or symbolic link itself.
+    /// Returns the metadata of a file, directory or symbolic link. Does not follow symbolic links.
     fn symlink_metadata(path) -> Metadata;
-    /// Makes a folder, in one that is there.
+    /// Creates an empty directory. Its parent directory must exist.
     fn create_dir(path) -> ();
-    /// Makes a folder, and those that it is to lie in.
+    /// Creates a directory, and all of its parent directories that do not exist.
     fn create_dir_all(path) -> ();
-    /// Removes an empty folder.
+    /// Removes an empty directory.
     fn remove_dir(path) -> ();
-    /// Removes a folder with all that is in it. Links in it are removed, not followed.
+    /// Removes a directory and all of its contents. Symbolic links in it are removed, not followed.
     fn remove_dir_all(path) -> ();
     /// Removes a file.
     fn remove_file(path) -> ();
-    /// Gives a file or folder another name, within one file system; a file that has that name is
-    /// replaced.
+    /// Renames a file or directory within one file system. Replaces a file that already has the new
+    /// name.
     fn rename(from, to) -> ();
-    /// Copies a file with its permissions; how many bytes.
+    /// Copies the contents and permissions of a file, and returns the number of bytes copied.
     fn copy(from, to) -> u64;
-    /// The absolute path, without symbolic links in it.
+    /// Returns the absolute form of a path, with all symbolic links resolved.
     fn canonicalize(path) -> PathBuf;
-    /// Where a symbolic link leads.
+    /// Returns the path that a symbolic link points to.
     fn read_link(path) -> PathBuf;
-    /// Gives a file a second name.
+    /// Creates a hard link: a second name, `link`, for the file `original`.
     fn hard_link(original, link) -> ();
-    /// Sets the permissions of a file or folder.
+    /// Sets the permissions of a file or directory.
     fn set_permissions(path; permissions: Permissions) -> ();
 }
 
-/// Makes a file of `contents`, in the place of one that is there.
+/// Writes `contents` to a file. Creates the file if it does not exist, and replaces its contents if
+/// it does.
 ///
 /// # Errors
-/// What the system says.
+/// Returns an error if the underlying system call fails.
 ///
 /// # Panics
-/// Outside a runtime.
+/// Panics if the future is polled outside the context of a runtime.
 ///
 /// # Cancel safety
-/// Dropping the future does not undo what has begun.
+/// Dropping the future does not undo an operation that has started.
 pub async fn write(path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> io::Result<()> {
     let (path, contents) = (path.as_ref().to_owned(), contents.as_ref().to_owned());
     run(move || fs::write(path, contents)).await
 }
 
-/// Makes a symbolic link at `link` that leads to `original`.
+/// Creates a symbolic link at `link` that points to `original`.
 ///
 /// # Errors
-/// What the system says.
+/// Returns an error if the underlying system call fails.
 ///
 /// # Panics
-/// Outside a runtime.
+/// Panics if the future is polled outside the context of a runtime.
 ///
 /// # Cancel safety
-/// Dropping the future does not undo what has begun.
+/// Dropping the future does not undo an operation that has started.
 pub async fn symlink(original: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Result<()> {
     let (original, link) = (original.as_ref().to_owned(), link.as_ref().to_owned());
     run(move || std::os::unix::fs::symlink(original, link)).await
 }
 
-/// Whether there is something at `path`; of a broken symbolic link, no.
+/// Returns whether `path` points to an existing file or directory. Returns false for a broken
+/// symbolic link.
 ///
 /// # Errors
-/// What the system says, where it cannot be told.
+/// Returns an error if the existence cannot be determined, for example because a permission is
+/// missing.
 ///
 /// # Panics
-/// Outside a runtime.
+/// Panics if the future is polled outside the context of a runtime.
 ///
 /// # Cancel safety
-/// Nothing is lost.
+/// This function is cancel safe.
 pub async fn try_exists(path: impl AsRef<Path>) -> io::Result<bool> {
     let path = path.as_ref().to_owned();
     run(move || path.try_exists()).await

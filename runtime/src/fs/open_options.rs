@@ -1,4 +1,4 @@
-//! How a file is opened.
+//! Options for opening a file.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,8 @@ use std::path::Path;
 
 use crate::fs::{File, run};
 
-/// How a file is opened; the standard library's options, one by one.
+/// Options that determine how a file is opened. They correspond to those of
+/// [`std::fs::OpenOptions`].
 ///
 /// ```
 /// use volt::fs::OpenOptions;
@@ -27,69 +28,73 @@ use crate::fs::{File, run};
 pub struct OpenOptions(fs::OpenOptions);
 
 impl OpenOptions {
-    /// With everything off: at least one of reading and writing has to be switched on.
+    /// Creates a new set of options, all set to false. At least one of `read`, `write` and `append`
+    /// must be enabled to open a file.
     pub fn new() -> OpenOptions {
         OpenOptions(fs::OpenOptions::new())
     }
 
-    /// For reading.
+    /// Sets the option for read access.
     pub fn read(&mut self, read: bool) -> &mut OpenOptions {
         self.0.read(read);
         self
     }
 
-    /// For writing, from the start of what is there.
+    /// Sets the option for write access. Writes start at the beginning of the file, and overwrite
+    /// existing contents.
     pub fn write(&mut self, write: bool) -> &mut OpenOptions {
         self.0.write(write);
         self
     }
 
-    /// For writing, always behind what is there.
+    /// Sets the option for append mode: all writes go to the end of the file.
     pub fn append(&mut self, append: bool) -> &mut OpenOptions {
         self.0.append(append);
         self
     }
 
-    /// Empties it; goes with `write`.
+    /// Sets the option for truncating an existing file to length 0. Requires `write`.
     pub fn truncate(&mut self, truncate: bool) -> &mut OpenOptions {
         self.0.truncate(truncate);
         self
     }
 
-    /// Makes it if it is not there; goes with `write` or `append`.
+    /// Sets the option for creating the file if it does not exist. Requires `write` or `append`.
     pub fn create(&mut self, create: bool) -> &mut OpenOptions {
         self.0.create(create);
         self
     }
 
-    /// Makes it, and fails if it is there.
+    /// Sets the option for creating a new file. Opening fails if the file already exists.
     pub fn create_new(&mut self, create_new: bool) -> &mut OpenOptions {
         self.0.create_new(create_new);
         self
     }
 
-    /// The permissions of a file that is made, before the process's mask.
+    /// Sets the permissions of a file that is created. The program's file mode creation mask
+    /// (umask) is applied to them.
     pub fn mode(&mut self, mode: u32) -> &mut OpenOptions {
         self.0.mode(mode);
         self
     }
 
-    /// Flags for `open(2)` beside those that the other options stand for.
+    /// Sets additional flags for `open(2)`, which are combined with the flags of the other options.
     pub fn custom_flags(&mut self, flags: i32) -> &mut OpenOptions {
         self.0.custom_flags(flags);
         self
     }
 
-    /// Opens the file.
+    /// Opens the file at `path` with these options.
     ///
     /// # Errors
-    /// What the system says; `InvalidInput` for options that contradict each other.
+    /// Returns `InvalidInput` if the options contradict each other. Also returns an error if the
+    /// underlying system call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if the future is polled outside the context of a runtime.
     ///
     /// # Cancel safety
-    /// A file that was made meanwhile stays.
+    /// If the future is dropped, the file may still be created.
     pub async fn open(&self, path: impl AsRef<Path>) -> io::Result<File> {
         let (options, path) = (self.0.clone(), path.as_ref().to_owned());
         Ok(File::from_std(run(move || options.open(path)).await?))
