@@ -50,7 +50,7 @@ pub(super) mod sealed {
 
 use sealed::{Sealed, Target};
 
-/// Performs a DNS resolution, and returns all addresses of the host.
+/// Resolves a host name, and returns all of its addresses.
 ///
 /// The system's resolver runs on a thread for blocking work.
 ///

@@ -20,7 +20,7 @@ use volt_core::driver::turn::Driver;
 /// one second later.
 const BACKLOG: u32 = 1024;
 
-/// A TCP socket server that listens for connections.
+/// A TCP socket that listens for connections.
 ///
 /// The listener is created by [`bind`](Self::bind), and returns connections from
 /// [`accept`](Self::accept). Dropping it closes the socket.

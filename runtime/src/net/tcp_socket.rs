@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 use crate::net::tcp_stream::TcpStream;
 use volt_core::context;
 
-/// A TCP socket that has not yet been converted to a `TcpStream` or `TcpListener`.
+/// A TCP socket that is neither connected nor listening yet.
 ///
 /// Use it to set options before the socket connects or listens. `SO_REUSEADDR` is off by default,
 /// unlike for [`TcpListener::bind`](crate::net::TcpListener::bind).
@@ -94,7 +94,7 @@ impl TcpSocket {
         Ok(rustix::net::bind(&self.fd, &addr)?)
     }
 
-    /// Opens a TCP connection to the address `addr`.
+    /// Connects the socket to the address `addr`, and returns the connection.
     ///
     /// # Errors
     /// Returns an error if the connection cannot be established, such as `ConnectionRefused`.

@@ -1,4 +1,4 @@
-//! A TCP connection between a local and a remote socket.
+//! TCP connections.
 
 use std::fmt;
 use std::io;
@@ -23,7 +23,7 @@ use volt_core::driver::turn::Driver;
 /// sent data.
 pub(super) const PROBABLY_READY: Flags = Flags::READABLE.and(Flags::WRITABLE);
 
-/// A TCP stream between a local and a remote socket.
+/// A TCP connection.
 ///
 /// A stream is created by [`connect`](Self::connect), or by
 /// [`TcpListener::accept`](crate::net::TcpListener::accept). Read and write through the traits
@@ -52,7 +52,7 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// Opens a TCP connection to a remote host.
+    /// Connects to a remote TCP socket.
     ///
     /// If `addr` yields several addresses, `connect` tries them in order until one succeeds.
     ///

@@ -63,7 +63,7 @@ macro_rules! halves {
         }
 
         impl OwnedReadHalf {
-            /// Puts the two halves of a stream back together.
+            /// Reunites the two halves of a stream.
             ///
             /// # Errors
             /// Returns [`ReuniteError`], which contains both halves, if they are from different
@@ -74,7 +74,7 @@ macro_rules! halves {
         }
 
         impl OwnedWriteHalf {
-            /// Puts the two halves of a stream back together.
+            /// Reunites the two halves of a stream.
             ///
             /// # Errors
             /// Returns [`ReuniteError`], which contains both halves, if they are from different
@@ -137,11 +137,11 @@ macro_rules! halves {
             /// returns the readiness found.
             ///
             /// # Errors
-            /// Returns an error if the runtime was shut down.
+            /// Returns an error if the runtime has been shut down.
             ///
             /// # Cancel safety
-            /// This method is cancel safe. Readiness that was found stays set until an attempt
-            /// fails with `ErrorKind::WouldBlock`.
+            /// This method is cancel safe. It does not clear readiness, so a later call finds it
+            /// again.
             pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
                 self.$field.ready(interest).await
             }
@@ -176,11 +176,11 @@ macro_rules! halves {
             /// Waits until the stream may have data to read, or has reached the end of the stream.
             ///
             /// # Errors
-            /// Returns an error if the runtime was shut down.
+            /// Returns an error if the runtime has been shut down.
             ///
             /// # Cancel safety
-            /// This method is cancel safe. Readiness that was found stays set until an attempt
-            /// fails with `ErrorKind::WouldBlock`.
+            /// This method is cancel safe. It does not clear readiness, so a later call finds it
+            /// again.
             pub async fn readable(&self) -> io::Result<()> {
                 self.$field.readable().await
             }
@@ -221,11 +221,11 @@ macro_rules! halves {
             /// Waits until the stream may have room to write.
             ///
             /// # Errors
-            /// Returns an error if the runtime was shut down.
+            /// Returns an error if the runtime has been shut down.
             ///
             /// # Cancel safety
-            /// This method is cancel safe. Readiness that was found stays set until an attempt
-            /// fails with `ErrorKind::WouldBlock`.
+            /// This method is cancel safe. It does not clear readiness, so a later call finds it
+            /// again.
             pub async fn writable(&self) -> io::Result<()> {
                 self.$field.writable().await
             }

@@ -25,11 +25,11 @@ macro_rules! waits {
             /// case, wait again.
             ///
             /// # Errors
-            /// Returns an error if the runtime was shut down.
+            /// Returns an error if the runtime has been shut down.
             ///
             /// # Cancel safety
-            /// This method is cancel safe. Readiness that was found stays set until an attempt
-            /// fails with `ErrorKind::WouldBlock`.
+            /// This method is cancel safe. It does not clear readiness, so a later call finds it
+            /// again.
             pub async fn ready(&self, interest: crate::io::Interest) -> std::io::Result<crate::io::Ready> {
                 Ok(crate::io::Ready::of(self.io.ready(interest.awaited()).await?.found()))
             }
@@ -37,11 +37,11 @@ macro_rules! waits {
             /// Waits until the socket may have data to read, or has reached the end of the stream.
             ///
             /// # Errors
-            /// Returns an error if the runtime was shut down.
+            /// Returns an error if the runtime has been shut down.
             ///
             /// # Cancel safety
-            /// This method is cancel safe. Readiness that was found stays set until an attempt
-            /// fails with `ErrorKind::WouldBlock`.
+            /// This method is cancel safe. It does not clear readiness, so a later call finds it
+            /// again.
             pub async fn readable(&self) -> std::io::Result<()> {
                 self.io.ready(volt_core::driver::readiness::Direction::Read).await.map(|_| ())
             }
@@ -49,11 +49,11 @@ macro_rules! waits {
             /// Waits until the socket may have room to write.
             ///
             /// # Errors
-            /// Returns an error if the runtime was shut down.
+            /// Returns an error if the runtime has been shut down.
             ///
             /// # Cancel safety
-            /// This method is cancel safe. Readiness that was found stays set until an attempt
-            /// fails with `ErrorKind::WouldBlock`.
+            /// This method is cancel safe. It does not clear readiness, so a later call finds it
+            /// again.
             pub async fn writable(&self) -> std::io::Result<()> {
                 self.io.ready(volt_core::driver::readiness::Direction::Write).await.map(|_| ())
             }
@@ -96,8 +96,8 @@ macro_rules! waits {
             /// `WouldBlock`. Waits for readiness between the calls.
             ///
             /// # Errors
-            /// Returns any other error of `operation`. Also returns an error if the runtime was
-            /// shut down.
+            /// Returns any other error of `operation`. Also returns an error if the runtime has
+            /// been shut down.
             ///
             /// # Cancel safety
             /// This method is cancel safe. The poll in which `operation` completes returns its

@@ -15,7 +15,7 @@ use crate::net::unix::{SocketAddr, address};
 use volt_core::context;
 use volt_core::driver::turn::Driver;
 
-/// A Unix socket which can accept connections from other Unix sockets.
+/// A Unix socket that listens for connections.
 ///
 /// Dropping the listener leaves the file at its path behind. Remove that file before you bind to
 /// the path again.

@@ -213,11 +213,11 @@ macro_rules! end {
             /// the readiness found.
             ///
             /// # Errors
-            /// Returns an error if the runtime was shut down.
+            /// Returns an error if the runtime has been shut down.
             ///
             /// # Cancel safety
-            /// This method is cancel safe. Readiness that was found stays set until an attempt
-            /// fails with `ErrorKind::WouldBlock`.
+            /// This method is cancel safe. It does not clear readiness, so a later call finds it
+            /// again.
             pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
                 Ok(Ready::of(self.io.ready(interest.awaited()).await?.found()))
             }
@@ -272,11 +272,10 @@ impl Sender {
     /// Waits until the pipe may have room to write, or has no receiver left.
     ///
     /// # Errors
-    /// Returns an error if the runtime was shut down.
+    /// Returns an error if the runtime has been shut down.
     ///
     /// # Cancel safety
-    /// This method is cancel safe. Readiness that was found stays set until an attempt fails with
-    /// `ErrorKind::WouldBlock`.
+    /// This method is cancel safe. It does not clear readiness, so a later call finds it again.
     pub async fn writable(&self) -> io::Result<()> {
         self.io.ready(Direction::Write).await.map(|_| ())
     }
@@ -300,11 +299,10 @@ impl Receiver {
     /// Waits until the pipe may have data to read, or has reached the end of the stream.
     ///
     /// # Errors
-    /// Returns an error if the runtime was shut down.
+    /// Returns an error if the runtime has been shut down.
     ///
     /// # Cancel safety
-    /// This method is cancel safe. Readiness that was found stays set until an attempt fails with
-    /// `ErrorKind::WouldBlock`.
+    /// This method is cancel safe. It does not clear readiness, so a later call finds it again.
     pub async fn readable(&self) -> io::Result<()> {
         self.io.ready(Direction::Read).await.map(|_| ())
     }
