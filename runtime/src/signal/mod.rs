@@ -1,4 +1,6 @@
-//! Signals of the operating system, as events.
+//! Asynchronous handling of operating system signals.
+//!
+//! [`ctrl_c`] waits for Ctrl-C. The module [`unix`] handles all other signals.
 //!
 //! ```no_run
 //! # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -13,20 +15,22 @@ pub mod unix;
 
 use std::io;
 
-/// Waits for Ctrl-C (SIGINT).
+/// Waits until the program receives Ctrl-C (SIGINT).
 ///
-/// From the first call on Ctrl-C ends the program no more, even while nobody waits: whoever wants
-/// the second one to do so calls this again and ends it.
+/// The first call disables the default action of SIGINT for good: from then on, Ctrl-C does not
+/// terminate the program, even while no task waits for it. To terminate on a second Ctrl-C, call
+/// this function again and exit when it completes.
 ///
 /// # Errors
-/// What the system says when the signal is asked for; the runtime was shut down.
+/// Returns an error if the signal handler cannot be registered, or if the runtime has been shut
+/// down.
 ///
 /// # Panics
-/// Outside a runtime.
+/// Panics if the future is polled outside the context of a runtime.
 ///
 /// # Cancel safety
-/// A signal that comes between two calls is not seen by the second: keep a [`Signal`](unix::Signal)
-/// where that counts.
+/// A signal that arrives between two calls is lost. To receive every signal, keep a
+/// [`Signal`](unix::Signal) and call its `recv` instead.
 pub async fn ctrl_c() -> io::Result<()> {
     let mut interrupts = unix::signal(unix::SignalKind::interrupt())?;
     interrupts.recv().await.ok_or_else(|| io::Error::other("the runtime was shut down"))

@@ -1,24 +1,34 @@
-//! Signals of a Unix.
+//! Unix signals.
 //!
-//! Shape. Each listener has a pipe of its own. The process's handler for its signal writes a byte
-//! into each of them, and the driver of the listener's runtime watches the other end. So there is
-//! nothing that listeners share but the handler, and they may be of several runtimes.
+//! A *listener* ([`Signal`]) reports that the program has received a signal of one kind. Any number
+//! of listeners can exist for the same signal, in any number of runtimes.
 //!
-//! Who writes: the signal handler, on whatever thread the kernel chose. It makes one `write` and
-//! loads one atomic: both are allowed there.
+//! # Shape
 //!
-//! Invariants. *Not lost*: a byte is in the pipe, or the pipe is full of others, until the listener
-//! has been told; so it is told at least once after the last signal. Signals of one kind that come
-//! before it checks are reported once, as the kernel itself does with those that are pending. *Of
-//! this process*: a child that was forked has the handler and the pipes of its parent; its handler
-//! sees that it is in another process, and leaves them alone.
+//! Each listener has its own pipe. The signal handler of the program writes a byte into the pipe of
+//! each listener of that signal. The driver of the listener's runtime watches the other end of the
+//! pipe. So listeners share only the handler.
 //!
-//! The handler stays, as the kernel's default action cannot be given back while others may have
-//! asked for the same signal.
+//! The handler runs on a thread that the kernel chooses. It loads one atomic and makes one `write`;
+//! both are allowed in a signal handler.
 //!
-//! Rejected: one pipe a process and a list of listeners (what Tokio does): it takes a place in
-//! every driver, and a table of all signals; `signalfd`: the signal must be blocked in all threads,
-//! those of others included, and children inherit that.
+//! # Invariants
+//!
+//! *Not lost*: after a signal, the pipe contains a byte, or is full, until the listener has
+//! reported it. So a listener completes at least once after the last signal. Signals that arrive
+//! before the listener checks the pipe are reported once. The kernel does the same with pending
+//! signals.
+//!
+//! *Of this process*: a forked child process has the handler and the pipes of its parent. The
+//! handler checks whether it runs in the process that registered it. In any other process it writes
+//! nothing.
+//!
+//! The handler stays registered. The kernel's default action cannot be restored while other code
+//! may have registered a handler for the same signal.
+//!
+//! Rejected: one pipe for the program and a list of listeners, as in Tokio. It needs a place in
+//! every driver, and a table of all signals. Rejected: `signalfd`. The signal must be blocked in
+//! all threads, including those of other libraries, and child processes inherit that.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -32,7 +42,7 @@ use volt_core::context;
 use volt_core::driver::readiness::{Direction, Flags};
 use volt_core::driver::registration::Registration;
 
-/// Which signal.
+/// A kind of signal, such as SIGTERM.
 ///
 /// ```
 /// use volt::signal::unix::SignalKind;
@@ -43,12 +53,12 @@ use volt_core::driver::registration::Registration;
 pub struct SignalKind(i32);
 
 impl SignalKind {
-    /// The signal with that number.
+    /// Creates the kind for a raw signal number.
     pub const fn from_raw(number: i32) -> SignalKind {
         SignalKind(number)
     }
 
-    /// Its number.
+    /// Returns the raw signal number.
     pub const fn as_raw_value(&self) -> i32 {
         self.0
     }
@@ -94,17 +104,18 @@ impl From<SignalKind> for i32 {
     }
 }
 
-/// Listens for a signal, from now on.
+/// Starts to listen for signals of the given kind, and returns the listener.
 ///
-/// Once it was listened for, the signal's default action (to end the process, as a rule) is off for
-/// good, also after the last listener is gone.
+/// The first call for a signal disables its default action for good, which for most signals is to
+/// terminate the program. The default action stays disabled after the last listener was dropped.
 ///
 /// # Errors
-/// `InvalidInput` for a signal that no handler may have (SIGKILL, SIGSTOP) or that tells of a fault
-/// (SIGSEGV, SIGILL, SIGFPE), or a number that is no signal's; what the system says.
+/// Returns `InvalidInput` in three cases: the signal accepts no handler (SIGKILL, SIGSTOP), it
+/// reports a fault (SIGSEGV, SIGILL, SIGFPE), or the number is not that of a signal. Also returns
+/// an error if the underlying system call fails.
 ///
 /// # Panics
-/// Outside a runtime.
+/// Panics if called outside the context of a runtime.
 ///
 /// ```
 /// use volt::signal::unix::{SignalKind, signal};
@@ -135,18 +146,19 @@ pub fn signal(kind: SignalKind) -> io::Result<Signal> {
     let io = io.map_err(|(_, error)| error)?;
     let tell = move || {
         if home.is_here() {
-            // A full pipe tells as well.
+            // A full pipe also notifies the listener.
             let _ = rustix::io::write(&sender, &[0]);
         }
     };
-    // SAFETY: the action may run in a signal handler: it reads an atomic and writes to a descriptor
+    // SAFETY: the action may run in a signal handler. It reads an atomic, writes to a descriptor
     // that it owns, and does nothing else.
     let id = unsafe { signal_hook_registry::register(kind.0, tell) }?;
     Ok(Signal { io, id })
 }
 
-/// A listener for one signal; see [`signal`]. Any number of them may listen for the same one: each
-/// is told.
+/// A listener for one kind of signal, created by [`signal`].
+///
+/// Several listeners for the same signal are independent: each receives every notification.
 #[derive(Debug)]
 #[must_use = "signals are told to whoever asks"]
 pub struct Signal {
@@ -155,16 +167,18 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// Waits for the signal. Those that came since the last call, however many, are told once.
-    /// `None` after the runtime was shut down.
+    /// Waits for the next signal. Signals that arrived since the last call are reported once,
+    /// regardless of their number.
+    ///
+    /// Returns `None` after the runtime has been shut down.
     ///
     /// # Cancel safety
-    /// No signal is lost.
+    /// This method is cancel safe. No signal is lost.
     pub async fn recv(&mut self) -> Option<()> {
         self.io.run(Direction::Read, empty).await.ok()
     }
 
-    /// Polls as [`recv`](Self::recv).
+    /// Polls for the next signal as [`recv`](Self::recv) does.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<()>> {
         self.io.poll_run(cx, Direction::Read, empty).map(Result::ok)
     }
@@ -176,8 +190,8 @@ impl Drop for Signal {
     }
 }
 
-/// Takes what is in the pipe: an error if that is nothing. Bounded by what a pipe holds, or a storm
-/// of signals would keep it here.
+/// Empties the pipe. Returns `WouldBlock` if it is empty already. Reads at most as much as a pipe
+/// can contain; otherwise a continuous flow of signals could keep this loop running.
 fn empty(pipe: &OwnedFd) -> io::Result<()> {
     let mut told = [0; 1024];
     let mut read = rustix::io::read(pipe, &mut told)?;
