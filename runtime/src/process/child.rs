@@ -1,4 +1,4 @@
-//! A child that runs, or has ended.
+//! Child processes that are running or have exited.
 
 use std::future::poll_fn;
 use std::io;
@@ -13,21 +13,21 @@ use crate::process::stdio::{ChildStderr, ChildStdin, ChildStdout};
 use crate::process::watch::Watch;
 use volt_core::handle::Handle;
 
-/// A child process; see [`Command`](crate::process::Command).
+/// A handle to a child process, created by [`Command::spawn`](crate::process::Command::spawn).
 ///
-/// Dropping it leaves the process running, unless
-/// [`kill_on_drop`](crate::process::Command::kill_on_drop) was asked for; in either case its end is
-/// waited for in the background, and it becomes no zombie.
+/// Dropping a `Child` does not terminate the process, unless
+/// [`kill_on_drop`](crate::process::Command::kill_on_drop) is set. In both cases the runtime waits
+/// for the process in the background, so it does not remain a zombie.
 #[derive(Debug)]
 pub struct Child {
     state: State,
     runtime: Handle,
     kills_on_drop: bool,
-    /// The pipe to its standard input, if that was asked for.
+    /// The pipe to the standard input of the child, if `Stdio::piped()` was requested for it.
     pub stdin: Option<ChildStdin>,
-    /// The pipe from its standard output, if that was asked for.
+    /// The pipe from the standard output of the child, if `Stdio::piped()` was requested for it.
     pub stdout: Option<ChildStdout>,
-    /// The pipe from its standard error, if that was asked for.
+    /// The pipe from the standard error of the child, if `Stdio::piped()` was requested for it.
     pub stderr: Option<ChildStderr>,
 }
 
@@ -35,12 +35,12 @@ pub struct Child {
 enum State {
     Running(process::Child, Watch),
     Ended(ExitStatus),
-    /// Handed on.
+    /// Moved out, to the task that waits for orphans.
     Gone,
 }
 
 impl Child {
-    /// Takes a child over that has just been started; where it cannot be watched, it is ended.
+    /// Wraps a child that has just been started. Kills it if it cannot be watched.
     pub(super) fn of(mut child: process::Child, runtime: Handle, kills_on_drop: bool) -> io::Result<Child> {
         let mut take = || -> io::Result<_> {
             let stdin = child.stdin.take().map(ChildStdin::from_std).transpose()?;
@@ -54,7 +54,7 @@ impl Child {
                 Ok(Child { state, runtime, kills_on_drop, stdin, stdout, stderr })
             }
             Err(error) => {
-                // Nobody has heard of it yet, and nobody could wait for it.
+                // No other code has a handle to the child yet, so no other code could wait for it.
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(error)
@@ -62,8 +62,8 @@ impl Child {
         }
     }
 
-    /// The number of the process; `None` once its end was seen, since the number may be another's
-    /// then.
+    /// Returns the process ID of the child. Returns `None` after the exit of the child was seen,
+    /// because the system may then give the ID to another process.
     pub fn id(&self) -> Option<u32> {
         match &self.state {
             State::Running(child, _) => Some(child.id()),
@@ -71,15 +71,17 @@ impl Child {
         }
     }
 
-    /// Waits for its end. Its standard input is closed first, so that a child that reads until the
-    /// end does not wait for this one.
+    /// Waits until the child exits, and returns its status.
+    ///
+    /// Closes the child's standard input first. Otherwise a child that reads until the end of its
+    /// input would wait for this program, while this program waits for the child.
     ///
     /// # Errors
-    /// What the system says; the runtime was shut down.
+    /// Returns an error if the underlying system call fails, or if the runtime has been shut down.
     ///
     /// # Cancel safety
-    /// Nothing is lost but the pipe to its standard input: the status is kept, and every later call
-    /// gives it.
+    /// This method is cancel safe, except that the standard input is closed. The status is kept,
+    /// and every later call returns it.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         poll_fn(|cx| self.poll_exit(cx)).await
@@ -97,10 +99,11 @@ impl Child {
         }
     }
 
-    /// Its status if it has ended, without waiting.
+    /// Returns the status of the child if it has exited, or `None` if it is still running. Does not
+    /// wait.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns an error if the underlying system call fails.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         if let State::Running(child, _) = &mut self.state
             && let Some(status) = child.try_wait()?
@@ -113,10 +116,11 @@ impl Child {
         }
     }
 
-    /// Sends it SIGKILL, and does not wait for its end.
+    /// Sends SIGKILL to the child without waiting for its exit.
     ///
     /// # Errors
-    /// `InvalidInput` if its end was seen already; what the system says.
+    /// Returns `InvalidInput` if the exit of the child was already seen. Also returns an error if
+    /// the underlying system call fails.
     pub fn start_kill(&mut self) -> io::Result<()> {
         match &mut self.state {
             State::Running(child, _) => child.kill(),
@@ -124,25 +128,29 @@ impl Child {
         }
     }
 
-    /// Sends it SIGKILL, and waits for its end.
+    /// Sends SIGKILL to the child, and waits until it exits.
     ///
     /// # Errors
-    /// As [`start_kill`](Self::start_kill) and [`wait`](Self::wait).
+    /// Returns the same errors as [`start_kill`](Self::start_kill) and [`wait`](Self::wait).
     ///
     /// # Cancel safety
-    /// As [`wait`](Self::wait).
+    /// The same as for [`wait`](Self::wait).
     pub async fn kill(&mut self) -> io::Result<()> {
         self.start_kill()?;
         self.wait().await.map(drop)
     }
 
-    /// Waits for its end, and reads what it writes to those of its standard streams that are pipes.
+    /// Waits until the child exits, and collects its remaining output.
+    ///
+    /// Reads the standard output and the standard error to the end if they are pipes. Closes the
+    /// standard input first, as [`wait`](Self::wait) does.
     ///
     /// # Errors
-    /// What the system says; the runtime was shut down.
+    /// Returns an error if the underlying system call fails, or if the runtime has been shut down.
     ///
     /// # Cancel safety
-    /// None: what was read is lost, with the child.
+    /// This method is not cancel safe. If the future is dropped, the `Child` and the output that
+    /// was read are lost.
     pub async fn wait_with_output(mut self) -> io::Result<Output> {
         let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
         let (status, stdout, stderr) = join3(self.wait(), whole(stdout), whole(stderr)).await;
@@ -150,7 +158,7 @@ impl Child {
     }
 }
 
-/// All that comes.
+/// Reads everything from `pipe` until the end of the stream.
 async fn whole(pipe: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if let Some(mut pipe) = pipe {
@@ -162,7 +170,7 @@ async fn whole(pipe: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
 impl Drop for Child {
     fn drop(&mut self) {
         if self.kills_on_drop && self.runtime.shared().home.is_here() {
-            // An error means that it has ended.
+            // An error means that the child has exited.
             let _ = self.start_kill();
         }
         if let State::Running(child, watch) = std::mem::replace(&mut self.state, State::Gone) {

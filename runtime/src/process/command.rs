@@ -1,4 +1,4 @@
-//! How a child is started.
+//! The builder for child processes.
 
 use std::ffi::OsStr;
 use std::future::Future;
@@ -11,8 +11,11 @@ use crate::process::Child;
 use crate::process::orphans;
 use volt_core::handle::Handle;
 
-/// A program to be started as a child process, with its arguments, environment and standard
-/// streams; the standard library's `Command`, whose child is waited for without blocking.
+/// A builder for child processes: the program to run, its arguments, its environment and its
+/// standard streams.
+///
+/// It has the methods of [`std::process::Command`]. Waiting for the child does not block the
+/// thread.
 ///
 /// ```
 /// use std::process::Stdio;
@@ -35,7 +38,7 @@ pub struct Command {
     kills_on_drop: bool,
 }
 
-/// Methods that set something and give the command back.
+/// Defines methods that change a setting and return the command.
 macro_rules! settings {
     ($($(#[doc = $doc:literal])+ fn $name:ident$(<$($generic:ident: $bound:path),+>)?($($argument:ident: $type:ty),*);)+) => {
         $(
@@ -49,47 +52,49 @@ macro_rules! settings {
 }
 
 impl Command {
-    /// The program of that name, looked for in `PATH` if there is no `/` in it; with the
-    /// environment, folder and, unless they are asked for as pipes, standard streams of this
-    /// process.
+    /// Creates a command that runs the program `program`.
+    ///
+    /// If `program` contains no `/`, it is searched for in `PATH`. By default the child inherits
+    /// the environment, the current directory and the standard streams of this program.
     pub fn new(program: impl AsRef<OsStr>) -> Command {
         process::Command::new(program).into()
     }
 
     settings! {
-        /// One more argument. No shell sees it.
+        /// Adds an argument. It is passed to the program as it is, without a shell.
         fn arg<S: AsRef<OsStr>>(argument: S);
-        /// The name that the program is told it has.
+        /// Sets the zeroth argument of the program, which is the name that it sees as its own.
         fn arg0<S: AsRef<OsStr>>(name: S);
-        /// A variable of its environment.
+        /// Sets an environment variable.
         fn env<K: AsRef<OsStr>, V: AsRef<OsStr>>(key: K, value: V);
-        /// Without that variable.
+        /// Removes an environment variable.
         fn env_remove<K: AsRef<OsStr>>(key: K);
-        /// Without any variable but those set from here on.
+        /// Clears the environment. The child sees only variables that are set after this call.
         fn env_clear();
-        /// The folder that it starts in.
+        /// Sets the working directory of the child.
         fn current_dir<P: AsRef<Path>>(folder: P);
-        /// Its standard input.
+        /// Sets the child's standard input.
         fn stdin<T: Into<Stdio>>(stdio: T);
-        /// Its standard output.
+        /// Sets the child's standard output.
         fn stdout<T: Into<Stdio>>(stdio: T);
-        /// Its standard error.
+        /// Sets the child's standard error.
         fn stderr<T: Into<Stdio>>(stdio: T);
-        /// The user that it runs as.
+        /// Sets the user ID of the child.
         fn uid(id: u32);
-        /// The group that it runs as.
+        /// Sets the group ID of the child.
         fn gid(id: u32);
-        /// The process group that it belongs to; 0 = a new one, its own.
+        /// Sets the process group of the child. With 0, the child becomes the leader of a new
+        /// group.
         fn process_group(group: i32);
     }
 
-    /// Further arguments.
+    /// Adds several arguments.
     pub fn args<S: AsRef<OsStr>>(&mut self, arguments: impl IntoIterator<Item = S>) -> &mut Command {
         self.std.args(arguments);
         self
     }
 
-    /// Further variables of its environment.
+    /// Sets several environment variables.
     pub fn envs<K: AsRef<OsStr>, V: AsRef<OsStr>>(
         &mut self,
         variables: impl IntoIterator<Item = (K, V)>,
@@ -98,54 +103,57 @@ impl Command {
         self
     }
 
-    /// Whether dropping the [`Child`] ends the process, by SIGKILL. Default false: it goes on by
-    /// itself.
+    /// Sets whether the child is killed with SIGKILL when its [`Child`] is dropped. Default false:
+    /// the child continues to run.
     pub fn kill_on_drop(&mut self, kill_on_drop: bool) -> &mut Command {
         self.kills_on_drop = kill_on_drop;
         self
     }
 
-    /// Whether dropping the [`Child`] ends the process.
+    /// Returns whether the child is killed when its [`Child`] is dropped.
     pub fn get_kill_on_drop(&self) -> bool {
         self.kills_on_drop
     }
 
-    /// Has `f` run in the child, before the program is loaded.
+    /// Registers `f` to run in the child process before the program is loaded.
     ///
     /// # Safety
-    /// `f` runs in a copy of this process that has one thread: locks that other threads held stay
-    /// locked there, the allocator's included. Only what may be done in a signal handler may be
-    /// done in it.
+    /// `f` runs in a copy of this process that has one thread only. Locks that other threads held
+    /// stay locked in the copy, including those of the allocator. So `f` may only do what is
+    /// allowed in a signal handler.
     pub unsafe fn pre_exec(&mut self, f: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> &mut Command {
-        // SAFETY: the caller has promised the same.
+        // SAFETY: the caller guarantees what `pre_exec` of the standard library requires.
         unsafe { self.std.pre_exec(f) };
         self
     }
 
-    /// The standard library's command.
+    /// Returns the standard library's command, for reading.
     pub fn as_std(&self) -> &process::Command {
         &self.std
     }
 
-    /// The standard library's command.
+    /// Returns the standard library's command, for changes.
     pub fn as_std_mut(&mut self) -> &mut process::Command {
         &mut self.std
     }
 
-    /// The standard library's command.
+    /// Converts this command into the standard library's command.
     pub fn into_std(self) -> process::Command {
         self.std
     }
 
-    /// Starts the program. This blocks the worker for as long as the system takes to start it, a
-    /// millisecond or less as a rule.
+    /// Starts the program as a child process.
+    ///
+    /// This blocks the current thread while the system starts the program, usually for at most a
+    /// millisecond.
     ///
     /// # Errors
-    /// `NotFound` if there is no such program; what the system says. If the process is out of
-    /// descriptors, the child is ended again.
+    /// Returns `NotFound` if the program does not exist. Returns an error if the program has run
+    /// out of file descriptors; a child that was already started is killed in that case. Also
+    /// returns an error if the underlying system call fails.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     #[track_caller]
     pub fn spawn(&mut self) -> io::Result<Child> {
         let runtime = Handle::current();
@@ -154,17 +162,20 @@ impl Command {
         Child::of(self.std.spawn()?, runtime, self.kills_on_drop)
     }
 
-    /// Starts the program, and waits for its end; pipes that were asked for are closed.
+    /// Starts the program, waits until it exits, and returns its status.
+    ///
+    /// The call itself starts the program, not the first poll of the future. Pipes to the child's
+    /// standard streams are closed unused.
     ///
     /// # Errors
-    /// As [`spawn`](Self::spawn) and [`Child::wait`].
+    /// Returns the same errors as [`spawn`](Self::spawn) and [`Child::wait`].
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the child: it goes on, unless [`kill_on_drop`](Self::kill_on_drop)
-    /// was asked for.
+    /// Dropping the future drops the child. The child continues to run, unless
+    /// [`kill_on_drop`](Self::kill_on_drop) is set.
     #[track_caller]
     pub fn status(&mut self) -> impl Future<Output = io::Result<ExitStatus>> + use<> {
         let child = self.spawn();
@@ -175,17 +186,19 @@ impl Command {
         }
     }
 
-    /// Starts the program with pipes for its standard output and error, reads all that comes and
-    /// waits for its end.
+    /// Starts the program, waits until it exits, and collects its output.
+    ///
+    /// The call itself starts the program, not the first poll of the future. The child's standard
+    /// output and standard error are set to pipes, and read to the end.
     ///
     /// # Errors
     /// As [`spawn`](Self::spawn) and [`Child::wait_with_output`].
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     ///
     /// # Cancel safety
-    /// As [`status`](Self::status).
+    /// The same as for [`status`](Self::status).
     #[track_caller]
     pub fn output(&mut self) -> impl Future<Output = io::Result<Output>> + use<> {
         let child = self.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();

@@ -1,13 +1,14 @@
-//! Child processes.
+//! Asynchronous child processes.
 //!
-//! The standard library starts them; the driver waits for their end: on Linux by a descriptor of
-//! the process (`pidfd_open`, since 5.3), on other systems, and where a sandbox refuses that, by
-//! SIGCHLD.
+//! [`Command`] starts a program as a child process, and [`Child`] waits until it exits. The
+//! standard library starts the process. The driver waits for its exit. On Linux it uses a process
+//! descriptor (`pidfd_open`, since Linux 5.3). On other systems, and if a sandbox forbids that
+//! call, it uses SIGCHLD.
 //!
-//! No zombies: a child that is dropped before its end was seen is waited for by a task of the
-//! runtime's, which ends with the child; one whose runtime was shut down meanwhile is waited for
-//! whenever this process starts another child. (At the end of the process the system's first
-//! process inherits them.)
+//! No child process remains a zombie. If a `Child` is dropped before the exit was seen, a task of
+//! the runtime waits for the process and ends with it. If that runtime has been shut down, the
+//! process is waited for whenever this program starts another child process. Children that are
+//! still left when the program exits are inherited by the system's first process.
 //!
 //! ```
 //! use volt::process::Command;

@@ -1,10 +1,14 @@
-//! Children that were dropped before their end was seen, so that none stays a zombie.
+//! Waiting for child processes whose `Child` was dropped before their exit was seen.
 //!
-//! As long as their runtime runs, a task waits for each (it shows in the console, with this file as
-//! where it was spawned). Those whose runtime is gone stand in a list, which is gone through
-//! whenever another child is started.
+//! A child process that has exited stays a zombie until its parent waits for it. This module does
+//! that for such children, called *orphans*.
 //!
-//! Bound: the list is as long as there are such children that still run, or ended since.
+//! While the runtime of an orphan runs, one task for each orphan waits for it. The console lists
+//! that task with this file as its spawn location. When that runtime shuts down, the orphan is
+//! moved to a list. The list is checked whenever another child process is started.
+//!
+//! Bound: the list contains only orphans of runtimes that were shut down. Each one stays until it
+//! has exited and the list is checked.
 
 use std::future::poll_fn;
 use std::process;
@@ -16,9 +20,9 @@ use volt_stacks::fork::Home;
 
 static LEFT: Mutex<Vec<(process::Child, Home)>> = Mutex::new(Vec::new());
 
-/// A child to be waited for, which goes to the list if its runtime ends before it does.
+/// An orphan that a task waits for. It is moved to the list if the task is dropped first.
 struct Orphan {
-    /// `None` once its end was seen.
+    /// `None` after the exit was seen.
     child: Option<process::Child>,
     home: Home,
 }
@@ -31,12 +35,13 @@ impl Drop for Orphan {
     }
 }
 
-/// Sees to `child`, which nobody else waits for any more.
+/// Takes over `child`, which no other code waits for.
 pub(super) fn adopt(child: process::Child, mut watch: Watch, runtime: &Handle) {
     let home = runtime.shared().home;
     let mut orphan = Orphan { child: Some(child), home };
     if !home.is_here() {
-        // A forked child's copy: the process is its parent's child, not its own.
+        // This is a copy in a forked child process: the process is a child of the parent, not of
+        // this one.
         std::mem::forget(orphan.child.take());
         return;
     }
@@ -56,7 +61,7 @@ fn leave(mut child: process::Child, home: Home) {
     left.push((child, home));
 }
 
-/// Waits for those in the list that have ended.
+/// Waits for the orphans in the list that have exited, and removes them.
 pub(super) fn reap() {
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
     left.retain_mut(|(child, home)| home.is_here() && matches!(child.try_wait(), Ok(None)));

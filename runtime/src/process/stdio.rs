@@ -1,4 +1,4 @@
-//! The ends of pipes to a child's standard streams.
+//! Pipes to the standard streams of a child process.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -7,15 +7,16 @@ use std::process::{self, Stdio};
 use crate::net::surface::{reads, writes};
 use crate::net::unix::pipe::{Receiver, Sender};
 
-/// A pipe to a child's standard input. Dropping it tells the child that nothing more comes.
+/// The standard input stream of a child process. Dropping it closes the pipe, so the child reads
+/// the end of the stream.
 #[derive(Debug)]
 pub struct ChildStdin(Sender);
 
-/// A pipe from a child's standard output.
+/// The standard output stream of a child process.
 #[derive(Debug)]
 pub struct ChildStdout(Receiver);
 
-/// A pipe from a child's standard error.
+/// The standard error stream of a child process.
 #[derive(Debug)]
 pub struct ChildStderr(Receiver);
 
@@ -26,29 +27,29 @@ reads!(ChildStderr, self => self.0);
 macro_rules! end {
     ($end:ident, $pipe:ident) => {
         impl $end {
-            /// Takes over the standard library's, and puts it into non-blocking mode.
+            /// Converts a stream of the standard library, and sets it to non-blocking mode.
             ///
             /// # Errors
-            /// What the system says.
+            /// Returns an error if the underlying system call fails.
             ///
             /// # Panics
-            /// Outside a runtime.
+            /// Panics if called outside the context of a runtime.
             #[track_caller]
             pub fn from_std(end: process::$end) -> io::Result<$end> {
                 Ok($end($pipe::from_owned_fd_unchecked(end.into())?))
             }
 
-            /// Gives the descriptor away, in blocking mode, as it is for another child's standard
-            /// stream.
+            /// Converts the stream into a file descriptor in blocking mode, which can be used as a
+            /// standard stream of another child process.
             ///
             /// # Errors
-            /// What the system says.
+            /// Returns an error if the underlying system call fails.
             pub fn into_owned_fd(self) -> io::Result<OwnedFd> {
                 self.0.into_blocking_fd()
             }
         }
 
-        /// As `into_owned_fd`.
+        /// Equivalent to `into_owned_fd`.
         impl TryFrom<$end> for Stdio {
             type Error = io::Error;
 

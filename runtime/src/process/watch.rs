@@ -1,8 +1,9 @@
-//! How the end of a child is noticed.
+//! Detection of the exit of a child process.
 //!
-//! By a descriptor of the process, which becomes readable when the process ends, and stays so:
-//! nothing is shared with other children, and no signal handler is needed. Where there is none, by
-//! SIGCHLD: each child then asks after itself whenever any child of the process ends.
+//! A [`Watch`] waits until one child process exits. On Linux it uses a process descriptor, which
+//! becomes readable when the process exits and stays readable. This needs no signal handler, and
+//! shares nothing with other children. If process descriptors are not available, it uses SIGCHLD:
+//! whenever any child of the program exits, each watch checks its own child.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,13 +21,14 @@ pub(super) enum Watch {
 }
 
 impl Watch {
-    /// Of a child that was not waited for yet, so that its number is no other's.
+    /// Watches a child that has not been waited for yet, so that its process ID cannot belong to
+    /// another process.
     ///
     /// # Errors
-    /// The process is out of descriptors.
+    /// Returns an error if the program has run out of file descriptors.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside the context of a runtime.
     pub(super) fn new(child: &process::Child) -> io::Result<Self> {
         match descriptor(child) {
             Some(watched) => Ok(Watch::Descriptor(watched?)),
@@ -34,17 +36,19 @@ impl Watch {
         }
     }
 
-    /// Waits for the end of `child`, and takes its status.
+    /// Waits until `child` exits, and returns its status.
     pub(super) fn poll_exit(
         &mut self,
         cx: &mut Context<'_>,
         child: &mut process::Child,
     ) -> Poll<io::Result<ExitStatus>> {
         match self {
-            // The wait decides: a process that is traced tells of its end twice.
+            // The result of `try_wait` decides: for a traced process the descriptor reports the
+            // exit twice.
             Watch::Descriptor(io) => io.poll_run(cx, Direction::Read, |_| try_wait(child)),
             Watch::Signal(ends) => loop {
-                // In this order: an end between the two is told again.
+                // The poll must come before the check. An exit between the two is then reported by
+                // the next signal event.
                 let told = ends.poll_recv(cx);
                 match try_wait(child) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -62,7 +66,7 @@ fn try_wait(child: &mut process::Child) -> io::Result<ExitStatus> {
     child.try_wait()?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
 }
 
-/// `None` where the system has no such thing.
+/// Returns `None` if the system has no process descriptors.
 #[cfg(target_os = "linux")]
 fn descriptor(child: &process::Child) -> Option<io::Result<Registration<OwnedFd>>> {
     use rustix::io::Errno;
@@ -78,7 +82,7 @@ fn descriptor(child: &process::Child) -> Option<io::Result<Registration<OwnedFd>
             let io = Registration::with_interest(driver, fd, Interest::READABLE.to_mio(), Flags::NONE);
             Some(io.map_err(|(_, error)| error))
         }
-        // Too old a kernel, or a sandbox.
+        // The kernel is too old, or a sandbox forbids the call.
         Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => None,
         Err(error) => Some(Err(error.into())),
     }
