@@ -1,12 +1,13 @@
-//! What the numbers mean: the types of [`Handle::snapshot`](crate::Handle::snapshot) and
-//! [`observe::process`](crate::observe::process).
+//! The data that the runtime reports, and the tools that interpret it.
 //!
-//! The data is defined in `volt-telemetry`; [`rates`], findings ([`doctor`]) and metrics
-//! ([`catalog`]) are derived from it in `volt-diagnosis`. Both are here under one name.
+//! This module contains the types returned by [`Handle::snapshot`](crate::Handle::snapshot) and
+//! [`observe::process`](crate::observe::process). They are defined in the crate `volt-telemetry`.
+//! The crate `volt-diagnosis` derives [`rates`], findings ([`doctor`]) and metrics ([`catalog`])
+//! from them. This module re-exports all of this.
 //!
-//! [`recording`] is the data that the flight recorder sends. To write recordings to files, to read
-//! them and to turn them into traces, add the crate `volt-recording`: a program that runs on Volt
-//! does not need it, so Volt does not depend on it.
+//! [`recording`] contains the data that the flight recorder sends. To write and read recording
+//! files, and to convert them to traces, add the crate `volt-recording`. Programs that run on Volt
+//! do not need it, so Volt does not depend on it.
 
 pub use volt_diagnosis::{catalog, rates};
 pub use volt_telemetry::*;
@@ -14,19 +15,20 @@ pub use volt_telemetry::*;
 #[cfg(test)]
 mod tests;
 
-/// What is wrong with a running program: rules over snapshots, and the history of what they found.
+/// Detection of problems in a running program: rules that compare snapshots, and the history of
+/// their findings.
 pub mod doctor {
     pub use volt_diagnosis::doctor::*;
     pub use volt_telemetry::finding::{Evidence, Figure, Finding, Place, Seen, Severity, TaskName};
     pub use volt_telemetry::rule::Rule;
 
-    /// Findings as plain data, and what makes two of them the same.
+    /// Findings as plain data, and the key that identifies equal findings.
     pub mod finding {
         pub use volt_diagnosis::doctor::key::Key;
         pub use volt_telemetry::finding::*;
     }
 
-    /// The table of rules, and the examination that applies them all.
+    /// The table of rules, and the examination that applies all of them.
     pub mod rule {
         pub use volt_diagnosis::doctor::rule::*;
         pub use volt_telemetry::rule::Rule;

@@ -1,7 +1,6 @@
-//! The public paths below `volt::telemetry`, which must not depend on the crate that defines a
-//! type.
+//! Tests that the public paths below `volt::telemetry` do not depend on which crate defines a type.
 
-/// The same item under two paths.
+/// Compiles only if both paths lead to the same type.
 fn same<T>(_: fn(T), _: fn(T)) {}
 
 #[test]
