@@ -46,7 +46,7 @@ pub use bridge::futures_io;
 #[cfg(feature = "hyper")]
 pub use bridge::hyper;
 
-/// What observers of this program can read: its runtimes, the path of its control socket, and the
+/// Access for observers of this program: its runtimes, the path of its control socket, and the
 /// health of the observer itself.
 pub mod observe {
     pub use volt_core::observe::registry::{health, process, socket_path};

@@ -1,4 +1,4 @@
-//! Asynchronous I/O for file descriptors that the runtime does not own.
+//! Asynchronous I/O for any file descriptor.
 //!
 //! [`AsyncFd`] has the methods of Tokio's type of the same name. The events that it watches are
 //! chosen when it is created ([`AsyncFd::with_interest`]); other events are never reported as

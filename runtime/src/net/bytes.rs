@@ -110,8 +110,8 @@ pub(super) fn fill_read_buf<R>(
     Ok((read, rest))
 }
 
-/// As [`fill_read_buf`], for a buffer that may consist of several chunks. Fills the first free
-/// chunk.
+/// Like [`fill_read_buf`], but for a buffer that may consist of several chunks. Fills the first
+/// free chunk.
 pub(super) fn fill_buf_mut<R>(
     buffer: &mut impl BufMut,
     receive: impl FnOnce(&mut [MaybeUninit<u8>]) -> io::Result<(usize, R)>,
@@ -165,8 +165,8 @@ pub(crate) fn poll_write_vectored<S: ByteStream>(
     slices: &[IoSlice<'_>],
 ) -> Poll<io::Result<usize>> {
     // The kernel accepts at most this many slices in one call; the caller passes the rest again.
-    // The slices are cut before their length is computed. Otherwise a call that accepted all it
-    // could would look like one that found the buffer full.
+    // The slices are cut before their length is computed. Otherwise a call that accepted the
+    // maximum would look like one that found the buffer full.
     let slices = at_most(slices);
     let len = slices.iter().map(|slice| slice.len()).sum();
     io.poll_transfer(cx, Direction::Write, len, |sink| sink.write_vectored(slices))

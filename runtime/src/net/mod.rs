@@ -6,10 +6,10 @@
 //! - [`UnixListener`], [`UnixStream`] and [`UnixDatagram`] provide communication over Unix domain
 //!   sockets, and [`unix::pipe`] over pipes.
 //!
-//! Sockets must be created in the context of a runtime, because the driver of that runtime watches
-//! them. After that they can be used from any thread for as long as that runtime runs. After the
-//! runtime has been shut down, operations that read, write or wait fail with an error of kind
-//! [`ErrorKind::Other`](std::io::ErrorKind::Other).
+//! All sockets except [`TcpSocket`] must be created in the context of a runtime, because the driver
+//! of that runtime watches them. After that they can be used from any thread for as long as that
+//! runtime runs. After the runtime has been shut down, operations that read, write or wait fail
+//! with an error of kind [`ErrorKind::Other`](std::io::ErrorKind::Other).
 //!
 //! ```
 //! use volt::io::{AsyncReadExt, AsyncWriteExt};

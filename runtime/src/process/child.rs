@@ -15,9 +15,9 @@ use volt_core::handle::Handle;
 
 /// A handle to a child process, created by [`Command::spawn`](crate::process::Command::spawn).
 ///
-/// Dropping a `Child` does not terminate the process, unless
+/// Dropping a `Child` does not terminate the child, unless
 /// [`kill_on_drop`](crate::process::Command::kill_on_drop) is set. In both cases the runtime waits
-/// for the process in the background, so it does not remain a zombie.
+/// for the child in the background, so that it does not remain a zombie.
 #[derive(Debug)]
 pub struct Child {
     state: State,
@@ -74,7 +74,7 @@ impl Child {
     /// Waits until the child exits, and returns its status.
     ///
     /// Closes the child's standard input first. Otherwise a child that reads until the end of its
-    /// input would wait for this program, while this program waits for the child.
+    /// input would wait for the calling program, while that program waits for the child.
     ///
     /// # Errors
     /// Returns an error if the underlying system call fails, or if the runtime has been shut down.

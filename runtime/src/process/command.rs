@@ -14,7 +14,7 @@ use volt_core::handle::Handle;
 /// A builder for child processes: the program to run, its arguments, its environment and its
 /// standard streams.
 ///
-/// It has the methods of [`std::process::Command`]. Waiting for the child does not block the
+/// It corresponds to [`std::process::Command`], but waiting for the child does not block the
 /// thread.
 ///
 /// ```
@@ -55,7 +55,7 @@ impl Command {
     /// Creates a command that runs the program `program`.
     ///
     /// If `program` contains no `/`, it is searched for in `PATH`. By default the child inherits
-    /// the environment, the current directory and the standard streams of this program.
+    /// the environment, the current directory and the standard streams of the calling program.
     pub fn new(program: impl AsRef<OsStr>) -> Command {
         process::Command::new(program).into()
     }
@@ -63,7 +63,7 @@ impl Command {
     settings! {
         /// Adds an argument. It is passed to the program as it is, without a shell.
         fn arg<S: AsRef<OsStr>>(argument: S);
-        /// Sets the zeroth argument of the program, which is the name that it sees as its own.
+        /// Sets the zeroth argument of the program: the name under which it was called.
         fn arg0<S: AsRef<OsStr>>(name: S);
         /// Sets an environment variable.
         fn env<K: AsRef<OsStr>, V: AsRef<OsStr>>(key: K, value: V);
@@ -148,9 +148,9 @@ impl Command {
     /// millisecond.
     ///
     /// # Errors
-    /// Returns `NotFound` if the program does not exist. Returns an error if the program has run
-    /// out of file descriptors; a child that was already started is killed in that case. Also
-    /// returns an error if the underlying system call fails.
+    /// Returns `NotFound` if the program does not exist. Returns an error if the calling program
+    /// has run out of file descriptors; a child that was already started is killed in that case.
+    /// Also returns an error if the underlying system call fails.
     ///
     /// # Panics
     /// Panics if called outside the context of a runtime.
@@ -192,7 +192,7 @@ impl Command {
     /// output and standard error are set to pipes, and read to the end.
     ///
     /// # Errors
-    /// As [`spawn`](Self::spawn) and [`Child::wait_with_output`].
+    /// Returns the same errors as [`spawn`](Self::spawn) and [`Child::wait_with_output`].
     ///
     /// # Panics
     /// Panics if called outside the context of a runtime.

@@ -5,10 +5,10 @@
 //! descriptor (`pidfd_open`, since Linux 5.3). On other systems, and if a sandbox forbids that
 //! call, it uses SIGCHLD.
 //!
-//! No child process remains a zombie. If a `Child` is dropped before the exit was seen, a task of
-//! the runtime waits for the process and ends with it. If that runtime has been shut down, the
-//! process is waited for whenever this program starts another child process. Children that are
-//! still left when the program exits are inherited by the system's first process.
+//! No child remains a zombie. If a `Child` is dropped before its exit was seen, a task of the
+//! runtime waits for it in the background. If that runtime has been shut down, the child is checked
+//! whenever this program starts another one. Children that are left when the program exits are
+//! inherited by the system's first process.
 //!
 //! ```
 //! use volt::process::Command;

@@ -40,8 +40,8 @@ pub(super) fn adopt(child: process::Child, mut watch: Watch, runtime: &Handle) {
     let home = runtime.shared().home;
     let mut orphan = Orphan { child: Some(child), home };
     if !home.is_here() {
-        // This is a copy in a forked child process: the process is a child of the parent, not of
-        // this one.
+        // This is the copy of a forked child process. The orphan is a child of its parent, not of
+        // itself.
         std::mem::forget(orphan.child.take());
         return;
     }

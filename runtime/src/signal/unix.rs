@@ -23,8 +23,8 @@
 //! handler checks whether it runs in the process that registered it. In any other process it writes
 //! nothing.
 //!
-//! The handler stays registered. The kernel's default action cannot be restored while other code
-//! may have registered a handler for the same signal.
+//! The signal handler stays installed after the last listener was dropped. The kernel's default
+//! action cannot be restored while other code may have registered a handler for the same signal.
 //!
 //! Rejected: one pipe for the program and a list of listeners, as in Tokio. It needs a place in
 //! every driver, and a table of all signals. Rejected: `signalfd`. The signal must be blocked in

@@ -42,6 +42,8 @@ macro_rules! halves {
         pub struct ReadHalf<'a>(&'a $stream);
 
         /// The borrowed write half of a stream, created by `split`.
+        ///
+        /// Dropping it does not shut down the write direction.
         #[derive(Debug)]
         pub struct WriteHalf<'a>(&'a $stream);
 

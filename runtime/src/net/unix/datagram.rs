@@ -1,9 +1,9 @@
 //! Unix datagram sockets.
 //!
-//! Sending to a receiver whose queue is full needs more than the driver's events if the sender is
-//! not connected to that receiver. The kernel refuses such a datagram, and sends no event when the
-//! queue has room again: a writable event only covers the sender's own buffer and the queue of its
-//! peer. So `send_to` waits for an event, and in addition tries again after 1 ms, then after twice
+//! A datagram socket can send to a receiver that it is not connected to. If the queue of that
+//! receiver is full, the kernel refuses the datagram, and sends no event when the queue has room
+//! again. A writable event only covers the sender's own buffer, and the queue of its peer if it has
+//! one. So `send_to` waits for an event, and in addition tries again after 1 ms, then after twice
 //! the previous wait, up to 32 ms. `poll_send_to` can only wait for an event.
 
 use std::fmt;

@@ -104,8 +104,8 @@ impl OpenOptions {
     /// Opens the FIFO for writing.
     ///
     /// # Errors
-    /// Returns the same errors as [`open_receiver`](Self::open_receiver). Returns `ENXIO` if no
-    /// process has the FIFO open for reading.
+    /// Returns the same errors as [`open_receiver`](Self::open_receiver). Returns an OS error
+    /// `ENXIO` if no process has the FIFO open for reading.
     ///
     /// # Panics
     /// Panics if called outside the context of a runtime.
