@@ -116,9 +116,14 @@ impl Buffer {
 
     /// Discards the unread bytes, and returns how far the source must be moved back for them.
     fn forget(&mut self) -> i64 {
-        let ahead = self.unread().len() as i64;
+        let ahead = self.ahead();
         self.clear();
         ahead
+    }
+
+    /// How far the source is ahead of the bytes that were read.
+    fn ahead(&self) -> i64 {
+        self.unread().len() as i64
     }
 
     /// Discards the unread bytes, and moves `source` back by their number.
@@ -247,12 +252,18 @@ impl<S: Blocks> Offload<S> {
         let State::Idle(buffer) = &mut self.state else {
             return Err(io::Error::other("another operation is in flight: call poll_complete before start_seek"));
         };
-        let ahead = buffer.forget();
         let to = match to {
-            SeekFrom::Current(by) => SeekFrom::Current(by.saturating_sub(ahead)),
+            SeekFrom::Current(by) => SeekFrom::Current(by.saturating_sub(buffer.ahead())),
             to => to,
         };
-        self.begin(false, move |source, _| Outcome::Sought(source.seek_to(to)));
+        self.begin(false, move |source, buffer| {
+            let sought = source.seek_to(to);
+            // After an error, the source is where the unread bytes end.
+            if sought.is_ok() {
+                buffer.clear();
+            }
+            Outcome::Sought(sought)
+        });
         Ok(())
     }
 

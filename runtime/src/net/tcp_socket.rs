@@ -247,32 +247,32 @@ macro_rules! option {
 }
 
 option!(
-    "Whether the kernel asks a silent peer, by and by, if it is still there (`SO_KEEPALIVE`).",
+    "Returns whether the kernel sends keep-alive probes to a silent peer (`SO_KEEPALIVE`).",
     keepalive = socket_keepalive,
     set_keepalive = set_socket_keepalive,
     bool
 );
 option!(
-    "Whether an address may be taken of which old connections have yet to time out (`SO_REUSEADDR`).",
+    "Returns whether the socket can bind to an address that old connections still use while they time out (`SO_REUSEADDR`).",
     reuseaddr = socket_reuseaddr,
     set_reuseaddr = set_socket_reuseaddr,
     bool
 );
 #[cfg(not(any(target_os = "solaris", target_os = "illumos")))]
 option!(
-    "Whether several sockets may have the same address, among which the kernel spreads connections (`SO_REUSEPORT`).",
+    "Returns whether several sockets can bind to the same address; the kernel distributes connections among them (`SO_REUSEPORT`).",
     reuseport = socket_reuseport,
     set_reuseport = set_socket_reuseport,
     bool
 );
 option!(
-    "Whether small writes are sent at once (`TCP_NODELAY`) instead of being gathered.",
+    "Returns whether small writes are sent immediately instead of being collected (`TCP_NODELAY`).",
     nodelay = tcp_nodelay,
     set_nodelay = set_tcp_nodelay,
     bool
 );
 option!(
-    "The traffic class of packets sent (`IPV6_TCLASS`).",
+    "Returns the traffic class of packets sent from this socket (`IPV6_TCLASS`).",
     tclass_v6 = ipv6_tclass,
     set_tclass_v6 = set_ipv6_tclass,
     u32

@@ -321,26 +321,31 @@ macro_rules! option {
 }
 
 impl UdpSocket {
-    option!("Whether it may send to broadcast addresses (`SO_BROADCAST`).", broadcast, set_broadcast, bool);
     option!(
-        "Whether this host, too, gets what it sends to a group (`IP_MULTICAST_LOOP`).",
+        "Returns whether the socket may send to broadcast addresses (`SO_BROADCAST`).",
+        broadcast,
+        set_broadcast,
+        bool
+    );
+    option!(
+        "Returns whether datagrams sent to a multicast group are also delivered to this host (`IP_MULTICAST_LOOP`).",
         multicast_loop_v4,
         set_multicast_loop_v4,
         bool
     );
     option!(
-        "Whether this host, too, gets what it sends to a group (`IPV6_MULTICAST_LOOP`).",
+        "Returns whether datagrams sent to a multicast group are also delivered to this host (`IPV6_MULTICAST_LOOP`).",
         multicast_loop_v6,
         set_multicast_loop_v6,
         bool
     );
     option!(
-        "The time to live of what it sends to a group (`IP_MULTICAST_TTL`).",
+        "Returns the time to live of datagrams sent to a multicast group (`IP_MULTICAST_TTL`).",
         multicast_ttl_v4,
         set_multicast_ttl_v4,
         u32
     );
-    option!("The time to live of packets sent (`IP_TTL`).", ttl, set_ttl, u32);
+    option!("Returns the time to live of packets sent from this socket (`IP_TTL`).", ttl, set_ttl, u32);
 
     /// Returns the type of service of packets sent from this socket (`IP_TOS`).
     ///

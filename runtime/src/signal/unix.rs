@@ -79,17 +79,17 @@ macro_rules! kinds {
 }
 
 kinds! {
-    alarm = SIGALRM, "a timer of the process has run out.";
-    child = SIGCHLD, "a child has ended, stopped or gone on.";
-    hangup = SIGHUP, "the terminal is gone; for servers, by custom, to read their configuration again.";
+    alarm = SIGALRM, "a timer of the program has expired.";
+    child = SIGCHLD, "a child process has exited, stopped or continued.";
+    hangup = SIGHUP, "the terminal was closed; servers by convention reload their configuration.";
     interrupt = SIGINT, "Ctrl-C.";
-    io = SIGIO, "a descriptor is ready, for those who asked to be told so.";
-    pipe = SIGPIPE, "something was written to what nobody reads any more.";
+    io = SIGIO, "a descriptor for which signal-driven I/O is enabled is ready.";
+    pipe = SIGPIPE, "the program wrote to a pipe that has no reader.";
     quit = SIGQUIT, "Ctrl-\\.";
-    terminate = SIGTERM, "to end.";
-    user_defined1 = SIGUSR1, "what the program wants it to be.";
-    user_defined2 = SIGUSR2, "what the program wants it to be.";
-    window_change = SIGWINCH, "the terminal has another size.";
+    terminate = SIGTERM, "a request to terminate.";
+    user_defined1 = SIGUSR1, "defined by the program.";
+    user_defined2 = SIGUSR2, "defined by the program.";
+    window_change = SIGWINCH, "the size of the terminal has changed.";
 }
 
 impl From<i32> for SignalKind {
@@ -160,7 +160,7 @@ pub fn signal(kind: SignalKind) -> io::Result<Signal> {
 ///
 /// Several listeners for the same signal are independent: each receives every notification.
 #[derive(Debug)]
-#[must_use = "signals are told to whoever asks"]
+#[must_use = "a listener does nothing unless it is awaited"]
 pub struct Signal {
     io: Registration<OwnedFd>,
     id: SigId,

@@ -89,6 +89,22 @@ fn a_read_that_was_given_up_loses_nothing_and_a_write_after_it_lands_where_readi
 }
 
 #[test]
+fn a_seek_that_fails_keeps_the_bytes_read_ahead() {
+    with_workers(|runtime| {
+        let folder = Folder::new();
+        runtime.block_on(async {
+            let mut file = read_ahead(&folder.path("file")).await;
+            let before_the_start = file.seek(SeekFrom::Current(-100)).await.unwrap_err();
+            assert_eq!(before_the_start.kind(), ErrorKind::InvalidInput);
+            let mut rest = String::new();
+            file.read_to_string(&mut rest).await.unwrap();
+            assert_eq!(rest, "23456789");
+            assert_eq!(file.seek(SeekFrom::Current(-1)).await.unwrap(), 9);
+        });
+    });
+}
+
+#[test]
 fn a_cut_that_was_given_up_cuts_nothing_that_is_written_after_it() {
     watched(|| {
         let runtime = watchdog::builder(1).max_blocking_threads(1).build().unwrap();
