@@ -1,38 +1,38 @@
 //! How a worker parks: the steps of `idle` and of `driver::turn`, in their order.
 //!
-//! For a newcomer. A worker that found no task publishes that it is parked, checks every queue once
-//! more, and sleeps: in the driver if nobody else is there, else on its park word. Whoever submits
-//! a task *claims* a parked worker and gives it a *token*, which ends the sleep. The race is
-//! between the last check and a submit. `idle` proves that no wake-up is lost in it; this file is
-//! the caller that the proof is about. The worker calls it, and so do the models of `idle` and of
-//! `turn_lock`.
+//! A worker that found no task publishes that it is parked, checks every queue once more, and
+//! sleeps: in the driver if no other worker is there, otherwise on its park word. A thread that
+//! submits a task *claims* a parked worker and gives it a *token*, which ends the sleep. The race
+//! is between the last check and a submit. `idle` proves that no wake-up is lost in this race; the
+//! code that the proof is about is here. The worker calls it, and so do the loom models of `idle`
+//! and of `turn_lock`.
 //!
-//! Park, by a worker that found nothing:
+//! Park, by a worker that found no work:
 //! 1. Park (1) and (2) of `idle`: the worker leaves the searchers and publishes that it is parked.
-//! 2. Park (3): it checks everything once more. On a hit it goes on with (6).
-//! 3. Spin (1) to (3), if that is worth while. A token that comes meanwhile is left where it is.
-//! 4. Hand-off (2) of `driver::turn`: it gets the driver turn, or will sleep on the futex. In the
-//!    driver, it says so in its park word, which a token refuses.
-//! 5. It sleeps, and gives up the turn if it has it.
-//! 6. Retract of `idle`: it takes its bit back, and finds out whether it was claimed.
-//! 7. If it was claimed, it waits for the token, and is a searcher, counted by the claimer. If not,
-//!    it resets its park word after a sleep, and becomes a searcher after a hit.
+//! 2. Park (3) of `idle`: it checks everything once more. On a hit it continues with (6).
+//! 3. Spin (1) to (3) of `idle`, if spinning is worthwhile. A token that arrives is not taken yet.
+//! 4. Hand-off (2) of `driver::turn`: it gets the driver turn, or will sleep on the futex. If it
+//!    got the turn, it marks its park word accordingly, which fails if a token is already there.
+//! 5. It sleeps. Afterwards it gives up the turn if it had it.
+//! 6. Retract of `idle`: it clears its bit, and finds out whether it was claimed.
+//! 7. If it was claimed, it waits for the token, and is a searcher, already counted by the claimer.
+//!    If not, it resets its park word after a sleep, and becomes a searcher after a hit.
 //!
-//! Search, by a searcher that found work, before it runs that: it leaves the searchers; the last
-//! one to leave checks everything, and wakes one more if there is something.
+//! Search, by a searcher that found work, before it runs that work: it leaves the searchers. The
+//! last searcher to leave checks everything, and wakes one more worker if there is work.
 //!
-//! Hand-off (3), by a worker that goes on to poll: a fence, then a check whether anybody is in the
-//! driver, then a claim. The order is the proof's.
+//! Hand-off (3), by a worker that goes on to poll tasks: a fence, then a check whether a worker is
+//! in the driver, then a claim. The proof requires this order.
 //!
-//! What a worker consists of is behind the trait [`Parks`]. Its provided methods are the steps that
-//! a model can do wrong.
+//! The trait [`Parks`] abstracts the worker. A model can replace its provided methods, which are
+//! steps of the protocol, with faulty ones.
 
 use std::time::Duration;
 
 use super::idle::Idle;
 use crate::driver::parker::Parker;
 
-/// A worker that parks. The methods are for its own thread.
+/// A worker that parks. Its own thread calls the methods.
 pub(crate) trait Parks {
     /// The driver turn.
     type Turn<'a>
@@ -50,34 +50,37 @@ pub(crate) trait Parks {
     /// Sets whether this worker is a searcher. Returns whether it was one.
     fn set_searching(&self, is_searching: bool) -> bool;
 
-    /// Park (2): whether there is anything that this worker could run, or has to see.
+    /// Park (2): returns whether there is anything that this worker could run or must react to.
     fn is_needed(&self) -> bool;
 
-    /// The worker found nothing, and is about to sleep.
+    /// Counts a park: the worker found no work and is about to sleep.
     fn count_park(&self);
 
-    /// Whether a spin is worth while, unless another worker is known to spin.
+    /// Returns whether a spin is worthwhile, provided that no other worker is entered as the
+    /// spinner.
     fn is_spin_worth(&self) -> bool;
 
     /// Spin (2): checks [`Parker::has_token`] for a while. Returns whether there was a token.
     fn watch(&self) -> bool;
 
-    /// After a spin in which a token came.
+    /// Called after a spin in which a token came.
     fn linger(&self);
 
-    /// The driver turn, if nobody has it.
+    /// Takes the driver turn, if no other worker has it.
     fn try_turn(&self) -> Option<Self::Turn<'_>>;
 
-    /// The worker is about to sleep in the driver, or on the futex. Returns for how long at most.
+    /// Called when the worker is about to sleep, in the driver or on the futex. Returns the maximum
+    /// time.
     fn begin_sleep(&self, is_in_driver: bool) -> Option<Duration>;
 
-    /// Park (5).
+    /// Park (5): sleeps.
     fn sleep(&self, target: ParkTarget<Self::Turn<'_>>) -> Self::Slept;
 
-    /// The worker is awake, and goes on to search. `None` = there was a hit, and it has not slept.
+    /// Called when the worker is awake and about to search. `None` = there was a hit, so that it
+    /// has not slept.
     fn begin_search(&self, slept: Option<&Self::Slept>, is_claimed: bool);
 
-    // The steps that a model can do wrong.
+    // Steps that a model can replace with faulty ones.
 
     /// Park (1).
     #[inline]
@@ -86,7 +89,7 @@ pub(crate) trait Parks {
         self.idle().begin_park(self.index(), was_searching);
     }
 
-    /// Park (6). Returns whether this worker was claimed: then a token comes.
+    /// Park (6). Returns whether this worker was claimed, so that a token comes.
     #[inline]
     fn retract(&self) -> bool {
         !self.idle().retract(self.index())
@@ -94,8 +97,9 @@ pub(crate) trait Parks {
 
     /// Park (7) after a hit.
     ///
-    /// A searcher, with stealing off too: there may be more than this worker takes, from submitters
-    /// that relied on it before it left the searchers. The chain is for them.
+    /// The worker becomes a searcher even with stealing off: there may be more work than it takes,
+    /// from submitters that relied on it before it left the searchers. The chain wakes workers for
+    /// that work.
     #[inline]
     fn settle_after_hit(&self, is_claimed: bool) {
         if is_claimed {
@@ -113,8 +117,8 @@ pub(crate) trait Parks {
             self.parker().wait_token();
             self.set_searching(true);
         } else {
-            // A token may be there all the same only if a claimer of an earlier sleep was late,
-            // which ONE-TOKEN excludes.
+            // Without a claim there can be a token only from a claimer of an earlier sleep that was
+            // late, which ONE-TOKEN excludes.
             let had_token = self.parker().take_token();
             debug_assert!(!had_token, "ONE-TOKEN: a token without a claim");
         }
@@ -123,7 +127,7 @@ pub(crate) trait Parks {
 
 /// What a worker is about to park on.
 pub(crate) enum ParkTarget<Turn> {
-    /// The driver, until a timer is due, for `timeout` at most.
+    /// The driver, until a timer is due, but at most for `timeout`.
     Driver {
         turn: Turn,
         timeout: Option<Duration>,
@@ -135,7 +139,7 @@ pub(crate) enum ParkTarget<Turn> {
     Token,
 }
 
-/// Park. Sleeps until woken, unless something came up meanwhile.
+/// Park. Sleeps until woken, unless work or a token comes before the sleep.
 #[inline]
 pub(crate) fn park<W: Parks>(worker: &W) {
     // Park (1)
@@ -202,7 +206,8 @@ fn spin<W: Parks>(worker: &W) -> bool {
     has_come
 }
 
-/// Search, by a searcher. `has_work`: whether any queue holds a task that another could run.
+/// Search, by a searcher. `has_work` returns whether any queue holds a task that another worker
+/// could run.
 #[inline]
 pub(crate) fn leave_searchers(idle: &Idle, has_work: impl FnOnce() -> bool, wake_one: impl FnOnce()) {
     if idle.stop_searching() && has_work() {
@@ -210,11 +215,11 @@ pub(crate) fn leave_searchers(idle: &Idle, has_work: impl FnOnce() -> bool, wake
     }
 }
 
-/// Hand-off (3). Returns a worker that will park in the driver, unless one is there or on the
-/// way. The caller unparks it.
+/// Hand-off (3). Claims and returns a worker that will park in the driver, unless one is there or
+/// on the way. The caller unparks it.
 #[inline]
 #[must_use = "a claimed worker waits for its token"]
 pub(crate) fn claim_for_driver(idle: &Idle, owner: impl Fn() -> Option<usize>) -> Option<usize> {
-    // Submit (2) is in the first of these: the check of the owner has to come after it.
+    // Submit (2) is in the first of these calls: the check of the owner must come after it.
     if idle.is_anybody_parked() && owner().is_none() { idle.claim_for_submit(owner()) } else { None }
 }

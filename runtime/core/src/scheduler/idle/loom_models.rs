@@ -1,12 +1,14 @@
-//! loom models of the idle set with the park words: workers, submitters, tasks; and of the same
-//! with one step done wrong.
+//! loom models of the idle set together with the park words: workers, submitters and tasks. For
+//! each step of the protocol there is also a model in which that step is done wrong, which must
+//! fail.
 //!
-//! Workers park by `parking`, as in the runtime. [`Steps`] holds what a fault can replace, with the
-//! words of the protocol in the header of `idle`. A task is a flag: published with a Release store,
-//! as the tail of a ring is, seen by a load, taken by a swap. Whoever runs the last one raises
-//! `over`, itself something that is published and submitted to everybody. No sleep has a time-out
-//! but those that a model asks for, so what is lost ends with threads that wait for ever, which
-//! loom finds. At the end nobody may be left among the searchers or the parked.
+//! The workers park through `parking`, as in the runtime. The steps that a fault can replace are in
+//! [`Steps`], named as in the header of `idle`. A task is a flag: published with a Release store,
+//! like the tail of a ring, seen by a load, and taken by a swap. The thread that runs the last task
+//! sets `over`, which is itself published and submitted to all workers. A sleep has a time-out only
+//! where the shape of the model says so. A lost wake-up therefore leaves a thread that waits for
+//! ever, which loom reports as a deadlock. At the end there must be no searcher and no parked
+//! worker.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -21,7 +23,7 @@ use crate::driver::parker::{Parker, Unparked};
 use crate::queue::ring::{Steal, Stealer, ring};
 use crate::scheduler::parking::{ParkTarget, Parks, leave_searchers, park};
 
-/// The steps that a fault can replace: those of [`Parks`], and what submitters and searchers do.
+/// The steps that a fault can replace: those of [`Parks`], and those of submitters and searchers.
 trait Steps: Sized + 'static {
     /// Submit (2) and (3), and the token.
     fn submitted(world: &World) {
@@ -56,7 +58,7 @@ trait Steps: Sized + 'static {
         AsInRuntime(seat).settle_after_sleep(is_claimed);
     }
 
-    /// Search: what a searcher that found work does.
+    /// Search: runs the work that a searcher found.
     fn run_found(world: &World, worker: usize) {
         let wake_one = || world.wake(world.idle.claim_any(world.shape.keep_last));
         leave_searchers(&world.idle, || world.check(worker), wake_one);
@@ -68,25 +70,25 @@ struct AsBuilt;
 
 impl Steps for AsBuilt {}
 
-/// What a model consists of.
+/// The parameters of a model.
 #[derive(Clone, Copy)]
 struct Shape {
     workers: usize,
-    /// Tasks that each submitter hands in; 0 = no such submitter.
+    /// How many tasks each submitter submits; 0 = there is no such submitter.
     submits: [usize; 2],
-    /// Whether a worker becomes a searcher when it has nothing to do; if not, as with stealing off,
-    /// only a claim makes it one.
+    /// Whether a worker becomes a searcher when it has nothing to do. If not, as with stealing off,
+    /// only a claim makes it a searcher.
     searches: bool,
     /// Whether a worker spins before it sleeps.
     spins: bool,
-    /// Sleeps of each worker that end with a time-out.
+    /// How many sleeps of each worker end with a time-out.
     time_outs: usize,
-    /// Whether a task waits, in its poll, until all others have begun: nobody may sleep while
-    /// another is in there.
+    /// Whether each task waits, in its poll, until all other tasks have begun. Then no worker may
+    /// stay asleep while another one is in such a poll.
     meets: bool,
-    /// A worker that sleeps in the driver, and is woken last.
+    /// The worker that sleeps in the driver, and is woken last.
     keep_last: Option<usize>,
-    /// The worker for which all tasks are, as in an inbox that nobody else reads.
+    /// The worker that all tasks are for, as in an inbox that no other worker reads.
     inbox_of: Option<usize>,
 }
 
@@ -95,12 +97,12 @@ struct World {
     idle: Idle,
     parkers: Vec<Parker>,
     tasks: Vec<AtomicBool>,
-    /// Tasks begun.
+    /// How many tasks have begun.
     begun: AtomicUsize,
     all_begun: Mutex<bool>,
     begins: Condvar,
     over: AtomicBool,
-    /// The driver's waker, sticky.
+    /// The driver's waker, which is sticky.
     driver: Mutex<bool>,
     driver_wakes: Condvar,
 }
@@ -135,7 +137,7 @@ impl World {
         self.tasks.iter().filter(move |_| is_for_it)
     }
 
-    /// Claim: the token for the one that was claimed.
+    /// Claim: gives the token to the claimed worker.
     fn wake(&self, claimed: Option<usize>) {
         if claimed.is_some_and(|worker| self.parkers[worker].unpark() == Unparked::InDriver) {
             *self.driver.lock() = true;
@@ -143,7 +145,7 @@ impl World {
         }
     }
 
-    /// Runs a task; after the last one nothing is left to do.
+    /// Runs a task; after the last one, sets `over` and wakes all workers.
     fn run(&self) {
         let is_last = self.begun.fetch_add(1, Ordering::AcqRel) + 1 == self.tasks.len();
         if self.shape.meets {
@@ -191,7 +193,7 @@ impl World {
                 break;
             }
             park(&seat);
-            // ORDERING: a read-modify-write, since it reads the newest value.
+            // ORDERING: a read-modify-write, because it reads the newest value.
             let searching = self.idle.searching.fetch_add(0, Ordering::Relaxed);
             assert!(searching <= self.shape.workers, "COUNTED-ONCE");
         }
@@ -210,28 +212,28 @@ impl World {
     }
 }
 
-/// A worker on its thread.
+/// A worker, as seen by its own thread.
 struct Seat<'w, S> {
     world: &'w World,
     worker: usize,
     is_searching: Cell<bool>,
-    /// The last park ended with a hit.
+    /// Whether the last park ended with a hit.
     is_hit: Cell<bool>,
     time_outs: Cell<usize>,
     steps: PhantomData<S>,
 }
 
 impl<S> Seat<'_, S> {
-    /// As for each sleep: whether this one ends with a time-out.
+    /// Returns whether this sleep ends with a time-out.
     fn times_out(&self) -> bool {
         self.time_outs.get() > 0
     }
 }
 
-/// The steps that this does not forward are the runtime's own.
+/// Takes the runtime's own steps, except for those that this forwards to the seat.
 struct AsInRuntime<'s, 'w, S>(&'s Seat<'w, S>);
 
-/// Forwards to `$to` what both kinds of seats have in common.
+/// Forwards the methods that both kinds of seat have in common.
 macro_rules! seat {
     ($($method:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
         $(fn $method(&self, $($argument: $type),*) $(-> $result)? { self.0.$method($($argument),*) })*
@@ -301,7 +303,7 @@ impl<S: Steps> Parks for Seat<'_, S> {
         self.world.shape.spins
     }
 
-    /// For one check: a second one later is a spin that began later.
+    /// Checks once only: a second check later is the same as a spin that began later.
     fn watch(&self) -> bool {
         S::watch(self)
     }
@@ -429,7 +431,8 @@ fn two_tasks_that_meet_get_two_workers_of_which_one_spins() {
 
 #[test]
 fn two_tasks_that_meet_get_two_workers() {
-    // With 2 preemptions 94 s of processor time, as much as half of all other models together.
+    // With 2 preemptions this takes 94 s of processor time, half as much as all other models
+    // together.
     holds(Some(1), || model::<AsBuilt>(TWO_THAT_MEET));
 }
 
@@ -492,8 +495,8 @@ impl Steps for ChecksBeforeItsFence {
     }
 }
 
-/// What most submitters of surplus do: one check whether anybody is parked, and nothing more if
-/// nobody is.
+/// What most submitters of surplus do: check once whether any worker is parked, and do nothing more
+/// if there is none.
 struct ChecksForTheParkedFirst;
 
 impl Steps for ChecksForTheParkedFirst {
@@ -510,7 +513,7 @@ fn one_check_for_the_parked_before_a_claim_loses_nothing() {
     holds(Some(1), || model::<ChecksForTheParkedFirst>(TWO_THAT_MEET));
 }
 
-/// The same without Submit (2) before the check; the one in the claim comes too late.
+/// The same without Submit (2) before the check; the fence inside the claim comes too late.
 struct ChecksForTheParkedWithoutFence;
 
 impl Steps for ChecksForTheParkedWithoutFence {
@@ -549,7 +552,7 @@ fn a_park_without_its_fence_is_found() {
     breaks("deadlock", None, || model::<ParksWithoutFence>(ONE_WITH_STEALING_OFF));
 }
 
-/// Checks everything, then publishes "parked".
+/// Checks everything before it publishes "parked".
 struct ChecksBeforePublishing;
 
 impl Steps for ChecksBeforePublishing {
@@ -588,7 +591,7 @@ fn a_parker_that_does_not_check_is_found() {
     breaks("deadlock", None, || model::<OnlyTheLastSearcherChecks>(ONE_WITH_STEALING_OFF));
 }
 
-/// Clears its bit and ignores what it found there.
+/// Clears its bit and ignores what the bit was.
 struct IgnoresTheClaim;
 
 impl Steps for IgnoresTheClaim {
@@ -618,7 +621,7 @@ fn a_claimed_worker_that_does_not_wait_for_its_token_is_found() {
     breaks("COUNTED-ONCE", None, || model::<DoesNotWaitForTheToken>(ONE_WITH_TIME_OUTS));
 }
 
-/// The claimer counts the searcher after it gave the token.
+/// The claimer counts the searcher after it has given the token.
 struct CountsAfterTheToken;
 
 impl Steps for CountsAfterTheToken {
@@ -637,7 +640,8 @@ fn counting_the_searcher_after_the_token_is_found() {
     breaks("COUNTED-ONCE", None, || model::<CountsAfterTheToken>(ONE_WITH_STEALING_OFF));
 }
 
-/// Claims by what a load saw, whatever the clearing then found: two claim the same.
+/// Claims by what a load saw, whatever the read-modify-write then finds: two submitters claim the
+/// same worker.
 struct ClaimsByLoad;
 
 impl Steps for ClaimsByLoad {
@@ -658,7 +662,7 @@ fn two_that_claim_the_same_are_found() {
     breaks("somebody was left behind", None, || model::<ClaimsByLoad>(ONE_WITH_TWO_SUBMITTERS));
 }
 
-/// The last searcher runs what it found without waking another.
+/// The last searcher runs what it found without waking another worker.
 struct BreaksTheChain;
 
 impl Steps for BreaksTheChain {
@@ -707,7 +711,7 @@ fn a_searcher_that_runs_before_it_leaves_is_found() {
     breaks("deadlock", Some(2), || model::<LeavesAfterRunning>(TWO_ONLY_WOKEN));
 }
 
-/// A worker whose check was a hit runs what it saw without becoming a searcher, so without the
+/// A worker whose check was a hit runs the task without becoming a searcher, and so without the
 /// chain.
 struct HitsWithoutSearching;
 
@@ -722,7 +726,7 @@ fn a_hit_that_does_not_make_a_searcher_is_found() {
     breaks("deadlock", Some(1), || model::<HitsWithoutSearching>(TWO_THAT_MEET));
 }
 
-/// The token is left, but the driver's waker is not written.
+/// Gives the token, but does not write to the driver's waker.
 struct ForgetsTheDriver;
 
 impl Steps for ForgetsTheDriver {
@@ -738,7 +742,7 @@ fn a_claim_that_forgets_the_driver_is_found() {
     breaks("deadlock", None, || model::<ForgetsTheDriver>(ONE_IN_THE_DRIVER));
 }
 
-/// A claim goes by the hint alone, and leaves the spinner's bit as it is.
+/// Claims by the hint alone, and leaves the spinner's bit set.
 struct ClaimsTheSpinnerByTheHint;
 
 impl Steps for ClaimsTheSpinnerByTheHint {
@@ -760,7 +764,7 @@ fn a_spinner_that_is_claimed_by_the_hint_alone_is_found() {
     breaks("ONE-TOKEN", Some(2), || model::<ClaimsTheSpinnerByTheHint>(ONE_THAT_SPINS));
 }
 
-/// The spin takes the token that it sees, which retract then waits for.
+/// The spin takes the token that it sees, and the retract then waits for it.
 struct TakesTheTokenInTheSpin;
 
 impl Steps for TakesTheTokenInTheSpin {
@@ -774,15 +778,15 @@ fn a_spin_that_takes_the_token_is_found() {
     breaks("deadlock", Some(2), || model::<TakesTheTokenInTheSpin>(ONE_THAT_SPINS));
 }
 
-/// The owner of a ring pushes, pops, and puts into its slot, which is no Submit. From
-/// some push on it holds surplus.
+/// The owner of a ring pushes, pops, and puts into its LIFO slot, which is not a Submit. From some
+/// push on it holds surplus.
 ///
-/// Beside it a worker parks: somebody has claimed it, or its check finds a task. There may also be
-/// a `thief`, a searcher that steals once. At the end the owner may hold no surplus unless somebody
-/// was claimed or has seen a task.
+/// Meanwhile a worker parks: either it is claimed, or its check finds a task. There may also be a
+/// `thief`, a searcher that steals once. At the end, if the owner holds surplus, some worker must
+/// have been claimed or must have seen a task.
 ///
-/// `asks` decides after each push whether to claim a worker, from the count in ring and slot, and
-/// the count of tasks pushed at once.
+/// `asks` decides after each push whether to claim a worker. Its arguments are the number of tasks
+/// in the ring and the slot, and the number of tasks of this push.
 fn surplus_model(asks: fn(&Idle, usize, usize) -> bool, thief: Option<Thief>, steps: &[Step]) {
     let idle = Arc::new(Idle::new(3, 0));
     let (mut ring, in_ring) = ring::<u32>(4);
@@ -801,12 +805,12 @@ fn surplus_model(asks: fn(&Idle, usize, usize) -> bool, thief: Option<Thief>, st
     let (mut is_claimed, mut in_slot) = (false, 0);
     for &step in steps {
         let pushed = match step {
-            // The model's slot orders nothing, as a plain store would not.
+            // The model's slot orders nothing, like a plain store.
             Step::Put => {
                 in_slot = 1;
                 continue;
             }
-            // A thief may have been there.
+            // A thief may have taken the task.
             Step::Pop => {
                 let _ = ring.pop();
                 continue;
@@ -826,7 +830,7 @@ fn surplus_model(asks: fn(&Idle, usize, usize) -> bool, thief: Option<Thief>, st
     assert!(!is_surplus || is_claimed || has_seen, "somebody sleeps beside surplus");
 }
 
-/// Whether it has claimed somebody, or has seen a task after it parked.
+/// Returns whether it has claimed a worker, or has seen a task after it parked.
 type Thief = fn(&Idle, &Stealer<u32>) -> bool;
 
 /// Steals once, leaves the searchers as in Search, and parks after the poll.
@@ -837,7 +841,7 @@ fn steals(idle: &Idle, ring_of_owner: &Stealer<u32>) -> bool {
     has_claimed || ring_of_owner.len() > 0
 }
 
-/// Steals once, and is still a searcher in the poll of what it stole, which does not end.
+/// Steals once, and remains a searcher during the poll of the stolen task, which does not end.
 fn runs_as_a_searcher(idle: &Idle, ring_of_owner: &Stealer<u32>) -> bool {
     !has_stolen(ring_of_owner) && {
         idle.begin_park(2, true);
@@ -852,7 +856,7 @@ fn has_stolen(ring_of_owner: &Stealer<u32>) -> bool {
 
 #[derive(Clone, Copy)]
 enum Step {
-    /// To the ring, so many before anybody is told.
+    /// Pushes this many tasks to the ring before it checks for parked workers.
     Push(usize),
     Pop,
     Put,
@@ -861,7 +865,7 @@ enum Step {
 const ONE_BY_ONE: &[Step] = &[Step::Push(1), Step::Push(1), Step::Push(1), Step::Pop, Step::Push(1)];
 const RING_AND_SLOT: &[Step] = &[Step::Push(1), Step::Put, Step::Push(1), Step::Push(1)];
 const TOGETHER: &[Step] = &[Step::Push(4)];
-/// The second push finds surplus that is not new, unless a thief was there.
+/// The second push finds surplus that is not new, unless a thief took a task.
 const TOGETHER_TWICE: &[Step] = &[Step::Push(2), Step::Pop, Step::Push(2)];
 
 fn as_built(idle: &Idle, queued: usize, pushed: usize) -> bool {
@@ -878,7 +882,7 @@ fn nobody_sleeps_beside_surplus() {
 #[test]
 fn nobody_sleeps_beside_surplus_and_a_thief() {
     for steps in [ONE_BY_ONE, RING_AND_SLOT, TOGETHER, TOGETHER_TWICE] {
-        // Four threads: with 3 preemptions more than 500,000 orders, a minute.
+        // Four threads: with 3 preemptions, more than 500,000 interleavings, which take a minute.
         holds(Some(2), || surplus_model(as_built, Some(steals), steps));
     }
 }

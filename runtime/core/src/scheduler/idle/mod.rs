@@ -1,131 +1,166 @@
-//! Who sleeps and who searches: the idle set, and the protocol by which no wake-up is lost.
+//! The idle set: which workers are parked, how many search for work, and the protocol that loses no
+//! wake-up between them.
+//!
+//! A worker that finds no task *parks*: it sets its bit in the idle set and sleeps. A thread that
+//! publishes new work *submits* it: it *claims* one parked worker, by clearing that worker's bit,
+//! and gives it a *token*, which ends its sleep. A *searcher* is a worker that is searching for
+//! work, or that was claimed in order to do so. While there is a searcher, a submitter does not
+//! wake another worker, since the searcher will find the new work. A worker *retracts* when it
+//! takes back its own bit. Workers call this module through `parking`; submitters call it through
+//! `Shared::wake_one` and its relatives.
+//!
+//! An ordinary case: worker 3 finds no task, sets its bit, checks all queues once more, and sleeps.
+//! A thread spawns a task: it pushes the task to a queue, sees that there are no searchers and that
+//! bit 3 is set, clears the bit, raises the number of searchers and unparks worker 3. Worker 3
+//! wakes up, finds its bit cleared, and searches. It finds the task, leaves the searchers, and runs
+//! the task.
+//!
+//! The race: worker 3 finds all queues empty; then the task is pushed; then the submitter sees no
+//! parked worker, because bit 3 is not set yet. The worker would sleep although there is a task.
+//! The protocol prevents that: each side first publishes (the task, the bit), then executes a
+//! SeqCst fence, and then checks what the other side publishes. At least one of the two sees the
+//! other.
 //!
 //! # Shape
 //!
 //! ```text
-//! parked     one bit a worker, 64 a word, each word on a line of its own; set by its worker, cleared by whoever gets there first
-//! searching  how many search for work, or were woken to do so
-//! spinner    the one that is parked and not asleep yet, if any: a hint
+//! parked     one bit per worker, 64 per word, each word on its own cache line; the worker sets its
+//!            bit, and either a claimer or the worker itself clears it, whichever is first
+//! searching  how many workers search for work, or were woken to do so
+//! spinner    a hint: the worker that is parked but not yet asleep, if there is one
 //! ```
-//! How many are parked is the bits' population; there is no counter beside it that could drift.
-//! This is the only place with `fence(SeqCst)`.
+//! The number of parked workers is the number of set bits; no separate counter can drift from it.
+//! In the scheduler, `fence(SeqCst)` is used only here.
 //!
 //! # Protocol
 //!
-//! Submit, by whoever has made work visible to others:
+//! Submit, by a thread that makes work visible to others:
 //! 1. publish the work: in a ring, a queue, an inbox, a flag;
 //! 2. `fence(SeqCst)`;
-//! 3. if nobody searches and somebody is parked: claim one, and unpark it.
+//! 3. if there is no searcher and some worker is parked: claim one, and unpark it.
 //!
-//! Park, by a worker that found nothing:
-//! 1. leave the searchers if it was one, and publish "parked", by setting the bit; each a
-//!    read-modify-write;
+//! Park, by a worker that found no work:
+//! 1. leave the searchers if it was one, then publish "parked" by setting the bit; each of the two
+//!    is a read-modify-write;
 //! 2. `fence(SeqCst)`;
-//! 3. check everything once more: inbox, every ring and batch, the global queue, shutdown; not
-//!    timers, which are the business of whoever has the driver turn. On a hit: retract, become a
-//!    searcher ([`Idle::start_searching`]), search. Else sleep; on waking up, for whatever cause,
-//!    retract.
+//! 3. check everything once more: inbox, every ring and batch, the global queue, shutdown. Timers
+//!    are not checked: the worker that has the driver turn handles them. On a hit: retract, become
+//!    a searcher ([`Idle::start_searching`]), search. Otherwise sleep; after waking up, for
+//!    whatever reason, retract.
 //!
-//! Spin, by a worker that has parked and found nothing, before it sleeps:
-//! 1. if nobody else spins, say so in `spinner`; else sleep, or spin untold;
-//! 2. check the own park word for a while (`Parker::has_token`), and take nothing;
-//! 3. take back what (1) said, if it did. A token was there: as after a sleep. None: sleep.
+//! Spin, by a worker that has parked and found no work, before it sleeps:
+//! 1. if no other worker spins, enter its index in `spinner`; otherwise sleep, or spin without
+//!    entering it;
+//! 2. check its own park word for a while (`Parker::has_token`), but do not take the token;
+//! 3. clear `spinner` if (1) set it. If a token came: continue as after a sleep. If not: sleep.
 //!
-//! For everybody else it is parked: its bit is set, it is no searcher, and who claims it gives it a
-//! token as always. It is only cheaper to wake, and so the first to be claimed.
+//! To all other threads a spinning worker is parked: its bit is set, it is not a searcher, and a
+//! claimer gives it a token as usual. It is only cheaper to wake, and therefore the first to be
+//! claimed.
 //!
-//! Claim: clear a set bit with a read-modify-write; if it was clear already, take another; then
-//! `searching += 1`, for the one that was claimed; then its token, by `Parker::unpark`.
+//! Claim: clear a set bit with a read-modify-write; if it was already clear, try another one; then
+//! `searching += 1`, on behalf of the claimed worker; then give it its token, by `Parker::unpark`.
 //!
-//! Retract: clear the own bit with a read-modify-write. It was set: nobody has claimed me, I reset
-//! my park word (`Parker::take_token`) and am not a searcher. It was clear: somebody has, I wait
-//! for the token (`Parker::wait_token`), and am a searcher, counted by the claimer.
+//! Retract: clear the own bit with a read-modify-write. If it was set, the worker was not claimed:
+//! it resets its park word (`Parker::take_token`) and is not a searcher. If it was clear, a claimer
+//! has cleared it: the worker waits for the token (`Parker::wait_token`) and is a searcher, already
+//! counted by the claimer.
 //!
-//! Search: a searcher that finds work leaves the searchers *before* it runs it. If it was the last
-//! it does as Submit from step 2 on, for whatever work it sees: a fence, a check of everything, and
-//! if something is there, a claim (the chain).
+//! Search: a searcher that finds work leaves the searchers *before* it runs the work. If it was the
+//! last one, it continues as in Submit from step 2 on, for any work that is visible: a fence, a
+//! check of everything, and a claim if there is work (the chain).
 //!
 //! # Invariants
 //!
-//! * ONE-TOKEN: a cleared bit is a promise of exactly one token, and of one searcher. Whoever
-//!   clears it makes it true, or is its worker.
-//! * COUNTED-ONCE: a worker is counted as a searcher at most once: it leaves before its bit says
-//!   that it may be claimed, `searching` is raised before the token is given, and the one that got
-//!   the token lowers it.
-//! * NOBODY-WAITS: when every worker sleeps, nothing that was submitted is left.
+//! * ONE-TOKEN: each cleared bit is followed by exactly one token and counts exactly one searcher.
+//!   The claimer that cleared the bit provides both. A bit that its own worker clears implies
+//!   neither.
+//! * COUNTED-ONCE: a worker is counted as a searcher at most once. It leaves the searchers before
+//!   it sets its bit and may be claimed; the claimer raises `searching` before it gives the token;
+//!   and the worker that received the token lowers `searching`.
+//! * NOBODY-WAITS: when every worker sleeps, no submitted work is left.
 //!
 //! # Proof of NOBODY-WAITS
 //!
-//! Let S be the fence of a submit and take any worker that sleeps later, P the fence of that park.
-//! The two fences are ordered. P after S: what S publishes is visible to the check that follows P.
-//! P before S: the bit that was set before P is visible to what follows S, unless it was cleared
-//! again, that is, unless that worker was woken or woke up and will park once more, with a later P.
-//! So if all that sleep did not see the work, then Submit (3) saw a bit, and there are two cases.
-//! It claimed one: that one wakes up, searches, and either finds the work or parks with a P after
-//! the claim. Or it saw `searching > 0`: each searcher counted there leaves later in the order in
-//! which that word changes, and the last one to leave does so followed by a fence and a check;
-//! since the load before saw the word as it was before that, S comes before that fence, and the
-//! check sees the work.
+//! Let S be the fence of a submit, let W be any worker that sleeps later, and let P be the fence of
+//! that park. The two fences are ordered.
+//!
+//! * P after S: the work published before S is visible to the check that follows P.
+//! * P before S: the bit that was set before P is visible to the loads that follow S, unless the
+//!   bit was cleared again. In that case W was woken or woke up, and it will park once more, with a
+//!   later P.
+//!
+//! So if no sleeping worker saw the work, then Submit (3) saw a set bit, and there are two cases.
+//!
+//! * The submitter claimed a worker. That worker wakes up and searches. It either finds the work or
+//!   parks with a P after the claim.
+//! * The submitter saw `searching > 0`. Each searcher counted there leaves later in the
+//!   modification order of `searching`, and the last one to leave executes a fence and then checks.
+//!   The submitter's load read the value from before that departure, so S comes before that fence,
+//!   and the check sees the work.
 //!
 //! # Surplus
 //!
-//! A worker comes to its own ring before it parks, so NOBODY-WAITS asks nothing of what it pushes
-//! there. But nobody is to sleep while a worker holds surplus: more than the one task that it runs
-//! next, in ring and LIFO slot together. The push to the ring that makes surplus is a Submit, and
-//! so is the one after it, since a put into the empty slot makes surplus of one in the ring and is
-//! none. As long as there is more, those that follow check the bits without the fence,
+//! A worker runs its own ring empty before it parks, so NOBODY-WAITS requires nothing for the tasks
+//! that it pushes there. But no worker should sleep while another one has *surplus*: more tasks, in
+//! ring and LIFO slot together, than the one that it runs next. The push to the ring that creates
+//! surplus is a Submit. The push after it is a Submit too, because a put into the empty LIFO slot
+//! can create surplus from one task in the ring, and such a put is not a Submit. Later pushes,
+//! while there is surplus, check the bits without the fence:
 //! [`Idle::is_anybody_parked_for_surplus`].
 //!
-//! Let S be the fence of the push that made it, and P that of a park. P before S: that submit saw
-//! the bit. P after S: the check sees the ring as it was at S, or newer, and until there is no
-//! surplus any more it is never empty: the owner leaves one when it takes one of two, and a thief
-//! takes half, rounded up, of two or more. The check sees as much by TAIL-NOT-OLDER of `ring`. Only
-//! a thief that does not see yet what was pushed last takes what is to it the last one; it is
-//! awake, and comes back after a poll. The push that follows sees any bit that was missed so.
+//! Let S be the fence of the push that created the surplus, and P the fence of a park. P before S:
+//! that submit saw the bit. P after S: the check sees the ring as it was at S, or newer, and the
+//! ring is never empty while there is surplus: the owner leaves one task when it takes one of two,
+//! and a thief takes half, rounded up, of two or more. That the check sees this much follows from
+//! TAIL-NOT-OLDER of `ring`. There is one exception: a thief that does not see the latest push yet
+//! may take the task that appears to it to be the last. That thief is awake, and checks again after
+//! one poll. The next push sees any bit that was missed in this way.
 //!
-//! # Which one
+//! # Which worker is claimed
 //!
-//! The one that spins: it is awake. Else the lowest bit, one count-trailing-zeros a word, so that
-//! the same few workers stay warm; but the one that sits in the I/O driver (`keep_last`) only if
-//! nobody else is parked: it polls sockets and timers, and the kernel wakes it beside its waker.
+//! The spinning worker first: it is awake. Otherwise the lowest set bit, found with one
+//! count-trailing-zeros per word, so that the same few workers stay warm. The worker that sleeps in
+//! the I/O driver (`keep_last`) is claimed only if no other worker is parked: it polls sockets and
+//! timers, and the kernel wakes it for these in any case.
 //!
 //! # Rejected
 //!
-//! * Checking before publishing "parked": between the two a submitter sees nobody parked and nobody
-//!   checks again.
+//! * Checking before publishing "parked": in between, a submitter sees no parked worker, and no
+//!   worker checks again.
 //! * Only the last searcher checks again: with one worker, with stealing off, or after a refusal by
-//!   the limit, nobody does.
+//!   the limit on searchers, no worker checks at all.
 //! * A Release store and a SeqCst load in place of the fences: 1.2 % of wake-ups lost on hardware.
-//! * Ignoring what retract found: a worker that was claimed while it timed out is counted as a
-//!   searcher for ever, and nobody is woken again.
-//! * Asking [`Idle::try_start_searching`] after a hit: a worker that is refused parks, hits and is
-//!   refused again, in a circle.
-//! * Spinning as a searcher, without the bit: then nobody is woken while it spins, and it alone has
-//!   to find whatever is submitted, by checking all queues again and again, instead of at one word
-//!   of its own.
-//! * A summary word above the words: with 16 words at most the scan is as fast, and there is
-//!   nothing to keep consistent.
+//! * Ignoring the result of the retract: a worker that was claimed while its sleep timed out stays
+//!   counted as a searcher for ever, and no worker is woken again.
+//! * Calling [`Idle::try_start_searching`] after a hit: a worker that is refused parks, hits and is
+//!   refused again, in an endless loop.
+//! * Spinning as a searcher, without the bit: then no other worker is woken during the spin. The
+//!   spinning worker alone must find all submitted work, by checking all queues again and again
+//!   instead of one word that belongs to it.
+//! * A summary word above the words: with at most 16 words the scan is as fast, and there is no
+//!   additional state to keep consistent.
 
 use volt_shim::{AtomicU64, AtomicUsize, CachePadded, Ordering, fence};
 
 #[cfg(all(test, loom))]
 mod loom_models;
 
-/// Workers a word.
+/// Workers per word.
 const WORD: usize = u64::BITS as usize;
 
 /// The idle set of one runtime.
 pub(crate) struct Idle {
     parked: Box<[CachePadded<AtomicU64>]>,
     searching: CachePadded<AtomicUsize>,
-    /// The worker that spins, one more than its index; 0 = nobody.
+    /// The index of the spinning worker plus one; 0 if there is none.
     spinner: CachePadded<AtomicUsize>,
     workers: usize,
     slots: usize,
 }
 
 impl Idle {
-    /// For workers 0 to `workers - 1`, and after them `spares`, none of them parked.
+    /// Creates the set for workers 0 to `workers - 1` followed by `spares`; none of them is parked.
     pub(crate) fn new(workers: usize, spares: usize) -> Self {
         let slots = workers + spares;
         Self {
@@ -137,10 +172,10 @@ impl Idle {
         }
     }
 
-    /// Submit (2) and (3), after work was published: claims a parked worker if nobody searches. The
-    /// caller unparks it, always.
+    /// Submit (2) and (3), after work was published: claims a parked worker if there is no
+    /// searcher. The caller must unpark it.
     ///
-    /// `keep_last` is claimed only if it is the only one parked.
+    /// `keep_last` is claimed only if no other worker is parked.
     #[must_use = "a claimed worker waits for its token"]
     pub(crate) fn claim_for_submit(&self, keep_last: Option<usize>) -> Option<usize> {
         // Submit (2)
@@ -154,8 +189,8 @@ impl Idle {
         self.claim(keep_last)
     }
 
-    /// Submit (2), and the part of Submit (3) that mostly ends it: whether anybody is parked, after
-    /// work was published. If so, the caller goes on as for
+    /// Submit (2), and the check that usually completes Submit (3): returns whether any worker is
+    /// parked, after work was published. If so, the caller continues as for
     /// [`claim_for_submit`](Self::claim_for_submit).
     #[inline]
     pub(crate) fn is_anybody_parked(&self) -> bool {
@@ -166,18 +201,19 @@ impl Idle {
         !self.is_nobody_parked()
     }
 
-    /// Whether somebody is parked who is to be claimed for surplus, after `pushed` tasks were
-    /// pushed to a ring, and `queued` are in it and in the LIFO slot: see "Surplus".
+    /// Returns whether there is a parked worker to claim for surplus, after `pushed` tasks were
+    /// pushed to a ring and `queued` tasks are in the ring and the LIFO slot together. See
+    /// "Surplus".
     #[inline]
     pub(crate) fn is_anybody_parked_for_surplus(&self, queued: usize, pushed: usize) -> bool {
-        // Two that were there already may be one in the ring and one that was put into the slot,
-        // which is no Submit.
+        // Two tasks that were already queued may be one in the ring and one that was put into the
+        // LIFO slot, which is not a Submit.
         let is_new = queued <= pushed + 2;
         if is_new { self.is_anybody_parked() } else { !self.is_nobody_parked() }
     }
 
-    /// As [`claim_for_submit`](Self::claim_for_submit), whether or not somebody searches: for the
-    /// second and later of a batch, and for the chain.
+    /// Like [`claim_for_submit`](Self::claim_for_submit), but also while there are searchers: for
+    /// the second and later tasks of a batch, and for the chain.
     #[must_use = "a claimed worker waits for its token"]
     pub(crate) fn claim_any(&self, keep_last: Option<usize>) -> Option<usize> {
         // Submit (2)
@@ -187,8 +223,8 @@ impl Idle {
         self.claim(keep_last)
     }
 
-    /// As [`claim_any`](Self::claim_any), for this worker only: after something was published that
-    /// only it checks, or that all are to see.
+    /// Like [`claim_any`](Self::claim_any), but for this worker only: for work that only this
+    /// worker checks, or that every worker must see.
     #[must_use = "a claimed worker waits for its token"]
     pub(crate) fn claim_worker(&self, worker: usize) -> bool {
         // Submit (2)
@@ -198,8 +234,8 @@ impl Idle {
         self.is_parked(worker) && self.claim_bit(worker).0
     }
 
-    /// Park (1) and (2): from here on `worker` may be claimed. The caller then checks everything,
-    /// Park (3).
+    /// Park (1) and (2): publishes that `worker` is parked; it may be claimed from now on. The
+    /// caller then checks everything, Park (3).
     pub(crate) fn begin_park(&self, worker: usize, was_searching: bool) {
         let (word, bit) = self.place(worker);
         // Park (1)
@@ -207,7 +243,7 @@ impl Idle {
             self.leave_searchers();
         }
         // ORDERING: AcqRel; the Release pairs with the Acquire in `claim_bit`, so that the token
-        // comes after the reset of the park word that ended the former sleep.
+        // comes after the reset of the park word that ended the previous sleep.
         let before = word.fetch_or(bit, Ordering::AcqRel);
         debug_assert_eq!(before & bit, 0, "worker {worker} parks twice");
         // Park (2)
@@ -215,31 +251,32 @@ impl Idle {
         fence(Ordering::SeqCst);
     }
 
-    /// Retract: whether `worker`'s bit was still set. If not, a claimer owns it: its token comes,
-    /// and it is counted as a searcher.
+    /// Retract: returns whether `worker`'s bit was still set. If not, a claimer has cleared it: a
+    /// token follows, and the worker is counted as a searcher.
     #[must_use = "false means that a token is on its way, and that this worker is a searcher"]
     pub(crate) fn retract(&self, worker: usize) -> bool {
         let (word, bit) = self.place(worker);
-        // ORDERING: AcqRel; pairs with the other changes of the word; exactly one of this and a
+        // ORDERING: AcqRel; pairs with the other changes of the word. Exactly one of this and a
         // claim finds the bit set.
         word.fetch_and(!bit, Ordering::AcqRel) & bit != 0
     }
 
-    /// Spin (1): whether it is told that `worker`, which is parked and may be claimed, spins; it is
-    /// of one at a time.
+    /// Spin (1): tries to enter `worker`, which is parked and may be claimed, as the spinner.
+    /// Returns whether it did; there is one spinner at a time.
     #[must_use = "false means that it is told of somebody else"]
     pub(crate) fn begin_spin(&self, worker: usize) -> bool {
-        // ORDERING: Relaxed, both: a hint to claims, which clear the bit all the same.
+        // ORDERING: Relaxed, both: only a hint to claimers, which clear the bit in any case.
         self.spinner.compare_exchange(0, worker + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Spin (3), by the one that it is told of.
+    /// Spin (3), by the worker that is entered as the spinner.
     pub(crate) fn end_spin(&self) {
-        // ORDERING: Relaxed: as `begin_spin`.
+        // ORDERING: Relaxed: as in `begin_spin`.
         self.spinner.store(0, Ordering::Relaxed);
     }
 
-    /// Becomes a searcher, unless half of the workers are already: a heuristic against stampedes.
+    /// Makes the caller a searcher, unless half of the workers already are: a heuristic against
+    /// stampedes.
     #[must_use = "false means that the caller is not a searcher"]
     pub(crate) fn try_start_searching(&self) -> bool {
         let may = 2 * self.searching() < self.workers;
@@ -249,74 +286,78 @@ impl Idle {
         may
     }
 
-    /// Becomes a searcher in any case: after a hit in Park (3) that nobody's claim overtook.
+    /// Makes the caller a searcher unconditionally: after a hit in Park (3) if it was not claimed
+    /// meanwhile.
     pub(crate) fn start_searching(&self) {
-        // ORDERING: Relaxed: the proof needs the order of the changes of this word only.
+        // ORDERING: Relaxed: the proof needs only the modification order of this word.
         self.searching.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Search: leaves the searchers, before running what was found. `true` = it was the last: the
-    /// caller checks everything, and if something is there, claims one more
-    /// ([`claim_any`](Self::claim_any)).
+    /// Search: leaves the searchers, before running the work that was found. Returns `true` if the
+    /// caller was the last searcher: it then checks everything, and claims one more worker if there
+    /// is work ([`claim_any`](Self::claim_any)).
     #[must_use = "the last searcher wakes the next"]
     pub(crate) fn stop_searching(&self) -> bool {
         let was_last = self.leave_searchers();
         if was_last {
-            // Submit (2)
-            // ORDERING: SeqCst fence; pairs with the fence in `claim_for_submit`, whose caller may
-            // have relied on this searcher.
+            // Submit (2) ORDERING: SeqCst fence; pairs with the fence in `claim_for_submit`, whose
+            // caller may have relied on this searcher.
             fence(Ordering::SeqCst);
         }
         was_last
     }
 
-    /// How many search, or were woken to do so.
+    /// Returns how many workers search, or were woken to do so.
     #[inline]
     pub(crate) fn searching(&self) -> usize {
-        // ORDERING: Relaxed: ordered by the fence before it where that matters, a hint elsewhere.
+        // ORDERING: Relaxed: where the order matters, a fence precedes it; elsewhere this is a
+        // hint.
         self.searching.load(Ordering::Relaxed)
     }
 
-    /// The bitmap of the first so many, worker 0 in the lowest bit of the first word.
+    /// Returns the bitmap of the first `slots` workers, with worker 0 in the lowest bit of the
+    /// first word.
     pub(crate) fn parked_words(&self, slots: usize) -> Vec<u64> {
         self.words().take(slots.div_ceil(WORD)).collect()
     }
 
-    /// Whether `worker` is parked and not claimed.
+    /// Returns whether `worker` is parked and not claimed.
     pub(crate) fn is_parked(&self, worker: usize) -> bool {
         let (word, bit) = self.place(worker);
-        // ORDERING: Relaxed: as `searching`.
+        // ORDERING: Relaxed: as in `searching`.
         word.load(Ordering::Relaxed) & bit != 0
     }
 
-    /// How many are parked and not claimed.
+    /// Returns how many workers are parked and not claimed.
     pub(crate) fn parked_count(&self) -> usize {
         self.words().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Workers and spares.
+    /// Returns the number of workers and spares.
     #[cfg(all(test, loom))]
     pub(crate) fn slots(&self) -> usize {
         self.slots
     }
 
-    /// Whether no worker is parked.
+    /// Returns whether no worker is parked.
     #[inline]
     pub(crate) fn is_nobody_parked(&self) -> bool {
         self.words().all(|word| word == 0)
     }
 
-    /// Between a change of a worker's bit and a check of whether the sentinel dozes, and the other
-    /// way round: see `sentinel`.
+    /// Executes the fence between a change of a worker's bit and the check whether the sentinel
+    /// dozes, and the fence of the opposite direction: see `sentinel`.
     #[inline]
     pub(crate) fn fence(&self) {
-        // ORDERING: SeqCst fence; pairs with itself on the other side.
+        // ORDERING: SeqCst fence; pairs with the same fence executed by the other side.
         fence(Ordering::SeqCst);
     }
 
-    /// Claims the lowest parked worker, `keep_last` only if there is no other.
+    /// Claims the spinner or the lowest parked worker; `keep_last` only if no other worker is
+    /// parked.
     fn claim(&self, keep_last: Option<usize>) -> Option<usize> {
-        // ORDERING: Relaxed: a hint; whoever it names may be gone, or claimed, and the bit says so.
+        // ORDERING: Relaxed: a hint. The worker may have stopped spinning or been claimed; its bit
+        // decides.
         if let Some(spinner) = self.spinner.load(Ordering::Relaxed).checked_sub(1)
             && self.is_parked(spinner)
             && self.claim_bit(spinner).0
@@ -335,27 +376,28 @@ impl Idle {
                 if is_mine {
                     return Some(worker);
                 }
-                // Somebody else was there first: once more, with what is there now.
+                // Another thread cleared the bit first: try again with the current bits.
                 parked = before & others;
             }
         }
         keep_last.filter(|&kept| self.is_parked(kept) && self.claim_bit(kept).0)
     }
 
-    /// Claim: whether this cleared `worker`'s bit, and its word before that.
+    /// Claim: clears `worker`'s bit. Returns whether this call cleared it, and the word's value
+    /// before.
     fn claim_bit(&self, worker: usize) -> (bool, u64) {
         let (word, bit) = self.place(worker);
         // ORDERING: AcqRel; the Acquire pairs with the Release in `begin_park`.
         let before = word.fetch_and(!bit, Ordering::AcqRel);
         let is_mine = before & bit != 0;
         if is_mine {
-            // COUNTED-ONCE: before the token, which is what the claimed worker waits for.
+            // COUNTED-ONCE: this comes before the token, which the claimed worker waits for.
             self.start_searching();
         }
         (is_mine, before)
     }
 
-    /// `searching -= 1`; whether it is 0 now.
+    /// `searching -= 1`; returns whether it is 0 now.
     fn leave_searchers(&self) -> bool {
         // ORDERING: AcqRel; a searcher that leaves after others sees what they had published when
         // they left.
@@ -370,7 +412,7 @@ impl Idle {
     }
 
     fn words(&self) -> impl Iterator<Item = u64> {
-        // ORDERING: Relaxed: as `searching`; a claim checks each bit again.
+        // ORDERING: Relaxed: as in `searching`; a claim checks each bit again.
         self.parked.iter().map(|word| word.load(Ordering::Relaxed))
     }
 }

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::driver::parker::{Parker, Unparked};
 
-/// Rounds of a stress; Miri is slow.
+/// Rounds of a stress test; Miri is slow.
 const ROUNDS: usize = if cfg!(miri) { 50 } else { 100_000 };
 
-/// Rounds of the litmus, unless the machine is busy: then it stops after `LITMUS_TIME`, but not
+/// Rounds of the litmus test. On a busy machine the test stops after `LITMUS_TIME`, but never
 /// before `ROUNDS`.
 const LITMUS_ROUNDS: usize = 10 * ROUNDS;
 const LITMUS_TIME: Duration = Duration::from_secs(5);
 
-/// Long after which a round that is not over never will be.
+/// A round that is not over after this time will never be over.
 const HANGS: Duration = Duration::from_secs(10);
 
 fn all_parked(workers: usize) -> Idle {
@@ -114,8 +114,8 @@ fn leaving_the_searchers_without_being_one_is_caught() {
     let _ = Idle::new(2, 0).stop_searching();
 }
 
-/// Waits until `value`, which only grows, is `expected`, spinning, since a litmus wants both sides
-/// to start at once.
+/// Waits until `value`, which only grows, reaches `expected`. It spins, since a litmus test needs
+/// both sides to start at the same time.
 fn wait_until(value: &AtomicUsize, expected: usize) {
     let (since, mut spins) = (Instant::now(), 0_u32);
     while value.load(Ordering::Acquire) < expected {
@@ -128,7 +128,7 @@ fn wait_until(value: &AtomicUsize, expected: usize) {
     }
 }
 
-/// The store-load litmus on this hardware.
+/// The store-load litmus test on this hardware.
 #[test]
 fn a_submit_and_a_park_never_miss_each_other() {
     let idle = Idle::new(1, 0);
@@ -151,7 +151,7 @@ fn a_submit_and_a_park_never_miss_each_other() {
                 break;
             }
             begun.store(round, Ordering::Release);
-            // From round to round the submit falls a little later, so that it meets the park at
+            // From round to round the submit comes a little later, so that it meets the park at
             // every point.
             (0..round % 16).for_each(|_| std::hint::spin_loop());
             work.store(round, Ordering::Release);

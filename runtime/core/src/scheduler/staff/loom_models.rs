@@ -1,5 +1,6 @@
-//! loom models of the handshake: a worker that comes back while it is declared away, spares that
-//! leave at once, a call beside a spare that goes; and of the same with one step done wrong.
+//! loom models of the handshake: a worker that returns while it is declared away, spares that leave
+//! at the same time, a call concurrent with a spare whose thread ends. For each there is a twin
+//! with one step done wrong, which the model must detect.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
@@ -9,7 +10,7 @@ use super::*;
 use crate::driver::parker::{Parker, Unparked};
 use crate::queue::lifo::{LifoSlot, RawPointer};
 
-/// COUNTED, at rest.
+/// Asserts COUNTED, when no thread is between two steps.
 fn assert_counted(staff: &Staff) {
     let present = (0..staff.duties.len()).filter(|slot| staff.is_present(*slot)).count();
     assert_eq!(staff.able(), present, "COUNTED");
@@ -20,7 +21,7 @@ fn spawn(staff: &Arc<Staff>, f: impl FnOnce(&Staff) + 'static) -> thread::JoinHa
     thread::spawn(move || f(&staff))
 }
 
-// ---- a worker that comes back while the sentinel declares it away -------------------------------
+// ---- a worker that returns while the sentinel declares it away ----------------------------------
 
 type Replace = fn(&Staff, &AtomicU64);
 
@@ -35,7 +36,7 @@ fn replace(staff: &Staff, poll_seq: &AtomicU64) {
     }
 }
 
-/// Replace (2) without a check of whether the worker has come back by itself.
+/// Replace (2) without checking whether the worker has already returned.
 fn replace_counting_twice(staff: &Staff, poll_seq: &AtomicU64) {
     if staff.declare_away(0) {
         if poll_seq.load(Ordering::Acquire) != 1 {
@@ -85,9 +86,9 @@ fn loom_twin_a_declaration_that_is_taken_back_by_a_store_is_found() {
     breaks("COUNTED", None, a_worker_that_comes_back(replace_counting_twice));
 }
 
-// ---- a worker that says that it will block while the sentinel declares it away ------------------
+// ---- a worker that is about to block while the sentinel declares it away ------------------------
 
-/// Block of one that was declared away, counted once more.
+/// Block of a worker that was declared away, counted a second time.
 fn begin_blocking_counting_twice(staff: &Staff, slot: usize) {
     while !staff.change(slot, PRESENT, BLOCKING) && !staff.change(slot, AWAY, BLOCKING) {}
     staff.lower_able();
@@ -96,7 +97,7 @@ fn begin_blocking_counting_twice(staff: &Staff, slot: usize) {
 fn a_worker_that_blocks(begin_blocking: fn(&Staff, usize)) -> impl Fn() + Send + Sync + 'static {
     move || {
         let staff = Arc::new(Staff::new(2, 0));
-        // Replace (1), and (2) finds another poll.
+        // Replace (1), followed by a Replace (2) that finds another poll.
         let sentinel = spawn(&staff, |staff| {
             if staff.declare_away(0) {
                 staff.take_back(0);
@@ -121,11 +122,11 @@ fn loom_twin_a_block_that_is_counted_whoever_saw_it_first_is_found() {
     breaks("COUNTED", None, a_worker_that_blocks(begin_blocking_counting_twice));
 }
 
-// ---- spares that leave at once ------------------------------------------------------------------
+// ---- spares that leave at the same time ---------------------------------------------------------
 
 type Leave = fn(&Staff, usize) -> bool;
 
-/// Leave (2) in two steps.
+/// Leave (2) in two steps instead of one read-modify-write.
 fn leave_without_a_read_modify_write(staff: &Staff, slot: usize) -> bool {
     if !staff.change(slot, PRESENT, LEAVING) {
         staff.come_back(slot);
@@ -207,16 +208,16 @@ fn loom_twin_a_spare_that_leaves_without_saying_so_first_is_found() {
     breaks("only its own thread moves", None, a_spare_that_leaves_while_it_is_declared_away(fault));
 }
 
-// ---- a call beside a spare that goes ------------------------------------------------------------
+// ---- a call concurrent with a spare whose thread ends -------------------------------------------
 
 type Go = fn(&Staff, usize) -> bool;
 
-/// Leave (5) without asking whether somebody has called.
+/// Leave (5) without checking whether the spare was called.
 fn go_without_asking(staff: &Staff, slot: usize) -> bool {
     staff.duties[slot].swap(GONE, Ordering::AcqRel) == OFF
 }
 
-/// A spare that has slept for long, and one call: it goes on duty exactly once.
+/// A spare that has slept for long, and one call: the spare goes on duty exactly once.
 fn a_call_beside_a_spare_that_goes(go: Go) -> impl Fn() + Send + Sync + 'static {
     move || {
         let (staff, parker) = (Arc::new(Staff::new(1, 1)), Arc::new(Parker::new()));
@@ -273,8 +274,8 @@ impl RawPointer for Item {
     }
 }
 
-/// A stuck poll wakes a task: by the global road if it sees that it is away, else into its slot,
-/// which the sentinel empties at each check.
+/// A stuck poll wakes a task. If the worker sees that it is away, the task goes to the global
+/// queue; otherwise it goes into the LIFO slot, which the sentinel empties at each check.
 fn a_push_beside_the_sentinel(checks_again: bool) -> impl Fn() + Send + Sync + 'static {
     move || {
         let (staff, slot) = (Arc::new(Staff::new(1, 1)), Arc::new(LifoSlot::<Item>::new()));
@@ -303,7 +304,7 @@ fn a_push_beside_the_sentinel(checks_again: bool) -> impl Fn() + Send + Sync + '
         });
         worker.join().unwrap();
         sentinel.join().unwrap();
-        // The next check, the poll still going on.
+        // The sentinel's next check, while the poll still goes on.
         if checks_again {
             take(&slot, &global);
         }

@@ -1,73 +1,90 @@
-//! Who is on duty: the handshake of a worker that is stuck, the sentinel that sees it, and the
-//! spare that takes over.
+//! Duties: which workers are on duty, and how a spare worker replaces a worker that is stuck.
 //!
-//! A worker that does not come back from a poll is not taken apart: its thread stays the only
-//! producer of its own ring, others take from it as thieves do, and another worker, a *spare* with
-//! queues of its own, goes on duty beside it. So nothing is handed over but a count, and a
-//! mistake costs one thread too many for a while, nothing else.
+//! A runtime starts with its configured workers. The *sentinel* is a thread that samples them at
+//! intervals. If a worker is stuck in a poll, the sentinel *declares it away* and calls a *spare*:
+//! one more worker, with its own queues, that goes *on duty* until it is no longer needed. A worker
+//! that is about to block (`block_in_place`) reports that itself. Workers and spares are numbered
+//! together; each number is a *slot*. The sentinel, the workers and the spares all change the
+//! states below.
+//!
+//! An ordinary case: worker 1 is in a poll that lasts. The sentinel changes its slot from PRESENT
+//! to AWAY, lowers `able`, and calls spare 4, which starts to run tasks. Later the poll of worker 1
+//! ends: it changes its slot back to PRESENT and raises `able`. Now `able` is greater than `keep`,
+//! so spare 4 hands over its queues and goes OFF.
+//!
+//! The stuck worker keeps its slot: its thread stays the only producer of its own ring, and other
+//! workers steal from the ring as usual. Nothing but a count is transferred. So a wrong decision
+//! costs one surplus thread for a while and nothing else. The race is between the sentinel that
+//! declares a worker away and the worker that returns in the same moment. Each change of a state is
+//! a compare-exchange, and the thread whose compare-exchange succeeds is the one that adjusts
+//! `able`.
 //!
 //! # Shape
 //!
 //! ```text
-//! duties   one word a slot; workers first, spares after them
-//! able     how many are on duty and not stuck
-//! keep     how many of these are to stay; spares beyond them leave
-//! in_use   slots that were ever on duty: whoever checks all queues checks these
+//! duties   one word per slot; workers first, spares after them
+//! able     how many slots are on duty and not stuck
+//! keep     how many of these are to stay; spares beyond that number leave
+//! in_use   slots that were ever on duty; a thread that checks all queues checks these
 //! ```
 //!
-//! | duty | what the slot is | who leaves it |
+//! | duty | state of the slot | transitions |
 //! |---|---|---|
-//! | GONE | a spare without a thread | whoever calls it → PRESENT |
-//! | OFF | a spare that sleeps | whoever calls it → PRESENT; itself, after a long sleep → GONE |
-//! | PRESENT | on duty | the sentinel → AWAY; itself → BLOCKING, LEAVING |
-//! | AWAY | on duty, and stuck in a poll, as the sentinel says | itself → PRESENT, BLOCKING; the sentinel, if it was wrong → PRESENT |
-//! | BLOCKING | on duty, and about to block, as it says itself | itself → PRESENT |
-//! | LEAVING | a spare that empties its queues | itself → OFF, or PRESENT if it is to stay |
+//! | GONE | a spare without a thread | its caller → PRESENT |
+//! | OFF | a spare that sleeps | its caller → PRESENT; its own thread, after a long sleep → GONE |
+//! | PRESENT | on duty | the sentinel → AWAY; its own thread → BLOCKING, LEAVING |
+//! | AWAY | on duty, declared stuck in a poll by the sentinel | its own thread → PRESENT, BLOCKING; the sentinel, if it was wrong → PRESENT |
+//! | BLOCKING | on duty, about to block as it reported itself | its own thread → PRESENT |
+//! | LEAVING | a spare that empties its queues | its own thread → OFF, or PRESENT if it is to stay |
 //!
 //! # Protocol
 //!
-//! Replace, by the sentinel, for a poll that lasts: (1) PRESENT → AWAY, and if that was so, `able
-//! -= 1`; (2) check the poll again: it is another one → AWAY → PRESENT, and if that was so, `able
-//! += 1`; (3) call a spare.
+//! Replace, by the sentinel, for a long poll: (1) PRESENT → AWAY, and if that succeeded, `able -=
+//! 1`;
+//! (2) check the poll again: if it is a different one, AWAY → PRESENT, and if that succeeded, `able
+//!     += 1`; (3) otherwise call a spare.
 //!
-//! Call, by the sentinel, by a worker that is about to block, by a shutdown: (1) OFF → PRESENT, or
-//! GONE → PRESENT; (2) `able += 1`; (3) a token, or a thread, by whoever did (1), and by nobody
-//! else.
+//! Call, by the sentinel, by a worker that is about to block, or by a shutdown: (1) OFF → PRESENT,
+//! or GONE → PRESENT; (2) `able += 1`; (3) give the spare a token, or a thread. The thread that did
+//! (1) does this, and no other thread does.
 //!
-//! Block, by a worker that is about to: PRESENT → BLOCKING, `able -= 1`; or AWAY → BLOCKING, which
-//! is counted already: the sentinel knows from now on that it is meant.
+//! Block, by a worker that is about to block: PRESENT → BLOCKING, `able -= 1`; or AWAY → BLOCKING,
+//! which is already counted. From then on the sentinel treats the block as intended.
 //!
-//! Return, by a worker at the end of a poll, of a block, or before it parks: AWAY or BLOCKING →
-//! PRESENT, and if that was so, `able += 1`.
+//! Return, by a worker at the end of a poll or of a block, or before it parks: AWAY or BLOCKING →
+//! PRESENT, and if that succeeded, `able += 1`.
 //!
-//! Leave, by a spare between two polls: (1) PRESENT → LEAVING, which keeps the sentinel away; (2)
-//! `able -= 1` unless it would fall below `keep`: then → PRESENT, and stay; (3) empty the own
-//! queues, and if nobody polls timers and I/O, wake somebody who will; (4) LEAVING → OFF; (5) sleep
-//! until a token comes. Slept for long: OFF → GONE, and the thread ends; if that fails, somebody
-//! has called, and the token comes.
+//! Leave, by a spare between two polls: (1) PRESENT → LEAVING, which keeps the sentinel from
+//! declaring it away; (2) `able -= 1` unless it would fall below `keep`: in that case → PRESENT,
+//! and stay; (3) empty its own queues, and if no worker polls timers and I/O, wake one that will;
+//! (4) LEAVING → OFF;
+//! (5) sleep until a token comes. After a long sleep: OFF → GONE, and the thread ends; if that
+//!     fails, the spare was called, and the token comes.
 //!
 //! # Invariants
 //!
-//! * COUNTED: `able` is the number of slots that are PRESENT, when nobody is between two of these
+//! * COUNTED: `able` is the number of PRESENT slots whenever no thread is between two of these
 //!   steps.
-//! * ENOUGH: no spare leaves so that fewer than `keep` are able.
+//! * ENOUGH: a spare never leaves if fewer than `keep` able slots would remain.
 //! * ONE-TOKEN: a spare that is called gets exactly one token, or one thread.
-//! * POLLED: a dismissed spare is in the I/O driver as often as not, and the others sleep on
-//!   futexes. Whoever gives up the driver's turn parks again or leaves; who leaves gives up the
-//!   turn, fences, and checks for a parked worker; who parks says so, fences, and tries for the
-//!   turn. So one of them sees the other; the check of who has the turn only saves a wake-up.
+//! * POLLED: when a spare leaves, some worker still polls the driver. A leaving spare may be the
+//!   one that was in the I/O driver while the others sleep on futexes. A thread that gives up the
+//!   driver turn either parks again or leaves. A thread that leaves gives up the turn, executes a
+//!   fence, and checks for a parked worker. A thread that parks publishes that, executes a fence,
+//!   and tries to get the turn. So one of the two sees the other. The check of who has the turn
+//!   only saves a wake-up.
 //!
-//! A worker checks whether it was declared AWAY at the end of a poll that was long, and at the
-//! begin of each tick. So it may miss what came at the very end of a poll, and for a tick at most
-//! one spare too many is on duty.
+//! A worker checks whether it was declared AWAY at the end of a long poll, and at the start of each
+//! tick. So it may miss a declaration that comes at the very end of a poll; then one spare too many
+//! is on duty for at most one tick.
 //!
 //! # Rejected
 //!
-//! * Handing the stuck worker's slot, ring and all, to another thread: two producers of one ring,
-//!   unless every step that a worker takes outside a poll first makes sure that the slot is still
-//!   its own.
-//! * Adding a thread for each task that blocks, without a count: a pause of the whole machine
-//!   becomes a storm of threads.
+//! * Handing the slot of the stuck worker, with its ring, to another thread: the ring would have
+//!   two producers, unless every step that a worker takes outside a poll first verified that the
+//!   slot still belongs to it.
+//! * Adding a thread for each task that blocks, without a count: a pause of the whole machine would
+//!   start a storm of threads.
 
 use volt_shim::{AtomicU32, AtomicUsize, CachePadded, Ordering};
 
@@ -81,7 +98,7 @@ const AWAY: u32 = 3;
 const BLOCKING: u32 = 4;
 const LEAVING: u32 = 5;
 
-/// See the header of this file.
+/// The duties of all slots: see the module documentation.
 pub(crate) struct Staff {
     duties: Box<[CachePadded<AtomicU32>]>,
     able: CachePadded<AtomicUsize>,
@@ -90,17 +107,17 @@ pub(crate) struct Staff {
     workers: usize,
 }
 
-/// What is owed to a spare that was called: Call (3).
+/// What the caller must give to a spare that was called: Call (3).
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a spare that was called waits for its token, or for its thread"]
 pub(crate) enum Called {
-    /// It sleeps: a token.
+    /// The spare in this slot sleeps and needs a token.
     Token(usize),
-    /// It has no thread: one.
+    /// The spare in this slot has no thread and needs one.
     Thread(usize),
 }
 
-/// What a slot is, for people.
+/// The state of a slot, as it is reported to users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
     Off,
@@ -110,7 +127,7 @@ pub(crate) enum Duty {
 }
 
 impl Staff {
-    /// `workers` on duty, and `spares` that are gone.
+    /// Creates `workers` slots on duty and `spares` slots without threads.
     pub(crate) fn new(workers: usize, spares: usize) -> Self {
         let duty = |slot| AtomicU32::new(if slot < workers { PRESENT } else { GONE });
         Self {
@@ -126,21 +143,21 @@ impl Staff {
         slot >= self.workers
     }
 
-    /// Slots from 0 on that may hold tasks.
+    /// Returns the number of slots, from 0 on, that may hold tasks.
     #[inline]
     pub(crate) fn in_use(&self) -> usize {
-        // ORDERING: Acquire; pairs with the Release in `call`. Who checks after a fence sees the
-        // slots of all whose submissions came before it.
+        // ORDERING: Acquire; pairs with the Release in `call`. A thread that checks after a fence
+        // sees the slots of all workers whose submissions came before that fence.
         self.in_use.load(Ordering::Acquire)
     }
 
-    /// How many are on duty and not stuck.
+    /// Returns how many slots are on duty and not stuck.
     pub(crate) fn able(&self) -> usize {
         // ORDERING: Relaxed; a hint.
         self.able.load(Ordering::Relaxed)
     }
 
-    /// How many are on duty, stuck or not.
+    /// Returns how many slots are on duty, stuck or not.
     pub(crate) fn on_duty(&self) -> usize {
         (0..self.in_use()).filter(|slot| self.duty(*slot) != Duty::Off).count()
     }
@@ -155,7 +172,7 @@ impl Staff {
         }
     }
 
-    /// Replace (1): whether `slot` was present, and is away now.
+    /// Replace (1): returns whether `slot` was present and is now away.
     #[must_use = "who is away is replaced"]
     pub(crate) fn declare_away(&self, slot: usize) -> bool {
         let is_away = self.change(slot, PRESENT, AWAY);
@@ -165,20 +182,20 @@ impl Staff {
         is_away
     }
 
-    /// Replace (2), after a second check found another poll.
+    /// Replace (2), if the second check found another poll.
     pub(crate) fn take_back(&self, slot: usize) {
         if self.change(slot, AWAY, PRESENT) {
             self.raise_able();
         }
     }
 
-    /// Call (1) and (2): a spare that sleeps, or else one without a thread; `None` = all are on
-    /// duty.
+    /// Call (1) and (2): calls a spare that sleeps, or else one without a thread. Returns `None` if
+    /// all spares are on duty.
     pub(crate) fn call(&self) -> Option<Called> {
         self.call_sleeper().map(Called::Token).or_else(|| self.call_from(GONE).map(Called::Thread))
     }
 
-    /// Call (1) and (2), for a spare that sleeps: a token is owed to it.
+    /// Call (1) and (2), only for a spare that sleeps. The caller must give it a token.
     #[must_use = "a spare that was called waits for its token"]
     pub(crate) fn call_sleeper(&self) -> Option<usize> {
         self.call_from(OFF)
@@ -186,66 +203,67 @@ impl Staff {
 
     fn call_from(&self, duty: u32) -> Option<usize> {
         let slot = (self.workers..self.duties.len()).find(|slot| self.change(*slot, duty, PRESENT))?;
-        // ORDERING: Release; pairs with the Acquire in `in_use`; before the token, which is what
+        // ORDERING: Release; pairs with the Acquire in `in_use`. It comes before the token, which
         // the spare waits for.
         self.in_use.fetch_max(slot + 1, Ordering::Release);
         self.raise_able();
         Some(slot)
     }
 
-    /// A spare that was called could not be given a thread.
+    /// Undoes a call: no thread could be started for the spare.
     pub(crate) fn call_failed(&self, slot: usize) {
         if self.change(slot, PRESENT, GONE) {
             self.lower_able();
         }
     }
 
-    /// Whether `slot` is on duty, and neither away nor blocking; if not, and it is the caller's
-    /// own, the caller has to return. One load, of a line that is seldom written.
+    /// Returns whether `slot` is on duty and neither away nor blocking. If not, and the slot is the
+    /// caller's own, the caller must return. Costs one load of a rarely written cache line.
     #[inline]
     pub(crate) fn is_present(&self, slot: usize) -> bool {
-        // ORDERING: Relaxed; a worker that misses it checks again in the next tick, and a placement
-        // that misses it is mended by a thief.
+        // ORDERING: Relaxed; a worker that misses a change checks again in the next tick. If a
+        // placement misses one, a thief takes the task.
         self.duties[slot].load(Ordering::Relaxed) == PRESENT
     }
 
-    /// Return, of the caller's own slot.
+    /// Return, for the caller's own slot.
     #[cold]
     pub(crate) fn come_back(&self, slot: usize) {
-        // The sentinel may take AWAY back at the same moment; then it has counted.
+        // The sentinel may take AWAY back at the same moment; in that case it has raised `able`
+        // itself.
         if self.change(slot, AWAY, PRESENT) || self.change(slot, BLOCKING, PRESENT) {
             self.raise_able();
         }
     }
 
-    /// Block, of the caller's own slot.
+    /// Block, for the caller's own slot.
     pub(crate) fn begin_blocking(&self, slot: usize) {
         loop {
             if self.change(slot, PRESENT, BLOCKING) {
                 return self.lower_able();
             }
-            // It was declared away, and is counted. If not that either, the sentinel has changed
-            // its mind in between: once more.
+            // The sentinel declared the slot away, and `able` is already lowered. If this fails
+            // too, the sentinel has taken the declaration back in between: try again.
             if self.change(slot, AWAY, BLOCKING) {
                 return;
             }
         }
     }
 
-    /// How many able ones are to stay from now on.
+    /// Sets how many able slots are to stay from now on; never fewer than the workers.
     pub(crate) fn set_keep(&self, able: usize) {
-        // ORDERING: Relaxed; a wish.
+        // ORDERING: Relaxed; a target value that nothing else depends on.
         self.keep.store(able.max(self.workers), Ordering::Relaxed);
     }
 
-    /// Whether spares are to leave.
+    /// Returns whether there are more able slots than are to stay, so that spares should leave.
     #[inline]
     pub(crate) fn has_too_many(&self) -> bool {
-        // ORDERING: Relaxed; a hint, `leave` makes sure.
+        // ORDERING: Relaxed; a hint, which `leave` verifies.
         self.able() > self.keep.load(Ordering::Relaxed)
     }
 
-    /// Leave (1) and (2): whether the caller's own slot, a spare's, is to go.
+    /// Leave (1) and (2): returns whether the caller's own slot, which is a spare's, leaves.
     #[must_use = "who leaves empties its queues and says so"]
     pub(crate) fn leave(&self, slot: usize) -> bool {
         debug_assert!(self.is_spare(slot));
@@ -254,11 +272,10 @@ impl Staff {
             self.come_back(slot);
             return false;
         }
-        // Leave (2)
-        // ORDERING: Relaxed; a wish.
+        // Leave (2) ORDERING: Relaxed; a target value that nothing else depends on.
         let keep = self.keep.load(Ordering::Relaxed);
-        // ORDERING: AcqRel, Relaxed for a value that is only tried; the changes of this word are
-        // ordered, which is all that ENOUGH needs.
+        // ORDERING: AcqRel for the change, Relaxed for a value that is only tried. ENOUGH needs
+        // only the modification order of this word.
         let is_over =
             self.able.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |able| (able > keep).then(|| able - 1));
         if is_over.is_err() {
@@ -268,24 +285,24 @@ impl Staff {
         is_over.is_ok()
     }
 
-    /// Leave (4): the queues are empty. From here on the caller's own slot may be called.
+    /// Leave (4): the queues are empty. From here on the caller's own slot may be called again.
     pub(crate) fn go_off(&self, slot: usize) {
         let is_off = self.change(slot, LEAVING, OFF);
         debug_assert!(is_off, "only its own thread moves a spare that is leaving");
     }
 
-    /// Leave (5), after a long sleep: whether the thread may end. If not, somebody has called, and
-    /// the token comes.
+    /// Leave (5), after a long sleep: returns whether the thread may end. If not, the spare was
+    /// called, and the token comes.
     #[must_use = "false means that a token is on its way"]
     pub(crate) fn go(&self, slot: usize) -> bool {
         self.change(slot, OFF, GONE)
     }
 
-    /// Whether `slot` was `from`, and is `to` now.
+    /// Changes `slot` from `from` to `to`; returns whether it was `from`.
     fn change(&self, slot: usize, from: u32, to: u32) -> bool {
-        // ORDERING: AcqRel; each change sees what the one before it had done: the core that a
-        // thread has put back, the queues that it has emptied. Relaxed for a value that is not
-        // acted upon.
+        // ORDERING: AcqRel; each change sees what was done before the previous change: the core
+        // that a thread has put back, the queues that it has emptied. Relaxed on failure, since
+        // that value is not used.
         self.duties[slot].compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
@@ -301,25 +318,27 @@ impl Staff {
     }
 }
 
-/// A spare that leaves. The methods are for its own thread.
+/// A spare that can leave. Its own thread calls the methods.
 pub(crate) trait Leaves {
     fn staff(&self) -> &Staff;
 
     fn slot(&self) -> usize;
 
-    /// Hands over to others what is left in the spare's queues. It is no searcher afterwards.
+    /// Hands the remaining tasks of the spare's queues over to other workers. Afterwards the spare
+    /// is not a searcher.
     fn hand_over_all(&self);
 
-    /// Whether somebody has the driver turn, as far as can be seen.
+    /// Returns whether some worker has the driver turn, as far as can be seen.
     fn is_driver_polled(&self) -> bool;
 
-    /// Wakes one that is parked, after a fence.
+    /// Executes a fence and wakes one parked worker, if there is one.
     fn wake_one(&self);
 
-    /// Leave (3), after the queues are empty: if the spare came out of the driver, those that are
-    /// parked sleep on without one, and the one that is woken parks in it.
+    /// Leave (3), after the queues are empty. If the spare was the one that polled the driver, the
+    /// parked workers sleep and no worker polls it; the worker that is woken here will park in the
+    /// driver.
     ///
-    /// A step that a model can do wrong.
+    /// A model can replace this step with a faulty one.
     #[inline]
     fn leave_driver(&self) {
         if !self.is_driver_polled() {
@@ -328,8 +347,8 @@ pub(crate) trait Leaves {
     }
 }
 
-/// Leave (1) to (3), for a spare between two polls, which does not have the driver turn. Returns
-/// whether it goes.
+/// Leave (1) to (3), for a spare that is between two polls and does not have the driver turn.
+/// Returns whether it leaves.
 #[inline]
 pub(crate) fn leave_duty<S: Leaves>(spare: &S) -> bool {
     // Leave (1), Leave (2)
