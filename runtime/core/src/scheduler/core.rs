@@ -1,10 +1,10 @@
-//! What one worker owns: the ends of its queues that only it may push to and pop from, and the
-//! numbers that it decides by.
+//! The core of a worker: the ends of its queues that only the worker may push to and pop from, and
+//! the numbers on which it bases its decisions.
 //!
-//! Who writes, who reads: the worker's own thread, nobody else. Everything here is reached through
-//! one `RefCell` in `worker::Worker`; while it is borrowed, the worker is in the middle of its own
-//! queues, and a task that is woken on its thread at that moment (by drop glue, say) takes the
-//! global road instead. That is what the source's flag `transitioning_to_park` is for.
+//! Only the worker's own thread reads and writes it, through one `RefCell` in `worker::Worker`.
+//! While the cell is borrowed, the worker is in the middle of an operation on its own queues. A
+//! task that is woken on its thread at that moment (for example by drop glue) goes to the global
+//! queue instead.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -18,47 +18,48 @@ use crate::scheduler::rng::FastRand;
 use crate::stats::reasons::Trigger;
 use crate::task::header::Notified;
 
-/// See the header of this file.
+/// What only the worker itself uses: see the module documentation.
 pub(crate) struct Core {
     pub(crate) ring: Producer<Notified>,
-    /// Tasks fetched from the global queue and not yet run.
+    /// Tasks that were fetched from the global queue and have not run yet.
     pub(crate) batch: Producer<Notified>,
     pub(crate) rng: FastRand,
     pub(crate) tuner: Tuner,
-    /// Where a task that is woken on this thread goes.
+    /// Where a task goes that is woken on this thread.
     pub(crate) road: Road,
     /// The last reading of the clock.
     pub(crate) now_ns: u64,
-    /// Polls from the LIFO slot since the count was last begun anew.
+    /// Polls from the LIFO slot since this count was last reset.
     pub(crate) lifo_polls: u32,
     /// Whether the ring had its turn since then.
     pub(crate) has_come_to_ring: bool,
-    /// Local polls since the last check of the global queue, including the one that a task is
-    /// sought for. Polls from the batch do not count: local tasks get their interval in
-    /// between.
+    /// Local polls since the last check of the global queue, including the one for which a task is
+    /// being searched. Polls from the batch do not count, so that local tasks get their whole
+    /// interval in between.
     pub(crate) polls_since_check: u32,
-    /// When the time since the last check makes the next one due.
+    /// The time at which the next check is due, whatever the number of polls.
     pub(crate) check_at_ns: u64,
     pub(crate) is_searching: bool,
-    /// It was parked and has not run a task since: the sentinel may doze.
+    /// Whether the worker was parked and has not run a task since: the sentinel may doze.
     pub(crate) has_slept: bool,
-    /// How long the next park may last at most; `None` = until woken.
+    /// How long the next park may last; `None` = until woken.
     pub(crate) park_timeout: Option<Duration>,
-    /// Whether it spins before it sleeps.
+    /// Decides whether the worker spins before it sleeps.
     pub(crate) spin: Habit,
-    /// Collected by the driver, woken after it; kept for its capacity.
+    /// Wakers collected by the driver, to be woken after its turn; the vector is kept for its
+    /// capacity.
     pub(crate) wakers: Vec<Waker>,
-    /// So many of them, the first, are of sockets, the rest of timers.
+    /// How many of `wakers`, from the start, are of sockets; the others are of timers.
     pub(crate) io_wakers: usize,
 }
 
-/// Where a task that is woken goes.
+/// Where a task goes that is woken on this thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Road {
-    /// To the LIFO slot: a running task woke it, and what they share is warm.
+    /// To the LIFO slot: a running task woke it, and the data that the two share is in the cache.
     Lifo,
-    /// To the ring's tail: I/O or a timer woke it, in a crowd, and the first must not become the
-    /// last. So many went there.
+    /// To the ring's tail: I/O or a timer woke it together with others, and they must run in the
+    /// order in which they were woken. `pushed` counts the tasks that went there.
     Ring { pushed: usize },
 }
 
@@ -91,14 +92,15 @@ impl Core {
         }
     }
 
-    /// What makes a check of the global queue due before local work, if it is due: the tuner's
-    /// interval, or as the guard against polls that have become longer than the interval was
-    /// made for, the time since the last check.
+    /// Returns why a check of the global queue is due before local work, if it is due. It is due
+    /// after the tuner's interval, or when the target time has passed since the last check. The
+    /// latter guards against polls that have become longer than those the interval was computed
+    /// for.
     ///
-    /// Both follow from one target, so with steady polls the interval is first: `interval * average
-    /// <= target`. The time was read for the statistics and costs one comparison. One local
-    /// poll comes first, whatever the time: otherwise slow polls and a global queue that is
-    /// never empty would keep local tasks waiting for ever.
+    /// Both follow from one target, so with steady polls the interval comes first: `interval *
+    /// average <= target`. The time was read for the statistics anyway, so this costs one
+    /// comparison. One local poll comes first, whatever the time: otherwise slow polls and a global
+    /// queue that is never empty would keep local tasks waiting for ever.
     #[inline]
     pub(crate) fn due_check(&self) -> Option<Trigger> {
         if self.polls_since_check > self.tuner.interval() {
@@ -110,15 +112,15 @@ impl Core {
         }
     }
 
-    /// The global queue was checked. If it was empty, a local task is polled instead.
+    /// Records that the global queue was checked. If it was empty, a local task is polled instead.
     pub(crate) fn note_check(&mut self, has_brought: bool, config: &Config) {
         self.polls_since_check = u32::from(!has_brought);
         self.check_at_ns = self.now_ns.saturating_add(config.target_global_queue_latency_ns);
     }
 
-    /// A tick ends: the LIFO slot has its polls again, unless the ring is still waiting for its
-    /// turn. In short ticks that are filled by batches, the slot's share would be all that is
-    /// left for local tasks. Returns whether it was renewed.
+    /// Ends a tick: resets the count of LIFO polls, unless the ring has not had its turn yet.
+    /// Otherwise, in short ticks that are filled by batches, the slot's share would be all that is
+    /// left for local tasks. Returns whether the count was reset.
     pub(crate) fn renew_lifo_polls(&mut self) -> bool {
         let is_renewed = std::mem::take(&mut self.has_come_to_ring);
         if is_renewed {

@@ -1,4 +1,5 @@
-//! The two halves of a worker: what others may touch of it, and what it owns.
+//! The two halves of a worker: the part that other threads use, [`Remote`], and the part that only
+//! the worker uses, [`Core`].
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -14,27 +15,27 @@ use crate::queue::ring::{Producer, Steal, Stealer, ring};
 use crate::stats::cells::WorkerCells;
 use crate::task::header::Notified;
 
-/// The part of a worker that others may touch.
+/// The part of a worker that other threads may use.
 ///
-/// What different threads write lies on lines of its own: the worker writes `lifo` and `cells` at
-/// each poll, those who wake it `parker`, and thieves `tasks_given`.
+/// Data that different threads write is on separate cache lines: the worker writes `lifo` and
+/// `cells` at each poll, threads that wake it write `parker`, and thieves write `tasks_given`.
 pub(crate) struct Remote {
     pub(crate) ring: Stealer<Notified>,
     pub(crate) batch: Stealer<Notified>,
-    /// Tasks that were placed here from outside; the worker moves them to its ring, thieves take
+    /// Tasks that were placed here from outside. The worker moves them to its ring; thieves steal
     /// from it.
     pub(crate) inbox: Injector<Notified>,
-    /// Only its worker puts; others take on the last pass.
+    /// Only its worker puts tasks in; thieves take them in their last pass.
     pub(crate) lifo: CachePadded<LifoSlot<Notified>>,
     pub(crate) parker: CachePadded<Parker>,
     pub(crate) cells: CachePadded<WorkerCells>,
-    /// Tasks that thieves took from here; counted by the thieves.
+    /// How many tasks thieves took from this worker; counted by the thieves.
     pub(crate) tasks_given: CachePadded<AtomicU64>,
-    /// Its thread, while it can be asked for its stack.
+    /// The worker's thread, while its stack can be sampled.
     thread: Mutex<Option<Arc<volt_stacks::Thread>>>,
 }
 
-/// The two halves of a worker: what others may touch, and what it owns.
+/// Creates the two halves of a worker.
 pub(super) fn slot(config: &Config, index: usize, seed: u64) -> (Arc<Remote>, Core) {
     let (ring_end, ring_stealer) = ring(config.local_queue_capacity);
     let (batch_end, batch_stealer) = ring(config.global_queue_batch_size);
@@ -51,15 +52,15 @@ pub(super) fn slot(config: &Config, index: usize, seed: u64) -> (Arc<Remote>, Co
     (Arc::new(remote), Core::new(config, index, seed, ring_end, batch_end))
 }
 
-/// Takes half of one of a worker's queues, as the thief that owns the ring.
+/// Steals half of one of a worker's queues into the ring of the thief.
 type StealFrom = fn(&Remote, &mut Producer<Notified>) -> Steal<Notified>;
 
 impl Remote {
-    /// From which queues thieves take, in this order.
+    /// The queues from which thieves steal, in this order.
     pub(crate) const STEALS: [StealFrom; 2] =
         [|remote, into| remote.ring.steal_into(into), |remote, into| remote.batch.steal_into(into)];
 
-    /// Its thread, if it can be asked for its stack.
+    /// Returns the worker's thread, if its stack can be sampled.
     pub(crate) fn stack_of(&self) -> Option<Arc<volt_stacks::Thread>> {
         self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
@@ -68,17 +69,17 @@ impl Remote {
         *self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = thread;
     }
 
-    /// Tasks that wait here.
+    /// Returns how many tasks wait in this worker's queues.
     pub(crate) fn queued(&self) -> usize {
         self.stealable() + usize::from(self.lifo.is_filled())
     }
 
-    /// Of those, the ones that any thief takes.
+    /// Returns how many of these any thief may steal.
     pub(crate) fn stealable(&self) -> usize {
         self.local_len() + self.batch.len() + self.inbox.len()
     }
 
-    /// Tasks in the ring, and in the stack where there is one: the worker's local queue.
+    /// Returns the length of the worker's local queue, that is, its ring.
     pub(crate) fn local_len(&self) -> usize {
         self.ring.len()
     }

@@ -1,41 +1,45 @@
 //! How often a worker checks the global queue: a moving average of its poll time, and the interval
-//! that follows from it.
+//! that follows from the average.
 //!
-//! `interval = clamp(target / avg, min, max)` local polls lie between two checks. The defaults are
-//! a target of 3 µs and bounds of 1 and 255, so that with polls of 1 µs three lie between two
-//! checks, and with longer polls one. A target of 1 ms and bounds of 8 and 255 give the classic
-//! table: 255, 100, 20, 10 and 8 for polls of 1, 10, 50, 100 and 1000 µs. `Core::due_check` applies
-//! the interval; it also checks when the target itself has passed, since polls may become longer
-//! than the average knows.
+//! A worker polls its own tasks first. It must still check the global queue often enough that tasks
+//! there do not wait long, and seldom enough that the checks cost little. So `interval =
+//! clamp(target / avg, min, max)` local polls lie between two checks. By default the target is 3 µs
+//! and the bounds are 1 and 255: three polls of 1 µs lie between two checks, or one longer poll. A
+//! target of 1 ms and bounds of 8 and 255 give the classic table: 255, 100, 20, 10 and 8 for polls
+//! of 1, 10, 50, 100 and 1000 µs. `Core::due_check` applies the interval. It also checks when the
+//! target time itself has passed, since polls may become longer than the average.
 //!
-//! `avg = w * sample + (1 - w) * avg`, once a tick, where the sample is the mean of the tick's
-//! polls. A full tick weighs `w = α`, a tick of `n` polls `w = 1 − (1 − α)^(n / budget)`: a poll
-//! weighs the same, α / budget, in a tick of any length. So one outlier of 10 ms among polls of 10
-//! µs takes the interval of the table above from 100 to 56. Weighing each poll with α, `1 − (1 −
-//! α)^n`, forgets everything but the last tick: the same outlier takes it to 11. Weighing each tick
-//! with α whatever its length lets a tick of one poll count as much as one of 128: that outlier,
-//! alone in its tick, to 1. The price is that a new average takes some 3,000 polls to be learnt;
-//! meanwhile the elapsed time bounds the wait.
+//! `avg = w * sample + (1 - w) * avg`, once per tick, where the sample is the mean of the tick's
+//! polls. A full tick has the weight `w = α`, and a tick of `n` polls `w = 1 − (1 − α)^(n /
+//! budget)`. So each poll has the same weight, α / budget, in a tick of any length. One outlier of
+//! 10 ms among polls of 10 µs reduces the interval of the table above from 100 to 56.
 //!
-//! Who writes, who reads: the worker that owns it. Invariant: *Monotone*: slower polls never
-//! lengthen the interval.
+//! Two simpler weights were rejected. Weighting each poll with α, `1 − (1 − α)^n`, discards
+//! everything but the last tick: the same outlier reduces the interval to 11. Weighting each tick
+//! with α, whatever its length, lets a tick of one poll count as much as one of 128: that outlier,
+//! alone in its tick, reduces it to 1. The price of the chosen weight is that a new average takes
+//! about 3,000 polls to settle; meanwhile the elapsed time bounds the wait.
+//!
+//! Only the worker that owns the tuner reads and writes it. Invariant: *Monotone*: slower polls
+//! never lengthen the interval.
 
 use crate::config::Config;
 
-/// 1 in the fixed point of weights and of the average: fine enough that a single poll's share of a
-/// thousandth does not round away, and that averages of up to 4 hours fit.
+/// 1 in the fixed-point format of weights and of the average. It is fine enough that the weight of
+/// a single poll, about a thousandth, does not round to zero, and that averages of up to 4 hours
+/// fit.
 const ONE: u64 = 1 << 20;
 
-/// See the header of this file.
+/// The average poll time and the interval of one worker: see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Tuner {
-    /// ns, in 1/ONE.
+    /// ns, in units of 1/ONE.
     avg: u64,
     interval: u32,
     min: u32,
     max: u32,
     target_ns: u64,
-    /// `(1 − α)^(n / budget)` in 1/ONE, for n = 0..=budget.
+    /// `(1 − α)^(n / budget)` in units of 1/ONE, for n = 0..=budget.
     decay: Box<[u64]>,
 }
 
@@ -56,18 +60,18 @@ impl Tuner {
         tuner
     }
 
-    /// Moving average of poll time, ns; at least 1.
+    /// Returns the moving average of the poll time in ns; at least 1.
     pub(crate) fn avg_ns(&self) -> u64 {
         (self.avg / ONE).max(1)
     }
 
-    /// Local polls between two checks of the global queue.
+    /// Returns how many local polls lie between two checks of the global queue.
     #[inline]
     pub(crate) fn interval(&self) -> u32 {
         self.interval
     }
 
-    /// A tick of `polls` polls that took `busy_ns` together.
+    /// Adds a tick of `polls` polls that took `busy_ns` together.
     pub(crate) fn record(&mut self, polls: u32, busy_ns: u64) {
         if polls == 0 {
             return;
@@ -96,7 +100,7 @@ mod tests {
         Tuner::new(Builder::new_multi_thread().config())
     }
 
-    /// With a target that spreads over many intervals.
+    /// A target that spreads over many intervals.
     fn slow() -> Builder {
         Builder::new_multi_thread()
             .target_global_queue_latency(Duration::from_millis(1))
@@ -170,7 +174,7 @@ mod tests {
         assert_eq!((tuner.avg_ns(), tuner.interval()), (1, 255));
     }
 
-    /// Runs `check` on 200 random programs: a tuner, and ticks of (polls, ns a poll).
+    /// Runs `check` on 200 random cases: a tuner, and ticks of (polls, ns per poll).
     fn for_random_ticks(check: impl Fn(Tuner, Vec<(u32, u64)>)) {
         for seed in 0..200 {
             let mut rng = crate::scheduler::rng::FastRand::new(seed, 0);
@@ -217,7 +221,7 @@ mod tests {
             }
             let before_ns = tuner.avg_ns();
             (0..100).for_each(|_| tuner.record(128, 128 * 10_000));
-            // 0.9^100 is a forty-thousandth.
+            // 0.9^100 is 1/40,000.
             let left_ns = before_ns / 30_000 + 1;
             assert!(tuner.avg_ns().abs_diff(10_000) <= left_ns, "{} after {before_ns}", tuner.avg_ns());
         });

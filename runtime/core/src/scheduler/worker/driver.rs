@@ -1,4 +1,6 @@
-//! How a worker polls the driver between two polls of tasks, and wakes what that brings.
+//! How a worker polls the driver between two polls of tasks, and wakes the tasks that this yields.
+//!
+//! The driver is the I/O backend with the timers; one worker at a time has its *turn*.
 
 use std::mem;
 
@@ -14,9 +16,9 @@ use crate::task::current::wake_as;
 use crate::troubles::Trouble;
 
 impl Worker {
-    /// Fires due timers and takes I/O events, if nobody did for `interval_ns`. Whoever comes by
-    /// does it, so that no one worker owns the clock; if all that are awake are stuck, the
-    /// sentinel wakes one that is not.
+    /// Polls the driver, without waiting, if no worker has done so for `interval_ns`: fires due
+    /// timers and takes I/O events. Any worker may do this, so that timers do not depend on one
+    /// worker. If all workers that are awake are stuck, the sentinel wakes another one.
     #[inline]
     pub(super) fn poll_driver_if_due(&self, interval_ns: u64) {
         let now_ns = self.core.borrow().now_ns;
@@ -40,21 +42,21 @@ impl Worker {
         self.cells().enter_phase(Phase::Busy, core.now_ns);
         drop(core);
         self.wake_collected();
-        // After the wake-ups: a log may block, and after a failure it pauses.
+        // After the wake-ups: writing the log may block, and there is a pause after a failure.
         self.report(&polled);
         self.hand_driver_on();
     }
 
-    /// Hand-off (3), if it is eager: this worker goes on to poll, and may have turned somebody away
-    /// from the driver, or have been relied on.
+    /// Hand-off (3), if it is eager. This worker goes on to poll tasks. Another worker may have
+    /// failed to get the driver turn because of it, or may have relied on it.
     pub(super) fn hand_driver_on(&self) {
         if self.shared.config.eager_driver_handoff {
             self.count_wakes(usize::from(self.shared.wake_for_driver()));
         }
     }
 
-    /// After a turn of the driver and its wake-ups: reports a fault of the clock, and an I/O
-    /// backend that fails, which is also paced so that it is not spun on.
+    /// Reports a fault of the clock, or an I/O backend that fails; after a turn of the driver and
+    /// its wake-ups. After a failure it also pauses, so that the worker does not spin on the error.
     pub(super) fn report(&self, polled: &std::io::Result<turn::Polled>) {
         let has_clock_news = self.shared.driver.has_clock_news();
         if polled.is_err() || has_clock_news {
@@ -64,9 +66,9 @@ impl Worker {
 
     #[cold]
     fn report_now(&self, polled: &std::io::Result<turn::Polled>, has_clock_news: bool) {
-        // This worker may not come to what it has just woken for a while: another one takes it. And
-        // it does not search meanwhile: with a searcher awake nobody else would be woken for new
-        // work.
+        // It may take a while until this worker runs what it has just woken, so another worker is
+        // woken for that. This worker also leaves the searchers: while there is a searcher, no
+        // worker is woken for new work.
         self.leave_search(&mut self.core.borrow_mut());
         self.count_wakes(usize::from(self.shared.wake_one()));
         if has_clock_news {
@@ -78,8 +80,8 @@ impl Worker {
         }
     }
 
-    /// Wakes what the driver has collected: to the ring, and then as many workers as there are
-    /// tasks that this one does not run next.
+    /// Wakes what the driver has collected. The tasks go to the ring; then workers are woken, as
+    /// many as there are tasks that this worker does not run next.
     pub(super) fn wake_collected(&self) {
         let (mut wakers, of_io) = {
             let mut core = self.core.borrow_mut();
@@ -94,14 +96,15 @@ impl Worker {
             if index == of_io {
                 wake_as(By::Timer);
             }
-            // A foreign waker that panics must not take the worker along.
+            // A foreign waker that panics must not unwind through the worker.
             contain(|| waker.wake());
         }
         wake_as(former);
         let mut core = self.core.borrow_mut();
-        // What waking a crowd took is nobody's poll, and nobody's wait.
+        // The time that it took to wake many tasks belongs to no poll and to no task's wait.
         core.now_ns = clock::now_ns();
-        // Not one a waker: a foreign one may have started any number of tasks, or none.
+        // By the number of tasks, not of wakers: a foreign waker may have started any number of
+        // tasks, or none.
         let road = mem::replace(&mut core.road, Road::Lifo);
         core.wakers = wakers;
         if let Some(clock) = &self.shared.driver.test_clock {

@@ -1,9 +1,8 @@
-//! How a worker comes back after it was stuck, says that it will block, and, if it is a spare, goes
-//! off duty.
+//! How a worker returns after it was stuck, how it announces that it will block, and how a spare
+//! goes off duty.
 //!
-//! The handshake stands in `staff`; its steps are named here where they are taken.
-//!
-//! Who writes: the worker's own thread.
+//! `staff` describes the handshake; its steps are named here where they are taken. Only the
+//! worker's own thread runs this code.
 
 use volt_telemetry::recording::event::Event;
 
@@ -14,8 +13,8 @@ use crate::scheduler::current;
 use crate::scheduler::staff::{Leaves, Staff};
 
 impl Worker {
-    /// Return, if the sentinel has declared this worker away. One load, of a line that is seldom
-    /// written.
+    /// Return, if the sentinel has declared this worker away. Costs one load of a rarely written
+    /// cache line.
     #[inline]
     pub(super) fn ensure_present(&self) {
         if !self.shared.staff.is_present(self.index) {
@@ -27,14 +26,15 @@ impl Worker {
     fn come_back(&self) {
         self.shared.staff.come_back(self.index);
         let now_ns = clock::now_ns();
-        // What follows does not happen before it, and its delay is counted to here.
+        // Later events of this worker must not be recorded before the return, and their delay
+        // counts up to here.
         if let Ok(mut core) = self.core.try_borrow_mut() {
             core.now_ns = now_ns;
         }
         self.recorder.note(|| now_ns, || Event::Return);
     }
 
-    /// Runs `f`, which blocks, while another worker does this one's work.
+    /// Runs `f`, which blocks, while another worker does the work of this one.
     pub(crate) fn block_in_place<R>(&self, f: impl FnOnce() -> R) -> R {
         /// Return, also after a panic.
         struct Back<'a>(&'a Worker);
@@ -46,8 +46,8 @@ impl Worker {
         self.begin_block();
         let _back = Back(self);
         let (mut f, mut result) = (Some(f), None);
-        // To what it calls, this is a thread like any other: it may wait, and what it wakes takes
-        // the global road. But it is still the task's.
+        // For the code that `f` calls, this is an ordinary thread: it may block, and the tasks that
+        // it wakes go to the global queue. But the current task stays the same.
         current::run_blocking(|| result = f.take().map(|f| coop::outside_polls(f)));
         result.expect("it was called once")
     }
@@ -57,12 +57,12 @@ impl Worker {
         shared.staff.begin_blocking(self.index);
         shared.sentinel.count_block();
         if let Ok(mut core) = self.core.try_borrow_mut() {
-            // Where thieves see it.
+            // Move the task of the LIFO slot to the ring, where thieves see it.
             if let Some(task) = shared.remotes[self.index].lifo.take() {
                 self.push_back(&mut core, task);
             }
         }
-        // If nothing waits, the sentinel calls a spare when something does.
+        // If no task waits now, the sentinel calls a spare once one does.
         let is_watched = shared.config.sentinel_interval.is_some();
         if (!is_watched || shared.has_work_for(self.index)) && !shared.wake_one() {
             shared.call_spare();

@@ -1,16 +1,20 @@
-//! One worker: its loop, and how it takes tasks in. Where it finds them stands in `search`, how it
-//! sleeps in `park`.
+//! A worker: its loop, and how it takes in tasks that were woken on its thread.
 //!
-//! One turn: poll timers and I/O if nobody did for a while; then up to `budget_per_tick` times find
-//! a task and poll it once; then feed the tuner. Nothing found: park. Between two polls of a tick
-//! the worker polls the driver once 20 times `driver_interval` have passed, 1 ms by default, so
-//! that 128 slow polls stop no clock.
+//! A worker is a thread that polls tasks. One *turn* of its loop: poll timers and I/O if no worker
+//! has done so for a while; then, up to `budget_per_tick` times, find a task and poll it once (a
+//! *tick*); then feed the tuner. If it finds no task, it parks. `search` finds the next task,
+//! `park` is the sleep, `driver` polls timers and I/O, and `duty` is the part that concerns stuck
+//! workers and spares.
 //!
-//! Who writes: the worker's own thread.
+//! Between two polls of a tick the worker polls the driver once 20 times `driver_interval` have
+//! passed, by default 1 ms. So 128 slow polls delay no timer for longer than one poll and that
+//! time.
 //!
-//! A turn and a park are cut into steps, each a method. The thread takes them in the order in which
-//! `turn` and `park` call them; the simulation (`sim`) takes the same steps of many workers one by
-//! one, in any order in which threads could.
+//! A turn and a park are divided into steps, each a method. The thread takes them in the order in
+//! which `turn` and `park` call them. The simulation (`sim`) takes the same steps for many workers,
+//! one at a time, in any order that is possible with threads.
+//!
+//! Only the worker's own thread writes the state here.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -44,23 +48,23 @@ use record::wake_of;
 #[cfg(test)]
 pub(crate) mod sim;
 
-/// Ticks between two comparisons of the clock with the system's, by a worker that is always busy:
-/// what it does else when time has passed would wait for ever for a clock that stands still.
+/// Ticks between two comparisons of the worker's clock with the system's, by a worker that is
+/// always busy. If the clock stood still, all work that depends on passed time would wait for ever.
 const CLOCK_CHECK_TICKS: u32 = 16;
 
-/// See the header of this file.
+/// A worker: see the module documentation.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
     index: usize,
-    /// What others see of this worker.
+    /// The part of this worker that other threads use.
     remote: Arc<Remote>,
     core: RefCell<Core>,
     leases: Stock,
-    /// What it notes down of what it does.
+    /// Records what the worker does.
     recorder: RecorderHandle,
-    /// Polls from the LIFO slot, when the last poll was noted down.
+    /// Polls from the LIFO slot, at the time when the last poll was recorded.
     lifo_hits: Cell<u64>,
-    /// Ticks since the clock was compared with the system's.
+    /// Ticks since the clock was last compared with the system's.
     ticks_since_clock_check: Cell<u32>,
 }
 
@@ -80,7 +84,7 @@ impl Worker {
         }
     }
 
-    /// Whether this is a worker of that runtime.
+    /// Returns whether this is a worker of the runtime with that `shared`.
     #[inline]
     pub(crate) fn is_of(&self, shared: &Shared) -> bool {
         ptr::eq(&*self.shared, shared)
@@ -101,14 +105,15 @@ impl Worker {
         &self.remote.cells
     }
 
-    /// What a spare is on duty with.
+    /// Returns the core, which a spare keeps while it is off duty.
     pub(crate) fn into_core(self) -> Core {
         self.core.into_inner()
     }
 
     fn start_cells(&self) {
         let (cells, mut core) = (self.cells(), self.core.borrow_mut());
-        // The core was made before its thread was started: the time in between is not the worker's.
+        // The core was created before its thread was started; the time in between is not the
+        // worker's.
         core.now_ns = clock::now_ns();
         cells.thread_id.set(thread_id());
         cells.avg_poll_ns.set(core.tuner.avg_ns());
@@ -117,7 +122,7 @@ impl Worker {
         cells.enter_phase(Phase::Maintenance, core.now_ns);
     }
 
-    /// One turn of the loop.
+    /// Executes one turn of the loop.
     fn turn(&self) {
         let mut tick = self.begin_tick();
         let is_idle = loop {
@@ -151,7 +156,7 @@ impl Worker {
         Tick { budget_left: config.budget_per_tick, driver_interval_ns, busy_ns: 0, last: None }
     }
 
-    /// One poll out of the tick's budget, and a poll of the driver if it is time.
+    /// Polls one task within the tick's budget, and polls the driver if it is due.
     fn poll_in(&self, tick: &mut Tick, task: Notified) {
         let cells = self.cells();
         tick.budget_left -= 1;
@@ -160,7 +165,7 @@ impl Worker {
         self.poll_driver_if_due(tick.driver_interval_ns);
     }
 
-    /// Feeds the tuner, and begins to count anew.
+    /// Feeds the tuner and resets the counts of the tick.
     fn end_tick(&self, tick: &mut Tick) {
         let (config, cells) = (&self.shared.config, self.cells());
         tick.count_last(cells);
@@ -174,9 +179,9 @@ impl Worker {
         cells.renew_budget(config.budget_per_tick);
     }
 
-    /// Polls `task` once, the only place that does.
+    /// Polls `task` once. No other function polls tasks.
     ///
-    /// Not inlined, so that the stack of a stuck poll can be cut here.
+    /// Not inlined, so that the stack of a stuck poll can be cut off here.
     #[inline(never)]
     pub(super) fn poll(&self, cells: &WorkerCells, task: Notified, tick: &mut Tick) {
         let began_at_ns = self.core.borrow().now_ns;
@@ -209,7 +214,7 @@ impl Worker {
         core.now_ns = now_ns;
         match ran {
             Ran::Pending { .. } => {}
-            // The yield road: behind what is there already.
+            // The task yielded: it goes behind the tasks that are already queued.
             Ran::Woken { task, by_itself, .. } => {
                 if by_itself {
                     task.header().stamp_own_wake(now_ns);
@@ -223,8 +228,9 @@ impl Worker {
         }
     }
 
-    /// The sentinel may have declared this worker away. It declares nobody away for less; where it
-    /// was late, `begin_tick` finds out. Returns when the worker goes on.
+    /// The sentinel may have declared this worker away, which it does only for a poll of at least
+    /// this length. If it was late, `begin_tick` notices. Returns the time at which the worker
+    /// continues.
     #[cold]
     fn end_long_poll(&self, now_ns: u64) -> u64 {
         self.core.borrow_mut().now_ns = now_ns;
@@ -232,9 +238,10 @@ impl Worker {
         self.core.borrow().now_ns
     }
 
-    // ---- taking work in -------------------------------------------------------------------------
+    // ---- taking in tasks
+    // ----------------------------------------------------------------------------
 
-    /// Takes a task that was woken on this thread, or lets others have it.
+    /// Takes in a task that was woken on this thread, or puts it into the global queue.
     #[inline]
     pub(crate) fn take_woken(&self, task: Notified) {
         if self.recorder.is_on() {
@@ -245,10 +252,11 @@ impl Worker {
         }
     }
 
-    /// Takes a task that was woken on this thread, or hands it back if the worker is in the middle
-    /// of its own queues.
+    /// Takes in a task that was woken on this thread. Returns it if this worker cannot take it,
+    /// because it is in the middle of an operation on its own queues.
     ///
-    /// One that is declared away hands it back too: others are to run what a stuck poll wakes.
+    /// A worker that is declared away returns it too: other workers must run what a stuck poll
+    /// wakes.
     pub(crate) fn push_woken(&self, task: Notified) -> Option<Notified> {
         if !self.shared.staff.is_present(self.index) {
             return Some(task);
@@ -260,8 +268,8 @@ impl Worker {
                 self.cells().lifo_cap_flushes.add(1);
                 Some(task)
             }
-            // At the cap too, with nothing in the ring: there it would have to be told to a helper,
-            // since this poll may go on for long.
+            // Also at the cap, if the ring is empty: in the ring, the task would be surplus and
+            // need a helper to be woken, since this poll may go on for long.
             Road::Lifo if self.shared.config.max_lifo_polls_per_tick > 0 => {
                 let evicted = self.remote.lifo.put(task);
                 if evicted.is_some() {
@@ -271,7 +279,7 @@ impl Worker {
             }
             _ => Some(task),
         };
-        // A push into an empty LIFO slot wakes nobody: this worker runs it next.
+        // A push into an empty LIFO slot wakes no worker: this worker runs the task next.
         if let Some(task) = evicted {
             match &mut core.road {
                 Road::Lifo => {
@@ -287,15 +295,15 @@ impl Worker {
         None
     }
 
-    /// Whether what is put into the LIFO slot now would be flushed to the ring's tail, behind
-    /// others: it goes there at once.
+    /// Returns whether a task put into the LIFO slot now would be flushed to the ring's tail,
+    /// behind others. In that case it goes there directly.
     #[inline]
     fn has_come_to_cap(&self, core: &Core) -> bool {
         let cap = self.shared.config.max_lifo_polls_per_tick;
         (1..=core.lifo_polls).contains(&cap) && !self.remote.lifo.is_filled() && core.ring.len() > 0
     }
 
-    /// To the ring's tail.
+    /// Pushes `task` to the ring's tail.
     #[inline]
     fn push_back(&self, core: &mut Core, task: Notified) {
         if let Err(task) = core.ring.push(task) {
@@ -303,12 +311,12 @@ impl Worker {
         }
     }
 
-    /// A full ring gives half of itself to the global queue, under one lock and with one wake-up.
+    /// Moves half of a full ring to the global queue, under one lock and with one wake-up.
     #[cold]
     fn overflow(&self, core: &mut Core, task: Notified) {
         self.cells().overflows.add(1);
         let now_ns = clock::now_ns();
-        // The poll that follows, if this is between two, begins after this.
+        // If this is between two polls, the next poll begins after this time.
         core.now_ns = now_ns;
         let moved = match core.ring.take_half() {
             Some(half) => match self.shared.injector.push_batch(half, now_ns) {
@@ -329,12 +337,13 @@ impl Worker {
         };
         self.cells().tasks_overflowed.add(moved as u64);
         self.recorder.note(|| now_ns, || Event::Overflow { count: moved as u32 });
-        // One for the batch: whoever comes takes a share of it, and wakes the next.
+        // One wake-up for the whole batch: the worker that is woken takes a share and wakes the
+        // next one.
         self.count_wakes(usize::from(self.shared.wake_for_submit()));
     }
 
-    /// Wakes parked workers if there is work here that this worker will not run next, surplus: one
-    /// for each of the tasks that were `pushed` to the ring, at most.
+    /// Wakes parked workers if this worker has surplus, that is, work that it will not run next: at
+    /// most one for each of the `pushed` tasks in the ring.
     ///
     /// Surplus that grows needs no fence: see "Surplus" in `idle`.
     #[inline]
@@ -350,8 +359,8 @@ impl Worker {
 
     #[cold]
     fn wake_helpers(&self, tasks: usize) {
-        // Asked last: where workers steal, as by default, nobody is parked while there is much to
-        // push.
+        // Checked last: where workers steal, as they do by default, no worker is parked while there
+        // are many tasks to push.
         if !self.shared.config.enable_stealing {
             return;
         }
@@ -363,17 +372,17 @@ impl Worker {
     }
 }
 
-/// One tick of a worker: what it may still do, and what it has done.
+/// One tick of a worker: its remaining budget, and what it has done so far.
 pub(super) struct Tick {
-    /// Polls.
+    /// Polls left in this tick.
     budget_left: u32,
-    /// How long after the last poll of the driver the next is due between two polls.
+    /// How long after the last poll of the driver the next one is due, between two polls of tasks.
     driver_interval_ns: u64,
     /// Time spent in polls.
     busy_ns: u64,
-    /// The last poll, if it is not counted yet. It is counted before the next one begins: by then
-    /// the clock's reading, which all of that hangs on, has come, and the locked instruction
-    /// that takes the next task out of its queue has not waited for it.
+    /// The last poll, if it is not counted yet. It is counted before the next one begins. By then
+    /// the reading of the clock, on which the count depends, is complete. So the locked instruction
+    /// that takes the next task out of its queue does not wait for that reading.
     last: Option<Polled>,
 }
 
@@ -385,7 +394,7 @@ impl Tick {
         }
     }
 
-    /// Whether one poll more may be done; if not, it is counted.
+    /// Returns whether there is budget for one more poll; counts the tick as exhausted if not.
     #[inline]
     fn has_budget(&self, cells: &WorkerCells) -> bool {
         let is_spent = self.budget_left == 0;
@@ -396,7 +405,7 @@ impl Tick {
     }
 }
 
-/// The kernel's id of this thread, where it has one to tell.
+/// Returns the kernel's id of this thread, or 0 where the kernel has none.
 fn thread_id() -> u64 {
     #[cfg(target_os = "linux")]
     return u64::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap_or(0);

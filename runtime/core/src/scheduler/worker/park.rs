@@ -1,9 +1,10 @@
-//! How a worker sleeps, and gets up.
+//! How a worker sleeps and wakes up.
 //!
-//! `idle` states the protocol by which no wake-up is lost, and `parking` takes its steps, one by
-//! one where the simulation does. This is what they consist of in a worker.
+//! `idle` describes the protocol that loses no wake-up, and `parking` takes its steps, one by one
+//! where the simulation does. This module implements these steps for a worker, as the trait
+//! [`Parks`]: which clock is read, how long the sleep lasts, and what is counted and recorded.
 //!
-//! Who writes: the worker's own thread.
+//! Only the worker's own thread writes the state here.
 
 use std::io;
 use std::time::Duration;
@@ -23,12 +24,12 @@ use crate::scheduler::parking::{self, Parks};
 use crate::stats::counting;
 use crate::stats::reasons::WakeReason;
 
-/// How long a worker that was claimed in its spin waits for more: ten tasks or so, and a tenth of
-/// what it takes to wake one that sleeps.
+/// How long a worker that was claimed during its spin waits for more tasks. In this time a worker
+/// runs about ten tasks; to wake a sleeping worker takes ten times as long.
 const LINGER_NS: u64 = 1_000;
 
 impl Worker {
-    /// 7. Sleeps until woken, unless something came up meanwhile.
+    /// Step 7 of `search`. Sleeps until woken, unless work comes before the sleep.
     pub(super) fn park(&self) {
         self.ensure_present();
         parking::park(self);
@@ -43,8 +44,8 @@ impl Worker {
         SleptBy::Driver(polled)
     }
 
-    /// A time-out that found nothing doubles the next one; one that found work has caught a fault
-    /// of the protocol, and counts it.
+    /// Doubles the next time-out if this sleep timed out and there was no work. If there was work,
+    /// the time-out has caught a fault of the protocol, which is counted.
     fn back_off(&self, core: &mut Core, reason: WakeReason) {
         let config = &self.shared.config;
         if reason != WakeReason::Timeout {
@@ -53,7 +54,8 @@ impl Worker {
         }
         let slept = core.park_timeout.unwrap_or_default();
         core.park_timeout = core.park_timeout.map(|timeout| (timeout * 2).min(config.max_park_timeout));
-        // Waiting for as long as I slept, and nobody on the way to it: a wake-up was lost.
+        // A task has waited for as long as this worker slept, and no searcher was on the way to it:
+        // a wake-up was lost.
         let queues = [&self.shared.injector, &self.remote.inbox];
         let oldest_at_ns = queues.into_iter().filter_map(Injector::oldest_at_ns).min();
         let waited_ns = oldest_at_ns.map_or(0, |at_ns| core.now_ns.saturating_sub(at_ns));
@@ -83,10 +85,10 @@ impl Parks for Worker {
         std::mem::replace(&mut self.core.borrow_mut().is_searching, is_searching)
     }
 
-    /// Timers are not in it: whoever gets the driver turn sleeps until the next one, at most, and
-    /// if somebody else has the turn it is that one's. Reading the clock here would make every
-    /// worker that wants to park spin from the moment a timer is due until the kernel has woken the
-    /// one that sleeps for it.
+    /// Timers are not checked: the worker that gets the driver turn sleeps at most until the next
+    /// timer, and while another worker has the turn, that worker handles the timers. If the clock
+    /// were read here, every worker that wants to park would spin from the moment a timer is due
+    /// until the kernel has woken the worker that sleeps for it.
     fn is_needed(&self) -> bool {
         let shared = &self.shared;
         shared.has_work_for(self.index) || !shared.injector.is_empty_locked() || shared.is_done()
@@ -131,14 +133,14 @@ impl Parks for Worker {
         cells.enter_phase(phase, now_ns);
         self.recorder.park(|| now_ns, target);
         let timeout = self.core.borrow().park_timeout;
-        // Only the worker in the driver keeps a time-out for good: one net is enough, and the
-        // others sleep undisturbed.
+        // Only the worker in the driver keeps a time-out for good. One safety net is enough, and
+        // the other workers sleep undisturbed.
         let timeout = timeout.filter(|timeout| is_in_driver || *timeout < shared.config.max_park_timeout);
         cells.park_timeout_ns.set(timeout.map_or(0, clock::saturating_ns));
         timeout
     }
 
-    /// Wakes of sockets and timers are collected, not yet made.
+    /// Sockets' and timers' wakers are collected here, and woken later.
     fn sleep(&self, target: ParkTarget<'_>) -> SleptBy {
         match target {
             ParkTarget::Driver { turn, timeout } => {
@@ -154,13 +156,13 @@ impl Parks for Worker {
         }
     }
 
-    /// After a sleep: wakes what the driver has collected.
+    /// After a sleep: counts it, and wakes what the driver has collected.
     fn begin_search(&self, slept: Option<&SleptBy>, is_claimed: bool) {
         let cells = self.cells();
         let mut core = self.core.borrow_mut();
         core.has_slept = true;
         let Some(slept) = slept else { return };
-        // In the driver the clock was checked.
+        // The driver has already checked the clock.
         let now_ns = if matches!(slept, SleptBy::Futex(_)) { clock::check() } else { clock::now_ns() };
         let began_ns = std::mem::replace(&mut core.now_ns, now_ns);
         let reason = if is_claimed { WakeReason::Notified } else { slept.reason() };
@@ -177,15 +179,16 @@ impl Parks for Worker {
         drop(core);
         self.wake_collected();
         if let SleptBy::Driver(polled) = slept {
-            // After the wake-ups: a log may block, and after a failure it pauses.
+            // After the wake-ups: writing the log may block, and there is a pause after a failure.
             self.report(polled);
         }
     }
 }
 
-/// For whoever came at once: it is often the first of many, from a thread that needs longer to hand
-/// each in than a worker to run it. Those who hand in more meanwhile see that somebody searches,
-/// and wake nobody; without this each of them would find the worker about to sleep again.
+/// Waits a short time for further tasks after a token that came during the spin. Such a task is
+/// often the first of many, from a thread that takes longer to submit each one than a worker takes
+/// to run it. Threads that submit more meanwhile see that there is a searcher, and wake no worker.
+/// Without this wait, each of them would find the worker about to sleep again.
 fn linger() {
     spin_until(LINGER_NS, 1, || false);
 }
@@ -193,11 +196,11 @@ fn linger() {
 /// What a worker is about to park on.
 pub(super) type ParkTarget<'a> = parking::ParkTarget<Turn<'a>>;
 
-/// What a sleep ended with, unless it was a claim.
+/// What ended a sleep, unless it was a claim.
 pub(crate) enum SleptBy {
     Driver(io::Result<Polled>),
     Futex(Slept),
-    /// It did not sleep: a token was there.
+    /// It did not sleep: a token was already there.
     Token,
 }
 
@@ -219,7 +222,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     use crate::scheduler::{current, shared::without_threads};
 
-    /// A log that may block must not hold up what the driver has collected.
+    /// Writing the log may block; it must not delay the tasks that the driver has collected.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_driver_that_fails_is_reported_after_its_wake_ups() {

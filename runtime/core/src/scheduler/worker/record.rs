@@ -1,10 +1,8 @@
-//! What a worker notes down for the flight recorder beyond what it can say in one line: see
+//! Records the events of a worker for the flight recorder, where this takes more than one line: see
 //! `recorder`.
 //!
-//! While the recorder is off, a poll costs a load of its flag, and so does each wake-up; nothing
-//! here is called then.
-//!
-//! Who writes: the worker's own thread, into its own lane.
+//! While the recorder is off, a poll costs one load of its flag, and so does each wake-up; no
+//! function of this module is called. Only the worker's own thread writes to its lane.
 
 use std::io;
 use std::panic::Location;
@@ -20,7 +18,7 @@ use crate::stats::reasons::WakeReason;
 use crate::task::header::{Ended, Header, Ran};
 
 impl Worker {
-    /// Notes down what happens on this worker's thread outside of its own loop.
+    /// Records an event of this worker's thread from outside of the worker's loop.
     #[cold]
     pub(crate) fn note(&self, at_ns: u64, event: Event) {
         self.recorder.note(|| at_ns, || event);
@@ -30,9 +28,9 @@ impl Worker {
     pub(super) fn note_poll_begin(&self, task: &Header, now_ns: u64) {
         let Some(writer) = self.recorder.get() else { return };
         let id = task.id.as_u64();
-        // Whether the task was taken from the slot is found out here, so that it costs nothing
-        // there: since the poll before there was one hit or none. More are those of the time in
-        // which nothing was noted down.
+        // Whether the task came from the LIFO slot is determined here, so that it costs nothing
+        // there. Since the previous poll there was one hit or none. A greater difference stems from
+        // a time in which nothing was recorded.
         let lifo_hits = self.cells().lifo_hits.get();
         if self.lifo_hits.replace(lifo_hits) + 1 == lifo_hits {
             writer.note(now_ns, Event::LifoHit { task: id });
@@ -40,7 +38,7 @@ impl Worker {
         writer.poll_begin(now_ns, id, number_of(task.location()), task.submitted_at_ns());
     }
 
-    /// The end of the poll that began last; its task may be gone.
+    /// Records the end of the poll that began last; its task may no longer exist.
     #[cold]
     pub(super) fn note_poll_end(
         &self,
@@ -58,7 +56,7 @@ impl Worker {
         writer.poll_end(now_ns, task, number_of(location), outcome(ran), took_ns);
     }
 
-    /// A spare goes on duty: for the first worker that is not there.
+    /// Records that a spare goes on duty, in place of the first worker that is away or blocking.
     pub(super) fn note_replacement(&self) {
         let (staff, now_ns) = (&self.shared.staff, self.core.borrow().now_ns);
         let is_stuck = |slot: &usize| matches!(staff.duty(*slot), Duty::Away | Duty::Blocking);
@@ -68,13 +66,13 @@ impl Worker {
     }
 }
 
-/// That a task was woken, as its header has it.
+/// Returns the event of a task's wake-up, from the task's header.
 #[cold]
 pub(crate) fn wake_of(task: &Header) -> Event {
     Event::Wake { task: task.id.as_u64(), location: number_of(task.location()), by: task.last_wake().by }
 }
 
-/// The lane of a slot: workers first, spares after them.
+/// Returns the lane of a slot: workers first, spares after them.
 pub(super) fn track_of(slot: usize, workers: usize) -> Track {
     match slot.checked_sub(workers) {
         None => Track::Worker { index: slot as u16 },

@@ -1,4 +1,4 @@
-//! A thread becomes a worker, for as long as the runtime or its duty lasts.
+//! How a thread becomes a worker: for the lifetime of the runtime, or, as a spare, for one duty.
 
 use super::Worker;
 use crate::clock;
@@ -8,9 +8,9 @@ use crate::scheduler::staff::leave_duty;
 use crate::task::cell::blocks;
 
 impl Worker {
-    /// The thread of this worker, until the runtime is shut down and nothing is left.
+    /// Runs this worker on the current thread, until the runtime is shut down and no task is left.
     pub(crate) fn run(self) {
-        /// Says that the worker has ended, whatever ended it.
+        /// Reports that the worker has ended, also after a panic.
         struct Ended<'a>(&'a Worker);
         impl Drop for Ended<'_> {
             fn drop(&mut self) {
@@ -27,12 +27,12 @@ impl Worker {
         });
     }
 
-    /// A spare on duty. Returns whether it goes off duty, its queues empty; else the runtime has
-    /// ended.
+    /// Runs a spare on duty. Returns `true` if it goes off duty with its queues empty, `false` if
+    /// the runtime has ended.
     pub(crate) fn run_as_spare(&self) -> bool {
         self.start_cells();
         self.note_replacement();
-        // It was off duty, and the sentinel may doze.
+        // The spare was off duty, and the sentinel may doze.
         self.core.borrow_mut().has_slept = true;
         let mut goes_off = false;
         self.on_duty(|| {
@@ -46,7 +46,7 @@ impl Worker {
     }
 
     fn on_duty(&self, f: impl FnOnce()) {
-        // A thread that cannot be registered is not asked for its stack.
+        // If the thread cannot be registered, its stack is never sampled.
         let registered = self.shared.sampler.as_ref().and_then(|sampler| sampler.register().ok());
         self.remote.set_thread(registered.as_ref().map(|registered| registered.thread().clone()));
         current::run_as(self, || coop::run_as(self.cells(), || blocks::keep(f)));

@@ -29,7 +29,7 @@ fn a_local_task_waits_for_one_batch_at_most() {
             assert!(local.is_finished(), "it was found");
             longest = longest.max(before);
         }
-        // A batch is what one fetch brings.
+        // A batch is what one fetch returns.
         assert!((2..=most).contains(&longest), "{longest} tasks of the global queue came first");
         while let Some(task) = worker.next_task() {
             task.cancel_now();

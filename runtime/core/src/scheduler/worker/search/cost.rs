@@ -1,11 +1,11 @@
-//! What it costs to search for work, to wake a worker and to place a task, by the number of
-//! workers. No worker has a thread, so the figures are the work itself, with all of it in one
-//! processor's cache.
+//! Measures what it costs to search for work, to wake a worker and to place a task, by the number
+//! of workers. The workers have no threads, so the figures are the computation alone, with all data
+//! in the cache of one processor.
 //!
-//! `cargo test --release -p volt-core --lib cost:: -- --nocapture --test-threads=1`; ends within
-//! seconds. The least of several runs.
+//! `cargo test --release -p volt-core --lib cost:: -- --nocapture --test-threads=1` runs it within
+//! seconds. Each figure is the least of several runs.
 //!
-//! At 512042f, on two virtual x86-64 processors with nothing else running, ns:
+//! At 512042f, on two virtual x86-64 processors with nothing else running, in ns:
 //!
 //! | workers | search, others parked | all awake | check before a sleep | wake-up | two choices | least loaded, idle | all busy |
 //! |---|---|---|---|---|---|---|---|
@@ -15,13 +15,13 @@
 //! | 32 | 290 | 296 | 96 | 20 | 25 | 10 | 158 |
 //! | 64 | 593 | 596 | 290 | 20 | 29 | 10 | 368 |
 //!
-//! The global placement takes 0.3 ns. A search costs 9 to 15 ns for each worker, parked or not. A
-//! round trip of a task from outside took 8 µs, the median, with 4 workers and with 64, so a search
-//! of 64 costs less than a tenth of one.
+//! The global placement takes 0.3 ns. A search costs 9 to 15 ns per worker, parked or not. A round
+//! trip of a task from outside took 8 µs (median), with 4 workers and with 64. So a search of 64
+//! workers costs less than a tenth of a round trip.
 //!
-//! Rejected: to skip parked workers in a search. A failed
-//! search of 64 is 0.6 µs before a sleep of 8 µs or more, and what stands in a parked worker's
-//! inbox would have to be found in another way.
+//! Rejected: skipping parked workers in a search. A failed search of 64 workers takes 0.6 µs before
+//! a sleep of 8 µs or more, and the tasks in a parked worker's inbox would have to be found in
+//! another way.
 
 use std::hint::black_box;
 use std::panic::Location;
@@ -45,7 +45,7 @@ const RUNS: usize = 15;
 const TIMES: u32 = if cfg!(debug_assertions) { 200 } else { 10_000 };
 const WORKERS: [usize; 5] = [4, 8, 16, 32, 64];
 
-/// ns each time, in the quickest of several runs.
+/// Returns the ns per call of `f`, in the quickest of several runs.
 fn least_ns(mut f: impl FnMut()) -> f64 {
     let run = || {
         let began = Instant::now();
@@ -55,7 +55,7 @@ fn least_ns(mut f: impl FnMut()) -> f64 {
     std::iter::repeat_with(run).take(RUNS).fold(f64::INFINITY, f64::min)
 }
 
-/// Worker 0 of so many; of the others all but `awake` are parked.
+/// Creates worker 0 of `workers`; of the others, all but `awake` are parked.
 fn worker(workers: usize, awake: usize) -> (Arc<Shared>, Worker, Vec<Core>) {
     let (shared, mut cores) = without_threads(workers);
     let shared = Arc::new(shared);
@@ -78,7 +78,7 @@ fn a_search_asks_every_worker_parked_or_not() {
         let check_ns = least_ns(|| assert!(!shared.has_work_for(0)));
         let wake_ns = least_ns(|| {
             assert!(shared.wake_one());
-            // It parks again.
+            // Worker 1 parks again.
             assert!(shared.remotes[1].parker.take_token() && !shared.idle.retract(1));
             shared.idle.begin_park(1, true);
         });
@@ -109,7 +109,7 @@ fn a_placement_is_decided_whether_idle_or_busy() {
     }
 }
 
-/// From a spawn outside the workers to its poll and back, with real threads.
+/// From a spawn outside the workers to the task's poll and back, with real threads.
 #[test]
 fn a_task_from_outside_wakes_one_of_64_workers() {
     println!("workers  round trip, least and median  (µs)");
@@ -130,9 +130,9 @@ fn a_task_from_outside_wakes_one_of_64_workers() {
     }
 }
 
-/// An owner that puts into its LIFO slot and takes it back, as at each wake-up, beside a thread
-/// that does to the same worker what thieves and wakers do. Runs in which that thread had no
-/// processor do not count.
+/// An owner puts a task into its LIFO slot and takes it back, as at each wake-up. Meanwhile another
+/// thread does to the same worker what thieves and wakers do. Runs in which that thread was not
+/// scheduled do not count.
 #[test]
 fn an_owner_works_beside_thieves_and_wakers() {
     let (remote, _core) = slot(Builder::new_multi_thread().config(), 0, 1);
@@ -143,7 +143,7 @@ fn an_owner_works_beside_thieves_and_wakers() {
     };
     let alone_ns = least_ns(&mut turn);
     let is_over = AtomicBool::new(false);
-    // ORDERING: Relaxed, here and below; only counted.
+    // ORDERING: Relaxed, here and below; only a statistic.
     let given = || remote.tasks_given.load(Ordering::Relaxed);
     let beside_ns = std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -1,24 +1,27 @@
 //! Where a worker finds its next task.
 //!
-//! `next_task`, in this order:
-//! 1. batch buffer: fetched from the global queue, so it waited longest; what others placed in the
-//!    inbox is moved to the ring, and if the ring is full, half of that to the global queue first:
-//!    tasks that yield may keep it full for ever;
-//! 2. global queue, if due: after as many local polls as the tuner's interval, or when the target
-//!    latency has passed since the last check, but not before one local poll: else local work would
-//!    starve behind slow polls and a global queue that is never empty;
-//! 3. LIFO slot, up to its cap; at the cap the slot is flushed to the ring's tail, where its turn
-//!    comes and thieves see it: at once, if the ring is empty. What is woken at the cap goes to the
-//!    ring without coming to the slot. A new tick renews the count if the ring had its turn in the
-//!    last one;
+//! Each worker calls `next_task` in its loop. It takes tasks from its own queues first, from the
+//! global queue at a regular interval, and from other workers when it has none. If it finds no task
+//! at all, it parks. It searches in this order:
+//! 1. batch buffer: its tasks were fetched from the global queue, so they have waited longest. Then
+//!    tasks that others placed in the inbox are moved to the ring. If the ring is full, half of the
+//!    ring is moved to the global queue first: tasks that yield may keep the ring full for ever;
+//! 2. global queue, if a check is due: after as many local polls as the tuner's interval, or when
+//!    the target latency has passed since the last check, but not before one local poll. Otherwise
+//!    local tasks would starve behind slow polls and a global queue that is never empty;
+//! 3. LIFO slot, up to its cap of polls. At the cap the slot is flushed to the tail of the ring,
+//!    where its task gets its turn and thieves see it; if the ring is empty, the task is polled
+//!    immediately. A task that is woken at the cap goes to the ring directly. A new tick resets the
+//!    count if the ring had its turn in the last one;
 //! 4. ring, first in, first out;
-//! 5. steal: from a random start, every victim once, half its ring, else half its batch, else half
-//!    its inbox; LIFO slots only on a last pass, and only from an owner whose present poll is long:
-//!    always taking them costs throughput, never taking them strands a task behind a long poll;
+//! 5. steal: from each other worker once, from a random start: half of its ring, else half of its
+//!    batch, else half of its inbox. LIFO slots are stolen only in a last pass, and only from a
+//!    worker whose current poll is long: always stealing them costs throughput, and never stealing
+//!    them strands a task behind a long poll;
 //! 6. global queue;
 //! 7. park.
 //!
-//! Who writes: the worker's own thread; of other workers' queues it is a thief like any other.
+//! Only the worker's own thread runs this code. To the queues of other workers it is a thief.
 
 use std::sync::atomic::Ordering;
 
@@ -39,7 +42,7 @@ use crate::task::header::Notified;
 mod cost;
 
 impl Worker {
-    /// See the header of this file.
+    /// Finds the next task: see the module documentation.
     pub(super) fn next_task(&self) -> Option<Notified> {
         let mut core = self.core.borrow_mut();
         let core = &mut *core;
@@ -61,7 +64,7 @@ impl Worker {
         task
     }
 
-    /// The first task after a search or a sleep is there.
+    /// The worker found its first task after a search or a sleep.
     #[cold]
     fn begin_work(&self, core: &mut Core) {
         self.leave_search(core);
@@ -72,7 +75,7 @@ impl Worker {
         self.hand_driver_on();
     }
 
-    /// 1 to 4.
+    /// Steps 1 to 4.
     fn local_task(&self, core: &mut Core) -> Option<Notified> {
         let (config, remote) = (&self.shared.config, &*self.remote);
         // 1. batch buffer
@@ -110,7 +113,7 @@ impl Worker {
         core.ring.pop()
     }
 
-    /// Moves what was placed here to the ring's tail.
+    /// Moves the tasks of the inbox to the ring's tail.
     #[cold]
     fn empty_inbox(&self, core: &mut Core, inbox: &Injector<Notified>) {
         if core.ring.free() == 0 {
@@ -131,7 +134,7 @@ impl Worker {
         }
     }
 
-    /// 5 and 6.
+    /// Steps 5 and 6.
     fn search(&self, core: &mut Core) -> Option<Notified> {
         let (config, cells) = (&self.shared.config, self.cells());
         cells.ensure_phase(Phase::Searching, core.now_ns);
@@ -149,16 +152,18 @@ impl Worker {
         self.check_global(core, Trigger::Empty)
     }
 
-    /// Checks the global queue, and counts why and after how many local polls.
+    /// Checks the global queue; counts the reason and the number of local polls since the last
+    /// check.
     fn check_global(&self, core: &mut Core, trigger: Trigger) -> Option<Notified> {
-        // Without the one that a task is sought for.
+        // Without the poll for which a task is being searched.
         self.cells().count_global_check(trigger, u64::from(core.polls_since_check.saturating_sub(1)));
         let task = self.fetch(core);
         core.note_check(task.is_some(), &self.shared.config);
         task
     }
 
-    /// A batch from the global queue: its first task, the others into the batch buffer.
+    /// Fetches a batch from the global queue: returns its first task, and puts the others into the
+    /// batch buffer.
     fn fetch(&self, core: &mut Core) -> Option<Notified> {
         let (shared, cells) = (&self.shared, self.cells());
         let waiting = shared.injector.len();
@@ -167,7 +172,7 @@ impl Worker {
         }
         let share = waiting / shared.config.workers;
         let fair = share.clamp(shared.config.min_global_queue_batch, shared.config.max_global_queue_batch);
-        // The first goes to the caller; the buffer must hold the rest.
+        // The first task goes to the caller; the buffer must hold the rest.
         let max = fair.min(core.batch.free() + 1);
         let mut first = None;
         let batch = &mut core.batch;
@@ -184,15 +189,15 @@ impl Worker {
             self.recorder.note(|| core.now_ns, || Event::GlobalFetch { count: taken as u32 });
         }
         if taken > 1 && !core.is_searching {
-            // More than this worker runs next. A searcher wakes the next one when it leaves the
-            // searchers.
+            // There are more tasks than this worker runs next. If it were a searcher, it would wake
+            // the next one when it leaves the searchers.
             self.count_wakes(shared.wake_for_batch(taken - 1));
         }
         first
     }
 
-    /// Half of somebody's ring, or batch; on a last pass the LIFO slot of somebody who is stuck in
-    /// a long poll.
+    /// Steals half of another worker's ring, batch or inbox; in a last pass, the LIFO slot of a
+    /// worker that is stuck in a long poll.
     fn steal(&self, core: &mut Core) -> Option<Notified> {
         let (shared, cells) = (&self.shared, self.cells());
         let count = shared.staff.in_use();
@@ -227,13 +232,13 @@ impl Worker {
                 return Some(task);
             }
         }
-        // What this worker notes down next is not before this.
+        // So that the next event that this worker records is not earlier than this one.
         core.now_ns = now_ns;
         self.recorder.note(|| now_ns, || Event::StealMiss { victims: count as u32 - 1 });
         None
     }
 
-    /// Half of what was placed at a worker that has not come to it.
+    /// Steals half of the inbox of a worker that has not moved it to its ring yet.
     fn steal_from_inbox(&self, core: &mut Core, victim: usize) -> Option<Notified> {
         let inbox = &self.shared.remotes[victim].inbox;
         let half = inbox.len().div_ceil(2).min(core.ring.free());
@@ -258,7 +263,7 @@ impl Worker {
         self.cells().steals.add(1);
         self.cells().tasks_stolen.add(tasks as u64);
         self.recorder.note(clock::now_ns, || Event::Steal { victim: victim as u16, count: tasks as u32 });
-        // ORDERING: Relaxed; only counted.
+        // ORDERING: Relaxed; only a statistic.
         self.shared.remotes[victim].tasks_given.fetch_add(tasks as u64, Ordering::Relaxed);
     }
 
