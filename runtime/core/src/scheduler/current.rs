@@ -1,10 +1,11 @@
-//! Which worker this thread is.
+//! The worker that runs on the current thread, if there is one.
 //!
-//! Who writes: the worker's thread, when it starts and ends. Who reads: whoever submits a task, on
-//! the same thread.
+//! The worker's thread sets the pointer when it starts and resets it when it ends. Code that
+//! submits a task reads it on the same thread, to decide between the worker's own queues and the
+//! global one.
 //!
-//! Invariant: *Worker while set*: the pointer is set only by [`run_as`], for the time that the
-//! worker is borrowed there.
+//! Invariant: *Worker while set*: the pointer is set only by [`run_as`], and only while the worker
+//! is borrowed there.
 
 use std::cell::Cell;
 use std::ptr;
@@ -15,41 +16,42 @@ use super::worker::Worker;
 use crate::task::current::{self, run_outside_tasks};
 
 thread_local! {
-    /// By itself, since what needs no destructor is cheaper to reach.
+    /// A thread-local that needs no destructor is cheaper to access, so this is a plain pointer.
     static WORKER: Cell<*const Worker> = const { Cell::new(ptr::null()) };
 }
 
-/// Calls `f` with the worker that this thread is, if it is one.
+/// Calls `f` with the worker of the current thread, if there is one.
 #[inline]
 pub(crate) fn with_worker<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
     let worker = WORKER.get();
-    // SAFETY: Worker while set: `run_as`, further up this thread's stack, borrows it.
+    // SAFETY: Worker while set: `run_as`, further up the stack of this thread, borrows it.
     f(unsafe { worker.as_ref() })
 }
 
-/// Whether this thread is a worker.
+/// Returns whether the current thread is a worker.
 pub(crate) fn is_worker() -> bool {
     !WORKER.get().is_null()
 }
 
-/// Makes this thread `worker` while `f` runs.
+/// Makes the current thread `worker` while `f` runs.
 pub(crate) fn run_as(worker: &Worker, f: impl FnOnce()) {
     set(worker, || run_outside_tasks(By::Worker, f));
 }
 
-/// Makes this thread no worker while `f` runs: for simulated threads, whose steps are taken inside
-/// the polls of workers.
+/// Makes the current thread an ordinary thread while `f` runs: for simulated threads, whose steps
+/// are taken inside the polls of workers.
 #[cfg(test)]
 pub(crate) fn run_outside_workers(f: impl FnOnce()) {
     set(ptr::null(), || run_outside_tasks(By::Outside, f));
 }
 
-/// The same for what a task says will block. The task stays what it is.
+/// Makes the current thread an ordinary thread while `f` runs, which a task has announced as
+/// blocking. The current task stays the same.
 pub(crate) fn run_blocking(f: impl FnOnce()) {
     set(ptr::null(), || current::run_blocking(f));
 }
 
-/// The worker before is set again afterwards.
+/// Sets the worker while `f` runs; afterwards the previous one is set again.
 fn set(worker: *const Worker, f: impl FnOnce()) {
     struct Reset(*const Worker);
     impl Drop for Reset {

@@ -1,19 +1,19 @@
-//! The runtime's own verdict: what the doctor finds in it, with history, for snapshots and for the
-//! application's log.
+//! The runtime's own doctor: its findings about this runtime, with their history, for snapshots and
+//! for the application's log.
 //!
 //! Protocol. (1) The sentinel requests an examination every `DOCTOR_INTERVAL` while a worker is
-//! awake, if the log or the control socket is enabled; and once more before it dozes, if an
-//! incident came since or something is open. (2) The thread that reads stacks takes a snapshot. (3)
-//! Whoever takes a snapshot has it judged: the history of findings
-//! (`volt_diagnosis::doctor::history`) compares it with the one before, and its findings go into
-//! the snapshot. So an idle runtime's findings become past when somebody reads them. (4) The thread
-//! that reads stacks writes what began and ended to the log, if somebody listens
-//! (`volt_diagnosis::doctor::course`: how often, and how much at most).
+//! awake, if the log or the control socket is enabled. It requests one more before it dozes, if
+//! there was an incident since the last one or a finding is open. (2) The thread that resolves
+//! stacks takes a snapshot. (3) Each snapshot is judged by the thread that takes it: the history of
+//! findings (`volt_diagnosis::doctor::history`) compares it with the previous one, and the findings
+//! are added to the snapshot. So the findings of an idle runtime become past findings when a
+//! snapshot is taken. (4) The thread that resolves stacks writes findings that began or ended to
+//! the log, if the log is enabled. `volt_diagnosis::doctor::course` limits how often and how many.
 //!
 //! Invariants. *One verdict*: the log, the control socket and the exporter show the findings of one
-//! history. *No worker and no sentinel runs a subscriber's code*, which may block: workers do in
-//! their tasks' own events only. *An idle runtime is left asleep*: what is open when it comes to
-//! rest ends in the log when it wakes up.
+//! history. *No worker and no sentinel runs a subscriber's code*, which may block: workers do so
+//! only for the events of their own tasks. *An idle runtime is left asleep*: a finding that is open
+//! when the runtime becomes idle is logged as ended only when the runtime wakes up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -28,49 +28,50 @@ use volt_telemetry::finding::{Finding, Severity};
 use crate::config::Config;
 use crate::task::contain::contain;
 
-/// See the header of this file.
+/// The history of findings: see the module documentation.
 #[derive(Default)]
 pub(crate) struct Doctor {
-    /// Whether something is open, for the sentinel.
+    /// Whether a finding is open; read by the sentinel.
     is_unwell: AtomicBool,
     history: Mutex<History>,
 }
 
 impl Doctor {
-    /// Whether anybody may listen. One relaxed load, and nothing of a subscriber's.
+    /// Returns whether a subscriber may be listening. Costs one relaxed load and runs no code of
+    /// the subscriber.
     fn is_heard(config: &Config) -> bool {
         config.doctor_events && LevelFilter::current() >= LevelFilter::WARN
     }
 
-    /// Whether an examination can be read. Without log and socket only the program itself takes
-    /// snapshots, and each of these is judged.
+    /// Returns whether the result of an examination can be read. Without the log and the socket,
+    /// only the program itself takes snapshots, and each of those is judged.
     pub(super) fn is_wanted(config: &Config) -> bool {
         config.control_socket || Self::is_heard(config)
     }
 
-    /// Whether something is open.
+    /// Returns whether a finding is open.
     pub(super) fn is_unwell(&self) -> bool {
-        // ORDERING: Relaxed; the flag alone is the message.
+        // ORDERING: Relaxed; no other data depends on the flag.
         self.is_unwell.load(Ordering::Relaxed)
     }
 
-    /// Adds to a snapshot of the runtime what is wrong with it.
+    /// Adds the findings to a snapshot of the runtime.
     pub(super) fn judge(&self, now: &mut Snapshot) {
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         history.judge(now);
         drop(history);
         let is_open = |finding: &Finding| finding.seen.is_current && finding.severity >= Severity::Warning;
-        // ORDERING: Relaxed; the flag alone is the message.
+        // ORDERING: Relaxed; no other data depends on the flag.
         self.is_unwell.store(now.findings.iter().flatten().any(is_open), Ordering::Relaxed);
     }
 
-    /// Writes to the log what is news to `course` in a snapshot that was judged.
+    /// Writes to the log what is new to `course` in a snapshot that was judged.
     pub(super) fn tell_news(now: &Snapshot, config: &Config, course: &mut Course) {
         if !Self::is_heard(config) || !tracing::event_enabled!(target: "volt::doctor", Level::WARN) {
             return;
         }
         for turn in course.check(now) {
-            // A subscriber that panics at one must still be told the next.
+            // A subscriber that panics at one event must still receive the next.
             contain(|| tell(&now.runtime, &turn));
         }
     }
@@ -109,7 +110,7 @@ fn tell(runtime: &str, turn: &Turn) {
     }
 }
 
-/// The guilty lines first.
+/// The locations that cause the finding come first.
 fn locations(finding: &Finding) -> String {
     let places: Vec<_> = finding.locations.iter().map(ToString::to_string).collect();
     places.join(", ")

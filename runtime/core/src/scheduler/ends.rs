@@ -1,58 +1,60 @@
-//! When a runtime's workers may end: the counts of tasks, and the order in which they are read.
+//! When the workers of a runtime may end: the counts of tasks, and the order in which they are
+//! read.
 //!
-//! Shape: a tally of spawns for each worker, one for each queue that threads outside push into, and
-//! a tally of ends for each worker. `shared`, "How it ends", states the protocol and its proof.
-//! Steps (2) to (4) of it are taken here, for the runtime and for the models of `queue/injector`.
+//! The workers end after the shutdown once no task is left. There is one count of spawns per
+//! worker, one per queue that other threads push into, and one count of ends per worker.
+//! `shared::end`, "How it ends", has the protocol and its proof. Its steps (2) to (4) are
+//! implemented here, for the runtime and for the models of `queue/injector`.
 //!
-//! Ends are read before spawns, since whoever sees the end of a task sees its spawn. Read the other
-//! way round, a task that is spawned and ends in between makes the sums equal too early.
+//! Ends are read before spawns: a thread that sees the end of a task also sees its spawn. In the
+//! opposite order, a task that is spawned and ends between the two reads would make the sums equal
+//! too early.
 
 use volt_shim::{AtomicBool, Ordering};
 
-/// A runtime, as far as its end goes.
+/// The parts of a runtime that its end depends on.
 pub(crate) trait Ends {
-    /// Tasks that were completed, cancelled, panicked: the sums of the tallies.
+    /// Returns how many tasks were completed, cancelled and panicked: the sums of the counts.
     fn ended(&self) -> [u64; 3];
 
-    /// Tasks that were spawned on workers, outside: the sums of the tallies.
+    /// Returns how many tasks were spawned on workers and outside of them: the sums of the counts.
     fn spawned(&self) -> [u64; 2];
 
-    /// Whether End (3) is done.
+    /// Returns the flag that is set by End (3).
     fn closed(&self) -> &AtomicBool;
 
-    /// End (2): closes every queue to what is new.
+    /// End (2): closes every queue to new tasks.
     fn close_queues_to_new(&self);
 
-    // The steps that a model can do wrong.
+    // Steps that a model can replace with faulty ones.
 
-    /// Ends, and then spawns.
+    /// Reads the ends, and then the spawns.
     #[inline]
     fn count_tasks(&self) -> ([u64; 3], [u64; 2]) {
         let ended = self.ended();
         (ended, self.spawned())
     }
 
-    /// End (2) and (3), but for the registry.
+    /// End (2) and (3), except for closing the registry.
     #[inline]
     fn close_to_new(&self) {
         // End (2)
         self.close_queues_to_new();
-        // End (3)
-        // ORDERING: Release; pairs with the Acquire in `is_closed`: who sees the runtime closed
-        // sees what was taken in from outside.
+        // End (3) ORDERING: Release; pairs with the Acquire in `is_closed`: a thread that sees the
+        // runtime closed also sees the tasks that it took in from outside.
         self.closed().store(true, Ordering::Release);
     }
 }
 
-/// Whether End (3) is done, as far as can be seen.
+/// Returns whether End (3) is done, as far as this thread sees.
 #[inline]
 pub(crate) fn is_closed(runtime: &impl Ends) -> bool {
     // ORDERING: Acquire; pairs with the Release in `close_to_new`. Between a worker's last check
-    // and its sleep stands the fence of the park.
+    // and its sleep is the fence of the park.
     runtime.closed().load(Ordering::Acquire)
 }
 
-/// End (4): whether workers may end.
+/// End (4): returns whether workers may end.
 #[inline]
 pub(crate) fn is_done(runtime: &impl Ends) -> bool {
     is_closed(runtime) && {

@@ -1,27 +1,27 @@
-//! Which worker gets a task that comes from outside the workers.
+//! Placement: which worker gets a task that is submitted from outside the workers.
 //!
-//! Global: none, it waits in the global queue for the worker that checks it first. The other two
-//! hand it to a worker's inbox and wake that worker; if it turns out to be busy, thieves take from
-//! inboxes as from rings.
+//! `Global` chooses no worker: the task waits in the global queue for the worker that checks it
+//! first. The other two push it to the inbox of a worker and wake that worker. If that worker turns
+//! out to be busy, thieves steal from its inbox as from its ring.
 //!
-//! A worker's load is what its queues hold plus the poll that it is in. It is read from the queues
-//! themselves, not kept in a counter beside them: a counter costs every push, pop, steal and
-//! overflow a read-modify-write, and drifts where one is forgotten (the source resets it to 0 while
-//! others count, and is wrong for ever). Derived, it cannot drift: the sum of all loads is what is
-//! queued or running.
+//! A worker's load is the length of its queues, plus one while it is in a poll. It is read from the
+//! queues themselves. A separate counter would cost each push, pop, steal and overflow a
+//! read-modify-write, and would drift for ever wherever one of them is forgotten. A derived load
+//! cannot drift: the sum of all loads is the number of tasks that are queued or running.
 //!
-//! Workers that cannot run a task soon are skipped: those that have declared that they block
-//! (`block_in_place`), those that the sentinel has declared away, and those whose present poll has
-//! lasted for `STUCK_AFTER`, which covers the time before the sentinel sees them and runtimes
-//! without one. If no candidate is left, the task goes to the global queue. A worker may begin to
-//! block right after it was chosen; then a thief takes the task, as from a ring.
+//! Workers that cannot run a task soon are skipped: those that have announced that they block
+//! (`block_in_place`), those that the sentinel has declared away, and those whose current poll has
+//! lasted for `STUCK_AFTER`. The last condition covers the time before the sentinel notices, and
+//! runtimes without a sentinel. If no candidate is left, the task goes to the global queue. A
+//! worker may begin to block right after it was chosen; then a thief takes the task, as from a
+//! ring.
 //!
-//! Spares are never chosen. A spare that stands in is there for a moment, and it steals from the
-//! inboxes like any thief.
+//! Spares are never chosen. A stand-in is on duty only for a moment, and it steals from inboxes
+//! like any thief.
 //!
-//! The least-loaded scan starts at a rotating index (otherwise all ties go to worker 0) and ends at
-//! the first idle worker. Two choices: Mitzenmacher, "The Power of Two Choices in Randomized Load
-//! Balancing", 2001.
+//! The least-loaded scan starts at a rotating index (otherwise all ties would go to worker 0) and
+//! ends at the first idle worker. Two choices: Mitzenmacher, "The Power of Two Choices in
+//! Randomized Load Balancing", 2001.
 
 use std::cell::LazyCell;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ use super::staff::Staff;
 use crate::clock;
 use crate::config::{Placement, STUCK_AFTER};
 
-/// Chooses workers for one runtime.
+/// Chooses workers for the tasks of one runtime.
 pub(crate) struct Placer {
     placement: Placement,
-    /// Where the next scan starts; also the source of the two choices.
+    /// The index at which the next scan starts; also the source of the two choices.
     turn: AtomicUsize,
 }
 
@@ -44,7 +44,7 @@ impl Placer {
         Self { placement, turn: AtomicUsize::new(0) }
     }
 
-    /// The worker whose inbox is to take the next task; `None` = the global queue. `remotes` are
+    /// Returns the worker whose inbox takes the next task; `None` = the global queue. `remotes` are
     /// those of the workers, without spares.
     #[inline]
     pub(crate) fn choose(&self, remotes: &[Arc<Remote>], staff: &Staff) -> Option<usize> {
@@ -56,7 +56,7 @@ impl Placer {
     }
 
     fn next_turn(&self) -> usize {
-        // ORDERING: Relaxed; only the value counts.
+        // ORDERING: Relaxed; only the value matters.
         self.turn.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -64,7 +64,7 @@ impl Placer {
         let count = remotes.len();
         let mixed = mix(self.next_turn() as u64);
         let one = reduce(mixed as u32, count);
-        // Another one, each with the same chance.
+        // A different one, with the same probability for each.
         let other = (one + 1 + reduce((mixed >> 32) as u32, count.saturating_sub(1))) % count;
         let now_ns = LazyCell::new(clock::now_ns);
         let open = [one, other].into_iter().filter(|worker| is_open(*worker, &remotes[*worker], staff, || *now_ns));
@@ -91,20 +91,19 @@ impl Placer {
     }
 }
 
-/// Whether a worker can run a task soon: it is on duty, neither blocks nor is declared away, and
-/// its present poll, if any, is not a long one. The clock is read only for workers that are in a
-/// poll.
+/// Returns whether a worker can run a task soon: it is on duty, neither blocks nor is declared
+/// away, and is not in a long poll. The clock is read only for workers that are in a poll.
 fn is_open(worker: usize, remote: &Remote, staff: &Staff, now_ns: impl Fn() -> u64) -> bool {
     let is_stuck = || remote.cells.poll_for_ns(now_ns()) >= Some(clock::saturating_ns(STUCK_AFTER));
     staff.is_present(worker) && !(remote.cells.is_in_poll() && is_stuck())
 }
 
-/// Tasks that a worker holds or runs.
+/// Returns how many tasks a worker holds or runs.
 pub(crate) fn load(remote: &Remote) -> usize {
     remote.queued() + usize::from(remote.cells.is_in_poll())
 }
 
-/// A number in `0..n` (0 for `n = 0`) from 32 random bits; Lemire's multiply-shift.
+/// Reduces 32 random bits to a number in `0..n` (0 for `n = 0`); Lemire's multiply-shift.
 fn reduce(random: u32, n: usize) -> usize {
     ((u64::from(random) * n as u64) >> 32) as usize
 }
@@ -137,7 +136,7 @@ mod tests {
     use crate::task::yield_now::yield_now;
 
     const HOUR: Duration = Duration::from_secs(3600);
-    /// Long after which what has not happened never will.
+    /// An event that has not happened after this time will never happen.
     const HANGS: Duration = Duration::from_secs(60);
 
     fn remotes(count: usize) -> (Vec<Arc<Remote>>, Vec<Core>) {
@@ -177,7 +176,7 @@ mod tests {
         new_task(async {}, Nowhere, Id::next(), Location::caller(), None).0
     }
 
-    /// All choices of a hundred.
+    /// Returns the different results of a hundred choices.
     fn choices(placer: &Placer, remotes: &[Arc<Remote>], staff: &Staff) -> Vec<Option<usize>> {
         let mut choices: Vec<_> = (0..100).map(|_| placer.choose(remotes, staff)).collect();
         choices.sort_unstable();
@@ -190,7 +189,7 @@ mod tests {
         let staff = Staff::new(2, 0);
         for placement in [Placement::TwoChoices, Placement::LeastLoaded] {
             let placer = Placer::new(placement);
-            // Wherever a worker holds a task.
+            // For each place in which a worker can hold a task.
             for place in 0..5 {
                 let (remotes, mut cores) = remotes(2);
                 match place {
@@ -198,11 +197,11 @@ mod tests {
                     1 => cores[0].batch.push(task()).unwrap(),
                     2 => remotes[0].inbox.push(task(), 0).unwrap(),
                     3 => assert!(remotes[0].lifo.put(task()).is_none()),
-                    // One that has just begun, for an hour.
+                    // A poll that counts as just begun for an hour.
                     _ => _ = remotes[0].cells.begin_poll(task().header(), clock::now_ns() + clock::saturating_ns(HOUR)),
                 }
                 assert_eq!(choices(&placer, &remotes, &staff), [Some(1)], "{placement:?}, {place}");
-                // And of two that hold some, the one that holds fewer.
+                // If both hold tasks, the one that holds fewer.
                 (0..2).for_each(|_| cores[1].ring.push(task()).unwrap());
                 assert_eq!(choices(&placer, &remotes, &staff), [Some(0)], "{placement:?}, {place}");
             }
@@ -232,14 +231,14 @@ mod tests {
                 assert_eq!(choices(&placer, &remotes, &staff), [Some(1)], "{placement:?}, {what}, with an empty queue");
                 stop(&staff, &remotes[1], 1);
                 assert_eq!(choices(&placer, &remotes, &staff), [None], "{placement:?}, all {what}");
-                // A spare stands in, and is no candidate.
+                // A stand-in is not a candidate.
                 assert!(staff.call().is_some());
                 assert_eq!(choices(&placer, &remotes, &staff), [None], "{placement:?}, all {what}, beside a spare");
             }
         }
     }
 
-    /// Holds up whoever passes while it is closed.
+    /// Stops the threads that pass it while it is closed.
     #[derive(Default)]
     struct Gate {
         is_closed: AtomicBool,
@@ -249,8 +248,8 @@ mod tests {
 
     impl Gate {
         fn pass(&self) {
-            // ORDERING: SeqCst, here and below; a test's own switches and counts, which prove
-            // nothing about order.
+            // ORDERING: SeqCst, here and below; the test's own switches and counts, on which no
+            // claim about order depends.
             if self.is_closed.load(Ordering::SeqCst) {
                 let mut held = self.held.lock().unwrap();
                 *held += 1;
@@ -262,7 +261,7 @@ mod tests {
             }
         }
 
-        /// Until so many are held up.
+        /// Closes the gate, and waits until `count` threads are stopped.
         fn close(&self, count: usize) {
             self.is_closed.store(true, Ordering::SeqCst);
             let held = self.held.lock().unwrap();
@@ -277,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Lets everybody go, also when the test has failed.
+    /// Lets all threads continue, also when the test has failed.
     struct Ends<'a>(&'a Gate, &'a AtomicBool);
 
     impl Drop for Ends<'_> {
@@ -292,8 +291,8 @@ mod tests {
         (shared.remotes_in_use().iter().map(|remote| load(remote)).sum::<usize>() + shared.injector.len()) as u64
     }
 
-    /// Tasks never wait for anything here: what is alive is queued or running, and while everybody
-    /// is held up in a poll nothing moves.
+    /// The tasks here never wait for anything: each one that is alive is queued or running. While
+    /// all threads are stopped in a poll, nothing moves.
     #[test]
     fn the_loads_are_what_is_queued_or_running_whenever_everybody_stands_still() {
         const WORKERS: usize = 3;

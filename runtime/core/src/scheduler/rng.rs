@@ -1,10 +1,10 @@
-//! Random victims: xorshift64+ with the triplet [17, 7, 16], reduced without bias worth naming by
-//! Lemire's multiply-shift.
+//! Random numbers, by which a worker chooses the victim of a steal: xorshift64+ with the triplet
+//! [17, 7, 16], reduced to a range with a negligible bias by Lemire's multiply-shift.
 //!
 //! Source: Marsaglia, "Xorshift RNGs", 2003; Lemire, "Fast Random Integer Generation in an
 //! Interval", ACM TOMACS 29(1), 2019.
 
-/// One worker's generator.
+/// The generator of one worker.
 #[derive(Debug)]
 pub(crate) struct FastRand {
     one: u32,
@@ -12,7 +12,8 @@ pub(crate) struct FastRand {
 }
 
 impl FastRand {
-    /// A generator of its own for each `index`; the golden ratio spreads neighbouring seeds.
+    /// Creates a generator whose sequence differs for each `index`; the golden ratio spreads
+    /// neighbouring seeds.
     pub(crate) fn new(seed: u64, index: u64) -> Self {
         let mixed = seed.wrapping_add((index + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         // The state must not be all zero.
@@ -29,7 +30,7 @@ impl FastRand {
         s0.wrapping_add(s1)
     }
 
-    /// A number in `0..n`; 0 for `n = 0`.
+    /// Returns a number in `0..n`, or 0 for `n = 0`.
     #[inline]
     pub(crate) fn below(&mut self, n: usize) -> usize {
         ((u64::from(self.next_u32()) * n as u64) >> 32) as usize

@@ -1,7 +1,7 @@
-//! What others see of the sentinel, and what they may do to it: its counters, the doctor's history,
-//! how it is roused and ended.
+//! The part of the sentinel that other threads use: its counters, the doctor's history, and the
+//! calls that rouse and end it.
 //!
-//! Who writes: the sentinel's thread its counters; workers rouse it and count announced blocks.
+//! The sentinel's thread writes its counters; workers rouse it and count announced blocks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ use crate::scheduler::spares::Counts;
 use crate::stats::blame::BlameTable;
 use crate::stats::numbers::Counter;
 
-/// What others see of the sentinel.
+/// The part of the sentinel that other threads use.
 pub(crate) struct Sentinel {
     pub(super) doze: Doze,
     pub(super) is_over: AtomicBool,
@@ -26,11 +26,11 @@ pub(crate) struct Sentinel {
     pub(super) replacements: Counter,
     pub(super) capped: Counter,
     pub(super) pauses: Counter,
-    /// What held it up, the last time.
+    /// The cause of the last pause.
     pub(super) last_pause: Mutex<Option<Cause>>,
     blocks: AtomicU64,
     pub(in crate::scheduler) doctor: Doctor,
-    /// Delays that it has seen, and stalls.
+    /// The delays and stalls that the sentinel has seen, by spawn location.
     pub(in crate::scheduler) blame: BlameTable,
 }
 
@@ -53,26 +53,27 @@ impl Sentinel {
         }
     }
 
-    /// A worker that got up has found a task.
+    /// Rouses the sentinel: a worker that woke up has found a task.
     #[inline]
     pub(crate) fn rouse(&self, idle: &Idle) {
         self.doze.rouse(idle);
     }
 
-    /// A worker has said that it will block.
+    /// Counts a block that a worker has announced.
     pub(crate) fn count_block(&self) {
-        // ORDERING: Relaxed; only counted.
+        // ORDERING: Relaxed; only a statistic.
         self.blocks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends its thread.
+    /// Ends the sentinel's thread.
     pub(crate) fn end(&self) {
         // ORDERING: Release; pairs with the Acquire in `run`.
         self.is_over.store(true, Ordering::Release);
         self.doze.end();
     }
 
-    /// Its part of a snapshot, with what the spares count, of which there may be `max_spares`.
+    /// Returns the sentinel's part of a snapshot, with the counts of the spares, of which there are
+    /// at most `max_spares`.
     pub(crate) fn telemetry(&self, spares: &Counts, max_spares: usize) -> volt_telemetry::Sentinel {
         volt_telemetry::Sentinel {
             checks: self.checks.get(),
@@ -83,7 +84,7 @@ impl Sentinel {
             capped: self.capped.get(),
             pauses: self.pauses.get(),
             last_pause: *self.last_pause.lock().unwrap_or_else(PoisonError::into_inner),
-            // ORDERING: Relaxed; only counted.
+            // ORDERING: Relaxed; only a statistic.
             blocks: self.blocks.load(Ordering::Relaxed),
             spare_calls: spares.calls,
             spare_failures: spares.failures,

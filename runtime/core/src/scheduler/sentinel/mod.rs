@@ -1,41 +1,43 @@
 //! The sentinel: a thread that watches the workers while any of them is awake, so that a task that
-//! blocks delays no other.
+//! blocks its worker delays no other task.
 //!
-//! A check compares what each worker does with what it did at the check before. *Long* is a poll
-//! that has lasted for `STUCK_AFTER`; *stuck* a worker that was in the same long poll at both
-//! checks, or that has said that it blocks. What is done about it, in this order:
+//! Each check compares what each worker does with what it did at the previous check. A poll is
+//! *long* if it has lasted for `STUCK_AFTER`. A worker is *stuck* if it was in the same long poll
+//! at both checks, or if it has announced that it blocks. The sentinel reacts as follows, in this
+//! order:
 //!
-//! 1. Nobody polls timers and I/O, since the worker that was in the driver left it for a task that
-//!    takes long: a parked worker is woken.
-//! 2. Somebody is parked, and the stuck worker holds tasks: a parked worker is woken, and takes
-//!    them (*rescue*); those that it may not take, since stealing is off or the LIFO slot is to be
-//!    left alone for longer, go to the global queue.
-//! 3. Nobody is parked, and work waits or nobody moves: the poll is asked to yield at its next
-//!    operation (*preempt*), and the kernel is asked what the thread does. It blocks: it is
-//!    declared away at once. It burns processor time: after `BURN_AFTER`, and only so many at a
-//!    time, since more threads than processors help nobody for long. It could run and the kernel
-//!    runs others: as one that burns, after `WAIT_AFTER`, since it may burn all it gets. It is
-//!    stopped, or its quota is spent: not at all, since a spare would be no better off.
-//! 4. Fewer are able than there are workers, and nobody is parked: a spare is called, or it is
-//!    counted that there was none (*capped*).
-//! 5. What a worker holds that is away goes to the global queue, at each check, since a stuck poll
-//!    may wake tasks.
+//! 1. No worker polls timers and I/O, because the worker that was in the driver left it for a task
+//!    that takes long: wake a parked worker.
+//! 2. A worker is parked, and the stuck worker holds tasks (*rescue*): wake a parked worker, which
+//!    steals them. Tasks that it may not steal, because stealing is off or the LIFO slot is
+//!    protected for longer, go to the global queue.
+//! 3. No worker is parked, and work waits or all workers are stuck: make the poll yield at its next
+//!    operation (*preempt*), and find out from the kernel what the thread does. If it blocks,
+//!    declare it away immediately. If it burns processor time, declare it away after `BURN_AFTER`,
+//!    and only a limited number at a time: more threads than processors do not help for long. If it
+//!    could run but the kernel runs other threads, treat it like one that burns, after
+//!    `WAIT_AFTER`, since it may burn all the time that it gets. If it is stopped, or its quota is
+//!    spent, do not replace it: a spare would get no processor time either.
+//! 4. Fewer workers are able than the runtime has, and no worker is parked: call a spare, or count
+//!    that none was available (*capped*).
+//! 5. A worker is away: move the tasks that it holds to the global queue, at each check, since a
+//!    stuck poll may wake more tasks.
 //!
-//! A spare stays for `SPARE_LINGER` after the last stall, since who blocks once blocks again. Then
-//! as many leave as are too many.
+//! A spare stays for `SPARE_LINGER` after the last stall, since a task that blocked once often
+//! blocks again. Then the surplus spares leave.
 //!
-//! Each poll that is stuck is also examined, and recorded if it lasts: see `witness`. Once a second
-//! the doctor is asked: see `doctor`.
+//! Each stuck poll is also examined, and recorded as an incident if it lasts: see `witness`. Once a
+//! second the sentinel requests an examination by the doctor: see `doctor`.
 //!
-//! Checks follow each other at `sentinel_interval`; while spares linger, at `SUSPICIOUS_INTERVAL`,
-//! and while a poll is long too, which doubles if nothing has to be done. A block that was
-//! announced may last for hours: as long as somebody is parked beside it, it is checked as a long
-//! poll is. A check that comes late by `PAUSE` says that the machine stood still, not the tasks
-//! (`lateness`): then all that was seen before is forgotten, and polls that were going on are not
-//! charged with that time, as long as they last.
+//! The time between two checks is `sentinel_interval`. While spares linger it is
+//! `SUSPICIOUS_INTERVAL`. While a poll is long it is that too, and then doubles with each check
+//! that has nothing to do. A block that was announced may last for hours: as long as a worker is
+//! parked, it is checked like a long poll. A check that is late by `PAUSE` means that the machine
+//! stood still, not the tasks (`lateness`). Then all earlier observations are discarded, and the
+//! current polls are not charged with that time.
 //!
-//! Who writes: its own thread. It owns nothing of the workers': it takes from their queues as
-//! thieves do, and calls spares by `staff`. How it sleeps stands in `doze`.
+//! The sentinel owns none of the workers' state: its thread takes tasks from their queues as
+//! thieves do, and calls spares through `staff`. `doze` describes how it sleeps.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -62,23 +64,23 @@ mod lateness;
 mod reader;
 mod witness;
 
-/// Suspicious checks in a row for which nothing had to be done, after which they are spaced out.
+/// After this many suspicious checks in a row without any action, checks are made less often.
 const PATIENCE: u32 = 8;
-/// Checks in a row that found all at rest, after which it dozes. To rouse it costs the worker that
-/// wakes up a wake-up of 4 µs before it runs its task; so a runtime that is woken now and then,
-/// more often than five times a second, does not pay for it.
+/// After this many checks in a row that found all workers at rest, the sentinel dozes. To rouse it
+/// costs the worker that wakes up 4 µs before it runs its task. So a runtime that is woken more
+/// than five times a second, which prevents the doze, does not pay for it.
 const QUIET_CHECKS: u32 = 20;
-/// Workers that burn processor time and are replaced at a time, at least; else a quarter of the
-/// workers.
+/// How many workers that burn processor time are replaced at a time, at least; more if a quarter of
+/// the workers is more.
 const MIN_BURNING: usize = 2;
 
-/// The sentinel's thread, until it is told to end.
+/// Runs the sentinel's thread until it is ended.
 pub(crate) fn run(shared: &Arc<Shared>, interval: Duration) {
     let sentinel = &shared.sentinel;
     let mut rounds = Rounds::new(shared, interval);
     let mut pause = interval;
-    // ORDERING: Acquire; pairs with the Release in `end`. The token that `end` leaves ends any
-    // sleep that began before.
+    // ORDERING: Acquire; pairs with the Release in `end`. If a sleep began before that, it is ended
+    // by the token that `end` gives.
     while !sentinel.is_over.load(Ordering::Acquire) {
         let is_at_rest = || rounds.quiet_checks >= QUIET_CHECKS && shared.is_at_rest();
         let was_timed = sentinel.doze.sleep(&shared.idle, is_at_rest, pause);
@@ -91,40 +93,40 @@ pub(crate) fn run(shared: &Arc<Shared>, interval: Duration) {
     }
 }
 
-/// What the sentinel's thread knows from one check to the next.
+/// The state that the sentinel's thread keeps from one check to the next.
 struct Rounds<'a> {
     shared: &'a Arc<Shared>,
     interval: Duration,
     seen: Vec<Seen>,
     checked_at_ns: u64,
-    /// When somebody was last stuck and something had to be done about it.
+    /// When a worker was last stuck and this required an action.
     stalled_at_ns: Option<u64>,
-    /// Suspicious checks in a row for which nothing had to be done.
+    /// Suspicious checks in a row that required no action.
     idle_checks: u32,
-    /// Checks in a row that found all at rest.
+    /// Checks in a row that found all workers at rest.
     quiet_checks: u32,
-    /// When the doctor was last asked, or the sentinel began.
+    /// When the doctor's examination was last requested, or the sentinel started.
     examined_at_ns: u64,
-    /// Where a thief needs a ring of its own.
+    /// The ring that stolen tasks pass through.
     basket: Producer<Notified>,
     witness: Witness<'a>,
     lateness: Lateness,
 }
 
-/// A worker at the last check.
+/// The state of a worker at the last check.
 #[derive(Default)]
 struct Seen {
-    /// Odd: in a poll.
+    /// Odd while the worker is in a poll.
     poll_seq: u64,
-    /// For how long the machine stood still in this poll; all of it, up to the end of a block that
-    /// was announced.
+    /// For how long the machine stood still during this poll. After an announced block: the whole
+    /// time of the poll up to the end of the block.
     excused_ns: u64,
-    /// The poll for which it was declared away.
+    /// The poll for which the worker was declared away.
     away_seq: u64,
     is_burning: bool,
 }
 
-/// A worker that is stuck.
+/// A stuck worker.
 struct Stuck {
     slot: usize,
     poll_seq: u64,
@@ -149,8 +151,8 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// One check, after a sleep that was to last for `slept`, if it was not to last until a worker
-    /// wakes up. Returns how long the next is to be.
+    /// Makes one check. `slept` is the time that the sleep before it was to last, or `None` if the
+    /// sleep was to last until a worker wakes up. Returns how long the next sleep is to be.
     fn check(&mut self, slept: Option<Duration>) -> Duration {
         let (shared, now_ns) = (self.shared, clock::check());
         shared.sentinel.checks.add(1);
@@ -163,7 +165,7 @@ impl<'a> Rounds<'a> {
         }
         let was_paused = pause.is_some();
         let (stuck, moving, is_suspicious) = self.compare(now_ns, pause.map_or(0, |pause| pause.late_ns));
-        // A block that was announced is none to be wondered at.
+        // A block that was announced is no stall.
         for stuck in stuck.iter().filter(|stuck| stuck.duty != Duty::Blocking && !was_paused) {
             self.witness.see(stuck.slot, stuck.for_ns, now_ns);
         }
@@ -179,7 +181,8 @@ impl<'a> Rounds<'a> {
         self.pause(is_suspicious || !stuck.is_empty(), has_acted)
     }
 
-    /// Has the runtime examined now and then, and before the sentinel dozes, if that can be read.
+    /// Requests an examination by the doctor at intervals and before the sentinel dozes, if its
+    /// result can be read.
     fn consult(&mut self, now_ns: u64) {
         let shared = self.shared;
         let is_due = now_ns.saturating_sub(self.examined_at_ns) >= clock::saturating_ns(DOCTOR_INTERVAL);
@@ -191,7 +194,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Who is stuck, how many others there are, and whether any poll is long.
+    /// Returns the stuck workers, the number of other workers, and whether any poll is long.
     fn compare(&mut self, now_ns: u64, paused_ns: u64) -> (Vec<Stuck>, usize, bool) {
         let shared = self.shared;
         let (mut stuck, mut moving, mut is_suspicious) = (Vec::new(), 0, false);
@@ -203,7 +206,7 @@ impl<'a> Rounds<'a> {
             self.witness.excuse(slot, paused_ns, now_ns);
             self.witness.goes_on(slot, poll_seq, now_ns);
             if duty == Duty::Away && poll_seq != seen.away_seq {
-                // It has come back, and has not noticed that it was away.
+                // It has returned, but has not noticed yet that it was declared away.
                 shared.staff.take_back(slot);
                 duty = shared.staff.duty(slot);
             }
@@ -211,8 +214,8 @@ impl<'a> Rounds<'a> {
             let excused_ns = if is_same { seen.excused_ns } else { 0 };
             let for_ns = remote.cells.poll_for_ns(now_ns).unwrap_or(0).saturating_sub(excused_ns);
             let excused_now_ns = match duty {
-                // Said beforehand, and others do its work: no stall. A stall before it ends here,
-                // and what comes after it is a new one.
+                // It was announced, and other workers do the work: no stall. A stall before the
+                // block ends here, and one after the block is a new stall.
                 Duty::Blocking => {
                     self.witness.ends(slot, now_ns);
                     for_ns
@@ -237,7 +240,7 @@ impl<'a> Rounds<'a> {
         (stuck, moving, is_suspicious)
     }
 
-    /// Whether a worker had to be woken for timers and I/O.
+    /// Returns whether a worker had to be woken for timers and I/O.
     fn check_driver(&self, now_ns: u64) -> bool {
         let shared = self.shared;
         let interval_ns = clock::saturating_ns(self.interval);
@@ -248,8 +251,8 @@ impl<'a> Rounds<'a> {
         has_woken
     }
 
-    /// Does what there is to do about those that are stuck, beside `moving` ones. Returns whether
-    /// that was anything.
+    /// Takes the actions that the stuck workers require, while `moving` others are not stuck.
+    /// Returns whether there were any.
     fn relieve(&mut self, stuck: &[Stuck], mut moving: usize, now_ns: u64) -> bool {
         let (shared, sentinel) = (self.shared, &self.shared.sentinel);
         let mut has_acted = false;
@@ -284,7 +287,8 @@ impl<'a> Rounds<'a> {
         let mut remedy = Remedy::Replaced;
         let is_to_be_watched = |stuck: &Stuck| match stuck.duty {
             Duty::Away => true,
-            // What it wakes goes to others, and if one of them is parked nobody waits for a spare.
+            // The tasks that it wakes go to other workers; if one of these is parked, no spare is
+            // needed.
             Duty::Blocking => shared.idle.is_nobody_parked(),
             Duty::Present | Duty::Off => false,
         };
@@ -295,7 +299,7 @@ impl<'a> Rounds<'a> {
             && shared.idle.is_nobody_parked()
             && (moving == 0 || self.does_work_wait())
         {
-            // It stays until nobody has been stuck for a while.
+            // It stays until no worker has been stuck for a while.
             shared.staff.set_keep(usize::MAX);
             if !shared.call_spare() {
                 sentinel.capped.add(1);
@@ -311,7 +315,7 @@ impl<'a> Rounds<'a> {
         has_acted
     }
 
-    /// Whether any queue holds a task.
+    /// Returns whether any queue holds a task.
     fn does_work_wait(&self) -> bool {
         self.shared.injector.len() > 0 || self.shared.remotes_in_use().iter().any(|remote| remote.queued() > 0)
     }
@@ -346,8 +350,7 @@ impl<'a> Rounds<'a> {
         true
     }
 
-    /// Takes what a worker holds that is stuck, and hands it on. Returns whether there was
-    /// anything.
+    /// Moves the tasks of a stuck worker to the global queue. Returns whether there were any.
     fn empty(&mut self, stuck: &Stuck, now_ns: u64) -> bool {
         let remote = &self.shared.remotes[stuck.slot];
         let mut tasks: Vec<_> = remote.lifo.take().into_iter().collect();
@@ -374,7 +377,7 @@ impl<'a> Rounds<'a> {
         count > 0
     }
 
-    /// Lets spares go when nobody has been stuck for a while.
+    /// Lets spares leave once no worker has been stuck for a while.
     fn dismiss(&mut self, now_ns: u64) {
         let shared = self.shared;
         let linger_ns = clock::saturating_ns(SPARE_LINGER);
@@ -384,12 +387,12 @@ impl<'a> Rounds<'a> {
         self.stalled_at_ns = None;
         shared.staff.set_keep(shared.config.workers);
         if shared.staff.has_too_many() {
-            // Those that are awake see it by themselves.
+            // Spares that are awake notice it themselves.
             (shared.config.workers..shared.staff.in_use()).for_each(|slot| _ = shared.wake_worker(slot));
         }
     }
 
-    /// How long to sleep.
+    /// Returns how long the next sleep is to be.
     fn pause(&mut self, is_suspicious: bool, has_acted: bool) -> Duration {
         if has_acted {
             self.idle_checks = 0;

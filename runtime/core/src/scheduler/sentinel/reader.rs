@@ -1,8 +1,9 @@
-//! The thread that makes stacks readable and writes to the application's log: incidents, findings,
-//! and what the runtime itself cannot do.
+//! The thread that resolves stacks and writes to the application's log: incidents, findings, and
+//! troubles of the runtime itself.
 //!
-//! Owned by the sentinel, which never writes to a log: a subscriber may block for as long as it
-//! likes.
+//! A stack is copied as raw memory; to *resolve* it means to find the functions and lines. The
+//! sentinel starts and owns this thread. It never writes to a log itself: a subscriber may block
+//! for any time.
 
 use std::io;
 use std::sync::Arc;
@@ -22,61 +23,62 @@ use crate::scheduler::worker::Worker;
 use crate::task::contain::contain;
 use crate::task::header::{Place, Task};
 
-/// Stacks that wait to be made readable.
+/// How many incidents may wait for the thread.
 const STACKS_WAITING_MAX: usize = 16;
-/// How long the sentinel waits for a thread's answer, which takes some 20 µs if it can run;
+/// How long the sentinel waits for a copy of a thread's stack, which takes about 20 µs if that
+/// thread can run.
 pub(super) const STACK_PATIENCE: Duration = Duration::from_millis(2);
-/// and how long the thread that reads stacks does: where many threads want the same processor, it
-/// takes a slice of each.
+/// How long the thread that resolves stacks waits for a copy: where many threads want the same
+/// processor, each of them takes a time slice first.
 const STACK_LONG_PATIENCE: Duration = Duration::from_millis(200);
-/// How long the end of a runtime waits for the thread that reads stacks, and how often it checks
+/// How long the end of a runtime waits for the thread that resolves stacks, and how often it checks
 /// meanwhile.
 const END_PATIENCE: Duration = Duration::from_millis(100);
 const END_PAUSE: Duration = Duration::from_micros(100);
-/// An incident to be told, with its stack made readable first, and where it belongs.
+/// An incident that is to be logged after its stack is resolved.
 pub(super) struct Job {
     pub(super) id: u64,
     pub(super) stack: Stack,
-    /// Whose it is: the poll of this number, on this worker.
+    /// The incident belongs to the poll of this number, on this worker.
     pub(super) slot: usize,
     pub(super) poll_seq: u64,
-    /// Where its task was seen in the registry.
+    /// Where the incident's task was found in the registry.
     pub(super) place: Place,
-    /// Polls as long as this one are usual in this runtime.
+    /// Whether polls as long as this one are usual in this runtime.
     pub(super) is_usual: bool,
 }
 
-/// What there is of a stack.
+/// The stack of an incident, before it is resolved.
 pub(super) enum Stack {
     Copied(RawStack),
-    /// Its thread did not answer in time.
+    /// The thread did not provide it in time.
     Missed,
-    /// There is none to be had, and why.
+    /// None is available, for this reason.
     None(String),
 }
 
-/// What the thread is for that reads stacks.
+/// A piece of work for the thread.
 enum Work {
     Read(Job),
-    /// There is something to be told, or an examination is wanted: see `Wishes`.
+    /// A trouble is to be logged, or an examination is requested: see `Wishes`.
     CheckWishes,
 }
 
-/// What the thread checks besides its queue.
+/// Requests to the thread that do not need a place in its queue each.
 #[derive(Default)]
 struct Wishes {
-    /// The doctor is to examine the runtime; asked for again before that, it does so once.
+    /// The doctor is to examine the runtime. Several requests before that lead to one examination.
     examination: AtomicBool,
-    /// Work that says so is in the queue: one piece, however often it is asked for, so that
+    /// A `CheckWishes` is in the queue. There is only one, however many requests there are, so that
     /// incidents find room.
     is_asked: AtomicBool,
-    /// The runtime has ended: what still waits is not wanted any more.
+    /// The runtime has ended: work that still waits is not needed any more.
     is_over: AtomicBool,
 }
 
-/// The thread that makes stacks readable, and tells of incidents, of findings and of what the
-/// runtime cannot do (`troubles`). Owned by the sentinel, which never tells anything itself: who
-/// listens may block, for as long as it likes.
+/// Resolves stacks, and logs incidents, findings and troubles of the runtime (`troubles`), on its
+/// own thread. Owned by the sentinel, which never writes to a log itself: a subscriber may block
+/// for any time.
 pub(crate) struct Reader {
     jobs: SyncSender<Work>,
     wishes: Arc<Wishes>,
@@ -84,7 +86,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// For the incidents in `log`, which the thread reaches as long as the runtime is there.
+    /// Starts the thread. It keeps the runtime's `Shared` alive.
     pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
         let (jobs, waiting) = sync_channel::<Work>(STACKS_WAITING_MAX);
         let (shared, wishes) = (shared.clone(), Arc::new(Wishes::default()));
@@ -93,19 +95,20 @@ impl Reader {
         let thread = thread::Builder::new().name(name).spawn(move || {
             let (mut resolver, mut course) = (Resolver::new(), Course::default());
             for work in waiting {
-                // ORDERING: Relaxed, both; flags that are the whole message. What is set after this
-                // check is seen at the next piece of work.
+                // ORDERING: Relaxed, both; no other data depends on the flags. A flag that is set
+                // after this check is seen at the next piece of work.
                 if seen.is_over.load(Ordering::Relaxed) {
                     contain(|| shared.troubles.tell_rest());
                     break;
                 }
-                // A subscriber that panics must not take this thread along.
+                // A subscriber that panics must not end this thread.
                 contain(|| {
                     if let Work::Read(job) = work {
                         tell_of(&mut resolver, &shared, job);
                     }
                 });
-                // ORDERING: Relaxed; what is asked for from now on gets a piece of work of its own.
+                // ORDERING: Relaxed; a request from now on puts its own `CheckWishes` into the
+                // queue.
                 seen.is_asked.store(false, Ordering::Relaxed);
                 contain(|| shared.troubles.tell(clock::now_ns()));
                 if seen.examination.swap(false, Ordering::Relaxed) {
@@ -116,7 +119,7 @@ impl Reader {
         Ok(Self { jobs, wishes, thread })
     }
 
-    /// Hands over an incident, or says why not.
+    /// Queues an incident, or returns why that is not possible.
     pub(super) fn take(&self, job: Job) -> Result<(), &'static str> {
         self.jobs.try_send(Work::Read(job)).map_err(|error| match error {
             TrySendError::Full(_) => "too many stacks at once",
@@ -124,18 +127,18 @@ impl Reader {
         })
     }
 
-    /// Has the doctor examine the runtime, after what is being done.
+    /// Requests an examination by the doctor, after the current work.
     pub(super) fn examine(&self) {
-        // ORDERING: Relaxed; the flag is the whole message.
+        // ORDERING: Relaxed; no other data depends on the flag.
         self.wishes.examination.store(true, Ordering::Relaxed);
         self.notify();
     }
 
-    /// Has the thread check its `Wishes`, after what is being done.
+    /// Makes the thread check its `Wishes`, after the current work.
     pub(super) fn notify(&self) {
-        // ORDERING: Relaxed; the flag is the whole message.
+        // ORDERING: Relaxed; no other data depends on the flag.
         if !self.wishes.is_asked.swap(true, Ordering::Relaxed) {
-            // A full queue has work after which the thread checks them.
+            // If the queue is full, the thread checks the wishes after the work in it.
             let _is_sent = self.jobs.try_send(Work::CheckWishes);
         }
     }
@@ -143,16 +146,16 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // ORDERING: Relaxed; the flag is the whole message, and comes before the end of the queue
-        // or after it.
+        // ORDERING: Relaxed; no other data depends on the flag, and it may be seen before or after
+        // the end of the queue.
         self.wishes.is_over.store(true, Ordering::Relaxed);
-        // Wakes it, if it waits for work.
+        // Wakes the thread, if it waits for work.
         let _is_sent = self.jobs.try_send(Work::CheckWishes);
         let until = Instant::now() + END_PATIENCE;
         while !self.thread.is_finished() && Instant::now() < until {
             thread::sleep(END_PAUSE);
         }
-        // One that waits for its subscriber ends when that lets it go.
+        // If the thread still waits for a subscriber, it ends when the subscriber returns.
     }
 }
 
@@ -170,10 +173,10 @@ fn tell_of(resolver: &mut Resolver, shared: &Shared, job: Job) {
     }
 }
 
-/// Makes a stack readable. One that did not come in time, or was taken at a bad moment, is taken
-/// again, as long as the poll goes on.
+/// Resolves a stack. If the copy did not arrive in time or is unusable, takes another one, as long
+/// as the poll lasts.
 fn read(resolver: &mut Resolver, shared: &Shared, job: &Job, stack: Option<&RawStack>) -> Resolved {
-    // Where the stack of a poll ends.
+    // The function at which the stack of a poll ends.
     let marker = Some(Marker::function(Worker::poll as *const ()));
     let first = stack.map(|stack| resolver.resolve(stack, marker));
     let first = match first {
@@ -198,7 +201,7 @@ fn without_stack(why: impl std::fmt::Display) -> Resolved {
     Resolved { error: Some(why.to_string()), ..Resolved::default() }
 }
 
-/// One event in the application's log, in the span of the task, if that is still there.
+/// Writes an event to the application's log, in the span of the task if the task still exists.
 fn tell(runtime: &str, incident: &Incident, suppressed: u64, task: Option<&Task>) {
     let guilty = incident.guilty();
     let function = guilty.and_then(|frame| frame.function.as_deref());

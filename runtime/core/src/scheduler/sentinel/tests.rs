@@ -18,8 +18,8 @@ fn a_runtime_is_examined_only_if_that_can_be_read() {
     }
 }
 
-/// Prints what a check takes, the wake-up before it left out:
-/// `cargo test --release -p volt-core --lib a_check_takes -- --nocapture`.
+/// Prints how long a check takes, without the wake-up before it: `cargo test --release -p volt-core
+/// --lib a_check_takes -- --nocapture`.
 #[test]
 fn a_check_takes_microseconds() {
     const CHECKS: u32 = 2_000;
@@ -29,7 +29,7 @@ fn a_check_takes_microseconds() {
     let is_over = Arc::new(AtomicBool::new(false));
     let yields = is_over.clone();
     let busy = runtime.spawn(async move {
-        // ORDERING: Relaxed; the flag alone is the message.
+        // ORDERING: Relaxed; no other data depends on the flag.
         while !yields.load(Ordering::Relaxed) {
             crate::task::yield_now::yield_now().await;
         }
@@ -48,10 +48,10 @@ fn a_check_takes_microseconds() {
     std::thread::sleep(2 * interval);
     let while_stuck = check_us(CHECKS);
     println!("a check takes {at_ease:.1} µs while polls are short, {while_stuck:.1} µs while one is stuck");
-    // ORDERING: Relaxed; the flag alone is the message.
+    // ORDERING: Relaxed; no other data depends on the flag.
     is_over.store(true, Ordering::Relaxed);
     drop(open);
     runtime.block_on(async { (busy.await.unwrap(), stuck.await.unwrap()) });
-    // Some ten times what it is in a release build.
+    // About ten times the time of a release build.
     assert!(at_ease < 50.0 && while_stuck < 500.0, "{at_ease} {while_stuck}");
 }

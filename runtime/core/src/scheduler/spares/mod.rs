@@ -1,15 +1,16 @@
-//! Spare workers: threads that go on duty beside a worker that is stuck, or that has said that it
-//! will block.
+//! Spare workers: threads that go on duty in addition to a worker that is stuck, or that has
+//! announced that it will block.
 //!
-//! Shape: a slot for each, with queues of its own. While a spare is off duty its core lies here,
-//! and its thread, if it has one, sleeps on the slot's parker. The handshake stands in `staff`; its
+//! Each spare has a slot with its own queues. While a spare is off duty its core is stored here,
+//! and its thread, if it has one, sleeps on the slot's parker. `staff` describes the handshake; its
 //! steps are named here where they are taken.
 //!
-//! Who writes: whoever calls a spare, and the spare's own thread. A core is taken by the thread
-//! that is on duty with it, and laid back by it before the slot may be called again: so it is there
-//! for whoever is called, and the lock is never waited for.
+//! The thread that calls a spare and the spare's own thread write the state here. A spare's thread
+//! takes its core when it goes on duty, and puts it back before the slot may be called again. So
+//! the core is always there when a spare is called, and no thread waits long for the lock.
 //!
-//! Bound: `max_spare_workers` threads. One that has slept for `SPARE_KEEP_ALIVE` ends.
+//! Bound: `max_spare_workers` threads. A spare that has slept for `SPARE_KEEP_ALIVE` ends its
+//! thread.
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,22 +21,22 @@ use super::core::Core;
 
 mod run;
 
-/// See the header of this file.
+/// The spares of a runtime: see the module documentation.
 pub(crate) struct Spares {
-    /// Of slots that are off duty; the first is that of the first spare.
+    /// The cores of slots that are off duty; the first one belongs to the first spare.
     cores: Mutex<Vec<Option<Core>>>,
     threads: Mutex<Vec<JoinThread<()>>>,
     calls: AtomicU64,
-    /// Of these calls, those whose spare has gone off duty again.
+    /// How many of these calls are over: their spares have gone off duty again.
     returns: AtomicU64,
     failures: AtomicU64,
 }
 
-/// What a person reads of the spares.
+/// The counts of spares that a snapshot reports.
 pub(crate) struct Counts {
-    /// Times that a spare went on duty.
+    /// How often a spare went on duty.
     pub(crate) calls: u64,
-    /// Times that no thread could be started for one.
+    /// How often no thread could be started for a spare.
     pub(crate) failures: u64,
     /// Spares that work now: their threads have begun.
     pub(crate) on_duty: u64,
@@ -52,18 +53,20 @@ impl Spares {
         }
     }
 
-    /// A spare counts as on duty from its thread's first step on, not from its call: `staff` has
-    /// it as present between the two, and for that long even if no thread can be started.
+    /// Returns the counts. A spare counts as on duty from its thread's first step on. `staff`
+    /// counts it as present from its call on, and, if no thread can be started, until the call is
+    /// undone.
     pub(crate) fn counts(&self) -> Counts {
-        // ORDERING: Acquire, pairs with the Release in `run_spare`: whoever sees a return sees the
-        // call before it, so `calls` is never the smaller. Relaxed for the others; only counted.
+        // ORDERING: Acquire, pairs with the Release in `run_spare`: a thread that sees a return
+        // sees the call before it, so `calls` is never less than `returns`. Relaxed for the others;
+        // only statistics.
         let returns = self.returns.load(Ordering::Acquire);
         let calls = self.calls.load(Ordering::Relaxed);
         let failures = self.failures.load(Ordering::Relaxed);
         Counts { calls, failures, on_duty: calls - returns }
     }
 
-    /// The threads that were started so far, to be joined.
+    /// Takes the threads that were started so far, to be joined.
     pub(crate) fn take_threads(&self) -> Vec<JoinThread<()>> {
         mem::take(&mut *lock(&self.threads))
     }

@@ -1,4 +1,4 @@
-//! How a spare is called, goes on duty, and sleeps off duty. The handshake stands in `staff`; its
+//! How a spare is called, goes on duty, and sleeps off duty. `staff` describes the handshake; its
 //! steps are named here where they are taken.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::scheduler::worker::Worker;
 use crate::troubles::Trouble;
 
 impl Shared {
-    /// Puts a spare on duty. `false` = there is none left, or no thread to be had.
+    /// Puts a spare on duty. Returns `false` if all are on duty, or if no thread could be started.
     pub(crate) fn call_spare(self: &Arc<Self>) -> bool {
         let Some(called) = self.staff.call() else { return false };
         // Call (3)
@@ -31,7 +31,7 @@ impl Shared {
         match (self.start_spare)(self, slot) {
             Ok(thread) => {
                 let mut threads = lock(&self.spares.threads);
-                // Those that have ended by themselves are not kept for the end.
+                // Threads that have already ended need no join at the end of the runtime.
                 threads.retain(|thread| !thread.is_finished());
                 threads.push(thread);
                 true
@@ -39,7 +39,7 @@ impl Shared {
             Err(error) => {
                 self.staff.call_failed(slot);
                 self.worker_ended();
-                // ORDERING: Relaxed; only counted.
+                // ORDERING: Relaxed; only a statistic.
                 self.spares.failures.fetch_add(1, Ordering::Relaxed);
                 self.troubles.note(Trouble::NoSpare, &error);
                 false
@@ -47,16 +47,16 @@ impl Shared {
         }
     }
 
-    /// Those that sleep off duty come, and see what there is to see: that the runtime ends.
+    /// Calls the spares that sleep off duty, so that they see that the runtime ends.
     pub(in crate::scheduler) fn wake_spares(&self) {
         while let Some(slot) = self.staff.call_sleeper() {
             self.give_token(slot);
         }
     }
 
-    /// The thread of a spare that was called.
+    /// Runs the thread of a spare that was called.
     pub(crate) fn run_spare(self: Arc<Self>, slot: usize) {
-        /// Says that the thread has ended, whatever ended it.
+        /// Reports that the thread has ended, also after a panic.
         struct Ended<'a>(&'a Shared);
         impl Drop for Ended<'_> {
             fn drop(&mut self) {
@@ -68,7 +68,7 @@ impl Shared {
         loop {
             let core = lock(&self.spares.cores)[place].take().expect("whoever is off duty has laid its core back");
             let worker = Worker::new(self.clone(), slot, core);
-            // ORDERING: Relaxed; only counted.
+            // ORDERING: Relaxed; only a statistic.
             self.spares.calls.fetch_add(1, Ordering::Relaxed);
             let goes_off = worker.run_as_spare();
             // ORDERING: Release; pairs with the Acquire in `counts`.
@@ -85,11 +85,11 @@ impl Shared {
         }
     }
 
-    /// Leave (5): whether the spare was called.
+    /// Leave (5): sleeps. Returns whether the spare was called.
     fn sleep_off_duty(&self, slot: usize) -> bool {
         let parker = &self.remotes[slot].parker;
-        // Whoever ends the runtime calls after it has said so; I check whether it has said so after
-        // I may be called.
+        // The thread that ends the runtime first publishes the end and then calls the spares. This
+        // thread first becomes callable, then executes a fence, and then checks for the end.
         self.idle.fence();
         if self.is_done() && self.staff.go(slot) {
             return false;

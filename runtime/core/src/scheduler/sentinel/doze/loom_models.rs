@@ -1,8 +1,8 @@
-//! loom models of the doze: a worker that wakes up beside a sentinel that goes to sleep; and of the
-//! same with one step left out.
+//! loom models of the doze: a worker that wakes up while the sentinel goes to sleep; and the same
+//! with one step left out, which must fail.
 //!
-//! The worker is up for good afterwards, as one that is stuck in its poll: if its rouse is lost,
-//! the sentinel sleeps for ever, which loom finds.
+//! Afterwards the worker stays awake, like one that is stuck in its poll. If its rouse is lost, the
+//! sentinel sleeps for ever, which loom reports as a deadlock.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn sleep(doze: &Doze, idle: &Idle) {
     let _was_timed = doze.sleep(idle, || is_all_parked(idle), Duration::from_millis(10));
 }
 
-/// Doze without (3): says so, and sleeps.
+/// Doze without (3): publishes the doze, and sleeps.
 fn sleep_without_a_second_check(doze: &Doze, idle: &Idle) {
     if is_all_parked(idle) {
         doze.is_dozing.swap(true, Ordering::AcqRel);
@@ -48,7 +48,7 @@ fn rouse_without_the_fence(doze: &Doze, _idle: &Idle) {
     }
 }
 
-/// Workers that are all parked get up beside a sentinel that has seen them so.
+/// Workers that are all parked wake up while a sentinel, which has seen them parked, goes to sleep.
 fn model(workers: usize, rouse: Rouse, sleep: Sleep) -> impl Fn() + Send + Sync + 'static {
     move || {
         let (doze, idle) = (Arc::new(Doze::new()), Arc::new(Idle::new(workers, 0)));

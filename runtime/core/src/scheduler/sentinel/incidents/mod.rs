@@ -1,21 +1,19 @@
-//! Polls that do not end in time: what is written down of them, while they last and when they are
-//! over.
+//! The log of incidents: polls that last too long, recorded while they last and when they are over.
 //!
-//! Shape: the sentinel sees that a poll lasts, asks the kernel for the cause and the thread for a
-//! copy of its stack, and opens an incident here. A thread of its own, started with the first
-//! incident, makes the copy readable, which takes long the first time, and tells the application's
-//! log. When the sentinel sees that the poll is over, it closes the incident. The same thread tells
-//! what the doctor finds.
+//! The sentinel finds a long poll, gets its cause from the kernel and a copy of its stack from its
+//! thread, and opens an incident here. Another thread (`reader`), started with the first incident,
+//! resolves the stack, which takes long the first time, and writes the incident to the
+//! application's log. When the sentinel finds that the poll is over, it closes the incident. The
+//! same thread logs the doctor's findings.
 //!
-//! Who writes: the sentinel and that thread, under one lock that no worker takes. Who reads:
-//! snapshots.
+//! The sentinel and that thread write here, under one lock that no worker takes. Snapshots read.
 //!
-//! Bounds: the latest `LATEST_MAX` incidents are kept, stacks of `STACK_FRAMES_MAX` frames,
-//! `STACKS_WAITING_MAX` stacks wait to be read. Of one spawn location and cause one is written down
-//! in `QUIET_TIME`; the others are counted, and the next that is written down says how many they
-//! were. Of those that are usual for the runtime one is written to the log in `USUAL_QUIET_TIME`.
-//! One that was counted and lasts is written down late, of a location and cause again one in
-//! `QUIET_TIME`.
+//! Bounds: the latest `LATEST_MAX` incidents are kept, with stacks of `STACK_FRAMES_MAX` frames;
+//! `STACKS_WAITING_MAX` stacks may wait to be resolved. For each *kind*, that is, each spawn
+//! location and cause, one incident is recorded per `QUIET_TIME`. The others are only counted, and
+//! the next recorded incident includes their number. Of the incidents that are usual for the
+//! runtime, one is logged per `USUAL_QUIET_TIME`. An incident that was only counted is recorded
+//! late if it lasts, again one per kind and `QUIET_TIME`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,19 +24,19 @@ use volt_telemetry::incident::{Cause, Frame, Incident, Incidents, Remedy};
 
 use crate::clock;
 
-/// Incidents that are kept.
+/// How many incidents are kept.
 const LATEST_MAX: usize = 64;
-/// Frames of a stack that are kept, from the innermost.
+/// How many frames of a stack are kept, from the innermost on.
 const STACK_FRAMES_MAX: usize = 64;
-/// Between two incidents of the same spawn location and cause that are written down.
+/// The minimum time between two recorded incidents of the same spawn location and cause.
 const QUIET_TIME: Duration = Duration::from_secs(1);
-/// Between two incidents of the same spawn location and cause that are written to the log, where
-/// polls as long are usual.
+/// The minimum time between two logged incidents of the same spawn location and cause, if polls as
+/// long are usual.
 const USUAL_QUIET_TIME: Duration = Duration::from_secs(60);
-/// Spawn locations and causes that this is known of.
+/// For how many spawn locations and causes the limits are tracked.
 const KINDS_MAX: usize = 256;
 
-/// See the header of this file.
+/// The incidents of a runtime: see the module documentation.
 #[derive(Default)]
 pub(crate) struct Log(Mutex<Entries>);
 
@@ -52,8 +50,8 @@ struct Entries {
     kinds: HashMap<(String, Cause), Kind>,
 }
 
-/// An incident, and its stack apart: who reads takes that along under the lock without a copy,
-/// since the sentinel waits for the lock.
+/// An incident with its stack stored separately. A reader takes the stack along without a copy
+/// while it holds the lock, since the sentinel waits for the lock.
 #[derive(Clone)]
 struct Kept {
     incident: Incident,
@@ -66,13 +64,13 @@ impl Kept {
     }
 }
 
-/// What was seen of one spawn location and cause.
+/// The state of one spawn location and cause.
 #[derive(Clone, Copy, Default)]
 struct Kind {
     written_at_ns: u64,
-    /// When one that was counted first was last written down late.
+    /// When an incident that was first only counted was last recorded late.
     late_at_ns: Option<u64>,
-    /// Counted only since one was written down.
+    /// How many were only counted since one was recorded.
     suppressed: u64,
     /// When one was last written to the log, and how many there were since.
     logged_at_ns: Option<u64>,
@@ -80,7 +78,7 @@ struct Kind {
 }
 
 impl Kind {
-    /// When one was last written down, late or not.
+    /// When one was last recorded, late or not.
     fn last_at_ns(&self) -> u64 {
         self.written_at_ns.max(self.late_at_ns.unwrap_or(0))
     }
@@ -103,15 +101,15 @@ impl Log {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Counts an incident, and writes it down unless one like it was a moment ago. Returns its
-    /// number if it was.
+    /// Counts an incident, and records it unless one of the same kind was recorded a moment ago.
+    /// Returns its number if it was recorded.
     pub(crate) fn open(&self, mut incident: Incident, now_ns: u64) -> Option<u64> {
         let mut entries = self.lock();
         let entries = &mut *entries;
         *entries.counts.entry(incident.cause).or_default() += 1;
         let key = (incident.spawned_at.clone(), incident.cause);
         if entries.kinds.len() >= KINDS_MAX && !entries.kinds.contains_key(&key) {
-            // Those that were quiet for longest say nothing that is still wanted.
+            // The kinds that were quiet for longest are no longer needed.
             let quiet_ns = clock::saturating_ns(QUIET_TIME);
             entries.kinds.retain(|_, kind| now_ns.saturating_sub(kind.last_at_ns()) < quiet_ns);
         }
@@ -135,13 +133,13 @@ impl Log {
         Some(entries.write_down(incident))
     }
 
-    /// Writes down an incident that was counted only, as `counted_as`, and goes on, unless one like
-    /// it was a moment ago. Returns its number if it was.
+    /// Records an incident that was only counted so far, as `counted_as`, and still lasts, unless
+    /// one of the same kind was recorded late a moment ago. Returns its number if it was recorded.
     pub(crate) fn open_late(&self, mut incident: Incident, counted_as: Cause, now_ns: u64) -> Option<u64> {
         let mut entries = self.lock();
         let entries = &mut *entries;
         let key = (incident.spawned_at.clone(), incident.cause);
-        // Its cause may be another one by now, of which nothing is known.
+        // Its cause may have changed to one for which nothing is tracked.
         if entries.kinds.len() >= KINDS_MAX && !entries.kinds.contains_key(&key) {
             return None;
         }
@@ -151,7 +149,7 @@ impl Log {
             return None;
         }
         kind.late_at_ns = Some(now_ns);
-        // Without this one, which was counted under the cause that it had then.
+        // Without this incident, which was counted under its earlier cause.
         if let Some(counted) = entries.kinds.get_mut(&(key.0.clone(), counted_as)) {
             counted.suppressed = counted.suppressed.saturating_sub(1);
         }
@@ -159,12 +157,12 @@ impl Log {
         Some(entries.write_down(incident))
     }
 
-    /// Whether an incident is to be written to the log, and if so, how many like it were not since
-    /// the last one.
+    /// Returns whether an incident is to be written to the log, and if so, how many of the same
+    /// kind were not since the last one.
     pub(super) fn log(&self, incident: &Incident, is_usual: bool, now_ns: u64) -> Option<u64> {
         let mut entries = self.lock();
         let key = (incident.spawned_at.clone(), incident.cause);
-        // Its cause may be another one by now, of which nothing is known.
+        // Its cause may have changed to one for which nothing is tracked.
         let Some(kind) = entries.kinds.get_mut(&key) else { return Some(incident.suppressed) };
         let quiet_ns = clock::saturating_ns(USUAL_QUIET_TIME);
         if is_usual && kind.logged_at_ns.is_some_and(|at_ns| now_ns.saturating_sub(at_ns) < quiet_ns) {
@@ -174,7 +172,7 @@ impl Log {
         Some(std::mem::take(&mut kind.unlogged).saturating_sub(1))
     }
 
-    /// Changes an incident but for its stack, if it is still kept. Asked for at each check, so it
+    /// Changes an incident, except for its stack, if it is still kept. Called at each check, so it
     /// copies nothing.
     pub(crate) fn change(&self, id: u64, change: impl FnOnce(&mut Incident)) {
         self.change_kept(id, |kept| change(&mut kept.incident));
@@ -187,7 +185,7 @@ impl Log {
         }
     }
 
-    /// What was found out of its stack.
+    /// Adds the resolved stack to an incident.
     pub(super) fn fill_in(&self, id: u64, mut resolved: Resolved) {
         resolved.frames.truncate(STACK_FRAMES_MAX);
         let stack = Arc::from(resolved.frames);
@@ -197,7 +195,7 @@ impl Log {
         });
     }
 
-    /// An incident as it is now, if it is still kept.
+    /// Returns an incident as it is now, if it is still kept.
     pub(crate) fn get(&self, id: u64) -> Option<Incident> {
         let kept = self.lock().latest.iter().rev().find(|kept| kept.incident.id == id).cloned();
         kept.map(Kept::into_whole)
@@ -217,7 +215,7 @@ impl Log {
     }
 }
 
-/// What was done about an incident, so far.
+/// Returns the stronger of two remedies.
 pub(crate) fn worse(before: Remedy, now: Remedy) -> Remedy {
     let rank = |remedy: Remedy| match remedy {
         Remedy::Replaced => 3,

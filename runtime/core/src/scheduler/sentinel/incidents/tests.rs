@@ -42,7 +42,7 @@ fn one_written_late_as_another_cause_is_counted_once() {
         assert!(log.open(incident("a:1", cause), second).is_some());
         assert_eq!([1, 2].map(|ns| log.open(incident("a:1", cause), second + ns)), [None; 2]);
     }
-    // Counted as one that waits for a lock, and now it sleeps.
+    // It was counted as one that waits for a lock, and now it sleeps.
     let id = log.open_late(incident("a:1", Cause::Sleep), Cause::Lock, second + 500).unwrap();
     assert_eq!(log.get(id).unwrap().suppressed, 2, "others that sleep");
     let next = log.open(incident("a:1", Cause::Lock), 2 * second).unwrap();
@@ -56,7 +56,7 @@ fn a_kind_that_was_written_late_keeps_its_limit() {
         log.open(incident(&format!("file:{n}"), Cause::Cpu), second);
     }
     assert!(log.open_late(incident("a:1", Cause::Sleep), Cause::Lock, 5 * second).is_some());
-    // Makes room: of the kinds so far, only the last is not quiet.
+    // Makes room: of the kinds so far, only the last one is not quiet.
     assert!(log.open(incident("b:1", Cause::Cpu), 5 * second + 1).is_some());
     assert_eq!(log.lock().kinds.len(), 2);
     assert_eq!(log.open_late(incident("a:1", Cause::Sleep), Cause::Lock, 5 * second + 2), None);

@@ -1,12 +1,13 @@
-//! Whether the sentinel came late to a check since the machine held it up: then what it sees of
-//! others is the machine's doing as well.
+//! Detects pauses: checks of the sentinel that come late because the machine did not run its
+//! thread.
 //!
-//! A check that is late by `PAUSE` is a pause, unless the sentinel's own thread was busy for most
-//! of the time; what held it up is told by two samples of that thread (`kernel::cause::held_up`),
-//! the earlier of which is some checks old, since one takes 5 µs, and of the control groups 20 µs a
-//! level more.
+//! If the machine delayed the sentinel, it has delayed the workers too, and their long polls are
+//! not the tasks' fault. A check that is late by `PAUSE` is a *pause*, unless the sentinel's own
+//! thread was busy for most of the time. The cause of a pause comes from two samples of that thread
+//! (`kernel::cause::held_up`). The earlier sample is some checks old, since a sample costs 5 µs,
+//! and one of the control groups 20 µs more per level.
 //!
-//! Who writes: the sentinel's thread.
+//! Only the sentinel's thread uses this module.
 
 use std::time::Duration;
 
@@ -19,12 +20,12 @@ use volt_telemetry::incident::Cause;
 use crate::clock;
 use crate::config::PAUSE;
 
-/// Checks for which a sample of the own thread is good.
+/// For how many checks a sample of the sentinel's own thread is used.
 const CHECKS_PER_THREAD_SAMPLE: u32 = 16;
-/// The same for the control groups.
+/// The same for a sample of the control groups.
 const CHECKS_PER_CGROUP_SAMPLE: u32 = 128;
 
-/// See the header of this file.
+/// The samples of the sentinel's own thread: see the module documentation.
 pub(super) struct Lateness {
     own: Option<ThreadProbe>,
     thread: Option<ThreadSample>,
@@ -32,24 +33,24 @@ pub(super) struct Lateness {
     checks: u32,
 }
 
-/// The machine held the sentinel up.
+/// A pause: the machine delayed the sentinel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pause {
     pub(super) late_ns: u64,
-    /// `Unknown` where the kernel does not say.
+    /// `Unknown` if the kernel reports no cause.
     pub(super) cause: Cause,
 }
 
 impl Lateness {
-    /// Of the thread that calls it, and will ask.
+    /// Creates the detector for the current thread, which must also be the one that uses it.
     pub(super) fn new() -> Self {
         let own = own_id().map(ThreadProbe::new);
         let thread = own.as_ref().and_then(ThreadProbe::sample);
         Self { own, thread, cgroup: host::cgroup().map(Cgroup::sample), checks: 0 }
     }
 
-    /// What there is to be said of a sleep that was to last for `slept`, and after which
-    /// `elapsed_ns` have passed since the check before it.
+    /// Returns the pause, if there was one, after a sleep that was to last for `slept`.
+    /// `elapsed_ns` is the time since the previous check.
     pub(super) fn pause(&mut self, slept: Duration, elapsed_ns: u64) -> Option<Pause> {
         let slept_ns = clock::saturating_ns(slept);
         let late_ns = elapsed_ns.saturating_sub(slept_ns);

@@ -15,7 +15,7 @@ fn who_comes_in_time_or_is_late_by_its_own_work_was_not_held_up() {
     let (began, busy_ns) = (Instant::now(), clock_ns());
     lateness.thread = lateness.own.as_ref().and_then(ThreadProbe::sample);
     while clock_ns() - busy_ns < 80_000_000 {}
-    // On a machine that is busy, most of the time may not have been its own.
+    // On a busy machine, this thread may not have run for most of the time.
     let elapsed = began.elapsed();
     if elapsed < 140 * MS {
         assert_eq!(lateness.pause(MS, clock::saturating_ns(elapsed)), None);

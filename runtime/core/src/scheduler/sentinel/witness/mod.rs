@@ -1,15 +1,16 @@
-//! What the sentinel knows of a poll that lasts: what its thread does, why, and where it is in the
+//! What the sentinel finds out about a long poll: what its thread does, why, and where it is in the
 //! code.
 //!
-//! Two samples of a thread, a millisecond or more apart, say what it does (`kernel::cause`). A poll
-//! that has lasted for `incident_after` becomes an incident: its thread is asked for a copy of its
-//! stack, and all of it is written down (`incidents`), whatever is usual for this runtime. Of many
-//! of one kind in a second one is written down and the others are counted; one that goes on is
-//! written down late, with its own stack, so that every outage has its own stack. What is
-//! *usual*, `P99_MULTIPLE` times what all but one in a hundred polls take, is written to the log
-//! less often: adaptation limits the volume of the log, and nothing else.
+//! Two samples of a thread, at least a millisecond apart, show what it does (`kernel::cause`). A
+//! poll that has lasted for `incident_after` becomes an incident: a copy of its thread's stack is
+//! taken, and the incident is recorded (`incidents`), even if such polls are usual for this
+//! runtime. Of many incidents of one kind within a second, one is recorded and the others are
+//! counted. One that lasts is recorded late, with its own stack, so that every outage has a stack.
+//! A poll is *usual* if it lasts no longer than `P99_MULTIPLE` times the 99th percentile of polls.
+//! Usual incidents are written to the log less often; this limits the volume of the log, and
+//! nothing else.
 //!
-//! Who writes: the sentinel's thread.
+//! Only the sentinel's thread uses this module.
 
 use std::io;
 use std::sync::Arc;
@@ -31,43 +32,44 @@ use crate::recorder::lanes::RecorderHandle;
 use crate::scheduler::shared::Shared;
 use crate::task::header::Place;
 
-/// A poll that lasts no longer than so many times the 99th percentile is usual for this program;
+/// A poll is usual for this program if it lasts no longer than this multiple of the 99th
+/// percentile.
 const P99_MULTIPLE: u64 = 4;
-/// unless it lasts for so many times `incident_after`: of what is that long the log is to have each
-/// second's.
+/// A poll is never usual if it lasts for this multiple of `incident_after`: of such polls one per
+/// second is logged.
 const USUAL_MAX_MULTIPLE: u64 = 10;
-/// Of fewer polls, one in a hundred is the longest that there was: the first stall of a program
-/// would make those after it usual.
+/// The number of polls from which the percentile is used. With fewer polls, one in a hundred is
+/// simply the longest: the first stall of a program would make the following ones usual.
 const USUAL_FROM_POLLS: u64 = 1_000;
-/// An incident that was counted only is written down when it has lasted for so many times
-/// `incident_after`: 100 ms by default, which the doctor calls an outage.
+/// An incident that was only counted is recorded once it has lasted for this multiple of
+/// `incident_after`: 100 ms by default, from which on the doctor calls it an outage.
 const LATE_MULTIPLE: u64 = 10;
-/// How long that percentile is taken for true.
+/// For how long a computed percentile is used.
 const P99_AGE_MAX: Duration = Duration::from_secs(1);
-/// Two samples of a thread that are closer than this say nothing.
+/// The minimum time between two samples of a thread; samples that are closer together show nothing.
 const SAMPLES_APART_NS: u64 = 1_000_000;
 
 /// See [`Groups`].
 const GROUPS_GOOD_FOR_NS: u64 = 10_000_000;
 
-/// What a stuck thread does.
+/// What the thread of a stuck worker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
-    /// It is blocked, or nobody knows.
+    /// It is blocked, or its state is unknown.
     Blocks,
     Burns,
-    /// It could run, and the kernel runs others; or there was only one sample so far.
+    /// It could run, but the kernel runs other threads; or there was only one sample so far.
     Waits,
     /// It is stopped, or its control group has no time left.
     Held,
 }
 
-/// See the header of this file.
+/// The state of the watched workers: see the module documentation.
 pub(super) struct Witness<'a> {
     shared: &'a Arc<Shared>,
     watched: Vec<Watched>,
     groups: Groups,
-    /// The runtime's p99, times [`P99_MULTIPLE`], and when it was read.
+    /// The runtime's 99th percentile times [`P99_MULTIPLE`], and when it was read.
     usual: Option<(u64, u64)>,
     reader: Option<Reader>,
     has_news: bool,
@@ -75,14 +77,14 @@ pub(super) struct Witness<'a> {
     pub(super) recorder: RecorderHandle,
 }
 
-/// One worker.
+/// The state of one worker.
 #[derive(Default)]
 struct Watched {
-    /// Holds up to four descriptors, so it is given up when the poll is over.
+    /// Holds up to four file descriptors, so it is dropped when the poll is over.
     thread: Option<ThreadProbe>,
-    /// Of the poll of this number.
+    /// The number of the poll that the samples belong to.
     poll_seq: u64,
-    /// The sample that the next is compared with.
+    /// The sample with which the next one is compared.
     last: Option<Sample>,
     newest: Option<Sample>,
     open: Option<Open>,
@@ -92,8 +94,8 @@ struct Watched {
 struct Sample {
     at_ns: u64,
     thread: ThreadSample,
-    /// Of a thread that can run and does not; of others it would say nothing, and takes 20 µs a
-    /// level.
+    /// Only for a thread that can run and does not. For other threads it would show nothing, and it
+    /// takes 20 µs per level.
     cgroup: Option<CgroupSample>,
 }
 
@@ -104,9 +106,9 @@ impl Sample {
     }
 }
 
-/// The last sample of the control groups, and when it was. It is good for a while: the kernel
-/// counts with its ticks, 4 ms apart as a rule, and on a machine that is busy there is a thread
-/// that waits in nearly every sample.
+/// The last sample of the control groups, and when it was taken. It is used for a while: the kernel
+/// updates its counts with its ticks, usually 4 ms apart, and on a busy machine there is a waiting
+/// thread in nearly every sample.
 #[derive(Default)]
 struct Groups(Option<(u64, Option<CgroupSample>)>);
 
@@ -125,14 +127,14 @@ impl Groups {
 
 /// An incident that is not over.
 struct Open {
-    /// `None` = it was counted only, so far.
+    /// `None` = it was only counted so far.
     id: Option<u64>,
     began_at_ns: u64,
     /// The cause under which it was counted.
     counted_as: Cause,
     is_usual: bool,
-    /// When it has lasted for so long the kernel is asked again: a thread may have waited for its
-    /// processor first, and sleep only now.
+    /// Once it has lasted for this time, its thread is sampled again: the thread may have waited
+    /// for a processor first, and may sleep only now.
     asked_again_after_ns: u64,
 }
 
@@ -149,7 +151,8 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// The machine stood still until now, while an incident was open: that is not its poll's doing.
+    /// Accounts for a pause of the machine that ended now: its time is not charged to an open
+    /// incident.
     pub(super) fn excuse(&mut self, slot: usize, paused_ns: u64, now_ns: u64) {
         if paused_ns == 0 {
             return;
@@ -162,8 +165,8 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// The worker is in the poll of this number now, if it is odd: an incident of another one is
-    /// over.
+    /// Notes that the worker is now in the poll of this number, if it is odd. An incident of
+    /// another poll is over.
     pub(super) fn goes_on(&mut self, slot: usize, poll_seq: u64, now_ns: u64) {
         let watched = &mut self.watched[slot];
         if watched.poll_seq == poll_seq {
@@ -173,7 +176,7 @@ impl<'a> Witness<'a> {
         self.ends(slot, now_ns);
     }
 
-    /// What was going on there is over, and what comes is sampled anew.
+    /// Closes the worker's incident. Later polls are sampled from the beginning.
     pub(super) fn ends(&mut self, slot: usize, now_ns: u64) {
         let watched = &mut self.watched[slot];
         (watched.thread, watched.last, watched.newest) = (None, None, None);
@@ -185,14 +188,14 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// What the thread has done since it was last asked, in this poll.
+    /// Returns what the thread has done since the last sample, in this poll.
     pub(super) fn doing(&mut self, slot: usize, now_ns: u64) -> Doing {
         match self.cause(slot, now_ns) {
             Some(Cause::Cpu) => Doing::Burns,
             Some(Cause::NotScheduled) => Doing::Waits,
             Some(Cause::Throttled | Cause::Stopped) => Doing::Held,
             Some(_) => Doing::Blocks,
-            // One sample shows whether it is blocked, at least.
+            // A single sample shows at least whether the thread is blocked.
             None => match &self.watched[slot].last {
                 Some(sample) if !sample.thread.is_blocked() => Doing::Waits,
                 _ => Doing::Blocks,
@@ -200,7 +203,7 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// Why the thread does not get on: `None` for the first sample.
+    /// Returns the cause of the stall; `None` for the first sample.
     fn cause(&mut self, slot: usize, now_ns: u64) -> Option<Cause> {
         let id = self.shared.remotes[slot].cells.thread_id.get();
         let (watched, tid) = (&mut self.watched[slot], u32::try_from(id).ok()?);
@@ -216,7 +219,8 @@ impl<'a> Witness<'a> {
         }
         let cause = classify(&last.thread, &sample.thread, last.cgroup.as_ref(), sample.cgroup.as_ref(), apart_ns);
         if cause == Cause::NotScheduled && last.cgroup.is_none() && sample.cgroup.is_some() {
-            // Whether it was the quota, two samples of the group tell: this is the first.
+            // Whether it was the quota takes two samples of the control group, of which this is the
+            // first.
             watched.last = Some(sample);
         } else {
             watched.newest = Some(sample);
@@ -224,8 +228,8 @@ impl<'a> Witness<'a> {
         Some(cause)
     }
 
-    /// A poll is stuck, for `for_ns` so far, that left out for which the machine stood still: an
-    /// incident, if that is long.
+    /// Handles a poll that has been stuck for `for_ns`, without the time for which the machine
+    /// stood still: opens an incident if that is long enough.
     pub(super) fn see(&mut self, slot: usize, for_ns: u64, now_ns: u64) {
         let shared = self.shared;
         let Some(after_ns) = shared.config.incident_after_ns else { return };
@@ -236,7 +240,7 @@ impl<'a> Witness<'a> {
         if 2 * for_ns < after_ns {
             return;
         }
-        // From half of the time on, so that there are two samples when it is up.
+        // From half of the time on, so that there are two samples when the time is over.
         let Some(cause) = self.cause(slot, now_ns) else { return };
         if for_ns < after_ns {
             return;
@@ -250,7 +254,7 @@ impl<'a> Witness<'a> {
         let began_at_ns = incident.began_at_ns;
         self.has_news = true;
         let id = shared.incidents.open(incident, now_ns);
-        // Whether one that was counted only goes on, nobody needs to know sooner.
+        // An incident that was only counted need not be examined again before it lasts long enough.
         let asked_again_after_ns = if id.is_some() { 2 * for_ns } else { LATE_MULTIPLE.saturating_mul(after_ns) };
         self.watched[slot].open = Some(Open { id, began_at_ns, counted_as: cause, is_usual, asked_again_after_ns });
         if let Some(id) = id {
@@ -258,13 +262,13 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// An incident was written down: adds its stack, and has it told.
+    /// Takes the stack of an incident that was recorded, and queues the incident to be logged.
     fn have_told(&mut self, slot: usize, id: u64, place: Place, is_usual: bool) {
         let shared = self.shared;
         let (remote, poll_seq) = (&shared.remotes[slot], self.watched[slot].poll_seq);
         self.recorder.note(clock::now_ns, || Event::Stall { incident: id, worker: slot as u16 });
         let stack = self.take_stack(slot);
-        // Of the next poll, perhaps.
+        // The stack may be that of the next poll.
         let stack = if remote.cells.poll_seq() == poll_seq { stack } else { Stack::Missed };
         let job = Job { id, stack, slot, poll_seq, place, is_usual };
         let is_taken = match self.reader() {
@@ -272,16 +276,17 @@ impl<'a> Witness<'a> {
             Err(error) => Err(format!("no thread could be started to read it: {error}")),
         };
         if let Err(why) = is_taken {
-            // Not told, since whoever listens may block; it is shown all the same.
+            // It is not logged, since a subscriber may block; snapshots include it all the same.
             shared.incidents.change(id, |incident| incident.stack_error = Some(why));
         }
     }
 
-    /// The poll that goes on, as an incident, and where its task was seen. `None`: it is over.
+    /// Returns the current poll as an incident, and where its task was found; `None` if the poll is
+    /// over.
     fn incident(&self, slot: usize, cause: Cause, for_ns: u64, now_ns: u64) -> Option<(Incident, Place)> {
         let (remote, watched) = (&self.shared.remotes[slot], &self.watched[slot]);
-        // What was asked of the kernel took its time: the poll may be over, and the next one
-        // innocent.
+        // The calls into the kernel took time: the poll may be over, and the next one is not at
+        // fault.
         let (poll, place) = remote.cells.in_flight_of(watched.poll_seq, now_ns)?;
         let task_name = self.shared.registry.name_of(poll.task_id, place);
         let wait_channel = watched.newest.as_ref().and_then(|sample| sample.thread.wait_channel);
@@ -300,8 +305,8 @@ impl<'a> Witness<'a> {
         Some((incident, place))
     }
 
-    /// The cause of an incident that goes on may be another one by now, what was counted stays
-    /// counted; and one that was counted only is written down.
+    /// Updates the cause of an incident that still lasts, without changing the counts; or records
+    /// it, if it was only counted so far.
     fn ask_again(&mut self, slot: usize, for_ns: u64, now_ns: u64) {
         let watched = &mut self.watched[slot];
         let Some(Open { id, asked_again_after_ns, counted_as, is_usual, .. }) = &mut watched.open else { return };
@@ -329,17 +334,17 @@ impl<'a> Witness<'a> {
         });
     }
 
-    /// A copy of the poll's stack, if its thread gives one at once.
+    /// Returns a copy of the poll's stack, if its thread provides one in time.
     fn take_stack(&self, slot: usize) -> Stack {
         let Some(sampler) = &self.shared.sampler else { return Stack::None("stacks are off".to_owned()) };
         let Some(thread) = self.shared.remotes[slot].stack_of() else {
             return Stack::None("the worker's thread could not be registered".to_owned());
         };
-        // The one that reads it asks again, and has more time.
+        // The thread that resolves stacks tries again, and waits longer.
         sampler.capture(&thread, STACK_PATIENCE).map_or(Stack::Missed, Stack::Copied)
     }
 
-    /// The thread that reads stacks, started if it is not there yet.
+    /// Returns the thread that resolves stacks; starts it if necessary.
     fn reader(&mut self) -> io::Result<&Reader> {
         let reader = match self.reader.take() {
             Some(reader) => reader,
@@ -348,14 +353,14 @@ impl<'a> Witness<'a> {
         Ok(self.reader.insert(reader))
     }
 
-    /// Whether that thread was started, which nobody needs before there is something to read or to
-    /// examine.
+    /// Returns whether that thread was started; it is not needed before there is a stack to resolve
+    /// or an examination to make.
     #[cfg(test)]
     pub(super) fn has_reader(&self) -> bool {
         self.reader.is_some()
     }
 
-    /// Has the doctor examine the runtime.
+    /// Requests an examination by the doctor.
     pub(super) fn have_examined(&mut self) {
         self.has_news = false;
         if let Ok(reader) = self.reader() {
@@ -363,25 +368,25 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// Has told what the runtime cannot do. `false` = no thread can be had for that either: it is
-    /// told when one can.
+    /// Has the troubles of the runtime logged. Returns `false` if no thread could be started for
+    /// that; they are logged once one can be.
     pub(super) fn have_troubles_told(&mut self) -> bool {
         self.reader().inspect(|reader| reader.notify()).is_ok()
     }
 
-    /// Whether there was an incident since the doctor last examined the runtime.
+    /// Returns whether there was an incident since the last examination was requested.
     pub(super) fn has_news(&self) -> bool {
         self.has_news
     }
 
-    /// Something was done about the poll.
+    /// Adds a remedy to the incident of the worker's poll.
     pub(super) fn note(&mut self, slot: usize, remedy: Remedy) {
         if let Some(Open { id: Some(id), .. }) = &self.watched[slot].open {
             self.shared.incidents.change(*id, |incident| incident.remedy = worse(incident.remedy, remedy));
         }
     }
 
-    /// What the incidents that are not over have lasted so far.
+    /// Updates how long the open incidents have lasted.
     pub(super) fn age(&self, now_ns: u64) {
         for open in self.watched.iter().filter_map(|watched| watched.open.as_ref()) {
             if let Some(id) = open.id {
@@ -404,7 +409,7 @@ impl<'a> Witness<'a> {
     }
 }
 
-/// What polls may last where these were.
+/// Returns how long a poll may last to be usual, given the times of earlier polls.
 fn usual_ns(polls: &Histogram) -> u64 {
     if polls.count() < USUAL_FROM_POLLS {
         return 0;

@@ -1,7 +1,7 @@
 use super::*;
 
-/// What the sentinel would do by itself, step by step, while the only worker is in its second poll,
-/// which blocks.
+/// The steps of the sentinel, one by one, while the only worker is in its second poll, which
+/// blocks.
 #[test]
 #[cfg(all(target_os = "linux", not(miri)))]
 fn a_poll_that_is_over_becomes_no_incident_of_the_next_and_what_watched_it_is_given_up() {
@@ -39,7 +39,8 @@ fn a_poll_that_is_over_becomes_no_incident_of_the_next_and_what_watched_it_is_gi
     runtime.block_on(stuck).unwrap();
 }
 
-/// Two polls of one kind within a second: the second is counted only, until it is an outage.
+/// Two polls of one kind within a second: the second one is only counted, until it lasts long
+/// enough to be an outage.
 #[test]
 #[cfg(all(target_os = "linux", not(miri)))]
 fn an_incident_that_was_only_counted_is_written_down_if_it_lasts() {
@@ -62,7 +63,8 @@ fn an_incident_that_was_only_counted_is_written_down_if_it_lasts() {
             assert!(is_open.recv().is_err(), "nobody sends");
         });
         has_entered.recv().unwrap();
-        // On its way to sleep the thread is in no system call, which would be another cause.
+        // While the thread is about to sleep it is in no system call, which would be a different
+        // cause.
         let id = u32::try_from(shared.remotes[0].cells.thread_id.get()).unwrap();
         while !ThreadProbe::new(id).sample().unwrap().is_blocked() {
             std::thread::yield_now();
