@@ -1,4 +1,12 @@
-//! Who runs what, when.
+//! The scheduler: runs tasks on worker threads.
+//!
+//! Each *worker* is a thread with its own task queues (`core`, `worker`). It polls tasks from its
+//! own queues, from the global queue, or steals them from other workers. A worker without a task
+//! parks (`idle`, `parking`) until a new task wakes it. The *sentinel* is a thread that watches the
+//! workers: while a worker is stuck in a poll, a *spare* replaces it (`staff`, `spares`).
+//! `placement` chooses a worker for tasks from outside, and `tuner` decides how often the global
+//! queue is checked. `shared` is the state that all workers of a runtime share, and `listing` lists
+//! the tasks for observers.
 
 pub(crate) mod ends;
 pub(crate) mod idle;

@@ -1,4 +1,4 @@
-//! A task's hold on its runtime.
+//! The lease that a task holds on its runtime.
 
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -8,17 +8,17 @@ use super::stock::{give_back, pointer, take};
 use crate::scheduler::current;
 use crate::scheduler::shared::Shared;
 
-/// A task's hold on its runtime.
+/// A task's lease on its runtime: keeps the runtime's memory alive.
 pub(in crate::scheduler) struct Lease(NonNull<Shared>);
 
-// SAFETY: it gives access to a `Shared` by reference, which is Sync, and drops one where the last
-// lease goes, which is Send.
+// SAFETY: it gives access to a `Shared` by reference, which is Sync, and drops one when the last
+// lease is returned, which is Send.
 unsafe impl Send for Lease {}
 // SAFETY: as for Send.
 unsafe impl Sync for Lease {}
 
 impl Lease {
-    /// From the stock of the worker that this thread is, or a new one.
+    /// Takes a lease from the stock of the current worker, or a new one outside of workers.
     #[inline]
     pub(in crate::scheduler) fn of(shared: &Arc<Shared>) -> Self {
         current::with_worker(|worker| match worker.filter(|worker| worker.is_of(shared)) {
@@ -44,7 +44,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         current::with_worker(|worker| match worker.filter(|worker| worker.is_of(self)) {
             Some(worker) => worker.leases().keep(),
-            // SAFETY: this lease is out, and gone with this.
+            // SAFETY: this lease is out, and ends with this call.
             None => unsafe { give_back(self.0, 1) },
         });
     }

@@ -1,6 +1,6 @@
-//! loom models of leases: threads that hold a runtime, take leases of it, let go of it, and bring
-//! the leases back; and of the same with one step done wrong. The `Arc` is a count beside them; who
-//! takes off the last one ends the runtime.
+//! loom models of leases: threads that hold a runtime, take leases of it, release it, and return
+//! the leases; and the same with one step done wrong, which must fail. The `Arc` is modelled as a
+//! separate count; the thread that removes the last count ends the runtime.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
@@ -25,7 +25,7 @@ impl Steps for AsBuilt {}
 
 struct Runtime {
     leases: Leases,
-    /// The count of the `Arc`: a thread's each.
+    /// The count of the `Arc`: one for each thread.
     count: AtomicUsize,
     is_gone: AtomicBool,
 }
@@ -44,8 +44,8 @@ impl Runtime {
     }
 }
 
-/// Each thread takes so many leases and brings them back in two parts, the second one without the
-/// runtime.
+/// Each thread takes `counts[i]` leases and returns them in two parts, the second one without
+/// holding the runtime.
 fn model<S: Steps>(counts: &'static [usize]) {
     let runtime =
         Runtime { leases: Leases::new(), count: AtomicUsize::new(counts.len()), is_gone: AtomicBool::new(false) };
@@ -76,7 +76,7 @@ fn a_runtime_lives_as_long_as_its_leases_and_no_longer() {
     holds(Some(2), || model::<AsBuilt>(&[1, 1, 1]));
 }
 
-/// Checks whether leases are out, and then takes its own.
+/// Checks whether leases are out, and takes its own afterwards.
 struct ChecksBeforeItTakes;
 
 impl Steps for ChecksBeforeItTakes {
@@ -92,7 +92,7 @@ fn a_first_lease_that_is_told_by_an_earlier_check_is_found() {
     breaks("gone while a lease is out", None, || model::<ChecksBeforeItTakes>(&[1, 1]));
 }
 
-/// Brings its leases back, and then checks whether any are out.
+/// Returns its leases, and checks afterwards whether any are out.
 struct ChecksAfterItGaveBack;
 
 impl Steps for ChecksAfterItGaveBack {

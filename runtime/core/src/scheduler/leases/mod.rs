@@ -1,39 +1,38 @@
-//! How a task keeps its runtime's memory alive, without a read-modify-write at its spawn and
-//! another at its end.
+//! Leases: how a task keeps its runtime's memory alive, without a read-modify-write at its spawn
+//! and another at its end.
 //!
-//! A task may be the last that knows of its runtime: its handle, or a waker, may outlive everything
-//! else. So each holds a lease of the runtime, and while any is out, one count of the runtime's
-//! `Arc` is held for all of them. A worker takes leases in batches and keeps a stock, from which
-//! the tasks that are spawned on it get theirs, and into which go those of the tasks that are freed
-//! on it.
+//! A task may be the last owner of its runtime: its handle, or a waker, may outlive everything
+//! else. So each task holds a *lease*, and while any lease is out, one count of the runtime's `Arc`
+//! is held for all of them. A worker takes leases in batches and keeps a *stock*. Tasks that are
+//! spawned on the worker get their leases from the stock, and the leases of tasks that are freed on
+//! it go back there. So a worker changes the shared count once per batch; other threads change it
+//! for each lease.
 //!
-//! Who writes: whoever takes leases out or brings them back; a worker once a batch.
+//! Protocol, where `out` is the number of leases that are out, including those in stocks:
+//! 1. Take, by a thread that holds the runtime in another way: `out += n`; if it was 0, add a count
+//!    to the `Arc`.
+//! 2. Return: `out -= n`; if it is 0 now, remove a count from the `Arc`.
 //!
-//! Protocol, with `out` the leases that are out, those in stocks included:
-//! 1. Take, by somebody who holds the runtime in another way: `out += n`; it was 0: one count more
-//!    of the `Arc`.
-//! 2. Return: `out -= n`; it is 0 now: one count less of the `Arc`.
+//! ALIVE-WHILE-OUT: the runtime exists as long as a lease is out. Proof: the changes of `out` are
+//! ordered. Each rise from 0 adds one count, and each fall to 0 removes one, though perhaps in
+//! another order. While a lease is out, `out` has risen from 0 once more than it has fallen to 0.
+//! So the counts added are one more than those removed, as soon as the thread that raised `out` has
+//! added its own. Until then that thread holds the runtime in another way, by (1).
 //!
-//! ALIVE-WHILE-OUT: nobody who holds a lease finds the runtime gone. Proof: the changes of `out`
-//! are ordered. Each time it rises from 0 a count is added, once, and each time it falls to 0 one
-//! is taken off, once, if in another order. While a lease is out, `out` has risen from 0 once more
-//! than it has fallen to it; so what was added is one more than what was taken off, as soon as the
-//! one that raised `out` has added its own, and until then it holds the runtime in another way, by
-//! (1).
-//!
-//! Rejected: a count of the `Arc` a task: two read-modify-writes of one word that all workers
-//! share, a tenth of what a spawn takes.
+//! Rejected: a count of the `Arc` per task: two read-modify-writes of one word that all workers
+//! share, which is a tenth of the cost of a spawn.
 
 use volt_shim::{AtomicUsize, Ordering};
 
 #[cfg(all(test, loom))]
 mod loom_models;
 
-/// Leases that a worker takes at once. It gives as many back when it has twice as many and more.
+/// How many leases a worker takes together. It returns as many when its stock exceeds twice this
+/// number.
 #[cfg(not(loom))]
 const BATCH: usize = 128;
 
-/// Leases that are out.
+/// The number of leases that are out.
 #[derive(Debug)]
 pub(super) struct Leases(AtomicUsize);
 
@@ -42,21 +41,21 @@ impl Leases {
         Self(AtomicUsize::new(0))
     }
 
-    /// Take. True: the caller, who holds the runtime in another way meanwhile, adds a count to its
-    /// `Arc`.
+    /// Take. If it returns `true`, the caller, which holds the runtime in another way meanwhile,
+    /// must add a count to its `Arc`.
     #[must_use = "true means that a count is to be added"]
     pub(super) fn take(&self, leases: usize) -> bool {
-        // ORDERING: Relaxed; who takes leases holds the runtime; what counts is the order of the
-        // changes of this word.
+        // ORDERING: Relaxed; the thread that takes leases holds the runtime. Only the modification
+        // order of this word matters.
         self.0.fetch_add(leases, Ordering::Relaxed) == 0
     }
 
-    /// Return. True: the caller takes a count off the `Arc`, and has nothing to do with the runtime
-    /// afterwards.
+    /// Return. If it returns `true`, the caller must remove a count from the `Arc`, and must not
+    /// use the runtime afterwards.
     #[must_use = "true means that a count is to be taken off"]
     pub(super) fn give_back(&self, leases: usize) -> bool {
-        // ORDERING: AcqRel; what was done under any lease comes before the end of the runtime,
-        // whoever brings that about.
+        // ORDERING: AcqRel; all that was done under any lease comes before the end of the runtime,
+        // on whichever thread that happens.
         self.0.fetch_sub(leases, Ordering::AcqRel) == leases
     }
 }

@@ -1,4 +1,4 @@
-//! A worker's stock of leases, and how leases are taken out of the runtime and brought back.
+//! A worker's stock of leases, and how leases are taken from the runtime and returned.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -7,28 +7,30 @@ use std::sync::Arc;
 use super::BATCH;
 use crate::scheduler::shared::Shared;
 
-/// Not made from a reference: what is counted lies beside what a reference may touch.
+/// Not made from a reference: the counts of the `Arc` lie outside the memory that a reference to
+/// `Shared` may access.
 pub(super) fn pointer(shared: &Arc<Shared>) -> NonNull<Shared> {
     NonNull::new(Arc::as_ptr(shared).cast_mut()).expect("an Arc is never null")
 }
 
-/// Takes leases out.
+/// Takes leases from the runtime.
 pub(super) fn take(shared: &Arc<Shared>, leases: usize) {
     if shared.leases.take(leases) {
-        // Given back by who brings the last lease back.
+        // The count is removed by the thread that returns the last lease.
         let _counted = Arc::into_raw(shared.clone());
     }
 }
 
-/// Brings leases back.
+/// Returns leases to the runtime.
 ///
 /// # Safety
-/// They were taken out, of that runtime, and are given up.
+///
+/// The leases must have been taken from that runtime, and must not be used afterwards.
 pub(super) unsafe fn give_back(shared: NonNull<Shared>, leases: usize) {
     // SAFETY: ALIVE-WHILE-OUT: these are out.
     if unsafe { shared.as_ref() }.leases.give_back(leases) {
         // SAFETY: the pointer is that of an `Arc`; the count is the one that `take` has added, or
-        // is about to.
+        // is about to add.
         unsafe { Arc::decrement_strong_count(shared.as_ptr()) }
     }
 }
@@ -44,7 +46,7 @@ impl Stock {
         Self { shared, leases: Cell::new(0) }
     }
 
-    /// One out of the stock, which is filled if it is empty.
+    /// Takes one lease out of the stock, which is refilled if it is empty.
     #[inline]
     pub(super) fn draw(&self) {
         if self.leases.get() == 0 {
@@ -54,7 +56,7 @@ impl Stock {
         self.leases.set(self.leases.get() - 1);
     }
 
-    /// One into the stock.
+    /// Puts one lease into the stock.
     #[inline]
     pub(super) fn keep(&self) {
         self.leases.set(self.leases.get() + 1);
@@ -65,7 +67,7 @@ impl Stock {
 
     fn give_back(&self, leases: usize) {
         self.leases.set(self.leases.get() - leases);
-        // SAFETY: so many of the stock's, which are not in it any more.
+        // SAFETY: these leases were in the stock and have just been removed from it.
         unsafe { give_back(pointer(&self.shared), leases) }
     }
 }

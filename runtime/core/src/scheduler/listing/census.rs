@@ -1,30 +1,30 @@
-//! How many tasks of each spawn location live and wait, and how many of them nothing can wake any
-//! more.
+//! Census: how many tasks of each spawn location are alive, and how many of them can never be
+//! woken.
 //!
-//! Shape: whoever takes a snapshot walks through the registry, a few tasks under a lock at a time,
-//! and reads their words; no task and no worker does anything for it. What is in the registry are
+//! The thread that takes a snapshot walks through the registry, a few tasks under a lock at a time,
+//! and reads their state words; tasks and workers do nothing for it. The registry contains the
 //! tasks that have waited once, or have a name.
 //!
-//! *Stranded* is a task that waits while its references are the registry's and the JoinHandle's:
-//! each waker is a reference, and so is the `Notified` in a queue. An AbortHandle, a guard of a
-//! shield, or a waker that the task's own future keeps is a reference too, and hides the
-//! task: the count may be too small, and is never too large but for an instant.
+//! A task is *stranded* if it waits and its only references are those of the registry and of the
+//! JoinHandle: each waker is a reference, and so is the `Notified` in a queue. An AbortHandle, a
+//! guard of a shield, or a waker that the task's own future keeps is a reference too, and hides the
+//! task. So the count may be too small, and is never too large, except for an instant.
 //!
-//! The table of blame has a bounded number of rows (`stats::blame`), and what finds none is one
-//! row, *other*. So that tasks that pile up are seen with their place, a location without a row
-//! gets one of its own here while it has `ALIVE_WORTH_A_ROW` tasks or more; it says how many are
-//! alive and stranded, and no more: what its tasks did is counted under *other*.
+//! The table of blame has a bounded number of rows (`stats::blame`); locations without a row share
+//! the row *other*. So that a leak of tasks is shown with its location, a location without a row
+//! gets a separate row here while it has `ALIVE_WORTH_A_ROW` tasks or more. That row contains only
+//! the numbers of tasks alive and stranded; what its tasks did is counted under *other*.
 //!
-//! Who reads: snapshots. Bounds: of more than `TASKS_MAX` tasks nothing is told. A walk is used
-//! again for `REST` times the processor time that it took, so that readers, however many, spend a
-//! five-hundredth of a processor on it; but for `REST_MAX_NS` at most, since a count that is
-//! minutes old hides a leak (`TASKS_MAX` tasks then cost a thirtieth). Not for `REST` times the
-//! time that passed: on a busy machine a walk waits for a processor, which costs nobody anything,
-//! and the next would be due minutes later. Rows for locations without one: `ROWS_MAX`, for those
-//! with most tasks.
+//! Bounds: with more than `TASKS_MAX` tasks, nothing is reported. The result of a walk is reused
+//! for `REST` times the processor time that the walk took, so that all readers together spend at
+//! most a five-hundredth of a processor on it. But it is reused for at most `REST_MAX_NS`, since a
+//! count that is minutes old hides a leak (`TASKS_MAX` tasks then cost a thirtieth). The elapsed
+//! time is not used for this: on a busy machine a walk waits for a processor, which costs nothing,
+//! and the next walk would be due minutes later. Locations without a row in the table get at most
+//! `ROWS_MAX` rows, those with most tasks first.
 //!
-//! Rejected: counts by location that workers keep: two writes to shared memory a task, for numbers
-//! that are seldom read.
+//! Rejected: counts per location that workers maintain: two writes to shared memory per task, for
+//! numbers that are seldom read.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -38,35 +38,36 @@ use volt_telemetry::incident::Blame;
 use crate::clock;
 use crate::task::registry::Registry;
 
-/// Tasks that are walked through: half a second, if each is in nobody's cache.
+/// How many tasks are walked through: half a second, if none of them is in a cache.
 const TASKS_MAX: usize = 4_000_000;
-/// See the header of this file.
+/// A result is reused for this multiple of the processor time that it took.
 const REST: u64 = 500;
-/// Three times the time between two samples of the doctor, which judges how tasks become more.
+/// At most for this time: three times the interval of the doctor's samples, by which it judges
+/// growth.
 const REST_MAX_NS: u64 = 15_000_000_000;
-/// Rows for locations that the table of blame has no room for, and tasks that are worth one: half
-/// of what the doctor calls a leak.
+/// The maximum number of rows for locations that the table of blame has no room for, and the number
+/// of tasks that justifies one: half of what the doctor calls a leak.
 const ROWS_MAX: usize = 64;
 const ALIVE_WORTH_A_ROW: u64 = 500;
-/// What the table of blame calls all locations that it has no room for.
+/// The row of the table of blame for all locations that it has no room for.
 const OTHER: &str = "other";
 
-/// The last walk.
+/// The result of the last walk.
 #[derive(Default)]
 pub(crate) struct Census(Mutex<Option<Taken>>);
 
 struct Taken {
     at_ns: u64,
-    /// Not to be walked again before.
+    /// Until then the result is reused.
     good_until_ns: u64,
     /// `None` = there were too many tasks.
     places: Option<Places>,
 }
 
-/// By the location's address.
+/// By the address of the location.
 type Places = HashMap<usize, (&'static Location<'static>, Count)>;
 
-/// Of one spawn location.
+/// The counts of one spawn location.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     alive: u64,
@@ -74,7 +75,7 @@ struct Count {
 }
 
 impl Census {
-    /// Adds what is known of each location to `blame`, and returns when that was counted. `None`:
+    /// Adds the counts of each location to `blame`, and returns when they were taken; `None` if
     /// there are too many tasks.
     #[must_use = "what is not known is to be said"]
     pub(crate) fn tell(&self, registry: &Registry, blame: &mut Vec<Blame>) -> Option<u64> {
@@ -92,7 +93,7 @@ impl Census {
         let rows_len = blame.len();
         let other = blame.iter().position(|blame| blame.spawned_at == OTHER);
         let mut counts: Vec<_> = places.values().collect();
-        // Those with most tasks first, which get a row if there is room for some only.
+        // Locations with most tasks first: they get the rows if there is no room for all.
         counts.sort_unstable_by_key(|(location, count)| (Reverse(count.alive), ptr::from_ref(*location).addr()));
         for (location, count) in counts {
             let is_worth_a_row = count.alive >= ALIVE_WORTH_A_ROW && blame.len() - rows_len < ROWS_MAX;
@@ -115,7 +116,7 @@ fn take(registry: &Registry) -> Taken {
     })
 }
 
-/// What `walk` counts, which returns whether it saw every task.
+/// Returns what `walk` counts; `walk` returns whether it saw every task.
 fn taken(walk: impl FnOnce(&mut Places) -> bool) -> Taken {
     let mut places = Places::new();
     let began_ns = processor_ns();
@@ -126,18 +127,20 @@ fn taken(walk: impl FnOnce(&mut Places) -> bool) -> Taken {
     Taken { at_ns, good_until_ns, places: is_complete.then_some(places) }
 }
 
-/// The processor time that this thread has used.
+/// Returns the processor time that this thread has used.
 fn processor_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     // Never negative, and 64 bits of ns are 584 years.
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-/// `other` is the index of the row of that name; rows are only added.
+/// Finds or adds the row for a location. `other` is the index of the row of that name; rows are
+/// only added.
 fn place_in(blame: &mut Vec<Blame>, other: Option<usize>, spawned_at: String, is_worth_a_row: bool) -> &mut Blame {
     let known = blame.iter().position(|blame| blame.spawned_at == spawned_at);
     let index = known.or(other.filter(|_| !is_worth_a_row)).unwrap_or_else(|| {
-        // Without *other* it is of tasks with a name that were not polled yet.
+        // If there is no row *other*, the location belongs to tasks with a name that were not
+        // polled yet.
         let self_wakes = other.is_none().then_some(0);
         blame.push(Blame { spawned_at, self_wakes, alive: Some(0), stranded: Some(0), ..Blame::default() });
         blame.len() - 1
@@ -192,7 +195,7 @@ mod tests {
         until([(0, 0), (1, 1), (1, 1)]);
     }
 
-    /// The table of blame has 128 rows for a worker.
+    /// The table of blame has 128 rows per worker.
     #[test]
     fn a_leak_at_a_line_beyond_the_rows_of_blame_has_its_place() {
         use volt_diagnosis::doctor::history::History;
@@ -203,7 +206,7 @@ mod tests {
         let full = || (0..128).map(|row| Blame { spawned_at: format!("src/{row}.rs:1:1"), ..Blame::default() });
         let other = || Blame { spawned_at: OTHER.into(), self_wakes: Some(0), ..Blame::default() };
         for second in 0..300 {
-            // The first leaks; many tasks of the second are alive, a few of the others.
+            // The first location leaks; the second has many tasks alive, and the others a few.
             let alive = |index: usize| [28 * second, 4_000].get(index).copied().unwrap_or(3);
             let count = |index| Count { alive: alive(index), stranded: 0 };
             let places = locations.iter().enumerate().map(|(index, at)| (index, (*at, count(index)))).collect();
@@ -222,7 +225,7 @@ mod tests {
         assert_eq!(places, [(Rule::TaskLeak, locations[0].to_string().as_str())], "{findings:#?}");
     }
 
-    /// Of lines of their own.
+    /// Each on a separate line.
     const LOCATIONS: [fn() -> &'static Location<'static>; 4] =
         [|| Location::caller(), || Location::caller(), || Location::caller(), || Location::caller()];
 
@@ -245,8 +248,8 @@ mod tests {
     #[test]
     fn a_walk_that_waits_for_a_processor_is_not_used_for_longer() {
         let taken = taken(|_| {
-            // As a walk does that the kernel interrupts for others: by time it would be used for 50
-            // s.
+            // Like a walk that the kernel interrupts for other threads. By elapsed time it would be
+            // reused for 50 s.
             std::thread::sleep(std::time::Duration::from_millis(100));
             true
         });
@@ -257,7 +260,7 @@ mod tests {
     #[test]
     fn a_walk_of_millions_of_tasks_is_used_for_a_bounded_time() {
         let taken = taken(|_| {
-            // Its processor time alone would have it used for 20 s.
+            // By its processor time alone it would be reused for 20 s.
             let until_ns = processor_ns() + 40_000_000;
             while processor_ns() < until_ns {}
             true

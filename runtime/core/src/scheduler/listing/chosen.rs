@@ -1,7 +1,6 @@
-//! What the last list of tasks was made of. It stands for a while, so that somebody who asks often
-//! gets new numbers of the same tasks, and the program pays for few walks through the registry.
-//!
-//! Who writes, who reads: `listing`, under this lock.
+//! The tasks that were chosen for the last list. They are reused for a while, so that a client that
+//! polls often gets new numbers of the same tasks, and the program pays for few walks through the
+//! registry. Only `listing` reads and writes them, under this lock.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -10,12 +9,12 @@ use volt_telemetry::tasks::Query;
 
 use crate::task::header::Place;
 
-/// A walk stands for this many times as long as it took, if the same is asked again;
+/// For the same query, a choice is reused for this multiple of the time that its walk took.
 const REST: u64 = 200;
-/// and for this many times, if something else is.
+/// For a different query, the next walk is delayed by this multiple only.
 const REST_OF_ANOTHER: u64 = 10;
 
-/// What was chosen last.
+/// The last choice, if there is one.
 #[derive(Default)]
 pub(crate) struct Listing(pub(super) Mutex<Option<Chosen>>);
 
@@ -32,7 +31,7 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// Whether `query` is answered by it.
+    /// Returns whether `query` may be answered from this choice.
     pub(super) fn is_good_for(&self, query: &Query, now_ns: u64) -> bool {
         let rest = if self.query == *query { REST } else { REST_OF_ANOTHER };
         now_ns < self.at_ns + self.took_ns + self.took_ns.saturating_mul(rest)

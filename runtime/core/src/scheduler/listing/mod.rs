@@ -1,24 +1,24 @@
-//! The tasks of a runtime one by one, for whoever asks: those that rank highest by what it asks
-//! for.
+//! Lists the tasks of a runtime one by one: those that rank highest by the criterion of a query.
 //!
-//! Protocol of an answer. (1) See which tasks are being polled, in the workers' cells. (2) Choose:
-//! walk through the registry, a few tasks under a lock at a time, and keep ids and places of the
-//! highest, as many as are wanted. (3) Look each of these up, and read its header. What was
-//! chosen in (2) stands for a while, so that who asks often gets new numbers of the same tasks, and
-//! the program pays for few walks.
+//! The console and other observers call this on their own threads, one at a time. Protocol of an
+//! answer. (1) Read from the workers' cells which tasks are being polled. (2) Choose: walk through
+//! the registry, a few tasks under a lock at a time, and keep the ids and places of the
+//! highest-ranking ones, as many as requested. (3) Look each of these up, and read its header. The
+//! choice of (2) is reused for a while, so that a client that polls often gets new numbers of the
+//! same tasks, and the program pays for few walks.
 //!
-//! In the registry are tasks that have waited once, or have a name. Of one that is in its first
-//! poll is known what its worker shows; of those that wait in a queue for that poll, how many they
-//! are.
+//! The registry contains the tasks that have waited once, or have a name. For a task in its first
+//! poll only the data that its worker exposes is available. Tasks that wait in a queue for their
+//! first poll are only counted.
 //!
-//! Who reads: whoever asks, on its own thread; one at a time. No worker takes the lock of this
-//! file, and those of the registry's shards are held for a few tasks. Bounds: `MAX_ROWS` rows;
-//! `TASKS_MAX` tasks are read; a walk stands for `REST` times as long as it took if the same is
-//! asked again, and for `REST_OF_ANOTHER` times if something else is: so askers, however many, take
-//! a two-hundredth of a processor, and a tenth while somebody changes the question as fast as that.
+//! No worker takes the lock of this file, and the locks of the registry's shards are held for a few
+//! tasks. Bounds: `MAX_ROWS` rows; `TASKS_MAX` tasks are read; a choice is reused for `REST` times
+//! the time that the walk took if the query is the same, and for `REST_OF_ANOTHER` times if it is
+//! not. So all clients together use at most a two-hundredth of a processor, or a tenth while the
+//! query changes all the time.
 //!
-//! Rejected: the answer from the tasks that changed since the last: someone would have to note them
-//! down.
+//! Rejected: answering from the tasks that changed since the last answer: each change would have to
+//! be recorded.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -41,16 +41,16 @@ pub(crate) mod chosen;
 pub mod processes;
 mod why;
 
-/// Tasks that are walked through.
+/// How many tasks are walked through.
 const TASKS_MAX: usize = 4_000_000;
-/// A poll that is going on.
+/// The current poll of a worker.
 pub(super) struct Poll {
     worker: u32,
     pub(super) poll: InFlight,
 }
 
 impl Shared {
-    /// The tasks that `query` asks for.
+    /// Returns the tasks that match `query`.
     pub(crate) fn list_tasks(&self, query: &Query) -> TaskList {
         let query = bounded(query);
         let mut last = self.listing.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -94,7 +94,7 @@ impl Shared {
         }
     }
 
-    /// The processes that `query` asks for, with what is known of their tasks' polls.
+    /// Returns the processes that match `query`, with the data of their tasks' current polls.
     pub(crate) fn list_processes(&self, query: &volt_telemetry::processes::Query) -> ProcessList {
         let end = query.filter.floor_char_boundary(volt_telemetry::processes::MAX_FILTER_BYTES);
         let limit = query.limit.clamp(1, volt_telemetry::processes::MAX_ROWS as u32);
@@ -111,7 +111,7 @@ impl Shared {
         ProcessList { runtime: self.name.clone(), at_ns: now_ns, ..list }
     }
 
-    /// The polls that are going on, by the ids of their tasks.
+    /// Returns the current polls, by the ids of their tasks.
     pub(super) fn polls(&self, now_ns: u64) -> HashMap<u64, Poll> {
         let of = |(worker, remote): (usize, &std::sync::Arc<super::remote::Remote>)| {
             let (poll, _) = remote.cells.in_flight(now_ns)?;
@@ -125,7 +125,7 @@ impl Shared {
         let mut first_polls: HashSet<u64> = polls.keys().copied().collect();
         let (mut walked, mut matching) = (0, 0);
         let limit = query.limit as usize;
-        // The lowest of the highest on top.
+        // The lowest of the highest-ranking tasks is on top.
         let mut highest = BinaryHeap::with_capacity(limit + 1);
         let is_complete = self.registry.walk(TASKS_MAX, |header| {
             walked += 1;
@@ -152,7 +152,7 @@ impl Shared {
     }
 }
 
-/// A place in a heap that is ordered by something else.
+/// A place in a heap; it does not affect the order.
 struct Ranked(Place);
 
 impl PartialEq for Ranked {
@@ -184,7 +184,7 @@ fn turned(rank: u64, is_inverted: bool) -> u64 {
     if is_inverted { !rank } else { rank }
 }
 
-/// What ranks a task, from its header.
+/// Returns the rank of a task, from its header.
 fn rank_in(header: &Header, poll: Option<&Poll>, rank: Rank, now_ns: u64) -> u64 {
     let balance = header.account.read();
     let in_poll_ns = poll.map_or(0, |poll| poll.poll.for_ns);
@@ -248,11 +248,11 @@ fn of_first_poll(poll: &Poll) -> Task {
     }
 }
 
-/// Lets tasks through that have a text in their name, id, location or state.
+/// Accepts the tasks that have a text in their name, id, location or state.
 struct Sieve {
     /// In lower case.
     wanted: String,
-    /// Whether a location has it, by its address: there are few.
+    /// Whether a location contains the text, by its address; there are few locations.
     places: HashMap<usize, bool>,
     text: String,
 }
@@ -288,13 +288,13 @@ impl Sieve {
 
     fn has_id(&mut self, id: u64) -> bool {
         self.text.clear();
-        // To a String, which takes everything.
+        // Writing to a String never fails.
         let _ = write!(self.text, "#{id}");
         self.text.contains(&self.wanted)
     }
 }
 
-/// Whether `wanted`, in lower case, stands in `text`, whatever the case of its letters.
+/// Returns whether `text` contains `wanted`, which is in lower case, regardless of the case.
 fn has_in(text: &str, wanted: &str) -> bool {
     if text.is_ascii() {
         let (text, wanted) = (text.as_bytes(), wanted.as_bytes());

@@ -1,22 +1,22 @@
-//! Where processes are to be seen: the systems of `volt-process` in a runtime, each of which shows
-//! its own.
+//! The processes of a runtime: a registry of sources, such as the systems of `volt-process`, each
+//! of which lists its own processes.
 //!
-//! A runtime knows nothing of processes, which stand on a floor above. What has some shows itself
-//! as a [`ProcessSource`], and is asked whenever somebody observes it.
-//!
-//! Who writes: a system, when it is built. Who reads: snapshots and the observer, on their own
-//! threads; the lock is held while the list is copied, never while a source is asked.
+//! The runtime itself has no processes; they are built on top of it. A library with processes
+//! registers a [`ProcessSource`], which is called for each observation. A system registers itself
+//! when it is built. Snapshots and the observer read the list, on their own threads. The lock is
+//! held while the list is copied, never while a source is called.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use volt_telemetry::processes::{ProcessList, Processes, Query};
 
-/// Shows processes: state machines with mailboxes that run as tasks of a runtime.
-/// `volt_process::System` is one; another framework of actors can be, too, and is seen in consoles
-/// and metrics like it. See [`Handle::show_processes`](crate::handle::Handle::show_processes).
+/// Provides the processes of a runtime to observers: state machines with mailboxes that run as
+/// tasks. `volt_process::System` implements this trait. Other actor frameworks can implement it
+/// too; consoles and metrics then show their processes in the same way. See
+/// [`Handle::show_processes`](crate::handle::Handle::show_processes).
 ///
-/// It is asked on the threads of observers, at the same time by several, and never by a worker. It
-/// must not wait for a process.
+/// The methods are called on the threads of observers, possibly by several at the same time, and
+/// never by a worker. They must not wait for a process.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -40,19 +40,21 @@ use volt_telemetry::processes::{ProcessList, Processes, Query};
 /// # Ok::<(), volt::BuildError>(())
 /// ```
 pub trait ProcessSource: Send + Sync {
-    /// All of them in numbers, for every snapshot: to be had at a cost that hardly depends on how
-    /// many they are.
+    /// Returns the totals of all processes. Called for every snapshot, so its cost should hardly
+    /// depend on the number of processes.
     fn totals(&self) -> Processes;
 
-    /// Those that `query` asks for, in any order; nothing, unless the source tells them one by one.
-    /// What the runtime knows of their tasks, it adds. It says the query that it answers, and
-    /// its `limit` is [`MAX_ROWS`](volt_telemetry::processes::MAX_ROWS) at most.
+    /// Returns the processes that match `query`, in any order.
+    ///
+    /// The default implementation lists none, for a source that reports only totals. The runtime
+    /// adds what it knows about the tasks of the processes. The result contains the query that it
+    /// answers, whose `limit` is at most [`MAX_ROWS`](volt_telemetry::processes::MAX_ROWS).
     fn list(&self, query: &Query) -> ProcessList {
         ProcessList { query: query.clone(), alive: self.totals().alive, ..ProcessList::default() }
     }
 
-    /// Name and kind of the process with this number, as it stands in recordings (`index << 32 |
-    /// generation`), if it lives.
+    /// Returns the name and kind of the process with this number, if the process is alive. The
+    /// number is that of recordings: `index << 32 | generation`.
     fn describe(&self, _process: u64) -> Option<String> {
         None
     }
@@ -63,14 +65,14 @@ pub trait ProcessSource: Send + Sync {
 pub(crate) struct Sources(Mutex<Vec<Weak<dyn ProcessSource>>>);
 
 impl Sources {
-    /// Adds one, until it is gone.
+    /// Adds a source; it is removed after it was dropped.
     pub(crate) fn add(&self, source: Weak<dyn ProcessSource>) {
         let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         sources.retain(|source| source.strong_count() > 0);
         sources.push(source);
     }
 
-    /// The totals of all; `None` if there is none.
+    /// Returns the totals of all sources; `None` if there is no source.
     pub(crate) fn totals(&self) -> Option<Processes> {
         let totals = self.all().into_iter().map(|source| source.totals());
         totals.reduce(|mut all, one| {
@@ -79,13 +81,13 @@ impl Sources {
         })
     }
 
-    /// What the first of them has to say of the process with this number; a number is unique in one
-    /// source only.
+    /// Returns the description that the first source provides for this number; a number is unique
+    /// only within one source.
     pub(crate) fn describe(&self, process: u64) -> Option<String> {
         self.all().iter().find_map(|source| source.describe(process))
     }
 
-    /// Their lists in one.
+    /// Returns the lists of all sources as one.
     pub(super) fn list(&self, query: &Query) -> ProcessList {
         let lists = self.all().into_iter().map(|source| source.list(query));
         let list = lists.reduce(|mut all, one| {

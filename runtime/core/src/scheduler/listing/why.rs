@@ -1,14 +1,14 @@
-//! Why a task was polled last: follows the chain of wake-ups from header to header.
+//! Explains why a task was polled last, by following the chain of wake-ups from header to header.
 //!
-//! Each task's header says who submitted it last (`task::wakes`, `LastWake`): two stores a wake-up,
-//! always on. The chain is put together when somebody asks, on the thread that asks: a task with a
-//! name is found at once, for others the registry is walked through, a few tasks under a lock at a
-//! time. A task that has not waited yet and has no name is in no registry: of it is known what its
-//! worker shows.
+//! Each task's header records which task submitted it last (`task::wakes`, `LastWake`): two stores
+//! per wake-up, always on. The chain is built on demand, on the thread that requests it. A task
+//! with a name is found immediately; for others the registry is walked through, a few tasks under a
+//! lock at a time. A task that has not waited yet and has no name is not in the registry; only the
+//! data that its worker exposes is available.
 //!
-//! Rejected: following the records of the flight recorder, which also know what led to an earlier
-//! poll: they reach back milliseconds under load, and only while the recorder is on. A recording
-//! shows that chain as its arrows.
+//! Rejected: following the records of the flight recorder, which also contain the causes of earlier
+//! polls. They reach back only milliseconds under load, and only while the recorder is on. A
+//! recording shows that chain as its arrows.
 
 use volt_telemetry::recording::event::Waker as By;
 use volt_telemetry::why::{End, Link, MAX_LINKS, State, Why, Woken};
@@ -18,18 +18,19 @@ use crate::scheduler::shared::Shared;
 use crate::task::header::Header;
 use crate::task::wakes::LastWake;
 
-/// Tasks that are walked through for one chain, some 80 ms. Of more, the rest is not checked.
+/// How many tasks are walked through for one chain, which takes about 80 ms; further tasks are not
+/// checked.
 const TASKS_MAX: usize = 1_000_000;
 
-/// What is known of a task.
+/// The data that was found about a task.
 struct Seen {
     link: Link,
     wake: Option<LastWake>,
 }
 
 impl Shared {
-    /// The chain of wake-ups that led to the last poll of the task of this id, or else of this
-    /// name; `None` = there is none that is alive and known.
+    /// Returns the chain of wake-ups that led to the last poll of the task with this id, or else
+    /// this name; `None` if no such task is alive and known.
     pub(crate) fn why(&self, task: &str) -> Option<Why> {
         let now_ns = clock::now_ns();
         let mut left = TASKS_MAX;
@@ -62,7 +63,7 @@ impl Shared {
                 _ if why.links.len() == MAX_LINKS => break End::TooLong,
                 Some(next) if next == id => break End::Itself,
                 Some(next) if why.links.iter().any(|link| link.task == next) => break End::Cycle { task: next },
-                // A blocking job is in no registry, and nobody wakes it.
+                // A blocking job is not in the registry, and it is never woken.
                 Some(next) if wake.by != By::Blocking => seen = self.see(next, &mut left),
                 _ => break End::Source,
             }
@@ -84,7 +85,7 @@ impl Shared {
         seen
     }
 
-    /// The first task that is it, of so many at most as are `left`.
+    /// Returns the first task for which `is_it` is true, among at most `left` tasks.
     fn see_header(&self, left: &mut usize, is_it: impl Fn(&Header) -> bool) -> Option<Seen> {
         self.registry.find(|header| {
             if *left == 0 {

@@ -1,39 +1,47 @@
-//! How a runtime ends: it takes nothing in any more, cancels its tasks, and its workers find that
-//! none is left.
+//! How a runtime ends: it takes in no more tasks, cancels all tasks, and its workers end when none
+//! is left.
 //!
 //! # How it ends
 //!
-//! Nobody has a list of all tasks; that no task is left is told from counts: of spawns, one a
-//! worker and one a queue that threads outside push into, and of ends, one a worker.
+//! There is no list of all tasks. Counts show that no task is left: one count of spawns per worker
+//! and one per queue that other threads push into, and one count of ends per worker.
+//!
+//! In an ordinary shutdown, the queues are closed to new tasks, the waiting tasks are cancelled and
+//! submitted, and workers run them a last time. The worker that counts the last end finds the sums
+//! equal, and wakes the other workers, which then end too. The race: a task is spawned while
+//! another worker compares the sums.
 //!
 //! 1. Spawn. A worker checks whether the runtime is closed, counts, and pushes to its own queues.
-//!    Others count and push under the lock of the queue, unless that is closed to what is new. A
+//!    Other threads count and push under the lock of the queue, unless it is closed to new tasks. A
 //!    task that is refused is cancelled and not counted.
-//! 2. Close: every queue that others push into is closed to what is new. Inboxes are closed
+//! 2. Close: every queue that other threads push into is closed to new tasks. Inboxes are closed
 //!    altogether: tasks that are woken go to the global queue.
-//! 3. `is_closed` is set, Release, and then the registry is closed, which cancels the tasks that
-//!    wait. Whoever runs a task from now on cancels it first, and after a poll; a task that is
-//!    about to wait is cancelled by the registry if not.
+//! 3. `is_closed` is set, Release, and then the registry is closed, which cancels the waiting
+//!    tasks. From now on a worker cancels each task before and after it polls it. A task that is
+//!    about to wait is otherwise cancelled by the registry.
 //! 4. A worker ends when it sees `is_closed`, Acquire, and then reads all ends, Acquire, and then
 //!    all spawns, and the sums are equal.
-//! 5. Whoever has seen that wakes all others, so that they see it too.
+//! 5. A thread that has found that wakes all workers, so that they find it too.
 //!
-//! NOBODY-LEFT: when a worker ends, its own queues are empty, and tasks that are left can only be
-//! some that another worker has spawned, who will not end before they do. Proof: whoever sees the
-//! end of a task sees its spawn, by the queues in between; so equal sums are equal sets, and what
-//! the worker has seen spawned has ended. A task that it has not seen was not spawned outside,
-//! since (2) comes after that in the order of a lock. So a worker has spawned it: in the poll of a
-//! task, which then has not ended in the eyes of an observer, or has not been seen spawned itself,
-//! and so on, back to a task that a worker has spawned between two polls, in a waker of the user's,
-//! say. That worker sees its own count; and whoever polls a task has seen its spawn, and its end
-//! comes later.
+//! NOBODY-LEFT: when a worker ends, its own queues are empty. Any task that is left was spawned by
+//! another worker, which does not end before that task does.
 //!
-//! NOBODY-SLEEPS: a worker checks, at (4), between the fence of its park and its sleep. If it does
-//! not see the last end, then whoever counted that comes to its own fence later, and so sees its
-//! parked bit in (5); two who count the last two ends at once have a fence each before they check,
-//! and one of them sees both.
+//! Proof: a thread that sees the end of a task also sees its spawn, through the queues in between.
+//! So equal sums mean equal sets: all tasks whose spawn the worker has seen have ended. Take a task
+//! whose spawn it has not seen. The task was not spawned outside the workers, since (2) comes after
+//! such a spawn in the order of a lock. So a worker has spawned it, either between two polls (for
+//! example in a waker of the user's) or in the poll of another task. To the observer, that other
+//! task either has not ended, which contradicts the equal sums, or was not spawned. Then the same
+//! holds for it, and so on, back to a task that a worker spawned between two polls. That worker
+//! sees its own count of the spawn; and a thread that polls a task has seen the task's spawn, and
+//! its end comes later.
 //!
-//! Rejected: a registry of all tasks, whose emptiness tells: two locks a task.
+//! NOBODY-SLEEPS: a worker checks (4) between the fence of its park and its sleep. If it does not
+//! see the last end, the thread that counted that end executes its fence later, and so sees the
+//! parked bit in (5). If two threads count the last two ends at the same time, each executes a
+//! fence before it checks, and one of them sees both.
+//!
+//! Rejected: a registry of all tasks, which is empty when no task is left: two locks per task.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::AtomicBool;
@@ -45,20 +53,20 @@ use super::Shared;
 use crate::scheduler::ends::{self, Ends};
 
 impl Shared {
-    /// End (4): whether workers may end.
+    /// End (4): returns whether workers may end.
     pub(crate) fn is_done(&self) -> bool {
         ends::is_done(self)
     }
 
-    /// End (5): for whoever has found that workers may end.
+    /// End (5): wakes all workers if workers may end.
     pub(crate) fn wake_if_done(&self) {
         if self.is_done() {
             self.wake_all();
         }
     }
 
-    /// How many tasks are left, and `#id name (spawned at)` of up to `limit` of them, those that
-    /// are being polled first.
+    /// Returns how many tasks are left, and `#id name (spawned at)` of up to `limit` of them, tasks
+    /// that are being polled first.
     pub(crate) fn left_overs(&self, limit: usize) -> (u64, Vec<String>) {
         let snapshot = self.snapshot();
         let polled: Vec<_> =
@@ -78,15 +86,16 @@ impl Shared {
         ends::is_closed(self)
     }
 
-    /// Takes nothing in any more and cancels all tasks.
+    /// Stops taking in tasks, and cancels all tasks.
     pub(crate) fn close(&self) {
         self.close_to_new();
         self.registry.close();
-        // For those that sleep with nothing left to be cancelled.
+        // For workers that sleep while there is nothing left to cancel.
         self.wake_all();
     }
 
-    /// The workers have ended: whoever brings a task from now on gets it back.
+    /// Closes all queues, after the workers have ended: a task that is pushed from now on is
+    /// returned.
     pub(crate) fn close_queues(&self) {
         self.injector.close();
         self.remotes.iter().for_each(|remote| remote.inbox.close());
@@ -96,12 +105,12 @@ impl Shared {
         self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// A worker's thread is about to start.
+    /// Counts a worker whose thread is about to start.
     pub(crate) fn worker_starts(&self) {
         *self.lock_running() += 1;
     }
 
-    /// A worker's thread has ended, or could not be started.
+    /// Counts a worker whose thread has ended, or could not be started.
     pub(crate) fn worker_ended(&self) {
         self.wake_if_done();
         let mut running = self.lock_running();

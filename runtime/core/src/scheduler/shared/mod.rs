@@ -1,12 +1,10 @@
-//! What all workers of a runtime share.
+//! The state that all workers of a runtime share.
 //!
-//! What is done with it stands in files of its own: `spawn` (a new task comes in), `wake` (a task
-//! is handed in from elsewhere, and a worker is woken for it), `end` (the shutdown), `snapshot`.
-//!
-//! Who writes: everybody; each part says for itself how. Who reads: workers, handles, the observer.
-//!
-//! Shape: the global queue, the idle set, the registry, and one [`Remote`] a worker: the ends of
-//! its queues that others may take from, its park word, and its cells.
+//! It consists of the global queue, the idle set, the registry, and one [`Remote`] per worker: the
+//! ends of its queues that other threads may steal from, its park word, and its cells. Workers,
+//! handles and the observer use it. The operations are in separate files: `spawn` (a new task is
+//! taken in), `wake` (a task is submitted, and a worker is woken for it), `end` (the shutdown),
+//! `snapshot`. All threads write here; each part documents how.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -53,10 +51,10 @@ mod wake;
 /// Starts a thread with the runtime's settings that runs [`Shared::run_spare`] for this slot.
 pub(crate) type StartSpare = fn(&Arc<Shared>, usize) -> io::Result<JoinThread<()>>;
 
-/// See the header of this file.
+/// The shared state of a runtime: see the module documentation.
 pub struct Shared {
     pub(crate) name: String,
-    /// The process that the workers are in.
+    /// The program, in the sense of an operating-system process, that the workers run in.
     pub home: Home,
     pub config: Config,
     pub(crate) injector: Injector<Notified>,
@@ -70,38 +68,39 @@ pub struct Shared {
     pub(crate) staff: Staff,
     pub(crate) spares: Spares,
     pub(super) start_spare: StartSpare,
-    /// The Tokio runtime beside this one. Set before the first worker starts.
+    /// The Tokio runtime that runs beside this one. Set before the first worker starts.
     compat: OnceLock<Compat>,
     pub(crate) incidents: incidents::Log,
     pub(crate) troubles: Arc<Troubles>,
-    /// Takes the stacks of stuck polls, if that is wanted and can be done.
+    /// Copies the stacks of stuck polls, if that is enabled and supported.
     pub(crate) sampler: Option<Sampler>,
-    /// What tasks keep it alive by.
+    /// The leases by which tasks keep this alive.
     pub(super) leases: CachePadded<Leases>,
     pub(crate) recorder: Arc<Recorder>,
-    /// The recorder's, at hand for each wake-up.
+    /// The recorder's flag, for a quick check at each wake-up.
     is_recorded: Flag,
     started_at_ns: u64,
-    /// From now on no task is taken in, and workers end when none is left.
+    /// Set by the shutdown: no more tasks are taken in, and workers end when no task is left.
     is_closed: AtomicBool,
-    /// What came into the global queue, and into each worker's inbox.
+    /// How many new tasks came into the global queue, and into each worker's inbox.
     arrivals: Box<[Arrivals]>,
-    /// Tasks that were woken outside the workers.
+    /// How many tasks were woken outside the workers.
     injected: CachePadded<AtomicU64>,
-    /// Calls of `try_spawn` that have found room and not used it yet.
+    /// Calls of `try_spawn` that have found room and have not used it yet.
     arriving: CachePadded<AtomicUsize>,
     census: Census,
     pub(super) listing: Listing,
     pub(crate) processes: Sources,
-    /// What snapshots have told about time so far, one a worker: see `WorkerCells::read`.
+    /// The times that snapshots have reported so far, per worker, so that later ones report no
+    /// less: see `WorkerCells::read`.
     time_floors: Mutex<Vec<[u64; PHASES.len()]>>,
-    /// Workers whose threads run, and where `shutdown` waits for them.
+    /// How many workers have a running thread; `shutdown` waits for `stopped` until there is none.
     running: Mutex<usize>,
     stopped: Condvar,
 }
 
 impl Shared {
-    /// Also what each worker is to own.
+    /// Creates the shared state, and the cores of the workers.
     pub(crate) fn new(
         name: String,
         config: Config,
@@ -153,18 +152,18 @@ impl Shared {
         (shared, cores)
     }
 
-    /// Puts a Tokio runtime beside this one, once, before anything runs here.
+    /// Adds the Tokio runtime, once, before anything runs here.
     pub(crate) fn add_compat(&self, compat: Compat) {
         self.compat.set(compat).expect("one is enough");
     }
 
-    /// The Tokio runtime beside this one.
+    /// Returns the Tokio runtime that runs beside this one.
     pub(crate) fn compat(&self) -> Option<&Compat> {
         self.compat.get()
     }
 
-    /// Whether any queue that `worker` may take from holds work; what is published before a fence
-    /// is seen after it.
+    /// Returns whether any queue from which `worker` may take tasks holds one. A task that is
+    /// published before a fence is seen by a call after that fence.
     pub(crate) fn has_work_for(&self, worker: usize) -> bool {
         let queued = |remote: &Arc<Remote>| remote.local_len() > 0 || remote.batch.len() > 0 || remote.inbox.len() > 0;
         self.injector.len() > 0
@@ -172,17 +171,16 @@ impl Shared {
             || (self.config.enable_stealing && self.remotes_in_use().iter().any(queued))
     }
 
-    /// When the next timer is due, if nothing is left to be done but to wait for it or for the
-    /// kernel, as `worker`, which is in the driver, finds: see `driver/test_clock`. The timer
-    /// is read first: whoever comes from outside after that finds the clock moved on to no timer of
-    /// its own.
+    /// Returns when the next timer is due, if all that is left is to wait for it or for the kernel;
+    /// see `driver/test_clock`. Called by `worker`, which is in the driver. The timer is read
+    /// first: if a thread arms another one afterwards, the clock is not moved past that one.
     pub(crate) fn next_at_rest(&self, worker: usize) -> Option<u64> {
         let next_ns = self.driver.timers.next_deadline_ns();
         let is_quiet = || {
             let are_others = self.driver.test_clock.as_ref().is_some_and(TestClock::are_outsiders_at_rest);
             are_others && self.blocking.is_idle() && self.is_at_rest()
         };
-        // Twice: what the first check found at rest can only be woken by what the second finds.
+        // Twice: only what the second check covers can wake what the first check found at rest.
         let is_at_rest = is_quiet() && {
             self.idle.fence();
             !self.has_work_for(worker) && self.injector.is_empty_locked() && is_quiet()
@@ -190,8 +188,8 @@ impl Shared {
         (is_at_rest && next_ns != u64::MAX).then_some(next_ns)
     }
 
-    /// Whether all who are on duty are parked, one of them in the driver, no spare is left over,
-    /// and nothing is to be told.
+    /// Returns whether all workers on duty are parked, one of them in the driver, no spare is on
+    /// duty, and there is no trouble to report.
     pub(super) fn is_at_rest(&self) -> bool {
         let on_duty = self.staff.on_duty();
         on_duty == self.config.workers
@@ -200,7 +198,7 @@ impl Shared {
             && !self.troubles.has_news()
     }
 
-    /// Of the workers, and of the spares that were ever on duty.
+    /// Returns the remotes of the workers, and of the spares that were ever on duty.
     pub(crate) fn remotes_in_use(&self) -> &[Arc<Remote>] {
         &self.remotes[..self.staff.in_use()]
     }
@@ -212,7 +210,7 @@ impl Watcher for Shared {
     }
 }
 
-/// Many workers, whose threads are a test's.
+/// Creates a runtime with this many workers, whose steps are taken by the threads of a test.
 #[cfg(test)]
 pub(super) fn without_threads(workers: usize) -> (Shared, Vec<Core>) {
     use crate::blocking::pool::Settings;

@@ -1,11 +1,11 @@
-//! Everything that is counted in a runtime, lifted into plain data.
+//! Snapshots: reads all counters of a runtime into plain data.
 //!
-//! Who reads: whoever asks for a snapshot, on its own thread. It reads cells, queue lengths and the
-//! kernel's numbers, and stops no worker; of its three locks (`time_floors`, `census`, the doctor's
-//! history) no worker takes any.
+//! The thread that requests a snapshot takes it. It reads cells, queue lengths and the kernel's
+//! counts, and stops no worker. Of its three locks (`time_floors`, `census`, the doctor's history)
+//! no worker takes any.
 //!
-//! Consistency: each cell is exact, cells are not of one moment. Ends are counted before spawns, so
-//! that what is alive is never negative.
+//! Consistency: each cell is exact, but the cells are not read at the same moment. Ends are counted
+//! before spawns, so that the number of tasks alive is never negative.
 
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
@@ -21,8 +21,9 @@ use crate::scheduler::ends::Ends;
 use crate::scheduler::staff::Duty;
 
 impl Shared {
-    /// What all workers and the sentinel know of each spawn location, those that kept others
-    /// waiting longest first; what of it is not known; and when tasks were counted.
+    /// Returns what all workers and the sentinel have counted per spawn location, those that
+    /// delayed other tasks most first; the names of fields that are unknown; and when tasks were
+    /// counted.
     fn blame(&self) -> (Vec<volt_telemetry::Blame>, Vec<String>, Option<u64>) {
         let mut blame = Vec::new();
         self.remotes_in_use().iter().for_each(|remote| remote.cells.blame.read(&mut blame));
@@ -33,7 +34,7 @@ impl Shared {
         (blame, unknown.iter().map(|field| (*field).to_owned()).collect(), counted_at_ns)
     }
 
-    /// Lifts everything that is counted into plain data.
+    /// Takes a snapshot.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let now_ns = clock::now_ns();
         let ([completed, cancelled, panicked], [inside, outside]) = self.count_tasks();
@@ -62,7 +63,7 @@ impl Shared {
                     batch_len: remote.batch.len() as u32,
                     inbox_len: remote.inbox.len() as u32,
                     is_lifo_filled: remote.lifo.is_filled(),
-                    // ORDERING: Relaxed; only counted.
+                    // ORDERING: Relaxed; only a statistic.
                     tasks_given: remote.tasks_given.load(Ordering::Relaxed),
                     ..remote.cells.read(index, now_ns, floor_ns, name_of)
                 }
@@ -82,7 +83,7 @@ impl Shared {
             global_queue: volt_telemetry::GlobalQueue {
                 len: self.injector.len() as u64,
                 oldest_age_ns: self.injector.oldest_at_ns().map(|at_ns| now_ns.saturating_sub(at_ns)),
-                // ORDERING: Relaxed; only counted.
+                // ORDERING: Relaxed; only a statistic.
                 injected: outside + self.injected.load(Ordering::Relaxed),
                 overflowed: workers.iter().map(|worker| worker.tasks_overflowed).sum(),
             },

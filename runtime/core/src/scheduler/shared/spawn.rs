@@ -1,4 +1,4 @@
-//! A new task comes in, and a task that was woken finds its way to its worker.
+//! Takes in new tasks, and submits tasks that were woken, to the current worker if there is one.
 
 use std::future::Future;
 use std::panic::Location;
@@ -26,7 +26,7 @@ use crate::task::state::Wake;
 use crate::task::trace::{Kind, extra};
 
 impl Shared {
-    /// Starts a task.
+    /// Spawns a task.
     pub(crate) fn spawn<F>(
         self: &Arc<Self>,
         future: F,
@@ -47,7 +47,7 @@ impl Shared {
         join
     }
 
-    /// Starts a task unless too many wait already, or the runtime shuts down.
+    /// Spawns a task. Fails if too many tasks are waiting already, or if the runtime shuts down.
     pub(crate) fn try_spawn<F>(
         self: &Arc<Self>,
         future: F,
@@ -58,7 +58,7 @@ impl Shared {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        // First, since a queue that nobody empties any more may stay full for ever.
+        // Checked first: a queue that is no longer emptied may stay full for ever.
         if self.is_closed() {
             return Err(TrySpawnError::shut_down(future));
         }
@@ -71,24 +71,24 @@ impl Shared {
         match self.start(task) {
             Ok(()) => Ok(join),
             Err(task) => {
-                // SAFETY: it was made above, of F, and nobody has taken it in.
+                // SAFETY: the task was created above, from F, and no queue has taken it in.
                 let future = unsafe { into_future::<F, Lease>(task, join) };
                 Err(TrySpawnError::shut_down(future))
             }
         }
     }
 
-    /// Room for one task more, kept from others that need some at the same moment until it is
-    /// dropped.
+    /// Reserves room for one more task, until it is dropped, so that concurrent calls do not use
+    /// the same room.
     pub(super) fn find_room(&self) -> Option<Room<'_>> {
-        // ORDERING: Acquire; pairs with the Release where a `Room` is dropped: whoever is not
-        // counted here any more has its task in the queue's length.
+        // ORDERING: Acquire; pairs with the Release where a `Room` is dropped: if a call is not
+        // counted here any more, its task is counted in the length of the queue.
         let others = self.arriving.fetch_add(1, Ordering::Acquire);
         let room = Room(&self.arriving);
         (self.waiting() + others < self.config.global_queue_capacity).then_some(room)
     }
 
-    /// Tasks that wait for a worker to take them in.
+    /// Returns how many tasks wait for a worker to take them in.
     fn waiting(&self) -> usize {
         let placed = match self.config.placement {
             Placement::Global => 0,
@@ -97,7 +97,7 @@ impl Shared {
         self.injector.len() + placed
     }
 
-    /// End (1): counts a new task and submits it, or hands it back if the runtime shuts down.
+    /// End (1): counts a new task and submits it, or returns it if the runtime shuts down.
     fn start(self: &Arc<Self>, task: Notified) -> Result<(), Notified> {
         if task.header().extra().is_some() {
             self.keep_in_registry(task.task());
@@ -120,14 +120,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Notes down that a task is submitted, at the time that stands in its header.
+    /// Records that a task is submitted, at the time that its header contains.
     #[cold]
     fn note(&self, task: &Header, event: Event) {
         self.note_at(task.submitted_at_ns(), event);
     }
 
-    /// Notes down what happens now, if anything is noted down: for floors above. Costs one load if
-    /// not.
+    /// Records an event of the present time, if the recorder is on; for other modules. Costs one
+    /// load if it is off.
     #[inline]
     pub(crate) fn note_now(&self, event: impl FnOnce() -> Event) {
         if self.is_recorded.is_on() {
@@ -143,9 +143,9 @@ impl Shared {
         });
     }
 
-    /// Takes a task into the registry: one that is about to wait for the first time, or a new one
-    /// with a name or a span, which the observer looks up there. A worker uses the shard of its
-    /// number, others spread.
+    /// Adds a task to the registry: one that is about to wait for the first time, or a new one with
+    /// a name or a span, which the observer looks up there. A worker uses the shard of its own
+    /// number; tasks from other threads are spread over the shards.
     fn keep_in_registry(&self, task: &Task) {
         let worker = current::with_worker(|worker| worker.filter(|worker| worker.is_of(self)).map(Worker::index));
         if self.registry.keep(task, worker.unwrap_or(task.header().id.as_u64() as usize)) {
@@ -154,7 +154,7 @@ impl Shared {
         }
     }
 
-    /// Hands a new task in from outside the workers, or back if the runtime shuts down.
+    /// Submits a new task from outside the workers, or returns it if the runtime shuts down.
     fn inject_new(&self, task: Notified) -> Result<(), Notified> {
         let submitted_at_ns = task.header().submitted_at_ns();
         let chosen = self.place();
@@ -171,7 +171,7 @@ impl Shared {
     }
 }
 
-/// See `Shared::find_room`.
+/// Reserved room for one task: see `Shared::find_room`.
 pub(super) struct Room<'a>(&'a AtomicUsize);
 
 impl Drop for Room<'_> {

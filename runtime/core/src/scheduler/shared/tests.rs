@@ -1,4 +1,5 @@
-//! Wake-ups of batches and at a shutdown, the net under them, and the room for new tasks.
+//! Wake-ups of batches and at a shutdown, the park time-out as a safety net, and the room for new
+//! tasks.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -41,15 +42,15 @@ fn a_shutdown_wakes_each_worker_once_though_they_park_again() {
     let (wakes, is_ready, is_over) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
     let count_wakes = |worker: usize| {
         let is_woken = shared.remotes[worker].parker.take_token();
-        // ORDERING: SeqCst, here and below; a test's own switches and counts, which prove nothing
-        // about order.
+        // ORDERING: SeqCst, here and below; the test's own switches and counts, on which no claim
+        // about order depends.
         wakes.fetch_add(usize::from(is_woken), Ordering::SeqCst);
         is_woken
     };
     thread::scope(|scope| {
         scope.spawn(|| {
             is_ready.store(true, Ordering::SeqCst);
-            // Up to a limit, so that the shutdown that is not content with once ends too.
+            // Up to a limit, so that a shutdown that wakes workers repeatedly ends too.
             while !is_over.load(Ordering::SeqCst) && wakes.load(Ordering::SeqCst) < 20 * WORKERS {
                 for worker in 0..WORKERS {
                     if count_wakes(worker) {
@@ -68,10 +69,10 @@ fn a_shutdown_wakes_each_worker_once_though_they_park_again() {
     assert_eq!(wakes.load(Ordering::SeqCst), WORKERS);
 }
 
-/// Between two snapshots of the doctor.
+/// The time between two snapshots for the doctor.
 const SNAPSHOTS_APART: Duration = Duration::from_millis(200);
 
-/// A runtime of one worker, which is parked.
+/// Creates a runtime with one worker, which is parked.
 fn parked(placement: Placement, park_timeout: Option<Duration>) -> Runtime {
     let builder = Builder::new_multi_thread().worker_threads(1).placement(placement).sentinel_interval(None);
     let builder = match park_timeout {
@@ -85,7 +86,7 @@ fn parked(placement: Placement, park_timeout: Option<Duration>) -> Runtime {
     runtime
 }
 
-/// Submits a task as a fault in the protocol would: Submit (1), and no more; long ago.
+/// Submits a task as a faulty protocol would: Submit (1) only, with a submission time long ago.
 fn submit_and_wake_nobody(shared: &Arc<Shared>) -> JoinHandle<()> {
     let (task, join) = new_task(async {}, Lease::of(shared), Id::next(), Location::caller(), None);
     let chosen = shared.place();
@@ -96,7 +97,7 @@ fn submit_and_wake_nobody(shared: &Arc<Shared>) -> JoinHandle<()> {
     join
 }
 
-/// What the doctor says of it, `before` being the snapshot before.
+/// Returns the doctor's finding of a lost wake-up; `before` is the previous snapshot.
 fn lost_wakeup(shared: &Shared, before: &Snapshot) -> Option<Finding> {
     examine(before, &shared.snapshot()).into_iter().find(|finding| finding.rule == Rule::LostWakeup)
 }
@@ -111,8 +112,8 @@ fn a_task_nobody_was_woken_for_is_caught_by_the_net_and_counted_and_named() {
         let join = submit_and_wake_nobody(shared);
         runtime.block_on(join).unwrap();
         assert_eq!(shared.remotes[0].cells.lost_wakeup_rescues.get(), 1, "{placement:?}");
-        // Not a synchronisation: snapshots that are closer together say nothing of what came in
-        // between.
+        // Not a synchronisation: two snapshots that are closer together do not show the task that
+        // came between them.
         thread::sleep(SNAPSHOTS_APART);
         let finding = lost_wakeup(shared, &before).expect("the doctor names it");
         assert_eq!(finding.severity, Severity::Critical, "{finding:?}");

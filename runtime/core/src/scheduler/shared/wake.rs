@@ -1,5 +1,5 @@
-//! A task is handed in from outside the workers, or by a worker that does not get to it, and a
-//! worker is woken for it. The steps are those of `idle`.
+//! Submits tasks from outside the workers, or from a worker that cannot run them itself, and wakes
+//! workers for them. The steps are those of `idle`.
 
 use std::sync::atomic::Ordering;
 
@@ -11,32 +11,32 @@ use crate::scheduler::worker::sim;
 use crate::task::header::Notified;
 
 impl Shared {
-    /// The worker whose inbox takes the next task from outside; `None` = the global queue.
+    /// Returns the worker whose inbox takes the next task from outside; `None` = the global queue.
     pub(crate) fn place(&self) -> Option<usize> {
         self.placer.choose(&self.remotes[..self.config.workers], &self.staff)
     }
 
-    /// Hands a task in from outside the workers, or from a worker that cannot take it itself.
+    /// Submits a task that was woken outside the workers, or that its worker cannot take itself.
     pub(crate) fn inject(&self, task: Notified) {
         if !self.home.is_here() {
-            // A forked child woke a task of its parent's. Nobody runs it here, and a thread that is
-            // not here may have held a lock.
+            // A forked child woke a task of its parent. No worker exists here to run it, and a lock
+            // may have been held by a thread that does not exist here.
             std::mem::forget(task);
             return;
         }
         let chosen = self.place();
         let queue = chosen.map_or(&self.injector, |worker| &self.remotes[worker].inbox);
-        // Stamped a moment ago, by whoever woke it.
+        // Stamped a moment ago, by the thread that woke it.
         let now_ns = task.header().submitted_at_ns();
         // Submit (1)
         // A shutdown closes the inboxes first, since their workers may end before the others.
         let pushed = queue.push(task, now_ns).or_else(|task| self.injector.push(task, now_ns));
         if let Err(task) = pushed {
-            // The workers have ended; somebody woke a task that they left behind.
+            // The workers have ended; the task was left behind and woken afterwards.
             task.cancel_now();
             return;
         }
-        // ORDERING: Relaxed; only counted.
+        // ORDERING: Relaxed; only a statistic.
         self.injected.fetch_add(1, Ordering::Relaxed);
         #[cfg(test)]
         if sim::delays_wake_up(chosen) {
@@ -45,9 +45,9 @@ impl Shared {
         self.wake_for_placed(chosen);
     }
 
-    /// Wakes for what was placed at `chosen`, or in the global queue.
+    /// Wakes a worker for a task that was placed at `chosen`, or in the global queue.
     pub(in crate::scheduler) fn wake_for_placed(&self, chosen: Option<usize>) {
-        // The chosen one if it sleeps; if it does not, somebody who may steal from it.
+        // The chosen worker if it sleeps; otherwise one that may steal the task from it.
         let is_woken = chosen.is_some_and(|worker| self.wake_worker(worker));
         if !is_woken {
             self.wake_for_submit();
@@ -60,38 +60,38 @@ impl Shared {
         self.unpark(claimed)
     }
 
-    /// Submit (2) and (3), after `tasks` were published at once: as many searchers as there are
-    /// tasks, those that search already included. Returns how many workers were woken.
+    /// Submit (2) and (3), after `tasks` were published together: provides as many searchers as
+    /// there are tasks, including the present ones. Returns how many workers were woken.
     ///
-    /// The first as for one task, which is what no wake-up being lost rests on; the others so that
-    /// a batch does not spread one by one.
+    /// The first wake-up follows the protocol for one task, on which the proof relies. The others
+    /// prevent that a batch spreads to one worker after another.
     pub(crate) fn wake_for_batch(&self, tasks: usize) -> usize {
         let first = usize::from(self.wake_for_submit());
         let more = tasks.saturating_sub(self.idle.searching().max(first));
         first + (0..more).take_while(|_| self.wake_one()).count()
     }
 
-    /// Hand-off (3), see `driver::turn`: wakes somebody who will park in the driver, unless
-    /// somebody is there or on the way. Returns whether a worker was woken.
+    /// Hand-off (3), see `driver::turn`: wakes a worker that will park in the driver, unless one is
+    /// there or on the way. Returns whether a worker was woken.
     pub(crate) fn wake_for_driver(&self) -> bool {
         self.unpark(parking::claim_for_driver(&self.idle, || self.driver.owner()))
     }
 
-    /// Wakes one worker more, whether or not somebody searches. Returns whether there was one.
+    /// Wakes one more worker, even if there are searchers. Returns whether one was parked.
     pub(crate) fn wake_one(&self) -> bool {
         let claimed = self.idle.claim_any(self.driver.owner());
         self.unpark(claimed)
     }
 
-    /// Submit (2) and (3) for one worker. Returns whether it was parked.
+    /// Submit (2) and (3) for one particular worker. Returns whether it was parked.
     pub(in crate::scheduler) fn wake_worker(&self, worker: usize) -> bool {
         let is_mine = self.idle.claim_worker(worker);
         self.unpark(is_mine.then_some(worker))
     }
 
-    /// Wakes everybody who sleeps, each once: who parks from now on sees for itself what this is
-    /// about. To go on until nobody sleeps would be to go on for as long as the first park again
-    /// before the last are woken.
+    /// Wakes all sleeping workers, each once. A worker that parks from now on finds the reason in
+    /// its own check. Repeating this until no worker sleeps might take for ever: the first workers
+    /// may park again before the last are woken.
     pub(super) fn wake_all(&self) {
         (0..self.remotes.len()).for_each(|worker| _ = self.wake_worker(worker));
         self.wake_spares();
@@ -113,7 +113,7 @@ impl Shared {
         }
     }
 
-    /// Puts tasks that a worker does not get to into the global queue, and wakes whom it takes.
+    /// Moves tasks that a worker cannot run to the global queue, and wakes workers for them.
     pub(in crate::scheduler) fn hand_over(&self, tasks: Vec<Notified>, now_ns: u64) {
         if tasks.is_empty() {
             return;

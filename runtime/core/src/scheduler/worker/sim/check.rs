@@ -1,18 +1,18 @@
-//! What must hold, after each step and at rest.
+//! The checks that are made after each step and at rest.
 //!
-//! *Bounded*, in polls of the worker that holds the task, which is the only time that the worker
-//! answers for:
-//! * global queue: between two checks, as many local polls as the tuner's interval at most, and
-//!   none, but the first, after the target latency;
-//! * LIFO slot: no more polls from it a tick than its cap;
-//! * batch buffer: a task with n before it is run n + 1 polls later;
-//! * ring: two polls from it are at most `polls_between_ring_polls` apart, and a task with n before
-//!   it waits n + 2 times that;
+//! *Bounded*, in polls of the worker that holds the task, which is the only time that depends on
+//! the worker alone:
+//! * global queue: between two checks there are at most as many local polls as the tuner's
+//!   interval, and after the target latency at most one;
+//! * LIFO slot: in each tick no more polls from it than its cap;
+//! * batch buffer: a task behind n others is run n + 1 polls later;
+//! * ring: two polls from it are at most `polls_between_ring_polls` apart, and a task behind n
+//!   others waits for n + 2 times that;
 //! * LIFO slot, inbox: as the ring.
 //!
-//! And from being queued to being taken, wherever it is moved meanwhile, in polls of all workers:
-//! `POLLS_TO_BE_TAKEN` for each task that may be alive and each worker. What has been seen is 45; a
-//! task that starves is past any number.
+//! From being queued to being taken, wherever the task is moved meanwhile, in polls of all workers:
+//! `POLLS_TO_BE_TAKEN` for each task that may be alive and each worker. The maximum observed is 45;
+//! a task that starves exceeds any number.
 
 use std::collections::HashSet;
 
@@ -21,32 +21,32 @@ use super::load::State;
 use super::step::Step;
 use crate::config::Config;
 
-/// Steps from one check of the lengths of all queues to the next, and of everything in them. Every
-/// step for the rest.
+/// Steps between two checks of the lengths of all queues, and between two checks of all tasks in
+/// them. The other checks are made at every step.
 const STEPS_TO_COUNT: u64 = 4;
 const STEPS_TO_PLACE: u64 = 32;
-/// See the header of this file.
+/// The bound on the time from being queued to being taken: see the module documentation.
 const POLLS_TO_BE_TAKEN: u64 = 200;
-/// With more workers than this all checks are rarer.
+/// With more workers than this, all checks are made less often.
 const MANY_WORKERS: usize = 8;
 const FEWER: u64 = 16;
 
-/// What is remembered of a worker.
+/// The history of a worker that the checks need.
 #[derive(Default)]
 pub(super) struct Watch {
-    /// It is in `next_task`.
+    /// Whether it is in `next_task`.
     pub(super) is_seeking: bool,
     /// Polls so far.
     polls: u64,
     lifo_hits_before_tick: u64,
-    /// Local polls since the global queue was last found filled and not checked, and when that
-    /// began.
+    /// Local polls since the global queue was first found filled and not checked, and when that
+    /// was.
     passed_over: Option<(u32, u64)>,
-    /// Polls since the ring was last found filled and not polled from.
+    /// Polls since the ring was first found filled and not polled from.
     polls_beside_ring: u64,
 }
 
-/// The state of a worker before it seeks a task.
+/// The state of a worker before it searches for a task.
 pub(super) struct Before {
     global_len: usize,
     batch_len: usize,
@@ -54,7 +54,7 @@ pub(super) struct Before {
     global_batches: u64,
     lifo_hits: u64,
     steals: u64,
-    /// Tasks in the rings, batch buffers and inboxes of others.
+    /// Tasks in the rings, batch buffers and inboxes of other workers.
     stealable: usize,
     now_ns: u64,
     interval: u32,
@@ -80,7 +80,7 @@ enum Place {
     Batch(usize),
 }
 
-/// Where a task was seen first since it was queued, and how far its holder was then.
+/// Where a task was first seen since it was queued, and how many polls its holder had made then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     place: Place,
@@ -89,9 +89,9 @@ pub(super) struct Seen {
     bound: u64,
 }
 
-/// Between two polls from the ring: those from the LIFO slot, at the end of one tick and the
-/// beginning of the next; and for each of them and of the ring's own, a check of the global queue
-/// and what it brings.
+/// Returns the maximum number of polls between two polls from the ring: those from the LIFO slot,
+/// at the end of one tick and the beginning of the next; and for each of them and for the ring's
+/// own poll, a check of the global queue and the tasks that it brings.
 fn polls_between_ring_polls(config: &Config) -> u64 {
     let local = 2 * u64::from(config.max_lifo_polls_per_tick) + 1;
     local * (config.global_queue_batch_size as u64 + 2)
@@ -176,7 +176,7 @@ impl World<'_> {
         }
     }
 
-    /// After each step, whoever took it.
+    /// Makes the checks after a step of any actor.
     pub(super) fn check_step(&self) {
         let rarity = if self.workers.len() > MANY_WORKERS { FEWER } else { 1 };
         let steps = self.steps.get();
@@ -244,7 +244,7 @@ impl World<'_> {
         }
     }
 
-    /// Conserved, by number.
+    /// Conserved, by the number of tasks.
     fn check_lengths(&self) {
         let held = self.shared.remotes.iter().map(|remote| remote.queued());
         let queued = held.sum::<usize>() + self.shared.injector.len();
@@ -253,14 +253,14 @@ impl World<'_> {
         }
     }
 
-    /// Conserved, one by one, and Bounded.
+    /// Conserved, task by task, and Bounded.
     fn check_places(&self) {
         let mut places = Vec::with_capacity(self.queued.get());
         self.shared.injector.for_each(|task| places.push((task.header().id.as_u64(), Place::Global, 0)));
         for (index, worker) in self.workers.iter().enumerate() {
             let (remote, mut core) = (&self.shared.remotes[index], worker.core.borrow_mut());
             let core = &mut *core;
-            // All are taken out and put back, in the same order.
+            // All tasks are taken out and put back, in the same order.
             for (ring, place) in [(&mut core.ring, Place::Ring(index)), (&mut core.batch, Place::Batch(index))] {
                 for position in 0..ring.len() as u64 {
                     let task = ring.pop().expect("it is as long as that");
@@ -301,7 +301,7 @@ impl World<'_> {
                         self.fail(format!("task {task} waits in {place:?} for {waited} polls, {} at most", seen.bound));
                     }
                 }
-                // Between two checks a task may leave and come back. Not at every one of several.
+                // Between two checks a task may leave and return, but not between each of several.
                 _ => {
                     let bound = bound + 2 * STEPS_TO_PLACE;
                     model.seen = Some(Seen { place, queued_count: model.queued_count, polls, bound });
@@ -310,7 +310,7 @@ impl World<'_> {
         }
     }
 
-    /// The worker that has to come to a task there, and in how many polls.
+    /// Returns the worker that must run a task at this place, and within how many polls.
     fn bound_at(&self, place: Place, position: u64) -> Option<(usize, u64)> {
         let turn = polls_between_ring_polls(&self.shared.config);
         match place {
@@ -321,7 +321,7 @@ impl World<'_> {
         }
     }
 
-    /// Everything sleeps: all that must hold then.
+    /// Checks everything that must hold when all workers sleep.
     pub(super) fn check_rest(&self) {
         if self.has_failed() {
             return;
@@ -333,7 +333,7 @@ impl World<'_> {
         self.check_counts();
     }
 
-    /// Every worker has ended.
+    /// Checks everything that must hold when every worker has ended.
     pub(super) fn check_end(&self) {
         if self.has_failed() {
             return;
@@ -347,7 +347,7 @@ impl World<'_> {
         }
     }
 
-    /// Conserved, as the runtime counts.
+    /// Conserved, by the counts of the runtime.
     fn check_counts(&self) {
         let snapshot = self.shared.snapshot();
         let tasks = &snapshot.tasks;
@@ -362,8 +362,8 @@ impl World<'_> {
         }
     }
 
-    /// What has happened, and how often: a simulation that does not get to the places where faults
-    /// would be shows nothing.
+    /// Returns what has happened, and how often. A simulation that does not reach the places where
+    /// faults would be proves nothing.
     pub(super) fn reached(&self) -> Vec<(&'static str, u64)> {
         let snapshot = self.shared.snapshot();
         let sum = |count: fn(&volt_telemetry::Worker) -> u64| snapshot.workers.iter().map(count).sum();

@@ -1,4 +1,4 @@
-//! What the simulated runtime is made to do, and what the model knows of each task.
+//! The load of a simulated runtime, and the model of each task.
 
 use std::future::Future;
 use std::panic::{Location, resume_unwind};
@@ -14,27 +14,27 @@ use crate::config::{Config, ParkSpin, Placement};
 use crate::task::header::Notified;
 use crate::task::join::JoinHandle;
 
-/// How much of what happens in one simulated runtime. Of 1000 polls, unless it says otherwise.
+/// How often each thing happens in one simulated runtime: per 1000 polls, unless stated otherwise.
 #[derive(Debug)]
 pub(super) struct Load {
-    /// Tasks alive at once.
+    /// How many tasks may be alive at the same time.
     pub(super) max_alive: usize,
     yields: usize,
     ends: usize,
     wakes: usize,
     spawns: usize,
     sleeps: usize,
-    /// Of 1000 spawned tasks, those that wake each other for ever, two by two.
+    /// Per 1000 spawned tasks: those that wake each other for ever, in pairs.
     pairs: usize,
-    /// Of 1000 spawned tasks, those that yield for ever.
+    /// Per 1000 spawned tasks: those that yield for ever.
     spinners: usize,
     /// Polls of 20 µs to 5 ms.
     long_polls: usize,
-    /// Polls in the middle of which others take steps.
+    /// Polls during which other actors take steps.
     interrupted: usize,
 }
 
-/// Settings and load of one simulated runtime.
+/// Draws the settings and the load of one simulated runtime.
 pub(super) fn draw(random: &Random, fault: Option<Fault>) -> (Config, Load) {
     let workers = if random.one_in(25) { random.pick(&[63, 64, 65, 70, 130]) } else { random.between(1, 8) as usize };
     let batch = random.pick(&[2, 4, 8]);
@@ -80,7 +80,7 @@ pub(super) fn draw(random: &Random, fault: Option<Fault>) -> (Config, Load) {
     (config, load)
 }
 
-/// Where a task is, as far as polls and wakes tell.
+/// The state of a task, as it follows from polls and wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Waits,
@@ -92,7 +92,7 @@ pub(super) enum State {
         by: usize,
         is_woken: bool,
     },
-    /// Its last poll is over, and its future about to be dropped.
+    /// Its last poll is over, and its future is about to be dropped.
     Ending(End),
     Ended(End),
 }
@@ -104,24 +104,24 @@ pub(super) enum End {
     Panicked,
 }
 
-/// What the model knows of a task.
+/// The model of a task.
 pub(super) struct Model {
     pub(super) state: State,
     kind: Kind,
     is_aborted: bool,
     waker: Option<Waker>,
     handle: Option<JoinHandle<()>>,
-    /// How often it was queued.
+    /// How often the task was queued.
     pub(super) queued_count: u64,
     pub(super) seen: Option<Seen>,
-    /// Polls of all workers before that.
+    /// Polls of all workers before it was queued last.
     pub(super) queued_at_polls: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Mixed,
-    /// Wakes that one, and waits.
+    /// Wakes the task of that index, and waits.
     Partner(usize),
     /// Yields.
     Spinner,
@@ -146,7 +146,7 @@ impl Drop for Task {
     }
 }
 
-/// A timer's: so that the model hears of the wake.
+/// The waker of a timer, which also reports the wake to the model.
 struct TimerWaker {
     index: usize,
 }
@@ -173,9 +173,9 @@ impl World<'_> {
         self.queued.set(self.queued.get() + 1);
     }
 
-    // ---- what threads do ------------------------------------------------------------------------
+    // ---- actions of threads ---------------------------------------------------------------------
 
-    /// A thread outside does something.
+    /// Lets a thread outside the workers act.
     pub(super) fn act_outside(&self) {
         let count = self.models.borrow().len();
         match self.random.below(10) {
@@ -191,7 +191,7 @@ impl World<'_> {
         }
     }
 
-    /// A task, most likely a young one: many of the old have ended.
+    /// Returns a task, most likely a young one, since many of the old ones have ended.
     fn any(&self) -> usize {
         let count = self.models.borrow().len();
         count - 1 - self.random.below(count.min(2 * self.load.max_alive))
@@ -263,12 +263,12 @@ impl World<'_> {
         }
     }
 
-    /// The runtime is about to cancel every task.
+    /// Prepares the model: the runtime is about to cancel every task.
     pub(super) fn expect_cancellation(&self) {
         self.models.borrow_mut().iter_mut().for_each(|model| self.expect_abort(model));
     }
 
-    // ---- what workers do ------------------------------------------------------------------------
+    // ---- actions of workers ---------------------------------------------------------------------
 
     /// Once: a worker has taken a task out of a queue.
     pub(super) fn take(&self, worker: usize, task: &Notified) {
@@ -304,7 +304,7 @@ impl World<'_> {
             self.act_inside(kind);
             self.spend_time();
         }
-        // While the poll went on, others have taken steps.
+        // Other actors have taken steps during the poll.
         self.actor.set(Actor::Worker(by));
         let end = match self.random.below(1000) {
             0..3 if wants_more && kind == Kind::Mixed => Some(End::Panicked),
@@ -337,7 +337,7 @@ impl World<'_> {
         Poll::Pending
     }
 
-    /// A part of a poll: virtual time in slices, between which others may take steps.
+    /// Spends a part of a poll: virtual time in slices, between which other actors may take steps.
     fn spend_time(&self) {
         let whole_ns = match self.is_one_of(self.load.long_polls) {
             true if self.random.one_in(8) => self.random.between(500_000, 5_000_000),
@@ -370,7 +370,7 @@ impl World<'_> {
         if self.is_one_of(self.load.sleeps) {
             let index = self.any();
             let at_ns = self.now_ns.get() + self.random.between(0, 20_000_000);
-            // Armed for good; the wheel goes with the runtime.
+            // Never cancelled; the timer wheel is dropped with the runtime.
             let _key = self.shared.driver.arm_timer(at_ns, Waker::from(Arc::new(TimerWaker { index })));
         }
         if self.random.one_in(200) {
@@ -378,7 +378,7 @@ impl World<'_> {
         }
     }
 
-    /// A task's future is dropped.
+    /// Handles the drop of a task's future.
     fn dropped(&self, index: usize) {
         let waker = self.with_model(index, |model| {
             let end = match model.state {
@@ -396,14 +396,14 @@ impl World<'_> {
         }
     }
 
-    /// How many tasks the model has seen end in each way.
+    /// Returns how many tasks have ended in each way, according to the model.
     pub(super) fn ends(&self) -> [u64; 3] {
         let models = self.models.borrow();
         let count = |end| models.iter().filter(|model| model.state == State::Ended(end)).count() as u64;
         [End::Completed, End::Cancelled, End::Panicked].map(count)
     }
 
-    /// Whether every handle says what the model says.
+    /// Checks that every handle agrees with the model.
     pub(super) fn check_handles(&self) {
         for (index, model) in self.models.borrow().iter().enumerate() {
             let is_ended = matches!(model.state, State::Ended(_));

@@ -1,40 +1,43 @@
-//! A simulation of many workers on one thread: a scheduler of schedulers.
+//! A simulation of many workers on one thread, which checks the scheduler under random
+//! interleavings.
 //!
 //! # Shape
 //!
-//! The workers, queues, idle set, driver and tasks are the real ones; what is missing is their
-//! threads. A seed decides who takes the next step: a worker (one of those that `Worker::turn` and
-//! `Worker::park` are made of), a thread outside (spawns, wakes, aborts), the clock (virtual, this
-//! thread's own), a time-out, a sleep that ends for no reason. A poll takes its virtual time in
-//! slices, and between them others take steps, inside the poll: so polls overlap, long ones are
-//! found by thieves, and a sleeper is claimed while somebody else parks.
+//! The workers, queues, idle set, driver and tasks are the real ones; only their threads are
+//! missing. A seed decides what takes the next step: a worker (one of the steps of which
+//! `Worker::turn` and `Worker::park` consist), a thread outside (spawns, wakes, aborts), the clock
+//! (which is virtual and belongs to this thread), a time-out, or a spurious wake-up. A poll takes
+//! its virtual time in slices. Between the slices, and so inside the poll, other actors take steps.
+//! So polls overlap, thieves find long ones, and a sleeping worker is claimed while another one
+//! parks.
 //!
-//! Two things that a thread may be interrupted between are held apart by hooks in `Shared`: a
-//! submission and its wake-up (of threads outside), and a claim and its token.
+//! A thread may be interrupted between a submission and its wake-up (outside the workers), and
+//! between a claim and its token. Hooks in `Shared` separate these two pairs of steps.
 //!
 //! # Checks
 //!
-//! The model knows of each task whether it waits, is queued, is in hand, is being polled or has
-//! ended; it follows wakes and polls only, and knows nothing of queues.
-//! * *Once*: a task is taken out of a queue only if it is queued; polled only by the worker that
-//!   took it.
+//! The model stores for each task whether it waits, is queued, is in hand, is being polled or has
+//! ended. It follows only wakes and polls, and is independent of the queues.
+//! * *Once*: a task is taken out of a queue only if it is queued; it is polled only by the worker
+//!   that took it.
 //! * *Conserved*: the queues hold exactly the queued tasks, each once; spawned = completed +
 //!   cancelled + panicked + alive.
-//! * *Nobody waits*: when every worker sleeps and none is claimed, nothing is queued. And while
-//!   somebody sleeps and there is work that nobody is about to run (anything in the global queue;
-//!   with stealing on, more in one worker's queues than it runs next, or anything while it is in a
-//!   poll), somebody searches, or is in the middle of parking.
-//! * *Polled*: when every worker sleeps, one does in the driver; with an eager hand-off, also while
-//!   any of them sleeps, and nobody searches or is in the middle of parking.
-//! * *Counted*: `searching` is the workers that believe so and those that are claimed; a bit is set
-//!   if and only if its worker is parked and not claimed.
+//! * *Nobody waits*: when every worker sleeps and none is claimed, no task is queued. Also, while
+//!   some worker sleeps and there is work that no worker is about to run, there is a searcher, or a
+//!   worker in the middle of parking. Such work is any task in the global queue; and with stealing
+//!   on, more tasks in one worker's queues than it runs next, or any task there while the worker is
+//!   in a poll.
+//! * *Polled*: when every worker sleeps, one sleeps in the driver. With an eager hand-off this also
+//!   holds while any worker sleeps, if there is no searcher and no worker in the middle of parking.
+//! * *Counted*: `searching` is the number of workers that are searchers by their own state, plus
+//!   the claimed ones. A bit is set if and only if its worker is parked and not claimed.
 //! * *Bounded*: see `check`.
-//! * *No net*: a park time-out counts no `lost_wakeup_rescues`, unless somebody was held up for as
-//!   long between two steps that follow each other at once as a rule: between a submission and its
-//!   wake-up, say. Then the net has caught what was late, not lost.
+//! * *No net*: a park time-out counts no `lost_wakeup_rescues`, unless an actor was delayed for
+//!   that long between two steps that normally follow each other immediately, for example between a
+//!   submission and its wake-up. Then the time-out has caught a late wake-up, not a lost one.
 //!
-//! What it does not cover: memory orderings (loom does), races inside one step, the driver's sleep
-//! in the kernel, the cooperative budget.
+//! Not covered: memory orderings (the loom models cover them), races inside one step, the driver's
+//! sleep in the kernel, and the cooperative budget.
 //!
 //! A failure prints the seed and the last steps; `VOLT_SIM_SEED` repeats it.
 
@@ -65,66 +68,66 @@ use crate::scheduler::shared::Shared;
 use crate::task::id;
 use crate::troubles::Troubles;
 
-/// Steps printed after a failure.
+/// How many steps are printed after a failure.
 const TRACED: usize = 50;
 /// Steps from one rest, at which everything is checked, to the next.
 const STEPS_TO_REST: u64 = 2_500;
-/// Steps within which everything comes to rest when nothing new comes.
+/// Steps within which everything must come to rest if nothing new comes.
 const STEPS_AT_REST: u64 = 200_000;
 
 thread_local! {
-    /// The simulation that this thread is in.
+    /// The simulation that runs on this thread.
     static WORLD: Cell<*const ()> = const { Cell::new(ptr::null()) };
 }
 
-/// Calls `f` with this thread's simulation, if it is in one.
+/// Calls `f` with this thread's simulation, if there is one.
 fn with_world<R>(f: impl for<'a> FnOnce(&World<'a>) -> R) -> Option<R> {
     let world = WORLD.try_with(Cell::get).unwrap_or(ptr::null()).cast::<World<'_>>();
-    // SAFETY: `World::run` sets it for as long as it borrows the world, further up this thread's
-    // stack.
+    // SAFETY: `World::run` sets it for as long as it borrows the world, further up the stack of
+    // this thread.
     unsafe { world.as_ref() }.map(f)
 }
 
-/// Hook between Submit (1) and (2): whether the simulation will go on from there later.
+/// Hook between Submit (1) and (2): returns whether the simulation continues from there later.
 pub(crate) fn delays_wake_up(chosen: Option<usize>) -> bool {
     with_world(|world| world.delays_wake_up(chosen)).unwrap_or(false)
 }
 
-/// Hook between a claim and its token: whether the simulation will give it later.
+/// Hook between a claim and its token: returns whether the simulation gives the token later.
 pub(crate) fn delays_token(worker: usize) -> bool {
     with_world(|world| world.claimed(worker)).is_some()
 }
 
-/// A fault to put in; each must be found.
+/// A fault to inject; the checks must find each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// Park without Park (3).
     NoCheck,
     /// Park (3) before Park (1).
     CheckFirst,
-    /// A submission that comes from outside sometimes ends before Submit (2).
+    /// A submission from outside sometimes ends before Submit (2).
     NoWakeUp,
-    /// The last searcher that finds work wakes nobody.
+    /// The last searcher that finds work wakes no other worker.
     NoChain,
-    /// What retract says is not listened to.
+    /// The result of the retract is ignored.
     RetractIgnored,
-    /// What is left in the batch buffer at the end of a tick is forgotten.
+    /// Tasks that are left in the batch buffer at the end of a tick are lost.
     BatchDropped,
-    /// The LIFO slot's polls are not counted.
+    /// The polls from the LIFO slot are not counted.
     NoLifoCap,
-    /// The LIFO slot's polls are counted anew each tick, whether or not the ring had its turn.
+    /// The count of polls from the LIFO slot is reset each tick, even if the ring had no turn.
     LifoRenewed,
-    /// The global queue is checked only when there is nothing else.
+    /// The global queue is checked only when there is no other task.
     GlobalNeverDue,
     /// The global queue is checked whenever the batch buffer is empty.
     GlobalAlwaysDue,
     /// The inbox is not checked while the ring is full.
     InboxBehindRing,
-    /// A worker that a check has kept awake is a searcher only if it steals.
+    /// A worker whose check was a hit becomes a searcher only if stealing is on.
     UpWithoutSearch,
 }
 
-/// Who takes a step.
+/// What takes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Actor {
     Outside,
@@ -138,7 +141,7 @@ struct Event {
     depth: u32,
     actor: Actor,
     what: &'static str,
-    /// A task's or worker's index, a time, whatever `what` says.
+    /// The index of a task or worker, or a time, depending on `what`.
     which: u64,
 }
 
@@ -156,21 +159,21 @@ struct World<'a> {
     depth: Cell<u32>,
     actor: Cell<Actor>,
     models: RefCell<Vec<Model>>,
-    /// By task id.
+    /// Indices of the models, by task id.
     indices: RefCell<HashMap<u64, usize>>,
-    /// Models that are `Queued`.
+    /// How many models are `Queued`.
     queued: Cell<usize>,
     alive: Cell<usize>,
-    /// Submissions that are between Submit (1) and (2).
+    /// Submissions between Submit (1) and (2).
     half_submitted: RefCell<Vec<Option<usize>>>,
-    /// Claimed workers whose token is on its way.
+    /// Claimed workers that have not received their token yet.
     tokens: RefCell<Vec<usize>>,
-    /// Nothing new is to come.
+    /// Whether the simulation adds nothing new at present.
     is_resting: Cell<bool>,
-    /// Of all workers.
+    /// Polls of all workers.
     polls: Cell<u64>,
     lifo_slots_stolen: Cell<u64>,
-    /// Checks of Park (3) that found something.
+    /// Checks of Park (3) that were a hit.
     parks_given_up: Cell<u64>,
     trace: RefCell<VecDeque<Event>>,
     violation: RefCell<Option<String>>,
@@ -181,7 +184,7 @@ struct Random(Cell<u64>);
 
 impl Random {
     fn new(seed: u64) -> Self {
-        // Neighbouring seeds apart, and never 0.
+        // Separates neighbouring seeds, and is never 0.
         Self(Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03 | 1))
     }
 
@@ -211,7 +214,7 @@ impl Random {
     }
 }
 
-/// A runtime without threads.
+/// Creates a runtime without threads.
 fn build(config: Config, seed: u64) -> (Arc<Shared>, Vec<Worker>) {
     let troubles = Arc::new(Troubles::new("sim", false));
     let driver = Driver::new(None, 16, troubles.clone()).expect("the system has an I/O driver");
@@ -231,23 +234,23 @@ fn build(config: Config, seed: u64) -> (Arc<Shared>, Vec<Worker>) {
     (shared, workers)
 }
 
-/// What came of one simulated runtime.
+/// The outcome of one simulated runtime.
 struct Outcome {
     steps: u64,
     /// What has happened, and how often.
     reached: Vec<(&'static str, u64)>,
-    /// What was wrong, and the last steps before.
+    /// The violation, and the last steps before it.
     result: Result<(), String>,
 }
 
-/// Runs one runtime for about `steps` steps.
+/// Simulates one runtime for about `steps` steps.
 fn simulate(random: &Random, steps: u64, fault: Option<Fault>) -> Outcome {
-    // Nothing is left of earlier simulations in this one's times: its clock starts at an instant of
-    // its own.
+    // The times of earlier simulations must not matter here, so the clock starts at a random
+    // instant.
     let start_ns = random.between(0, 1 << 31);
     clock::simulated::set(Some(start_ns));
-    // In a range that no real task reaches, and the same in each run of a seed, so that what a
-    // failure tells can be compared.
+    // In a range that no real task reaches, and the same in each run of a seed, so that the output
+    // of failures can be compared.
     id::simulated::begin(NonZeroU64::new(1 << 63));
     let (config, load) = load::draw(random, fault);
     let described = format!("{load:?}, {config:?}");
@@ -305,12 +308,12 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Steps, a rest now and then, and a shutdown.
+    /// Takes steps, with a rest now and then, and a shutdown at the end.
     fn run(&self, steps: u64) -> Result<(), String> {
         struct Reset;
         impl Drop for Reset {
             fn drop(&mut self) {
-                // What is left of a failed run is dropped without the model.
+                // The remains of a failed run are dropped without the model.
                 WORLD.set(ptr::null());
             }
         }
@@ -340,7 +343,7 @@ impl<'a> World<'a> {
 
     // ---- rest -----------------------------------------------------------------------------------
 
-    /// Lets everything come to rest, and checks all of it.
+    /// Lets everything come to rest, and checks the whole state.
     fn rest(&self) {
         self.is_resting.set(true);
         self.come_to_rest(|| self.is_at_rest());
@@ -358,13 +361,13 @@ impl<'a> World<'a> {
         self.fail("nothing new comes, and it does not come to rest".to_owned());
     }
 
-    /// All sleep, and nobody is on the way.
+    /// Returns whether all workers sleep, and none has been claimed or is about to be.
     fn is_at_rest(&self) -> bool {
         self.half_submitted.borrow().is_empty()
             && self.seats.iter().all(|seat| !seat.is_claimed.get() && matches!(*seat.step.borrow(), Step::Sleep { .. }))
     }
 
-    /// Everything is cancelled, and every worker ends.
+    /// Cancels all tasks, and waits until every worker has ended.
     fn shut_down(&self) {
         if self.has_failed() {
             return;
@@ -379,7 +382,7 @@ impl<'a> World<'a> {
         self.check_end();
     }
 
-    // ---- telling --------------------------------------------------------------------------------
+    // ---- tracing --------------------------------------------------------------------------------
 
     fn note(&self, what: &'static str, which: u64) {
         self.steps.set(self.steps.get() + 1);

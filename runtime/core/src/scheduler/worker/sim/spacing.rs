@@ -1,8 +1,8 @@
-//! Whether a worker keeps the interval that it shows: on the virtual clock, where no other program
-//! lengthens a poll.
+//! Tests that a worker keeps the interval of global checks that it publishes. They use the virtual
+//! clock, on which no other program lengthens a poll.
 //!
-//! One real worker polls tasks that take a known virtual time and yield. What it counts
-//! (`global_checks`, `global_check_polls`) is held against what it publishes
+//! One real worker polls tasks that take a known virtual time and yield. The worker's counts
+//! (`global_checks`, `global_check_polls`) are compared with the interval that it publishes
 //! (`global_queue_interval`).
 
 use std::future::poll_fn;
@@ -20,7 +20,7 @@ use crate::scheduler::current;
 use crate::scheduler::shared::Shared;
 use crate::scheduler::worker::Worker;
 
-/// Ticks until the average is that of the load, and ticks that are measured then.
+/// Ticks until the average matches the load, and ticks that are measured afterwards.
 const SETTLING: usize = 300;
 const MEASURED: usize = 300;
 const TASKS: usize = 4;
@@ -30,13 +30,13 @@ fn spend(ns: u64) {
     clock::simulated::set(Some(clock::now_ns() + ns));
 }
 
-/// A worker that is never out of work, for as long as `f` runs.
+/// Runs `f` with a worker that always has tasks.
 fn with_worker_of(
     builder: &Builder,
     poll_ns: impl Fn(&Random) -> u64 + Send + Copy + 'static,
     f: impl FnOnce(&Shared, &Worker),
 ) {
-    /// Real time again, also after a failure.
+    /// Restores real time, also after a failure.
     struct Reset;
     impl Drop for Reset {
         fn drop(&mut self) {
@@ -79,7 +79,8 @@ fn run_ticks(worker: &Worker, ticks: usize) {
     });
 }
 
-/// The mean of the gauge over the ticks, and the local polls between two checks, as counted.
+/// Returns the mean of the published interval over the ticks, and the counted number of local polls
+/// between two checks.
 fn shown_and_measured(shared: &Shared, worker: &Worker) -> (f64, f64) {
     let read = || shared.snapshot().workers.swap_remove(0);
     run_ticks(worker, SETTLING);
@@ -94,8 +95,8 @@ fn shown_and_measured(shared: &Shared, worker: &Worker) -> (f64, f64) {
     let polls = check_polls(&after) - check_polls(&before);
     assert_eq!(checks(&after).empty, checks(&before).empty, "it is never out of work");
     let checks = checks(&after).between_polls() - checks(&before).between_polls();
-    // Each local poll is counted once, at the next check: some of before the first reading in it,
-    // some of before the last not.
+    // Each local poll is counted at the next check. So the count includes some polls from before
+    // the first reading, and lacks some from before the last.
     let polled = after.polls - before.polls;
     assert!(polls.abs_diff(polled) <= u64::from(shared.config.max_global_queue_interval), "{polls} of {polled}");
     (shown as f64 / MEASURED as f64, polls as f64 / checks as f64)
@@ -112,8 +113,8 @@ fn builders() -> [(Builder, &'static str); 2] {
 fn the_gauge_is_the_measured_spacing_within_20_percent() {
     for (builder, target) in builders() {
         for poll_us in [1, 10, 100] {
-            // As long as each other; between half and three halves; and now and then one of twenty
-            // times the length.
+            // All polls of the same length; between half and three halves of it; and now and then
+            // one of twenty times the length.
             let even = move |_: &Random| poll_us * US;
             let uneven = move |random: &Random| random.between(poll_us * US / 2, poll_us * US * 3 / 2);
             let with_outliers = move |random: &Random| if random.one_in(1_000) { 20 } else { 1 } * uneven(random);
@@ -142,7 +143,7 @@ fn steady_polls_are_checked_by_interval_sudden_long_ones_by_time() {
     for (builder, target) in builders() {
         let poll_ns = std::sync::atomic::AtomicU64::new(US);
         let poll_ns: &'static _ = Box::leak(Box::new(poll_ns));
-        // ORDERING: Relaxed; one thread.
+        // ORDERING: Relaxed; the test has one thread.
         let now = move |_: &Random| poll_ns.load(std::sync::atomic::Ordering::Relaxed);
         with_worker_of(&builder, now, |shared, worker| {
             let checks = || shared.snapshot().workers.swap_remove(0).global_checks.unwrap();
@@ -151,7 +152,7 @@ fn steady_polls_are_checked_by_interval_sudden_long_ones_by_time() {
             run_ticks(worker, 10);
             let steady = checks();
             assert!(steady.interval > settled.interval && steady.elapsed == settled.elapsed, "{target}: {steady:?}");
-            // Longer than either target, from one poll to the next.
+            // From one poll to the next, longer than either target.
             poll_ns.store(2_000 * US, std::sync::atomic::Ordering::Relaxed);
             run_ticks(worker, 1);
             let sudden = checks();

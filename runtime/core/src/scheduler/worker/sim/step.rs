@@ -1,4 +1,4 @@
-//! One step of a worker, of a thread outside, or of the clock.
+//! The steps of workers, of threads outside, and of the clock.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,11 +16,11 @@ use crate::scheduler::worker::Tick;
 use crate::scheduler::worker::park::{ParkTarget, SleptBy};
 use crate::task::header::Notified;
 
-/// Steps of others in the middle of polls, polls in the middle of those, and so on, at most this
-/// deep.
+/// How deep steps may nest: steps of other actors during a poll, polls among those steps, and so
+/// on.
 const MAX_DEPTH: u32 = 4;
 
-/// What a worker does next.
+/// The next step of a worker.
 pub(super) enum Step<'a> {
     Begin,
     Seek(Tick),
@@ -62,30 +62,30 @@ impl Step<'_> {
         matches!(self, Step::Check | Step::PrepareSleep | Step::Sleep { .. } | Step::Retract(_))
     }
 
-    /// Between a check and the next.
+    /// Returns whether the worker is between one check and the next.
     pub(super) fn is_in_transit(&self) -> bool {
         matches!(self, Step::BeginPark | Step::Check | Step::PrepareSleep | Step::Retract(_) | Step::FinishPark(..))
             || matches!(self, Step::EndTick(_, true))
     }
 }
 
-/// What the simulation knows of a worker.
+/// The simulation's state of a worker.
 pub(super) struct Seat<'a> {
     pub(super) step: RefCell<Step<'a>>,
-    /// Somebody has cleared its bit; the token is on its way, or there.
+    /// Its bit was cleared by a claim; the token is on its way, or has arrived.
     pub(super) is_claimed: Cell<bool>,
-    /// The token is there.
+    /// The token has arrived.
     pub(super) has_token: Cell<bool>,
-    /// It is up, and has not searched for work since.
+    /// It woke up, and has not searched for work since.
     pub(super) is_fresh: Cell<bool>,
-    /// It timed out while somebody was held up on the way to what it may find, or to a wake-up:
-    /// what the net catches then was not lost.
+    /// It timed out while another actor was delayed on the way to a task that it may find, or to a
+    /// wake-up. What the time-out catches then was not lost.
     pub(super) is_excused: Cell<bool>,
     pub(super) watch: RefCell<Watch>,
 }
 
 impl World<'_> {
-    /// One step of somebody.
+    /// Takes one step of a random actor.
     pub(super) fn step(&self) {
         let is_resting = self.is_resting.get();
         match self.random.below(100) {
@@ -98,8 +98,8 @@ impl World<'_> {
         self.check_step();
     }
 
-    /// One step, whose panic is a violation: not the simulation's, nor that of a task whose poll is
-    /// going on.
+    /// Takes one step. A panic in it is a violation; it unwinds neither the simulation nor the task
+    /// whose poll is in progress.
     pub(super) fn contained_step(&self) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.step())) {
             let text = payload.downcast_ref::<String>().map(String::as_str).or(payload.downcast_ref().copied());
@@ -107,7 +107,7 @@ impl World<'_> {
         }
     }
 
-    /// Steps of others, in the middle of a poll.
+    /// Takes steps of other actors during a poll.
     pub(super) fn interrupt(&self, steps: u64) {
         if self.depth.get() == MAX_DEPTH {
             return;
@@ -129,7 +129,7 @@ impl World<'_> {
         current::run_outside_workers(f);
     }
 
-    /// Submit (2) and (3) of a thread that was held up before them.
+    /// Submit (2) and (3) of a thread that was delayed before them.
     fn finish_submission(&self) {
         let submission = {
             let mut half_submitted = self.half_submitted.borrow_mut();
@@ -209,7 +209,7 @@ impl World<'_> {
                         worker.core.borrow_mut().lifo_polls = 0;
                     }
                     if self.fault == Some(Fault::BatchDropped) {
-                        // Not run and not dropped: forgotten.
+                        // Neither run nor dropped, but lost.
                         std::iter::from_fn(|| worker.core.borrow_mut().batch.pop()).for_each(std::mem::forget);
                     }
                     if is_idle { Step::BeginPark } else { Step::Begin }
@@ -218,7 +218,7 @@ impl World<'_> {
                     Some(Fault::CheckFirst) if worker.is_needed() => Step::Begin,
                     fault => {
                         if fault == Some(Fault::CheckFirst) {
-                            // Others come between the check and the park.
+                            // Other actors take steps between the check and the park.
                             self.interrupt(3);
                         }
                         worker.begin_park();
@@ -236,7 +236,7 @@ impl World<'_> {
                 }
                 Step::Sleep { target, since_ns } => self.try_wake_up(index, target, since_ns),
                 Step::Retract(slept) => Step::FinishPark(slept, worker.retract()),
-                // Until the token is there it sleeps on.
+                // The worker sleeps until the token has arrived.
                 Step::FinishPark(slept, true) if !has_token => Step::FinishPark(slept, true),
                 Step::FinishPark(slept, is_claimed) => {
                     self.finish_park(index, slept.as_ref(), is_claimed);
@@ -302,7 +302,7 @@ impl World<'_> {
         }
     }
 
-    /// Wakes up if there is a reason.
+    /// Wakes the worker up if there is a reason.
     fn try_wake_up<'b>(&self, index: usize, target: ParkTarget<'b>, since_ns: u64) -> Step<'b> {
         let (now_ns, has_token) = (self.now_ns.get(), self.seats[index].has_token.get());
         let (timeout, is_driver) = match &target {
@@ -337,8 +337,8 @@ impl World<'_> {
         Step::Retract(Some(slept))
     }
 
-    /// Somebody but this worker is between Submit (1) and (2), between two checks, or awake and has
-    /// not searched yet.
+    /// Returns whether an actor other than worker `but` is between Submit (1) and (2), between two
+    /// checks, or awake and has not searched yet.
     fn is_somebody_held_up(&self, but: usize) -> bool {
         let others = self.seats.iter().enumerate().filter(|(index, _)| *index != but);
         let mut others = others.map(|(_, seat)| seat.is_fresh.get() || seat.step.borrow().is_in_transit());

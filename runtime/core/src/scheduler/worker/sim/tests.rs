@@ -1,4 +1,4 @@
-//! Fixed seeds, a fresh one, and faults that must be found.
+//! Runs the simulation with fixed seeds, with a fresh one, and with faults that it must find.
 
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
@@ -6,17 +6,17 @@ use std::time::{Instant, SystemTime};
 use super::{Fault, Random, simulate};
 use crate::task::id::Id;
 
-/// Steps a seed.
+/// Steps per seed.
 const STEPS: u64 = 1_000_000;
-/// Steps of one runtime; the next has other settings.
+/// Steps of one runtime; the next runtime has other settings.
 const STEPS_OF_ONE: u64 = 10_000;
-/// Steps that a seed gets to find a fault.
+/// Steps that a seed has to find a fault.
 const STEPS_TO_FAULT: u64 = 300_000;
-/// Seeds of which one finds it.
+/// Seeds of which one must find the fault.
 const SEEDS_TO_FAULT: std::ops::Range<u64> = 4..64;
 
-/// Runs runtimes drawn from `seed` until they have taken `steps` steps. Returns how many they took,
-/// and what has happened.
+/// Simulates runtimes drawn from `seed` until they have taken `steps` steps. Returns the number of
+/// steps, and what has happened.
 fn run(seed: u64, steps: u64, fault: Option<Fault>) -> Result<(u64, BTreeMap<&'static str, u64>), String> {
     let random = Random::new(seed);
     let (mut taken, mut reached) = (0, BTreeMap::new());
@@ -65,13 +65,13 @@ fn a_million_steps_of_a_fresh_seed_keep_every_promise() {
 #[test]
 fn a_seed_says_everything() {
     let first = run(7, 30_000, None).expect("keeps every promise");
-    // What happens elsewhere in the process does not matter.
+    // Tasks elsewhere in the program must not matter.
     let _used = Id::next();
     assert_eq!(run(7, 30_000, None), Ok(first));
 }
 
-/// `fault` is found, by one of the checks that say `violations`. With which seed is chance, and
-/// changes with every line of the scheduler.
+/// Asserts that `fault` is found, by one of the checks with the messages `violations`. Which seed
+/// finds it is random, and changes with every line of the scheduler.
 fn breaks(fault: Fault, violations: &[&str]) {
     let found = SEEDS_TO_FAULT
         .into_iter()
