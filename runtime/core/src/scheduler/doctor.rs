@@ -1,19 +1,27 @@
 //! The runtime's own doctor: its findings about this runtime, with their history, for snapshots and
 //! for the application's log.
 //!
-//! Protocol. (1) The sentinel requests an examination every `DOCTOR_INTERVAL` while a worker is
-//! awake, if the log or the control socket is enabled. It requests one more before it dozes, if
-//! there was an incident since the last one or a finding is open. (2) The thread that resolves
-//! stacks takes a snapshot. (3) Each snapshot is judged by the thread that takes it: the history of
-//! findings (`volt_diagnosis::doctor::history`) compares it with the previous one, and the findings
-//! are added to the snapshot. So the findings of an idle runtime become past findings when a
-//! snapshot is taken. (4) The thread that resolves stacks writes findings that began or ended to
-//! the log, if the log is enabled. `volt_diagnosis::doctor::course` limits how often and how many.
+//! The *doctor* compares two snapshots of a runtime and reports what is wrong as *findings*. A
+//! finding is *open* from the snapshot that shows it first until one that no longer does.
 //!
-//! Invariants. *One verdict*: the log, the control socket and the exporter show the findings of one
-//! history. *No worker and no sentinel runs a subscriber's code*, which may block: workers do so
-//! only for the events of their own tasks. *An idle runtime is left asleep*: a finding that is open
-//! when the runtime becomes idle is logged as ended only when the runtime wakes up.
+//! Protocol:
+//! 1. The sentinel requests an examination every `DOCTOR_INTERVAL` while a worker is awake, if the
+//!    log or the control socket is enabled. It requests one more before it dozes, if there was an
+//!    incident since the last one or a finding is open.
+//! 2. The thread that resolves stacks takes a snapshot.
+//! 3. The thread that takes a snapshot, this one or any other, judges it: the history of findings
+//!    (`volt_diagnosis::doctor::history`) compares it with the previous one, and the findings are
+//!    added to it. So the findings of an idle runtime become past findings when a snapshot is
+//!    taken.
+//! 4. The thread that resolves stacks writes findings that began or ended to the log, if the log is
+//!    enabled. `volt_diagnosis::doctor::course` limits how often and how many.
+//!
+//! Invariants:
+//! * *One verdict*: the log, the control socket and the exporter show the findings of one history.
+//! * *No worker and no sentinel runs a subscriber's code*, which may block: workers do so only for
+//!   the events of their own tasks.
+//! * *An idle runtime is left asleep*: a finding that is open when the runtime becomes idle is
+//!   logged as ended only when the runtime wakes up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

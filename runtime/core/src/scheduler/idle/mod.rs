@@ -300,8 +300,9 @@ impl Idle {
     pub(crate) fn stop_searching(&self) -> bool {
         let was_last = self.leave_searchers();
         if was_last {
-            // Submit (2) ORDERING: SeqCst fence; pairs with the fence in `claim_for_submit`, whose
-            // caller may have relied on this searcher.
+            // Submit (2)
+            // ORDERING: SeqCst fence; pairs with the fence in `claim_for_submit`, whose caller may
+            // have relied on this searcher.
             fence(Ordering::SeqCst);
         }
         was_last

@@ -1,11 +1,14 @@
 //! Lists the tasks of a runtime one by one: those that rank highest by the criterion of a query.
 //!
 //! The console and other observers call this on their own threads, one at a time. Protocol of an
-//! answer. (1) Read from the workers' cells which tasks are being polled. (2) Choose: walk through
-//! the registry, a few tasks under a lock at a time, and keep the ids and places of the
-//! highest-ranking ones, as many as requested. (3) Look each of these up, and read its header. The
-//! choice of (2) is reused for a while, so that a client that polls often gets new numbers of the
-//! same tasks, and the program pays for few walks.
+//! answer:
+//! 1. Read from the workers' cells which tasks are being polled.
+//! 2. Choose: walk through the registry, a few tasks under a lock at a time, and keep the ids and
+//!    places of the highest-ranking ones, as many as requested.
+//! 3. Look each of these up, and read its header.
+//!
+//! The choice of (2) is reused for a while, so that a client that polls often gets new numbers of
+//! the same tasks, and the program pays for few walks.
 //!
 //! The registry contains the tasks that have waited once, or have a name. For a task in its first
 //! poll only the data that its worker exposes is available. Tasks that wait in a queue for their

@@ -20,8 +20,8 @@
 //!    spent, do not replace it: a spare would get no processor time either.
 //! 4. Fewer workers are able than the runtime has, and no worker is parked: call a spare, or count
 //!    that none was available (*capped*).
-//! 5. A worker is away: move the tasks that it holds to the global queue, at each check, since a
-//!    stuck poll may wake more tasks.
+//! 5. A worker is away or blocks: move the tasks that it holds to the global queue, at each check,
+//!    since a stuck poll may wake more tasks.
 //!
 //! A spare stays for `SPARE_LINGER` after the last stall, since a task that blocked once often
 //! blocks again. Then the surplus spares leave.

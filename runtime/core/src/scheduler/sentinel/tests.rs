@@ -18,8 +18,8 @@ fn a_runtime_is_examined_only_if_that_can_be_read() {
     }
 }
 
-/// Prints how long a check takes, without the wake-up before it: `cargo test --release -p volt-core
-/// --lib a_check_takes -- --nocapture`.
+/// Prints how long a check takes, without the wake-up before it:
+/// `cargo test --release -p volt-core --lib a_check_takes -- --nocapture`.
 #[test]
 fn a_check_takes_microseconds() {
     const CHECKS: u32 = 2_000;

@@ -17,8 +17,8 @@
 //! 2. Close: every queue that other threads push into is closed to new tasks. Inboxes are closed
 //!    altogether: tasks that are woken go to the global queue.
 //! 3. `is_closed` is set, Release, and then the registry is closed, which cancels the waiting
-//!    tasks. From now on a worker cancels each task before and after it polls it. A task that is
-//!    about to wait is otherwise cancelled by the registry.
+//!    tasks. A worker that runs a task from now on cancels it before the poll and after the poll.
+//!    If it misses the shutdown, the registry cancels the task when it is about to wait.
 //! 4. A worker ends when it sees `is_closed`, Acquire, and then reads all ends, Acquire, and then
 //!    all spawns, and the sums are equal.
 //! 5. A thread that has found that wakes all workers, so that they find it too.

@@ -39,14 +39,16 @@
 //!
 //! # Protocol
 //!
-//! Replace, by the sentinel, for a long poll: (1) PRESENT → AWAY, and if that succeeded, `able -=
-//! 1`;
-//! (2) check the poll again: if it is a different one, AWAY → PRESENT, and if that succeeded, `able
-//!     += 1`; (3) otherwise call a spare.
+//! Replace, by the sentinel, for a long poll:
+//! 1. PRESENT → AWAY, and if that succeeded, `able -= 1`;
+//! 2. check the poll again. If it is a different one: AWAY → PRESENT, and if that succeeded, `able
+//!    += 1`;
+//! 3. otherwise call a spare.
 //!
-//! Call, by the sentinel, by a worker that is about to block, or by a shutdown: (1) OFF → PRESENT,
-//! or GONE → PRESENT; (2) `able += 1`; (3) give the spare a token, or a thread. The thread that did
-//! (1) does this, and no other thread does.
+//! Call, by the sentinel, by a worker that is about to block, or by a shutdown:
+//! 1. OFF → PRESENT, or GONE → PRESENT;
+//! 2. `able += 1`;
+//! 3. give the spare a token, or a thread. Only the thread that did (1) does this.
 //!
 //! Block, by a worker that is about to block: PRESENT → BLOCKING, `able -= 1`; or AWAY → BLOCKING,
 //! which is already counted. From then on the sentinel treats the block as intended.
@@ -54,12 +56,13 @@
 //! Return, by a worker at the end of a poll or of a block, or before it parks: AWAY or BLOCKING →
 //! PRESENT, and if that succeeded, `able += 1`.
 //!
-//! Leave, by a spare between two polls: (1) PRESENT → LEAVING, which keeps the sentinel from
-//! declaring it away; (2) `able -= 1` unless it would fall below `keep`: in that case → PRESENT,
-//! and stay; (3) empty its own queues, and if no worker polls timers and I/O, wake one that will;
-//! (4) LEAVING → OFF;
-//! (5) sleep until a token comes. After a long sleep: OFF → GONE, and the thread ends; if that
-//!     fails, the spare was called, and the token comes.
+//! Leave, by a spare between two polls:
+//! 1. PRESENT → LEAVING, which keeps the sentinel from declaring it away;
+//! 2. `able -= 1`, unless it would fall below `keep`: in that case → PRESENT, and stay;
+//! 3. empty its own queues, and if no worker polls timers and I/O, wake one that will;
+//! 4. LEAVING → OFF;
+//! 5. sleep until a token comes. After a long sleep: OFF → GONE, and the thread ends. If that
+//!    fails, the spare was called, and the token comes.
 //!
 //! # Invariants
 //!
@@ -272,7 +275,8 @@ impl Staff {
             self.come_back(slot);
             return false;
         }
-        // Leave (2) ORDERING: Relaxed; a target value that nothing else depends on.
+        // Leave (2)
+        // ORDERING: Relaxed; a target value that nothing else depends on.
         let keep = self.keep.load(Ordering::Relaxed);
         // ORDERING: AcqRel for the change, Relaxed for a value that is only tried. ENOUGH needs
         // only the modification order of this word.

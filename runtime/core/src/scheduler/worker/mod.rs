@@ -1,10 +1,10 @@
 //! A worker: its loop, and how it takes in tasks that were woken on its thread.
 //!
-//! A worker is a thread that polls tasks. One *turn* of its loop: poll timers and I/O if no worker
-//! has done so for a while; then, up to `budget_per_tick` times, find a task and poll it once (a
-//! *tick*); then feed the tuner. If it finds no task, it parks. `search` finds the next task,
-//! `park` is the sleep, `driver` polls timers and I/O, and `duty` is the part that concerns stuck
-//! workers and spares.
+//! A worker is a thread that polls tasks. One *turn* of its loop begins with a *tick*: it polls
+//! timers and I/O if no worker has done so for a while, then finds a task and polls it once, up to
+//! `budget_per_tick` times, and then feeds the tuner. If it has found no task, it parks. `search`
+//! finds the next task, `park` is the sleep, `driver` polls timers and I/O, and `duty` is the part
+//! that concerns stuck workers and spares.
 //!
 //! Between two polls of a tick the worker polls the driver once 20 times `driver_interval` have
 //! passed, by default 1 ms. So 128 slow polls delay no timer for longer than one poll and that
@@ -84,7 +84,7 @@ impl Worker {
         }
     }
 
-    /// Returns whether this is a worker of the runtime with that `shared`.
+    /// Returns whether this is a worker of the runtime that `shared` belongs to.
     #[inline]
     pub(crate) fn is_of(&self, shared: &Shared) -> bool {
         ptr::eq(&*self.shared, shared)
@@ -238,8 +238,7 @@ impl Worker {
         self.core.borrow().now_ns
     }
 
-    // ---- taking in tasks
-    // ----------------------------------------------------------------------------
+    // ---- taking in tasks ------------------------------------------------------------------------
 
     /// Takes in a task that was woken on this thread, or puts it into the global queue.
     #[inline]
@@ -268,8 +267,8 @@ impl Worker {
                 self.cells().lifo_cap_flushes.add(1);
                 Some(task)
             }
-            // Also at the cap, if the ring is empty: in the ring, the task would be surplus and
-            // need a helper to be woken, since this poll may go on for long.
+            // Also at the cap, if the ring is empty. If the task went to the ring, a helper would
+            // have to be woken for it, since this poll may go on for long.
             Road::Lifo if self.shared.config.max_lifo_polls_per_tick > 0 => {
                 let evicted = self.remote.lifo.put(task);
                 if evicted.is_some() {
@@ -405,7 +404,7 @@ impl Tick {
     }
 }
 
-/// Returns the kernel's id of this thread, or 0 where the kernel has none.
+/// Returns the kernel's id of this thread, or 0 on platforms that provide none.
 fn thread_id() -> u64 {
     #[cfg(target_os = "linux")]
     return u64::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap_or(0);

@@ -46,8 +46,9 @@ impl Doze {
     /// Returns whether the sleep was for about `interval`.
     pub(crate) fn sleep(&self, idle: &Idle, is_all_parked: impl Fn() -> bool, interval: Duration) -> bool {
         if is_all_parked() {
-            // Doze (1) ORDERING: AcqRel; pairs with the swap in `end_doze`, which clears it. The
-            // fence orders it before the check.
+            // Doze (1)
+            // ORDERING: AcqRel; pairs with the swap in `end_doze`, which clears it. The fence
+            // orders it before the check.
             self.is_dozing.swap(true, Ordering::AcqRel);
             // Doze (2)
             idle.fence();
@@ -75,7 +76,8 @@ impl Doze {
     pub(crate) fn rouse(&self, idle: &Idle) {
         // Rouse (2)
         idle.fence();
-        // Rouse (3) ORDERING: Relaxed; ordered by the fence, see the module documentation.
+        // Rouse (3)
+        // ORDERING: Relaxed; ordered by the fence, see the module documentation.
         if self.is_dozing.load(Ordering::Relaxed) {
             self.end_doze();
         }
@@ -89,7 +91,7 @@ impl Doze {
         }
     }
 
-    /// Ends the current sleep, and the next one too if it has not begun yet.
+    /// Ends the current sleep, or the next one if the sentinel is awake.
     pub(crate) fn end(&self) {
         self.end_doze();
         self.wake();

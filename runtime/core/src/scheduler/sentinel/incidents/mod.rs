@@ -109,7 +109,7 @@ impl Log {
         *entries.counts.entry(incident.cause).or_default() += 1;
         let key = (incident.spawned_at.clone(), incident.cause);
         if entries.kinds.len() >= KINDS_MAX && !entries.kinds.contains_key(&key) {
-            // The kinds that were quiet for longest are no longer needed.
+            // Kinds that have been quiet for `QUIET_TIME` are no longer needed.
             let quiet_ns = clock::saturating_ns(QUIET_TIME);
             entries.kinds.retain(|_, kind| now_ns.saturating_sub(kind.last_at_ns()) < quiet_ns);
         }
