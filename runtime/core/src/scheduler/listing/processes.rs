@@ -47,7 +47,7 @@ pub trait ProcessSource: Send + Sync {
     /// Returns the processes that match `query`, in any order.
     ///
     /// The default implementation lists none, for a source that reports only totals. The runtime
-    /// adds what it knows about the tasks of the processes. The result contains the query that it
+    /// adds the data of the tasks' current polls. The result contains the query that it
     /// answers, whose `limit` is at most [`MAX_ROWS`](volt_telemetry::processes::MAX_ROWS).
     fn list(&self, query: &Query) -> ProcessList {
         ProcessList { query: query.clone(), alive: self.totals().alive, ..ProcessList::default() }

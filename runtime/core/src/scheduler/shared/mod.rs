@@ -54,7 +54,7 @@ pub(crate) type StartSpare = fn(&Arc<Shared>, usize) -> io::Result<JoinThread<()
 /// The shared state of a runtime: see the module documentation.
 pub struct Shared {
     pub(crate) name: String,
-    /// The program, in the sense of an operating-system process, that the workers run in.
+    /// The program that the workers run in, as opposed to a forked child of it.
     pub home: Home,
     pub config: Config,
     pub(crate) injector: Injector<Notified>,

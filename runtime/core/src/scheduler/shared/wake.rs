@@ -64,7 +64,7 @@ impl Shared {
     /// there are tasks, including the present ones. Returns how many workers were woken.
     ///
     /// The first wake-up follows the protocol for one task, on which the proof relies. The others
-    /// prevent that a batch spreads to one worker after another.
+    /// spread a batch to all workers together instead of one after another.
     pub(crate) fn wake_for_batch(&self, tasks: usize) -> usize {
         let first = usize::from(self.wake_for_submit());
         let more = tasks.saturating_sub(self.idle.searching().max(first));
