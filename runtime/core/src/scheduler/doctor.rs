@@ -2,7 +2,7 @@
 //! for the application's log.
 //!
 //! The *doctor* compares two snapshots of a runtime and reports what is wrong as *findings*. A
-//! finding is *open* from the snapshot that shows it first until one that no longer does.
+//! finding is *open* while it is current and at least a warning.
 //!
 //! Protocol:
 //! 1. The sentinel requests an examination every `DOCTOR_INTERVAL` while a worker is awake, if the

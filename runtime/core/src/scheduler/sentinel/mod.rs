@@ -30,11 +30,12 @@
 //! second the sentinel requests an examination by the doctor: see `doctor`.
 //!
 //! The time between two checks is `sentinel_interval`. While spares linger it is
-//! `SUSPICIOUS_INTERVAL`. While a poll is long it is that too, and then doubles with each check
-//! that has nothing to do. A block that was announced may last for hours: as long as a worker is
-//! parked, it is checked like a long poll. A check that is late by `PAUSE` means that the machine
-//! stood still, not the tasks (`lateness`). Then all earlier observations are discarded, and the
-//! current polls are not charged with that time.
+//! `SUSPICIOUS_INTERVAL`. While a poll is long it is that too; after `PATIENCE` checks that had
+//! nothing to do it doubles with each further one, up to `sentinel_interval`. A block that was
+//! announced may last for hours: as long as a worker is parked, it is checked like a long poll. A
+//! check that is late by `PAUSE` means that the machine stood still, not the tasks (`lateness`).
+//! Then all earlier observations are discarded, and the current polls are not charged with that
+//! time.
 //!
 //! The sentinel owns none of the workers' state: its thread takes tasks from their queues as
 //! thieves do, and calls spares through `staff`. `doze` describes how it sleeps.
