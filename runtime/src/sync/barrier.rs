@@ -1,10 +1,11 @@
-//! A meeting point.
+//! A barrier that lets a group of tasks continue together.
 
 use tokio::sync::BarrierWaitResult;
 
 use super::{Awaits, spend};
 
-/// Lets `n` tasks go on when all of them have arrived, again and again.
+/// Blocks tasks until `n` of them have arrived, then lets them all continue. The barrier can be
+/// reused.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -23,15 +24,15 @@ use super::{Awaits, spend};
 pub struct Barrier(tokio::sync::Barrier);
 
 impl Barrier {
-    /// For `n` tasks; 0 is taken for 1.
+    /// Creates a barrier for `n` tasks. 0 is treated as 1.
     pub fn new(n: usize) -> Self {
         Self(tokio::sync::Barrier::new(n))
     }
 
-    /// Waits until all have arrived; one of them is told that it leads.
+    /// Waits until all `n` tasks have arrived. One of them is designated as the leader.
     ///
     /// # Cancel safety
-    /// Not cancel safe: who has arrived stays counted.
+    /// Not cancel safe: a task that has arrived stays counted.
     #[track_caller]
     pub fn wait(&self) -> impl Future<Output = BarrierWaitResult> {
         spend(Awaits::Others, self.0.wait())

@@ -1,15 +1,17 @@
-//! Each value to every receiver: [`channel`].
+//! A channel that delivers each value to every receiver: [`channel`].
 
 use super::{Awaits, spend};
 
 #[doc(no_inline)]
 pub use tokio::sync::broadcast::error;
 
-/// A channel that keeps the last `capacity` values, rounded up to a power of two, for receivers
-/// that are slower than its senders.
+/// Creates a channel that keeps the last `capacity` values for receivers that have not seen them.
+///
+/// `capacity` is rounded up to a power of two. A receiver that falls behind by more values loses
+/// the oldest ones.
 ///
 /// # Panics
-/// `capacity` is 0, or more than half of what a `usize` holds.
+/// Panics if `capacity` is 0 or exceeds half of `usize::MAX`.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -26,7 +28,7 @@ pub fn channel<T: Clone>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (Sender(sender), Receiver(receiver))
 }
 
-/// Sends to every receiver.
+/// Sends values to all associated [`Receiver`]s.
 #[derive(Debug)]
 pub struct Sender<T>(tokio::sync::broadcast::Sender<T>);
 
@@ -34,73 +36,74 @@ pub struct Sender<T>(tokio::sync::broadcast::Sender<T>);
 #[derive(Debug)]
 pub struct WeakSender<T>(tokio::sync::broadcast::WeakSender<T>);
 
-/// Receives what is sent after it was made.
+/// Receives the values that were sent after it was created.
 #[derive(Debug)]
 pub struct Receiver<T>(tokio::sync::broadcast::Receiver<T>);
 
 impl<T> Sender<T> {
-    /// A channel without a receiver, so far, as by [`channel`]: [`subscribe`](Self::subscribe)
-    /// makes them.
+    /// Creates a channel that has no receiver yet. [`subscribe`](Self::subscribe) creates
+    /// receivers.
     ///
     /// # Panics
-    /// As [`channel`].
+    /// Same as [`channel`].
     pub fn new(capacity: usize) -> Self {
         Self(tokio::sync::broadcast::Sender::new(capacity))
     }
 
-    /// Sends `value`, at once; says to how many receivers. One that has fallen behind by more than
-    /// the capacity loses its oldest.
+    /// Sends `value` to all receivers without waiting, and returns the number of receivers.
+    ///
+    /// A receiver that has fallen behind by more than the capacity loses its oldest value.
     ///
     /// # Errors
-    /// There is no receiver: the value comes back.
+    /// Returns an error that contains `value` if there is no receiver.
     pub fn send(&self, value: T) -> Result<usize, error::SendError<T>> {
         self.0.send(value)
     }
 
-    /// A receiver for what is sent from now on.
+    /// Creates a new receiver for values sent after this call.
     pub fn subscribe(&self) -> Receiver<T> {
         Receiver(self.0.subscribe())
     }
 
-    /// Values that some receiver has not seen.
+    /// Returns the number of values that at least one receiver has not seen.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether every receiver has seen everything.
+    /// Returns `true` if every receiver has seen every value.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many receivers there are.
+    /// Returns the number of receivers.
     pub fn receiver_count(&self) -> usize {
         self.0.receiver_count()
     }
 
-    /// Whether both send into the same channel.
+    /// Returns `true` if both senders belong to the same channel.
     pub fn same_channel(&self, other: &Self) -> bool {
         self.0.same_channel(&other.0)
     }
 
-    /// One that does not keep the channel open.
+    /// Creates a [`WeakSender`], which does not keep the channel open.
     pub fn downgrade(&self) -> WeakSender<T> {
         WeakSender(self.0.downgrade())
     }
 
-    /// How many senders there are.
+    /// Returns the number of [`Sender`]s.
     pub fn strong_count(&self) -> usize {
         self.0.strong_count()
     }
 
-    /// How many there are that do not keep it open.
+    /// Returns the number of [`WeakSender`]s.
     pub fn weak_count(&self) -> usize {
         self.0.weak_count()
     }
 
-    /// Waits until there is no receiver.
+    /// Waits until all receivers are dropped.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping it.
+    /// Cancel safe.
     #[track_caller]
     pub fn closed(&self) -> impl Future<Output = ()> {
         spend(Awaits::Others, self.0.closed())
@@ -114,7 +117,7 @@ impl<T> Clone for Sender<T> {
 }
 
 impl<T> WeakSender<T> {
-    /// A sender, if there is one left.
+    /// Returns a [`Sender`], or `None` if all senders are dropped.
     pub fn upgrade(&self) -> Option<Sender<T>> {
         self.0.upgrade().map(Sender)
     }
@@ -127,58 +130,62 @@ impl<T> Clone for WeakSender<T> {
 }
 
 impl<T: Clone> Receiver<T> {
-    /// As [`recv`](Self::recv), on this thread: for threads that are no workers.
+    /// Receives the next value, blocking the current thread until there is one.
+    ///
+    /// Use this only on threads that do not run tasks: on a worker, it blocks all tasks of that
+    /// worker.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv).
+    /// Same as [`recv`](Self::recv).
     pub fn blocking_recv(&mut self) -> Result<T, error::RecvError> {
         self.0.blocking_recv()
     }
 
-    /// Waits for the next value.
+    /// Receives the next value, waiting until there is one.
     ///
     /// # Errors
-    /// Values were lost since it was slow, and how many; the next call goes on with the oldest that
-    /// is kept. Or all senders are gone.
+    /// - `Lagged(n)`: the receiver fell behind and `n` values were lost. The next call returns the
+    ///   oldest value that is still kept.
+    /// - `Closed`: all senders are dropped and no value is left.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping it.
+    /// Cancel safe: no value is lost.
     #[track_caller]
     pub fn recv(&mut self) -> impl Future<Output = Result<T, error::RecvError>> {
         spend(Awaits::Message, self.0.recv())
     }
 
-    /// The next value, if there is one.
+    /// Returns the next value if there is one, without waiting.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv), or there is none yet.
+    /// Returns an error in the same cases as [`recv`](Self::recv), and if there is no value yet.
     pub fn try_recv(&mut self) -> Result<T, error::TryRecvError> {
         self.0.try_recv()
     }
 
-    /// Another receiver for what is sent from now on.
+    /// Creates another receiver, for values sent after this call.
     pub fn resubscribe(&self) -> Receiver<T> {
         Receiver(self.0.resubscribe())
     }
 }
 
 impl<T> Receiver<T> {
-    /// Whether no sender is left.
+    /// Returns `true` if all senders are dropped.
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()
     }
 
-    /// Whether both receive from the same channel.
+    /// Returns `true` if both receivers belong to the same channel.
     pub fn same_channel(&self, other: &Self) -> bool {
         self.0.same_channel(&other.0)
     }
 
-    /// Values that it has not seen, lost ones included.
+    /// Returns the number of values that this receiver has not seen, including lost ones.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether it has seen everything.
+    /// Returns `true` if this receiver has seen every value.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

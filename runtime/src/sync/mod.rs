@@ -1,26 +1,30 @@
-//! What tasks wait for each other with: locks, permits, notices, and channels.
+//! Synchronization primitives for tasks: locks, semaphores, notifications and channels.
 //!
-//! | type | is for |
+//! | type | use |
 //! |---|---|
-//! | [`Mutex`], [`RwLock`] | a value that is held across an `.await` |
-//! | [`Semaphore`] | so many at a time |
-//! | [`Notify`] | "look again", without a value |
-//! | [`Barrier`] | all arrive before any goes on |
-//! | [`OnceCell`], [`SetOnce`] | a value that is made once, by whoever needs it first; one that is set once, and waited for |
-//! | [`mpsc`] | a queue with many senders and one receiver, bounded or not |
-//! | [`oneshot`] | one value, once |
-//! | [`broadcast`] | each value to every receiver |
-//! | [`watch`] | the latest value |
+//! | [`Mutex`], [`RwLock`] | protect a value whose guard is held across an `.await` |
+//! | [`Semaphore`] | limits concurrent access to N holders |
+//! | [`Notify`] | wakes tasks without sending a value |
+//! | [`Barrier`] | blocks tasks until all of them have arrived |
+//! | [`OnceCell`] | a value that an async function initializes once |
+//! | [`SetOnce`] | a value that is set once and can be awaited |
+//! | [`mpsc`] | a queue with many senders and one receiver, bounded or unbounded |
+//! | [`oneshot`] | a channel for a single value |
+//! | [`broadcast`] | a channel that delivers each value to every receiver |
+//! | [`watch`] | a channel that keeps only the latest value |
 //!
-//! These are Tokio's, from the part of Tokio that has no runtime in it, under their names and with
-//! their semantics; guards, permits and errors are Tokio's own types. What is ours is that each
-//! operation that may wait spends one unit of the task's cooperative budget: a task that drains
-//! a channel that is always full gives way to others after 128 messages
-//! ([`Builder::coop_budget`](crate::Builder::coop_budget)), which Tokio's types do on Tokio's own
-//! runtime only. And each that has to wait says so, with the line that it was called at:
-//! `volt-console tasks` shows of a task what it waits for.
+//! These types wrap the ones in `tokio::sync`, which do not depend on Tokio's runtime. Names and
+//! semantics are the same; guards, permits and most errors are Tokio's own types. Volt adds two
+//! things:
 //!
-//! A lock that is not held across an `.await` is better a `std::sync::Mutex`.
+//! - Each operation that may wait consumes one unit of the task's cooperative budget. A task that
+//!   drains a channel that is never empty therefore yields to other tasks after 128 messages by
+//!   default ([`Builder::coop_budget`](crate::Builder::coop_budget)). Tokio's types do this only on
+//!   Tokio's runtime.
+//! - Each operation that waits records what it awaits and the line that called it. `volt-console
+//!   tasks` shows this for every task.
+//!
+//! Prefer `std::sync::Mutex` for a lock that is not held across an `.await`.
 
 use std::future::{Future, poll_fn};
 use std::panic::Location;
@@ -59,8 +63,10 @@ pub use tokio::sync::{
     TryAcquireError, TryLockError,
 };
 
-/// `operation`, which spends a unit of the budget when it is done, and notes down for the task that
-/// it waits for this. Polled only while there is budget; as cancel safe as it is itself.
+/// Runs `operation`, which consumes one unit of the cooperative budget when it completes.
+///
+/// Polls `operation` only while budget is left. When it is pending, records `awaits` and the
+/// caller's location as the task's await point. As cancel safe as `operation`.
 #[track_caller]
 fn spend<F: Future>(awaits: Awaits, operation: F) -> impl Future<Output = F::Output> {
     let at = Location::caller();
@@ -70,7 +76,7 @@ fn spend<F: Future>(awaits: Awaits, operation: F) -> impl Future<Output = F::Out
     }
 }
 
-/// As [`spend`], of one poll.
+/// One poll of [`spend`].
 fn poll_spend<F: Future>(
     awaits: Awaits,
     at: &'static Location<'static>,

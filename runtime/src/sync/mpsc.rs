@@ -1,6 +1,6 @@
-//! A queue with many senders and one receiver: [`channel`], which makes senders wait when it is
-//! full, and [`unbounded_channel`].
+//! A multi-producer, single-consumer queue for sending values between tasks.
 //!
+//! [`channel`] creates a bounded queue, whose senders wait while it is full. [`unbounded_channel`] creates a queue without a bound.
 //! ```
 //! # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
 //! # runtime.block_on(async {
@@ -30,25 +30,25 @@ use volt_core::coop;
 #[doc(no_inline)]
 pub use tokio::sync::mpsc::{Permit, PermitIterator};
 
-/// Why something could not be sent or received.
+/// Channel error types.
 pub mod error {
     use std::fmt;
 
     #[doc(no_inline)]
     pub use tokio::sync::mpsc::error::{SendError, TryRecvError, TrySendError};
 
-    /// Why [`Sender::send_timeout`](super::Sender::send_timeout) did not send; the value comes
-    /// back.
+    /// Error returned by [`Sender::send_timeout`](super::Sender::send_timeout). It contains the
+    /// value that was not sent.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub enum SendTimeoutError<T> {
-        /// There was no room in that time.
+        /// The channel stayed full for the whole timeout.
         Timeout(T),
-        /// The receiver is gone, or has closed.
+        /// The receiver is dropped or closed.
         Closed(T),
     }
 
     impl<T> SendTimeoutError<T> {
-        /// The value.
+        /// Returns the value that was not sent.
         pub fn into_inner(self) -> T {
             match self {
                 SendTimeoutError::Timeout(value) | SendTimeoutError::Closed(value) => value,
@@ -77,35 +77,36 @@ pub mod error {
     impl<T> std::error::Error for SendTimeoutError<T> {}
 }
 
-/// A queue for `capacity` values. Who sends waits while it is full.
+/// Creates a bounded channel for up to `capacity` values. Senders wait while it is full.
 ///
 /// # Panics
-/// `capacity` is 0, or above [`Semaphore::MAX_PERMITS`](super::Semaphore::MAX_PERMITS).
+/// Panics if `capacity` is 0 or exceeds [`Semaphore::MAX_PERMITS`](super::Semaphore::MAX_PERMITS).
 pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = tokio::sync::mpsc::channel(capacity);
     (Sender(sender), Receiver(receiver))
 }
 
-/// A queue without a bound: memory is the bound, so something else has to see to it that the
-/// receiver keeps up.
+/// Creates an unbounded channel.
+///
+/// Memory is the only bound: the caller must make sure by other means that the receiver keeps up.
 pub fn unbounded_channel<T>() -> (UnboundedSender<T>, UnboundedReceiver<T>) {
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
     (UnboundedSender(sender), UnboundedReceiver(receiver))
 }
 
-/// Sends into a [`channel`].
+/// Sends values to the associated [`Receiver`].
 #[derive(Debug)]
 pub struct Sender<T>(tokio::sync::mpsc::Sender<T>);
 
-/// Receives from a [`channel`].
+/// Receives values from the associated [`Sender`]s.
 #[derive(Debug)]
 pub struct Receiver<T>(tokio::sync::mpsc::Receiver<T>);
 
-/// Sends into an [`unbounded_channel`].
+/// Sends values to the associated [`UnboundedReceiver`].
 #[derive(Debug)]
 pub struct UnboundedSender<T>(tokio::sync::mpsc::UnboundedSender<T>);
 
-/// Receives from an [`unbounded_channel`].
+/// Receives values from the associated [`UnboundedSender`]s.
 #[derive(Debug)]
 pub struct UnboundedReceiver<T>(tokio::sync::mpsc::UnboundedReceiver<T>);
 
@@ -114,26 +115,27 @@ pub struct UnboundedReceiver<T>(tokio::sync::mpsc::UnboundedReceiver<T>);
 pub struct WeakSender<T>(tokio::sync::mpsc::WeakSender<T>);
 
 impl<T> Sender<T> {
-    /// Waits for room, and sends `value`.
+    /// Sends `value`, waiting until there is capacity.
     ///
     /// # Errors
-    /// The receiver is gone, or has closed: the value comes back.
+    /// Returns an error that contains `value` if the receiver is dropped or closed.
     ///
     /// # Cancel safety
-    /// Dropped before it is done, it has not sent, and the value is dropped with it;
-    /// [`reserve`](Self::reserve) keeps the value outside.
+    /// If the future is dropped before it completes, the value is not sent and is dropped too. To
+    /// keep the value, call [`reserve`](Self::reserve) and send through the permit.
     #[track_caller]
     pub fn send(&self, value: T) -> impl Future<Output = Result<(), error::SendError<T>>> {
         spend(Awaits::Room, self.0.send(value))
     }
 
-    /// As [`send`](Self::send), for at most `limit`.
+    /// Sends `value`, waiting for capacity for at most `limit`.
     ///
     /// # Errors
-    /// There was no room in that time, or the receiver is gone: the value comes back.
+    /// Returns an error that contains `value` if the timeout elapses, or the receiver is dropped or
+    /// closed.
     ///
     /// # Cancel safety
-    /// As [`send`](Self::send).
+    /// Same as [`send`](Self::send).
     pub async fn send_timeout(&self, value: T, limit: Duration) -> Result<(), error::SendTimeoutError<T>> {
         match timeout(limit, self.reserve()).await {
             Ok(Ok(permit)) => {
@@ -145,81 +147,92 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Sends `value` if there is room now.
+    /// Sends `value` if there is capacity, without waiting.
     ///
     /// # Errors
-    /// It is full, or the receiver is gone: the value comes back.
+    /// Returns an error that contains `value` if the channel is full, or the receiver is dropped or
+    /// closed.
     pub fn try_send(&self, value: T) -> Result<(), error::TrySendError<T>> {
         self.0.try_send(value)
     }
 
-    /// Sends from a thread that is no worker, which waits for room.
+    /// Sends `value`, blocking the current thread until there is capacity.
+    ///
+    /// Use this only on threads that do not run tasks: on a worker, it blocks all tasks of that
+    /// worker.
     ///
     /// # Errors
-    /// The receiver is gone: the value comes back.
+    /// Returns an error that contains `value` if the receiver is dropped or closed.
     pub fn blocking_send(&self, value: T) -> Result<(), error::SendError<T>> {
         self.0.blocking_send(value)
     }
 
-    /// Waits for room, and keeps it for one value.
+    /// Reserves capacity for one value, waiting until there is capacity.
     ///
     /// # Errors
-    /// The receiver is gone.
+    /// Returns an error if the receiver is dropped or closed.
     ///
     /// # Cancel safety
-    /// Dropped before it is done, it gives up its place in the line.
+    /// Cancel safe. If the future is dropped before it completes, the task loses its place in the
+    /// queue.
     #[track_caller]
     pub fn reserve(&self) -> impl Future<Output = Result<Permit<'_, T>, error::SendError<()>>> {
         spend(Awaits::Room, self.0.reserve())
     }
 
-    /// Waits for room for `n` values at once, and keeps it.
+    /// Reserves capacity for `n` values together, waiting until there is capacity for all.
     ///
     /// # Errors
-    /// The receiver is gone, or `n` is above the capacity.
+    /// Returns an error if the receiver is dropped or closed, or if `n` exceeds the maximum
+    /// capacity.
     ///
     /// # Cancel safety
-    /// As [`reserve`](Self::reserve).
+    /// Same as [`reserve`](Self::reserve).
     #[track_caller]
     pub fn reserve_many(&self, n: usize) -> impl Future<Output = Result<PermitIterator<'_, T>, error::SendError<()>>> {
         spend(Awaits::Room, self.0.reserve_many(n))
     }
 
-    /// Keeps room for one value if there is any now.
+    /// Reserves capacity for one value if there is any, without waiting.
     ///
     /// # Errors
-    /// It is full, or the receiver is gone.
+    /// Returns an error if the channel is full, or the receiver is dropped or closed.
     pub fn try_reserve(&self) -> Result<Permit<'_, T>, error::TrySendError<()>> {
         self.0.try_reserve()
     }
 
-    /// Keeps room for `n` values if there is so much now.
+    /// Reserves capacity for `n` values together if there is enough, without waiting.
     ///
     /// # Errors
-    /// There is less, or the receiver is gone.
+    /// Returns an error if there is less capacity, or the receiver is dropped or closed.
     pub fn try_reserve_many(&self, n: usize) -> Result<PermitIterator<'_, T>, error::TrySendError<()>> {
         self.0.try_reserve_many(n)
     }
 
-    /// As [`reserve`](Self::reserve), with a permit that can be moved into a task and gives the
-    /// sender back.
+    /// Reserves capacity for one value, and returns an owned permit that can be moved into a task.
+    ///
+    /// Consumes the sender; the permit returns it when it is used.
     ///
     /// # Errors
-    /// The receiver is gone.
+    /// Returns an error if the receiver is dropped or closed.
     ///
     /// # Cancel safety
-    /// As [`reserve`](Self::reserve); the sender is dropped with it.
+    /// If the future is dropped before it completes, the task loses its place in the queue and the
+    /// sender is dropped. To avoid that, clone the sender first.
     #[track_caller]
     pub fn reserve_owned(self) -> impl Future<Output = Result<OwnedPermit<T>, error::SendError<()>>> {
         let reserved = spend(Awaits::Room, self.0.reserve_owned());
         async { reserved.await.map(OwnedPermit) }
     }
 
-    /// As [`try_reserve`](Self::try_reserve), with a permit that can be moved into a task and gives
-    /// the sender back.
+    /// Reserves capacity for one value if there is any, and returns an owned permit that can be
+    /// moved into a task.
+    ///
+    /// Consumes the sender; the permit returns it when it is used.
     ///
     /// # Errors
-    /// It is full, or the receiver is gone: the sender comes back.
+    /// Returns an error that contains the sender if the channel is full, or the receiver is dropped
+    /// or closed.
     pub fn try_reserve_owned(self) -> Result<OwnedPermit<T>, error::TrySendError<Self>> {
         self.0.try_reserve_owned().map(OwnedPermit).map_err(|refused| match refused {
             error::TrySendError::Full(sender) => error::TrySendError::Full(Sender(sender)),
@@ -227,62 +240,64 @@ impl<T> Sender<T> {
         })
     }
 
-    /// Waits until the receiver is gone.
+    /// Waits until the receiver is dropped or closed.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping it.
+    /// Cancel safe.
     #[track_caller]
     pub fn closed(&self) -> impl Future<Output = ()> {
         spend(Awaits::Others, self.0.closed())
     }
 
-    /// Whether the receiver is gone, or has closed.
+    /// Returns `true` if the receiver is dropped or closed.
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()
     }
 
-    /// Room that there is now.
+    /// Returns the current capacity: the number of values that can be sent now without waiting.
     pub fn capacity(&self) -> usize {
         self.0.capacity()
     }
 
-    /// Room that there is when it is empty.
+    /// Returns the maximum capacity, as passed to [`channel`].
     pub fn max_capacity(&self) -> usize {
         self.0.max_capacity()
     }
 
-    /// Whether both send into the same channel.
+    /// Returns `true` if both senders belong to the same channel.
     pub fn same_channel(&self, other: &Self) -> bool {
         self.0.same_channel(&other.0)
     }
 
-    /// One that does not keep the channel open.
+    /// Creates a [`WeakSender`], which does not keep the channel open.
     pub fn downgrade(&self) -> WeakSender<T> {
         WeakSender(self.0.downgrade())
     }
 
-    /// How many senders there are.
+    /// Returns the number of [`Sender`]s.
     pub fn strong_count(&self) -> usize {
         self.0.strong_count()
     }
 
-    /// How many there are that do not keep it open.
+    /// Returns the number of [`WeakSender`]s.
     pub fn weak_count(&self) -> usize {
         self.0.weak_count()
     }
 }
 
-/// Room for one value, kept by [`Sender::reserve_owned`]. Dropped, it gives the room back.
+/// Capacity for one value, reserved by [`Sender::reserve_owned`].
+///
+/// Dropping the permit returns the capacity to the channel.
 #[derive(Debug)]
 pub struct OwnedPermit<T>(tokio::sync::mpsc::OwnedPermit<T>);
 
 impl<T> OwnedPermit<T> {
-    /// Sends `value` in the room that was kept; gives the sender back.
+    /// Sends `value` with the reserved capacity, and returns the sender.
     pub fn send(self, value: T) -> Sender<T> {
         Sender(self.0.send(value))
     }
 
-    /// Gives the room back, and the sender.
+    /// Returns the reserved capacity to the channel, and the sender to the caller.
     pub fn release(self) -> Sender<T> {
         Sender(self.0.release())
     }
@@ -295,7 +310,7 @@ impl<T> Clone for Sender<T> {
 }
 
 impl<T> WeakSender<T> {
-    /// A sender, if there is one left.
+    /// Returns a [`Sender`], or `None` if all senders are dropped.
     pub fn upgrade(&self) -> Option<Sender<T>> {
         self.0.upgrade().map(Sender)
     }
@@ -308,29 +323,29 @@ impl<T> Clone for WeakSender<T> {
 }
 
 impl<T> UnboundedSender<T> {
-    /// Sends `value`, at once.
+    /// Sends `value`, without waiting.
     ///
     /// # Errors
-    /// The receiver is gone, or has closed: the value comes back.
+    /// Returns an error that contains `value` if the receiver is dropped or closed.
     pub fn send(&self, value: T) -> Result<(), error::SendError<T>> {
         self.0.send(value)
     }
 
-    /// Waits until the receiver is gone.
+    /// Waits until the receiver is dropped or closed.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping it.
+    /// Cancel safe.
     #[track_caller]
     pub fn closed(&self) -> impl Future<Output = ()> {
         spend(Awaits::Others, self.0.closed())
     }
 
-    /// Whether the receiver is gone, or has closed.
+    /// Returns `true` if the receiver is dropped or closed.
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()
     }
 
-    /// Whether both send into the same channel.
+    /// Returns `true` if both senders belong to the same channel.
     pub fn same_channel(&self, other: &Self) -> bool {
         self.0.same_channel(&other.0)
     }
@@ -342,49 +357,60 @@ impl<T> Clone for UnboundedSender<T> {
     }
 }
 
-/// The methods that both receivers have.
+/// Implements the methods that both receivers share.
 macro_rules! receive {
     ($name:ident) => {
         impl<T> $name<T> {
-            /// Waits for the next value; `None` when there is none and no sender is left, or it was
+            /// Receives the next value, waiting until there is one.
+            ///
+            /// Returns `None` if no value is left and all senders are dropped, or the channel was
             /// closed.
             ///
             /// # Cancel safety
-            /// Dropped before it is done, it has taken nothing.
+            /// Cancel safe. If the future is dropped before it completes, no value is received.
             #[track_caller]
             pub fn recv(&mut self) -> impl Future<Output = Option<T>> {
                 spend(Awaits::Message, self.0.recv())
             }
 
-            /// Waits for values, and appends as many as there are to `buffer`, at most `limit`;
-            /// says how many. 0 as `None` in [`recv`](Self::recv), and if `limit` is 0.
+            /// Waits for at least one value, appends up to `limit` values to `buffer`, and returns
+            /// how many.
+            ///
+            /// Returns 0 where [`recv`](Self::recv) returns `None`, and if `limit` is 0.
             ///
             /// # Cancel safety
-            /// Dropped before it is done, it has taken nothing.
+            /// Cancel safe. If the future is dropped before it completes, no value is received.
             #[track_caller]
             pub fn recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> impl Future<Output = usize> {
                 spend(Awaits::Message, self.0.recv_many(buffer, limit))
             }
 
-            /// The next value, if there is one.
+            /// Returns the next value if there is one, without waiting.
             ///
             /// # Errors
-            /// There is none yet, or there never will be.
+            /// Returns an error if there is no value yet, or the channel is closed and no value is
+            /// left.
             pub fn try_recv(&mut self) -> Result<T, error::TryRecvError> {
                 self.0.try_recv()
             }
 
-            /// As [`recv`](Self::recv), on this thread: for threads that are no workers.
+            /// Receives the next value like [`recv`](Self::recv), blocking the current thread.
+            ///
+            /// Use this only on threads that do not run tasks: on a worker, it blocks all tasks of
+            /// that worker.
             pub fn blocking_recv(&mut self) -> Option<T> {
                 self.0.blocking_recv()
             }
 
-            /// As [`recv_many`](Self::recv_many), on this thread: for threads that are no workers.
+            /// Receives values like [`recv_many`](Self::recv_many), blocking the current thread.
+            ///
+            /// Use this only on threads that do not run tasks: on a worker, it blocks all tasks of
+            /// that worker.
             pub fn blocking_recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
                 self.0.blocking_recv_many(buffer, limit)
             }
 
-            /// As [`recv`](Self::recv), for futures that are written by hand.
+            /// Polls for the next value; the poll function of [`recv`](Self::recv).
             pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
                 let unit = ready!(coop::poll_proceed(cx));
                 let value = ready!(self.0.poll_recv(cx));
@@ -392,7 +418,7 @@ macro_rules! receive {
                 Poll::Ready(value)
             }
 
-            /// As [`recv_many`](Self::recv_many), for futures that are written by hand.
+            /// Polls for values; the poll function of [`recv_many`](Self::recv_many).
             pub fn poll_recv_many(&mut self, cx: &mut Context<'_>, buffer: &mut Vec<T>, limit: usize) -> Poll<usize> {
                 let unit = ready!(coop::poll_proceed(cx));
                 let count = ready!(self.0.poll_recv_many(cx, buffer, limit));
@@ -400,27 +426,28 @@ macro_rules! receive {
                 Poll::Ready(count)
             }
 
-            /// How many senders there are.
+            /// Returns the number of senders, not counting weak ones.
             pub fn sender_strong_count(&self) -> usize {
                 self.0.sender_strong_count()
             }
 
-            /// Lets nobody send any more; what was sent before still comes.
+            /// Closes the channel: no more values can be sent. Values that were sent before can
+            /// still be received.
             pub fn close(&mut self) {
                 self.0.close();
             }
 
-            /// Whether no sender is left, or it was closed.
+            /// Returns `true` if all senders are dropped, or the channel was closed.
             pub fn is_closed(&self) -> bool {
                 self.0.is_closed()
             }
 
-            /// Whether there is nothing in it.
+            /// Returns `true` if the channel is empty.
             pub fn is_empty(&self) -> bool {
                 self.0.is_empty()
             }
 
-            /// How many values are in it.
+            /// Returns the number of values in the channel.
             pub fn len(&self) -> usize {
                 self.0.len()
             }

@@ -1,4 +1,4 @@
-//! A lock that tasks wait for.
+//! An asynchronous mutex.
 
 use std::sync::Arc;
 
@@ -6,10 +6,12 @@ use tokio::sync::{MutexGuard, OwnedMutexGuard, TryLockError};
 
 use super::{Awaits, spend};
 
-/// A lock that may be held across an `.await`. First come, first served.
+/// An asynchronous mutex, whose guard can be held across an `.await`.
 ///
-/// Dropping the guard unlocks, also when the task is cancelled or panics; the lock is not poisoned
-/// by a panic.
+/// The lock is fair: tasks acquire it in the order in which they called [`lock`](Self::lock).
+///
+/// Dropping the guard unlocks the mutex, also when the task is cancelled or panics. A panic does
+/// not poison the mutex.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -25,68 +27,76 @@ use super::{Awaits, spend};
 pub struct Mutex<T: ?Sized>(tokio::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// An unlocked one.
+    /// Creates a new, unlocked mutex.
     pub fn new(value: T) -> Self {
         Self(tokio::sync::Mutex::new(value))
     }
 
-    /// An unlocked one, in a constant.
+    /// Creates a new, unlocked mutex in a constant context.
     pub const fn const_new(value: T) -> Self {
         Self(tokio::sync::Mutex::const_new(value))
     }
 
-    /// The value.
+    /// Consumes the mutex and returns the value.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Waits until it is unlocked, and locks it.
+    /// Locks the mutex, waiting until it is available.
     ///
     /// # Cancel safety
-    /// Dropped before it is done, it gives up its place in the line and has locked nothing.
+    /// Cancel safe. If the future is dropped before it completes, the mutex is not locked and the
+    /// task loses its place in the queue.
     #[track_caller]
     pub fn lock(&self) -> impl Future<Output = MutexGuard<'_, T>> {
         spend(Awaits::Lock, self.0.lock())
     }
 
-    /// As [`lock`](Self::lock), with a guard that can be moved into a task.
+    /// Locks the mutex like [`lock`](Self::lock), and returns an owned guard that can be moved into
+    /// a task.
     ///
     /// # Cancel safety
-    /// As [`lock`](Self::lock).
+    /// Same as [`lock`](Self::lock).
     #[track_caller]
     pub fn lock_owned(self: Arc<Self>) -> impl Future<Output = OwnedMutexGuard<T>> {
         spend(Awaits::Lock, inner(self).lock_owned())
     }
 
-    /// Locks it if it is unlocked.
+    /// Locks the mutex if it is unlocked, without waiting.
     ///
     /// # Errors
-    /// It is locked.
+    /// Returns an error if the mutex is locked.
     pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError> {
         self.0.try_lock()
     }
 
-    /// As [`try_lock`](Self::try_lock), with a guard that can be moved into a task.
+    /// Locks the mutex like [`try_lock`](Self::try_lock), and returns an owned guard that can be
+    /// moved into a task.
     ///
     /// # Errors
-    /// It is locked.
+    /// Returns an error if the mutex is locked.
     pub fn try_lock_owned(self: Arc<Self>) -> Result<OwnedMutexGuard<T>, TryLockError> {
         inner(self).try_lock_owned()
     }
 
-    /// Waits on this thread until it is unlocked, and locks it: for threads that are no workers.
+    /// Locks the mutex, blocking the current thread until it is available.
+    ///
+    /// Use this only on threads that do not run tasks: on a worker, it blocks all tasks of that
+    /// worker.
     pub fn blocking_lock(&self) -> MutexGuard<'_, T> {
         self.0.blocking_lock()
     }
 
-    /// As [`blocking_lock`](Self::blocking_lock), with a guard that can be moved.
+    /// Locks the mutex like [`blocking_lock`](Self::blocking_lock), and returns an owned guard.
     pub fn blocking_lock_owned(self: Arc<Self>) -> OwnedMutexGuard<T> {
         inner(self).blocking_lock_owned()
     }
 
-    /// The value, which nobody else can have locked.
+    /// Returns a mutable reference to the value.
+    ///
+    /// No locking takes place: the mutable borrow proves that no guard exists.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut()
     }
@@ -100,7 +110,7 @@ impl<T> From<T> for Mutex<T> {
 
 fn inner<T: ?Sized>(mutex: Arc<Mutex<T>>) -> Arc<tokio::sync::Mutex<T>> {
     let mutex = Arc::into_raw(mutex) as *const tokio::sync::Mutex<T>;
-    // SAFETY: it comes from `into_raw`, and a transparent wrapper has the size and alignment of
-    // what it wraps.
+    // SAFETY: the pointer comes from `into_raw`, and a transparent wrapper has the same size and
+    // alignment as the wrapped type.
     unsafe { Arc::from_raw(mutex) }
 }

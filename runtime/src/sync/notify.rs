@@ -1,4 +1,4 @@
-//! A notice without a value.
+//! Task notification without a value.
 
 use std::future::Future;
 use std::panic::Location;
@@ -10,8 +10,10 @@ use pin_project_lite::pin_project;
 
 use super::{Awaits, poll_spend};
 
-/// Wakes tasks that wait for something to have changed. Holds one notice at most for whoever comes
-/// next.
+/// Notifies one or more tasks that something happened, without sending a value.
+///
+/// Stores at most one notification for a task that waits later. A `Notify` therefore works like a
+/// [`Semaphore`](super::Semaphore) that starts with no permit and never has more than one.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -31,53 +33,57 @@ use super::{Awaits, poll_spend};
 pub struct Notify(tokio::sync::Notify);
 
 impl Notify {
-    /// Without a notice.
+    /// Creates a new `Notify` without a stored notification.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Without a notice, in a constant.
+    /// Creates a new `Notify` without a stored notification, in a constant context.
     pub const fn const_new() -> Self {
         Self(tokio::sync::Notify::const_new())
     }
 
-    /// Waits for a notice.
+    /// Waits for a notification.
+    ///
+    /// Tasks wait in a queue. [`Notified::enable`] or the first poll adds the task to it.
     ///
     /// # Cancel safety
-    /// Dropped before it is done, it gives up its place in the line; a notice that it was given
-    /// already goes to the next.
+    /// Cancel safe. If the future is dropped before it completes, the task loses its place in the
+    /// queue. A notification that it had received from `notify_one` or `notify_last` passes to
+    /// another waiting task.
     #[track_caller]
     pub fn notified(&self) -> Notified<'_> {
         Notified { waiter: self.0.notified(), at: Location::caller() }
     }
 
-    /// As [`notified`](Self::notified), with a future that can be moved into a task.
+    /// Waits for a notification like [`notified`](Self::notified), with a future that can be moved
+    /// into a task.
     ///
     /// # Cancel safety
-    /// As [`notified`](Self::notified).
+    /// Same as [`notified`](Self::notified).
     #[track_caller]
     pub fn notified_owned(self: Arc<Self>) -> OwnedNotified {
         OwnedNotified { waiter: inner(self).notified_owned(), at: Location::caller() }
     }
 
-    /// Wakes the task that has waited longest, or keeps one notice for the next that waits.
+    /// Notifies the task that has waited longest, or stores one notification for the next waiter.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wakes the task that came last, or keeps one notice for the next that waits.
+    /// Notifies the task that began to wait last, or stores one notification for the next waiter.
     pub fn notify_last(&self) {
         self.0.notify_last();
     }
 
-    /// Wakes all that wait now, and keeps no notice.
+    /// Notifies all tasks that currently wait. Stores no notification.
     pub fn notify_waiters(&self) {
         self.0.notify_waiters();
     }
 }
 
 pin_project! {
-    /// What [`Notify::notified`] gives.
+    /// The future returned by [`Notify::notified`].
     #[derive(Debug)]
     #[must_use = "futures do nothing unless awaited"]
     pub struct Notified<'a> {
@@ -88,10 +94,11 @@ pin_project! {
 }
 
 impl Notified<'_> {
-    /// Takes a place in the line before the first poll. Returns whether there is a notice already.
+    /// Joins the queue of waiters before the first poll. Returns `true` if a notification is
+    /// already available.
     ///
-    /// So that one can check whether there is something to wait for, between this and the `.await`,
-    /// and miss nothing.
+    /// To avoid missing a notification, call `enable`, then check the condition to wait for, and
+    /// then `.await` the future.
     pub fn enable(self: Pin<&mut Self>) -> bool {
         self.project().waiter.enable()
     }
@@ -107,7 +114,7 @@ impl Future for Notified<'_> {
 }
 
 pin_project! {
-    /// What [`Notify::notified_owned`] gives.
+    /// The future returned by [`Notify::notified_owned`].
     #[derive(Debug)]
     #[must_use = "futures do nothing unless awaited"]
     pub struct OwnedNotified {
@@ -118,7 +125,7 @@ pin_project! {
 }
 
 impl OwnedNotified {
-    /// As [`Notified::enable`].
+    /// Joins the queue of waiters before the first poll; see [`Notified::enable`].
     pub fn enable(self: Pin<&mut Self>) -> bool {
         self.project().waiter.enable()
     }
@@ -135,7 +142,7 @@ impl Future for OwnedNotified {
 
 fn inner(notify: Arc<Notify>) -> Arc<tokio::sync::Notify> {
     let notify = Arc::into_raw(notify) as *const tokio::sync::Notify;
-    // SAFETY: it comes from `into_raw`, and a transparent wrapper has the size and alignment of
-    // what it wraps.
+    // SAFETY: the pointer comes from `into_raw`, and a transparent wrapper has the same size and
+    // alignment as the wrapped type.
     unsafe { Arc::from_raw(notify) }
 }

@@ -1,4 +1,4 @@
-//! A value that is made once, by a future.
+//! A cell that an async function initializes once.
 
 use std::future::Future;
 
@@ -6,8 +6,10 @@ use tokio::sync::SetError;
 
 use super::{Awaits, spend};
 
-/// Empty, and then for good what the first initialisation made that was not cancelled and did not
-/// fail.
+/// A thread-safe cell that can be written only once, usually by an async function.
+///
+/// The first initialization that neither fails nor is cancelled sets the value. After that the
+/// value stays the same.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -22,44 +24,46 @@ use super::{Awaits, spend};
 pub struct OnceCell<T>(tokio::sync::OnceCell<T>);
 
 impl<T> OnceCell<T> {
-    /// An empty one.
+    /// Creates a new, empty cell.
     pub fn new() -> Self {
         Self(tokio::sync::OnceCell::new())
     }
 
-    /// An empty one, in a constant.
+    /// Creates a new, empty cell in a constant context.
     pub const fn const_new() -> Self {
         Self(tokio::sync::OnceCell::const_new())
     }
 
-    /// Whether it has its value.
+    /// Returns `true` if the cell contains a value.
     pub fn initialized(&self) -> bool {
         self.0.initialized()
     }
 
-    /// Its value, if it has it.
+    /// Returns a reference to the value, or `None` if the cell is empty.
     pub fn get(&self) -> Option<&T> {
         self.0.get()
     }
 
-    /// Its value, if it has it.
+    /// Returns a mutable reference to the value, or `None` if the cell is empty.
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.0.get_mut()
     }
 
-    /// Sets its value.
+    /// Sets the value of the cell.
     ///
     /// # Errors
-    /// It has one, or is about to: `value` comes back.
+    /// Returns an error that contains `value` if the cell is initialized, or is being initialized.
     pub fn set(&self, value: T) -> Result<(), SetError<T>> {
         self.0.set(value)
     }
 
-    /// Its value, which is made by `init` if it is empty and nobody makes one already.
+    /// Returns a reference to the value, initializing the cell with `init` if it is empty.
+    ///
+    /// If another task already initializes the cell, waits for that task instead.
     ///
     /// # Cancel safety
-    /// Dropped before it is done, it leaves the cell empty, and the next that waits makes the
-    /// value.
+    /// Cancel safe. If the future is dropped while it runs `init`, the cell stays empty, and the
+    /// next waiting task initializes it.
     #[track_caller]
     pub fn get_or_init<F, Fut>(&self, init: F) -> impl Future<Output = &T>
     where
@@ -69,13 +73,16 @@ impl<T> OnceCell<T> {
         spend(Awaits::Value, self.0.get_or_init(init))
     }
 
-    /// As [`get_or_init`](Self::get_or_init), for what may fail.
+    /// Returns a reference to the value, initializing the cell with the fallible `init` if it is
+    /// empty.
+    ///
+    /// If another task already initializes the cell, waits for that task instead.
     ///
     /// # Errors
-    /// That of `init`; the cell stays empty.
+    /// Returns the error of `init`. The cell then stays empty.
     ///
     /// # Cancel safety
-    /// As [`get_or_init`](Self::get_or_init).
+    /// Same as [`get_or_init`](Self::get_or_init).
     #[track_caller]
     pub fn get_or_try_init<E, F, Fut>(&self, init: F) -> impl Future<Output = Result<&T, E>>
     where
@@ -85,12 +92,12 @@ impl<T> OnceCell<T> {
         spend(Awaits::Value, self.0.get_or_try_init(init))
     }
 
-    /// Its value, if it has it.
+    /// Consumes the cell and returns the value, or `None` if the cell is empty.
     pub fn into_inner(self) -> Option<T> {
         self.0.into_inner()
     }
 
-    /// Takes its value out, and leaves it empty.
+    /// Takes the value out of the cell and leaves the cell empty.
     pub fn take(&mut self) -> Option<T> {
         self.0.take()
     }

@@ -1,4 +1,4 @@
-//! One value, once: [`channel`].
+//! A channel for sending a single value between tasks: [`channel`].
 
 use std::future::Future;
 use std::panic::Location;
@@ -11,7 +11,7 @@ use volt_core::coop;
 #[doc(no_inline)]
 pub use tokio::sync::oneshot::error;
 
-/// A channel for one value.
+/// Creates a channel for a single value.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -28,38 +28,42 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     (Sender(sender), Receiver { value: receiver, made_at: Location::caller() })
 }
 
-/// Sends the value.
+/// Sends a value to the associated [`Receiver`].
 #[derive(Debug)]
 pub struct Sender<T>(tokio::sync::oneshot::Sender<T>);
 
-/// Is the value, when it has come.
+/// Receives a value from the associated [`Sender`].
+///
+/// Awaiting the receiver returns the value, or an error if the sender is dropped without sending.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Receiver<T> {
     value: tokio::sync::oneshot::Receiver<T>,
-    /// Told as the place where a task waits: an `.await` has none.
+    /// Reported as the task's await point: an `.await` of the receiver itself has no caller
+    /// location.
     made_at: &'static Location<'static>,
 }
 
 impl<T> Sender<T> {
-    /// Sends `value`, at once.
+    /// Sends `value` to the receiver, without waiting.
     ///
     /// # Errors
-    /// The receiver is gone: the value comes back.
+    /// Returns `value` if the receiver is dropped or closed.
     pub fn send(self, value: T) -> Result<(), T> {
         self.0.send(value)
     }
 
-    /// Waits until the receiver is gone.
+    /// Waits until the receiver is dropped or closed.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping it.
+    /// Cancel safe.
     #[track_caller]
     pub fn closed(&mut self) -> impl Future<Output = ()> {
         spend(Awaits::Others, self.0.closed())
     }
 
-    /// As [`closed`](Self::closed), for futures that are written by hand.
+    /// Polls whether the receiver is dropped or closed; the poll function of
+    /// [`closed`](Self::closed).
     pub fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let unit = ready!(coop::poll_proceed(cx));
         ready!(self.0.poll_closed(cx));
@@ -67,38 +71,42 @@ impl<T> Sender<T> {
         Poll::Ready(())
     }
 
-    /// Whether the receiver is gone.
+    /// Returns `true` if the receiver is dropped or closed.
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()
     }
 }
 
 impl<T> Receiver<T> {
-    /// Has the sender know that nothing is wanted any more. A value that was sent before still
-    /// comes.
+    /// Prevents the sender from sending a value. A value that was sent before can still be
+    /// received.
     pub fn close(&mut self) {
         self.value.close();
     }
 
-    /// The value, if it has come.
+    /// Returns the value if it has been sent, without waiting.
     ///
     /// # Errors
-    /// It has not come yet, or the sender is gone.
+    /// Returns an error if no value has been sent yet, or the sender was dropped without sending
+    /// one.
     pub fn try_recv(&mut self) -> Result<T, error::TryRecvError> {
         self.value.try_recv()
     }
 
-    /// Waits for the value on this thread: for threads that are no workers.
+    /// Receives the value, blocking the current thread until it is sent.
+    ///
+    /// Use this only on threads that do not run tasks: on a worker, it blocks all tasks of that
+    /// worker.
     ///
     /// # Errors
-    /// The sender is gone.
+    /// Returns an error if the sender is dropped without sending a value.
     pub fn blocking_recv(self) -> Result<T, error::RecvError> {
         self.value.blocking_recv()
     }
 }
 
 /// # Cancel safety
-/// To poll a `&mut Receiver` and let go of it loses nothing.
+/// Cancel safe: dropping a `&mut Receiver` future does not lose the value.
 impl<T> Future for Receiver<T> {
     type Output = Result<T, error::RecvError>;
 

@@ -1,4 +1,4 @@
-//! A lock for one writer or many readers.
+//! An asynchronous reader-writer lock.
 
 use std::sync::Arc;
 
@@ -6,8 +6,11 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLockReadGuard, 
 
 use super::{Awaits, spend};
 
-/// Held by many readers or one writer, across an `.await` if need be. First come, first served:
-/// readers that come after a writer wait for it.
+/// An asynchronous reader-writer lock, whose guards can be held across an `.await`.
+///
+/// Many readers or a single writer can hold the lock at a time. The lock is fair: tasks acquire it
+/// in the order of their calls. A reader that arrives after a waiting writer therefore waits for
+/// that writer.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -26,102 +29,114 @@ use super::{Awaits, spend};
 pub struct RwLock<T: ?Sized>(tokio::sync::RwLock<T>);
 
 impl<T> RwLock<T> {
-    /// An unlocked one.
+    /// Creates a new, unlocked lock.
     pub fn new(value: T) -> Self {
         Self(tokio::sync::RwLock::new(value))
     }
 
-    /// An unlocked one, in a constant.
+    /// Creates a new, unlocked lock in a constant context.
     pub const fn const_new(value: T) -> Self {
         Self(tokio::sync::RwLock::const_new(value))
     }
 
-    /// The value.
+    /// Consumes the lock and returns the value.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Waits until no writer has it or is before this in the line.
+    /// Locks for shared read access, waiting while a writer holds the lock or is ahead in the
+    /// queue.
     ///
     /// # Cancel safety
-    /// Dropped before it is done, it gives up its place in the line and has locked nothing.
+    /// Cancel safe. If the future is dropped before it completes, nothing is locked and the task
+    /// loses its place in the queue.
     #[track_caller]
     pub fn read(&self) -> impl Future<Output = RwLockReadGuard<'_, T>> {
         spend(Awaits::Lock, self.0.read())
     }
 
-    /// Waits until nobody has it.
+    /// Locks for exclusive write access, waiting until no other task holds the lock.
     ///
     /// # Cancel safety
-    /// As [`read`](Self::read).
+    /// Same as [`read`](Self::read).
     #[track_caller]
     pub fn write(&self) -> impl Future<Output = RwLockWriteGuard<'_, T>> {
         spend(Awaits::Lock, self.0.write())
     }
 
-    /// As [`read`](Self::read), with a guard that can be moved into a task.
+    /// Locks like [`read`](Self::read), and returns an owned guard that can be moved into a task.
     ///
     /// # Cancel safety
-    /// As [`read`](Self::read).
+    /// Same as [`read`](Self::read).
     #[track_caller]
     pub fn read_owned(self: Arc<Self>) -> impl Future<Output = OwnedRwLockReadGuard<T>> {
         spend(Awaits::Lock, inner(self).read_owned())
     }
 
-    /// As [`write`](Self::write), with a guard that can be moved into a task.
+    /// Locks like [`write`](Self::write), and returns an owned guard that can be moved into a task.
     ///
     /// # Cancel safety
-    /// As [`read`](Self::read).
+    /// Same as [`read`](Self::read).
     #[track_caller]
     pub fn write_owned(self: Arc<Self>) -> impl Future<Output = OwnedRwLockWriteGuard<T>> {
         spend(Awaits::Lock, inner(self).write_owned())
     }
 
-    /// A reader's guard, if there is one to be had now.
+    /// Locks for shared read access, without waiting.
     ///
     /// # Errors
-    /// A writer has it.
+    /// Returns an error if the lock is not available: a writer holds it or waits for it.
     pub fn try_read(&self) -> Result<RwLockReadGuard<'_, T>, TryLockError> {
         self.0.try_read()
     }
 
-    /// The writer's guard, if there is one to be had now.
+    /// Locks for exclusive write access, without waiting.
     ///
     /// # Errors
-    /// Somebody has it.
+    /// Returns an error if a reader or a writer holds the lock.
     pub fn try_write(&self) -> Result<RwLockWriteGuard<'_, T>, TryLockError> {
         self.0.try_write()
     }
 
-    /// As [`try_read`](Self::try_read), with a guard that can be moved into a task.
+    /// Locks like [`try_read`](Self::try_read), and returns an owned guard that can be moved into a
+    /// task.
     ///
     /// # Errors
-    /// A writer has it.
+    /// Same as [`try_read`](Self::try_read).
     pub fn try_read_owned(self: Arc<Self>) -> Result<OwnedRwLockReadGuard<T>, TryLockError> {
         inner(self).try_read_owned()
     }
 
-    /// As [`try_write`](Self::try_write), with a guard that can be moved into a task.
+    /// Locks like [`try_write`](Self::try_write), and returns an owned guard that can be moved into
+    /// a task.
     ///
     /// # Errors
-    /// Somebody has it.
+    /// Same as [`try_write`](Self::try_write).
     pub fn try_write_owned(self: Arc<Self>) -> Result<OwnedRwLockWriteGuard<T>, TryLockError> {
         inner(self).try_write_owned()
     }
 
-    /// As [`read`](Self::read), on this thread: for threads that are no workers.
+    /// Locks for shared read access, blocking the current thread until the lock is available.
+    ///
+    /// Use this only on threads that do not run tasks: on a worker, it blocks all tasks of that
+    /// worker.
     pub fn blocking_read(&self) -> RwLockReadGuard<'_, T> {
         self.0.blocking_read()
     }
 
-    /// As [`write`](Self::write), on this thread: for threads that are no workers.
+    /// Locks for exclusive write access, blocking the current thread until the lock is available.
+    ///
+    /// Use this only on threads that do not run tasks: on a worker, it blocks all tasks of that
+    /// worker.
     pub fn blocking_write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.blocking_write()
     }
 
-    /// The value, which nobody else can have locked.
+    /// Returns a mutable reference to the value.
+    ///
+    /// No locking takes place: the mutable borrow proves that no guard exists.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut()
     }
@@ -135,7 +150,7 @@ impl<T> From<T> for RwLock<T> {
 
 fn inner<T: ?Sized>(lock: Arc<RwLock<T>>) -> Arc<tokio::sync::RwLock<T>> {
     let lock = Arc::into_raw(lock) as *const tokio::sync::RwLock<T>;
-    // SAFETY: it comes from `into_raw`, and a transparent wrapper has the size and alignment of
-    // what it wraps.
+    // SAFETY: the pointer comes from `into_raw`, and a transparent wrapper has the same size and
+    // alignment as the wrapped type.
     unsafe { Arc::from_raw(lock) }
 }

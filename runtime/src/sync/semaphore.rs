@@ -1,4 +1,4 @@
-//! Permits.
+//! A counting semaphore.
 
 use std::sync::Arc;
 
@@ -6,7 +6,10 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, SemaphorePermit, TryAcquir
 
 use super::{Awaits, spend};
 
-/// So many permits, for so many at a time. First come, first served.
+/// A counting semaphore: limits concurrent access to N holders.
+///
+/// A permit returns to the semaphore when it is dropped. The semaphore is fair: permits go to tasks
+/// in the order of their calls.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -23,86 +26,89 @@ use super::{Awaits, spend};
 pub struct Semaphore(tokio::sync::Semaphore);
 
 impl Semaphore {
-    /// The most permits that one can have.
+    /// The maximum number of permits that a semaphore can have.
     pub const MAX_PERMITS: usize = tokio::sync::Semaphore::MAX_PERMITS;
 
-    /// One with `permits` to give.
+    /// Creates a semaphore with `permits` permits.
     ///
     /// # Panics
-    /// `permits` is above [`MAX_PERMITS`](Self::MAX_PERMITS).
+    /// Panics if `permits` exceeds [`MAX_PERMITS`](Self::MAX_PERMITS).
     pub fn new(permits: usize) -> Self {
         Self(tokio::sync::Semaphore::new(permits))
     }
 
-    /// As [`new`](Self::new), in a constant.
+    /// Creates a semaphore with `permits` permits in a constant context.
     ///
     /// # Panics
-    /// As [`new`](Self::new); in a constant the compiler says so.
+    /// Same as [`new`](Self::new); in a constant, compilation fails instead.
     pub const fn const_new(permits: usize) -> Self {
         Self(tokio::sync::Semaphore::const_new(permits))
     }
 
-    /// Permits that are there.
+    /// Returns the number of permits that are currently available.
     pub fn available_permits(&self) -> usize {
         self.0.available_permits()
     }
 
-    /// Adds permits.
+    /// Adds `permits` new permits.
     ///
     /// # Panics
-    /// There would be more than [`MAX_PERMITS`](Self::MAX_PERMITS).
+    /// Panics if the total would exceed [`MAX_PERMITS`](Self::MAX_PERMITS).
     pub fn add_permits(&self, permits: usize) {
         self.0.add_permits(permits);
     }
 
-    /// Takes away as many of the permits that are there, up to `permits`; says how many.
+    /// Removes up to `permits` available permits for good, and returns how many were removed.
     pub fn forget_permits(&self, permits: usize) -> usize {
         self.0.forget_permits(permits)
     }
 
-    /// Waits for a permit, which is given back when it is dropped.
+    /// Acquires a permit, waiting until one is available.
     ///
     /// # Errors
-    /// It was closed.
+    /// Returns an error if the semaphore is closed.
     ///
     /// # Cancel safety
-    /// Dropped before it is done, it gives up its place in the line and has taken nothing.
+    /// Cancel safe. If the future is dropped before it completes, no permit is taken and the task
+    /// loses its place in the queue.
     #[track_caller]
     pub fn acquire(&self) -> impl Future<Output = Result<SemaphorePermit<'_>, AcquireError>> {
         spend(Awaits::Permits, self.0.acquire())
     }
 
-    /// As [`acquire`](Self::acquire), for `permits` at once.
+    /// Acquires `permits` permits together, waiting until all are available.
     ///
     /// # Errors
-    /// It was closed.
+    /// Returns an error if the semaphore is closed.
     ///
     /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     #[track_caller]
     pub fn acquire_many(&self, permits: u32) -> impl Future<Output = Result<SemaphorePermit<'_>, AcquireError>> {
         spend(Awaits::Permits, self.0.acquire_many(permits))
     }
 
-    /// As [`acquire`](Self::acquire), with a permit that can be moved into a task.
+    /// Acquires a permit like [`acquire`](Self::acquire), and returns an owned permit that can be
+    /// moved into a task.
     ///
     /// # Errors
-    /// It was closed.
+    /// Returns an error if the semaphore is closed.
     ///
     /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     #[track_caller]
     pub fn acquire_owned(self: Arc<Self>) -> impl Future<Output = Result<OwnedSemaphorePermit, AcquireError>> {
         spend(Awaits::Permits, inner(self).acquire_owned())
     }
 
-    /// As [`acquire_many`](Self::acquire_many), with permits that can be moved into a task.
+    /// Acquires permits like [`acquire_many`](Self::acquire_many), and returns an owned permit that
+    /// can be moved into a task.
     ///
     /// # Errors
-    /// It was closed.
+    /// Returns an error if the semaphore is closed.
     ///
     /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     #[track_caller]
     pub fn acquire_many_owned(
         self: Arc<Self>,
@@ -111,44 +117,46 @@ impl Semaphore {
         spend(Awaits::Permits, inner(self).acquire_many_owned(permits))
     }
 
-    /// A permit, if there is one now.
+    /// Acquires a permit if one is available, without waiting.
     ///
     /// # Errors
-    /// There is none, or it was closed.
+    /// Returns an error if no permit is available or the semaphore is closed.
     pub fn try_acquire(&self) -> Result<SemaphorePermit<'_>, TryAcquireError> {
         self.0.try_acquire()
     }
 
-    /// `permits` at once, if they are there now.
+    /// Acquires `permits` permits together if all are available, without waiting.
     ///
     /// # Errors
-    /// They are not there, or it was closed.
+    /// Returns an error if fewer permits are available or the semaphore is closed.
     pub fn try_acquire_many(&self, permits: u32) -> Result<SemaphorePermit<'_>, TryAcquireError> {
         self.0.try_acquire_many(permits)
     }
 
-    /// As [`try_acquire`](Self::try_acquire), with a permit that can be moved into a task.
+    /// Acquires a permit like [`try_acquire`](Self::try_acquire), and returns an owned permit that
+    /// can be moved into a task.
     ///
     /// # Errors
-    /// There is none, or it was closed.
+    /// Returns an error if no permit is available or the semaphore is closed.
     pub fn try_acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, TryAcquireError> {
         inner(self).try_acquire_owned()
     }
 
-    /// As [`try_acquire_many`](Self::try_acquire_many), with permits that can be moved into a task.
+    /// Acquires permits like [`try_acquire_many`](Self::try_acquire_many), and returns an owned
+    /// permit that can be moved into a task.
     ///
     /// # Errors
-    /// They are not there, or it was closed.
+    /// Returns an error if fewer permits are available or the semaphore is closed.
     pub fn try_acquire_many_owned(self: Arc<Self>, permits: u32) -> Result<OwnedSemaphorePermit, TryAcquireError> {
         inner(self).try_acquire_many_owned(permits)
     }
 
-    /// Gives no more permits: whoever waits gets an error, now and later.
+    /// Closes the semaphore: all pending and future attempts to acquire a permit fail.
     pub fn close(&self) {
         self.0.close();
     }
 
-    /// Whether it was closed.
+    /// Returns `true` if the semaphore is closed.
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()
     }
@@ -156,7 +164,7 @@ impl Semaphore {
 
 fn inner(semaphore: Arc<Semaphore>) -> Arc<tokio::sync::Semaphore> {
     let semaphore = Arc::into_raw(semaphore).cast::<tokio::sync::Semaphore>();
-    // SAFETY: it comes from `into_raw`, and a transparent wrapper has the size and alignment of
-    // what it wraps.
+    // SAFETY: the pointer comes from `into_raw`, and a transparent wrapper has the same size and
+    // alignment as the wrapped type.
     unsafe { Arc::from_raw(semaphore) }
 }

@@ -1,4 +1,4 @@
-//! A value that is set once, and waited for.
+//! A cell that is set once and can be awaited.
 
 use std::future::Future;
 
@@ -6,7 +6,7 @@ use tokio::sync::SetOnceError;
 
 use super::{Awaits, spend};
 
-/// Empty until somebody sets it, and then the same for good.
+/// A thread-safe cell that is set once, and that tasks can await.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -22,53 +22,53 @@ use super::{Awaits, spend};
 pub struct SetOnce<T>(tokio::sync::SetOnce<T>);
 
 impl<T> SetOnce<T> {
-    /// An empty one.
+    /// Creates a new, empty cell.
     pub fn new() -> Self {
         Self(tokio::sync::SetOnce::new())
     }
 
-    /// An empty one, in a constant.
+    /// Creates a new, empty cell in a constant context.
     pub const fn const_new() -> Self {
         Self(tokio::sync::SetOnce::const_new())
     }
 
-    /// One that has its value, if that is `Some`.
+    /// Creates a cell that contains `value` if it is `Some`, and an empty cell otherwise.
     pub fn new_with(value: Option<T>) -> Self {
         Self(tokio::sync::SetOnce::new_with(value))
     }
 
-    /// One that has its value, in a constant.
+    /// Creates a cell that contains `value`, in a constant context.
     pub const fn const_new_with(value: T) -> Self {
         Self(tokio::sync::SetOnce::const_new_with(value))
     }
 
-    /// Whether it has its value.
+    /// Returns `true` if the cell contains a value.
     pub fn initialized(&self) -> bool {
         self.0.initialized()
     }
 
-    /// Its value, if it has it.
+    /// Returns a reference to the value, or `None` if the cell is empty.
     pub fn get(&self) -> Option<&T> {
         self.0.get()
     }
 
-    /// Sets its value, and wakes all that wait.
+    /// Sets the value of the cell and wakes all waiting tasks.
     ///
     /// # Errors
-    /// It has one: `value` comes back.
+    /// Returns an error that contains `value` if the cell is already set.
     pub fn set(&self, value: T) -> Result<(), SetOnceError<T>> {
         self.0.set(value)
     }
 
-    /// Its value, if it has it.
+    /// Consumes the cell and returns the value, or `None` if the cell is empty.
     pub fn into_inner(self) -> Option<T> {
         self.0.into_inner()
     }
 
-    /// Waits until it has its value.
+    /// Waits until the cell is set, and returns a reference to the value.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping it.
+    /// Cancel safe.
     #[track_caller]
     pub fn wait(&self) -> impl Future<Output = &T> {
         spend(Awaits::Value, self.0.wait())

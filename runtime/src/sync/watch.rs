@@ -1,11 +1,11 @@
-//! The latest value: [`channel`].
+//! A channel that keeps only the latest value: [`channel`].
 
 use super::{Awaits, spend};
 
 #[doc(no_inline)]
 pub use tokio::sync::watch::{Ref, error};
 
-/// A channel that holds one value, the latest.
+/// Creates a channel that stores a single value, the latest one sent.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -22,78 +22,82 @@ pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
     (Sender(sender), Receiver(receiver))
 }
 
-/// Changes the value.
+/// Sends values to the associated [`Receiver`]s.
 #[derive(Debug)]
 pub struct Sender<T>(tokio::sync::watch::Sender<T>);
 
-/// Sees the value.
+/// Receives values from the associated [`Sender`]s.
 #[derive(Debug)]
 pub struct Receiver<T>(tokio::sync::watch::Receiver<T>);
 
 impl<T> Sender<T> {
-    /// A channel without a receiver, so far: [`subscribe`](Self::subscribe) makes them.
+    /// Creates a channel that has no receiver yet. [`subscribe`](Self::subscribe) creates
+    /// receivers.
     pub fn new(value: T) -> Self {
         Self(tokio::sync::watch::Sender::new(value))
     }
 
-    /// Puts `value` in the place of what was there.
+    /// Replaces the value and notifies all receivers.
     ///
     /// # Errors
-    /// There is no receiver: the value comes back.
+    /// Returns an error that contains `value` if there is no receiver.
     pub fn send(&self, value: T) -> Result<(), error::SendError<T>> {
         self.0.send(value)
     }
 
-    /// Puts `value` in the place of what was there, which comes back, receivers or not.
+    /// Replaces the value, notifies all receivers, and returns the previous value.
+    ///
+    /// Succeeds even if there is no receiver.
     pub fn send_replace(&self, value: T) -> T {
         self.0.send_replace(value)
     }
 
-    /// Changes the value where it is, and tells the receivers.
+    /// Modifies the value in place and notifies all receivers.
     pub fn send_modify(&self, modify: impl FnOnce(&mut T)) {
         self.0.send_modify(modify);
     }
 
-    /// As [`send_modify`](Self::send_modify); tells the receivers only if `modify` says so, and
-    /// returns what it says.
+    /// Modifies the value in place, and notifies the receivers only if `modify` returns `true`.
+    ///
+    /// Returns the result of `modify`.
     pub fn send_if_modified(&self, modify: impl FnOnce(&mut T) -> bool) -> bool {
         self.0.send_if_modified(modify)
     }
 
-    /// The value. It cannot be changed while the guard lives.
+    /// Returns a reference to the value. Sends block while the returned guard is alive.
     pub fn borrow(&self) -> Ref<'_, T> {
         self.0.borrow()
     }
 
-    /// A receiver, which has seen the value of now.
+    /// Creates a new receiver that has seen the current value.
     pub fn subscribe(&self) -> Receiver<T> {
         Receiver(self.0.subscribe())
     }
 
-    /// How many receivers there are.
+    /// Returns the number of receivers.
     pub fn receiver_count(&self) -> usize {
         self.0.receiver_count()
     }
 
-    /// How many senders there are.
+    /// Returns the number of senders.
     pub fn sender_count(&self) -> usize {
         self.0.sender_count()
     }
 
-    /// Whether both send into the same channel.
+    /// Returns `true` if both senders belong to the same channel.
     pub fn same_channel(&self, other: &Self) -> bool {
         self.0.same_channel(&other.0)
     }
 
-    /// Whether there is no receiver.
+    /// Returns `true` if there is no receiver.
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()
     }
 
-    /// Waits until there is no receiver.
+    /// Waits until all receivers are dropped.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping it.
+    /// Cancel safe.
     #[track_caller]
     pub fn closed(&self) -> impl Future<Output = ()> {
         spend(Awaits::Others, self.0.closed())
@@ -113,58 +117,62 @@ impl<T> Clone for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The value. It cannot be changed while the guard lives.
+    /// Returns a reference to the value. Sends block while the returned guard is alive.
+    ///
+    /// Does not mark the value as seen.
     pub fn borrow(&self) -> Ref<'_, T> {
         self.0.borrow()
     }
 
-    /// As [`borrow`](Self::borrow), and has seen it.
+    /// Returns a reference to the value and marks it as seen.
     pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
         self.0.borrow_and_update()
     }
 
-    /// Whether there is a value that it has not seen.
+    /// Returns `true` if the channel contains a value that this receiver has not seen.
     ///
     /// # Errors
-    /// All senders are gone.
+    /// Returns an error if all senders are dropped.
     pub fn has_changed(&self) -> Result<bool, error::RecvError> {
         self.0.has_changed()
     }
 
-    /// Has not seen the value of now: the next [`changed`](Self::changed) is done at once.
+    /// Marks the current value as not seen: the next call of [`changed`](Self::changed) returns
+    /// immediately.
     pub fn mark_changed(&mut self) {
         self.0.mark_changed();
     }
 
-    /// Has seen the value of now.
+    /// Marks the current value as seen.
     pub fn mark_unchanged(&mut self) {
         self.0.mark_unchanged();
     }
 
-    /// Whether both see the same channel.
+    /// Returns `true` if both receivers belong to the same channel.
     pub fn same_channel(&self, other: &Self) -> bool {
         self.0.same_channel(&other.0)
     }
 
-    /// Waits for a value that it has not seen, and has seen it.
+    /// Waits until the channel contains a value that this receiver has not seen, and marks it as
+    /// seen.
     ///
     /// # Errors
-    /// All senders are gone.
+    /// Returns an error if all senders are dropped.
     ///
     /// # Cancel safety
-    /// Dropped before it is done, it has seen nothing.
+    /// Cancel safe. If the future is dropped before it completes, no value is marked as seen.
     #[track_caller]
     pub fn changed(&mut self) -> impl Future<Output = Result<(), error::RecvError>> {
         spend(Awaits::Value, self.0.changed())
     }
 
-    /// Waits for a value of which `is_it` is true, the present one included.
+    /// Waits until `is_it` returns `true` for the value. Checks the current value first.
     ///
     /// # Errors
-    /// All senders are gone.
+    /// Returns an error if all senders are dropped.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping it.
+    /// Cancel safe.
     #[track_caller]
     pub fn wait_for(
         &mut self,
