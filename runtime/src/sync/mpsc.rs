@@ -1,6 +1,7 @@
 //! A multi-producer, single-consumer queue for sending values between tasks.
 //!
-//! [`channel`] creates a bounded queue, whose senders wait while it is full. [`unbounded_channel`] creates a queue without a bound.
+//! [`channel`] creates a bounded queue, whose senders wait while it is full. [`unbounded_channel`]
+//! creates a queue without a bound.
 //! ```
 //! # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
 //! # runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! A set of tasks of one output type, joined in the order in which they end.
+//! [`JoinSet`]: a collection of tasks that are joined in the order in which they complete.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -14,7 +14,10 @@ use volt_core::handle::Handle;
 use volt_core::task::id::Id;
 use volt_core::task::join::{AbortHandle, JoinError, JoinHandle};
 
-/// A set of tasks. Dropping it aborts them.
+/// A collection of tasks spawned onto a runtime, all with the same output type.
+///
+/// The set returns the outputs in the order in which the tasks complete. Dropping the set aborts
+/// all its tasks.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -31,11 +34,11 @@ use volt_core::task::join::{AbortHandle, JoinError, JoinHandle};
 /// });
 /// ```
 pub struct JoinSet<T> {
-    /// Wakes, and is polled for, only those that have ended.
+    /// Polls only the handles whose task has ended.
     tasks: FuturesUnordered<WithId<T>>,
 }
 
-/// A handle whose output names its task.
+/// A join handle that also returns the id of its task.
 struct WithId<T>(JoinHandle<T>);
 
 impl<T> Future for WithId<T> {
@@ -48,37 +51,38 @@ impl<T> Future for WithId<T> {
 }
 
 impl<T> JoinSet<T> {
-    /// An empty set.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self { tasks: FuturesUnordered::new() }
     }
 
-    /// Tasks in the set: those that have not ended, and those whose output was not taken.
+    /// Returns the number of tasks in the set: running tasks, and completed ones that were not
+    /// joined yet.
     pub fn len(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if the set contains no tasks.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
 
-    /// Aborts all tasks; each is still to be joined.
+    /// Aborts all tasks. They stay in the set until they are joined.
     pub fn abort_all(&mut self) {
         self.tasks.iter_mut().for_each(|task| task.0.abort());
     }
 
-    /// Removes all tasks and lets them go on.
+    /// Removes all tasks from the set without aborting them.
     pub fn detach_all(&mut self) {
         self.tasks.clear();
     }
 }
 
 impl<T: 'static> JoinSet<T> {
-    /// Starts a task in the current runtime and adds it.
+    /// Spawns a task onto the current runtime and adds it to the set.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside a runtime.
     #[track_caller]
     pub fn spawn<F>(&mut self, task: F) -> AbortHandle
     where
@@ -88,7 +92,7 @@ impl<T: 'static> JoinSet<T> {
         self.insert(context::handle().spawn_at(task, None, Location::caller()))
     }
 
-    /// As [`spawn`](Self::spawn), in the runtime of `handle`.
+    /// Spawns a task onto the runtime of `handle` and adds it to the set.
     #[track_caller]
     pub fn spawn_on<F>(&mut self, task: F, handle: &Handle) -> AbortHandle
     where
@@ -98,10 +102,11 @@ impl<T: 'static> JoinSet<T> {
         self.insert(handle.spawn_at(task, None, Location::caller()))
     }
 
-    /// Runs a closure that blocks, and adds it; see [`spawn_blocking`](super::spawn_blocking).
+    /// Runs a blocking closure on the blocking pool and adds it to the set; see
+    /// [`spawn_blocking`](super::spawn_blocking).
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside a runtime.
     #[track_caller]
     pub fn spawn_blocking<F>(&mut self, f: F) -> AbortHandle
     where
@@ -111,10 +116,10 @@ impl<T: 'static> JoinSet<T> {
         self.insert(context::handle().spawn_blocking_at(f, Location::caller()))
     }
 
-    /// Starts a task on the [`LocalSet`](super::LocalSet) that this thread runs, and adds it.
+    /// Spawns a task onto the current [`LocalSet`](super::LocalSet) and adds it to this set.
     ///
     /// # Panics
-    /// Outside a `LocalSet`.
+    /// Panics if called outside a `LocalSet`.
     #[track_caller]
     pub fn spawn_local<F>(&mut self, task: F) -> AbortHandle
     where
@@ -129,30 +134,36 @@ impl<T: 'static> JoinSet<T> {
         abort
     }
 
-    /// Waits for the next task to end; `None` when the set is empty.
+    /// Waits until one of the tasks completes and returns its output. Returns `None` if the set is
+    /// empty.
     ///
     /// # Cancel safety
-    /// Cancel safe: a task is removed only together with its output.
+    /// Cancel safe: a task is removed only when its output is returned.
     pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
         poll_fn(|cx| self.poll_join_next(cx)).await
     }
 
-    /// As [`join_next`](Self::join_next), with the task's id.
+    /// Waits until one of the tasks completes, and returns its id and output; see
+    /// [`join_next`](Self::join_next).
     ///
     /// # Cancel safety
-    /// Cancel safe.
+    /// Same as [`join_next`](Self::join_next).
     pub async fn join_next_with_id(&mut self) -> Option<(Id, Result<T, JoinError>)> {
         poll_fn(|cx| Pin::new(&mut self.tasks).poll_next(cx)).await
     }
 
-    /// The output of a task that has ended; `None` if none has, or the set is empty.
+    /// Returns the output of a task that has completed, without waiting.
+    ///
+    /// Returns `None` if no task has completed or the set is empty.
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.try_join_next_with_id().map(|(_, output)| output)
     }
 
-    /// As [`try_join_next`](Self::try_join_next), with the task's id.
+    /// Returns the id and output of a task that has completed; see
+    /// [`try_join_next`](Self::try_join_next).
     pub fn try_join_next_with_id(&mut self) -> Option<(Id, Result<T, JoinError>)> {
-        // One that has ended says so when it is polled; nobody is to be woken for the others.
+        // A completed task is ready when polled. For the others no wake-up is needed, so a no-op
+        // waker suffices.
         let mut cx = Context::from_waker(Waker::noop());
         match coop::unlimited(|| Pin::new(&mut self.tasks).poll_next(&mut cx)) {
             Poll::Ready(next) => next,
@@ -160,25 +171,25 @@ impl<T: 'static> JoinSet<T> {
         }
     }
 
-    /// As [`join_next`](Self::join_next), for hand-written futures.
+    /// Polls for a task that has completed; the poll function of [`join_next`](Self::join_next).
     pub fn poll_join_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, JoinError>>> {
         Pin::new(&mut self.tasks).poll_next(cx).map(|next| next.map(|(_, output)| output))
     }
 
-    /// Aborts all tasks and waits until they are gone.
+    /// Aborts all tasks and waits until they have ended.
     ///
     /// # Cancel safety
-    /// What is not gone when this is dropped stays in the set, aborted.
+    /// If the future is dropped before it completes, the remaining tasks stay in the set, aborted.
     pub async fn shutdown(&mut self) {
         self.abort_all();
         while self.join_next().await.is_some() {}
     }
 
-    /// Waits for all tasks; their outputs in the order in which they ended.
+    /// Waits until all tasks complete, and returns their outputs in the order of completion.
     ///
     /// # Panics
-    /// With the panic of the first task that panicked; and if a task was aborted by somebody else.
-    /// The other tasks are aborted then.
+    /// Resumes the panic of the first task that panicked. Panics if a task was aborted. In both
+    /// cases the remaining tasks are aborted.
     pub async fn join_all(mut self) -> Vec<T> {
         let mut outputs = Vec::with_capacity(self.len());
         while let Some(output) = self.join_next().await {

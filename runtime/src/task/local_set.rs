@@ -1,23 +1,26 @@
-//! Tasks that stay on one thread, for futures that are not `Send`.
+//! [`LocalSet`]: tasks that stay on one thread, for futures that are not `Send`.
 //!
-//! Shape: a queue of tasks that were woken, and the tasks that are alive; both are polled by
-//! whoever polls the set. Wakers may be called on any thread: they put the task into the queue,
-//! under a lock, and wake the set.
+//! A `LocalSet` is itself a future. Whenever it is polled, it polls its own tasks on the same
+//! thread. It contains a queue of woken tasks and a map of all tasks that have not completed.
+//!
+//! Wakers may be called on any thread. A waker pushes its task to the queue, under a lock, and then
+//! wakes the future of the set.
 //!
 //! Invariants:
-//! * *Same thread*: a future is polled and dropped only by the thread that the set is on: the set
-//!   is not Send, runs tasks only in its own `poll`, and ends them all before it goes. What other
-//!   threads hold of a task, wakers, frees memory at most.
-//! * *Closed for good*: once the set is dropped, a waker finds the queue closed and drops what it
-//!   brought.
-//! * *It ends*: while the set is dropped, destructors may start [`SPAWNS_AT_END`] more tasks, which
-//!   are cancelled like the others. The future of each further one is leaked, since its destructor
-//!   might start the next; its handle says that it was cancelled.
-//! * *Set while polled*: [`CURRENT`] points to a set only for the time that [`CurrentSet`] borrows
-//!   it, further up this thread's stack. It has no destructor, so a set may be dropped together
-//!   with its thread's other thread-locals, in any order.
-//! * *Unlocked wakers*: no waker is called, cloned or dropped under the lock, since what it holds
-//!   may wake a task of the set, or start one.
+//! * SAME THREAD: only the thread that owns the set polls and drops the tasks' futures. The set is
+//!   not `Send`, runs tasks only in its own `poll`, and cancels all of them before it is dropped.
+//!   Other threads have at most wakers of a task, which can only free its memory.
+//! * CLOSED FOR GOOD: once the set is dropped, a waker finds the queue closed and drops its task
+//!   reference.
+//! * IT ENDS: while the set is dropped, destructors may spawn up to [`SPAWNS_AT_END`] more tasks,
+//!   which are cancelled like the others. Beyond that limit, the future of each new task is leaked,
+//!   because its destructor might spawn the next one. Its handle reports that the task was
+//!   cancelled.
+//! * SET WHILE POLLED: [`CURRENT`] points to a set only while a [`CurrentSet`] further up the same
+//!   thread's stack borrows that set. `CURRENT` has no destructor, so a set may be dropped together
+//!   with the other thread-locals of its thread, in any order.
+//! * UNLOCKED WAKERS: no waker is called, cloned or dropped under the lock, because that runs
+//!   foreign code, which may wake or spawn a task of this set.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -41,15 +44,20 @@ use volt_core::task::id::Id;
 use volt_core::task::join::JoinHandle;
 use volt_shim::Mutex;
 
-/// Tasks that destructors may start while their set is dropped: more than any orderly end starts.
+/// Number of tasks that destructors may spawn while their set is dropped; far more than any orderly
+/// shutdown needs.
 const SPAWNS_AT_END: u32 = 1_000;
 
 thread_local! {
-    /// The set that this thread polls, or null.
+    /// The set that this thread is polling, or null.
     static CURRENT: Cell<*const Shared> = const { Cell::new(ptr::null()) };
 }
 
-/// A set of tasks that run on the thread that awaits it.
+/// A set of tasks that run on one thread, the thread that polls the set.
+///
+/// The tasks' futures do not have to be `Send`. They make progress only while the set runs, in
+/// [`block_on`](Self::block_on), in [`run_until`](Self::run_until), or when the set itself is
+/// awaited. Dropping the set cancels all its tasks.
 ///
 /// ```
 /// use std::rc::Rc;
@@ -66,11 +74,11 @@ thread_local! {
 /// ```
 pub struct LocalSet {
     shared: Shared,
-    /// Same thread.
+    /// Makes the set `!Send`: SAME THREAD.
     _not_send: PhantomData<*const ()>,
 }
 
-/// What the set and its tasks share.
+/// State shared between the set and its tasks.
 #[derive(Clone)]
 struct Shared(Arc<Mutex<State>>);
 
@@ -86,14 +94,15 @@ struct State {
 enum Phase {
     #[default]
     Open,
-    /// The set is being dropped.
+    /// `Drop` of the set is running.
     Closing { spawns_left: u32 },
-    /// The set is gone.
+    /// The set has been dropped.
     Closed,
 }
 
 impl State {
-    /// Counts a task that is about to be started; false: see *It ends*.
+    /// Counts a task that is about to be spawned. Returns `false` if the limit of IT ENDS is
+    /// reached.
     fn may_spawn(&mut self) -> bool {
         let Phase::Closing { spawns_left } = &mut self.phase else { return self.phase == Phase::Open };
         let may_spawn = *spawns_left > 0;
@@ -103,14 +112,14 @@ impl State {
 }
 
 impl Schedule for Shared {
-    /// Its polls are part of the one of the task that polls the set.
+    /// The polls of these tasks are part of a poll of the task that polls the set.
     const IS_COUNTED: bool = false;
 
     fn schedule(&self, task: Notified) {
         let mut state = self.0.lock();
         if state.phase == Phase::Closed {
             drop(state);
-            // Closed for good; the task is complete by now, or about to be.
+            // CLOSED FOR GOOD. The task has completed, or is about to.
             drop(task);
             return;
         }
@@ -127,7 +136,7 @@ impl Schedule for Shared {
         false
     }
 
-    /// It is held since it was spawned.
+    /// Nothing to do: `spawn_on` has already added the task to `alive`.
     fn keep(&self, _task: &Task) {}
 
     fn release(&self, task: &Header) -> Option<Task> {
@@ -142,12 +151,12 @@ impl Shared {
 }
 
 impl LocalSet {
-    /// An empty set.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self { shared: Shared(Arc::new(Mutex::new(State::default()))), _not_send: PhantomData }
     }
 
-    /// Starts a task on this set. It runs while the set is awaited.
+    /// Spawns a task onto this set. The task runs while the set is awaited.
     #[track_caller]
     pub fn spawn_local<F>(&self, future: F) -> JoinHandle<F::Output>
     where
@@ -157,20 +166,23 @@ impl LocalSet {
         spawn_on(&self.shared, future, Location::caller())
     }
 
-    /// Runs the set and `future` on this thread until `future` ends. Tasks that are left then stay
-    /// in the set.
+    /// Runs the set and `future` on the current thread until `future` completes.
+    ///
+    /// Tasks that have not completed by then stay in the set.
     ///
     /// # Panics
-    /// As [`Handle::block_on`].
+    /// Same as [`Handle::block_on`].
     #[track_caller]
     pub fn block_on<F: Future>(&self, handle: &Handle, future: F) -> F::Output {
         handle.block_on(self.run_until(future))
     }
 
-    /// Runs the set until `future` ends. Tasks that are left then stay in the set.
+    /// Runs the set until `future` completes.
+    ///
+    /// Tasks that have not completed by then stay in the set.
     ///
     /// # Cancel safety
-    /// As `future`'s; the set stays as it is.
+    /// Same as `future`; the tasks stay in the set.
     pub async fn run_until<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         std::future::poll_fn(|cx| {
@@ -178,17 +190,17 @@ impl LocalSet {
             if let Poll::Ready(output) = future.as_mut().poll(cx) {
                 return Poll::Ready(output);
             }
-            // Whether tasks are left is not the question here.
+            // The result does not matter here: `future` is pending, with or without tasks.
             let _has_ended = self.poll_tasks(cx);
             Poll::Pending
         })
         .await
     }
 
-    /// Runs what is woken, a tick's budget of polls at most. Ready when no task is alive.
+    /// Runs woken tasks, at most one tick's budget of polls. Ready when the set has no tasks.
     fn poll_tasks(&self, cx: &mut Context<'_>) -> Poll<()> {
         let shared = &self.shared;
-        // *Unlocked wakers*.
+        // UNLOCKED WAKERS.
         let waker = cx.waker().clone();
         let former = shared.0.lock().waker.replace(waker);
         drop(former);
@@ -202,7 +214,7 @@ impl LocalSet {
                 shared.0.lock().woken.push_back(task);
             }
         }
-        // There is more: others first.
+        // More tasks are woken. Yield, so that other tasks of the runtime run first.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -211,7 +223,7 @@ impl LocalSet {
 impl Future for LocalSet {
     type Output = ();
 
-    /// Ready when all tasks have ended.
+    /// Ready when all tasks of the set have completed.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let _current = CurrentSet::enter(&self.shared);
         self.poll_tasks(cx)
@@ -231,10 +243,10 @@ impl Drop for LocalSet {
         state.phase = Phase::Closing { spawns_left: SPAWNS_AT_END };
         let waker = state.waker.take();
         drop(state);
-        // *Unlocked wakers*.
+        // UNLOCKED WAKERS.
         drop(waker);
-        // Until nobody is left, since a destructor may start another task here. Shields do not
-        // hold: the only thread that may poll these tasks goes.
+        // Repeats until the set is empty, because a destructor may spawn another task here. Shields
+        // do not delay the cancellation: after this, no thread may poll these tasks.
         loop {
             let alive: Vec<Task> = self.shared.0.lock().alive.values().cloned().collect();
             if alive.is_empty() {
@@ -256,10 +268,10 @@ impl fmt::Debug for LocalSet {
     }
 }
 
-/// Starts a task on the [`LocalSet`] that this thread is polling.
+/// Spawns a task onto the [`LocalSet`] that the current thread is running.
 ///
 /// # Panics
-/// Outside a `LocalSet`.
+/// Panics if called outside a `LocalSet`.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -276,7 +288,7 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    // SAFETY: Set while polled.
+    // SAFETY: SET WHILE POLLED.
     let Some(shared) = (unsafe { CURRENT.get().as_ref() }) else {
         panic!("spawn_local must be called inside a LocalSet: in its block_on, in its run_until, or in a task of it");
     };
@@ -293,23 +305,23 @@ where
         return refuse(shared, future, location);
     }
     let id = Id::next();
-    // SAFETY: Same thread: this is the set's, since neither the set nor CURRENT leaves it, and only
-    // the set runs its tasks.
+    // SAFETY: SAME THREAD. This is the set's thread, since neither the set nor CURRENT leaves its
+    // thread, and only the set runs its tasks.
     let (notified, join) = unsafe { new_task_of_thread(future, shared.clone(), id, location, None) };
     shared.0.lock().alive.insert(id.as_u64(), notified.task().clone());
     shared.schedule(notified);
     join
 }
 
-/// The handle of a task that was cancelled before its first poll, and whose future is leaked: see
-/// *It ends*.
+/// Returns the handle of a task that is cancelled before its first poll and whose future is leaked;
+/// see IT ENDS.
 #[cold]
 fn refuse<F>(shared: &Shared, future: F, location: &'static Location<'static>) -> JoinHandle<F::Output>
 where
     F: Future + 'static,
     F::Output: 'static,
 {
-    /// Stands for a future that is neither polled nor dropped.
+    /// Wraps a future that is neither polled nor dropped.
     struct Leaked<F>(#[allow(dead_code, reason = "it is leaked")] ManuallyDrop<F>);
     impl<F: Future> Future for Leaked<F> {
         type Output = F::Output;
@@ -323,13 +335,15 @@ where
         "destructors keep starting tasks on a LocalSet that is being dropped: after {SPAWNS_AT_END} of them, the futures are leaked"
     );
     let leaked = Leaked(ManuallyDrop::new(future));
-    // SAFETY: Same thread: it is run here and now, and never again.
+    // SAFETY: SAME THREAD. `cancel_now` below completes the task on this thread, and it never runs
+    // again.
     let (notified, join) = unsafe { new_task_of_thread(leaked, shared.clone(), Id::next(), location, None) };
     notified.cancel_now();
     join
 }
 
-/// Polls a turn, and operations a poll: those of the runtime that this thread is in.
+/// Returns the maximum polls per turn and operations per poll, as configured in the current
+/// runtime.
 fn budgets() -> (u32, u32) {
     context::try_handle().map_or((BUDGET_PER_TICK, COOP_BUDGET), |handle| {
         let config = &handle.shared().config;
@@ -337,7 +351,7 @@ fn budgets() -> (u32, u32) {
     })
 }
 
-/// Makes a set current while it is polled.
+/// Makes a set the current one while it is polled, and restores the former one when dropped.
 struct CurrentSet<'a> {
     former: *const Shared,
     _shared: &'a Shared,

@@ -1,4 +1,7 @@
-//! Tasks: how they are started, joined, cancelled and kept together.
+//! Asynchronous tasks: spawning, joining, cancelling and grouping them.
+//!
+//! A task is a future that the runtime polls on one of its workers, independently of the code that
+//! spawned it.
 
 mod join_set;
 mod local_set;

@@ -1,41 +1,56 @@
-//! Structured concurrency: children that cannot outlive the stretch of code that started them.
+//! Structured concurrency: a scope whose child tasks cannot outlive it.
 //!
-//! Shape. The future of [`scope`] owns the *child set*: the children's handles. Clones of [`Scope`]
-//! share little with it: the children that have *arrived* since it last checked, how many are *on
-//! their way*, the waker that reports them, and the phase. So a clone, such as the one that a child
-//! holds, does not keep the child set alive.
+//! [`scope`] runs an async closure, the *body*, which spawns *children* through a [`Scope`] handle.
+//! The scope returns when the body and all children have ended. The first error cancels the others.
 //!
-//! | phase | a child that arrives | left when |
+//! Terms. The future of [`scope`] owns the *child set*: the join handles of the children. Clones of
+//! [`Scope`] share only a small [`State`] with it: the children that have *arrived* since the child
+//! set last checked, the number of children *on the way* (being spawned), the child set's waker,
+//! and the phase. A clone, for example the one that a child owns, therefore does not keep the child
+//! set alive.
+//!
+//! | phase | a child that arrives | ends when |
 //! |---|---|---|
-//! | `Open` | is adopted | the first error comes, or the body panics |
-//! | `Cancelled` | is adopted and aborted: it is waited for like its siblings | nobody is left |
-//! | `Over` | is dropped, or aborted if it arrives just then, and nobody waits | never |
+//! | `Open` | is adopted by the child set | the first error occurs, or the body panics |
+//! | `Cancelled` | is adopted and aborted; the scope waits for it as for the other children | no child is left |
+//! | `Over` | is not adopted; its handle is dropped and it is aborted | never |
 //!
-//! A [`Child`] that will never have a value is pending for as long as its scope goes on, since the
-//! scope drops whoever awaits it inside. At the end, `over`, those who await it outside are woken,
-//! and panic: nobody else would ever wake them.
+//! Ordinary case: the body spawns a child, which arrives and wakes the scope's future. The child
+//! set adopts it and joins it when it ends. When the body has ended and no child is left, the phase
+//! becomes `Over`.
 //!
-//! Protocol of a spawn: (1) under the lock: the scope is not over, and one more child is on its
-//! way; (2) start its task, without the lock; (3) under the lock: it has arrived, or, if the phase
-//! is `Over` by now, it is dropped; (4) abort it, unless the phase is `Open`; (5) under the lock:
-//! one fewer is on its way; wake the scope's future, or, if the phase is `Over` and that was the
-//! last, say that the scope has ended. The child set is not done before nobody is on the way; a
-//! scope whose future is dropped does not wait, and its last child says that it has ended. So
-//! *Aborted first*: when those who await a child are told of the end, every child has ended, or is
-//! aborted. A child that is running already between (2) and (4), and awaits one that it was
-//! refused, would panic otherwise.
+//! Awaiting a child. A [`Child`] whose task gave no value stays pending while the scope runs: code
+//! inside the scope is dropped with the scope. When the scope ends, `over` is set. This wakes code
+//! outside the scope that awaits such a `Child`; it panics, since nothing else would ever wake it.
 //!
-//! Who writes: anybody who holds a clone (arrivals), the child set (all of it). Who reads: the
-//! child set.
+//! The race: a child can be spawned while another thread cancels or drops the scope. The steps of a
+//! spawn:
 //!
-//! Invariants. *Unlocked code*: what is the user's (futures, errors, outputs, wakers) is neither
-//! run nor cloned nor dropped under the lock, since each of them may start a child. *Nobody is
-//! forgotten*: the child set returns pending only if nobody has arrived, which it sees in the hold
-//! of the lock in which it leaves its waker.
+//! 1. Under the lock: check that the scope is not over, and count one more child on the way.
+//! 2. Without the lock: spawn the task.
+//! 3. Under the lock: add the child to the arrivals, or drop its handle if the phase is `Over`.
+//! 4. Abort the child, unless the phase is `Open`.
+//! 5. Under the lock: count one fewer on the way. Then wake the scope's future; or, if the phase is
+//!    `Over` and this was the last child on the way, set `over`.
 //!
-//! Rejected: one set behind the lock, shared by all clones: a child that holds a clone keeps the
-//! set alive, and so itself, when the future is dropped; and every error that comes too late is
-//! dropped under the lock.
+//! The child set does not complete while a child is on the way. A scope whose future is dropped
+//! does not wait; the last child on the way then sets `over`.
+//!
+//! The arrivals are written by each thread that has a clone of [`Scope`], all other state mainly by
+//! the child set. Only the child set takes the arrivals.
+//!
+//! Invariants:
+//! * ABORTED FIRST: when `over` is set, every child has ended or has been aborted. Otherwise a
+//!   child that already runs between Spawn (2) and Spawn (4), and awaits a child whose spawn was
+//!   refused, would panic.
+//! * UNLOCKED CODE: user code (futures, errors, outputs, wakers) is neither run nor cloned nor
+//!   dropped under the lock, because any of it may spawn a child.
+//! * NO LOST CHILD: the child set returns pending only if no child has arrived. It checks this in
+//!   the same critical section in which it stores its waker.
+//!
+//! Rejected design: one child set behind the lock, shared by all clones. A child that owns a clone
+//! would then keep the set, and thereby itself, alive after the scope's future is dropped. Also,
+//! errors that arrive late would be dropped under the lock.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -54,21 +69,23 @@ use volt_core::task::contain::contain;
 use volt_core::task::current;
 use volt_core::task::join::{JoinError, JoinHandle};
 
-/// Runs `body` and every child that it starts on its [`Scope`], and returns when all of them have
-/// ended. The first error, of the body or of a child, cancels the others; it is returned after they
-/// are gone. A child that panics counts as an error.
+/// Runs `body` and all children that it spawns on its [`Scope`], and returns when all of them have
+/// ended.
 ///
-/// Children are tasks of the runtime and run in parallel; they must own what they use, since a
-/// future may be forgotten at any await.
+/// The first error, of the body or of a child, cancels the body and all children. The scope returns
+/// the error after they have ended. A child that panics counts as an error.
+///
+/// Children are tasks of the runtime and run in parallel. They must own their data (`'static`): a
+/// future can be leaked at any `.await`, so a scope cannot lend borrowed data to its children.
 ///
 /// # Errors
-/// The first error of the body or of a child.
+/// Returns the first error of the body or of a child.
 ///
 /// # Panics
-/// If the body panics; its children are cancelled, and gone by then.
+/// Resumes the panic of the body, after all children are cancelled and have ended.
 ///
 /// # Cancel safety
-/// Dropping the future aborts the body and all children without waiting for them.
+/// Dropping the future drops the body and aborts all children, without waiting for them.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(2).build().unwrap();
@@ -92,8 +109,8 @@ where
         let mut body = pin!(Some(body(set.scope.clone())));
         let mut output = None;
         let ended = poll_fn(|cx| set.poll(cx, body.as_mut(), &mut output)).await;
-        // The body goes here, before the children are waited for: what it holds may be what they
-        // wait for.
+        // Drop the body before waiting for the children: they may wait for something that the body
+        // owns.
         catch_unwind(AssertUnwindSafe(|| body.set(None))).and(ended)
     };
     if !matches!(ended, Ok(Ok(_))) {
@@ -103,18 +120,20 @@ where
     ended.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// How a child has ended.
+/// The result of a child.
 type Ended<E> = Result<Result<(), E>, JoinError>;
 
-/// What the future of a scope owns; see the header of this file.
+/// The join handles of a scope's children, owned by the scope's future; see the module header.
 struct ChildSet<E: Send + 'static> {
     scope: Scope<E>,
     children: JoinSet<Result<(), E>>,
 }
 
 impl<E: Send + 'static> ChildSet<E> {
-    /// Polls the body and the children; ready with the first error, or with the body's output when
-    /// nobody is left, or with the body's panic.
+    /// Polls the body and the children.
+    ///
+    /// Ready with the first error, with the body's output once no child is left, or with the body's
+    /// panic.
     fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -144,8 +163,9 @@ impl<E: Send + 'static> ChildSet<E> {
         }
     }
 
-    /// The next child that has ended; `None` when nobody is left and the scope `may_end`: then it
-    /// is over.
+    /// Polls for the next child that has ended.
+    ///
+    /// `None` if no child is left and `may_end` is true; the phase is then `Over`.
     fn poll_next(&mut self, cx: &mut Context<'_>, may_end: bool) -> Poll<Option<Ended<E>>> {
         loop {
             let next = self.children.poll_join_next(cx);
@@ -160,8 +180,8 @@ impl<E: Send + 'static> ChildSet<E> {
                 self.adopt(arrivals);
                 continue;
             }
-            // *Nobody is forgotten*: whoever arrives after this hold of the lock finds the waker,
-            // or the scope over.
+            // NO LOST CHILD: a child that arrives after this critical section finds the waker, or
+            // the phase `Over`.
             let is_over = may_end && next.is_ready() && state.on_the_way == 0;
             let former = if is_over {
                 state.phase = Phase::Over;
@@ -184,7 +204,7 @@ impl<E: Send + 'static> ChildSet<E> {
         }
     }
 
-    /// Aborts all children, and those who come from now on.
+    /// Aborts all children, including those that arrive from now on.
     fn cancel(&mut self) {
         let arrivals = self.scope.enter(Phase::Cancelled);
         self.adopt(arrivals);
@@ -195,7 +215,7 @@ impl<E: Send + 'static> ChildSet<E> {
         poll_fn(|cx| {
             while let Some(ended) = ready!(self.poll_next(cx, true)) {
                 // Too late to be the first error. Its destructor may panic, and there are still
-                // children to be waited for.
+                // children to wait for.
                 contain(|| drop(ended));
             }
             Poll::Ready(())
@@ -206,7 +226,7 @@ impl<E: Send + 'static> ChildSet<E> {
 
 impl<E: Send + 'static> Drop for ChildSet<E> {
     fn drop(&mut self) {
-        // *Aborted first*
+        // ABORTED FIRST
         self.cancel();
         self.scope.enter(Phase::Over).iter().for_each(JoinHandle::abort);
         let is_anybody_on_the_way = self.scope.lock().on_the_way > 0;
@@ -216,23 +236,23 @@ impl<E: Send + 'static> Drop for ChildSet<E> {
     }
 }
 
-/// Starts the children of a [`scope`]; clones start children of the same one.
+/// Spawns the children of a [`scope`]. Clones spawn children of the same scope.
 pub struct Scope<E> {
     state: Arc<Mutex<State<E>>>,
-    /// Set once nobody inside is left.
+    /// Set when the scope has ended; see the module header.
     over: Arc<SetOnce<()>>,
 }
 
 struct State<E> {
     arrivals: Vec<JoinHandle<Result<(), E>>>,
-    /// Children between Spawn (1) and Spawn (5).
+    /// Number of children between Spawn (1) and Spawn (5).
     on_the_way: usize,
-    /// Woken when a child arrives, so that it is adopted.
+    /// Woken when a child arrives, so that the child set adopts it.
     waker: Option<Waker>,
     phase: Phase,
 }
 
-/// See the header of this file. From one to the next and never back.
+/// See the module header. A phase changes only to a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Open,
@@ -246,9 +266,9 @@ impl<E: Send + 'static> Scope<E> {
         Self { state: Arc::new(Mutex::new(state)), over: Arc::new(SetOnce::new()) }
     }
 
-    /// Tells those who await a child outside that the scope has ended.
+    /// Wakes the code outside the scope that awaits a [`Child`].
     fn end(&self) {
-        // It may be set already: the child set is dropped after its last child too.
+        // It may be set already: dropping the child set calls this again.
         let _told = self.over.set(());
     }
 
@@ -256,8 +276,10 @@ impl<E: Send + 'static> Scope<E> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Goes over to `phase`, if it comes after the present one; those who had arrived before. The
-    /// waker goes: the scope's future is awake.
+    /// Changes the phase to `phase`, unless the present one is later. Returns the children that
+    /// have arrived.
+    ///
+    /// Also removes the waker: the caller is the scope's future, which needs no wake-up.
     fn enter(&self, phase: Phase) -> Vec<JoinHandle<Result<(), E>>> {
         let mut state = self.lock();
         state.phase = state.phase.max(phase);
@@ -268,13 +290,15 @@ impl<E: Send + 'static> Scope<E> {
         arrivals
     }
 
-    /// Starts a child in the current runtime. Awaiting the returned [`Child`] gives the child's
-    /// value; dropping it changes nothing. If the child fails, the `Child` never resolves: the
-    /// scope ends instead, and drops whoever awaits it. After the scope has ended, the child is
-    /// dropped without being started.
+    /// Spawns a child onto the current runtime, and returns a [`Child`] that can be awaited for its
+    /// value.
+    ///
+    /// Dropping the [`Child`] does not affect the task. If the task fails, the `Child` never
+    /// resolves: the scope ends instead, and drops the code inside it that awaits the `Child`.
+    /// After the scope has ended, `spawn` drops the future without starting it.
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside a runtime.
     #[track_caller]
     pub fn spawn<T, F>(&self, child: F) -> Child<T>
     where
@@ -287,22 +311,22 @@ impl<E: Send + 'static> Scope<E> {
         // Spawn (1)
         let Some(on_the_way) = OnTheWay::new(self) else { return value };
         let reports = async move {
-            // Nobody may want the value.
+            // The `Child` may have been dropped.
             let _unclaimed = sender.send(child.await?);
             Ok(())
         };
         // Spawn (2)
-        // *Unlocked code*: a runtime that is shut down drops the future at once.
+        // UNLOCKED CODE: a runtime that is shut down drops the future inside this call.
         on_the_way.arrive(runtime.spawn_at(reports, None, Location::caller()));
         value
     }
 }
 
-/// A child that is being started.
+/// A child that is being spawned.
 struct OnTheWay<'s, E: Send + 'static>(&'s Scope<E>);
 
 impl<'s, E: Send + 'static> OnTheWay<'s, E> {
-    /// Spawn (1); `None` = the scope is over, for good.
+    /// Spawn (1). Returns `None` if the scope is over, which is final.
     fn new(scope: &'s Scope<E>) -> Option<Self> {
         let mut state = scope.lock();
         let is_over = state.phase == Phase::Over;
@@ -360,21 +384,21 @@ impl<E> fmt::Debug for Scope<E> {
     }
 }
 
-/// The value of a child of a [`scope`], to be awaited inside the scope.
+/// The future value of a child of a [`scope`], to be awaited inside the scope.
 ///
 /// # Panics
-/// If the child failed or was cancelled and the scope has ended: code outside the scope, which the
-/// scope does not drop, would wait for ever.
+/// Panics if the child failed or was cancelled and the scope has ended. Code outside the scope is
+/// not dropped by the scope, so it would otherwise wait forever.
 ///
 /// # Cancel safety
-/// Cancel safe: the value waits.
+/// Cancel safe: the value is kept until it is received.
 #[must_use = "awaiting it gives the child's value; the child runs in any case"]
 pub struct Child<T>(Awaits<T>);
 
 enum Awaits<T> {
-    /// The child's value, or that it has none.
+    /// Waiting for the child's value, or for the child to end without one.
     Value(oneshot::Receiver<T>, Arc<SetOnce<()>>),
-    /// The end of the scope.
+    /// Waiting for the end of the scope.
     End(Pin<Box<dyn Future<Output = ()> + Send + Sync>>),
 }
 
@@ -396,7 +420,7 @@ impl<T> Future for Child<T> {
         if let Awaits::End(end) = &mut self.0 {
             ready!(end.as_mut().poll(cx));
         }
-        // A child of a scope that was dropped may get here in the poll in which it is cancelled.
+        // A child of a dropped scope can reach this line in the poll in which it is cancelled.
         assert!(
             current::is_cancellation_effective(),
             "the scope of this child has ended, and the child gave no value: it failed, was cancelled, or was started too late; await it inside \
@@ -412,11 +436,11 @@ impl<T> fmt::Debug for Child<T> {
     }
 }
 
-/// Why a [`scope`] ended early.
+/// Error returned by a [`scope`] that ended early.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ScopeError<E> {
-    /// The body or a child returned this error, before any other did.
+    /// The body or a child returned this error, before any other error occurred.
     Failed(E),
     /// A child panicked, or the runtime shut down.
     Panicked(JoinError),
@@ -469,7 +493,8 @@ mod tests {
         assert!(scope.over.initialized());
     }
 
-    /// A child that runs before it is aborted may await one that was refused, and would panic.
+    /// A child that runs before it is aborted may await a child whose spawn was refused, and would
+    /// panic.
     #[test]
     fn the_end_of_a_dropped_scope_comes_after_its_last_abort() {
         let scope = Scope::<()>::new();

@@ -1,4 +1,4 @@
-//! Starting tasks in the current runtime.
+//! Functions that spawn tasks onto the current runtime.
 
 use std::future::Future;
 use std::panic::Location;
@@ -8,11 +8,16 @@ use volt_core::handle::Handle;
 use volt_core::task::join::JoinHandle;
 use volt_core::task::refused::TrySpawnError;
 
-/// Starts a task in the current runtime. It runs whether or not the handle is awaited.
+/// Spawns a task onto the current runtime and returns a [`JoinHandle`] for it.
+///
+/// The task starts immediately, even if the handle is not awaited. Dropping the handle detaches the
+/// task; it keeps running.
+///
+/// If the runtime is shutting down, the task is cancelled immediately, and awaiting the handle
+/// returns a [`JoinError`](super::JoinError).
 ///
 /// # Panics
-/// Outside a runtime. With a runtime that is shutting down the task is cancelled at once, and the
-/// handle says so.
+/// Panics if called outside a runtime.
 ///
 /// ```
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -34,20 +39,24 @@ where
     context::handle().spawn_at(future, None, Location::caller())
 }
 
-/// Starts a task in the current runtime if it takes one more, and hands the future back if not: for
-/// what comes from outside faster than it can be served, and had better be refused than piled up.
+/// Spawns a task onto the current runtime if the runtime has room for it, and returns the future
+/// otherwise.
 ///
-/// Full is a runtime when as many tasks as
-/// [`Builder::global_queue_capacity`](crate::Builder::global_queue_capacity) allows wait to be
-/// taken in by a worker; what runs, waits for something, or is in a worker's own ring does not
-/// count. However many call this at the same moment, they do not go beyond that together; plain
-/// spawns, wake-ups and the overflow of a ring may.
+/// Use this for work that arrives from outside faster than the program can process it, and that is
+/// better rejected than queued.
+///
+/// The runtime is full when
+/// [`Builder::global_queue_capacity`](crate::Builder::global_queue_capacity) tasks are in the
+/// global queue, waiting for a worker to take them. Tasks that run, that await something, or that
+/// are in a worker's local queue do not count. Concurrent calls of `try_spawn` never exceed the
+/// limit together. Plain spawns, wake-ups and overflowing local queues can exceed it.
 ///
 /// # Errors
-/// The runtime is full, or shut down; [`TrySpawnError::into_inner`] gives the future back.
+/// Returns an error if the runtime is full or shut down. [`TrySpawnError::into_inner`] returns the
+/// future.
 ///
 /// # Panics
-/// Outside a runtime.
+/// Panics if called outside a runtime.
 ///
 /// ```
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).global_queue_capacity(1000).build().unwrap();
@@ -68,10 +77,13 @@ where
     context::handle().try_spawn_at(future, None, Location::caller())
 }
 
-/// Runs a closure that blocks on a thread that may. A job that has begun cannot be aborted.
+/// Runs a blocking closure on a thread where blocking is allowed.
+///
+/// The runtime keeps a separate pool of threads for such closures, so they do not block a worker. A
+/// closure that has started cannot be aborted.
 ///
 /// # Panics
-/// Outside a runtime.
+/// Panics if called outside a runtime.
 ///
 /// ```
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -87,7 +99,9 @@ where
     context::handle().spawn_blocking_at(f, Location::caller())
 }
 
-/// Starts tasks with a name, which console, logs and incident reports show.
+/// Configures a task before spawning it: its name and its spawn location.
+///
+/// `volt-console`, log messages and incident reports show the name.
 ///
 /// ```
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -103,26 +117,28 @@ pub struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// A task without a name, so far.
+    /// Creates a builder for a task without a name.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Names the task; cut after 64 bytes.
+    /// Sets the name of the task. Names longer than 64 bytes are truncated.
     pub fn name(self, name: &'a str) -> Self {
         Self { name: Some(name), ..self }
     }
 
-    /// Says where the task comes from, instead of where `spawn` is called: for libraries that start
-    /// tasks for their callers, so that reports name the caller's line.
+    /// Sets the location that reports show as the task's origin.
+    ///
+    /// The default is the line that calls `spawn`. A library that spawns tasks on behalf of its
+    /// callers can set the caller's line instead.
     pub fn location(self, location: &'static Location<'static>) -> Self {
         Self { location: Some(location), ..self }
     }
 
-    /// As [`spawn`].
+    /// Spawns the task onto the current runtime; see [`spawn`].
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside a runtime.
     #[track_caller]
     pub fn spawn<F>(self, future: F) -> JoinHandle<F::Output>
     where
@@ -132,7 +148,7 @@ impl<'a> Builder<'a> {
         self.spawn_on(future, &context::handle())
     }
 
-    /// As [`spawn`], in the runtime of `handle`.
+    /// Spawns the task onto the runtime of `handle`; see [`spawn`].
     #[track_caller]
     pub fn spawn_on<F>(self, future: F, handle: &Handle) -> JoinHandle<F::Output>
     where
@@ -142,13 +158,13 @@ impl<'a> Builder<'a> {
         handle.spawn_at(future, self.name, self.location.unwrap_or(Location::caller()))
     }
 
-    /// As [`try_spawn`].
+    /// Spawns the task onto the current runtime if it has room; see [`try_spawn`].
     ///
     /// # Errors
-    /// As [`try_spawn`].
+    /// Same as [`try_spawn`].
     ///
     /// # Panics
-    /// Outside a runtime.
+    /// Panics if called outside a runtime.
     #[track_caller]
     pub fn try_spawn<F>(self, future: F) -> Result<JoinHandle<F::Output>, TrySpawnError<F>>
     where
@@ -158,10 +174,10 @@ impl<'a> Builder<'a> {
         self.try_spawn_on(future, &context::handle())
     }
 
-    /// As [`try_spawn`], in the runtime of `handle`.
+    /// Spawns the task onto the runtime of `handle` if it has room; see [`try_spawn`].
     ///
     /// # Errors
-    /// As [`try_spawn`].
+    /// Same as [`try_spawn`].
     #[track_caller]
     pub fn try_spawn_on<F>(self, future: F, handle: &Handle) -> Result<JoinHandle<F::Output>, TrySpawnError<F>>
     where

@@ -1,4 +1,4 @@
-//! Values that belong to a task instead of a thread.
+//! Task-local values: like thread-locals, but for a task that may move between workers.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,8 +9,9 @@ use std::thread;
 
 use pin_project_lite::pin_project;
 
-/// Declares task-local keys, in the manner of `thread_local!`; see
-/// [`LocalKey`](crate::task::LocalKey).
+/// Declares new task-local keys of type [`LocalKey`](crate::task::LocalKey).
+///
+/// The syntax is that of `thread_local!`.
 ///
 /// ```
 /// volt::task_local! {
@@ -41,13 +42,13 @@ macro_rules! task_local {
     };
 }
 
-/// Why a scope cannot be entered, for people.
+/// The panic message when a scope is entered inside `with` of the same key.
 const IN_USE: &str = "a scope of a task-local cannot be entered while its value is being looked at: leave `with` first";
 
-/// A key whose value belongs to the future that [`scope`](Self::scope) wraps, on whichever worker
-/// it is polled.
+/// A key for a task-local value.
 ///
-/// A task that is spawned inside does not inherit it.
+/// [`scope`](Self::scope) stores a value under the key for one future, on whichever worker that
+/// future is polled. Tasks that are spawned inside the scope do not inherit the value.
 pub struct LocalKey<T: 'static> {
     slot: &'static thread::LocalKey<RefCell<Option<T>>>,
 }
@@ -58,19 +59,21 @@ impl<T: 'static> LocalKey<T> {
         Self { slot }
     }
 
-    /// Runs `future` with `value` under this key. Polling it inside a [`with`](Self::with) of this
-    /// key panics.
+    /// Sets `value` as the task-local value while `future` runs.
+    ///
+    /// Polling the returned future inside [`with`](Self::with) of the same key panics.
     ///
     /// # Cancel safety
-    /// As the future's; dropping it drops the value, which the future's destructor still sees.
+    /// Same as `future`. Dropping the returned future drops `future` first; its destructor can
+    /// still read the value.
     pub fn scope<F: Future>(&'static self, value: T, future: F) -> Scoped<T, F> {
         Scoped { key: self, value: Some(value), future: Some(future) }
     }
 
-    /// Calls `f` with `value` under this key.
+    /// Sets `value` as the task-local value while the closure `f` runs.
     ///
     /// # Panics
-    /// Inside a [`with`](Self::with) of this key.
+    /// Panics if called inside [`with`](Self::with) of the same key.
     #[track_caller]
     pub fn sync_scope<R>(&'static self, value: T, f: impl FnOnce() -> R) -> R {
         let mut value = Some(value);
@@ -80,10 +83,11 @@ impl<T: 'static> LocalKey<T> {
         }
     }
 
-    /// Calls `f` with a reference to the value.
+    /// Calls `f` with a reference to the current value.
     ///
     /// # Panics
-    /// Outside a [`scope`](Self::scope) of this key; see [`try_with`](Self::try_with).
+    /// Panics if called outside a [`scope`](Self::scope) of this key; see
+    /// [`try_with`](Self::try_with).
     #[track_caller]
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         match self.try_with(f) {
@@ -92,19 +96,19 @@ impl<T: 'static> LocalKey<T> {
         }
     }
 
-    /// Calls `f` with a reference to the value.
+    /// Calls `f` with a reference to the current value.
     ///
     /// # Errors
-    /// Outside a [`scope`](Self::scope) of this key.
+    /// Returns an error if called outside a [`scope`](Self::scope) of this key.
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, LocalAccessError> {
         let found = self.slot.try_with(|slot| slot.borrow().as_ref().map(f));
         found.ok().flatten().ok_or(LocalAccessError(()))
     }
 
-    /// A clone of the value.
+    /// Returns a clone of the current value.
     ///
     /// # Panics
-    /// Outside a [`scope`](Self::scope) of this key.
+    /// Panics if called outside a [`scope`](Self::scope) of this key.
     #[track_caller]
     pub fn get(&'static self) -> T
     where
@@ -113,9 +117,11 @@ impl<T: 'static> LocalKey<T> {
         self.with(T::clone)
     }
 
-    /// Calls `f` with `value` in the thread's slot, and puts things back, whatever `f` does.
-    /// `None`, and `f` is not called: the slot is not to be had, since a [`with`](Self::with)
-    /// further up uses it, or the thread ends.
+    /// Calls `f` while `value` is in the thread's slot, and restores the slot afterwards, also if
+    /// `f` panics.
+    ///
+    /// Returns `None` without calling `f` if the slot is not available: [`with`](Self::with)
+    /// borrows it further up the stack, or the thread is ending.
     fn swapped<R>(&'static self, value: &mut Option<T>, f: impl FnOnce() -> R) -> Option<R> {
         struct Restore<'a, T: 'static> {
             key: &'static LocalKey<T>,
@@ -133,7 +139,7 @@ impl<T: 'static> LocalKey<T> {
         Some(f())
     }
 
-    /// Whether the slot was to be had.
+    /// Swaps `value` with the thread's slot. Returns `false` if the slot is not available.
     fn swap(&'static self, value: &mut Option<T>) -> bool {
         let swap = |slot: &RefCell<Option<T>>| slot.try_borrow_mut().map(|mut held| std::mem::swap(&mut *held, value));
         self.slot.try_with(swap).is_ok_and(|swapped| swapped.is_ok())
@@ -147,7 +153,7 @@ impl<T> fmt::Debug for LocalKey<T> {
 }
 
 pin_project! {
-    /// The future of [`LocalKey::scope`].
+    /// The future returned by [`LocalKey::scope`].
     #[must_use = "futures do nothing unless they are awaited"]
     pub struct Scoped<T: 'static, F> {
         key: &'static LocalKey<T>,
@@ -158,10 +164,11 @@ pin_project! {
 
     impl<T: 'static, F> PinnedDrop for Scoped<T, F> {
         fn drop(this: Pin<&mut Self>) {
-            // The future's destructor sees the value.
+            // The future's destructor can read the value.
             let mut this = this.project();
             let key = *this.key;
-            // If the slot is not to be had, it goes without; a destructor must not panic.
+            // If the slot is not available, drop the future without the value: a destructor must
+            // not panic.
             if key.swapped(this.value, || this.future.set(None)).is_none() {
                 this.future.set(None);
             }
@@ -189,7 +196,7 @@ impl<T: 'static, F> fmt::Debug for Scoped<T, F> {
     }
 }
 
-/// There is no value under the key: the code runs outside its [`scope`](LocalKey::scope).
+/// Error returned by [`LocalKey::try_with`] outside a [`scope`](LocalKey::scope) of the key.
 #[derive(Debug)]
 pub struct LocalAccessError(());
 

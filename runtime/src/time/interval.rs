@@ -1,4 +1,4 @@
-//! Ticks at a fixed period.
+//! [`Interval`]: ticks at a fixed period.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use crate::time::test_clock::now;
 use volt_core::sleep::{Sleep, after, sleep_until};
 
-/// A tick that comes later than this was missed, and [`MissedTickBehavior`] applies: well above a
-/// timer's own lateness.
+/// A tick that is taken later than this after its due time counts as missed, and
+/// [`MissedTickBehavior`] applies. The value is well above the lateness of timers themselves.
 const MISSED_AFTER: Duration = Duration::from_millis(5);
 
-/// Ticks every `period`; the first tick is at once.
+/// Creates an [`Interval`] that ticks every `period`. The first tick completes immediately.
 ///
 /// # Panics
-/// If `period` is zero. Outside a runtime.
+/// Panics if `period` is zero, or if called outside a runtime.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -35,10 +35,10 @@ pub fn interval(period: Duration) -> Interval {
     interval_at(now(), period)
 }
 
-/// Ticks every `period`; the first tick is at `start`.
+/// Creates an [`Interval`] that ticks every `period`. The first tick completes at `start`.
 ///
 /// # Panics
-/// If `period` is zero. Outside a runtime.
+/// Panics if `period` is zero, or if called outside a runtime.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
     Interval { sleep: sleep_until(start), period, missed_tick_behavior: MissedTickBehavior::default() }
 }
 
-/// What an [`Interval`] does after a tick that was taken more than 5 ms late.
+/// Defines how an [`Interval`] behaves after a tick that was taken more than 5 ms late.
 ///
 /// ```text
 /// due     |  1  |  2  |  3  |  4  |  5  |  6  |
@@ -68,17 +68,20 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissedTickBehavior {
-    /// Catch up, without a pause between missed ticks. The number of ticks stays right.
+    /// Ticks as fast as possible until caught up. The number of ticks stays correct.
     #[default]
     Burst,
-    /// Begin anew from the late tick. The distance between ticks stays right.
+    /// Ticks one full period after the late tick, and so on. The distance between ticks stays
+    /// correct.
     Delay,
-    /// Leave out what was missed. The phase stays right.
+    /// Skips missed ticks and continues with the next tick of the original schedule. The phase
+    /// stays correct.
     Skip,
 }
 
 impl MissedTickBehavior {
-    /// When the next tick is due after one that was due at `due` and was taken late, at `now`.
+    /// Returns the due time of the next tick, after a tick that was due at `due` and taken late, at
+    /// `now`.
     fn next(self, due: Instant, now: Instant, period: Duration) -> Instant {
         match self {
             MissedTickBehavior::Burst => after(due, period),
@@ -92,7 +95,7 @@ impl MissedTickBehavior {
     }
 }
 
-/// What [`interval`] and [`interval_at`] give.
+/// The interval returned by [`interval`] and [`interval_at`].
 #[derive(Debug)]
 pub struct Interval {
     sleep: Sleep,
@@ -101,21 +104,22 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Waits for the next tick; gives the instant at which it was due.
+    /// Waits for the next tick, and returns the instant at which it was due.
     ///
     /// # Panics
-    /// When awaited after the runtime was shut down.
+    /// Panics if awaited after the runtime was shut down.
     ///
     /// # Cancel safety
-    /// A tick that was waited for and not taken comes next time.
+    /// Cancel safe: if the future is dropped before it completes, the next call returns the same
+    /// tick.
     pub async fn tick(&mut self) -> Instant {
         poll_fn(|cx| self.poll_tick(cx)).await
     }
 
-    /// Polls for the next tick. Of several tasks that do so, the last one is woken.
+    /// Polls for the next tick. If several tasks poll, only the last one is woken.
     ///
     /// # Panics
-    /// As [`tick`](Self::tick).
+    /// Same as [`tick`](Self::tick).
     pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
         ready!(Future::poll(Pin::new(&mut self.sleep), cx));
         let due = self.sleep.deadline();
@@ -129,32 +133,32 @@ impl Interval {
         Poll::Ready(due)
     }
 
-    /// The next tick comes one period from now.
+    /// Resets the interval: the next tick completes one period from now.
     pub fn reset(&mut self) {
         self.reset_after(self.period);
     }
 
-    /// The next tick comes at once.
+    /// Resets the interval: the next tick completes immediately.
     pub fn reset_immediately(&mut self) {
         self.reset_at(self.sleep.now());
     }
 
-    /// The next tick comes after `duration`.
+    /// Resets the interval: the next tick completes after `duration`.
     pub fn reset_after(&mut self, duration: Duration) {
         self.reset_at(after(self.sleep.now(), duration));
     }
 
-    /// The next tick comes at `deadline`.
+    /// Resets the interval: the next tick completes at `deadline`.
     pub fn reset_at(&mut self, deadline: Instant) {
         self.sleep.reset(deadline);
     }
 
-    /// What happens after a missed tick.
+    /// Returns the behavior after a missed tick.
     pub fn missed_tick_behavior(&self) -> MissedTickBehavior {
         self.missed_tick_behavior
     }
 
-    /// Sets what happens after a missed tick.
+    /// Sets the behavior after a missed tick.
     ///
     /// ```
     /// use std::time::Duration;
@@ -170,7 +174,7 @@ impl Interval {
         self.missed_tick_behavior = behavior;
     }
 
-    /// Time between two ticks.
+    /// Returns the period of the interval.
     pub fn period(&self) -> Duration {
         self.period
     }

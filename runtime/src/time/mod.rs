@@ -1,13 +1,15 @@
-//! Waiting for time to pass: [`sleep()`], [`timeout()`], [`interval()`].
+//! Utilities for tracking time: [`sleep()`], [`timeout()`], [`interval()`].
 //!
-//! Timers have a resolution of 160 µs: one fires at the first such boundary of the process's clock
-//! at or after its deadline, never before it. On a clock that a test controls it fires at its
-//! deadline. The clock is the monotonic one (`std::time::Instant`); setting the system's date
-//! changes nothing. Any worker fires what is due, so a task that blocks its worker delays no timers
-//! but those of the tasks behind it.
+//! Timers have a resolution of 160 µs: a timer fires at the first multiple of 160 µs, counted on
+//! the program's clock, at or after its deadline, and never before it. On a test clock it fires
+//! exactly at its deadline.
 //!
-//! All functions here must be called inside a runtime, whose timers they use; the futures may be
-//! awaited anywhere, as long as that runtime runs.
+//! The clock is monotonic (`std::time::Instant`): changing the system time has no effect. Any
+//! worker can fire any timer. A task that blocks its worker therefore delays only the tasks queued
+//! on that worker, not the timers of other tasks.
+//!
+//! All functions of this module use the timers of the current runtime and must be called inside a
+//! runtime. Their futures may be awaited anywhere while that runtime runs.
 
 mod interval;
 mod test_clock;

@@ -1,10 +1,10 @@
-//! Time that a test controls.
+//! A clock that tests can control.
 //!
 //! A runtime built with [`Builder::test_clock`](crate::Builder::test_clock) or
-//! [`start_paused`](crate::Builder::start_paused) has a clock of its own for its timers. While that
-//! is paused, sleeps cost no time: as soon as nothing is left to be done but to wait for a timer,
-//! the clock moves on to it. So a test of an hour takes a millisecond, and gives the same result
-//! each time.
+//! [`start_paused`](crate::Builder::start_paused) uses a separate clock for its timers. While that
+//! clock is paused, sleeping takes no real time: when the runtime has nothing left to do but wait
+//! for a timer, the clock advances to that timer. A test of one hour then takes a millisecond and
+//! gives the same result each time.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,12 @@ use volt_core::context;
 use volt_core::driver::test_clock::TestClock;
 use volt_core::driver::turn::Driver;
 
-/// Now, on the clock of the current runtime's timers: `Instant::now()`, unless a test has paused it
-/// or moved it on.
+/// Returns the current instant on the clock of the current runtime.
+///
+/// This is `Instant::now()`, unless a test has paused or advanced the clock.
 ///
 /// # Panics
+/// Panics if called outside a runtime.
 /// Outside a runtime.
 ///
 /// ```
@@ -37,37 +39,44 @@ pub fn now() -> Instant {
     context::driver().now().now
 }
 
-/// Stops the clock of the current runtime. Timers fire only when it is [advanced](advance), or
-/// moves on by itself: when no task can run, no blocking job is under way and every thread in
-/// `block_on` waits, it moves on to the next timer at once.
+/// Pauses the clock of the current runtime.
+///
+/// Timers then fire only when the clock is [advanced](advance), or when it advances automatically:
+/// as soon as no task can run, no blocking closure runs and every thread in `block_on` waits, the
+/// clock jumps to the next timer.
 ///
 /// # Panics
-/// Outside a runtime; if it has no test clock, or is paused already.
+/// Panics if called outside a runtime, if the runtime has no test clock, or if the clock is already
+/// paused.
 #[track_caller]
 pub fn pause() {
     let driver = context::driver();
     assert!(clock(&driver).pause().is_ok(), "the clock is paused already");
-    // Whoever sleeps there sleeps by the clock that went on.
+    // A thread that is parked in the driver computed its timeout from the running clock.
     driver.unpark();
 }
 
-/// Lets the clock of the current runtime go on, from where it stands.
+/// Resumes the clock of the current runtime, from its current value.
 ///
 /// # Panics
-/// Outside a runtime; if it has no test clock, or is not paused.
+/// Panics if called outside a runtime, if the runtime has no test clock, or if the clock is not
+/// paused.
 #[track_caller]
 pub fn resume() {
     assert!(clock(&context::driver()).resume().is_ok(), "the clock is not paused");
 }
 
-/// Moves the clock of the current runtime on, wakes the tasks whose timers are due then, to the
-/// nanosecond, and yields once. Other workers may still be polling them when this returns.
+/// Advances the clock of the current runtime by `duration`.
+///
+/// Wakes the tasks whose timers are due by then, to the nanosecond, and yields once. Other workers
+/// may still be polling those tasks when this returns.
 ///
 /// # Panics
-/// Outside a runtime; if it has no test clock, or is not paused.
+/// Panics if called outside a runtime, if the runtime has no test clock, or if the clock is not
+/// paused.
 ///
 /// # Cancel safety
-/// The clock has moved on by the first poll.
+/// The first poll advances the clock, even if the future is dropped afterwards.
 ///
 /// ```
 /// use std::time::Duration;

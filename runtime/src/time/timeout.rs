@@ -1,4 +1,4 @@
-//! A limit to how long a future may take.
+//! [`timeout`]: limits how long a future may take.
 
 use std::error::Error;
 use std::fmt;
@@ -14,19 +14,19 @@ use pin_project_lite::pin_project;
 use volt_core::driver::turn::Driver;
 use volt_core::sleep::{Sleep, sleep, sleep_until};
 
-/// Gives `future` at most `duration` to end.
+/// Requires `future` to complete within `duration`.
 ///
-/// The future is polled first, so one that is ready wins even when the time is up. One that never
-/// yields cannot be interrupted.
+/// Each poll polls `future` before it checks the time, so a future that is ready wins even if the
+/// duration has elapsed. A future that never yields cannot be interrupted.
 ///
 /// # Errors
-/// [`Elapsed`] if the time passed first; the future is dropped then, with the [`Timeout`].
+/// Returns [`Elapsed`] if the duration elapses first. Dropping the [`Timeout`] then drops `future`.
 ///
 /// # Panics
-/// As [`sleep`].
+/// Same as [`sleep`].
 ///
 /// # Cancel safety
-/// Dropping it drops the future: as safe as that future itself.
+/// Dropping the returned future drops `future`: as cancel safe as `future`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,16 +43,16 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
     Timeout { future: future.into_future(), sleep: sleep(duration) }
 }
 
-/// Gives `future` until `deadline` to end; otherwise as [`timeout`].
+/// Requires `future` to complete before `deadline`. Otherwise like [`timeout`].
 ///
 /// # Errors
-/// As [`timeout`].
+/// Same as [`timeout`].
 ///
 /// # Panics
-/// As [`sleep`].
+/// Same as [`sleep`].
 ///
 /// # Cancel safety
-/// As [`timeout`].
+/// Same as [`timeout`].
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -70,13 +70,14 @@ pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::Int
     Timeout { future: future.into_future(), sleep: sleep_until(deadline) }
 }
 
-/// As [`timeout`], by the timers of `driver`, whatever runtime this thread is in.
+/// Creates a timeout on the timers of `driver`, which may belong to another runtime than the
+/// current one.
 pub(crate) fn timeout_on<F: Future>(driver: Arc<Driver>, duration: Duration, future: F) -> Timeout<F> {
     Timeout { future, sleep: Sleep::after(driver, duration) }
 }
 
 pin_project! {
-    /// The future of [`timeout`] and [`timeout_at`].
+    /// The future returned by [`timeout`] and [`timeout_at`].
     #[derive(Debug)]
     #[must_use = "futures do nothing unless you `.await` or poll them"]
     pub struct Timeout<F> {
@@ -87,17 +88,17 @@ pin_project! {
 }
 
 impl<F> Timeout<F> {
-    /// The future inside.
+    /// Returns a reference to the wrapped future.
     pub fn get_ref(&self) -> &F {
         &self.future
     }
 
-    /// The future inside.
+    /// Returns a mutable reference to the wrapped future.
     pub fn get_mut(&mut self) -> &mut F {
         &mut self.future
     }
 
-    /// The future inside, without its limit.
+    /// Consumes the timeout and returns the wrapped future.
     pub fn into_inner(self) -> F {
         self.future
     }
@@ -111,14 +112,15 @@ impl<F: Future> Future for Timeout<F> {
         if let Poll::Ready(output) = this.future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
-        // Not through the budget: a future that spends all of it in each poll would never be
-        // interrupted.
+        // Does not consume the task's budget: a future that spends all of it in each poll could
+        // never be timed out.
         this.sleep.poll_elapsed(cx).map(|()| Err(Elapsed { _private: () }))
     }
 }
 
-/// The time given to a future passed before it ended. Becomes an `io::Error` of kind `TimedOut` by
-/// `?`.
+/// Error returned by [`Timeout`] when the time elapses before the future completes.
+///
+/// Converts into an `io::Error` of kind `TimedOut`.
 ///
 /// ```
 /// let error = std::io::Error::from(
