@@ -1,11 +1,12 @@
-//! From `async fn` to a plain function that builds a runtime and blocks on it.
+//! Rewrites an `async fn` as a plain function that builds a runtime and blocks on it.
 //!
-//! Shape: the written function becomes an inner one of the same name, its body and return type
-//! untouched; around it stands a plain function with its attributes, visibility and return type.
+//! The user's function becomes an inner function of the same name, with its body and return type
+//! unchanged. The generated outer function has its attributes, visibility and return type.
 //!
-//! Rejected: wrapping the body in an `async` block, as the return type is then inferred and a wrong
-//! `?` or tail expression is reported far from its cause; parsing the body with syn, which costs
-//! compile time and loses completion in an editor while the body does not parse yet.
+//! Rejected: wrapping the body in an `async` block. The return type would be inferred, and a wrong
+//! `?` or tail expression would be reported far from its cause. Also rejected: parsing the body
+//! with syn. That costs compile time, and breaks completion in editors while the body does not
+//! parse.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
@@ -14,7 +15,7 @@ use syn::{Attribute, Error, Result, ReturnType, Signature, Visibility};
 
 use crate::options::Options;
 
-/// Which attribute was written.
+/// The attribute that is being expanded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// `#[volt::main]`
@@ -23,8 +24,8 @@ pub(crate) enum Entry {
     Test,
 }
 
-/// Workers of a test that names no number: two, so that stealing and waking across threads take
-/// part on any machine.
+/// Default number of workers of a test. Two, so that stealing and waking across threads occur on
+/// any machine.
 const TEST_WORKERS: usize = 2;
 
 impl Entry {
@@ -43,7 +44,7 @@ impl Entry {
     }
 }
 
-/// The function as it was written, the body unread.
+/// The user's function, with its body not parsed.
 struct Function {
     attributes: Vec<Attribute>,
     visibility: Visibility,
@@ -62,8 +63,10 @@ impl Parse for Function {
     }
 }
 
-/// The tokens that replace the item; where something is wrong, the errors and as much of the
-/// function as keeps the compiler from complaining about what follows from them.
+/// Returns the tokens that replace the item.
+///
+/// If something is wrong, returns the errors and as much of the function as prevents follow-up
+/// errors of the compiler.
 pub(crate) fn expand(entry: Entry, options: TokenStream, item: TokenStream) -> TokenStream {
     let function = match syn::parse2::<Function>(item.clone()) {
         Ok(function) => function,
@@ -83,7 +86,7 @@ pub(crate) fn expand(entry: Entry, options: TokenStream, item: TokenStream) -> T
     [options_error.unwrap_or_default(), expanded].into_iter().collect()
 }
 
-/// Everything that is wrong with the function, in one error.
+/// Checks the function and reports all problems in one error.
 fn check(entry: Entry, function: &Function) -> Result<()> {
     let Signature { ident, inputs, generics, asyncness, fn_token, .. } = &function.signature;
     let attribute = entry.attribute();
@@ -143,7 +146,7 @@ fn failure_text(ident: &Ident) -> String {
     format!("the Volt runtime of `{ident}` could not be built: {{}}")
 }
 
-/// Stands in for a function that was refused, so that its absence is not reported as well.
+/// Replaces a rejected function, so that the compiler does not also report that it is missing.
 fn placeholder(function: &Function) -> TokenStream {
     let Function { visibility, signature: Signature { ident, output, .. }, .. } = function;
     let output = match output {
@@ -165,7 +168,7 @@ mod tests {
         assert_eq!(left.to_string(), right.to_string());
     }
 
-    /// The texts inside the `compile_error!` calls, in order.
+    /// Returns the texts of the `compile_error!` calls, in order.
     fn errors_in(tokens: &TokenStream) -> Vec<String> {
         let file: syn::File = syn::parse2(tokens.clone()).expect("what comes out must be valid Rust");
         let macros = file.items.iter().filter_map(|item| match item {

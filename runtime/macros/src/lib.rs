@@ -1,7 +1,8 @@
-//! `#[volt::main]` and `#[volt::test]`: an `async fn` that a Volt runtime of its own runs.
+//! The attribute macros `#[volt::main]` and `#[volt::test]`, which run an `async fn` on a Volt
+//! runtime.
 //!
-//! Programs reach these through `volt`; nothing here is used directly. The attributes are read in
-//! `options`, the function is rewritten in `expand`; this file only names the entry points.
+//! Programs use these macros through the `volt` crate, never through this one. `options` parses the
+//! arguments of the attributes, and `expand` rewrites the function.
 #![forbid(unsafe_code)]
 
 mod expand;
@@ -9,36 +10,37 @@ mod options;
 
 use proc_macro::TokenStream;
 
-/// Runs an `async fn` on a Volt runtime that is built for it and shut down after it.
+/// Marks an `async fn` to be executed by a new Volt runtime, which is shut down when the function
+/// returns.
 ///
 /// | option | default | meaning |
 /// |---|---|---|
-/// | `worker_threads = N` | one worker for each processor that the program may use | how many threads run tasks |
-/// | `name = "…"` | the Builder's | what console, metrics and logs call this runtime |
-/// | `start_paused = true` | `false` | the clock of tests, standing still: `Builder::start_paused` |
-/// | `crate = path` | `::volt` | where Volt is, for a crate that re-exports it |
+/// | `worker_threads = N` | the number of processors that the program may use | number of worker threads |
+/// | `name = "…"` | the default of `Builder` | name of the runtime in the console, metrics and logs |
+/// | `start_paused = true` | `false` | starts with a paused test clock; see `Builder::start_paused` |
+/// | `crate = path` | `::volt` | path of the `volt` crate, for crates that re-export it |
 ///
-/// The function itself runs on the calling thread, inside `block_on`; what it spawns runs on the
-/// workers. It takes no arguments and returns what a plain function of its place may return, so
-/// `main` may return a `Result`.
+/// The function itself runs on the calling thread, inside `block_on`. The tasks that it spawns run
+/// on the worker threads. It takes no arguments, and has the return types of a plain function in
+/// its place: `main` may return a `Result`.
 ///
 /// # Panics
 ///
-/// When the runtime cannot be built, with the error of `Builder::build`. A program that wants to
-/// handle that error calls the Builder itself.
+/// Panics if the runtime cannot be built, with the error of `Builder::build`. To handle that error,
+/// use `Builder` directly.
 #[proc_macro_attribute]
 pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(expand::Entry::Main, options.into(), item.into()).into()
 }
 
-/// Makes an `async fn` a test that runs on a Volt runtime of its own.
+/// Marks an `async fn` as a test that runs on a new Volt runtime.
 ///
-/// The options are those of [`macro@main`]. Two things differ: without `worker_threads` there are
-/// **2** workers, so that tasks are stolen and woken across threads even on a machine with one
-/// processor; and `#[test]` is added, so attributes such as `#[ignore]` and `#[should_panic]` work
-/// as usual.
+/// The options are those of [`macro@main`], with one difference: the default of `worker_threads` is
+/// **2**. Tasks are thus stolen and woken across threads even on a machine with one processor.
 ///
-/// Every test has a runtime for itself; nothing that one test spawns outlives it.
+/// The macro adds `#[test]`, so attributes such as `#[ignore]` and `#[should_panic]` work as usual.
+///
+/// Each test has a separate runtime. Tasks that a test spawns do not outlive it.
 #[proc_macro_attribute]
 pub fn test(options: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(expand::Entry::Test, options.into(), item.into()).into()

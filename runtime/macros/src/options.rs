@@ -1,28 +1,28 @@
-//! What stands in the parentheses of `#[volt::main(…)]` and `#[volt::test(…)]`.
+//! Parses the arguments of `#[volt::main(…)]` and `#[volt::test(…)]`.
 //!
-//! Invariant: *every wish is granted or refused*: an option that is unknown, repeated or of the
-//! wrong kind is a compile error at its own place in the source, never ignored.
+//! Invariant: NO OPTION IS IGNORED. An option that is unknown, repeated or of the wrong type is a
+//! compile error at its position in the source.
 
 use proc_macro2::TokenStream;
 use syn::meta::ParseNestedMeta;
 use syn::parse::Parser;
 use syn::{Error, LitBool, LitInt, LitStr, Path, Result};
 
-/// Options as they were written; `None` where nothing was.
+/// The parsed options; `None` for each option that was not given.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) worker_threads: Option<usize>,
     pub(crate) name: Option<String>,
     pub(crate) start_paused: Option<bool>,
-    /// Where Volt is, from `crate = path`.
+    /// The path of the `volt` crate, from `crate = path`.
     pub(crate) volt: Option<Path>,
 }
 
-/// What the message about an unknown option lists.
+/// The list of options in the message about an unknown option.
 const KNOWN: &str = "`worker_threads = N`, `name = \"…\"`, `start_paused = true` and `crate = path`";
 
 impl Options {
-    /// Reads the tokens between the parentheses; none at all are the defaults.
+    /// Parses the tokens between the parentheses. Without tokens, all options keep their defaults.
     pub(crate) fn parse(tokens: TokenStream) -> Result<Self> {
         let mut options = Options::default();
         syn::meta::parser(|meta| options.take(&meta)).parse2(tokens)?;

@@ -1,10 +1,9 @@
-//! Between Volt's I/O traits, which are Tokio's, and those of the `futures` crate, in both
-//! directions.
+//! Adapters between Volt's I/O traits, which are Tokio's, and those of the `futures` crate.
 //!
-//! The adapters are tokio-util's: they are known, have no runtime in them and fit Volt's types as
-//! they fit Tokio's. `compat()` gives something of Volt's to a library that asks for
-//! [`futures_io`](https://docs.rs/futures-io)'s traits; called on something of such a library it
-//! gives what Volt's extension traits work on.
+//! The adapters are those of tokio-util, which do not depend on a runtime. `compat()` adapts a Volt
+//! type for a library that requires the traits of [`futures_io`](https://docs.rs/futures-io). It
+//! also works in the other direction: it adapts a type of such a library for Volt's extension
+//! traits.
 //!
 //! ```
 //! use futures_util::{AsyncReadExt, AsyncWriteExt};

@@ -1,11 +1,12 @@
-//! What hyper asks of a runtime: an executor, a timer, and sockets under hyper's own traits.
+//! The runtime components that hyper requires: an executor, a timer and an I/O adapter.
 //!
-//! [`VoltExecutor`], [`VoltTimer`] and [`VoltIo`] stand where hyper-util's `TokioExecutor`,
-//! `TokioTimer` and `TokioIo` would; a whole server for axum is [`volt::axum`](crate::axum).
+//! [`VoltExecutor`], [`VoltTimer`] and [`VoltIo`] correspond to hyper-util's `TokioExecutor`,
+//! `TokioTimer` and `TokioIo`. For a complete axum server, see [`volt::axum`](crate::axum).
 //!
-//! Invariants. *Filled is initialised*: both kinds of buffer count as filled only what is. *Cursor
-//! first*: bytes count as read only after the reader has filled them from the start of the cursor's
-//! own memory, which is checked, since a reader could hand back another buffer.
+//! Invariants of the unsafe code, which converts between the read buffers of Tokio and of hyper:
+//! * FILLED IS INITIALISED: both kinds of buffer count only initialised bytes as filled.
+//! * CURSOR FIRST: bytes count as read only if the reader has filled them from the start of the
+//!   cursor's memory. This is checked, because a reader could return a different buffer.
 //!
 //! ```
 //! use http_body_util::{BodyExt, Empty};
@@ -40,15 +41,16 @@ use ::hyper::rt::{Executor, Read, ReadBufCursor, Sleep, Timer, Write};
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Runs hyper's background futures as tasks of the current runtime.
+/// Spawns hyper's background futures onto the current runtime.
 ///
-/// [`execute`](Executor::execute) panics outside a runtime, as [`volt::spawn`](crate::spawn) does.
+/// [`execute`](Executor::execute) panics if called outside a runtime, like
+/// [`volt::spawn`](crate::spawn).
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct VoltExecutor {}
 
 impl VoltExecutor {
-    /// An executor; it finds the current runtime when it is used, not here.
+    /// Creates an executor. It uses the runtime that is current when a future is executed.
     pub fn new() -> Self {
         Self {}
     }
@@ -64,15 +66,15 @@ where
     }
 }
 
-/// Gives hyper the timers of the current runtime, for its time-outs.
+/// Provides hyper's timeouts with the timers of the current runtime.
 ///
-/// Its sleeps panic outside a runtime, as [`volt::time::sleep`](crate::time::sleep) does.
+/// Its sleeps panic if created outside a runtime, like [`volt::time::sleep`](crate::time::sleep).
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct VoltTimer {}
 
 impl VoltTimer {
-    /// A timer; it finds the current runtime when it is used, not here.
+    /// Creates a timer. It uses the runtime that is current when a sleep is created.
     pub fn new() -> Self {
         Self {}
     }
@@ -87,8 +89,9 @@ impl Timer for VoltTimer {
         Box::pin(VoltSleep { inner: crate::time::sleep_until(deadline) })
     }
 
-    /// By the clock that the sleeps go by; outside a runtime, where a client's pool may ask when it
-    /// drops a connection, by the process's.
+    /// Returns the time of the runtime's clock, which the sleeps use. Falls back to
+    /// `Instant::now()` outside a runtime: a client's connection pool may call this when it drops a
+    /// connection.
     fn now(&self) -> Instant {
         crate::Handle::try_current().map_or_else(Instant::now, |_| crate::time::now())
     }
@@ -101,7 +104,7 @@ impl Timer for VoltTimer {
     }
 }
 
-/// [`Sleep`](crate::time::Sleep) of Volt's with hyper's marker on it.
+/// A Volt [`Sleep`](crate::time::Sleep) that implements hyper's `Sleep` trait.
 struct VoltSleep {
     inner: crate::time::Sleep,
 }
@@ -117,9 +120,11 @@ impl Future for VoltSleep {
 impl Sleep for VoltSleep {}
 
 pin_project! {
-    /// A stream of Volt's (or any `AsyncRead + AsyncWrite`) under hyper's [`Read`] and [`Write`];
-    /// and the other way round, so that what hyper gives away (`hyper::upgrade::Upgraded`) can be
-    /// used as a stream.
+    /// Adapts an `AsyncRead + AsyncWrite` stream to hyper's [`Read`] and [`Write`], and the
+    /// reverse.
+    ///
+    /// The reverse direction makes a stream out of hyper's I/O types, such as
+    /// `hyper::upgrade::Upgraded`.
     #[derive(Debug)]
     pub struct VoltIo<T> {
         #[pin]
@@ -133,17 +138,17 @@ impl<T> VoltIo<T> {
         Self { inner }
     }
 
-    /// What is inside.
+    /// Returns a reference to the wrapped value.
     pub fn inner(&self) -> &T {
         &self.inner
     }
 
-    /// What is inside, to change it.
+    /// Returns a mutable reference to the wrapped value.
     pub fn inner_mut(&mut self) -> &mut T {
         &mut self.inner
     }
 
-    /// Takes out what is inside.
+    /// Consumes the adapter and returns the wrapped value.
     pub fn into_inner(self) -> T {
         self.inner
     }
@@ -151,16 +156,16 @@ impl<T> VoltIo<T> {
 
 impl<T: AsyncRead> Read for VoltIo<T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, mut cursor: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        // SAFETY: Cursor first: the memory goes into a ReadBuf, which lets nobody make initialised
-        // bytes uninitialised again.
+        // SAFETY: CURSOR FIRST. The memory goes into a ReadBuf, whose safe API cannot make
+        // initialised bytes uninitialised again.
         let memory = unsafe { cursor.as_mut() };
         let start = memory.as_ptr().cast::<u8>();
         let mut buffer = ReadBuf::uninit(memory);
         ready!(self.project().inner.poll_read(cx, &mut buffer))?;
         assert_eq!(buffer.filled().as_ptr(), start, "the reader put another buffer in place of the one that it got");
         let read = buffer.filled().len();
-        // SAFETY: Cursor first: the assertion says that these `read` bytes lie at the cursor, and a
-        // ReadBuf counts as filled only what is initialised.
+        // SAFETY: CURSOR FIRST. The assertion proves that these `read` bytes lie at the cursor, and
+        // a ReadBuf counts only initialised bytes as filled.
         unsafe { cursor.advance(read) };
         Poll::Ready(Ok(()))
     }
@@ -194,14 +199,14 @@ impl<T: AsyncWrite> Write for VoltIo<T> {
 
 impl<T: Read> AsyncRead for VoltIo<T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // SAFETY: Filled is initialised: the memory goes into a buffer of hyper's, which lets
-        // nobody make initialised bytes uninitialised again.
+        // SAFETY: FILLED IS INITIALISED. The memory goes into hyper's buffer, whose safe API cannot
+        // make initialised bytes uninitialised again.
         let memory = unsafe { buffer.unfilled_mut() };
         let mut within = ::hyper::rt::ReadBuf::uninit(memory);
         ready!(self.project().inner.poll_read(cx, within.unfilled()))?;
         let read = within.filled().len();
-        // SAFETY: Filled is initialised: they are the first of the unfilled ones, since nobody can
-        // put another buffer in `within`'s place, of which the reader had a cursor only.
+        // SAFETY: FILLED IS INITIALISED. These are the first of the unfilled bytes: the reader had
+        // only a cursor and could not replace `within` by another buffer.
         unsafe { buffer.assume_init(read) };
         buffer.advance(read);
         Poll::Ready(Ok(()))

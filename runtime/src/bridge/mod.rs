@@ -1,5 +1,5 @@
-//! Bridges to other people's crates, each behind a feature of its name; they use nothing of Volt
-//! that users could not.
+//! Integrations with other crates. Each is enabled by the feature of the same name, and uses only
+//! Volt's public API.
 
 #[cfg(feature = "futures-io")]
 pub mod futures_io;

@@ -1,8 +1,9 @@
-//! Tells HTTP/2 from HTTP/1 by the first bytes of a connection (RFC 9113, section 3.4: a client
-//! that knows that the server speaks HTTP/2 begins with a preface that no HTTP/1 request begins
-//! with).
+//! Distinguishes HTTP/2 from HTTP/1 by the first bytes of a connection.
 //!
-//! Bound: the preface's 24 bytes; the caller bounds the time.
+//! A client that knows that the server supports HTTP/2 begins with a fixed *preface*. No HTTP/1
+//! request begins with these bytes (RFC 9113, section 3.4).
+//!
+//! Bound: reads at most the 24 bytes of the preface. The caller must limit the time.
 
 use std::io;
 use std::pin::Pin;
@@ -12,13 +13,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::stall::Unstalled;
 
-/// What a client of HTTP/2 begins with.
+/// The first bytes that an HTTP/2 client sends.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Whether the other side speaks HTTP/2, and the stream as it was before anything was read.
+/// Reads the preface. Returns whether the client uses HTTP/2, and a stream that yields all bytes
+/// again.
 ///
 /// # Errors
-/// As the stream's.
+/// Returns the error of the stream.
 pub(super) async fn tell(mut stream: Unstalled) -> io::Result<(bool, Rewound)> {
     let (mut bytes, mut len) = ([0; PREFACE.len()], 0);
     while len < bytes.len() && bytes[..len] == PREFACE[..len] {
@@ -31,10 +33,10 @@ pub(super) async fn tell(mut stream: Unstalled) -> io::Result<(bool, Rewound)> {
     Ok((is_http2, Rewound { bytes, given: 0, len, stream }))
 }
 
-/// A stream whose first bytes were read already, and are read again.
+/// A stream that first yields the bytes that were already read.
 pub(super) struct Rewound {
     bytes: [u8; PREFACE.len()],
-    /// Of `bytes`, those that were read again, and those that there are.
+    /// How many of `bytes` have been yielded again; `len` is how many were read.
     given: usize,
     len: usize,
     stream: Unstalled,

@@ -1,8 +1,7 @@
-//! A connection whose other side is to take what is written to it: else it ends, and what it held
-//! is free.
+//! A connection that fails when its peer stops reading, so that its resources are freed.
 //!
-//! Bound: the time that a write waits for room in the socket's buffer. Any byte that goes begins it
-//! anew, so a slow reader is none that stalls.
+//! Bound: the time that one write waits for room in the socket's send buffer. Each write that makes
+//! progress restarts the time, so a slow reader is not affected.
 
 use std::io;
 use std::pin::Pin;
@@ -14,12 +13,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::net::TcpStream;
 use crate::time::{Sleep, sleep};
 
-/// See the header of this file.
+/// A TCP stream with a timeout on writes; see the module header.
 pub(super) struct Unstalled {
     stream: TcpStream,
-    /// `None` = as long as it takes.
+    /// `None` = no timeout.
     timeout: Option<Duration>,
-    /// Of the write that waits.
+    /// The timer of the write that is waiting.
     limit: Option<Sleep>,
 }
 
@@ -28,7 +27,7 @@ impl Unstalled {
         Self { stream, timeout, limit: None }
     }
 
-    /// What a write came to, or its end if it has waited for too long.
+    /// Returns the result of a write, or an error if the write has waited longer than the timeout.
     fn limited(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if written.is_ready() {
             self.limit = None;

@@ -1,4 +1,4 @@
-//! One connection of a server, from its first byte to its end.
+//! Serves one connection, from its first byte to its end.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -28,7 +28,7 @@ use crate::bridge::stall::Unstalled;
 use crate::net::TcpStream;
 use crate::sync::watch;
 
-/// Why a connection ended.
+/// The error that ended a connection.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +48,8 @@ pub(super) async fn serve_connection<S>(
 ) where
     S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static,
 {
-    // Answers are written whole; waiting for more to send with them would only delay them. Refused
-    // = a connection that is gone.
+    // The server writes responses as a whole, so Nagle's algorithm would only delay them. This
+    // fails only on a connection that is already closed.
     let _is_set = stream.set_nodelay(true);
     let stream = Unstalled::new(stream, settings.write_timeout);
     let service = TowerToHyperService::new(WithBody(service));
@@ -94,9 +94,9 @@ where
     let connection = ::hyper::server::conn::http2::Builder::new(VoltExecutor::new())
         .timer(VoltTimer::new())
         .max_header_list_size(u32::try_from(settings.max_header_bytes).unwrap_or(u32::MAX))
-        // WebSocket: RFC 8441.
+        // WebSocket over HTTP/2: RFC 8441.
         .enable_connect_protocol()
-        // Whoever is gone without a word is found out.
+        // Detects clients that disappeared without closing the connection.
         .keep_alive_interval(settings.header_read_timeout)
         .serve_connection(VoltIo::new(stream), service);
     drive(connection, |connection| connection.graceful_shutdown(), ending).await
@@ -121,7 +121,8 @@ where
     drive(connection, |connection| connection.graceful_shutdown(), ending).await
 }
 
-/// Serves `connection` to its end; from when the server ends, to the answer that it is in.
+/// Serves `connection` until it ends. After the shutdown signal, finishes the current request and
+/// then closes.
 async fn drive<C>(connection: C, end: fn(Pin<&mut C>), mut ending: watch::Receiver<()>) -> Result<(), BoxError>
 where
     C: Future<Output = ::hyper::Result<()>>,
@@ -130,7 +131,7 @@ where
     let ended = unless(pin!(ending.changed()), connection.as_mut()).await;
     Ok(match ended {
         Some(ended) => ended,
-        // End (2)
+        // Shutdown (2)
         None => match poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx))).await {
             Poll::Ready(ended) => ended,
             Poll::Pending => {
@@ -141,7 +142,7 @@ where
     }?)
 }
 
-/// What hyper serves.
+/// The bounds on a service that hyper can serve.
 trait HyperService:
     ::hyper::service::Service<::hyper::Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
     + Send
@@ -175,7 +176,7 @@ impl Settings {
     }
 }
 
-/// Gives a service that takes axum's bodies the bodies that hyper reads.
+/// Adapts a service for axum's body type to the bodies that hyper reads.
 #[derive(Clone)]
 struct WithBody<S>(S);
 
@@ -193,7 +194,7 @@ impl<S: Service<Request>> Service<::hyper::Request<Incoming>> for WithBody<S> {
     }
 }
 
-/// `next`'s output, or `None` if `signal` comes first.
+/// Returns the output of `next`, or `None` if `signal` completes first.
 pub(super) async fn unless<E, T>(
     mut signal: Pin<&mut impl Future<Output = E>>,
     mut next: Pin<&mut impl Future<Output = T>>,

@@ -1,17 +1,17 @@
-//! How many connections a server may have at a time.
+//! Limits the number of open connections of a server.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-/// Counts connections, for the one task that accepts them.
+/// A semaphore for the single task that accepts connections.
 #[derive(Clone)]
 pub(super) struct Limit(Arc<Mutex<Open>>);
 
 struct Open {
-    /// Permits left.
+    /// Number of free permits.
     free: usize,
-    /// The task that waits for one; there is only one that accepts.
+    /// The accepting task, if it waits for a permit. There is only one such task.
     waiter: Option<Waker>,
 }
 
@@ -39,7 +39,7 @@ impl Limit {
     }
 }
 
-/// The right to one connection; given back on drop.
+/// Permission for one connection, returned when dropped.
 pub(super) struct Permit(Limit);
 
 impl Drop for Permit {

@@ -1,28 +1,44 @@
-//! Serves axum routers (or any tower service) over HTTP/1, and with the feature `http2` over HTTP/2
-//! without TLS (h2c), on Volt: what `axum::serve`, which is bound to Tokio, is there.
+//! Serves axum routers, or any tower service, on Volt; the counterpart of `axum::serve`, which
+//! requires Tokio.
 //!
-//! Shape: one task accepts; each connection is a task named `http PEER` and located where [`serve`]
-//! was called, so that the console says whose it is.
+//! Supports HTTP/1, and with the feature `http2` also HTTP/2 without TLS (h2c).
 //!
-//! Bounds. Connections: [`Serve::max_connections`]; at the limit the server stops accepting, and
-//! the rest waits in the kernel's backlog. A head: [`Serve::max_header_bytes`], answered with 431.
-//! Time for a head, and between two requests on a connection: [`Serve::header_read_timeout`], after
-//! which the connection is closed; so half-open connections go away. A client that does not read:
-//! [`Serve::write_timeout`], if it was set. Bodies and the time that a handler takes are the
-//! service's own business (axum's `DefaultBodyLimit`, tower's `timeout`). HTTP/2: a client's first
-//! 24 bytes have the same time as a head; afterwards one that does not answer a ping in 20 s is
-//! gone. A connection that was upgraded (WebSocket) is its handler's, and no longer counted.
+//! One task accepts connections. Each connection is served by a task with the name `http PEER` and
+//! the spawn location of the [`serve`] call, so `volt-console` shows which server it belongs to.
 //!
-//! How it ends: connections hold the receiving end of a channel. (1) The signal is told through it;
-//! (2) each connection closes when it has answered what it is in, which a request that has arrived
-//! when it is told is part of; (3) the server is done when no receiver is left. The same if the
-//! server's future is dropped, with nobody to wait for (3).
+//! # Limits
 //!
-//! Out of file descriptors: [`TcpListener::accept`] backs off and counts; nothing ends.
+//! | what | limit | when exceeded |
+//! |---|---|---|
+//! | open connections | [`Serve::max_connections`] | further connections wait in the kernel's backlog |
+//! | size of a request head | [`Serve::max_header_bytes`] | the server answers 431 |
+//! | time for a request head, and idle time between requests | [`Serve::header_read_timeout`] | the connection is closed |
+//! | a client that does not read | [`Serve::write_timeout`], if set | the connection is closed |
+//! | HTTP/2: time for the client's first 24 bytes | [`Serve::header_read_timeout`] | the connection is closed |
+//! | HTTP/2: time to answer a ping | 20 s | the connection is closed |
 //!
-//! Rejected: hyper-util's `auto` builder (it reads the first bytes to tell HTTP/2, without a time
-//! limit on them); its `GracefulShutdown`, which does not take connections that may be upgraded;
-//! answering 503 at the connection limit (it costs the descriptor that the limit is there to save).
+//! The service limits the size of bodies and the run time of handlers (axum's `DefaultBodyLimit`,
+//! tower's `timeout`). An upgraded connection (WebSocket) belongs to its handler and no longer
+//! counts.
+//!
+//! When the program runs out of file descriptors, [`TcpListener::accept`] retries with a backoff
+//! and counts the failures; the server keeps running.
+//!
+//! # Shutdown
+//!
+//! Each connection task owns a receiver of a `watch` channel. A graceful shutdown takes three
+//! steps:
+//!
+//! 1. The server sends on the channel.
+//! 2. Each connection closes after it has answered its current request. A request that has arrived
+//!    by then counts as current.
+//! 3. The server completes when no receiver is left.
+//!
+//! Dropping the server's future closes the connections in the same way, but does not wait for them.
+
+// Rejected: hyper-util's `auto` builder, which reads the first bytes without a time limit; its
+// `GracefulShutdown`, which does not accept connections with upgrades; answering 503 at the
+// connection limit, which costs the file descriptor that the limit is meant to save.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -48,34 +64,33 @@ mod limit;
 use connection::{Settings, serve_connection, unless};
 use limit::Limit;
 
-/// Connections served at once, unless told otherwise. Below the usual limit of 1,024 file
-/// descriptors a process.
+/// Default maximum of open connections. Below the usual limit of 1,024 file descriptors per
+/// program.
 const MAX_CONNECTIONS: usize = 900;
-/// Time for the head of a request, unless told otherwise: hyper's own default.
+/// Default time for the head of a request; the same as hyper's.
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(30);
-/// As good as none, and an instant to which hyper adds it is no further than an `Instant` can say.
+/// Practically unlimited, but small enough that hyper can add it to an `Instant` without overflow.
 const MAX_HEADER_READ_TIMEOUT: Duration = Duration::from_secs(365 * 86_400);
-/// Largest head of a request, unless told otherwise; larger than what browsers send, cookies
-/// included.
+/// Default maximum size of a request head. Larger than what browsers send, including cookies.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 
-/// What [`serve`] takes: a service for all connections, or one that makes a service for each.
+/// A service for all connections, or a service that creates a service for each connection.
 ///
-/// `Kind` tells the two apart and is always inferred.
+/// [`serve`] accepts both. `Kind` distinguishes them and is always inferred.
 pub trait MakeConnectionService<Kind>: Send + 'static {
-    /// What serves one connection.
+    /// The service for one connection.
     type Service: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static;
 
-    /// The service for a connection from `peer`.
+    /// Returns the service for a connection from `peer`.
     fn make(&mut self, peer: SocketAddr) -> impl Future<Output = Self::Service> + Send;
 }
 
-/// [`MakeConnectionService`] by a service that serves all connections, such as a `Router`.
+/// The [`MakeConnectionService`] kind of a service that serves all connections, such as a `Router`.
 #[derive(Debug)]
 pub enum ForAll {}
 
-/// [`MakeConnectionService`] by a service that makes one for each peer's address, such as
-/// `Router::into_make_service_with_connect_info`.
+/// The [`MakeConnectionService`] kind of a service that creates a service for each peer address,
+/// such as the result of `Router::into_make_service_with_connect_info`.
 #[derive(Debug)]
 pub enum ForEach {}
 
@@ -104,26 +119,26 @@ where
     }
 }
 
-/// Serves `service`, an axum `Router` as a rule, to everybody who connects to `listener`.
+/// Serves `service`, usually an axum `Router`, on the connections that `listener` accepts.
 ///
-/// Instead of a service it takes one that makes a service for each connection: give
-/// `router.into_make_service_with_connect_info::<SocketAddr>()` (axum's feature `tokio`) and
-/// handlers can extract `ConnectInfo<SocketAddr>`.
+/// `service` can also be a service that creates a service for each connection. For example, pass
+/// `router.into_make_service_with_connect_info::<SocketAddr>()` (axum's feature `tokio`) to let
+/// handlers extract `ConnectInfo<SocketAddr>`.
 ///
-/// Awaiting it serves until the listener fails (or, with [`Serve::with_graceful_shutdown`], until
-/// the signal).
+/// Awaiting the returned [`Serve`] runs the server until the listener fails. With
+/// [`Serve::with_graceful_shutdown`] it also stops when the signal resolves.
 ///
 /// # Errors
 ///
-/// A setting of [`Serve`] that cannot work ([`io::ErrorKind::InvalidInput`], with its name and a
-/// remedy), or what the listener failed with for good, as when the runtime shuts down. Failures of
-/// single connections end those only.
+/// Returns [`io::ErrorKind::InvalidInput`] if a setting of [`Serve`] cannot work; the message names
+/// the setting and a remedy. Returns the error of the listener if the listener fails permanently,
+/// for example because the runtime shuts down. A failure of one connection ends only that
+/// connection.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future stops accepting and closes the listener; open connections answer the request
-/// they are in, then close.
-///
+/// Dropping the future stops accepting and closes the listener. Open connections finish their
+/// current request, then close.
 /// ```
 /// use axum::{Router, routing::get};
 ///
@@ -147,7 +162,7 @@ where
     Serve { listener, service, settings, location: Location::caller(), _kind: PhantomData }
 }
 
-/// A server that is ready to be awaited; see [`serve`].
+/// A server that runs when it is awaited; see [`serve`].
 #[must_use = "a server does nothing until it is awaited"]
 pub struct Serve<M, Kind> {
     listener: TcpListener,
@@ -158,48 +173,55 @@ pub struct Serve<M, Kind> {
 }
 
 impl<M, Kind> Serve<M, Kind> {
-    /// Connections served at once; more wait in the kernel's backlog. At least 1; 900 unless set.
+    /// Sets the maximum number of open connections. Further ones wait in the kernel's backlog.
+    ///
+    /// Must be at least 1. The default is 900.
     pub fn max_connections(mut self, max: usize) -> Self {
         self.settings.max_connections = max;
         self
     }
 
-    /// Time for the head of a request, counted from the connection's start or the end of the
-    /// request before. Above 0; 30 s unless set. More than a year is a year.
+    /// Sets the time limit for the head of a request, counted from the start of the connection or
+    /// the end of the previous request.
+    ///
+    /// Must be greater than zero. The default is 30 seconds; the maximum is one year.
     pub fn header_read_timeout(mut self, timeout: Duration) -> Self {
         self.settings.header_read_timeout = timeout.min(MAX_HEADER_READ_TIMEOUT);
         self
     }
 
-    /// How long a connection lasts whose client takes nothing of what is written to it; also one
-    /// that was upgraded. (Of HTTP/2 this is the connection only, not a stream that its client
-    /// gives no window.) Above 0; as long as the client likes unless set.
+    /// Sets how long a write may wait for the client to read before the connection is closed.
+    ///
+    /// This also applies to upgraded connections. With HTTP/2 it applies to the connection, not to
+    /// single streams whose client grants no window. Must be greater than zero. The default is no
+    /// limit.
     pub fn write_timeout(mut self, timeout: Duration) -> Self {
         self.settings.write_timeout = Some(timeout);
         self
     }
 
-    /// Bytes that the head of a request may have; a larger one is answered with 431. At least 1; 64
-    /// KiB unless set.
+    /// Sets the maximum size of a request head in bytes. The server answers larger ones with 431.
+    ///
+    /// Must be at least 1. The default is 64 KiB.
     pub fn max_header_bytes(mut self, max: usize) -> Self {
         self.settings.max_header_bytes = max;
         self
     }
 
-    /// Where it listens.
+    /// Returns the local address of the listener.
     ///
     /// # Errors
     ///
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `signal` resolves; then accepts no more, closes idle connections, and ends with
-    /// `Ok` when the last request has been answered.
+    /// Shuts the server down gracefully when `signal` resolves.
     ///
-    /// Nothing bounds that last wait here: put [`volt::time::timeout`](crate::time::timeout) around
-    /// it if something must.
+    /// The server then stops accepting, closes idle connections, and returns `Ok` after the last
+    /// request has been answered. That wait has no time limit: use
+    /// [`volt::time::timeout`](crate::time::timeout) to set one.
     pub fn with_graceful_shutdown<F>(self, signal: F) -> WithGracefulShutdown<M, Kind, F>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -230,7 +252,7 @@ where
     }
 }
 
-/// A server that ends gracefully; see [`Serve::with_graceful_shutdown`].
+/// A server with graceful shutdown; see [`Serve::with_graceful_shutdown`].
 #[must_use = "a server does nothing until it is awaited"]
 pub struct WithGracefulShutdown<M, Kind, F> {
     serve: Serve<M, Kind>,
@@ -238,11 +260,11 @@ pub struct WithGracefulShutdown<M, Kind, F> {
 }
 
 impl<M, Kind, F> WithGracefulShutdown<M, Kind, F> {
-    /// Where it listens.
+    /// Returns the local address of the listener.
     ///
     /// # Errors
     ///
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.serve.local_addr()
     }
@@ -306,9 +328,9 @@ where
         crate::task::Builder::new().name(&format!("http {peer}")).location(location).spawn(connection);
     }
     drop((listener, ending));
-    // End (1); there may be nobody to be told.
+    // Shutdown (1). An error means that no connection is open.
     let _told = end.send(());
-    // End (3)
+    // Shutdown (3)
     end.closed().await;
     Ok(())
 }
