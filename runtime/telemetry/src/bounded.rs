@@ -1,24 +1,24 @@
-//! Lists of a message, of which whoever reads it takes so many and no more.
+//! Deserialization of lists in messages, with a limit on their length.
 //!
-//! Why: a frame is bounded in bytes, but what it means is not. Fields that are missing take their
-//! default, so that a worker is one byte on the wire, an empty map, and ten thousand in memory with
-//! its histograms: a frame of 1 MiB of them would be 10 GiB. What a program of Volt's sends stays
-//! far below these bounds.
+//! A frame is bounded in bytes, but the memory of its decoded form is not. Missing fields take
+//! their default. A worker can therefore be a single byte on the wire (an empty map) and ten
+//! thousand bytes in memory, with its histograms. A frame of 1 MiB of such workers would take 10
+//! GiB. The messages of real programs stay far below the limits.
 //!
-//! Invariant: *what is over the bound is not kept while it is read*: the error comes with the
-//! element that breaks it.
+//! Invariant: BOUNDED WHILE READING. The element that exceeds the limit ends decoding with an
+//! error; elements beyond the limit are never stored.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
-/// Elements that are made room for on the word of the sender.
+/// Maximum number of elements to preallocate on the basis of the sender's length.
 const TRUSTED_LEN: usize = 64;
 
-/// Reads a list whose elements weigh `max` at most, all together.
+/// Deserializes a list whose elements have a total weight of at most `max`.
 ///
 /// # Errors
-/// Those of the deserializer, and one that says so if they weigh more.
+/// Returns the error of the deserializer, or an error if the total weight exceeds `max`.
 pub(crate) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
     max: usize,
@@ -27,10 +27,11 @@ pub(crate) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer.deserialize_seq(List { max, weigh, keep: Some })
 }
 
-/// Reads a list of `max` elements at most, of which only those are kept that `keep` knows.
+/// Deserializes a list of at most `max` elements, and keeps those for which `keep` returns `Some`.
 ///
 /// # Errors
-/// Those of the deserializer, and one that says so if there are more, known or not.
+/// Returns the error of the deserializer, or an error if the list has more than `max` elements,
+/// kept or not.
 pub(crate) fn known<'de, D: Deserializer<'de>, E: Deserialize<'de>, T>(
     deserializer: D,
     max: usize,
@@ -39,7 +40,7 @@ pub(crate) fn known<'de, D: Deserializer<'de>, E: Deserialize<'de>, T>(
     deserializer.deserialize_seq(List { max, weigh: |_| 1, keep })
 }
 
-/// Reads elements as `E` and keeps them as `T`.
+/// Deserializes elements as `E` and stores them as `T`.
 struct List<E, T> {
     max: usize,
     weigh: fn(&E) -> usize,
@@ -74,7 +75,7 @@ mod tests {
     use crate::snapshot::{MAX_RUNTIMES, MAX_WORKERS, Process, Snapshot, Worker};
     use crate::wire::{self, MAX_REPLY_BYTES};
 
-    /// An empty map.
+    /// Serializes as an empty map.
     #[derive(Serialize, Clone)]
     struct Nothing {}
 

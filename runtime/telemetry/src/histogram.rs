@@ -1,28 +1,29 @@
-//! Log-linear histogram of nanoseconds: the layout that the runtime's cells and every reader share.
+//! Log-linear histogram of durations in ns. The runtime's counters and all readers share its
+//! layout.
 //!
-//! Shape: values below 16 have a bucket each; above, every power of two is split into 16 equal
-//! buckets, up to 2^40 ns (18 minutes); larger values land in the last bucket. A bucket's bounds
-//! are at most 1/16 apart, so a quantile is off by 3 % at most. Octave bounds are bucket bounds, so
-//! a coarser histogram (Prometheus) is an exact sum of buckets.
+//! Each value below 16 has a separate bucket. Above that, every power of two is split into 16 equal
+//! buckets, up to 2^40 ns (18 minutes). Larger values count in the last bucket. The bounds of a
+//! bucket are at most 1/16 apart, so a quantile has an error of about 3 % at most. Powers of two
+//! are bucket bounds, so a coarser histogram (Prometheus) is an exact sum of buckets.
 //!
-//! Source: the layout of HdrHistogram (Gil Tene), with a fixed number of significant bits.
+//! The layout is that of HdrHistogram (Gil Tene), with a fixed number of significant bits.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// log2 of the buckets an octave.
+/// log2 of the number of buckets per power of two.
 const SUB_BITS: u32 = 4;
-/// Buckets an octave.
+/// Number of buckets per power of two.
 const SUB: usize = 1 << SUB_BITS;
-/// Values at or above 2^this land in the last bucket.
+/// Values of at least 2^`MAX_BITS` count in the last bucket.
 const MAX_BITS: u32 = 40;
-/// How many buckets a histogram has.
+/// The number of buckets of a histogram.
 pub const BUCKETS: usize = SUB + (MAX_BITS - SUB_BITS) as usize * SUB;
 
 const _: () = assert!(bucket_of(u64::MAX) == BUCKETS - 1);
 const _: () = assert!(bucket_of((1 << MAX_BITS) - 1) == BUCKETS - 1);
 const _: () = assert!(bucket_of(15) == 15 && bucket_of(16) == 16);
 
-/// The bucket that `ns` is counted in.
+/// Returns the bucket that counts `ns`.
 ///
 /// ```
 /// use volt_telemetry::histogram::{bounds_of, bucket_of};
@@ -35,19 +36,21 @@ pub const fn bucket_of(ns: u64) -> usize {
     if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
 }
 
-/// As [`bucket_of`], but that what lies above the last bucket has buckets of its own, up to the
-/// 975th: for who counts in cells of his own, and gives them to [`Histogram::from_counts`].
+/// Returns the bucket of `ns` like [`bucket_of`], but with separate buckets for values above the
+/// last one, up to bucket 975.
+///
+/// For callers that keep their own counters and pass them to [`Histogram::from_counts`].
 #[inline]
 pub const fn unbounded_bucket_of(ns: u64) -> usize {
-    // Without a branch, since it is on the road of every poll: below 16 the shift is 0, and the
-    // value is its own bucket; above, what is left after the shift begins at 16 in every octave.
+    // Without a branch, because this runs for every poll. Below 16 the shift is 0 and the value is
+    // its own bucket. Above, the shifted value lies between 16 and 31.
     let shift = 63 - (ns | SUB as u64).leading_zeros() - SUB_BITS;
     shift as usize * SUB + (ns >> shift) as usize
 }
 
-/// The values that `bucket` counts, in ns: from the first (inclusive) to the second (exclusive).
+/// Returns the bounds of `bucket` in ns: the lower is inclusive, the upper exclusive.
 ///
-/// The last bucket also holds everything larger.
+/// The last bucket also counts all larger values.
 pub const fn bounds_of(bucket: usize) -> (u64, u64) {
     if bucket < SUB {
         return (bucket as u64, bucket as u64 + 1);
@@ -58,9 +61,9 @@ pub const fn bounds_of(bucket: usize) -> (u64, u64) {
     (low, low + (1 << octave))
 }
 
-/// Counts by [`bucket_of`], and their sum in ns.
+/// A histogram of durations: the counts per bucket, and the sum in ns.
 ///
-/// On the wire only the buckets that are not empty travel.
+/// Only non-empty buckets are sent on the wire.
 ///
 /// ```
 /// let mut h = volt_telemetry::Histogram::default();
@@ -94,8 +97,8 @@ impl std::fmt::Debug for Histogram {
 }
 
 impl Histogram {
-    /// A histogram of counts that were taken elsewhere, by bucket; counts past [`BUCKETS`] join the
-    /// last bucket.
+    /// Creates a histogram from counts per bucket. Counts past [`BUCKETS`] are added to the last
+    /// bucket.
     pub fn from_counts(counts: impl IntoIterator<Item = u64>, sum_ns: u64) -> Self {
         let mut histogram = Self { sum_ns, ..Self::default() };
         for (bucket, count) in counts.into_iter().enumerate() {
@@ -109,13 +112,13 @@ impl Histogram {
         *slot = slot.saturating_add(count);
     }
 
-    /// Counts one value.
+    /// Records one value.
     pub fn record(&mut self, ns: u64) {
         self.add(bucket_of(ns), 1);
         self.sum_ns = self.sum_ns.saturating_add(ns);
     }
 
-    /// Adds all of `other`.
+    /// Adds all values of `other`.
     pub fn merge(&mut self, other: &Histogram) {
         for (bucket, &count) in other.counts.iter().enumerate() {
             self.add(bucket, count);
@@ -123,36 +126,38 @@ impl Histogram {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
-    /// What was recorded since `earlier`, a former state of the same histogram.
+    /// Returns the values recorded since `earlier`, a previous state of the same histogram.
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         let counts = self.counts.iter().zip(&earlier.counts).map(|(now, then)| now.saturating_sub(*then));
         Histogram { counts: counts.collect(), sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns) }
     }
 
-    /// How many values were recorded.
+    /// Returns the number of recorded values.
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The sum of the recorded values, in ns.
+    /// Returns the sum of the recorded values, in ns.
     pub fn sum_ns(&self) -> u64 {
         self.sum_ns
     }
 
-    /// The counts by bucket, [`BUCKETS`] of them.
+    /// Returns the counts per bucket, [`BUCKETS`] of them.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// The value in ns that a share of `q` (0..=1) of the values does not exceed, to 3 %; `None`
-    /// when nothing was recorded.
+    /// Returns the `q`-quantile (0..=1) in ns, with an error of about 3 %; `None` if the histogram
+    /// is empty.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         self.quantile_bounds_ns(q).map(|(low, high)| low + (high - low) / 2)
     }
 
-    /// Between which two values in ns, the second exclusive, the one lies that a share of `q`
-    /// (0..=1) does not exceed: for who must not say more than is certain. `None` when nothing
-    /// was recorded.
+    /// Returns the bounds in ns between which the `q`-quantile (0..=1) certainly lies; the upper is
+    /// exclusive.
+    ///
+    /// Returns `None` if the histogram is empty. For callers that must not report more than is
+    /// certain.
     pub fn quantile_bounds_ns(&self, q: f64) -> Option<(u64, u64)> {
         let total = self.count();
         if total == 0 {
@@ -169,14 +174,15 @@ impl Histogram {
         None
     }
 
-    /// How many values were certainly `limit_ns` or more: those of the buckets that begin there or
-    /// above.
+    /// Returns the number of values that were certainly at least `limit_ns`: those in buckets that
+    /// begin at or above the limit.
     pub fn count_from(&self, limit_ns: u64) -> u64 {
         let from = self.counts.iter().enumerate().filter(|(bucket, _)| bounds_of(*bucket).0 >= limit_ns);
         from.fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// How many values were below `limit_ns`; exact where the limit is a power of two from 16 on.
+    /// Returns the number of values below `limit_ns`; exact if the limit is a power of two of at
+    /// least 16.
     pub fn count_below(&self, limit_ns: u64) -> u64 {
         let inside = |bucket: usize| bounds_of(bucket).1 <= limit_ns;
         self.counts
@@ -188,7 +194,7 @@ impl Histogram {
     }
 }
 
-/// The wire form: what is not empty.
+/// The wire form: the non-empty buckets.
 #[derive(Serialize, Deserialize)]
 struct Sparse {
     sum_ns: u64,
@@ -251,7 +257,7 @@ mod tests {
         [100, 49_900_000, 60_000_000].into_iter().for_each(|ns| h.record(ns));
         let (low, high) = h.quantile_bounds_ns(0.5).unwrap();
         assert!(low <= 49_900_000 && 49_900_000 < high, "{low}..{high}");
-        // 49.9 ms may be more than 50 ms, as far as its bucket tells.
+        // According to its bucket, 49.9 ms could be more than 50 ms.
         assert_eq!([1, 50_000_000, 70_000_000].map(|limit| h.count_from(limit)), [3, 1, 0]);
         assert_eq!(h.count_from(low), 2, "the bucket that begins there is in");
     }

@@ -1,5 +1,5 @@
-//! Tests: bytes that are no message, or almost one, from a server or from a client. Whatever comes
-//! is a message or an error, soon.
+//! Tests with malformed and nearly valid messages, from a server or from a client. Decoding any
+//! bytes must end soon, with a message or an error.
 //!
 //! Longer runs: `PROPTEST_CASES=1000000 cargo test --release -p volt-telemetry hostile`.
 
@@ -21,7 +21,7 @@ use crate::tasks::{self, Task, TaskList};
 use crate::why::{Link, Why, Woken};
 use crate::wire::{self, Hello, MAGIC, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request, VERSION};
 
-/// One of each reply, with something in every list.
+/// Returns one of each reply, with an element in every list.
 fn replies() -> Vec<Reply> {
     let mut worker = Worker { in_flight: Some(InFlight::default()), ..Worker::default() };
     worker.poll_time.record(700);
@@ -71,14 +71,14 @@ fn requests() -> Vec<Request> {
     ]
 }
 
-/// The bodies of frames of all kinds.
+/// Returns the bodies of frames of all kinds.
 fn bodies() -> Vec<Vec<u8>> {
     let of_replies = replies().into_iter().map(|reply| wire::encode(&reply, MAX_REPLY_BYTES).unwrap());
     let of_requests = requests().into_iter().map(|request| wire::encode(&request, MAX_REQUEST_BYTES).unwrap());
     of_replies.chain(of_requests).map(|frame| frame[4..].to_vec()).collect()
 }
 
-/// A body with some bytes changed, some left out, and some of another body put in.
+/// Generates a body with some bytes changed, some removed, and some of another body inserted.
 fn spoiled() -> impl Strategy<Value = Vec<u8>> {
     let bodies = prop::sample::select(bodies());
     let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12);
@@ -98,7 +98,7 @@ fn spoiled() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Both sides read it; what is a message can be written again.
+/// Decodes the body as both sides do. A valid message must be encodable again.
 fn read_as_both(body: &[u8]) {
     if let Ok(reply) = wire::decode::<Reply>(body) {
         let _ = wire::encode(&reply, MAX_REPLY_BYTES);
@@ -111,14 +111,15 @@ fn read_as_both(body: &[u8]) {
     while let Ok(Some(_)) = wire::read_frame::<Reply>(&mut from, MAX_REPLY_BYTES) {}
 }
 
-/// A client connected to a server that says these bytes in pieces of that size, and no more.
+/// Runs `then` with a client of a server that sends these bytes, in pieces of the given size, and
+/// nothing else.
 fn client_of(bytes: Vec<u8>, piece: usize, then: impl FnOnce(Client)) {
     let scratch = Scratch::new();
     let path = scratch.path().join("s");
     let listener = UnixListener::bind(&path).unwrap();
     let server = std::thread::spawn(move || {
         let (mut stream, _): (UnixStream, _) = listener.accept().unwrap();
-        // A client that has gone ends it.
+        // Stops when the client has disconnected.
         let _ = bytes.chunks(piece.max(1)).try_for_each(|piece| stream.write_all(piece));
     });
     if let Ok(client) = Client::connect(&path) {
@@ -132,13 +133,13 @@ fn what_is_nested_without_end_is_an_error_and_fits_a_small_stack() {
     let nested = |open: &[u8]| open.iter().copied().cycle().take(60_000).collect::<Vec<u8>>();
     let ignored = b"\x82\xa4type\xa5hello\xa1x";
     let bodies = [nested(b"\x91"), nested(b"\x81\xa1x"), [&ignored[..], &nested(b"\x91")].concat()];
-    // As much as the observer's thread has; the console's have more.
+    // The stack size of the observer's thread; the console's threads have more.
     let read = move || bodies.iter().for_each(|body| read_as_both(body));
     std::thread::Builder::new().stack_size(1024 * 1024).spawn(read).unwrap().join().unwrap();
 }
 
 proptest! {
-    // What fails is printed; no file is left behind.
+    // proptest prints the failing case; it must not leave a file behind.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
@@ -181,7 +182,7 @@ proptest! {
                 }
             };
             assert!(error.is_closed(), "{error}");
-            // That with something in every list says 3.
+            // The reply with an element in every list has 3.
             let expected = order.iter().flat_map(|number| match number {
                 0 => vec![3, 0],
                 5 => vec![5, 5],

@@ -1,47 +1,50 @@
-//! What went wrong while it went wrong: polls that did not end in time, and who pays for them.
+//! Incidents: polls that exceeded the stall threshold, with their stack, and the delay that tasks
+//! cause to others.
 //!
-//! Who writes: the runtime's sentinel, which lifts an incident while its poll is still running, and
-//! once more when it has ended. Who reads: console, exporter, doctor.
+//! The runtime's sentinel records an incident while the poll is still running, and completes it
+//! when the poll ends. The console, the exporter and the doctor read incidents.
 //!
-//! Invariant: *Bounded*: a snapshot holds the latest incidents only, by count; what was left out is
-//! counted in [`Incidents`].
+//! Invariant: BOUNDED. A snapshot contains only a limited number of the latest incidents;
+//! [`Incidents`] counts those that were left out.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded;
 
-/// Incidents, and calls of a stack, that a reader takes; a program keeps far fewer.
+/// Maximum number of incidents, and of frames per stack, that a reader accepts; a program keeps far
+/// fewer.
 const MAX_LATEST: usize = 1024;
 
-/// Why a poll does not end, told while it is still running.
+/// Why a poll does not return, determined while it is still running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cause {
-    /// It burns processor time: a loop, a parser, a hash.
+    /// It uses the CPU: a loop, a parser, a hash.
     Cpu,
-    /// It sleeps: `std::thread::sleep` and its like.
+    /// It sleeps: `std::thread::sleep` or similar.
     Sleep,
-    /// It waits for a lock, or for something else that another thread has to do.
+    /// It waits for a lock, or for another thread.
     Lock,
-    /// It waits for a read, a write or a connection that blocks.
+    /// It waits for a blocking read, write or connect.
     Io,
-    /// It waits for memory to come back from the disk.
+    /// It waits for memory that is read from disk.
     PageIn,
-    /// It could run, and the kernel runs somebody else: too many threads for the processors.
+    /// It is runnable, but the kernel runs other threads: there are too many threads for the
+    /// processors.
     NotScheduled,
-    /// It could run, and the quota of its control group is spent.
+    /// It is runnable, but the CPU quota of its control group is used up.
     Throttled,
-    /// It was stopped, by a signal or by a debugger.
+    /// It is stopped, by a signal or a debugger.
     Stopped,
-    /// The kernel did not say.
+    /// The kernel does not report a cause.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
 impl Cause {
-    /// All of them, in a fixed order.
+    /// All causes, in a fixed order.
     pub const ALL: [Cause; 9] = [
         Cause::Cpu,
         Cause::Sleep,
@@ -54,7 +57,7 @@ impl Cause {
         Cause::Unknown,
     ];
 
-    /// The name in metrics and JSON.
+    /// Returns the name in metrics and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Cause::Cpu => "cpu",
@@ -69,7 +72,7 @@ impl Cause {
         }
     }
 
-    /// What it is, for people: "sleeps in the kernel".
+    /// Returns an explanation for users, such as "sleeps in the kernel".
     pub fn explain(self) -> &'static str {
         match self {
             Cause::Cpu => "runs on the CPU without yielding",
@@ -85,45 +88,44 @@ impl Cause {
     }
 }
 
-/// One call of a stack, innermost first.
+/// One frame of a stack. Stacks are ordered innermost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Frame {
-    /// The address in the code.
+    /// The code address.
     pub address: u64,
-    /// The function, demangled; an `async` block reads as the function that holds it. `None` if
-    /// nobody knows.
+    /// The function, demangled; for an `async` block, the function that contains it. `None` if it
+    /// is not known.
     pub function: Option<String>,
-    /// The source file, as the compiler was given it.
+    /// The source file, as passed to the compiler.
     pub file: Option<String>,
-    /// The line in it, from 1.
+    /// The line in the file, from 1.
     pub line: Option<u32>,
-    /// The program or library that the code is in, without its folder.
+    /// The program or library that contains the code, without its folder.
     pub module: Option<String>,
-    /// Whether it is code of the application's: neither Rust's libraries, nor Volt's, nor a C
-    /// library's.
+    /// Whether this is application code: not Rust's libraries, Volt or a C library.
     pub is_user_code: bool,
 }
 
-/// What was done about a stuck poll.
+/// How the runtime reacted to a stuck poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Remedy {
-    /// A parked worker was woken and took what waited.
+    /// A parked worker was woken and took the waiting tasks.
     Rescued,
-    /// A spare worker took its place.
+    /// A spare worker replaced the stuck one.
     Replaced,
-    /// It should have been replaced, and every spare that is allowed was in use.
+    /// The worker should have been replaced, but all allowed spare workers were in use.
     Capped,
-    /// Nothing: nobody waited, or nothing could be done.
+    /// Nothing: no task was waiting, or nothing could be done.
     #[default]
     #[serde(other)]
     None,
 }
 
 impl Remedy {
-    /// The name in metrics and JSON.
+    /// Returns the name in metrics and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Remedy::None => "none",
@@ -134,90 +136,90 @@ impl Remedy {
     }
 }
 
-/// One poll that did not end in time.
+/// One poll that exceeded the stall threshold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Incident {
-    /// Its number, from 1, in the order in which they began to be seen.
+    /// Its number, from 1, in the order of detection.
     pub id: u64,
-    /// When the poll began: ns on the process's monotonic clock; later by as much as the whole
-    /// process stood still in it.
+    /// When the poll began: ns on the program's monotonic clock, plus the time that the whole
+    /// program was paused during the poll.
     pub began_at_ns: u64,
     /// How long it lasted, or has lasted so far, ns.
     pub for_ns: u64,
-    /// Whether it has ended.
+    /// Whether the poll has ended.
     pub is_over: bool,
-    /// The worker that it holds.
+    /// The worker that it blocks.
     pub worker: u32,
     /// The task's id.
     pub task_id: u64,
     /// The task's name, if it has one.
     pub task_name: Option<String>,
-    /// Where the task was spawned: `file:line:column`.
+    /// The spawn location of the task: `file:line:column`.
     pub spawned_at: String,
-    /// Why it does not end.
+    /// Why the poll does not return.
     pub cause: Cause,
-    /// Where the kernel says that it waits, if it does: `hrtimer_nanosleep`.
+    /// The kernel function in which it waits, if reported: `hrtimer_nanosleep`.
     pub wait_channel: Option<String>,
-    /// The stack of its thread, innermost first, down to the runtime's poll; empty if it could not
-    /// be taken.
+    /// The stack of the thread, innermost frame first, down to the runtime's poll; empty if it
+    /// could not be captured.
     #[serde(deserialize_with = "stack")]
     pub stack: Vec<Frame>,
-    /// Why there is no stack, or not all of it.
+    /// Why the stack is missing or incomplete.
     pub stack_error: Option<String>,
-    /// Tasks that waited in the worker's own queues when it was seen.
+    /// Tasks in the worker's own queues when the incident was detected.
     pub waiting: u64,
-    /// What was done about it.
+    /// How the runtime reacted.
     pub remedy: Remedy,
-    /// Incidents of the same spawn location and cause that were not written down since the one
-    /// before.
+    /// Incidents of the same spawn location and cause that were not recorded since the previous
+    /// recorded one.
     pub suppressed: u64,
 }
 
 impl Incident {
-    /// The line to look at: the innermost frame of the application's own code.
+    /// Returns the frame to blame: the innermost frame of application code.
     pub fn guilty(&self) -> Option<&Frame> {
         self.stack.iter().find(|frame| frame.is_user_code)
     }
 }
 
-/// Polls that did not end in time, since start.
+/// Polls that exceeded the stall threshold, since the runtime started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Incidents {
-    /// How many, by cause, in the order of [`Cause::ALL`].
+    /// Counts by cause, in the order of [`Cause::ALL`].
     pub by_cause: Vec<u64>,
-    /// Of these, incidents that were counted and not written down when they began, since there were
-    /// too many of their like. One that lasts is written down late, and stays counted here.
+    /// Number of these that were counted but not recorded when they began, because there were too
+    /// many similar ones. One that lasts is recorded later, and still counts here.
     pub suppressed: u64,
-    /// Written down, and pushed out of `latest` by newer ones.
+    /// Incidents that were recorded and then displaced from `latest` by newer ones.
     pub evicted: u64,
-    /// The latest, oldest first.
+    /// The latest incidents, oldest first.
     #[serde(deserialize_with = "latest")]
     pub latest: Vec<Incident>,
 }
 
 impl Incidents {
-    /// Causes and counts, in a fixed order.
+    /// Returns the causes and their counts, in a fixed order.
     pub fn counts(&self) -> impl Iterator<Item = (Cause, u64)> + '_ {
         Cause::ALL.into_iter().enumerate().map(|(index, cause)| (cause, self.by_cause.get(index).copied().unwrap_or(0)))
     }
 
-    /// How many there were.
+    /// Returns the total number.
     pub fn total(&self) -> u64 {
         self.by_cause.iter().copied().fold(0, u64::saturating_add)
     }
 }
 
-/// What the tasks of one spawn location have done to others, and had done to them, since start.
+/// The delays that the tasks of one spawn location caused and suffered since the runtime started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Blame {
-    /// Where the tasks were spawned: `file:line:column`; `other` for those that the table had no
-    /// room for. A row with `alive` but without `self_wakes` is a location outside the table with
-    /// many tasks; its other counters are included in `other`.
+    /// The spawn location: `file:line:column`; `other` for locations that did not fit into the
+    /// table. A row with `alive` but without `self_wakes` is a location outside the table with many
+    /// tasks; its other counters are included in `other`.
     pub spawned_at: String,
-    /// Polls.
+    /// Number of polls.
     pub polls: u64,
     /// Time in polls, ns.
     pub busy_ns: u64,
@@ -225,18 +227,18 @@ pub struct Blame {
     pub longest_poll_ns: u64,
     /// Polls that became incidents.
     pub stalls: u64,
-    /// For how long other tasks waited behind polls of these, ns, summed over the tasks that
-    /// waited.
+    /// How long other tasks waited behind polls of these tasks, ns, summed over the waiting tasks.
     pub delay_caused_ns: u64,
-    /// For how long these waited behind polls of others, ns.
+    /// How long these tasks waited behind polls of other tasks, ns.
     pub delay_suffered_ns: u64,
-    /// Polls at whose end the task was ready again, woken by itself; `None` if nobody counts them.
+    /// Polls after which the task was immediately ready again because it woke itself; `None` if
+    /// they are not counted.
     pub self_wakes: Option<u64>,
-    /// Tasks that live now and have waited at least once, or have a name; `None` if nobody counts
-    /// them, or there are too many.
+    /// Tasks that are alive now and have waited at least once, or have a name; `None` if they are
+    /// not counted, or there are too many.
     pub alive: Option<u64>,
-    /// Of these, tasks that wait, and of which no waker is left, so that only a cancellation ends
-    /// them; `None` if nothing counts them.
+    /// Number of these that wait without a waker, so that only a cancellation can end them; `None`
+    /// if they are not counted.
     pub stranded: Option<u64>,
 }
 
@@ -245,6 +247,6 @@ fn stack<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Frame>, D::Er
 }
 
 fn latest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Incident>, D::Error> {
-    // Each is a few hundred bytes, and so is a call.
+    // An incident without its stack takes a few hundred bytes, and so does a frame.
     bounded::list(deserializer, 16 * MAX_LATEST, |incident: &Incident| 16 + incident.stack.len())
 }

@@ -1,15 +1,18 @@
 //! The data that Volt's runtime, exporter and console share.
 //!
-//! A running program is a [`Process`] of [`Snapshot`]s, plain data that the runtime reads from its
-//! cells. This crate defines that data and how it travels between programs. It computes nothing
-//! from it: `volt-diagnosis` derives rates, findings and metrics, and `volt-recording` writes
-//! recordings to files. This crate uses no other crate of Volt and contains no unsafe code.
+//! The state of a running program is a [`Process`], which contains one [`Snapshot`] per runtime:
+//! plain data that the runtime reads from its counters. This crate defines that data and how it is
+//! sent between programs. It derives nothing from it: `volt-diagnosis` computes rates, findings and
+//! metrics, and `volt-recording` writes recordings to files. This crate depends on no other crate
+//! of Volt and contains no unsafe code.
 //!
-//! Reading order: [`snapshot`] with its parts [`histogram`], [`incident`], [`finding`] (with the
-//! names in [`rule`]) and [`health`]; then the answers to questions about single tasks and
-//! processes, [`tasks`], [`processes`] and [`why`]; then the flight recorder's events in
-//! [`recording`]; last the control socket: [`wire`] defines its messages, [`socket`] its paths,
-//! `client` (with the feature of that name) a connection.
+//! Reading order:
+//! 1. [`snapshot`] with its parts [`histogram`], [`incident`], [`finding`] (with the rule names in
+//!    [`rule`]) and [`health`]
+//! 2. the lists of single tasks and processes: [`tasks`], [`processes`] and [`why`]
+//! 3. the flight recorder's events: [`recording`]
+//! 4. the control socket: its messages in [`wire`], its paths in [`socket`], and a connection in
+//!    `client` (feature `client`)
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "client")]

@@ -1,94 +1,99 @@
-//! The processes of a runtime (`volt_process`: state machines with mailboxes) as plain data: what
-//! there is to say of all of them, in every snapshot ([`Processes`]); and one by one those that
-//! rank highest by what somebody asks for ([`Query`], [`ProcessList`]).
+//! The processes of a runtime as plain data.
 //!
-//! Invariants: *bounded*, [`MAX_DEEPEST`] mailboxes and [`MAX_ROWS`] rows; *counters only grow*,
-//! and add up over the systems of a runtime; *absent is `None`*.
+//! A *process* is an actor of `volt_process`: a state machine with a mailbox. Each snapshot
+//! contains the totals of all processes ([`Processes`]). A client can also query a ranked list of
+//! single processes ([`Query`], [`ProcessList`]).
 //!
-//! Who writes: the systems of a runtime. Who reads: the catalog, the doctor, the console.
+//! The process systems of a runtime write these data; the catalog, the doctor and the console read
+//! them.
+//!
+//! Invariants:
+//! * BOUNDED: at most [`MAX_DEEPEST`] mailboxes and [`MAX_ROWS`] rows.
+//! * COUNTERS ONLY GROW, and are summed over the systems of a runtime.
+//! * ABSENT IS NONE: a value that is not known is `None`.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded;
 
-/// Rows that a list has at most, whatever is asked for.
+/// Maximum number of rows in a list, whatever the query's limit.
 pub const MAX_ROWS: usize = crate::tasks::MAX_ROWS;
-/// Longest text that is searched for, bytes; what is longer is cut.
+/// Maximum length of the filter text in bytes; longer text is truncated.
 pub const MAX_FILTER_BYTES: usize = crate::tasks::MAX_FILTER_BYTES;
-/// Mailboxes that are told one by one in every snapshot.
+/// Maximum number of mailboxes that each snapshot lists.
 pub const MAX_DEEPEST: usize = 16;
 
-/// All processes of a runtime.
+/// The totals of all processes of a runtime.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Processes {
-    /// Systems that they are in.
+    /// Number of process systems.
     pub systems: u64,
-    /// Processes that live now.
+    /// Processes that are alive now.
     pub alive: u64,
-    /// Processes that were started, since start.
+    /// Processes that were started since the runtime started.
     pub started: u64,
-    /// Processes that ended since they were done, or asked to end.
+    /// Processes that ended normally: they completed, or were asked to stop.
     pub ended_normally: u64,
     /// Processes that ended in any other way: failed, panicked, killed.
     pub ended_abnormally: u64,
-    /// Of those that were started, those that a supervisor started in place of one that had ended.
+    /// How many of the started processes a supervisor started as a replacement.
     pub restarts: u64,
-    /// Messages that mailboxes dropped or refused since they were full.
+    /// Messages that mailboxes dropped or rejected because they were full.
     pub messages_lost: u64,
-    /// What they do; `None` = there are too many to read each.
+    /// Number of processes by state; `None` if there are too many processes to read each.
     pub states: Option<States>,
-    /// The mailboxes that held most messages when all were read, as they are now; the deepest
-    /// first.
+    /// The mailboxes that held the most messages at the last full reading, with their current
+    /// numbers; the deepest first.
     #[serde(deserialize_with = "deepest")]
     pub deepest: Vec<Mailbox>,
-    /// The last that failed or panicked.
+    /// The last process that failed or panicked.
     pub last_failure: Option<Failure>,
 }
 
-/// Which processes are wanted.
+/// Selects the processes of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Query {
-    /// What ranks them.
+    /// The ranking.
     pub rank: Rank,
-    /// The smallest first.
+    /// Whether the smallest come first.
     pub is_inverted: bool,
-    /// Only processes whose pid, name, kind, spawn location or state has this in it, whatever the
-    /// case of its letters; empty for all.
+    /// Selects only processes whose pid, name, kind, spawn location or state contains this text,
+    /// ignoring case. Empty selects all.
     pub filter: String,
-    /// How many; [`MAX_ROWS`] at most.
+    /// Maximum number of rows; at most [`MAX_ROWS`].
     pub limit: u32,
 }
 
-/// What processes are ranked by.
+/// The number by which processes are ranked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Rank {
-    /// Messages in its mailbox.
+    /// Messages in the mailbox.
     #[default]
     Mailbox,
-    /// The most messages that were in it at once.
+    /// The highest number of messages that the mailbox ever held.
     Peak,
-    /// Messages that it dropped or refused.
+    /// Messages that the mailbox dropped or rejected.
     Lost,
-    /// Its steps.
+    /// Steps that the process has run.
     Steps,
-    /// The time that the polls of its task took.
+    /// The total time of its task's polls.
     Busy,
-    /// Its pid, by its place.
+    /// The pid, by its place in the table.
     Pid,
-    /// One of a newer version, ranked as [`Rank::Pid`].
+    /// A rank of a newer version; ranked as [`Rank::Pid`].
     #[serde(other)]
     Unknown,
 }
 
 impl Rank {
-    /// All that this version knows.
+    /// All ranks that this version knows.
     pub const ALL: [Rank; 6] = [Rank::Mailbox, Rank::Peak, Rank::Lost, Rank::Steps, Rank::Busy, Rank::Pid];
 
-    /// Its name, as in options and JSON.
+    /// Returns the name in options and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Rank::Mailbox => "mailbox",
@@ -102,29 +107,29 @@ impl Rank {
     }
 }
 
-/// The processes that were asked for.
+/// A ranked list of processes: the reply to a [`Query`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessList {
     /// The runtime's name.
     pub runtime: String,
-    /// When it was made, on the clock of the process, ns.
+    /// When the list was made: ns on the program's monotonic clock.
     pub at_ns: u64,
-    /// What it answers. Another than was asked: there are so many processes that they are not read
-    /// again at once; ask again.
+    /// The query that this list answers. With very many processes, a new query may get a list for
+    /// the previous one. The client then repeats the query.
     pub query: Query,
-    /// The highest first.
+    /// The processes, highest rank first.
     #[serde(deserialize_with = "rows")]
     pub rows: Vec<Process>,
-    /// Processes that live.
+    /// Number of processes that are alive.
     pub alive: u64,
-    /// Of these, those that the filter lets through.
+    /// Number of these that match the filter.
     pub matching: u64,
-    /// Not all were read: there are too many.
+    /// Whether some processes were not read because there are too many.
     pub is_cut: bool,
-    /// How long ago it was decided which processes have a row; their numbers are of now.
+    /// How long ago the processes of this list were selected, ns; their numbers are current.
     pub chosen_ago_ns: u64,
-    /// How long it took to read all of them.
+    /// How long it took to read all processes, ns.
     pub took_ns: u64,
 }
 
@@ -132,66 +137,66 @@ pub struct ProcessList {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Process {
-    /// Who it is: `node:index.generation`.
+    /// The pid: `node:index.generation`.
     pub pid: String,
-    /// The same without the node, as a recording has it: `index << 32 | generation`.
+    /// The pid without the node, as in recordings: `index << 32 | generation`.
     pub number: u64,
     /// Its name, if it has one.
     pub name: Option<String>,
     /// The type of its state machine.
     pub kind: String,
-    /// Where it was spawned: `file:line:column`.
+    /// The spawn location: `file:line:column`.
     pub spawned_at: String,
-    /// What it does.
+    /// The current state.
     pub state: State,
     /// Messages in its mailbox.
     pub mailbox_len: u64,
-    /// The most there were at once.
+    /// The highest number of messages that the mailbox ever held.
     pub mailbox_high_water: u64,
-    /// How many there may be.
+    /// The capacity of the mailbox.
     pub mailbox_capacity: u64,
-    /// Messages that it dropped or refused.
+    /// Messages that the mailbox dropped or rejected.
     pub messages_lost: u64,
     /// Steps so far.
     pub steps: u64,
-    /// How long the polls of its task took, the present one included, ns, the sum to some
+    /// Total time of its task's polls, including the current one, ns, accurate to some
     /// microseconds.
     pub busy_ns: Option<u64>,
-    /// How long the present poll has lasted, ns.
+    /// How long the current poll has lasted, ns.
     pub in_poll_ns: Option<u64>,
-    /// Which process started it, if one did.
+    /// The process that started it, if any.
     pub parent: Option<String>,
-    /// Processes that it is linked with.
+    /// Number of processes that it is linked with.
     pub links: u64,
-    /// Who watches it.
+    /// Number of its monitors.
     pub monitors: u64,
-    /// The task in which it runs.
+    /// The task that runs it.
     pub task: Option<u64>,
 }
 
-/// What a process does.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum State {
-    /// It waits for its next step.
+    /// Waiting for its next step.
     Ready,
-    /// It is in one.
+    /// In a step.
     Running,
-    /// It waits for its yields.
+    /// Waiting for its yields.
     Blocked,
-    /// It waits for messages.
+    /// Waiting for messages.
     Idle,
-    /// It has ended.
+    /// Ended.
     Complete,
-    /// One of a newer version.
+    /// A state of a newer version.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
 impl State {
-    /// Its name, as the filter and JSON have it.
+    /// Returns the name in filters and JSON.
     pub fn name(self) -> &'static str {
         match self {
             State::Ready => "ready",
@@ -205,7 +210,7 @@ impl State {
 }
 
 impl Process {
-    /// What ranks it.
+    /// Returns the number by which `rank` orders this process; greater comes first.
     pub fn weight(&self, rank: Rank) -> u64 {
         match rank {
             Rank::Mailbox => self.mailbox_len,
@@ -213,17 +218,17 @@ impl Process {
             Rank::Lost => self.messages_lost,
             Rank::Steps => self.steps,
             Rank::Busy => self.busy_ns.unwrap_or(0),
-            // By number they begin with the first, by all else with the greatest.
+            // Ranked by pid, the smallest comes first; by anything else, the greatest.
             Rank::Pid | Rank::Unknown => u64::MAX - self.number,
         }
     }
 }
 
 impl ProcessList {
-    /// Takes in that of another system of the same runtime.
+    /// Adds the list of another process system of the same runtime.
     pub fn add(&mut self, other: ProcessList) {
         if self.query != other.query {
-            // Each answers something else: whoever asked asks again.
+            // The lists answer different queries. An empty query makes the client repeat its own.
             self.query = Query::default();
         }
         self.rows.extend(other.rows);
@@ -234,7 +239,7 @@ impl ProcessList {
         self.took_ns += other.took_ns;
     }
 
-    /// Puts the rows in order, and leaves out those that are too many.
+    /// Sorts the rows, and removes those beyond the limit.
     pub fn sort(&mut self) {
         let Query { rank, is_inverted, limit, .. } = self.query;
         self.rows.sort_by_key(|process| {
@@ -245,19 +250,19 @@ impl ProcessList {
     }
 }
 
-/// How many processes do what, when they were last read one by one.
+/// Number of processes by state, at the last reading of all processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct States {
-    /// They wait for their next step.
+    /// Waiting for their next step.
     pub ready: u64,
-    /// They are in one.
+    /// In a step.
     pub running: u64,
-    /// They wait for their yields.
+    /// Waiting for their yields.
     pub blocked: u64,
-    /// They wait for messages.
+    /// Waiting for messages.
     pub idle: u64,
-    /// Messages that waited in their mailboxes.
+    /// Total number of messages in their mailboxes.
     pub messages: u64,
 }
 
@@ -265,54 +270,54 @@ pub struct States {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mailbox {
-    /// Whose: `node:index.generation`.
+    /// The pid of the process: `node:index.generation`.
     pub pid: String,
     /// The process's name, if it has one.
     pub name: Option<String>,
     /// The type of its state machine.
     pub kind: String,
-    /// Where it was spawned: `file:line:column`.
+    /// The spawn location: `file:line:column`.
     pub spawned_at: String,
-    /// The task in which it runs.
+    /// The task that runs the process.
     pub task: Option<u64>,
-    /// Messages in it.
+    /// Current number of messages.
     pub len: u64,
-    /// How many there may be.
+    /// Maximum number of messages.
     pub capacity: u64,
-    /// Messages that it has dropped or refused.
+    /// Messages that were dropped or rejected.
     pub lost: u64,
-    /// How many samples in a row showed it deeper than the sample before, or with messages lost;
-    /// samples are [`SAMPLE_NS`] apart or more.
+    /// Number of successive samples in which the mailbox was deeper than in the previous one, or
+    /// had lost messages. Samples are at least [`SAMPLE_NS`] apart.
     pub rises: u32,
-    /// For how long that has been so, ns.
+    /// How long this has been the case, ns.
     pub rising_for_ns: u64,
-    /// By how many messages it has grown meanwhile, with those that it has lost.
+    /// How many messages it has grown by in that time, including lost ones.
     pub grown: u64,
 }
 
-/// The shortest time between two samples of a mailbox that are told apart, ns.
+/// Minimum time between two distinct samples of a mailbox, ns.
 pub const SAMPLE_NS: u64 = 200_000_000;
 
-/// An end that nobody wanted.
+/// An abnormal end of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Failure {
-    /// Whose.
+    /// The pid of the process.
     pub pid: String,
     /// The process's name, if it had one.
     pub name: Option<String>,
     /// The type of its state machine.
     pub kind: String,
-    /// Where it was spawned: `file:line:column`.
+    /// The spawn location: `file:line:column`.
     pub spawned_at: String,
-    /// Why: `failed: …`, `panicked: …`.
+    /// The reason: `failed: …`, `panicked: …`.
     pub reason: String,
     /// How long ago, ns.
     pub ago_ns: u64,
 }
 
 impl Processes {
-    /// Takes in those of another system of the same runtime.
+    /// Adds the processes of another process system of the same runtime.
     pub fn add(&mut self, other: Processes) {
         self.systems += other.systems;
         self.alive += other.alive;
@@ -331,7 +336,7 @@ impl Processes {
 }
 
 impl States {
-    /// How many do what, by the names in metrics and lists.
+    /// Returns the states and their counts, by their names in metrics and lists.
     pub fn by_state(&self) -> [(&'static str, u64); 4] {
         [("ready", self.ready), ("running", self.running), ("blocked", self.blocked), ("idle", self.idle)]
     }
@@ -347,9 +352,10 @@ impl States {
     }
 }
 
-/// A kind for people: the type without its path and parameters, `Room` of `chat::rooms::Room<u64>`;
-/// of an async function the function.
+/// Returns a short form of a process kind for display.
 ///
+/// For a type, the name without path and parameters: `Room` for `chat::rooms::Room<u64>`. For an
+/// async function, the name of the function.
 /// ```
 /// use volt_telemetry::processes::kind_name;
 ///

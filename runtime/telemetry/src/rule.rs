@@ -1,60 +1,62 @@
-//! The names of the doctor's rules. A finding contains the name of its rule, so the names are data;
-//! how a rule judges is in the crate `volt-diagnosis`.
+//! The names of the doctor's rules.
+//!
+//! A finding contains the name of its rule, so the names are part of the data. The conditions of
+//! the rules are in the crate `volt-diagnosis`.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Everything that the doctor knows to be wrong with a runtime. The table of rules in the
-/// crate `volt-diagnosis` explains each.
+/// A problem of a runtime that the doctor can detect. The table of rules in the crate
+/// `volt-diagnosis` explains each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Rule {
-    /// A poll does not come back.
+    /// A poll does not return.
     StalledPoll,
-    /// Tasks compute for too long between two awaits.
+    /// Tasks compute too long between two awaits.
     NoYield,
-    /// Nobody polls timers and sockets.
+    /// No worker polls the timers and sockets.
     DriverHeld,
-    /// Everybody sleeps although work is there.
+    /// All workers sleep although work is available.
     LostWakeup,
-    /// A worker sleeps while tasks wait for another.
+    /// A worker sleeps while tasks wait in the queue of another worker.
     ParkedWhileBacklog,
-    /// The global queue waits for workers that serve their own.
+    /// Tasks in the global queue wait while workers serve their local queues.
     GlobalStarved,
-    /// A LIFO slot is held by a worker that is stuck.
+    /// A task waits in the LIFO slot of a stuck worker.
     LifoHeld,
-    /// The LIFO slot keeps a worker's ring waiting.
+    /// The LIFO slot starves a worker's local queue.
     LifoMonopoly,
-    /// One worker has a backlog, another has time.
+    /// One worker has a backlog while another has spare time.
     Imbalance,
-    /// Thieves get into each other's way.
+    /// Stealing workers interfere with each other.
     StealContention,
-    /// Waking costs more than the work.
+    /// Wake-ups cost more than the work.
     WakeStorm,
     /// A task polls in a loop instead of waiting.
     SelfWakeLoop,
-    /// The processor quota is spent.
+    /// The CPU quota of the control group is used up.
     CgroupThrottled,
-    /// The kernel runs other threads.
+    /// The kernel runs other threads instead of the workers.
     CpuStarved,
-    /// More busy workers than processors.
+    /// There are more busy workers than processors.
     Oversubscribed,
-    /// The process stood still.
+    /// The whole program was paused.
     ProgramPaused,
-    /// Jobs wait for a thread for blocking work.
+    /// Blocking jobs wait for a thread of the blocking pool.
     BlockingPoolSaturated,
-    /// Tasks are spawned and do not end.
+    /// Tasks are spawned and never end.
     TaskLeak,
-    /// A task waits that nothing can wake.
+    /// A task waits and nothing can wake it.
     LostWaker,
-    /// A process does not keep up with its messages.
+    /// A process receives messages faster than it handles them.
     MailboxGrowing,
-    /// Processes fail as soon as they are started anew.
+    /// Processes fail immediately after each restart.
     RestartStorm,
 }
 
-/// The name of each rule, in the order of the enum.
+/// The names of the rules, in the order of the enum.
 const NAMES: [(Rule, &str); Rule::COUNT] = [
     (Rule::StalledPoll, "stalled-poll"),
     (Rule::NoYield, "no-yield"),
@@ -88,10 +90,10 @@ const _: () = {
 };
 
 impl Rule {
-    /// How many rules there are.
+    /// The number of rules.
     pub const COUNT: usize = Rule::RestartStorm as usize + 1;
 
-    /// Its name in text, JSON and metrics.
+    /// Returns the name of the rule in text, JSON and metrics.
     ///
     /// ```
     /// assert_eq!(volt_telemetry::rule::Rule::StalledPoll.name(), "stalled-poll");
@@ -100,7 +102,7 @@ impl Rule {
         NAMES[self as usize].1
     }
 
-    /// The rule of this name.
+    /// Returns the rule with this name.
     pub fn by_name(name: &str) -> Option<Rule> {
         NAMES.iter().find(|(_, known)| *known == name).map(|(rule, _)| *rule)
     }

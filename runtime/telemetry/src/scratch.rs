@@ -1,18 +1,19 @@
-//! A folder of its own for each test, gone with it.
+//! A temporary folder for each test, removed with the test.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// See the module.
+/// A folder that is removed when this is dropped.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // ORDERING: Relaxed; only the number matters, it publishes nothing.
+        // ORDERING: Relaxed suffices. Only the uniqueness of the number matters; it publishes no
+        // other data.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Not `TMPDIR`, which may be longer than a socket's path allows.
+        // Not in `TMPDIR`, whose path may be too long for a socket's path.
         let path = PathBuf::from(format!("/tmp/volt-test-{}-{number}", std::process::id()));
         std::fs::DirBuilder::new().mode(0o700).create(&path).expect("a new folder in /tmp");
         Self(path)

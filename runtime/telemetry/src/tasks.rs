@@ -1,71 +1,72 @@
-//! The tasks of a runtime, one by one, as plain data: those that rank highest by what somebody asks
-//! for.
+//! Lists of a runtime's tasks, ranked by a query, as plain data.
 //!
-//! Shape: a [`Query`] says which tasks are wanted, in what order and how many; a [`TaskList`] has
-//! their rows, and how many there are that have none. *Bounded*: [`MAX_ROWS`] rows. *Absent is
-//! `None`*.
+//! A [`Query`] selects tasks, their order and their number. A [`TaskList`] contains the rows, and
+//! counts the tasks that have no row. The runtime reads the numbers from the headers of its tasks;
+//! the console shows them.
 //!
-//! Who writes: the runtime, from the headers of its tasks. Who reads: the console.
+//! Invariants:
+//! * BOUNDED: at most [`MAX_ROWS`] rows.
+//! * ABSENT IS NONE: a value that is not known is `None`.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded;
 
-/// Rows that a list has at most, whatever is asked for.
+/// Maximum number of rows in a list, whatever the query's limit.
 pub const MAX_ROWS: usize = 1000;
-/// Polls that are shorter are not told apart by their length.
+/// Polls shorter than this do not count for [`Task::longest_ns`].
 pub const LONGEST_FROM_NS: u64 = 4096;
-/// Longest text that is searched for, bytes; what is longer is cut.
+/// Maximum length of the filter text in bytes; longer text is truncated.
 pub const MAX_FILTER_BYTES: usize = 200;
 
-/// Which tasks are wanted.
+/// Selects the tasks of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Query {
-    /// What ranks them.
+    /// The ranking.
     pub rank: Rank,
-    /// The smallest first.
+    /// Whether the smallest come first.
     pub is_inverted: bool,
-    /// Only tasks whose name, `#id`, spawn location or state has this in it, whatever the case of
-    /// its letters; empty for all.
+    /// Selects only tasks whose name, `#id`, spawn location or state contains this text, ignoring
+    /// case. Empty selects all.
     pub filter: String,
-    /// How many; [`MAX_ROWS`] at most.
+    /// Maximum number of rows; at most [`MAX_ROWS`].
     pub limit: u32,
 }
 
-/// What tasks are ranked by.
+/// The number by which tasks are ranked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Rank {
-    /// The time that its polls took.
+    /// The total time of its polls.
     #[default]
     Busy,
     /// Its longest poll.
     Longest,
-    /// How often it was polled.
+    /// The number of its polls.
     Polls,
-    /// How long it waited, woken, for its polls.
+    /// The total time from its wake-ups to its polls.
     Delay,
-    /// How long ago it was woken last.
+    /// The time since its last wake-up.
     Woken,
-    /// Wakers that are alive.
+    /// The number of its wakers that are alive.
     Wakers,
-    /// How long ago it was spawned.
+    /// The time since it was spawned.
     Age,
     /// Its id.
     Id,
-    /// One of a newer version, ranked as [`Rank::Id`].
+    /// A rank of a newer version; ranked as [`Rank::Id`].
     #[serde(other)]
     Unknown,
 }
 
 impl Rank {
-    /// All that this version knows.
+    /// All ranks that this version knows.
     pub const ALL: [Rank; 8] =
         [Rank::Busy, Rank::Longest, Rank::Polls, Rank::Delay, Rank::Woken, Rank::Wakers, Rank::Age, Rank::Id];
 
-    /// Its name, as in options and JSON.
+    /// Returns the name in options and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Rank::Busy => "busy",
@@ -81,36 +82,38 @@ impl Rank {
     }
 }
 
-/// The tasks that were asked for.
+/// A ranked list of tasks: the reply to a [`Query`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TaskList {
     /// The runtime's name.
     pub runtime: String,
-    /// When it was made, on the clock of the process, ns.
+    /// When the list was made: ns on the program's monotonic clock.
     pub at_ns: u64,
-    /// What it answers. Another than was asked: there are so many tasks that the runtime does not
-    /// read them again at once; ask again.
+    /// The query that this list answers. With very many tasks, a new query may get a list for the
+    /// previous one. The client then repeats the query.
     pub query: Query,
-    /// The highest first.
+    /// The tasks, highest rank first.
     #[serde(deserialize_with = "rows")]
     pub rows: Vec<Task>,
-    /// Tasks that are alive.
+    /// Number of tasks that are alive.
     pub alive: u64,
-    /// Of these, those that were read: they have waited once, or have a name, or are being polled.
+    /// Number of these that were read: they have waited at least once, have a name, or are being
+    /// polled.
     pub seen: u64,
-    /// Of these, those that the filter lets through.
+    /// Number of those that match the filter.
     pub matching: u64,
-    /// Not all were read: there are too many.
+    /// Whether some tasks were not read because there are too many.
     pub is_cut: bool,
-    /// How long ago it was decided which tasks have a row; their numbers are of now.
+    /// How long ago the tasks of this list were selected, ns; their numbers are current.
     pub chosen_ago_ns: u64,
-    /// How long it took to read all of them.
+    /// How long it took to read all tasks, ns.
     pub took_ns: u64,
 }
 
 impl TaskList {
-    /// Tasks that are in queues for their first poll, or in it, and cannot be told one by one.
+    /// Returns the number of tasks that cannot be listed, because they are queued for their first
+    /// poll or in it.
     pub fn unseen(&self) -> u64 {
         self.alive.saturating_sub(self.seen)
     }
@@ -124,44 +127,45 @@ pub struct Task {
     pub id: u64,
     /// Its name, if it has one.
     pub name: Option<String>,
-    /// Where it was spawned: `file:line:column`.
+    /// The spawn location: `file:line:column`.
     pub spawned_at: String,
-    /// What it does.
+    /// The current state.
     pub state: State,
-    /// The worker that polls it.
+    /// The worker that polls it now, if any.
     pub worker: Option<u32>,
-    /// How long its present poll has lasted, ns.
+    /// How long the current poll has lasted, ns.
     pub in_poll_ns: Option<u64>,
-    /// Polls that have begun; `None` of a task that is in its first poll and has no name, as
-    /// everything below.
+    /// Number of polls that have begun. This and all following fields are `None` for a task without
+    /// a name that is in its first poll.
     pub polls: Option<u64>,
-    /// How long its polls took, the present one included, ns, the sum to some microseconds.
+    /// Total time of its polls, including the current one, ns, accurate to some microseconds.
     pub busy_ns: Option<u64>,
-    /// The longest of them, ns, to a sixteenth; 0 if none took [`LONGEST_FROM_NS`].
+    /// Its longest poll, ns, accurate to 1/16; 0 if none lasted [`LONGEST_FROM_NS`].
     pub longest_ns: Option<u64>,
-    /// How long it waited, woken, for its polls, ns, the sum to some 16 µs.
+    /// Total time from its wake-ups to its polls, ns, accurate to some 16 µs.
     pub delay_ns: Option<u64>,
-    /// How long ago it was spawned, ns, to a second.
+    /// Time since it was spawned, ns, accurate to one second.
     pub age_ns: Option<u64>,
-    /// How long ago it was woken last, ns.
+    /// Time since its last wake-up, ns.
     pub woken_ago_ns: Option<u64>,
-    /// By what: `task`, `worker`, `timer`, `io`, `outside`, `blocking`, `unknown`; `spawn` if it
-    /// was not woken since.
+    /// The kind of its last waker: `task`, `worker`, `timer`, `io`, `outside`, `blocking`,
+    /// `unknown`; `spawn` if it has not been woken since it was spawned.
     pub woken_by: Option<String>,
-    /// The task that did it.
+    /// The task that woke it, if a task did.
     pub waker_task: Option<u64>,
-    /// What it waits for, of one that waits for something of `volt::sync`: `lock`, `permits`,
-    /// `notice`, `message`, `room`, `value`, `others`.
+    /// What it awaits, if that is a primitive of `volt::sync`: `lock`, `permits`, `notice`,
+    /// `message`, `room`, `value`, `others`.
     pub awaits: Option<String>,
-    /// Where in the code it does: `file:line:column`.
+    /// The location of that await: `file:line:column`.
     pub awaits_at: Option<String>,
-    /// Wakers that are alive, with what else refers to the task: abort handles, shields. 0 of a
-    /// task that waits: nothing can wake it.
+    /// Number of its wakers that are alive, plus other references to the task: abort handles,
+    /// shields. If a waiting task has 0, nothing can wake it.
     pub wakers: Option<u64>,
 }
 
 impl Task {
-    /// What ranks it. One that is in its first poll has no numbers but that poll.
+    /// Returns the number by which `rank` orders this task. A task in its first poll has only the
+    /// length of that poll.
     pub fn weight(&self, rank: Rank) -> u64 {
         let number = match rank {
             Rank::Busy => self.busy_ns.or(self.in_poll_ns),
@@ -177,27 +181,27 @@ impl Task {
     }
 }
 
-/// What a task does.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum State {
-    /// It waits to be woken.
+    /// Waiting to be woken.
     Waits,
-    /// It waits, and nobody is left who could wake it.
+    /// Waiting, with no waker left that could wake it.
     Stranded,
-    /// It is in a queue.
+    /// In a queue.
     Queued,
-    /// It is being polled.
+    /// Being polled.
     Polled,
-    /// One of a newer version.
+    /// A state of a newer version.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
 impl State {
-    /// Its name, as the filter and JSON have it.
+    /// Returns the name in filters and JSON.
     pub fn name(self) -> &'static str {
         match self {
             State::Waits => "waits",

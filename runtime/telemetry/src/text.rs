@@ -1,9 +1,10 @@
-//! Text for people: numbers as they are written everywhere, and the characters of names from other
-//! programs that must not be shown.
+//! Text formatting: numbers in the notation that all of Volt's programs use, and the detection of
+//! invisible characters in names from other programs.
 
-/// Whether `c` is shown as nothing, or reorders what is shown: zero-width characters, line
-/// separators, and bidirectional marks, overrides and isolates. Control characters are not among
-/// them: see `char::is_control`.
+/// Returns `true` if `c` is invisible or reorders the text around it.
+///
+/// These are zero-width characters, line separators, and bidirectional marks, overrides and
+/// isolates. Control characters are not included; see `char::is_control`.
 ///
 /// ```
 /// use volt_telemetry::text::is_invisible;
@@ -14,7 +15,7 @@ pub fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
-/// A length of time for people, to two digits: `850 ns`, `4.2 ms`, `312 ms`, `17 s`, `3.5 h`.
+/// Formats a duration with about two digits: `850 ns`, `4.2 ms`, `312 ms`, `17 s`, `3.5 h`.
 pub fn duration(ns: u64) -> String {
     const UNITS: [(u64, &str); 6] = [
         (86_400_000_000_000, "days"),
@@ -33,12 +34,12 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// A ratio for people: `43 %`.
+/// Formats a ratio as a percentage: `43 %`.
 pub fn percent(ratio: f64) -> String {
     format!("{:.0} %", ratio * 100.0)
 }
 
-/// One thing or several: `1 task`, `3 tasks`.
+/// Formats a count with its noun, in singular or plural: `1 task`, `3 tasks`.
 pub fn counted(count: u64, thing: &str) -> String {
     if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
 }

@@ -1,26 +1,30 @@
-//! Why a task was polled last: the chain of wake-ups that led there, as plain data.
+//! Why a task was polled last: the chain of wake-ups that led to the poll, as plain data.
 //!
-//! Shape: the task that was asked for, and who woke it; that one, and who woke it; and so on, down
-//! to a timer, a socket, or a thread outside. Each task knows its own last wake-up only, so a link
-//! whose task has been woken again since says so.
+//! The chain begins with the queried task and the task that woke it. It continues with the waker of
+//! that task, down to a timer, a socket, or a thread outside the runtime. Each task stores only its
+//! own last wake-up. If a task of the chain has been woken again since, its link is marked
+//! ([`Woken::is_later`]).
 //!
-//! Who writes: the runtime, from the headers of its tasks. Who reads: the console. Invariants:
-//! *Bounded*: [`MAX_LINKS`]; *Absent is `None`*.
+//! The runtime builds the chain from the headers of its tasks; the console shows it.
+//!
+//! Invariants:
+//! * BOUNDED: a chain has at most [`MAX_LINKS`] links.
+//! * ABSENT IS NONE: a value that is not known is `None`.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded;
 
-/// Tasks in a chain at most.
+/// Maximum number of tasks in a chain.
 pub const MAX_LINKS: usize = 16;
 
-/// See the header of this file.
+/// A chain of wake-ups; see the module header.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Why {
-    /// The runtime's name.
+    /// The name of the runtime.
     pub runtime: String,
-    /// The task that was asked for first, then who woke it, and so on.
+    /// The queried task, then the task that woke it, and so on.
     #[serde(deserialize_with = "links")]
     pub links: Vec<Link>,
     /// How the chain ends.
@@ -31,30 +35,31 @@ pub struct Why {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Link {
-    /// Its id.
+    /// The task's id.
     pub task: u64,
-    /// Its name, if it has one.
+    /// The task's name, if it has one.
     pub name: Option<String>,
-    /// Where it was spawned: `file:line:column`.
+    /// The spawn location: `file:line:column`.
     pub spawned_at: String,
-    /// What it does now.
+    /// The task's current state.
     pub state: State,
-    /// Who submitted it last; `None` if that cannot be told: it is in its first poll.
+    /// The last wake-up of the task; `None` if it is not known because the task is in its first
+    /// poll.
     pub woken: Option<Woken>,
 }
 
-/// What a task does.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum State {
-    /// It waits to be woken.
+    /// Waiting to be woken.
     Waits,
-    /// It is in a queue.
+    /// In a queue.
     Queued,
-    /// It is being polled.
+    /// Being polled.
     Polled,
-    /// One of a newer version.
+    /// A state of a newer version.
     #[default]
     #[serde(other)]
     Unknown,
@@ -64,19 +69,19 @@ pub enum State {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Woken {
-    /// By whom, as in recordings: `task`, `worker`, `timer`, `io`, `outside`, `blocking`,
-    /// `unknown`.
+    /// The kind of the waker, as in recordings: `task`, `worker`, `timer`, `io`, `outside`,
+    /// `blocking`, `unknown`.
     pub by: String,
-    /// The task that did it, or the blocking job; the task itself if it has woken itself.
+    /// The task or blocking job that woke the task. If the task woke itself, its own id.
     pub task: Option<u64>,
-    /// Where that one was spawned.
+    /// The spawn location of that task or job.
     pub spawned_at: Option<String>,
-    /// It was the spawn: the task was not woken since.
+    /// Whether this is the spawn: the task has not been woken since.
     pub is_spawn: bool,
-    /// How long ago.
+    /// How long ago it happened, ns.
     pub ago_ns: u64,
-    /// It came after the wake-up that this task gave to the one before it in the chain: what led to
-    /// that is not known any more.
+    /// Whether this wake-up came after this task woke the previous task of the chain. The wake-up
+    /// that led to that one is then no longer known.
     pub is_later: bool,
 }
 
@@ -85,26 +90,26 @@ pub struct Woken {
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum End {
-    /// With what is no task: a timer, a socket, a thread.
+    /// With a source that is not a task: a timer, a socket, a thread.
     Source,
-    /// The task has woken itself.
+    /// The task woke itself.
     Itself,
-    /// The task that did it is not alive any more.
+    /// The waking task has ended.
     Ended,
-    /// It goes round: the last was woken by this one, which stands in the chain.
+    /// The chain is a cycle: this task, which is already in the chain, woke the last one.
     Cycle {
-        /// Its id.
+        /// The task's id.
         task: u64,
     },
-    /// There are more than [`MAX_LINKS`].
+    /// The chain has more than [`MAX_LINKS`] links.
     TooLong,
-    /// One that is not known.
+    /// The end is not known.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
-/// A later program may give more than [`MAX_LINKS`].
+/// A newer program may send more than [`MAX_LINKS`].
 fn links<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Link>, D::Error> {
     bounded::list(deserializer, 64 * MAX_LINKS, |_| 1)
 }

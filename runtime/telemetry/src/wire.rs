@@ -1,24 +1,35 @@
-//! Messages on the control socket.
+//! The messages of the control socket.
 //!
-//! Shape: a frame is a 32-bit little-endian length and that many bytes of MessagePack, structs as
-//! maps with named fields (rmp-serde), so that each side ignores fields it does not know and
-//! defaults those it misses. A [`Request`] goes up, a [`Reply`] comes down. The server speaks first
-//! with [`Reply::Hello`].
+//! A program serves one control socket; consoles and exporters connect to it. The server first
+//! sends [`Reply::Hello`]. After that, the client sends [`Request`]s and the server sends
+//! [`Reply`]s.
 //!
-//! Invariants: *frames are bounded*, [`MAX_REQUEST_BYTES`] up and [`MAX_REPLY_BYTES`] down;
-//! *nothing is allocated by a declared length* beyond those bounds, and lists are bounded as they
-//! are read ([`snapshot`](crate::snapshot)); *depth is bounded*, by `MAX_DEPTH`; *read-only*, no
-//! request changes scheduling: what a client may change is whether the flight recorder notes down
-//! what the workers do.
+//! A frame is a 32-bit little-endian length, followed by that many bytes of MessagePack. Structs
+//! are maps with named fields (rmp-serde). Each side therefore ignores fields that it does not
+//! know, and uses defaults for fields that are missing.
 //!
-//! Versions: [`VERSION`] is {major, minor} in one number each. A different major is refused by the
-//! console with both numbers in the message; a different minor is read as far as both sides know
-//! the fields. Minor 1 added [`Request::Record`], [`Request::Recorder`] and [`Request::Why`], minor
-//! 2 [`Request::Tasks`], minor 3 [`Request::Processes`]; a client checks the server's minor before
-//! it sends one of them. Minor 4 added [`Reply::Throttled`], which an older client passes over.
+//! Invariants:
+//! * FRAMES ARE BOUNDED: [`MAX_REQUEST_BYTES`] for requests and [`MAX_REPLY_BYTES`] for replies.
+//! * NO ALLOCATION BY DECLARED LENGTH beyond these limits. Lists are bounded while they are read
+//!   ([`snapshot`](crate::snapshot)).
+//! * DEPTH IS BOUNDED by `MAX_DEPTH`.
+//! * READ-ONLY: no request changes scheduling. A client can only switch the flight recorder on and
+//!   off.
 //!
-//! Rejected: postcard and bincode, smaller but not self-describing, so that one added field breaks
-//! every older console.
+//! Versions: [`VERSION`] consists of a major and a minor number. A console rejects a server of
+//! another major version, with both versions in the message. With another minor version, both sides
+//! use the fields that they know. A client checks the server's minor version before it sends a
+//! newer request:
+//!
+//! | minor | added |
+//! |---|---|
+//! | 1 | [`Request::Record`], [`Request::Recorder`], [`Request::Why`] |
+//! | 2 | [`Request::Tasks`] |
+//! | 3 | [`Request::Processes`] |
+//! | 4 | [`Reply::Throttled`], which older clients ignore |
+//!
+//! Rejected: postcard and bincode. They are smaller but not self-describing, so one added field
+//! would break every older console.
 
 use std::io::{self, Read, Write};
 
@@ -30,28 +41,31 @@ use crate::snapshot::Process;
 use crate::tasks::{Query, TaskList};
 use crate::why;
 
-/// What tells a control socket of Volt's from any other.
+/// Identifies a control socket of Volt.
 pub const MAGIC: &str = "volt-control";
-/// Protocol version: consoles of another major version are refused.
+/// The protocol version. A server of another major version is rejected.
 pub const VERSION: Version = Version { major: 1, minor: 4 };
-/// Largest request that a server reads, bytes.
+/// Maximum size of a request in bytes.
 pub const MAX_REQUEST_BYTES: usize = 64 * 1024;
-/// Largest reply that a server sends and a client reads, bytes.
+/// Maximum size of a reply in bytes.
 pub const MAX_REPLY_BYTES: usize = 1024 * 1024;
-/// Lists and maps in one another, in a message: twice as many as the deepest has, a call of a stack
-/// of an incident of a snapshot. What is read level by level needs stack for each; the default of
-/// rmp-serde, 1024, does not fit that of the observer's thread.
+/// Maximum nesting of lists and maps in a message. Twice the depth of the deepest, which is a stack
+/// frame of an incident in a snapshot.
+///
+/// Each level needs stack space while it is read. The default of rmp-serde, 1024, would overflow
+/// the stack of the observer's thread.
 const MAX_DEPTH: usize = 24;
-/// Shortest interval between two snapshots of a subscription, ms; shorter wishes are raised to it.
+/// Minimum interval between two snapshots of a subscription, ms; shorter intervals are raised to
+/// it.
 pub const MIN_INTERVAL_MS: u64 = 20;
 
-/// See [`VERSION`].
+/// A protocol version; see [`VERSION`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Version {
-    /// Raised when an old reader would misread.
+    /// Increased when an old reader would misinterpret messages.
     pub major: u32,
-    /// Raised when something is added.
+    /// Increased when something is added.
     pub minor: u32,
 }
 
@@ -61,7 +75,7 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// Who answers on a control socket.
+/// The server's introduction of itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hello {
@@ -73,77 +87,77 @@ pub struct Hello {
     pub pid: u32,
     /// The program's name.
     pub program: String,
-    /// Names of its runtimes.
+    /// The names of its runtimes.
     pub runtimes: Vec<String>,
-    /// When the process started, in clock ticks since boot (`/proc/PID/stat`, field 22): tells a
-    /// pid's second life from its first.
+    /// When the program started, in clock ticks since boot (`/proc/PID/stat`, field 22).
+    /// Distinguishes it from an earlier program with the same pid.
     pub start_time: u64,
     /// The version of `volt-runtime`.
     pub volt: String,
 }
 
-/// How a flight recorder is.
+/// The state of a flight recorder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recorder {
     /// The runtime's name.
     pub runtime: String,
-    /// Whether anything is noted down at the moment, because it is switched on or because somebody
-    /// records.
+    /// Whether it records at the moment, because it is switched on or because a client records.
     pub is_on: bool,
-    /// Records that it keeps of each worker.
+    /// Number of records that it keeps per worker.
     pub capacity: u64,
 }
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Request {
-    /// One [`Reply::Snapshot`].
+    /// Requests one [`Reply::Snapshot`].
     Snapshot,
-    /// A [`Reply::Snapshot`] now and then every `interval_ms`, until the connection ends.
+    /// Requests a [`Reply::Snapshot`] now and then every `interval_ms`, until the connection ends.
     Subscribe {
-        /// Milliseconds between two snapshots; at least [`MIN_INTERVAL_MS`], and more while a
-        /// snapshot is so dear that watching would take a hundredth of a processor.
+        /// Milliseconds between two snapshots; at least [`MIN_INTERVAL_MS`], and longer if
+        /// snapshots are so expensive that the subscription would use more than 1 % of a processor.
         interval_ms: u64,
     },
-    /// What happens on the workers of a runtime from now on: a [`Reply::Recording`], and then a
-    /// [`Reply::Flush`] whenever there is something new, until the connection ends. The flight
-    /// recorder is on for so long. Minor 1.
+    /// Records what the workers of a runtime do from now on. The server sends a
+    /// [`Reply::Recording`], and then a [`Reply::Flush`] whenever there is something new, until the
+    /// connection ends. The flight recorder is on during that time. Minor 1.
     Record {
-        /// The runtime's name; `None` = the only one.
+        /// The runtime's name; may be `None` if there is only one.
         runtime: Option<String>,
-        /// Milliseconds before now that are wanted too, as far as the recorder was on and still has
-        /// them.
+        /// How many milliseconds before now to include, as far as the recorder was on and still has
+        /// the records.
         look_back_ms: u64,
     },
-    /// Whether the flight recorder of a runtime is switched on: a [`Reply::Recorder`]. Minor 1.
+    /// Requests the state of a runtime's flight recorder: a [`Reply::Recorder`]. Minor 1.
     Recorder {
-        /// The runtime's name; `None` = the only one.
+        /// The runtime's name; may be `None` if there is only one.
         runtime: Option<String>,
-        /// Switches it on or off first.
+        /// If `Some`, switches the recorder on or off first.
         is_on: Option<bool>,
     },
-    /// Why a task was polled last: a [`Reply::Why`]. Minor 1.
+    /// Requests why a task was polled last: a [`Reply::Why`]. Minor 1.
     Why {
-        /// The runtime's name; `None` = the only one.
+        /// The runtime's name; may be `None` if there is only one.
         runtime: Option<String>,
-        /// The task's id, or its name.
+        /// The task's id or name.
         task: String,
     },
-    /// The tasks of a runtime: a [`Reply::Tasks`]. Minor 2.
+    /// Requests a list of a runtime's tasks: a [`Reply::Tasks`]. Minor 2.
     Tasks {
-        /// The runtime's name; `None` = the only one.
+        /// The runtime's name; may be `None` if there is only one.
         runtime: Option<String>,
-        /// Which.
+        /// Selects the tasks.
         query: Query,
     },
-    /// The processes of a runtime, state machines with mailboxes: a [`Reply::Processes`]. Minor 3.
+    /// Requests a list of a runtime's processes (state machines with mailboxes): a
+    /// [`Reply::Processes`]. Minor 3.
     Processes {
-        /// The runtime's name; `None` = the only one.
+        /// The runtime's name; may be `None` if there is only one.
         runtime: Option<String>,
-        /// Which.
+        /// Selects the processes.
         query: processes::Query,
     },
     /// A request of a newer client.
@@ -151,49 +165,49 @@ pub enum Request {
     Unknown,
 }
 
-/// What a server answers.
+/// A reply of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reply {
     /// The first frame of every connection.
     Hello(Hello),
-    /// All runtimes at one moment.
+    /// A snapshot of all runtimes.
     Snapshot {
-        /// The numbers.
+        /// The snapshot.
         process: Box<Process>,
-        /// Snapshots of this subscription that were skipped so far because the client read too
-        /// slowly.
+        /// Number of snapshots of this subscription that were skipped so far because the client
+        /// read too slowly.
         lost: u64,
     },
-    /// A recording begins.
+    /// The beginning of a recording.
     Recording {
-        /// What it is of.
+        /// Describes the recording.
         head: Box<Head>,
     },
-    /// What came since the last one.
+    /// The events since the previous flush.
     Flush {
         /// A flush, or a piece of one.
         flush: Box<Flush>,
     },
-    /// Of a flight recorder.
+    /// The state of a flight recorder.
     Recorder(Recorder),
-    /// Of a task.
+    /// Why a task was polled last.
     Why(why::Why),
-    /// Tasks, one by one.
+    /// A list of tasks.
     Tasks(Box<TaskList>),
-    /// Processes, one by one.
+    /// A list of processes.
     Processes(Box<ProcessList>),
-    /// The next request is not read for a while, since the answers so far took more of a processor
-    /// than a client may have. It is answered after that; the connection stays. Sent unasked,
-    /// once each time. Minor 4.
+    /// The server delays the next request, because the replies so far used more processor time than
+    /// one client may use. It answers the request after the delay; the connection stays open. Sent
+    /// without a request, once per delay. Minor 4.
     Throttled {
-        /// How long, ms.
+        /// The length of the delay, ms.
         wait_ms: u64,
     },
-    /// The request could not be served; the connection stays.
+    /// The request failed; the connection stays open.
     Error {
-        /// What is wrong and what to do.
+        /// The problem and its remedy.
         message: String,
     },
     /// A reply of a newer server.
@@ -201,10 +215,10 @@ pub enum Reply {
     Unknown,
 }
 
-/// A message as a whole frame, length included.
+/// Encodes a message as a frame, including the length.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] when the message is larger than `max_bytes`.
+/// Returns [`io::ErrorKind::InvalidData`] if the message is larger than `max_bytes`.
 pub fn encode<T: Serialize>(message: &T, max_bytes: usize) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; 4];
     rmp_serde::encode::write_named(&mut frame, message)
@@ -217,31 +231,31 @@ pub fn encode<T: Serialize>(message: &T, max_bytes: usize) -> io::Result<Vec<u8>
     Ok(frame)
 }
 
-/// A frame's body as a message.
+/// Decodes the body of a frame.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] when the bytes are not such a message.
+/// Returns [`io::ErrorKind::InvalidData`] if the bytes are not a valid message.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
     unpack(body).map_err(|error| {
         io::Error::new(io::ErrorKind::InvalidData, format!("not a message of Volt's control protocol: {error}"))
     })
 }
 
-/// MessagePack from a sender that is not trusted: of bounded depth. For the body of a frame of the
-/// control socket, see [`decode`].
+/// Decodes MessagePack of bounded depth from an untrusted sender. For the body of a control
+/// socket's frame, use [`decode`].
 ///
 /// # Errors
-/// The bytes are no such `T`, or are nested too deeply.
+/// Returns an error if the bytes are not a valid `T`, or are nested too deeply.
 pub fn unpack<T: DeserializeOwned>(body: &[u8]) -> Result<T, rmp_serde::decode::Error> {
     let mut from = rmp_serde::Deserializer::from_read_ref(body);
     from.set_max_depth(MAX_DEPTH);
     T::deserialize(&mut from)
 }
 
-/// The length that a frame's first four bytes declare.
+/// Returns the body length that the first four bytes of a frame declare.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] when it is larger than `max_bytes`.
+/// Returns [`io::ErrorKind::InvalidData`] if the length exceeds `max_bytes`.
 pub fn body_len(prefix: [u8; 4], max_bytes: usize) -> io::Result<usize> {
     let length = u32::from_le_bytes(prefix) as usize;
     if length > max_bytes { Err(too_large(length, max_bytes)) } else { Ok(length) }
@@ -250,16 +264,16 @@ pub fn body_len(prefix: [u8; 4], max_bytes: usize) -> io::Result<usize> {
 /// Writes one frame.
 ///
 /// # Errors
-/// Those of the writer, and [`encode`]'s.
+/// Returns the errors of the writer and of [`encode`].
 pub fn write_frame<T: Serialize>(mut to: impl Write, message: &T, max_bytes: usize) -> io::Result<()> {
     to.write_all(&encode(message, max_bytes)?)
 }
 
-/// Reads one frame; `None` when the other side has closed the connection between two frames.
+/// Reads one frame. Returns `None` if the peer closed the connection before a frame.
 ///
 /// # Errors
-/// Those of the reader; [`io::ErrorKind::UnexpectedEof`] inside a frame; [`body_len`]'s and
-/// [`decode`]'s.
+/// Returns the errors of the reader, of [`body_len`] and of [`decode`], and
+/// [`io::ErrorKind::UnexpectedEof`] if the connection ends inside a frame.
 pub fn read_frame<T: DeserializeOwned>(mut from: impl Read, max_bytes: usize) -> io::Result<Option<T>> {
     let mut prefix = [0; 4];
     match from.read(&mut prefix[..1])? {

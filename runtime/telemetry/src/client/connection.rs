@@ -17,17 +17,17 @@ use crate::tasks::{Query, TaskList};
 use crate::why::Why;
 use crate::wire::{self, Hello, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Recorder, Reply, Request, VERSION};
 
-/// How long connecting may take; it takes long only while the server's queue of connections is
+/// Maximum time to connect. Connecting takes long only while the server's queue of connections is
 /// full.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the server's hello may take.
+/// Maximum time to wait for the server's hello.
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long the answer to a request may take.
+/// Maximum time to wait for the reply to a request.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes read at once.
+/// Size of the read buffer in bytes.
 pub(super) const READ_BYTES: usize = 64 * 1024;
 
-/// How long to wait for what.
+/// The timeouts of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
     pub(super) connect: Duration,
@@ -53,30 +53,31 @@ const WAITS: Waits = Waits { connect: CONNECT_TIMEOUT, hello: HELLO_TIMEOUT, rep
 pub struct Client {
     path: PathBuf,
     socket: OwnedFd,
-    /// Bytes that have come; the first `taken` of them are of frames that were taken.
+    /// Received bytes. The first `taken` of them belong to frames that were already returned.
     pub(super) inbox: Vec<u8>,
     pub(super) taken: usize,
     hello: Hello,
     pub(super) reply_wait: Duration,
-    /// Until when the server reads no request of this client's, as far as it has said.
+    /// The time until which the server delays this client's requests, if it announced that.
     throttled_until: Option<Instant>,
 }
 
 /// One snapshot of a subscription.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
-    /// The numbers.
+    /// The snapshot.
     pub process: Process,
-    /// Snapshots of this connection that were skipped so far because it read too slowly.
+    /// Number of snapshots of this connection that were skipped so far because the client read too
+    /// slowly.
     pub lost: u64,
 }
 
 impl Client {
-    /// Attaches to the control socket at `path`.
+    /// Connects to the control socket at `path`.
     ///
     /// # Errors
-    /// Says whether the socket is missing, stale, foreign, no control socket, of another version,
-    /// busy or silent; see [`ConnectError`].
+    /// Returns a [`ConnectError`] if the socket is missing, stale, owned by another user or not a
+    /// control socket, or if the server has another version, is busy or does not respond.
     pub fn connect(path: &Path) -> Result<Self, ConnectError> {
         Self::connect_within(path, WAITS)
     }
@@ -116,23 +117,26 @@ impl Client {
         }
     }
 
-    /// What the server said of itself.
+    /// Returns the server's hello.
     pub fn hello(&self) -> &Hello {
         &self.hello
     }
 
-    /// The path that it is attached to.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// All runtimes of the program at one moment, taken after this call began. On a connection that
-    /// has subscribed, the next snapshot that comes.
+    /// Returns a snapshot of all runtimes, taken after this call began. On a connection with a
+    /// subscription, returns the next snapshot that arrives.
     ///
     /// # Errors
-    /// [`ConnectError::is_timeout`] after [`REPLY_TIMEOUT`]: connect anew, since the answer may
-    /// still come. [`ConnectError::is_closed`]; [`ConnectError::is_answer`], after which the
-    /// connection stays.
+    /// Returns an error for which one of these is true:
+    /// - [`ConnectError::is_timeout`] after [`REPLY_TIMEOUT`]. Connect again then, because the late
+    ///   reply may still arrive.
+    /// - [`ConnectError::is_closed`]
+    /// - [`ConnectError::is_answer`] if the server could not serve the request. The connection
+    ///   stays open.
     pub fn snapshot(&mut self) -> Result<Process, ConnectError> {
         self.ask(&Request::Snapshot, |reply| match reply {
             Reply::Snapshot { process, .. } => Some(*process),
@@ -140,38 +144,45 @@ impl Client {
         })
     }
 
-    /// Asks for a snapshot now and then every `interval`; [`Client::next`] gives them. A later call
-    /// changes the interval.
+    /// Subscribes to a snapshot now and then every `interval`; [`Client::next`] returns them. A
+    /// later call changes the interval.
     ///
     /// # Errors
-    /// [`ConnectError::is_closed`], [`ConnectError::is_timeout`].
+    /// Returns an error for which [`ConnectError::is_closed`] or [`ConnectError::is_timeout`] is
+    /// true.
     pub fn subscribe(&mut self, interval: Duration) -> Result<(), ConnectError> {
         let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX).max(wire::MIN_INTERVAL_MS);
         self.send(&Request::Subscribe { interval_ms })
     }
 
-    /// The next snapshot of the subscription; `None` when none came within `timeout`. Nothing is
-    /// lost by a time-out.
+    /// Returns the next snapshot of the subscription, or `None` if none arrives within `timeout`. A
+    /// timeout loses nothing.
     ///
     /// # Errors
-    /// [`ConnectError::is_closed`] when the program ended. [`ConnectError::is_answer`] when the
-    /// server could not take this one; the connection stays.
+    /// Returns an error for which one of these is true:
+    /// - [`ConnectError::is_closed`] if the program ended
+    /// - [`ConnectError::is_answer`] if the server could not take this snapshot. The connection
+    ///   stays open.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Update>, ConnectError> {
-        // A newer server may send what this client does not know.
+        // A newer server may send replies that this client does not know.
         self.next_that(Instant::now().checked_add(timeout), |reply| match reply {
             Reply::Snapshot { process, lost } => Some(Update { process: *process, lost }),
             _ => None,
         })
     }
 
-    /// Begins to record what happens on the workers of `runtime`, the only one if it is not named:
-    /// [`Client::next_flush`] gives it. The flight recorder is on until this client is dropped.
-    /// With `look_back`, what it still has of that time comes first.
+    /// Starts to record what the workers of `runtime` do; [`Client::next_flush`] returns the data.
+    ///
+    /// `runtime` may be `None` if there is only one. The flight recorder is on until this client is
+    /// dropped. The recording begins with the last `look_back` of events, as far as the recorder
+    /// still has them.
     ///
     /// # Errors
-    /// [`ConnectError::is_wrong_version`] if the program is too old for that;
-    /// [`ConnectError::is_answer`] if there is no such runtime, or several;
-    /// [`ConnectError::is_closed`], [`ConnectError::is_timeout`].
+    /// Returns an error for which one of these is true:
+    /// - [`ConnectError::is_wrong_version`] if the program is too old
+    /// - [`ConnectError::is_answer`] if there is no such runtime, or there are several
+    /// - [`ConnectError::is_closed`]
+    /// - [`ConnectError::is_timeout`]
     pub fn record(&mut self, runtime: Option<&str>, look_back: Duration) -> Result<Head, ConnectError> {
         self.check_minor(1, "record")?;
         let look_back_ms = u64::try_from(look_back.as_millis()).unwrap_or(u64::MAX);
@@ -181,12 +192,13 @@ impl Client {
         })
     }
 
-    /// The next flush of the recording, or piece of one; `None` when none came within `timeout`.
-    /// Nothing is lost by a time-out.
+    /// Returns the next flush of the recording, or a piece of one, or `None` if none arrives within
+    /// `timeout`. A timeout loses nothing.
     ///
     /// # Errors
-    /// [`ConnectError::is_closed`] when the program ended; [`ConnectError::is_answer`] when its
-    /// runtime did.
+    /// Returns an error for which one of these is true:
+    /// - [`ConnectError::is_closed`] if the program ended
+    /// - [`ConnectError::is_answer`] if its runtime ended
     pub fn next_flush(&mut self, timeout: Duration) -> Result<Option<Flush>, ConnectError> {
         self.next_that(Instant::now().checked_add(timeout), |reply| match reply {
             Reply::Flush { flush } => Some(*flush),
@@ -194,11 +206,13 @@ impl Client {
         })
     }
 
-    /// Whether the flight recorder of `runtime`, the only one if it is not named, is on; with
-    /// `is_on`, switches it first.
+    /// Returns the state of the flight recorder of `runtime`, after switching it on or off if
+    /// `is_on` is `Some`.
+    ///
+    /// `runtime` may be `None` if there is only one.
     ///
     /// # Errors
-    /// As [`Client::record`].
+    /// Same as [`Client::record`].
     pub fn recorder(&mut self, runtime: Option<&str>, is_on: Option<bool>) -> Result<Recorder, ConnectError> {
         self.check_minor(1, "switch the flight recorder")?;
         self.ask(&Request::Recorder { runtime: runtime.map(str::to_owned), is_on }, |reply| match reply {
@@ -207,11 +221,13 @@ impl Client {
         })
     }
 
-    /// Why the task of this id or name was polled last, in `runtime`, the only one if it is not
-    /// named.
+    /// Returns why the task with this id or name was polled last.
+    ///
+    /// `runtime` may be `None` if there is only one.
     ///
     /// # Errors
-    /// As [`Client::record`]; [`ConnectError::is_answer`] also if there is no such task.
+    /// Same as [`Client::record`]. [`ConnectError::is_answer`] is also true if there is no such
+    /// task.
     pub fn why(&mut self, runtime: Option<&str>, task: &str) -> Result<Why, ConnectError> {
         self.check_minor(1, "report why a task was polled")?;
         let (runtime, task) = (runtime.map(str::to_owned), task.to_owned());
@@ -221,10 +237,12 @@ impl Client {
         })
     }
 
-    /// The tasks of `runtime`, the only one if it is not named, that `query` asks for.
+    /// Returns the tasks of `runtime` that `query` selects.
+    ///
+    /// `runtime` may be `None` if there is only one.
     ///
     /// # Errors
-    /// As [`Client::record`].
+    /// Same as [`Client::record`].
     pub fn tasks(&mut self, runtime: Option<&str>, query: &Query) -> Result<TaskList, ConnectError> {
         self.check_minor(2, "list its tasks")?;
         let (runtime, query) = (runtime.map(str::to_owned), query.clone());
@@ -234,11 +252,12 @@ impl Client {
         })
     }
 
-    /// The processes of `runtime`, the only one if it is not named, that `query` asks for: state
-    /// machines with mailboxes.
+    /// Returns the processes (state machines with mailboxes) of `runtime` that `query` selects.
+    ///
+    /// `runtime` may be `None` if there is only one.
     ///
     /// # Errors
-    /// As [`Client::record`].
+    /// Same as [`Client::record`].
     pub fn processes(&mut self, runtime: Option<&str>, query: &processes::Query) -> Result<ProcessList, ConnectError> {
         self.check_minor(3, "list its processes")?;
         let (runtime, query) = (runtime.map(str::to_owned), query.clone());
@@ -248,7 +267,7 @@ impl Client {
         })
     }
 
-    /// A server that is older does not know the request.
+    /// Returns an error if the server is too old to know a request of this minor version.
     fn check_minor(&self, minor: u32, what: &str) -> Result<(), ConnectError> {
         let version = self.hello.version;
         if version.minor >= minor {
@@ -263,7 +282,7 @@ impl Client {
         Err(ConnectError::new(Kind::WrongVersion, message))
     }
 
-    /// Asks, and waits for the reply of which `take` makes something.
+    /// Sends a request and waits for the first reply for which `take` returns `Some`.
     fn ask<T>(&mut self, request: &Request, take: impl Fn(Reply) -> Option<T>) -> Result<T, ConnectError> {
         self.send(request)?;
         let wait = self.reply_wait;
@@ -281,8 +300,8 @@ impl Client {
         })
     }
 
-    /// The next reply of which `take` makes something; others are passed over, as long as there is
-    /// time.
+    /// Waits for the first reply for which `take` returns `Some`. Ignores other replies until the
+    /// deadline.
     fn next_that<T>(
         &mut self,
         deadline: Option<Instant>,
@@ -300,7 +319,7 @@ impl Client {
                     if let Some(taken) = take(reply) {
                         return Ok(Some(taken));
                     }
-                    // A server that never stops talking of something else has not answered either.
+                    // A server that keeps sending other replies has not answered in time either.
                     if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                         return Ok(None);
                     }
@@ -315,13 +334,13 @@ impl Client {
         let begun = Instant::now();
         let mut rest = &frame[..];
         while !rest.is_empty() {
-            // The kernel takes 0 for "without end".
+            // A timeout of 0 means "no timeout" to the kernel.
             let wait = self.reply_wait.saturating_sub(begun.elapsed()).max(Duration::from_millis(1));
             let set = sockopt::set_socket_timeout(&self.socket, Timeout::Send, Some(wait));
             set.map_err(|error| self.broken(error.into()))?;
             let count = socket::send(&self.socket, rest).map_err(|error| self.broken(error))?;
             rest = &rest[count..];
-            // One that reads a byte now and then does not read.
+            // A server that reads only a few bytes now and then also times out.
             if !rest.is_empty() && begun.elapsed() >= self.reply_wait {
                 return Err(self.broken(io::ErrorKind::WouldBlock.into()));
             }
@@ -329,7 +348,7 @@ impl Client {
         Ok(())
     }
 
-    /// The next whole frame; `None` at the deadline. Without a deadline it waits for ever.
+    /// Returns the next frame, or `None` at the deadline. Without a deadline, waits forever.
     fn receive(&mut self, deadline: Option<Instant>) -> Result<Option<Reply>, ConnectError> {
         let mut buffer = vec![0; READ_BYTES];
         let mut has_read = false;
@@ -338,13 +357,13 @@ impl Client {
                 return Ok(Some(reply));
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            // Not before one read of the socket, so that a time-out of 0 means "what is there
-            // already".
+            // Read the socket at least once, so that a timeout of 0 returns what has already
+            // arrived.
             if has_read && left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
             }
             has_read = true;
-            // The kernel takes 0 for "without end".
+            // A timeout of 0 means "no timeout" to the kernel.
             let wait = left.map(|left| left.max(Duration::from_millis(1)));
             sockopt::set_socket_timeout(&self.socket, Timeout::Recv, wait)
                 .map_err(|error| self.broken(error.into()))?;

@@ -1,8 +1,8 @@
-//! Why a client has no connection, or no longer one.
+//! The error of a client that cannot connect or has lost its connection.
 
 use crate::socket::SocketError;
 
-/// Why there is no connection, or no longer one; the text says what to do.
+/// Error returned when connecting or a request fails. The message contains a remedy.
 #[derive(Debug)]
 pub struct ConnectError {
     kind: Kind,
@@ -31,62 +31,63 @@ impl ConnectError {
         Self { kind, message }
     }
 
-    /// There is no such socket.
+    /// Returns `true` if there is no such socket.
     pub fn is_missing(&self) -> bool {
         self.kind == Kind::Missing
     }
 
-    /// The path is something else than a socket.
+    /// Returns `true` if the path is not a socket.
     pub fn is_not_a_socket(&self) -> bool {
         self.kind == Kind::NotASocket
     }
 
-    /// The socket's program has ended.
+    /// Returns `true` if the program of the socket has ended.
     pub fn is_stale(&self) -> bool {
         self.kind == Kind::Stale
     }
 
-    /// Another user listens there.
+    /// Returns `true` if the socket belongs to another user.
     pub fn is_foreign_owner(&self) -> bool {
         self.kind == Kind::ForeignOwner
     }
 
-    /// What came is not Volt's protocol.
+    /// Returns `true` if the received bytes are not Volt's protocol.
     pub fn is_not_volt(&self) -> bool {
         self.kind == Kind::NotVolt
     }
 
-    /// The server speaks another major version.
+    /// Returns `true` if the server's protocol version is not compatible.
     pub fn is_wrong_version(&self) -> bool {
         self.kind == Kind::WrongVersion
     }
 
-    /// The server closed the connection.
+    /// Returns `true` if the server closed the connection.
     pub fn is_closed(&self) -> bool {
         self.kind == Kind::Closed
     }
 
-    /// This user may not connect.
+    /// Returns `true` if this user may not connect.
     pub fn is_permission_denied(&self) -> bool {
         self.kind == Kind::Permission
     }
 
-    /// The server did not react in time.
+    /// Returns `true` if the server did not respond in time.
     pub fn is_timeout(&self) -> bool {
         self.kind == Kind::TimedOut
     }
 
-    /// The server refused this client; as a rule it has as many as it serves.
+    /// Returns `true` if the server refused this client, usually because it has the maximum number
+    /// of clients.
     pub fn is_busy(&self) -> bool {
         self.kind == Kind::Busy
     }
 
-    /// The server could not serve this request; the connection stays.
+    /// Returns `true` if the server could not serve this request. The connection stays open.
     pub fn is_answer(&self) -> bool {
         self.kind == Kind::Answer
     }
 
-    /// The name fits several processes.
+    /// Returns `true` if several programs have the name.
     pub fn is_ambiguous(&self) -> bool {
         self.kind == Kind::Ambiguous
     }

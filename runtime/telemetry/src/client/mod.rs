@@ -1,16 +1,21 @@
-//! The client of a control socket: what console, exporter and tests attach with.
+//! A client of the control socket, used by the console, the exporter and tests.
 //!
-//! Shape: blocking, one connection, one thread; every wait has an end. Bytes are gathered in a
-//! buffer of the client's own, so that a time-out in the middle of a frame loses nothing and the
-//! next call goes on from there.
+//! The client is blocking and has one connection. Received bytes are kept in a buffer of the
+//! client, so a timeout in the middle of a frame loses nothing: the next call continues there.
 //!
-//! Protocol. (1) Connect, within [`CONNECT_TIMEOUT`]. (2) Ask the kernel who listens there, before
-//! a byte is read: this user, or root, or anybody if this is root. (3) Read the server's hello,
-//! within [`HELLO_TIMEOUT`]. (4) Ask; a server drops a client that has asked nothing after 5 s.
+//! Steps of a connection:
+//! 1. Connect, within [`CONNECT_TIMEOUT`].
+//! 2. Before reading any byte, query the kernel for the user that listens. It must be the same
+//!    user, or root; if the client runs as root, any user.
+//! 3. Read the server's hello, within [`HELLO_TIMEOUT`].
+//! 4. Send requests. A server drops a client that sends no request within 5 s.
 //!
-//! Invariants: *every wait has an end*, whatever the server says in between, or reads of what it is
-//! asked; *nothing is allocated by a declared length*, the buffer grows by what has come; *a server
-//! is not trusted*, what is not our protocol ends the connection with an error and never a panic.
+//! Invariants:
+//! * EVERY WAIT ENDS, whatever the server sends in the meantime, and however slowly it reads
+//!   requests.
+//! * NO ALLOCATION BY DECLARED LENGTH: the buffer grows only with received bytes.
+//! * THE SERVER IS NOT TRUSTED: bytes that are not a valid message end the connection with an
+//!   error, never with a panic.
 
 mod connection;
 mod error;

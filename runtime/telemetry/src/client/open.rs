@@ -1,4 +1,4 @@
-//! Connects to a control socket, and checks whose it is before a byte is read.
+//! Connects to a control socket, and checks its owner before reading from it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,7 +26,7 @@ pub(super) fn open(path: &Path, wait: Duration) -> Result<OwnedFd, ConnectError>
     }
     let address = socket::address(path)?;
     let fd = socket::stream_socket().map_err(|error| io_error(&error))?;
-    // On Linux this bounds connecting too, which waits while the listener's queue is full.
+    // On Linux this also limits `connect`, which waits while the listener's queue is full.
     sockopt::set_socket_timeout(&fd, Timeout::Send, Some(wait)).map_err(|error| io_error(&error))?;
     let connected = rustix::io::retry_on_intr(|| rustix::net::connect(&fd, &address));
     connected.map_err(|error| match io::Error::from(error).kind() {

@@ -1,4 +1,4 @@
-//! Finds the control socket that a user names: by path, by pid, by the name of a program or
+//! Finds the control socket that a user names by path, by pid, or by the name of a program or
 //! runtime.
 
 use std::os::unix::fs::MetadataExt;
@@ -8,14 +8,16 @@ use super::connection::Client;
 use super::error::{ConnectError, Kind};
 use crate::socket::{self, Candidate, Environment, SocketError};
 
-/// The socket that `target` means: a path (with a `/`), a pid, or the name of a program or of one
-/// of its runtimes.
+/// Returns the socket for `target`: a path (which contains a `/`), a pid, or the name of a program
+/// or of one of its runtimes.
 ///
-/// Root finds another user's process by pid.
+/// Root can also find programs of other users, by pid.
 ///
 /// # Errors
-/// [`ConnectError::is_missing`], [`ConnectError::is_stale`] for the pid of a process that has
-/// ended, [`ConnectError::is_ambiguous`] for a name that several processes bear.
+/// Returns an error for which one of these is true:
+/// - [`ConnectError::is_missing`] if there is no such socket
+/// - [`ConnectError::is_stale`] for the pid of a program that has ended
+/// - [`ConnectError::is_ambiguous`] for a name that several programs have
 pub fn resolve(target: &str, environment: &Environment) -> Result<PathBuf, ConnectError> {
     if target.contains('/') {
         return Ok(target.into());
@@ -60,7 +62,7 @@ fn resolve_name(name: &str, environment: &Environment) -> Result<PathBuf, Connec
                 matching.push(socket);
             }
             Ok(_) => {}
-            // It may be the one: all its places may be taken.
+            // This may be the right program: it may have no room for another client.
             Err(error) => nameless.push(error),
         }
     }

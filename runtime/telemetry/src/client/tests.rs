@@ -1,4 +1,4 @@
-//! The client against servers that do right, wrong and nothing.
+//! The client against servers that behave correctly, incorrectly, or not at all.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -19,7 +19,7 @@ use crate::wire::{
     self, Hello, MAGIC, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request, VERSION, Version, read_frame, write_frame,
 };
 
-/// Long where the test expects something, short where it expects nothing.
+/// `LONG` where the test expects something, `SHORT` where it expects nothing.
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(50);
 const PATIENT: Waits = Waits { connect: LONG, hello: LONG, reply: LONG };
@@ -366,7 +366,7 @@ fn a_target_is_a_path_a_pid_or_a_name() {
     );
 }
 
-/// A reply that no client of today knows.
+/// A reply that the current client does not know.
 fn newer() -> Vec<u8> {
     #[derive(serde::Serialize)]
     struct Newer {
@@ -381,11 +381,11 @@ fn a_server_that_never_stops_talking_of_other_things_costs_no_more_than_the_time
     let (path, chatty) = server(scratch.path(), "s", |mut stream| {
         send_reply(&stream, &hello());
         let much = newer().repeat(4096);
-        // Until the client has gone.
+        // Until the client has disconnected.
         while stream.write_all(&much).is_ok() {}
     });
     let mut client = Client::connect_within(&path, Waits { reply: SHORT, ..PATIENT }).unwrap();
-    // In front of what came with the hello.
+    // Before the bytes that arrived with the hello.
     let taken = client.taken;
     client.inbox.splice(taken..taken, newer().repeat(3));
     assert_eq!(client.next(Duration::ZERO).unwrap(), None);
@@ -402,7 +402,7 @@ fn a_server_that_says_a_byte_now_and_then_costs_no_more_than_the_time_out() {
     let scratch = Scratch::new();
     let drip = |mut stream: UnixStream, bytes: Vec<u8>| {
         for byte in bytes {
-            // The client is gone before this is half said.
+            // The client disconnects before half of this is sent.
             if stream.write_all(&[byte]).is_err() {
                 return;
             }
@@ -436,7 +436,7 @@ fn a_server_that_does_not_read_costs_no_more_than_the_time_out() {
     let mut client = Client::connect_within(&path, Waits { reply: SHORT, ..PATIENT }).unwrap();
     let begun = Instant::now();
     let error = loop {
-        // Long requests, until nothing more fits into the kernel's buffer.
+        // Send long requests until the kernel's buffer is full.
         match client.send(&Request::Why { runtime: None, task: "x".repeat(60_000) }) {
             Ok(()) => assert!(begun.elapsed() < LONG),
             Err(error) => break error,

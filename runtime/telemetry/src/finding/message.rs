@@ -1,8 +1,10 @@
-//! Findings as they are read from a message, whatever version of Volt sent it.
+//! Deserializes findings of any version of Volt.
 //!
-//! Invariants. *A later version costs only what is new*: a rule, a place or a piece of evidence
-//! that this reader does not know is left out, and the rest is kept. *Bounded as it is read*: all
-//! findings of one runtime, with their numbers, weigh at most `MAX_WEIGHT`.
+//! Invariants:
+//! * ONLY NEW THINGS ARE LOST: a rule, place or piece of evidence that this version does not know
+//!   is left out; the rest is kept.
+//! * BOUNDED WHILE READING: all findings of one runtime, with their numbers, have a weight of at
+//!   most `MAX_WEIGHT`.
 
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -11,8 +13,7 @@ use super::{Evidence, Figure, Finding, Place, Seen, Severity, TaskName};
 use crate::bounded;
 use crate::rule::Rule;
 
-/// Findings that a reader takes from one runtime, with all their numbers; a program keeps far
-/// fewer.
+/// Maximum total weight of one runtime's findings and their numbers; a program keeps far fewer.
 pub(super) const MAX_WEIGHT: usize = 16 * 1024;
 
 /// A finding as another version of Volt may send it.
@@ -48,16 +49,17 @@ fn places<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Place>, D::E
     bounded::known(deserializer, MAX_WEIGHT, |element: Element| element.fields()?.place())
 }
 
-/// An element of a list, of which only a later version of Volt may know more. The rest is skipped
-/// while it is read. An untagged enum would keep it until the kind of the element is known, in many
-/// times the memory of the message.
+/// An element of a list that may be of a kind that only a later version of Volt knows.
+///
+/// Unknown parts are skipped while they are read. An untagged enum would buffer the whole element
+/// until its kind is known, which takes many times the memory of the message.
 enum Element {
     Figure(Figure),
     Fields(Box<Fields>),
     Other,
 }
 
-/// The fields of evidence and places, of whatever kind they were sent.
+/// The fields of evidence and places, with values of any type.
 #[derive(Default)]
 struct Fields {
     key: Option<Figure>,
@@ -166,8 +168,7 @@ impl<'de> Visitor<'de> for ElementVisitor {
     }
 }
 
-/// The findings of a message. Left out is what this reader does not know: rules, and of other rules
-/// places and evidence.
+/// Deserializes the findings of a message, and leaves out unknown rules, places and evidence.
 pub(crate) fn of_message<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Finding>>, D::Error> {
     let known = |sent: Sent| {
         let Sent { rule, severity, title, evidence, workers, tasks, locations, advice, seen } = sent;

@@ -1,7 +1,7 @@
-//! What the doctor finds, as plain data: for people, for programs and for a metric.
+//! Findings: the results of the doctor, as plain data.
 //!
-//! Strings in here come from the program that is observed, names of tasks first of all: who prints
-//! them on a terminal cleans them.
+//! A finding contains strings of the observed program, for example names of tasks. Code that prints
+//! them on a terminal must remove control characters first.
 
 pub(crate) mod message;
 
@@ -16,24 +16,24 @@ use crate::incident::Frame;
 use crate::rule::Rule;
 use crate::text::{counted, duration};
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", from = "String")]
 pub enum Severity {
-    /// Worth knowing; nobody has to get up for it.
+    /// Worth knowing, but needs no action now.
     Info,
-    /// Somebody waits for longer than need be, or something is wasted. A reader takes a severity
-    /// that only a later version of Volt knows for this one.
+    /// Work is delayed more than necessary, or resources are wasted. A severity that only a later
+    /// version of Volt knows is read as this one.
     Warning,
-    /// Work stands still, or will.
+    /// Work has stopped, or will stop.
     Critical,
 }
 
 impl Severity {
-    /// All of them, the mildest first.
+    /// All severities, from the mildest to the most severe.
     pub const ALL: [Severity; 3] = [Severity::Info, Severity::Warning, Severity::Critical];
 
-    /// The name in text, JSON and arguments.
+    /// Returns the name in text, JSON and arguments.
     pub fn name(self) -> &'static str {
         match self {
             Severity::Info => "info",
@@ -43,50 +43,51 @@ impl Severity {
     }
 }
 
-/// The severity of this name; [`Severity::Warning`] for one that only a later version of Volt
-/// knows.
+/// Returns the severity with this name, or [`Severity::Warning`] for a name that only a later
+/// version of Volt knows.
 impl From<String> for Severity {
     fn from(name: String) -> Self {
         Self::ALL.into_iter().find(|severity| severity.name() == name).unwrap_or(Severity::Warning)
     }
 }
 
-/// One thing that is wrong with one runtime.
+/// One problem of one runtime.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// The rule that found it.
+    /// The rule that fired.
     pub rule: Rule,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// What is wrong, in one line, with the numbers that matter.
+    /// The problem in one line, with the numbers that matter.
     pub title: String,
-    /// The numbers that it was found by, the most telling first.
+    /// The numbers that made the rule fire, most important first.
     pub evidence: Vec<Evidence>,
-    /// The workers that it is about, by index.
+    /// The affected workers, by index.
     pub workers: Vec<u32>,
-    /// The tasks that it is about.
+    /// The affected tasks.
     pub tasks: Vec<TaskName>,
-    /// Where in the code: lines that block first, then where the tasks were spawned.
+    /// The affected code: blocking lines first, then spawn locations.
     pub locations: Vec<Place>,
     /// What to change.
     pub advice: String,
-    /// Since when, how often, and whether it still is so.
+    /// When and how often it was found, and whether it is current.
     pub seen: Seen,
 }
 
-/// When a finding was seen, on the clock of [`Snapshot::at_ns`](crate::Snapshot::at_ns).
+/// The times at which a finding was found, on the clock of
+/// [`Snapshot::at_ns`](crate::Snapshot::at_ns).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Seen {
-    /// Whether it is so now. A finding that is past is an [info](Severity::Info).
+    /// Whether the problem exists now. A past finding has severity [info](Severity::Info).
     pub is_current: bool,
-    /// When it was first seen.
+    /// When it was first found.
     pub first_at_ns: u64,
-    /// When it was last seen.
+    /// When it was last found.
     pub last_at_ns: u64,
-    /// Checks that found it; they are a second apart as a rule.
+    /// Number of checks that found it; checks are usually one second apart.
     pub count: u64,
-    /// The worst that it was.
+    /// The highest severity that it had.
     pub worst: Severity,
 }
 
@@ -96,7 +97,7 @@ impl Default for Seen {
     }
 }
 
-/// A task that a finding is about.
+/// A task that a finding names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskName {
     /// Its id.
@@ -105,32 +106,32 @@ pub struct TaskName {
     pub name: Option<String>,
 }
 
-/// A line of the program's code.
+/// A line of code in the observed program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Place {
-    /// The innermost line of the application's own code in a poll that did not end.
+    /// The innermost line of application code in a poll that did not return.
     Guilty {
-        /// `file:line`, as far as they are known.
+        /// `file:line`, as far as known.
         at: String,
-        /// The function that it stands in.
+        /// The function that contains the line.
         function: Option<String>,
     },
-    /// Where tasks were spawned.
+    /// A spawn location.
     Spawned {
         /// `file:line:column`.
         at: String,
     },
 }
 
-/// One number that a finding rests on.
+/// One number that supports a finding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Its name for programs, with the unit last: `for_ns`, `waiting_count`, `lifo_ratio`.
+    /// The key for programs, with the unit last: `for_ns`, `waiting_count`, `lifo_ratio`.
     pub key: Cow<'static, str>,
-    /// Its value for programs.
+    /// The value for programs.
     pub value: Figure,
-    /// Both for people.
+    /// Key and value as text for users.
     pub text: String,
 }
 
@@ -138,17 +139,17 @@ pub struct Evidence {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Figure {
-    /// How many, or how many ns.
+    /// A count, or a number of ns.
     Count(u64),
-    /// A ratio, or a rate a second.
+    /// A ratio, or a rate per second.
     Number(f64),
-    /// A word.
+    /// A text.
     Text(String),
 }
 
 impl Finding {
-    /// Since when it is there and how often it was seen, in one line: `first seen 3.2 min ago, last
-    /// 0 s ago, by 190 checks`.
+    /// Formats when and how often the finding was found, in one line: `first seen 3.2 min ago, last
+    /// seen just now, in 190 checks`.
     pub fn history(&self, now_ns: u64) -> String {
         let Seen { is_current, first_at_ns, last_at_ns, count, worst } = self.seen;
         let ago = |at_ns: u64| match now_ns.saturating_sub(at_ns) / 1_000_000_000 {
@@ -161,7 +162,7 @@ impl Finding {
 }
 
 impl Place {
-    /// A line of a stack.
+    /// Returns the place of a stack frame.
     pub fn of_frame(frame: &Frame) -> Self {
         let at = match (&frame.file, frame.line) {
             (Some(file), Some(line)) => format!("{file}:{line}"),
@@ -171,7 +172,7 @@ impl Place {
         Place::Guilty { at, function: frame.function.clone() }
     }
 
-    /// The line, with its file.
+    /// Returns the file and line.
     pub fn at(&self) -> &str {
         match self {
             Place::Guilty { at, .. } | Place::Spawned { at } => at,

@@ -47,7 +47,7 @@ fn findings_of_rules_of_tomorrow_are_left_out_and_too_many_refused() {
     assert!(serde_json::from_value::<Snapshot>(serde_json::to_value(many).unwrap()).is_err());
 }
 
-/// `finding` as JSON, changed, and read again.
+/// Serializes `finding` as JSON, applies `change`, and reads the result.
 fn read_with(change: impl Fn(&mut serde_json::Value)) -> Vec<Finding> {
     let mut json = serde_json::to_value(Snapshot { findings: Some(vec![finding()]), ..Snapshot::default() }).unwrap();
     change(&mut json["findings"][0]);
@@ -64,7 +64,7 @@ fn one_place_or_number_of_tomorrow_costs_only_itself() {
     assert_eq!(read, [finding()]);
 }
 
-/// Lists of nothing that this reader knows, one byte each.
+/// Lists whose elements this reader does not know, one byte each.
 #[derive(Serialize)]
 struct Hostile {
     findings: [HostileFinding; 1],

@@ -1,31 +1,32 @@
-//! What a flight recorder notes down. How it stands in memory and in files: see `record`.
+//! The events of the flight recorder. For their encoding in memory and in files, see `record`.
 //!
-//! Who writes: the workers. Who reads: whoever shows a recording.
+//! The workers and the sentinel record events; the console and the crate `volt-recording` read
+//! them.
 //!
-//! Invariant: *Numbers are for ever*: a detail's number is never used for something else, since it
-//! stands in files. What a reader does not know is `Unknown`.
+//! Invariant: NUMBERS ARE PERMANENT. The number of a variant is never reused for another one,
+//! because files contain it. A number that the reader does not know is read as `Unknown`.
 
-/// The location of a task whose spawn location has no number.
+/// The location number of a task whose spawn location has no number.
 pub const UNKNOWN_LOCATION: u16 = 0;
 
-/// Declares an enum whose variants have numbers that stand in files.
+/// Declares an enum whose variants have permanent numbers for files.
 macro_rules! numbered {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $number:literal $text:literal),* $(,)? }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum $name {
-            /// One that this reader does not know.
+            /// A variant of a newer version.
             #[default]
             Unknown = 0,
             $($(#[$doc])* $variant = $number,)*
         }
 
         impl $name {
-            /// All that have a name.
+            /// All variants except `Unknown`.
             pub const ALL: &[$name] = &[$($name::$variant),*];
 
-            /// The name in a trace and in JSON.
+            /// Returns the name in traces and JSON.
             pub fn name(self) -> &'static str {
                 match self {
                     $name::Unknown => "unknown",
@@ -45,25 +46,25 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// How a poll left its task, or how a task ended.
+    /// The state of a task after a poll, or at its end.
     Outcome {
-        /// It waits to be woken.
+        /// Waiting to be woken.
         Pending = 1 "pending",
-        /// It was woken while it was polled, and is enqueued again.
+        /// Woken while it was polled, and queued again.
         Woken = 2 "woken",
-        /// It ran to its end.
+        /// Completed.
         Completed = 3 "completed",
-        /// It was cancelled.
+        /// Cancelled.
         Cancelled = 4 "cancelled",
-        /// It panicked.
+        /// Panicked.
         Panicked = 5 "panicked",
     }
 }
 
 numbered! {
-    /// Who woke a task.
+    /// The source of a wake-up.
     Waker {
-        /// The task whose poll was going on, on the track that says so.
+        /// The task that was being polled on the same track.
         Task = 1 "task",
         /// The worker itself, between two polls.
         Worker = 2 "worker",
@@ -71,7 +72,7 @@ numbered! {
         Timer = 3 "timer",
         /// A socket that became ready.
         Io = 4 "io",
-        /// A thread that is no worker of this runtime.
+        /// A thread that is not a worker of this runtime.
         Outside = 5 "outside",
         /// A thread for blocking work.
         Blocking = 6 "blocking",
@@ -89,17 +90,17 @@ numbered! {
 }
 
 numbered! {
-    /// Why a worker woke up.
+    /// The reason why a worker woke up.
     Reason {
-        /// Somebody claimed it.
+        /// Another thread claimed it.
         Notified = 1 "notified",
-        /// Its park time-out ran out.
+        /// Its park timeout expired.
         Timeout = 2 "timeout",
         /// I/O became ready.
         Io = 3 "io",
         /// A timer came due, or an earlier one was set.
         Timer = 4 "timer",
-        /// No reason that it knows of.
+        /// No known reason.
         Spurious = 5 "spurious",
     }
 }
@@ -107,13 +108,13 @@ numbered! {
 numbered! {
     /// How a process ended.
     Ending {
-        /// It was done.
+        /// It completed.
         Normal = 1 "normal",
-        /// It was asked to end, and did.
+        /// It was asked to stop, and did.
         Shutdown = 2 "shutdown",
-        /// It was ended before its next step.
+        /// It was killed before its next step.
         Killed = 3 "killed",
-        /// It returned an error, or broke a rule.
+        /// It returned an error, or violated a rule.
         Failed = 4 "failed",
         /// It panicked.
         Panicked = 5 "panicked",
@@ -121,180 +122,181 @@ numbered! {
 }
 
 numbered! {
-    /// What became of a message for which a mailbox had no room.
+    /// The fate of a message that did not fit into a mailbox.
     Loss {
-        /// It was dropped; its sender has not noticed.
+        /// The message was dropped without notifying its sender.
         Dropped = 1 "dropped",
-        /// Its sender was refused.
+        /// The send failed.
         Refused = 2 "refused",
     }
 }
 
-/// What happened. Times are ns, `u32` ones at most `u32::MAX`, which means that or more.
+/// An event. Times are in ns; for `u32` values, `u32::MAX` means that or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Event {
-    /// A poll begins.
+    /// A poll began.
     PollBegin {
         /// The task's id.
         task: u64,
-        /// The number of its spawn location.
+        /// The number of the task's spawn location.
         location: u16,
-        /// How long it waited since it was woken or spawned.
+        /// How long the task waited since it was woken or spawned.
         delay_ns: u32,
     },
-    /// A poll ends.
+    /// A poll ended.
     PollEnd {
         /// The task's id.
         task: u64,
-        /// The number of its spawn location.
+        /// The number of the task's spawn location.
         location: u16,
-        /// What became of the task.
+        /// The state of the task after the poll.
         outcome: Outcome,
-        /// How long the poll lasted, so that it is known although its begin was overwritten.
+        /// How long the poll lasted. Stored here too, because the record of its beginning may be
+        /// overwritten.
         took_ns: u32,
     },
-    /// A task was woken, and by that became runnable.
+    /// A task was woken and thereby became runnable.
     Wake {
         /// The task's id.
         task: u64,
-        /// The number of its spawn location.
+        /// The number of the task's spawn location.
         location: u16,
-        /// By whom.
+        /// The source of the wake-up.
         by: Waker,
     },
     /// A task was spawned.
     Spawn {
-        /// Its id.
+        /// The task's id.
         task: u64,
         /// The number of its spawn location.
         location: u16,
     },
     /// A task ended outside a poll.
     TaskEnd {
-        /// Its id.
+        /// The task's id.
         task: u64,
-        /// How.
+        /// How it ended.
         outcome: Outcome,
     },
-    /// A task is run from the LIFO slot.
+    /// A task was taken from the LIFO slot to be polled.
     LifoHit {
-        /// Its id.
+        /// The task's id.
         task: u64,
     },
-    /// The LIFO slot was flushed into the ring, since the cap was reached.
+    /// The LIFO slot was flushed into the local queue because its limit per tick was reached.
     LifoFlush {
-        /// The id of the task in it.
+        /// The id of the task in the slot.
         task: u64,
     },
     /// Tasks were taken from another worker.
     Steal {
-        /// Its index.
+        /// The index of that worker.
         victim: u16,
-        /// How many.
+        /// Number of tasks.
         count: u32,
     },
-    /// A round of all victims brought nothing.
+    /// One round through all victims found no task.
     StealMiss {
-        /// Victims that were checked.
+        /// Number of victims checked.
         victims: u32,
     },
-    /// The worker begins to search for work elsewhere.
+    /// The worker began to search for work in other queues.
     SearchBegin,
-    /// The search ends.
+    /// The search ended.
     SearchEnd {
         /// Whether it found work.
         is_hit: bool,
     },
-    /// The worker goes to sleep.
+    /// The worker parked.
     Park {
-        /// On what.
+        /// What it parked on.
         target: ParkTarget,
     },
-    /// The worker wakes up.
+    /// The worker woke up.
     Unpark {
-        /// Why.
+        /// The reason.
         reason: Reason,
         /// How long it slept.
         slept_ns: u32,
     },
     /// Tasks were fetched from the global queue.
     GlobalFetch {
-        /// How many.
+        /// Number of tasks.
         count: u32,
     },
-    /// The ring was full, and tasks went to the global queue.
+    /// The local queue was full, and tasks moved to the global queue.
     Overflow {
-        /// How many.
+        /// Number of tasks.
         count: u32,
     },
-    /// The tick ended because its polls were used up.
+    /// The tick ended because its poll budget was used up.
     BudgetExhausted,
     /// A task was made to yield because its cooperative budget was used up.
     CoopYield {
-        /// Its id.
+        /// The task's id.
         task: u64,
     },
-    /// The worker begins to poll timers and I/O.
+    /// The worker began to poll timers and I/O.
     DriverIn,
-    /// It is done with that.
+    /// The worker finished polling timers and I/O.
     DriverOut {
-        /// Readiness events that it delivered.
+        /// Number of readiness events delivered.
         events: u64,
-        /// Timers that fired.
+        /// Number of timers that fired.
         timers: u32,
     },
-    /// A poll does not end in time: an incident. Noted down by the sentinel.
+    /// A poll exceeded the stall threshold: an incident. Recorded by the sentinel.
     Stall {
         /// The incident's number.
         incident: u64,
-        /// The worker that is held.
+        /// The stuck worker.
         worker: u16,
     },
-    /// This thread begins to stand in for a worker that is stuck.
+    /// This thread began to stand in for a stuck worker.
     Replace {
         /// The stuck worker's index.
         worker: u16,
     },
-    /// This thread is retired: somebody else has its place. Noted down by the sentinel.
+    /// This thread was retired: a spare worker took its place. Recorded by the sentinel.
     Retire {
-        /// The index of the worker that is retired.
+        /// The index of the retired worker.
         worker: u16,
     },
-    /// This thread is out of the poll that it was stuck in, after it was retired.
+    /// This thread returned from the poll in which it was stuck, after it was retired.
     Return,
-    /// A process, a state machine with a mailbox, was started. Its pid, as of all processes here,
-    /// is `index << 32 | generation`.
+    /// A process (a state machine with a mailbox) was started. Pids of processes have the form
+    /// `index << 32 | generation` here.
     ProcessStart {
-        /// Its pid.
+        /// The pid.
         process: u64,
-        /// The index of the pid of the process that started it, and one; 0 if none did.
+        /// The index of its parent's pid, plus one; 0 if it has no parent.
         parent: u32,
     },
     /// A process ended.
     ProcessEnd {
-        /// Its pid.
+        /// The pid.
         process: u64,
-        /// How.
+        /// How it ended.
         ending: Ending,
-        /// Its steps.
+        /// Number of its steps.
         steps: u32,
     },
     /// A mailbox had no room for a message.
     MessageLost {
-        /// The pid of the process whose mailbox it is.
+        /// The pid of the process that owns the mailbox.
         process: u64,
-        /// What became of it.
+        /// What happened to the message.
         loss: Loss,
     },
-    /// A supervisor decided to start a child anew.
+    /// A supervisor decided to restart a child.
     ProcessRestart {
         /// The pid of the supervisor.
         supervisor: u64,
     },
     /// An event of a newer version.
     Unknown {
-        /// Its kind.
+        /// The number of its kind.
         kind: u8,
         /// Word 1.
         subject: u64,

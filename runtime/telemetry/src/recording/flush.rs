@@ -1,17 +1,24 @@
-//! What a recording consists of, as plain data: a [`Head`], and then one [`Flush`] after another.
+//! The data of a recording: a [`Head`], followed by a sequence of [`Flush`]es.
 //!
-//! Shape: a flush is what all rings held at one moment and had not given before: a [`Chunk`] a
-//! track, the texts that its numbers stand for, a snapshot now and then, marks, and an [`Anchor`]
-//! that says how the clocks stood. It travels as it is: in a file's frames (`frame`), and in a
-//! message of the control socket (`serde`; records are one string of bytes there).
+//! The flight recorder keeps the events of each thread in a ring. A *flush* contains everything
+//! that the rings held at one moment and that no earlier flush contains:
+//! * one [`Chunk`] of records per *track* (a thread, or all threads of one kind)
+//! * the texts that the numbers in the records refer to
+//! * sometimes a snapshot
+//! * marks, which state why something was recorded
+//! * an [`Anchor`] with the readings of all clocks
 //!
-//! Who writes: whoever drains the rings. Who reads: the recording's writer and reader, the merge,
-//! the console.
+//! The same structures are used in files (`frame`) and in messages of the control socket (`serde`,
+//! with the records as one byte string). The thread that drains the rings creates flushes; the
+//! writer and reader of recordings, the merge and the console use them.
 //!
-//! Invariants: *In order*: within a chunk, and from one flush to the next, a track's records stand
-//! in the order in which they were made. *Complete until*: no ring will give a record from before
-//! `complete_until_ns` in a later flush, but one whose writer was interrupted between its clock
-//! reading and the ring. *Absent is `None`*.
+//! Invariants:
+//! * IN ORDER: the records of a track are in the order in which they were made, within a chunk and
+//!   from one flush to the next.
+//! * COMPLETE UNTIL: no later flush contains a record from before `complete_until_ns`. The only
+//!   exception is a record whose writer was interrupted between reading the clock and writing to
+//!   the ring.
+//! * ABSENT IS NONE: a value that is not known is `None`.
 
 use std::fmt;
 
@@ -22,14 +29,14 @@ use super::record::{RECORD_BYTES, Record};
 use super::trigger::Trigger;
 use crate::snapshot::Snapshot;
 
-/// Longest text that is kept, bytes; longer ones are cut.
+/// Maximum length of a text in bytes; longer texts are truncated.
 pub const MAX_TEXT_BYTES: usize = 512;
 
-/// What a recording is of.
+/// Describes the program and runtime of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Head {
-    /// The process id.
+    /// The process id of the program.
     pub pid: u32,
     /// The program's name.
     pub program: String,
@@ -37,20 +44,20 @@ pub struct Head {
     pub runtime: String,
     /// The version of `volt-runtime`.
     pub volt: String,
-    /// The tracks; a chunk names its own by its place here.
+    /// The tracks. A chunk refers to its track by its position in this list.
     pub tracks: Vec<Track>,
-    /// Records that each ring holds.
+    /// Number of records in each ring.
     pub ring_capacity: u32,
-    /// How the clocks stood at the begin.
+    /// The readings of the clocks at the beginning.
     pub anchor: Option<Anchor>,
-    /// Which part this is of a recording that is cut into several files, from 1.
+    /// The number of this part, from 1, if the recording is split into several files.
     pub part: u32,
-    /// When the recording began, all parts of it: ns since 1970. With `pid` it tells the parts of
-    /// one from those of another.
+    /// When the recording began, for all parts the same: ns since 1970. Together with `pid`,
+    /// identifies the recording that a part belongs to.
     pub began_at_unix_ns: u64,
 }
 
-/// Whose records a track holds: one thread's, or those of all threads of a kind.
+/// The source of a sequence of records: one thread, or all threads of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -60,16 +67,16 @@ pub enum Track {
         /// Its index.
         index: u16,
     },
-    /// A spare thread, which stands in for workers that are stuck.
+    /// A spare thread, which stands in for stuck workers.
     Spare {
         /// Its number, from 0.
         index: u16,
     },
-    /// Threads that are no workers and wake tasks.
+    /// Threads that wake tasks and are not workers.
     Outside,
-    /// The thread that watches the workers.
+    /// The sentinel thread, which watches the workers.
     Sentinel,
-    /// One of a newer version.
+    /// A track of a newer version.
     #[default]
     #[serde(other)]
     Unknown,
@@ -87,38 +94,37 @@ impl fmt::Display for Track {
     }
 }
 
-/// How the clocks stood at one moment: two anchors show how they drift apart.
+/// The readings of several clocks at one moment. Two anchors show the drift between the clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Anchor {
-    /// The clock of all records: ns since the process first asked for the time.
+    /// The clock of all records: ns since the program first read it.
     pub at_ns: u64,
-    /// The system's monotonic clock (`CLOCK_MONOTONIC`), ns: what `perf` and the kernel's traces
-    /// are stamped with.
+    /// The system's monotonic clock (`CLOCK_MONOTONIC`), ns, which `perf` and kernel traces use.
     pub monotonic_ns: Option<u64>,
     /// Real time, ns since 1970.
     pub unix_ns: Option<u64>,
     /// The processor's cycle counter.
     pub cycles: Option<u64>,
-    /// The readings were made within this many ns.
+    /// The time span within which the clocks were read, ns.
     pub width_ns: u64,
 }
 
-/// What one track gave.
+/// Records of one track.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Chunk {
-    /// The track: its place in [`Head::tracks`].
+    /// The track: its position in [`Head::tracks`].
     pub track: u32,
-    /// Records that were overwritten before anybody read them, between the last chunk of this track
-    /// and this one.
+    /// Number of records that were overwritten before they were read, between the previous chunk of
+    /// this track and this one.
     pub lost: u64,
-    /// In the order in which they were made.
+    /// The records, in the order in which they were made.
     #[serde(with = "packed")]
     pub records: Vec<Record>,
 }
 
-/// What a number stands for.
+/// The kind of thing that a number in a record refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -127,17 +133,17 @@ pub enum Table {
     Location,
     /// Names of tasks.
     Task,
-    /// Incidents, in a line each.
+    /// Incidents, one line each.
     Incident,
     /// Processes: name and kind.
     Process,
-    /// One of a newer version.
+    /// A table of a newer version.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
-/// What one number of one table stands for.
+/// The text that a number of a table refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Text {
@@ -145,12 +151,12 @@ pub struct Text {
     pub table: Table,
     /// The number.
     pub number: u64,
-    /// What it stands for; at most [`MAX_TEXT_BYTES`].
+    /// The text; at most [`MAX_TEXT_BYTES`].
     pub text: String,
 }
 
 impl Text {
-    /// A text, cut if it is too long.
+    /// Creates a text, truncated if it is too long.
     pub fn new(table: Table, number: u64, text: impl Into<String>) -> Self {
         let mut text = text.into();
         text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
@@ -158,58 +164,59 @@ impl Text {
     }
 }
 
-/// Why something was recorded, and which time it was to cover.
+/// The reason for a recording, and the time span that it covers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mark {
-    /// When it came up: ns on the process's clock.
+    /// When the trigger occurred: ns on the program's clock.
     pub at_ns: u64,
-    /// What.
+    /// The trigger.
     pub trigger: Trigger,
-    /// From when on records are kept.
+    /// The beginning of the time span.
     pub from_ns: u64,
-    /// Until when.
+    /// The end of the time span.
     pub until_ns: u64,
 }
 
-/// What was collected at one moment; see the header of this file.
+/// Everything that was collected at one moment; see the module header.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Flush {
-    /// When it was collected: ns on the process's clock. Grows from flush to flush.
+    /// When it was collected: ns on the program's clock. Increases from flush to flush.
     pub at_ns: u64,
-    /// What happened before this is in here, or in an earlier flush: the clock before the first
-    /// ring was read.
+    /// This flush and the earlier ones contain all events before this time. It is the clock reading
+    /// before the first ring was read.
     pub complete_until_ns: u64,
-    /// `None` if the file breaks off before it.
+    /// The readings of the clocks; `None` if the file ends before it.
     pub anchor: Option<Anchor>,
-    /// What the numbers below stand for, as far as no earlier flush said so.
+    /// The texts of the numbers below, except those in earlier flushes.
     pub texts: Vec<Text>,
-    /// One for each track that gave something.
+    /// One chunk for each track that has new records.
     pub chunks: Vec<Chunk>,
     /// The state of the runtime; not in every flush.
     pub snapshot: Option<Box<Snapshot>>,
-    /// Why this is recorded.
+    /// Why this was recorded.
     pub marks: Vec<Mark>,
 }
 
 impl Flush {
-    /// Records in it.
+    /// Returns the number of records.
     pub fn records(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.records.len() as u64).sum()
     }
 
-    /// Records that are missing in front of it.
+    /// Returns the number of records that were lost before this flush.
     pub fn lost(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.lost).fold(0, u64::saturating_add)
     }
 
-    /// The same in pieces of so many records at most, for messages that are bounded. Only the last
-    /// says until when it is complete and how the clocks stood; the first has all that is no
-    /// record.
+    /// Splits the flush into pieces of at most `max_records` records, to fit into bounded messages.
+    ///
+    /// Only the last piece contains `complete_until_ns` and the anchor. The first contains
+    /// everything else except records.
     ///
     /// # Panics
-    /// If `max_records` is 0.
+    /// Panics if `max_records` is 0.
     ///
     /// ```
     /// use volt_telemetry::recording::flush::{Chunk, Flush};
@@ -246,13 +253,13 @@ impl Flush {
         pieces
     }
 
-    /// Whether there is nothing in it that anybody would miss.
+    /// Returns `true` if the flush contains no data.
     pub fn is_empty(&self) -> bool {
         self.texts.is_empty() && self.chunks.is_empty() && self.snapshot.is_none() && self.marks.is_empty()
     }
 }
 
-/// Records as one string of bytes.
+/// Serializes records as one byte string.
 mod packed {
     use super::*;
 
@@ -281,7 +288,7 @@ mod packed {
     }
 }
 
-/// Records that stand one behind the other; `None` if the last is not whole.
+/// Parses a sequence of records. Returns `None` if the last one is incomplete.
 pub fn unpack(bytes: &[u8]) -> Option<Vec<Record>> {
     let (records, rest) = bytes.as_chunks::<RECORD_BYTES>();
     rest.is_empty().then(|| records.iter().map(|bytes| Record::from_bytes(*bytes)).collect())

@@ -1,8 +1,8 @@
-//! What a recording consists of, as it travels from the flight recorder to a console.
+//! The parts of a flight recording, as sent from the flight recorder to a console.
 //!
-//! [`event`] defines what a runtime notes down and [`record`] the 24 bytes of one event. A
-//! [`flush`] is everything that was collected at one moment, and [`trigger`] says why something was
-//! recorded. Files, replay and traces are in the crate `volt-recording`.
+//! [`event`] defines the events that a runtime records, and [`record`] the 24 bytes of one event. A
+//! [`flush`] contains everything that was collected at one moment, and [`trigger`] is the reason
+//! for a recording. Files, replay and traces are in the crate `volt-recording`.
 
 pub mod event;
 pub mod record;

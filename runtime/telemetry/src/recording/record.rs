@@ -1,7 +1,7 @@
-//! How one event fits into three words.
+//! The 24-byte encoding of one event.
 //!
-//! Shape: a [`Record`] is 24 bytes, all of one size, so that a ring of them needs no bookkeeping
-//! and a half-written one is told by its place:
+//! A [`Record`] consists of three words. All records have the same size, so a ring of them needs no
+//! bookkeeping, and the position of a half-written record is known:
 //!
 //! ```text
 //! word 0   at_ns                                      64 bits: ns on the process's monotonic clock
@@ -10,30 +10,31 @@
 //!                                                     ns or a count
 //! ```
 //!
-//! An amount that is too large is `u32::MAX`: 4.29 s *or more*. Index 0 is "unknown" for a
+//! An amount that does not fit is `u32::MAX`: 4.29 s *or more*. Index 0 is "unknown" for a
 //! location.
 //!
-//! Who writes: the workers, by [`Record::new`], which the compiler folds to three stores. Who
-//! reads: whoever drains their rings, and readers of recordings; [`Record::event`] never fails, and
-//! what it does not know is [`Event::Unknown`].
+//! The workers create records with [`Record::new`], which the compiler reduces to three stores. The
+//! thread that drains the rings reads them, and so do readers of recordings. [`Record::event`]
+//! never fails: a kind that it does not know is [`Event::Unknown`].
 //!
-//! Invariant: *Numbers are for ever*: a kind's number is never used for something else, since it
-//! stands in files.
+//! Invariant: NUMBERS ARE PERMANENT. The number of a kind is never reused for another kind, because
+//! files contain it.
 //!
-//! Rejected: 16 bytes, with 32 bits of time and a record of its own whenever those wrap: a window
-//! whose wrap was overwritten cannot be read, a poll has no room for how long its task had waited,
-//! and what is saved cannot be measured (a push takes about 1 ns either way, in rings of 16 KiB to
-//! 2 MiB). 32 bytes: a third more memory for no field that is missed. Time in cycles: every reader
-//! would have to know the scale of every moment.
+//! Rejected:
+//! * 16 bytes, with 32 bits of time and an additional record whenever these wrap. A window whose
+//!   wrap record was overwritten cannot be read, and a poll has no room for its schedule delay. The
+//!   saving is not measurable: a push takes about 1 ns either way, in rings of 16 KiB to 2 MiB.
+//! * 32 bytes: a third more memory, with no additional field that is needed.
+//! * Time in cycles: every reader would need to know the scale at every moment.
 
 use super::event::{Ending, Event, Loss, Outcome, ParkTarget, Reason, Waker};
 
-/// Words a record has.
+/// Number of words of a record.
 pub const WORDS: usize = 3;
-/// Bytes a record has.
+/// Number of bytes of a record.
 pub const RECORD_BYTES: usize = WORDS * 8;
 
-/// One event and when it happened.
+/// One event and its time.
 ///
 /// ```
 /// use volt_telemetry::recording::event::Event;
@@ -43,7 +44,7 @@ pub const RECORD_BYTES: usize = WORDS * 8;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record([u64; WORDS]);
-/// The kinds' numbers.
+/// The numbers of the kinds.
 mod kind {
     pub(super) const POLL_BEGIN: u8 = 1;
     pub(super) const POLL_END: u8 = 2;
@@ -92,7 +93,7 @@ impl Fields {
 }
 
 impl Event {
-    /// Inlined always: where the variant is known, nothing of the match is left.
+    /// Always inlined: where the variant is known, the compiler removes the match.
     #[inline(always)]
     fn fields(self) -> Fields {
         match self {
@@ -147,7 +148,7 @@ impl Event {
 }
 
 impl Record {
-    /// `event`, which happened at `at_ns`.
+    /// Creates the record of an `event` that happened at `at_ns`.
     #[inline(always)]
     pub fn new(at_ns: u64, event: Event) -> Self {
         let Fields { kind, detail, index, amount, subject } = event.fields();
@@ -155,19 +156,19 @@ impl Record {
         Self([at_ns, subject, rest])
     }
 
-    /// The words, as they stand in a ring.
+    /// Returns the words, as stored in a ring.
     #[inline(always)]
     pub const fn words(self) -> [u64; WORDS] {
         self.0
     }
 
-    /// What [`words`](Self::words) gave.
+    /// Creates a record from its [`words`](Self::words).
     #[inline]
     pub const fn from_words(words: [u64; WORDS]) -> Self {
         Self(words)
     }
 
-    /// As it stands in a file: the words, little-endian.
+    /// Returns the bytes, as stored in a file: the words in little-endian order.
     pub fn to_bytes(self) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         for (to, word) in bytes.chunks_exact_mut(8).zip(self.0) {
@@ -176,19 +177,19 @@ impl Record {
         bytes
     }
 
-    /// What [`to_bytes`](Self::to_bytes) gave.
+    /// Creates a record from its [bytes](Self::to_bytes).
     pub fn from_bytes(bytes: [u8; RECORD_BYTES]) -> Self {
         let (words, _) = bytes.as_chunks::<8>();
         Self(std::array::from_fn(|index| u64::from_le_bytes(words[index])))
     }
 
-    /// When it happened: ns on the process's monotonic clock.
+    /// Returns when it happened: ns on the program's monotonic clock.
     #[inline]
     pub const fn at_ns(self) -> u64 {
         self.0[0]
     }
 
-    /// What happened.
+    /// Returns the event.
     pub fn event(self) -> Event {
         let [_, subject, rest] = self.0;
         let (kind, detail, index, amount) = (rest as u8, (rest >> 8) as u8, (rest >> 16) as u16, (rest >> 32) as u32);
@@ -230,7 +231,7 @@ impl Record {
     }
 }
 
-/// A time or a count as a record holds it: `u32::MAX` if it is that or more.
+/// Converts a time or a count to the width of a record: `u32::MAX` if it is that or more.
 #[inline(always)]
 pub const fn saturating_u32(value: u64) -> u32 {
     if value > u32::MAX as u64 { u32::MAX } else { value as u32 }
@@ -242,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    /// Any event of any kind.
+    /// Generates any event of any kind.
     fn any_event() -> impl Strategy<Value = Event> {
         let (word, index, amount) = (any::<u64>(), any::<u16>(), any::<u32>());
         let outcome = || prop::sample::select(Outcome::ALL);
@@ -300,7 +301,7 @@ mod tests {
     }
 
     proptest! {
-        // What fails is printed; no file is left behind.
+        // proptest prints the failing case; it must not leave a file behind.
         #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
@@ -315,7 +316,7 @@ mod tests {
         fn any_words_are_some_event(words: [u64; WORDS]) {
             let record = Record::from_words(words);
             prop_assert_eq!(record.at_ns(), words[0]);
-            // It does not panic, and what it is does not change by being written anew.
+            // Decoding does not panic, and encoding the event again does not change it.
             let event = record.event();
             prop_assert_eq!(Record::new(words[0], event).event(), event);
         }

@@ -1,35 +1,35 @@
-//! Why a recorder writes down what its rings hold.
+//! The reason why a recorder writes the contents of its rings.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What makes a recorder write.
+/// The reason for a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Trigger {
-    /// A poll does not end in time.
+    /// A poll exceeded the stall threshold.
     Stall {
         /// The incident's number.
         incident: u64,
     },
-    /// A task waited for longer than was promised.
+    /// A task waited longer than the configured limit.
     Delay {
-        /// For how long.
+        /// How long it waited, ns.
         delay_ns: u64,
     },
-    /// A rule of the doctor's has fired.
+    /// A rule of the doctor fired.
     Rule {
-        /// Its name.
+        /// The name of the rule.
         name: String,
     },
     /// A task, or the program, panicked.
     Panic,
-    /// Somebody asked for it.
+    /// A user or program requested it.
     Request,
-    /// One that this reader does not know.
+    /// A trigger of a newer version.
     #[default]
     #[serde(other)]
     Unknown,

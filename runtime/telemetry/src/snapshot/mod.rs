@@ -1,12 +1,15 @@
-//! What a Volt program looks like at one moment, as plain data.
+//! The state of a Volt program at one moment, as plain data.
 //!
-//! Who writes: the runtime, by lifting its cells, queue indices and bitmap. Who reads: exporter,
-//! console, tests.
+//! The runtime builds a snapshot from its counters, queue indices and the bitmap of parked workers.
+//! The exporter, the console and tests read it.
 //!
-//! Invariants. *Counters only grow.* *Each number is exact, the numbers are not mutually atomic*: a
-//! task may be counted as completed in one cell and not yet in another. *Absent is `None`, never
-//! 0.* *Unknown fields are ignored and missing ones take their default*, so that an older console
-//! reads a newer program and the other way round.
+//! Invariants:
+//! * COUNTERS ONLY GROW.
+//! * EXACT, NOT ATOMIC: each number is exact, but the numbers are not read at the same instant. For
+//!   example, one counter may already include a completed task while another does not.
+//! * ABSENT IS NONE: a number that is not known is `None`, never 0.
+//! * COMPATIBLE: unknown fields are ignored and missing fields take their default. An older console
+//!   can thus read a newer program, and the reverse.
 
 mod worker;
 
@@ -21,28 +24,28 @@ use crate::processes::Processes;
 
 pub use worker::{Duty, GlobalChecks, InFlight, Phase, Unparks, Worker};
 
-/// Workers, spares included, that a reader takes from one program; twice as many as a runtime may
-/// have, and more than fit a message.
+/// Maximum number of workers, including spares, that a reader accepts from one program. Twice as
+/// many as a runtime may have, and more than fit into a message.
 pub const MAX_WORKERS: usize = 2048;
-/// Runtimes that a reader takes from one program; more than fit a message.
+/// Maximum number of runtimes that a reader accepts from one program; more than fit into a message.
 pub const MAX_RUNTIMES: usize = 2048;
-/// Spawn locations that a reader takes from one runtime; more than it counts.
+/// Maximum number of spawn locations that a reader accepts from one runtime; more than a runtime
+/// counts.
 const MAX_BLAME: usize = 16 * 1024;
 
-/// One program: every runtime in it.
+/// One program with all its runtimes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Process {
-    /// The process id.
+    /// The process id of the program.
     pub pid: u32,
     /// The program's name (`argv[0]` without its folder).
     pub program: String,
-    /// When this was taken: ns on the process's monotonic clock.
+    /// When the snapshot was taken: ns on the program's monotonic clock.
     pub at_ns: u64,
-    /// How the observer is doing; `None` if nobody says: a recording, or a program that is older
-    /// than this.
+    /// The state of the observer; `None` in a recording, or from a program older than this field.
     pub observer: Option<Health>,
-    /// One for each runtime that is alive, in the order in which they were built.
+    /// The runtimes that are alive, in the order in which they were built.
     #[serde(deserialize_with = "runtimes")]
     pub runtimes: Vec<Snapshot>,
 }
@@ -51,35 +54,35 @@ pub struct Process {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Snapshot {
-    /// The runtime's name, from `Builder::name`; unique in the process.
+    /// The runtime's name, from `Builder::name`; unique in the program.
     pub runtime: String,
-    /// When this was taken: ns on the process's monotonic clock.
+    /// When the snapshot was taken: ns on the program's monotonic clock.
     pub at_ns: u64,
     /// When the runtime was built, on the same clock.
     pub started_at_ns: u64,
-    /// What could not be read this time, by field name; empty when the snapshot is whole.
+    /// The names of fields that could not be read; empty if the snapshot is complete.
     pub incomplete: Vec<String>,
-    /// The settings that the numbers below are to be read against.
+    /// The settings that are needed to interpret the numbers.
     pub config: Config,
     /// Bit `w % 64` of word `w / 64` is set while worker `w` is parked and not yet claimed.
     pub parked_bitmap: Vec<u64>,
-    /// Workers that search for work now: those that steal, and those that were woken and are on
-    /// their way.
+    /// Number of workers that search for work: those that steal, and those that were woken and have
+    /// not found work yet.
     ///
-    /// A worker starts to steal by itself only while fewer than half of the workers search. Workers
-    /// that were woken are counted without a limit, so the count may be above half. A worker
-    /// that was refused, or that does not steal, still checks the global queue: its phase is
-    /// [`Phase::Searching`], and it is not counted here.
+    /// A worker starts to steal on its own initiative only while fewer than half of the workers
+    /// search. Woken workers are counted without a limit, so the count may exceed half. A worker
+    /// that may not steal still checks the global queue: its phase is [`Phase::Searching`], but it
+    /// is not counted here.
     pub searching: u32,
-    /// The queue that everybody feeds from.
+    /// The queue that all workers share.
     pub global_queue: GlobalQueue,
-    /// Tasks since start.
+    /// Counts of tasks since the runtime started.
     pub tasks: Tasks,
-    /// Processes, state machines with mailboxes; `None` = the runtime has no system of them.
+    /// Processes, state machines with mailboxes; `None` if the runtime has no process system.
     pub processes: Option<Processes>,
-    /// Threads for blocking work.
+    /// The threads for blocking work.
     pub blocking: Blocking,
-    /// What runs in the Tokio runtime beside it, and so outside Volt; `None` = there is none.
+    /// The tasks on the Tokio runtime beside this one, outside Volt; `None` if there is none.
     pub tokio: Option<Tokio>,
     /// Timers.
     pub timers: Timers,
@@ -87,97 +90,101 @@ pub struct Snapshot {
     pub driver: Driver,
     /// The thread that watches the workers.
     pub sentinel: Sentinel,
-    /// Whether the flight recorder notes things down.
+    /// Whether the flight recorder is on.
     pub is_recorded: bool,
-    /// Polls that did not end in time.
+    /// Polls that exceeded the threshold for a stall.
     pub incidents: Incidents,
-    /// What the tasks of each spawn location have done to others, those that did most first.
+    /// Statistics per spawn location, sorted by the delay that its tasks caused to others.
     #[serde(deserialize_with = "blame")]
     pub blame: Vec<Blame>,
-    /// One for each worker, by index; after the workers the spares that were ever on duty.
+    /// One entry per worker, by index, followed by the spare workers that were ever on duty.
     #[serde(deserialize_with = "workers")]
     pub workers: Vec<Worker>,
-    /// What the machine gives the process, and takes from it; `None` if nothing samples it.
+    /// What the machine grants the program; `None` if it is not sampled.
     pub host: Option<Host>,
-    /// The process's clock; `None` in a program older than this field.
+    /// The program's clock; `None` in a program older than this field.
     pub clock: Option<Clock>,
-    /// When the tasks in `blame.alive` and `blame.stranded` were counted, which takes time where
-    /// there are many; `None` if they were not, or nobody says when.
+    /// When the tasks in `blame.alive` and `blame.stranded` were counted, which takes time when
+    /// there are many. `None` if they were not counted, or the time is not known.
     pub alive_counted_at_ns: Option<u64>,
-    /// What the runtime's own doctor finds, with history, the worst first; `None` if nobody says: a
-    /// program that is older than this.
+    /// The findings of the runtime's own doctor, which uses history, most severe first. `None` in a
+    /// program older than this field.
     #[serde(deserialize_with = "message::of_message")]
     pub findings: Option<Vec<Finding>>,
-    /// Findings of the last check that there was no room for in its history; `None` as before.
+    /// Number of findings of the last check that did not fit into the doctor's history. `None` in a
+    /// program older than this field.
     pub findings_left_out: Option<u64>,
 }
 
-/// The process's clock, which all its runtimes share.
+/// The program's clock, which all its runtimes share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Clock {
-    /// Whether it is read from the processor's cycle counter, and not from the system at three
-    /// times the cost.
+    /// Whether the clock reads the processor's cycle counter, instead of calling the system at
+    /// three times the cost.
     pub is_fast: bool,
-    /// Times that the cycle counter failed or lost the kernel's trust, since the process started.
+    /// Times that the cycle counter failed, or that the kernel declared it unreliable, since the
+    /// program started.
     pub faults: u64,
 }
 
-/// What the machine gives the process, and takes from it.
+/// The resources that the machine grants the program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Host {
-    /// Processors that the process may use, by its affinity and its quota, rounded up; at least 1.
+    /// Processors that the program may use, by its affinity and its quota, rounded up; at least 1.
     pub processors: u32,
-    /// Periods in which the control group was held up since its quota was spent, since it was made;
-    /// `None` = it has no quota.
+    /// Number of periods in which the control group was throttled because its quota was used up,
+    /// since the group was created. `None` if it has no quota.
     pub throttles: Option<u64>,
-    /// For how long, ns, summed over processors; counted when it is over. `None` = it has no quota.
+    /// How long it was throttled, ns, summed over processors; counted when the throttling ends.
+    /// `None` if it has no quota.
     pub throttled_ns: Option<u64>,
 }
 
-/// Settings of a runtime that a reader needs in order to judge its numbers.
+/// Settings of a runtime that are needed to interpret its numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Config {
-    /// Polls a tick.
+    /// Polls per tick.
     pub budget_per_tick: u32,
-    /// Operations a poll before leaves yield.
+    /// Operations per poll before the task is made to yield.
     pub coop_budget: u32,
-    /// LIFO polls a tick; 0 = slot off.
+    /// LIFO polls per tick; 0 if the LIFO slot is off.
     pub max_lifo_polls_per_tick: u32,
-    /// Slots of a worker's ring.
+    /// Capacity of a worker's local queue (ring).
     pub local_queue_capacity: u32,
-    /// Slots of a worker's batch buffer.
+    /// Capacity of a worker's batch buffer.
     pub global_queue_batch_size: u32,
-    /// Tasks that the global queue takes from `try_spawn`.
+    /// Maximum number of tasks in the global queue for `try_spawn`.
     pub global_queue_capacity: u64,
-    /// Bounds of `global_queue_interval`, in polls.
+    /// Lower bound of `global_queue_interval`, in polls.
     pub min_global_queue_interval: u32,
-    /// See `min_global_queue_interval`.
+    /// Upper bound of `global_queue_interval`, in polls.
     pub max_global_queue_interval: u32,
-    /// Time between two checks of the global queue by a busy worker, ns.
+    /// Target time between two checks of the global queue by a busy worker, ns.
     pub target_global_queue_latency_ns: u64,
     /// Weight of a full tick in the moving average of poll time.
     pub ewma_alpha: f64,
-    /// Bounds of one fetch from the global queue, in tasks.
+    /// Minimum number of tasks per fetch from the global queue.
     pub min_global_queue_batch: u32,
-    /// See `min_global_queue_batch`.
+    /// Maximum number of tasks per fetch from the global queue.
     pub max_global_queue_batch: u32,
-    /// Time between two polls of the driver by busy workers, between ticks, ns; within a tick 20
+    /// Time between two polls of the driver by busy workers, between ticks, ns. Within a tick, 20
     /// times as long.
     pub driver_interval_ns: u64,
     /// A thief may take the LIFO slot of a worker whose poll has lasted this long, ns.
     pub lifo_steal_after_ns: u64,
-    /// Where tasks from outside go: `global`, `two-choices`, `least-loaded`.
+    /// Placement of tasks that come from outside the workers: `global`, `two-choices`,
+    /// `least-loaded`.
     pub placement: String,
-    /// Whether threads stay awake for a moment before they sleep: `off`, `adaptive`.
+    /// Whether threads spin briefly before they park: `off`, `adaptive`.
     pub park_spin: String,
     /// Whether workers steal from each other.
     pub enable_stealing: bool,
-    /// First park time-out, ns; `None` = parked workers sleep until woken.
+    /// First park timeout, ns; `None` if parked workers sleep until they are woken.
     pub park_timeout_ns: Option<u64>,
-    /// What waits for I/O: `epoll`, `kqueue`.
+    /// The I/O backend: `epoll`, `kqueue`.
     pub io_backend: String,
 }
 
@@ -185,42 +192,43 @@ pub struct Config {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GlobalQueue {
-    /// Tasks in it now.
+    /// Current number of tasks in it.
     pub len: u64,
-    /// How long its oldest task has waited, ns; `None` when it is empty.
+    /// How long its oldest task has waited, ns; `None` if it is empty.
     pub oldest_age_ns: Option<u64>,
-    /// Tasks that came from outside the workers, since start.
+    /// Tasks that came from outside the workers, since the runtime started.
     pub injected: u64,
-    /// Tasks that came from rings that were full, since start.
+    /// Tasks that came from full local queues, since the runtime started.
     pub overflowed: u64,
 }
 
-/// Tasks, since start. At rest `spawned = completed + cancelled + panicked + alive`.
+/// Counts of tasks since the runtime started. At rest, `spawned = completed + cancelled + panicked
+/// + alive`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tasks {
     /// Tasks that were spawned.
     pub spawned: u64,
-    /// Tasks that ran to their end.
+    /// Tasks that completed.
     pub completed: u64,
     /// Tasks that were cancelled.
     pub cancelled: u64,
     /// Tasks that panicked.
     pub panicked: u64,
-    /// Tasks that live now.
+    /// Tasks that are alive now.
     pub alive: u64,
 }
 
-/// What runs in the Tokio runtime that stands beside a Volt runtime, outside Volt: see
-/// `Builder::tokio_compat`.
+/// The tasks on the Tokio runtime beside a Volt runtime, outside Volt; see `Builder::tokio_compat`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tokio {
-    /// Tasks that live there now.
+    /// Tasks that are alive on it now.
     pub tasks: u64,
-    /// Tasks that wait in its global queue.
+    /// Tasks in its global queue.
     pub queue_len: u64,
-    /// For how long its one worker has run tasks, ns, since start; a poll counts when it is over.
+    /// How long its only worker has run tasks, ns, since the runtime started. A poll is counted
+    /// when it ends.
     pub busy_ns: u64,
 }
 
@@ -228,17 +236,17 @@ pub struct Tokio {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Blocking {
-    /// Threads now.
+    /// Current number of threads.
     pub threads: u64,
-    /// Of these, threads that wait for work.
+    /// Number of these threads that are idle.
     pub idle_threads: u64,
-    /// Threads there may be.
+    /// Maximum number of threads.
     pub max_threads: u64,
     /// Jobs that wait for a thread.
     pub queue_len: u64,
-    /// Jobs handed in, since start.
+    /// Jobs submitted since the runtime started.
     pub submitted: u64,
-    /// Jobs done, since start.
+    /// Jobs completed since the runtime started.
     pub completed: u64,
 }
 
@@ -248,11 +256,11 @@ pub struct Blocking {
 pub struct Timers {
     /// Timers that are armed now.
     pub armed: u64,
-    /// Timers that fired, since start.
+    /// Timers that fired since the runtime started.
     pub fired: u64,
-    /// How late the timers of the last turn fired at worst, ns.
+    /// The greatest lateness of a timer that fired in the last turn of the driver, ns.
     pub last_lag_ns: u64,
-    /// How long the next deadline is away, ns; 0 when it has passed; `None` when no timer is armed.
+    /// Time until the next deadline, ns; 0 if it has passed; `None` if no timer is armed.
     pub next_in_ns: Option<u64>,
 }
 
@@ -260,89 +268,92 @@ pub struct Timers {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Driver {
-    /// The worker that waits in it or polls it right now.
+    /// The worker that is parked in the driver or polls it now.
     pub owner: Option<u32>,
-    /// Polls of the kernel's ready list, since start.
+    /// Polls of the kernel's ready list since the runtime started.
     pub turns: u64,
-    /// Readiness events delivered, since start.
+    /// Readiness events delivered since the runtime started.
     pub events: u64,
     /// Sockets registered now.
     pub registrations: u64,
-    /// Times that an accept waited because the process was out of file descriptors or memory, since
-    /// start.
+    /// Times that an accept waited because the program was out of file descriptors or memory, since
+    /// the runtime started.
     pub accept_backoffs: u64,
-    /// How long ago the driver was last polled, ns; 0 while somebody waits in it.
+    /// How long ago the driver was last polled, ns; 0 while a worker is parked in it.
     pub idle_ns: u64,
 }
 
-/// The thread that watches the workers while any of them is awake, and what it did about those that
-/// were stuck.
+/// The sentinel: the thread that watches the workers while any of them is awake, and helps those
+/// that are stuck.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sentinel {
-    /// Checks of the workers, since start.
+    /// Checks of the workers since the runtime started.
     pub checks: u64,
-    /// Checks that woke a worker: for tasks of one that is stuck in a poll, or for timers and I/O
-    /// that nobody polled.
+    /// Checks that woke a worker, for the tasks of a worker that is stuck in a poll, or for timers
+    /// and I/O that no worker polled.
     pub rescues: u64,
     /// Tasks taken out of the queues of workers that were declared stuck.
     pub tasks_rescued: u64,
-    /// Polls that were asked to yield at their next operation.
+    /// Polls that were requested to yield at their next operation.
     pub preempts: u64,
-    /// Workers that were declared stuck, and replaced if there was a spare.
+    /// Workers that were declared stuck, and replaced if a spare worker was available.
     pub replacements: u64,
-    /// Checks that wanted a spare and found none.
+    /// Checks that needed a spare worker when none was available.
     pub capped: u64,
-    /// Checks that came so late that the whole process must have stood still.
+    /// Checks that ran so late that the whole program must have been paused.
     pub pauses: u64,
-    /// What held it up, the last time; `None` if that never happened, and [`Cause::Unknown`] if the
-    /// kernel does not say.
+    /// The cause of the last pause. `None` if there was none, and [`Cause::Unknown`] if the kernel
+    /// does not report it.
     pub last_pause: Option<Cause>,
     /// Calls of `block_in_place`.
     pub blocks: u64,
     /// Times that a spare worker went on duty.
     pub spare_calls: u64,
-    /// Times that no thread could be started for one.
+    /// Times that starting a thread for a spare worker failed.
     pub spare_failures: u64,
     /// Spare workers that are on duty now.
     pub spares_on_duty: u64,
-    /// Spare workers there may be.
+    /// Maximum number of spare workers.
     pub max_spares: u64,
 }
 
 impl Snapshot {
-    /// Whether `field` is named in [`incomplete`](Self::incomplete): its 0 says nothing.
+    /// Returns `true` if `field` is named in [`incomplete`](Self::incomplete), so that its 0 has no
+    /// meaning.
     pub fn lacks(&self, field: &str) -> bool {
         self.incomplete.iter().any(|what| what == field)
     }
 
-    /// Whether worker `index` is parked, from the bitmap.
+    /// Returns `true` if worker `index` is parked, according to the bitmap.
     pub fn is_parked(&self, index: usize) -> bool {
         self.parked_bitmap.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
-    /// How many workers are there for tasks or stuck, spares that are off duty left out: what a
-    /// count of the parked ones is to be read against.
+    /// Returns the number of workers that are on duty or stuck, without the spare workers that are
+    /// off duty.
+    ///
+    /// Compare the number of parked workers with this number.
     pub fn on_duty_count(&self) -> u32 {
         self.workers.iter().filter(|worker| worker.duty != Duty::Off).count() as u32
     }
 
-    /// How many workers are parked, from the bitmap.
+    /// Returns the number of parked workers, according to the bitmap.
     pub fn parked_count(&self) -> u32 {
         self.parked_bitmap.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Poll times of all workers together.
+    /// Returns the merged poll times of all workers.
     pub fn poll_time(&self) -> Histogram {
         merged(self.workers.iter().map(|worker| &worker.poll_time))
     }
 
-    /// Schedule delays of all workers together.
+    /// Returns the merged schedule delays of all workers.
     pub fn schedule_delay(&self) -> Histogram {
         merged(self.workers.iter().map(|worker| &worker.schedule_delay))
     }
 
-    /// The poll that has been going on longest.
+    /// Returns the poll that has been running longest.
     pub fn longest_in_flight(&self) -> Option<(&Worker, &InFlight)> {
         let polls = self.workers.iter().filter_map(|worker| Some((worker, worker.in_flight.as_ref()?)));
         polls.max_by_key(|(_, poll)| poll.for_ns)

@@ -1,10 +1,10 @@
-//! One worker of a runtime: what it does now, and what it has done since the runtime started.
+//! One worker of a runtime: its current state, and its counters since the runtime started.
 
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 
-/// Whether a worker is there for tasks.
+/// Whether a worker is available for tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -12,19 +12,19 @@ pub enum Duty {
     /// It runs tasks, searches for them, or sleeps until there are some.
     #[default]
     Present,
-    /// It is stuck in a poll, and another works in its place.
+    /// It is stuck in a poll, and a spare worker works in its place.
     Away,
     /// It is in `block_in_place`.
     Blocking,
-    /// It is a spare that is not needed now.
+    /// It is a spare worker that is not needed now.
     Off,
-    /// A duty that this reader does not know.
+    /// A duty that this version does not know.
     #[serde(other)]
     Unknown,
 }
 
 impl Duty {
-    /// The name in metrics and JSON.
+    /// Returns the name in metrics and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Duty::Present => "present",
@@ -36,7 +36,7 @@ impl Duty {
     }
 }
 
-/// What a worker does.
+/// The phase of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -46,22 +46,22 @@ pub enum Phase {
     Stopped,
     /// Polls tasks and takes them from its own queues.
     Busy,
-    /// Searches for work in the global queue and, if it is one of
+    /// Searches for work in the global queue and, if it counts in
     /// [`Snapshot::searching`](super::Snapshot::searching), in other workers' queues.
     Searching,
     /// Sleeps on its futex.
     Parked,
     /// Sleeps in the I/O driver.
     Driver,
-    /// Fires timers, polls I/O, feeds the tuner.
+    /// Fires timers, polls I/O, and updates the tuner.
     Maintenance,
-    /// A phase that this reader does not know.
+    /// A phase that this version does not know.
     #[serde(other)]
     Unknown,
 }
 
 impl Phase {
-    /// The name in metrics and JSON.
+    /// Returns the name in metrics and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Stopped => "stopped",
@@ -75,7 +75,7 @@ impl Phase {
     }
 }
 
-/// A poll that has begun and not yet ended.
+/// A poll that is in progress.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct InFlight {
@@ -89,24 +89,24 @@ pub struct InFlight {
     pub for_ns: u64,
 }
 
-/// Why a worker woke up, counted each.
+/// How often a worker woke up, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Unparks {
-    /// Somebody claimed it from the parked bitmap.
+    /// Another thread claimed it from the bitmap of parked workers.
     pub notified: u64,
-    /// Its park time-out ran out.
+    /// Its park timeout expired.
     pub timeout: u64,
     /// I/O became ready.
     pub io: u64,
     /// A timer came due, or an earlier one was set.
     pub timer: u64,
-    /// No reason that it knows of.
+    /// No known reason.
     pub spurious: u64,
 }
 
 impl Unparks {
-    /// Reasons and counts, in a fixed order.
+    /// Returns the reasons and their counts, in a fixed order.
     pub fn by_reason(&self) -> [(&'static str, u64); 5] {
         [
             ("notified", self.notified),
@@ -118,27 +118,27 @@ impl Unparks {
     }
 }
 
-/// Checks of the global queue, since the runtime started, by what triggered them.
+/// Checks of the global queue since the runtime started, by trigger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GlobalChecks {
-    /// As many local polls as [`Worker::global_queue_interval`] had passed.
+    /// [`Worker::global_queue_interval`] local polls had passed.
     pub interval: u64,
-    /// The target latency had passed since the last check, earlier than the interval: polls took
-    /// longer than the average.
+    /// The target latency had passed since the last check, before the interval: polls took longer
+    /// than average.
     pub elapsed: u64,
     /// The worker had nothing left to poll.
     pub empty: u64,
 }
 
 impl GlobalChecks {
-    /// Triggers and counts, in a fixed order.
+    /// Returns the triggers and their counts, in a fixed order.
     pub fn by_trigger(&self) -> [(&'static str, u64); 3] {
         [("interval", self.interval), ("elapsed", self.elapsed), ("empty", self.empty)]
     }
 
-    /// Checks that came between local polls: all but those of a worker that had nothing left to
-    /// poll.
+    /// Returns the number of checks between local polls, that is, all checks except those of a
+    /// worker that had nothing left to poll.
     pub fn between_polls(&self) -> u64 {
         self.interval.saturating_add(self.elapsed)
     }
@@ -148,88 +148,87 @@ impl GlobalChecks {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Worker {
-    /// Its index: its bit in the bitmap.
+    /// Its index, which is also its bit in the bitmap.
     pub index: u32,
     /// The kernel's id of its thread.
     pub thread_id: Option<u32>,
-    /// Whether it is a spare: one that goes on duty while others are stuck.
+    /// Whether it is a spare worker, which goes on duty while others are stuck.
     pub is_spare: bool,
-    /// Whether it is there for tasks.
+    /// Whether it is available for tasks.
     pub duty: Duty,
-    /// Time that its thread was on a processor, ns, as the kernel says.
+    /// Time that its thread ran on a processor, ns, as reported by the kernel.
     pub cpu_ns: Option<u64>,
-    /// Time that its thread could have run and the kernel ran others, ns.
+    /// Time that its thread was runnable while the kernel ran other threads, ns.
     pub run_delay_ns: Option<u64>,
-    /// What it does.
+    /// The current phase.
     pub phase: Phase,
-    /// How long it has been doing that, ns.
+    /// How long the current phase has lasted, ns.
     pub phase_for_ns: u64,
-    /// The poll that is going on, if one is.
+    /// The poll in progress, if any.
     pub in_flight: Option<InFlight>,
 
-    /// Polls, since start.
+    /// Polls since the runtime started.
     pub polls: u64,
-    /// Ticks, since start.
+    /// Ticks since the runtime started.
     pub ticks: u64,
-    /// Time in polls and between them, ns, since start, the present phase included; the five `_ns`
-    /// add up to its life.
+    /// Time in polls and between them, ns, since the runtime started, including the current phase.
+    /// This and the next four `_ns` fields add up to the worker's lifetime.
     pub busy_ns: u64,
     /// Time spent searching for work.
     pub searching_ns: u64,
-    /// Time asleep on the futex.
+    /// Time parked on the futex.
     pub parked_ns: u64,
-    /// Time asleep in the I/O driver.
+    /// Time parked in the I/O driver.
     pub driver_ns: u64,
     /// Time spent on timers, I/O polls and statistics.
     pub maintenance_ns: u64,
 
     /// Polls left in this tick.
     pub budget_left: u32,
-    /// Ticks that ended because the budget was spent.
+    /// Ticks that ended because the budget was used up.
     pub budget_exhausted: u64,
-    /// Times that a task was made to yield because its cooperative budget was spent.
+    /// Times that a task was made to yield because its cooperative budget was used up.
     pub coop_yields: u64,
 
-    /// Whether a task waits in the LIFO slot.
+    /// Whether the LIFO slot contains a task.
     pub is_lifo_filled: bool,
     /// LIFO polls in this tick.
     pub lifo_polls_this_tick: u32,
     /// Tasks run from the LIFO slot.
     pub lifo_hits: u64,
-    /// Tasks pushed out of the slot into the ring by a newer one.
+    /// Tasks that a newer task displaced from the LIFO slot into the local queue.
     pub lifo_evictions: u64,
-    /// Times that the slot was flushed into the ring because the cap was reached.
+    /// Times that the LIFO slot was flushed into the local queue because its limit per tick was
+    /// reached.
     pub lifo_cap_flushes: u64,
 
-    /// Tasks in the ring, and on the stack where the newest runs first.
+    /// Tasks in the local queue (ring), including the stack whose newest task runs first.
     pub ring_len: u32,
     /// Tasks in the batch buffer.
     pub batch_len: u32,
-    /// Tasks in the inbox: placed here from outside and not yet moved to the ring.
+    /// Tasks in the inbox: placed here from outside and not yet moved to the local queue.
     pub inbox_len: u32,
-    /// Times that the ring was full and half of it went to the global queue.
+    /// Times that the local queue was full and half of it moved to the global queue.
     pub overflows: u64,
-    /// Tasks that went that way.
+    /// Tasks that moved to the global queue in this way.
     pub tasks_overflowed: u64,
 
     /// Victims checked.
     pub steal_attempts: u64,
-    /// Victims that gave something.
+    /// Victims from which tasks were taken.
     pub steals: u64,
     /// Tasks taken from other workers.
     pub tasks_stolen: u64,
-    /// Attempts lost to another thief or to the owner.
+    /// Attempts that failed because another thief or the owner was faster.
     pub steal_races_lost: u64,
     /// Tasks that other workers took from this one.
     pub tasks_given: u64,
 
-    /// Checks of the global queue, by what triggered them; `None` in a program older than this
-    /// field.
+    /// Checks of the global queue, by trigger; `None` in a program older than this field.
     pub global_checks: Option<GlobalChecks>,
     /// Local polls before the checks that came between local polls (`interval` and `elapsed`).
-    /// Divided by the number of these checks it is the average number of polls between two
-    /// checks, to be read beside `global_queue_interval`; `None` in a program older than this
-    /// field.
+    /// Divided by the number of these checks it gives the average number of polls between two
+    /// checks; compare it with `global_queue_interval`. `None` in a program older than this field.
     pub global_check_polls: Option<u64>,
     /// Checks that took tasks.
     pub global_batches: u64,
@@ -242,33 +241,35 @@ pub struct Worker {
     /// passed.
     pub global_queue_interval: u32,
 
-    /// Times it went to sleep.
+    /// Times that it parked.
     pub parks: u64,
-    /// How long its latest sleep lasts at most, ns: the park time-out, which doubles while it finds
-    /// nothing; `None` = until it is woken.
+    /// Maximum length of its latest sleep, ns: the park timeout, which doubles while the worker
+    /// finds no work. `None` if it sleeps until it is woken.
     pub park_timeout_ns: Option<u64>,
-    /// Times it woke up, by reason.
+    /// Times that it woke up, by reason.
     pub unparks: Unparks,
     /// Workers that it woke.
     pub wakes_sent: u64,
-    /// Times that it stayed awake for a moment before a sleep, and was woken meanwhile.
+    /// Times that it spun before parking and was woken during the spin.
     pub spins_helped: u64,
-    /// The same, and it went to sleep after all.
+    /// Times that it spun before parking and parked afterwards.
     pub spins_in_vain: u64,
-    /// Park time-outs that found work nobody had woken it for: a fault in the protocol if ever
-    /// above 0.
+    /// Park timeouts after which the worker found work without a wake-up for it. Above 0 only if
+    /// the wake-up protocol has a bug.
     pub lost_wakeup_rescues: u64,
 
-    /// How long polls took.
+    /// Poll times.
     pub poll_time: Histogram,
-    /// How long tasks waited from their wake-up to their poll.
+    /// Times from a task's wake-up to its poll.
     pub schedule_delay: Histogram,
-    /// Polls at whose end the task was ready again, woken by itself; `None` if nobody counts them.
+    /// Polls after which the task was immediately ready again because it woke itself; `None` if
+    /// they are not counted.
     pub self_wakes: Option<u64>,
 }
 
 impl Worker {
-    /// Tasks in its queues now: LIFO slot, batch buffer, ring and inbox.
+    /// Returns the number of tasks in its queues now: LIFO slot, batch buffer, local queue and
+    /// inbox.
     pub fn queued(&self) -> u64 {
         let lens = [self.ring_len, self.batch_len, self.inbox_len, u32::from(self.is_lifo_filled)];
         lens.map(u64::from).iter().sum()

@@ -1,20 +1,24 @@
-//! Where control sockets are, what they are called, and which of them answer.
+//! Where control sockets are, how they are named, and which of them are in use.
 //!
-//! Shape: one folder a user, mode 0700: `$VOLT_SOCKET_DIR`, else `$XDG_RUNTIME_DIR/volt`, else
-//! `/tmp/volt-UID`. In it one socket a process, mode 0600, called `PID-STARTTIME.sock`. The start
-//! time tells a process from a later one that got the same pid.
+//! Each program that runs Volt listens on one *control socket*, through which consoles and
+//! exporters read its state. All sockets of a user are in one folder of mode 0700:
+//! `$VOLT_SOCKET_DIR`, else `$XDG_RUNTIME_DIR/volt`, else `/tmp/volt-UID`. Each socket has mode
+//! 0600 and the name `PID-STARTTIME.sock`. The start time distinguishes a program from a later one
+//! with the same pid.
 //!
-//! Who writes: a process that runs Volt makes the folder and its own socket, and unlinks that one
-//! and those of the dead. Who reads: consoles and exporters.
+//! A program creates the folder if necessary and its socket, and removes its own socket and those
+//! of programs that have ended. Consoles and exporters only read the folder.
 //!
-//! Invariants. *A folder that others could write to is refused, not repaired*: it must be ours, a
-//! folder and no link, 0700. A remedy that changes it is named only if the folder is plainly for
-//! this and nobody shares it. *A socket is dead only when nobody listens and its process is gone*:
-//! one that is bound and about to listen refuses connections too. *No name is followed blindly*:
-//! what does not parse is not ours and is left alone.
+//! Invariants:
+//! * UNSAFE FOLDERS ARE REFUSED, NOT REPAIRED. The folder must belong to this user, be a directory
+//!   and not a link, and have mode 0700. An error message suggests changing the folder only if it
+//!   clearly exists for this purpose and is not shared.
+//! * DEAD ONLY IF CERTAIN: a socket is dead only if nothing listens on it and its program has
+//!   ended. A socket that is bound but does not listen yet refuses connections too.
+//! * FOREIGN NAMES ARE LEFT ALONE: a file whose name does not parse is ignored.
 //!
-//! The environment is passed in as [`Environment`], so that tests need not change that of their
-//! process.
+//! The environment is passed in as [`Environment`], so that tests need not change the environment
+//! of their process.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,16 +30,17 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
 
-/// Longest path that a socket address holds, bytes; the kernel's `sun_path` less its closing zero.
+/// Maximum length of a socket path in bytes: the kernel's `sun_path` without its terminating zero.
 pub const MAX_PATH_BYTES: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
-/// Sockets read in one folder; more are left out and reported in [`Listing::refused`].
+/// Maximum number of sockets read in one folder. The excess is skipped and reported in
+/// [`Listing::refused`].
 pub const MAX_SOCKETS: usize = 1024;
-/// The bit of a folder's mode by which only owners remove what is in it: that of `/tmp`.
+/// The sticky bit of a folder's mode, as on `/tmp`: only owners can remove files in it.
 const STICKY: RawMode = 0o1000;
-/// The bits of a folder's mode by which its group and everybody write to it.
+/// The bits of a folder's mode that let its group and other users write to it.
 const WRITABLE_BY_OTHERS: RawMode = 0o022;
 
-/// What decides where this user's control sockets are.
+/// The environment that determines where this user's control sockets are.
 ///
 /// ```
 /// use volt_telemetry::socket::Environment;
@@ -53,10 +58,10 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// That of this process and its effective user.
+    /// Returns the environment of this program and its effective user.
     ///
-    /// `XDG_RUNTIME_DIR` counts only when it is absolute and that user's own: under `sudo` it is
-    /// often still somebody else's.
+    /// `XDG_RUNTIME_DIR` is used only if it is absolute and belongs to that user. Under `sudo` it
+    /// often still belongs to another user.
     pub fn of_process() -> Self {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let user_id = rustix::process::geteuid().as_raw();
@@ -69,7 +74,7 @@ impl Environment {
         }
     }
 
-    /// Where a process with this environment puts its socket.
+    /// Returns the folder in which a program with this environment creates its socket.
     pub fn directory(&self) -> PathBuf {
         match (&self.socket_dir, &self.runtime_dir) {
             (Some(dir), _) => dir.clone(),
@@ -78,10 +83,10 @@ impl Environment {
         }
     }
 
-    /// Where the sockets of this user's processes may be: a service seldom has the environment of a
-    /// shell.
+    /// Returns the folders that may contain sockets of this user's programs. There are several
+    /// because a service rarely has the environment of a shell.
     ///
-    /// Only `VOLT_SOCKET_DIR`, when it is set.
+    /// If `VOLT_SOCKET_DIR` is set, returns only that folder.
     pub fn directories(&self) -> Vec<PathBuf> {
         if let Some(dir) = &self.socket_dir {
             return vec![dir.clone()];
@@ -102,7 +107,8 @@ impl Environment {
     }
 }
 
-/// Why a control socket's folder or path cannot be used; the text says what to do.
+/// Error returned when a control socket's folder or path cannot be used. The message contains a
+/// remedy.
 #[derive(Debug)]
 pub struct SocketError {
     kind: Kind,
@@ -122,17 +128,17 @@ impl SocketError {
         Self { kind, message }
     }
 
-    /// The folder does not exist.
+    /// Returns `true` if the folder does not exist.
     pub fn is_missing(&self) -> bool {
         self.kind == Kind::Missing
     }
 
-    /// The path is longer than [`MAX_PATH_BYTES`].
+    /// Returns `true` if the path is longer than [`MAX_PATH_BYTES`].
     pub fn is_path_too_long(&self) -> bool {
         self.kind == Kind::TooLong
     }
 
-    /// The folder is a link, somebody else's, or open to others.
+    /// Returns `true` if the folder is a link, belongs to another user, or is open to other users.
     pub fn is_refused(&self) -> bool {
         self.kind == Kind::Refused
     }
@@ -146,10 +152,10 @@ impl std::fmt::Display for SocketError {
 
 impl std::error::Error for SocketError {}
 
-/// Opens the folder of control sockets, and makes it first if it is not there.
+/// Opens the folder of control sockets, and creates it first if it does not exist.
 ///
 /// # Errors
-/// [`open_directory`]'s, and those of the kernel when the folder cannot be made.
+/// Returns the errors of [`open_directory`], and an error if the folder cannot be created.
 pub fn create_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError> {
     match rustix::fs::mkdir(path, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => open_directory(path, user_id),
@@ -163,13 +169,13 @@ pub fn create_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketErro
     }
 }
 
-/// Opens the folder of control sockets, if it is one that nobody but `user_id` can write to.
+/// Opens the folder of control sockets, after checking that only `user_id` can write to it.
 ///
 /// # Errors
-/// [`SocketError::is_missing`], and [`SocketError::is_refused`] for a folder that is not safe to
-/// use.
+/// Returns an error for which [`SocketError::is_missing`] is true if the folder does not exist, or
+/// [`SocketError::is_refused`] if it is not safe to use.
 pub fn open_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError> {
-    // Without a closing slash, behind which even O_NOFOLLOW would follow a link.
+    // Without a trailing slash: with one, the kernel follows a link despite O_NOFOLLOW.
     let path = path.components().as_path();
     let shown = path.display();
     let refused = |message| Err(SocketError::new(Kind::Refused, message));
@@ -197,7 +203,8 @@ pub fn open_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError>
     if mode & 0o777 == 0o700 {
         return Ok(dir);
     }
-    // Others that use the folder would be shut out of it: `chmod 700 /tmp` stops a machine.
+    // The `chmod` remedy would lock out other users of a shared folder: `chmod 700 /tmp` breaks a
+    // machine.
     let is_shared = mode & (STICKY | WRITABLE_BY_OTHERS) != 0 || !is_named_for_us(path, user_id) && mode & 0o077 != 0;
     refused(if is_shared {
         format!(
@@ -211,10 +218,11 @@ pub fn open_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError>
     })
 }
 
-/// Whether the folder bears a name that we give: what it is there for is known, and may be changed.
+/// Returns `true` if the folder has a name that Volt itself gives, so that changing its mode is
+/// safe.
 ///
-/// `volt` alone is one only where nobody else comes, as in `XDG_RUNTIME_DIR`; elsewhere it may be
-/// what a program was installed to.
+/// The name `volt` counts only inside a private parent, such as `XDG_RUNTIME_DIR`. Elsewhere it may
+/// be the folder of an installed program.
 fn is_named_for_us(path: &Path, user_id: u32) -> bool {
     let is_private =
         |dir: &Path| std::fs::metadata(dir).is_ok_and(|meta| meta.uid() == user_id && meta.mode() & 0o077 == 0);
@@ -224,10 +232,10 @@ fn is_named_for_us(path: &Path, user_id: u32) -> bool {
     }
 }
 
-/// The address of a socket at `path`.
+/// Returns the address of a socket at `path`.
 ///
 /// # Errors
-/// [`SocketError::is_path_too_long`] above [`MAX_PATH_BYTES`].
+/// Returns an error for which [`SocketError::is_path_too_long`] is true above [`MAX_PATH_BYTES`].
 pub fn address(path: &Path) -> Result<SocketAddrUnix, SocketError> {
     let length = path.as_os_str().as_bytes().len();
     if length > MAX_PATH_BYTES {
@@ -238,12 +246,12 @@ pub fn address(path: &Path) -> Result<SocketAddrUnix, SocketError> {
         .map_err(|error| SocketError::new(Kind::Io, format!("{} is not a socket path: {error}", path.display())))
 }
 
-/// The name of a process's socket.
+/// Returns the file name of a program's socket.
 pub fn file_name(pid: u32, start_time: u64) -> String {
     format!("{pid}-{start_time}.sock")
 }
 
-/// Pid and start time from a name that [`file_name`] made; `None` for any other.
+/// Parses pid and start time from a name made by [`file_name`]. Returns `None` for any other name.
 ///
 /// ```
 /// use volt_telemetry::socket::{file_name, parse_file_name};
@@ -256,14 +264,14 @@ pub fn parse_file_name(name: &str) -> Option<(u32, u64)> {
     (file_name(pid, start_time) == name).then_some((pid, start_time))
 }
 
-/// When process `pid` started, in clock ticks since boot; `None` when there is no such process, or
-/// no `/proc`.
+/// Returns when process `pid` started, in clock ticks since boot. Returns `None` if there is no
+/// such process, or no `/proc`.
 pub fn start_time_of(pid: u32) -> Option<u64> {
     parse_start_time(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// When this process started: [`start_time_of`] itself, or where there is no `/proc`, the µs since
-/// 1970 when it first asked.
+/// Returns when this program started, like [`start_time_of`]. Without `/proc`, returns the time of
+/// the first call instead, in µs since 1970.
 pub fn own_start_time() -> u64 {
     static FIRST_ASKED: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
     start_time_of(std::process::id()).unwrap_or_else(|| {
@@ -274,15 +282,15 @@ pub fn own_start_time() -> u64 {
     })
 }
 
-/// Field 22 of `/proc/PID/stat`. Field 2 is the program's name in brackets and may hold anything,
-/// brackets too.
+/// Parses field 22 of `/proc/PID/stat`. Field 2 is the program's name in parentheses, which may
+/// itself contain parentheses and spaces.
 fn parse_start_time(stat: &[u8]) -> Option<u64> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let mut fields = stat[after_name..].split(|byte| *byte == b' ').filter(|field| !field.is_empty());
     std::str::from_utf8(fields.nth(19)?).ok()?.trim_end().parse().ok()
 }
 
-/// Whether the process that made a socket of this name may still be there.
+/// Returns `true` if the program that created a socket of this name may still be running.
 pub fn is_process_alive(pid: u32, start_time: u64) -> bool {
     if let Some(found) = start_time_of(pid) {
         return found == start_time;
@@ -291,10 +299,10 @@ pub fn is_process_alive(pid: u32, start_time: u64) -> bool {
     raw.is_some_and(|pid| !matches!(rustix::process::test_kill_process(pid), Err(Errno::SRCH)))
 }
 
-/// A stream socket that is closed on `exec` and raises no SIGPIPE through [`send`].
+/// Creates a stream socket that is closed on `exec` and raises no SIGPIPE in [`send`].
 ///
 /// # Errors
-/// The kernel's: too many open files, out of memory.
+/// Returns the error of the kernel, such as too many open files or out of memory.
 pub fn stream_socket() -> io::Result<OwnedFd> {
     #[cfg(not(target_vendor = "apple"))]
     let fd =
@@ -309,11 +317,10 @@ pub fn stream_socket() -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Sends what the kernel takes of `bytes`; to a connection that is closed it fails with
-/// `BrokenPipe`, without a SIGPIPE.
+/// Sends as many of `bytes` as the kernel accepts, and returns how many.
 ///
 /// # Errors
-/// The kernel's.
+/// Returns the error of the kernel. On a closed connection this is `BrokenPipe`, without a SIGPIPE.
 pub fn send(to: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     #[cfg(not(target_vendor = "apple"))]
     let flags = SendFlags::NOSIGNAL;
@@ -322,25 +329,26 @@ pub fn send(to: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| rustix::net::send(&to, bytes, flags))?)
 }
 
-/// Receives into `buffer`; 0 when the other side has closed the connection.
+/// Receives into `buffer`. Returns 0 if the peer has closed the connection.
 ///
 /// # Errors
-/// The kernel's.
+/// Returns the error of the kernel.
 pub fn receive(from: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     let (received, _) = rustix::io::retry_on_intr(|| rustix::net::recv(&from, &mut *buffer, RecvFlags::empty()))?;
     Ok(received)
 }
 
-/// The user at the other end, as the kernel knows it; of a listener, who made it listen. `None`
-/// where the system cannot tell.
+/// Returns the user of the peer, as reported by the kernel; for a listener, the user that called
+/// `listen`. Returns `None` where the system does not report it.
 ///
 /// # Errors
-/// The kernel's. A peer whose process this pid namespace cannot see is an error too.
+/// Returns the error of the kernel. Also fails if the peer's process is not visible in this pid
+/// namespace.
 pub fn peer_user(socket: impl AsFd) -> io::Result<Option<u32>> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return match rustix::net::sockopt::socket_peercred(socket) {
         Ok(peer) => Ok(Some(peer.uid.as_raw())),
-        // It answers with process 0, which is nobody's.
+        // The kernel then reports process id 0, which is no process.
         Err(error) if error.raw_os_error() == 0 => Err(io::Error::other(
             "its process is in a pid namespace that this one does not see: share it (in Kubernetes shareProcessNamespace: true)",
         )),
@@ -353,8 +361,8 @@ pub fn peer_user(socket: impl AsFd) -> io::Result<Option<u32>> {
     }
 }
 
-/// The process at the other end, as the kernel knows it from when the connection was made; `None`
-/// where nobody can tell.
+/// Returns the process id of the peer, which the kernel stored when the connection was made.
+/// Returns `None` where it is not available.
 pub fn peer_process(socket: impl AsFd) -> Option<u32> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return rustix::net::sockopt::socket_peercred(socket)
@@ -367,16 +375,17 @@ pub fn peer_process(socket: impl AsFd) -> Option<u32> {
     }
 }
 
-/// Whether somebody listens at `path`. Does not wait.
+/// Returns `true` if a program listens at `path`. Does not wait.
 ///
 /// # Errors
-/// Those of the kernel but "connection refused", which means that nobody does.
+/// Returns the error of the kernel, except "connection refused", which means that no program
+/// listens.
 pub fn is_listening(path: &Path) -> io::Result<bool> {
     let address = address(path).map_err(io::Error::other)?;
     let socket = stream_socket()?;
     rustix::io::ioctl_fionbio(&socket, true)?;
     match rustix::net::connect(&socket, &address) {
-        // A full queue of connections is somebody's.
+        // AGAIN means that the listener's queue of connections is full.
         Ok(()) | Err(Errno::AGAIN) => Ok(true),
         Err(Errno::CONNREFUSED) => Ok(false),
         Err(error) => Err(error.into()),
@@ -386,28 +395,29 @@ pub fn is_listening(path: &Path) -> io::Result<bool> {
 /// A control socket that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Where it is.
+    /// The path of the socket.
     pub path: PathBuf,
-    /// The process that made it.
+    /// The process id of the program that created it.
     pub pid: u32,
-    /// That process's start time.
+    /// The start time of that program.
     pub start_time: u64,
-    /// Whether somebody listens; else it is stale: its process ended without unlinking it.
+    /// Whether a program listens on it. Otherwise it is stale: its program ended without removing
+    /// it.
     pub is_alive: bool,
 }
 
 /// The control sockets of a user.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// By pid, then start time.
+    /// The sockets, sorted by pid, then start time.
     pub sockets: Vec<Candidate>,
-    /// Folders and sockets that exist and could not be read.
+    /// Folders and sockets that exist but could not be read.
     pub refused: Vec<SocketError>,
 }
 
-/// Every control socket that a user with this environment may attach to.
+/// Lists the control sockets that a user with this environment may connect to.
 ///
-/// Connects to each for a moment, to tell the living from the stale.
+/// Connects briefly to each socket to find out whether it is stale.
 pub fn list(environment: &Environment) -> Listing {
     let mut listing = Listing::default();
     for dir in environment.directories() {
@@ -427,7 +437,7 @@ fn list_directory(path: &Path, user_id: u32, listing: &mut Listing) -> Result<()
         let file = path.join(file_name(pid, start_time));
         match is_listening(&file) {
             Ok(is_alive) => listing.sockets.push(Candidate { path: file, pid, start_time, is_alive }),
-            // It was unlinked since the folder was read.
+            // The socket was removed after the folder was read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 listing.refused.push(SocketError::new(Kind::Io, format!("{}: {error}", file.display())));
@@ -437,10 +447,10 @@ fn list_directory(path: &Path, user_id: u32, listing: &mut Listing) -> Result<()
     Ok(())
 }
 
-/// Unlinks the sockets of `user_id`'s processes that have ended, and returns how many. `dir` is the
-/// folder at `path`, open.
+/// Removes the sockets of `user_id`'s programs that have ended, and returns how many were removed.
+/// `dir` is the open folder at `path`.
 ///
-/// What cannot be read or unlinked stays: it does no harm.
+/// Sockets that cannot be checked or removed stay; they do no harm.
 pub fn remove_stale(path: &Path, dir: impl AsFd, user_id: u32) -> usize {
     let Ok(found) = sockets_in(path, &dir, &mut Vec::new()) else { return 0 };
     let is_dead = |pid, start_time| {
@@ -461,14 +471,15 @@ pub fn remove_stale(path: &Path, dir: impl AsFd, user_id: u32) -> usize {
     removed
 }
 
-/// Pid and start time of every socket in the folder that bears a name of ours.
+/// Returns pid and start time of every socket in the folder that has a valid name.
 fn sockets_in(path: &Path, dir: impl AsFd, refused: &mut Vec<SocketError>) -> Result<Vec<(u32, u64)>, SocketError> {
     let unreadable = |error| SocketError::new(Kind::Io, format!("socket directory {}: {error}", path.display()));
     let mut found = Vec::new();
     for entry in rustix::fs::Dir::read_from(&dir).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
         let Some(name) = entry.file_name().to_str().ok().and_then(parse_file_name) else { continue };
-        // What is no socket would look stale: connecting to it is refused too.
+        // Skip other kinds of files. Connecting to them is refused as well, so they would look
+        // stale.
         match rustix::fs::statat(&dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Socket => {}
             _ => continue,

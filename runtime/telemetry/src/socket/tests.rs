@@ -1,4 +1,4 @@
-//! Folders that are safe and not, names that are ours and not, sockets that live and do not.
+//! Tests of safe and unsafe folders, valid and foreign names, and live and stale sockets.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
@@ -181,8 +181,8 @@ fn only_sockets_of_the_dead_are_removed() {
     let dir = create_directory(&path, own_user()).unwrap();
     let own = file_name(std::process::id(), own_start_time());
     let kept = [own.as_str(), "2000000001-1.sock", "2000000002-1.sock", "other.sock"];
-    // Of a living process, though nobody listens yet; alive, though its process cannot be seen; no
-    // socket; no name of ours.
+    // The kept files: a socket of a running program that does not listen yet; one that listens,
+    // though its program is not visible; a file that is no socket; a foreign name.
     drop(UnixListener::bind(path.join(kept[0])).unwrap());
     let _living = UnixListener::bind(path.join(kept[1])).unwrap();
     std::fs::write(path.join(kept[2]), "").unwrap();
