@@ -1,7 +1,7 @@
 //! Distinguishes HTTP/2 from HTTP/1 by the first bytes of a connection.
 //!
-//! A client that knows that the server supports HTTP/2 begins with a fixed *preface*. No HTTP/1
-//! request begins with these bytes (RFC 9113, section 3.4).
+//! A client with prior knowledge that the server supports HTTP/2 begins with a fixed *preface*. No
+//! HTTP/1 request begins with these bytes (RFC 9113, section 3.4).
 //!
 //! Bound: reads at most the 24 bytes of the preface. The caller must limit the time.
 

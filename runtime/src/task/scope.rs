@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | `Open` | is adopted by the child set | the first error occurs, or the body panics |
 //! | `Cancelled` | is adopted and aborted; the scope waits for it as for the other children | no child is left |
-//! | `Over` | is not adopted; its handle is dropped and it is aborted | never |
+//! | `Over` | is refused in step 1; or, if it was on the way already, is aborted | never |
 //!
 //! Ordinary case: the body spawns a child, which arrives and wakes the scope's future. The child
 //! set adopts it and joins it when it ends. When the body has ended and no child is left, the phase
@@ -23,8 +23,8 @@
 //! inside the scope is dropped with the scope. When the scope ends, `over` is set. This wakes code
 //! outside the scope that awaits such a `Child`; it panics, since nothing else would ever wake it.
 //!
-//! The race: a child can be spawned while another thread cancels or drops the scope. The steps of a
-//! spawn:
+//! The race: a child can be spawned while another thread cancels or drops the scope. A spawn takes
+//! these steps, Spawn (1) to Spawn (5):
 //!
 //! 1. Under the lock: check that the scope is not over, and count one more child on the way.
 //! 2. Without the lock: spawn the task.
@@ -36,8 +36,7 @@
 //! The child set does not complete while a child is on the way. A scope whose future is dropped
 //! does not wait; the last child on the way then sets `over`.
 //!
-//! The arrivals are written by each thread that has a clone of [`Scope`], all other state mainly by
-//! the child set. Only the child set takes the arrivals.
+//! Any thread that has a clone of [`Scope`] can add arrivals. Only the child set takes them.
 //!
 //! Invariants:
 //! * ABORTED FIRST: when `over` is set, every child has ended or has been aborted. Otherwise a

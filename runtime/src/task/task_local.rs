@@ -15,7 +15,7 @@ use pin_project_lite::pin_project;
 ///
 /// ```
 /// volt::task_local! {
-///     /// Who asks.
+///     /// The user of the current request.
 ///     pub static USER: String;
 /// }
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();

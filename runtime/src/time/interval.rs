@@ -61,9 +61,9 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 /// ```text
 /// due     |  1  |  2  |  3  |  4  |  5  |  6  |
 /// taken   |  1  |  2 ---- busy ---- |...
-/// Burst                             345  |  6  |     as many ticks as were due, at once, then as planned
-/// Delay                             3     |  4       a full period after each late tick
-/// Skip                              3    |  6  |     the next tick of the plan, the ones in between left out
+/// Burst                             345  |  6  |     the missed ticks immediately, then the original schedule
+/// Delay                             3     |  4       one full period after each late tick
+/// Skip                              3    |  6  |     the next tick of the schedule; missed ticks are skipped
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -19,7 +19,6 @@ use volt_core::driver::turn::Driver;
 ///
 /// # Panics
 /// Panics if called outside a runtime.
-/// Outside a runtime.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,7 +51,7 @@ pub fn now() -> Instant {
 pub fn pause() {
     let driver = context::driver();
     assert!(clock(&driver).pause().is_ok(), "the clock is paused already");
-    // A thread that is parked in the driver computed its timeout from the running clock.
+    // A thread that is parked in the driver has computed its timeout from the running clock.
     driver.unpark();
 }
 

@@ -43,7 +43,7 @@ pub struct Processes {
     pub messages_lost: u64,
     /// Number of processes by state; `None` if there are too many processes to read each.
     pub states: Option<States>,
-    /// The mailboxes that held the most messages at the last full reading, with their current
+    /// The mailboxes with the most messages at the last full reading, with their current
     /// numbers; the deepest first.
     #[serde(deserialize_with = "deepest")]
     pub deepest: Vec<Mailbox>,
@@ -74,7 +74,7 @@ pub enum Rank {
     /// Messages in the mailbox.
     #[default]
     Mailbox,
-    /// The highest number of messages that the mailbox ever held.
+    /// The highest number of messages that was ever in the mailbox.
     Peak,
     /// Messages that the mailbox dropped or rejected.
     Lost,
@@ -90,7 +90,7 @@ pub enum Rank {
 }
 
 impl Rank {
-    /// All ranks that this version knows.
+    /// All ranks of this version.
     pub const ALL: [Rank; 6] = [Rank::Mailbox, Rank::Peak, Rank::Lost, Rank::Steps, Rank::Busy, Rank::Pid];
 
     /// Returns the name in options and JSON.
@@ -151,7 +151,7 @@ pub struct Process {
     pub state: State,
     /// Messages in its mailbox.
     pub mailbox_len: u64,
-    /// The highest number of messages that the mailbox ever held.
+    /// The highest number of messages that was ever in the mailbox.
     pub mailbox_high_water: u64,
     /// The capacity of the mailbox.
     pub mailbox_capacity: u64,

@@ -62,7 +62,7 @@ pub enum Rank {
 }
 
 impl Rank {
-    /// All ranks that this version knows.
+    /// All ranks of this version.
     pub const ALL: [Rank; 8] =
         [Rank::Busy, Rank::Longest, Rank::Polls, Rank::Delay, Rank::Woken, Rank::Wakers, Rank::Age, Rank::Id];
 

@@ -5,8 +5,8 @@
 //! [`Reply`]s.
 //!
 //! A frame is a 32-bit little-endian length, followed by that many bytes of MessagePack. Structs
-//! are maps with named fields (rmp-serde). Each side therefore ignores fields that it does not
-//! know, and uses defaults for fields that are missing.
+//! are maps with named fields (rmp-serde). Each side therefore ignores unknown fields,
+//! and uses defaults for missing ones.
 //!
 //! Invariants:
 //! * FRAMES ARE BOUNDED: [`MAX_REQUEST_BYTES`] for requests and [`MAX_REPLY_BYTES`] for replies.
@@ -17,8 +17,8 @@
 //!   off.
 //!
 //! Versions: [`VERSION`] consists of a major and a minor number. A console rejects a server of
-//! another major version, with both versions in the message. With another minor version, both sides
-//! use the fields that they know. A client checks the server's minor version before it sends a
+//! another major version, with both versions in the message. With another minor version, each side
+//! ignores what it does not support. A client checks the server's minor version before it sends a
 //! newer request:
 //!
 //! | minor | added |

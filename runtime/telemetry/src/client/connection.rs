@@ -164,7 +164,7 @@ impl Client {
     /// - [`ConnectError::is_answer`] if the server could not take this snapshot. The connection
     ///   stays open.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Update>, ConnectError> {
-        // A newer server may send replies that this client does not know.
+        // A newer server may send replies of unknown types.
         self.next_that(Instant::now().checked_add(timeout), |reply| match reply {
             Reply::Snapshot { process, lost } => Some(Update { process: *process, lost }),
             _ => None,
@@ -267,7 +267,7 @@ impl Client {
         })
     }
 
-    /// Returns an error if the server is too old to know a request of this minor version.
+    /// Returns an error if the server is too old for a request of this minor version.
     fn check_minor(&self, minor: u32, what: &str) -> Result<(), ConnectError> {
         let version = self.hello.version;
         if version.minor >= minor {

@@ -366,7 +366,7 @@ fn a_target_is_a_path_a_pid_or_a_name() {
     );
 }
 
-/// A reply that the current client does not know.
+/// A reply of a newer version.
 fn newer() -> Vec<u8> {
     #[derive(serde::Serialize)]
     struct Newer {

@@ -1,8 +1,8 @@
 //! Deserializes findings of any version of Volt.
 //!
 //! Invariants:
-//! * ONLY NEW THINGS ARE LOST: a rule, place or piece of evidence that this version does not know
-//!   is left out; the rest is kept.
+//! * ONLY NEW THINGS ARE LOST: an unknown rule, place or piece of evidence is left out; the rest
+//!   is kept.
 //! * BOUNDED WHILE READING: all findings of one runtime, with their numbers, have a weight of at
 //!   most `MAX_WEIGHT`.
 
@@ -49,7 +49,7 @@ fn places<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Place>, D::E
     bounded::known(deserializer, MAX_WEIGHT, |element: Element| element.fields()?.place())
 }
 
-/// An element of a list that may be of a kind that only a later version of Volt knows.
+/// An element of a list, possibly of a kind that a later version of Volt added.
 ///
 /// Unknown parts are skipped while they are read. An untagged enum would buffer the whole element
 /// until its kind is known, which takes many times the memory of the message.

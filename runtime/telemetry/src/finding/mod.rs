@@ -22,8 +22,8 @@ use crate::text::{counted, duration};
 pub enum Severity {
     /// Worth knowing, but needs no action now.
     Info,
-    /// Work is delayed more than necessary, or resources are wasted. A severity that only a later
-    /// version of Volt knows is read as this one.
+    /// Work is delayed more than necessary, or resources are wasted. A severity that a later
+    /// version of Volt added is read as this one.
     Warning,
     /// Work has stopped, or will stop.
     Critical,
@@ -43,8 +43,8 @@ impl Severity {
     }
 }
 
-/// Returns the severity with this name, or [`Severity::Warning`] for a name that only a later
-/// version of Volt knows.
+/// Returns the severity with this name, or [`Severity::Warning`] for a name that a later
+/// version of Volt added.
 impl From<String> for Severity {
     fn from(name: String) -> Self {
         Self::ALL.into_iter().find(|severity| severity.name() == name).unwrap_or(Severity::Warning)

@@ -64,7 +64,7 @@ fn one_place_or_number_of_tomorrow_costs_only_itself() {
     assert_eq!(read, [finding()]);
 }
 
-/// Lists whose elements this reader does not know, one byte each.
+/// Lists of unknown elements, one byte each.
 #[derive(Serialize)]
 struct Hostile {
     findings: [HostileFinding; 1],

@@ -4,7 +4,7 @@
 //! them.
 //!
 //! Invariant: NUMBERS ARE PERMANENT. The number of a variant is never reused for another one,
-//! because files contain it. A number that the reader does not know is read as `Unknown`.
+//! because files contain it. An unknown number is read as `Unknown`.
 
 /// The location number of a task whose spawn location has no number.
 pub const UNKNOWN_LOCATION: u16 = 0;

@@ -4,9 +4,9 @@
 //! bookkeeping, and the position of a half-written record is known:
 //!
 //! ```text
-//! word 0   at_ns                                      64 bits: ns on the process's monotonic clock
+//! word 0   at_ns                                      64 bits: ns on the program's monotonic clock
 //! word 1   subject                                    64 bits: a task's id, an incident's, a count
-//! word 2   kind 8 | detail 8 | index 16 | amount 32   what it is; an enum of its own; a location or a worker;
+//! word 2   kind 8 | detail 8 | index 16 | amount 32   the kind; an enum that depends on the kind; a location or a worker;
 //!                                                     ns or a count
 //! ```
 //!
@@ -15,7 +15,7 @@
 //!
 //! The workers create records with [`Record::new`], which the compiler reduces to three stores. The
 //! thread that drains the rings reads them, and so do readers of recordings. [`Record::event`]
-//! never fails: a kind that it does not know is [`Event::Unknown`].
+//! never fails: an unknown kind is [`Event::Unknown`].
 //!
 //! Invariant: NUMBERS ARE PERMANENT. The number of a kind is never reused for another kind, because
 //! files contain it.

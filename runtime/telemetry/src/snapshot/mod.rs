@@ -66,8 +66,8 @@ pub struct Snapshot {
     pub config: Config,
     /// Bit `w % 64` of word `w / 64` is set while worker `w` is parked and not yet claimed.
     pub parked_bitmap: Vec<u64>,
-    /// Number of workers that search for work: those that steal, and those that were woken and have
-    /// not found work yet.
+    /// Number of workers that search for work: those that steal, and those that were woken to
+    /// search.
     ///
     /// A worker starts to steal on its own initiative only while fewer than half of the workers
     /// search. Woken workers are counted without a limit, so the count may exceed half. A worker

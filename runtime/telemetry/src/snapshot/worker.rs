@@ -18,7 +18,7 @@ pub enum Duty {
     Blocking,
     /// It is a spare worker that is not needed now.
     Off,
-    /// A duty that this version does not know.
+    /// A duty of a newer version.
     #[serde(other)]
     Unknown,
 }
@@ -55,7 +55,7 @@ pub enum Phase {
     Driver,
     /// Fires timers, polls I/O, and updates the tuner.
     Maintenance,
-    /// A phase that this version does not know.
+    /// A phase of a newer version.
     #[serde(other)]
     Unknown,
 }
