@@ -6,8 +6,8 @@
 //! 0600 and the name `PID-STARTTIME.sock`. The start time distinguishes a program from a later one
 //! with the same pid.
 //!
-//! A program creates its socket, and the folder if necessary. It removes its own socket and those of
-//! programs that have ended. Consoles and exporters only read the folder.
+//! A program creates its socket, and the folder if necessary. It removes its own socket and those
+//! of programs that have ended. Consoles and exporters only read the folder.
 //!
 //! Invariants:
 //! * UNSAFE FOLDERS ARE REFUSED, NOT REPAIRED. The folder must belong to this user, be a directory
