@@ -386,8 +386,9 @@ impl<E> fmt::Debug for Scope<E> {
 /// The future value of a child of a [`scope`], to be awaited inside the scope.
 ///
 /// # Panics
-/// Panics if the child failed or was cancelled and the scope has ended. Code outside the scope is
-/// not dropped by the scope, so it would otherwise wait forever.
+/// Panics if the scope has ended and the child gave no value: it failed, was cancelled, or was
+/// spawned too late. Code outside the scope is not dropped by the scope, so it would otherwise wait
+/// forever.
 ///
 /// # Cancel safety
 /// Cancel safe: the value is kept until it is received.
