@@ -1,17 +1,17 @@
-//! loom models of the ring, and of the ring with one step done wrong.
+//! loom models of the ring, and of the ring with one incorrect step.
 //!
-//! Each model is generic over [`Steps`]. [`AsBuilt`] takes every step from the ring itself; each
-//! fault replaces one step by one that differs in the thing it is named after, and the model must
-//! find it. Rings have 2 or 4 slots, and begin just before the indices wrap. loom checks each
-//! access to a slot: two at once of which one writes, or a read of what was not published, fail the
-//! model, as does an item that is lost or comes out twice.
+//! Each model is generic over [`Steps`]. [`AsBuilt`] takes every step from the ring itself. Each
+//! fault replaces one step by an incorrect one, as its name says, and the model must detect it.
+//! Rings have 2 or 4 slots, and their indices start just before the wrap. loom checks each access
+//! to a slot: a model fails on concurrent accesses of which one is a write, and on a read of an
+//! item that was not published. It also fails if an item is lost or comes out twice.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
 
 use super::*;
 
-/// First index of every ring here: wraps within the model.
+/// First index of every ring in these models, so that it wraps within the model.
 const FIRST: u32 = u32::MAX - 1;
 
 /// The steps of the protocol that a fault can replace.
@@ -37,7 +37,7 @@ struct AsBuilt;
 
 impl Steps for AsBuilt {}
 
-/// What the threads of a model took out of its rings, and what is left in there.
+/// The items that the threads of a model took out of its rings, and those that remained inside.
 #[derive(Default)]
 struct Out(Vec<u32>);
 
@@ -52,7 +52,7 @@ impl Out {
         self.0.extend(std::iter::from_fn(|| S::pop(from)));
     }
 
-    /// Each of the items 0 to `count - 1` came out once.
+    /// Checks that each of the items 0 to `count - 1` came out exactly once.
     fn is_complete(mut self, count: u32) {
         self.0.sort_unstable();
         assert_eq!(self.0, (0..count).collect::<Vec<_>>(), "an item was lost or came out twice");
@@ -63,8 +63,8 @@ fn joined(threads: impl IntoIterator<Item = thread::JoinHandle<Out>>) -> Out {
     Out(threads.into_iter().flat_map(|thread| thread.join().unwrap().0).collect())
 }
 
-/// The owner pushes `items` into a ring of `capacity`, popping when it is full and once in between;
-/// a thief steals `steals` times.
+/// The owner pushes `items` into a ring of `capacity`. It pops when the ring is full, and once in
+/// between. A thief steals `steals` times.
 fn owner_and_thief<S: Steps>(capacity: usize, items: u32, steals: usize) {
     let (mut owner, stealer) = ring_from(capacity, FIRST);
     let (mut thief, _) = ring_from(4, FIRST);
@@ -94,7 +94,8 @@ fn owner_and_thief<S: Steps>(capacity: usize, items: u32, steals: usize) {
     joined(threads).is_complete(items);
 }
 
-/// The owner takes the ring's indices round twice its capacity, while a thief steals once.
+/// The owner pushes and pops until the indices have advanced by twice the capacity, while a thief
+/// steals once.
 fn once_round<S: Steps>() {
     let (mut owner, stealer) = ring_from(2, FIRST);
     owner.push(0).unwrap();
@@ -119,7 +120,7 @@ fn once_round<S: Steps>() {
     joined(threads).is_complete(5);
 }
 
-/// The owner pops what two thieves steal at the same time.
+/// The owner pops while two thieves steal at the same time.
 fn owner_and_two_thieves<S: Steps>() {
     let (mut owner, stealer) = ring_from(4, FIRST);
     (0..3).for_each(|item| owner.push(item).unwrap());
@@ -145,8 +146,8 @@ fn owner_and_two_thieves<S: Steps>() {
     joined(threads).is_complete(3);
 }
 
-/// A thief's own ring is stolen from while it steals: what it writes must not be what is being
-/// read.
+/// A second thief steals from the ring of a thief that is stealing. The first thief must not
+/// overwrite the slots that the second one reads.
 fn chain_of_thieves<S: Steps>() {
     let (mut first, from_first) = ring_from(4, FIRST);
     let (mut middle, from_middle) = ring_from(2, FIRST);
@@ -184,7 +185,7 @@ fn overflow_and_thief<S: Steps>() {
                 pending = S::push(&mut owner, item).err();
                 if pending.is_some() {
                     let half = S::take_half(&mut owner);
-                    // A thief is at work: this one goes another way.
+                    // A thief is active: the pending item goes elsewhere.
                     if half.is_empty() {
                         out.0.extend(pending.take());
                     }
@@ -205,7 +206,7 @@ fn overflow_and_thief<S: Steps>() {
     joined(threads).is_complete(3);
 }
 
-/// A third thread reads the lengths meanwhile.
+/// A third thread reads the lengths during pushes, pops and a steal.
 fn lengths<S: Steps>() {
     let (mut owner, stealer) = ring_from(2, FIRST);
     let watched = stealer.clone();
@@ -258,8 +259,8 @@ fn a_length_is_never_negative() {
     holds(None, lengths::<AsBuilt>);
 }
 
-/// A steal in which each step can be replaced: `load`, `room` (of the thief's own ring), `claim`,
-/// `release`.
+/// A steal of which each step can be replaced: `load`, `room` (of the thief's own ring), `claim`
+/// and `release`.
 fn steal_by(
     from: &Stealer<u32>,
     into: &mut Producer<u32>,
@@ -280,12 +281,12 @@ fn steal_by(
     if !claim(&from.shared, heads, claimed) {
         return Steal::Lost;
     }
-    // SAFETY: none; the models show whether it is CLAIMED and FILLED.
+    // SAFETY: none; the model checks that the slot is CLAIMED and FILLED.
     let next = unsafe { from.shared.read(heads.real) };
     for offset in 1..count {
         // SAFETY: none, as above.
         let item = unsafe { from.shared.read(heads.real.wrapping_add(offset)) };
-        // SAFETY: none; the models show whether there is ROOM.
+        // SAFETY: none; the model checks that there is ROOM.
         unsafe { into.shared.write(into.tail.wrapping_add(offset - 1), item) };
     }
     release(&from.shared, claimed);
@@ -303,7 +304,7 @@ fn claim(shared: &Shared<u32>, from: Heads, to: Heads) -> bool {
     swap(shared, from, to, Ordering::Release)
 }
 
-/// The replaceable steal with nothing replaced: it is the same as the ring's own.
+/// The replaceable steal with no step replaced. It is equivalent to the ring's own.
 struct Copied;
 
 impl Steps for Copied {
@@ -319,13 +320,13 @@ fn the_steal_that_the_faults_are_put_into_is_sound() {
     holds(Some(2), chain_of_thieves::<Copied>);
 }
 
-/// Reads the slots, then claims them.
+/// Reads the slots before it claims them.
 struct ReadsBeforeClaim;
 
 impl Steps for ReadsBeforeClaim {
     fn steal(from: &Stealer<u32>, into: &mut Producer<u32>) -> Steal<u32> {
         let early = |shared: &Shared<u32>, heads: Heads, claimed: Heads| {
-            // SAFETY: none: not claimed yet, which is the fault.
+            // SAFETY: none: the slot is not claimed yet, which is the fault.
             let _ = unsafe { shared.read(heads.real) };
             claim(shared, heads, claimed)
         };
@@ -338,7 +339,7 @@ fn reading_before_the_claim_is_found() {
     breaks("Causality violation", None, || owner_and_thief::<ReadsBeforeClaim>(2, 4, 2));
 }
 
-/// Claims by moving both heads: the owner takes the slots for free while they are read.
+/// Claims by moving both heads: the owner treats the slots as free while the thief reads them.
 struct ClaimsBothHeads;
 
 impl Steps for ClaimsBothHeads {
@@ -355,7 +356,7 @@ fn claiming_with_both_heads_is_found() {
     breaks("Causality violation", None, || owner_and_thief::<ClaimsBothHeads>(2, 4, 2));
 }
 
-/// Claims by a store.
+/// Claims with a store instead of a compare-and-swap.
 struct ClaimsByStore;
 
 impl Steps for ClaimsByStore {
@@ -373,8 +374,8 @@ fn claiming_by_a_store_is_found() {
     breaks("a steal ended twice", None, || owner_and_thief::<ClaimsByStore>(4, 4, 2));
 }
 
-/// Releases by a store of what it claimed, not by a loop: what the owner popped meanwhile comes
-/// back.
+/// Releases with a store of the heads that it claimed, not with a loop: items that the owner popped
+/// in the meantime reappear.
 struct ReleasesByStore;
 
 impl Steps for ReleasesByStore {
@@ -392,8 +393,8 @@ fn releasing_by_a_store_is_found() {
     breaks("lost or came out twice", Some(2), owner_and_two_thieves::<ReleasesByStore>);
 }
 
-/// Releases with a Relaxed swap: the owner writes slots that, for all it knows, are still being
-/// read.
+/// Releases with a Relaxed swap: the owner overwrites slots although the thief's reads need not
+/// have happened before.
 struct ReleasesRelaxed;
 
 impl Steps for ReleasesRelaxed {
@@ -413,8 +414,8 @@ fn a_relaxed_release_is_found() {
     breaks("Causality violation", None, || owner_and_thief::<ReleasesRelaxed>(2, 4, 2));
 }
 
-/// Indices of two bits, twice the capacity: to a thief that slept, heads that have gone round seem
-/// as they were.
+/// Indices of two bits, twice the capacity: a suspended thief takes heads that have wrapped around
+/// for unchanged ones.
 struct TwoBitIndices;
 
 impl Steps for TwoBitIndices {
@@ -441,7 +442,7 @@ fn going_round_as_often_with_whole_indices_is_sound() {
     holds(None, once_round::<AsBuilt>);
 }
 
-/// The thief counts the room in its own ring from `real`: where another thief still reads.
+/// The thief counts the room in its own ring from `real`, although another thief still reads there.
 struct ThiefsRoomFromReal;
 
 impl Steps for ThiefsRoomFromReal {
@@ -465,7 +466,7 @@ impl Steps for RoomFromReal {
         if producer.tail.wrapping_sub(heads.real) == producer.shared.capacity() {
             return Err(item);
         }
-        // SAFETY: none: not ROOM, which is the fault.
+        // SAFETY: none: there is no ROOM, which is the fault.
         unsafe { producer.shared.write(producer.tail, item) };
         producer.publish_tail(producer.tail.wrapping_add(1));
         Ok(())
@@ -477,8 +478,8 @@ fn room_counted_from_the_real_head_is_found() {
     breaks("Causality violation", None, || owner_and_thief::<RoomFromReal>(2, 4, 2));
 }
 
-/// Push publishes the tail with a Relaxed store: the thief reads a slot that it does not see
-/// written.
+/// Push publishes the tail with a Relaxed store: the thief reads a slot without synchronizing with
+/// the write.
 struct TailRelaxed;
 
 impl Steps for TailRelaxed {
@@ -509,7 +510,7 @@ impl Steps for PopsByStore {
             return None;
         }
         producer.shared.heads.store(heads.advanced(1).pack(), Ordering::Release);
-        // SAFETY: none: not CLAIMED, which is the fault.
+        // SAFETY: none: the slot is not CLAIMED, which is the fault.
         Some(unsafe { producer.shared.read(heads.real) })
     }
 }
@@ -519,7 +520,7 @@ fn popping_by_a_store_is_found() {
     breaks("lost or came out twice", None, || owner_and_thief::<PopsByStore>(4, 4, 2));
 }
 
-/// Pop takes `steal` along although a thief is at work.
+/// Pop moves `steal`, too, although a thief is active.
 struct PopsBothHeads;
 
 impl Steps for PopsBothHeads {
@@ -532,7 +533,7 @@ impl Steps for PopsBothHeads {
         if !claim(&producer.shared, heads, Heads { steal: real, real }) {
             return Self::pop(producer);
         }
-        // SAFETY: CLAIMED and FILLED; the fault is what it says about the thief.
+        // SAFETY: CLAIMED and FILLED; the fault is the moved `steal`.
         Some(unsafe { producer.shared.read(heads.real) })
     }
 }
@@ -554,7 +555,7 @@ impl Steps for PopsRelaxed {
         if !swap(&producer.shared, heads, heads.advanced(1), Ordering::Relaxed) {
             return Self::pop(producer);
         }
-        // SAFETY: CLAIMED and FILLED; the fault is what others see.
+        // SAFETY: CLAIMED and FILLED; the fault is in what other threads see.
         Some(unsafe { producer.shared.read(heads.real) })
     }
 }
@@ -564,7 +565,7 @@ fn a_pop_that_publishes_no_tail_is_found() {
     breaks("TAIL-NOT-OLDER", None, lengths::<PopsRelaxed>);
 }
 
-/// The overflow claims although a thief is at work.
+/// The overflow claims although a thief is active.
 struct OverflowIgnoresThief;
 
 impl Steps for OverflowIgnoresThief {
@@ -575,7 +576,7 @@ impl Steps for OverflowIgnoresThief {
         if count == 0 || !claim(&producer.shared, heads, Heads { steal: real, real }) {
             return Vec::new();
         }
-        // SAFETY: CLAIMED and FILLED; the fault is what it says about the thief.
+        // SAFETY: CLAIMED and FILLED; the fault is the moved `steal`.
         (0..count).map(|offset| unsafe { producer.shared.read(heads.real.wrapping_add(offset)) }).collect()
     }
 }
@@ -596,7 +597,7 @@ impl Steps for OverflowByStore {
             return Vec::new();
         }
         producer.shared.heads.store(heads.advanced(count).pack(), Ordering::Release);
-        // SAFETY: none: not CLAIMED, which is the fault.
+        // SAFETY: none: the slots are not CLAIMED, which is the fault.
         (0..count).map(|offset| unsafe { producer.shared.read(heads.real.wrapping_add(offset)) }).collect()
     }
 }

@@ -1,62 +1,87 @@
-//! A bounded FIFO ring with one producer and many thieves: a worker's local queue, and its batch
-//! buffer.
+//! The local run queue of a worker: a bounded FIFO ring with one producer and many thieves.
+//!
+//! Each worker of the scheduler owns one ring. The *owner* pushes tasks at the tail and pops the
+//! oldest ones. Other workers that have run out of tasks are *thieves*: they steal half of the
+//! tasks in one step. The batch buffer of a worker is such a ring, too.
+//!
+//! A ring has two heads. `real` is the index of the next item to take. `steal` trails behind `real`
+//! while a thief copies items out of the ring, and marks the slots that must not be overwritten
+//! yet.
 //!
 //! # Shape
 //!
 //! ```text
-//! heads  u64  | steal 32 | real 32 |   a line of its own; changed by compare-and-swap only
-//! tail   u32                           a line of its own; stored by the producer only
+//! heads  u64  | steal 32 | real 32 |   on a cache line of its own; changed by compare-and-swap only
+//! tail   u32                           on a cache line of its own; stored by the producer only
 //! slots  [T; capacity]                 slot of index i = i mod capacity, a power of two
 //!
 //!            steal        real               tail
 //!   ── free ──┤ being moved ├── items, FIFO ───┤── free ──      steal ≤ real ≤ tail ≤ steal + capacity, all mod 2^32
 //! ```
-//! `steal == real`: no thief is at work. `steal != real`: one is, and copies the items in between.
+//! If `steal == real`, no thief is active. If `steal != real`, one thief is active and copies the
+//! items in between. At most one thief is active at any time.
 //!
 //! # Who writes, who reads
 //!
-//! [`Producer`] is one value that cannot be cloned, and its methods that write take `&mut self`:
-//! only the owner pushes and pops. [`Stealer`] is cloned freely; a thief takes into a ring whose
-//! `Producer` it holds. Anybody may read the lengths.
+//! There is one [`Producer`]. It cannot be cloned, and its methods that write take `&mut self`, so
+//! only the owner pushes and pops. A [`Stealer`] can be cloned freely. A thief steals into a ring
+//! whose `Producer` it owns. Any thread may read the lengths.
+//!
+//! # One ordinary case
+//!
+//! The owner pushes A, B, C and D: four slots are filled and the tail is 4. A thief loads the heads
+//! (0, 0) and the tail (4), and claims two items with one compare-and-swap that changes the heads
+//! to `steal` 0, `real` 2. It copies A and B out, while the owner may pop C (`real` becomes 3).
+//! Then the thief sets `steal` to the current `real`, and the slots of A, B and C are free again.
+//!
+//! # The race
+//!
+//! The owner and several thieves may want the same items at the same time, and the owner may want
+//! to overwrite a slot that a thief still reads. The compare-and-swap of the heads decides the
+//! first race: an item belongs to the thread that moved `real` past it, and is read only after
+//! that. `steal` decides the second one: the owner counts the free slots from `steal`, not from
+//! `real`.
 //!
 //! # Invariants
 //!
 //! * SOLE-PRODUCER: only the holder of `&mut Producer` writes slots and the tail.
-//! * CLAIMED: an index belongs to whoever moved `real` over it with a compare-and-swap; nobody else
-//!   reads its item.
-//! * FILLED: a slot between `real` and `tail`, and a claimed one that its claimer has not read yet,
-//!   holds an item.
-//! * ROOM: a slot is written only if its index is less than `steal + capacity`: counted from
-//!   `steal`, since up to there a thief may still be reading.
-//! * TAIL-NOT-OLDER: whoever sees a value of the heads sees a tail at least as new as the one that
-//!   value was made from. Every change of the heads is a Release, and every load that is followed
-//!   by a load of the tail is an Acquire.
+//! * CLAIMED: an item belongs to the thread that moved `real` past its index with a
+//!   compare-and-swap. No other thread reads it.
+//! * FILLED: a slot between `real` and `tail` holds an item, and so does a claimed slot that the
+//!   claiming thread has not read yet.
+//! * ROOM: a slot is written only if its index is less than `steal + capacity`. The room is counted
+//!   from `steal`, because a thief may still be reading the slots from there on.
+//! * TAIL-NOT-OLDER: a thread that loads a value of the heads and then the tail gets a tail at
+//!   least as new as the one from which that value was computed. For this, every change of the
+//!   heads is a Release, and every load of the heads that is followed by a load of the tail is an
+//!   Acquire.
 //!
 //! # Protocol
 //!
 //! * Push: (1) count the room from `steal`; (2) write the slot; (3) publish the tail.
-//! * Pop: (1) load the heads; (2) claim one, moving `real`, and `steal` with it if no thief is at
-//!   work; (3) read the slot.
-//! * Steal: (1) load the heads, refuse if a thief is at work; (2) load the tail, half of what is
-//!   there, rounded up; (3) claim by moving `real` alone; (4) only now read the slots: the oldest
-//!   goes to the caller, the rest into the thief's own ring, whose room is counted from *its*
-//!   `steal`, since that ring may be being stolen from too; (5) release: `steal = real`, by a loop,
-//!   since the owner may have popped meanwhile; (6) publish the tail of the thief's own ring.
-//! * Overflow: (1) load the heads, refuse if a thief is at work; (2) claim half the capacity at
-//!   once, both heads; (3) read the slots.
+//! * Pop: (1) load the heads; (2) claim one item by moving `real`, and `steal` with it if no thief
+//!   is active; (3) read the slot.
+//! * Steal: (1) load the heads, and give up if another thief is active; (2) load the tail, and aim
+//!   for half of the items, rounded up; (3) claim them by moving `real` alone; (4) only then read
+//!   the slots: the oldest item goes to the caller, the others into the thief's own ring. The room
+//!   there is counted from the `steal` of *that* ring, because a third worker may be stealing from
+//!   it; (5) release: set `steal = real`, in a loop, because the owner may have popped in the
+//!   meantime; (6) publish the tail of the thief's own ring.
+//! * Overflow: (1) load the heads, and give up if a thief is active; (2) claim half the capacity
+//!   with one compare-and-swap that moves both heads; (3) read the slots.
 //!
 //! # Rejected
 //!
-//! * Heads of 16 bits: a thief that sleeps through 65,536 pops claims items that are not there
-//!   (tokio #5041). With 32 bits it would have to sleep through exactly 2^32 of them.
-//! * Reading a slot and then claiming it: a data race, even where the value is thrown away.
-//! * Stealing half of a Chase–Lev deque with one compare-and-swap: its owner takes from the other
-//!   end without one.
-//! * Repeating a lost claim inside `steal_into`: the next victim is as good, and the caller counts
-//!   what it lost.
-//! * Refusing to steal when the thief's own ring has no room: the oldest item needs none.
+//! * Heads of 16 bits: a thief that is suspended during 65,536 pops claims items that do not exist
+//!   (tokio #5041). With 32 bits it would have to be suspended during exactly 2^32 of them.
+//! * Reading a slot before claiming it: a data race, even if the value is discarded.
+//! * Stealing half of a Chase–Lev deque with one compare-and-swap: its owner takes items from the
+//!   other end without one.
+//! * Retrying a lost claim inside `steal_into`: another victim is as good, and the caller counts
+//!   the lost attempts.
+//! * Refusing to steal when the thief's own ring is full: the oldest item needs no room there.
 //!
-//! Source: the layout of the two heads is that of tokio's `queue.rs`.
+//! The layout of the two heads is that of tokio's `queue.rs`.
 
 use std::mem::MaybeUninit;
 
@@ -65,19 +90,19 @@ use volt_shim::{Arc, AtomicU32, AtomicU64, CachePadded, Ordering, UnsafeCell};
 #[cfg(all(test, loom))]
 mod loom_models;
 
-/// Largest capacity: small enough that indices never come near half of their 32 bits.
+/// The largest capacity. It keeps the distance between two indices far below half of their range.
 const MAX_CAPACITY: usize = 32_768;
 
-/// A ring of `capacity` slots, a power of two from 2 to 32,768.
+/// Creates a ring of `capacity` slots.
 ///
 /// # Panics
 ///
-/// If `capacity` is not such a number.
+/// If `capacity` is not a power of two from 2 to 32,768.
 pub(crate) fn ring<T: Send>(capacity: usize) -> (Producer<T>, Stealer<T>) {
     ring_from(capacity, 0)
 }
 
-/// A ring whose first index is `first`, so that tests reach the end of the 32 bits.
+/// Creates a ring whose first index is `first`, so that tests can cover the wrap of the indices.
 fn ring_from<T: Send>(capacity: usize, first: u32) -> (Producer<T>, Stealer<T>) {
     assert!(
         capacity.is_power_of_two() && (2..=MAX_CAPACITY).contains(&capacity),
@@ -91,10 +116,10 @@ fn ring_from<T: Send>(capacity: usize, first: u32) -> (Producer<T>, Stealer<T>) 
     (Producer { shared: shared.clone(), tail: first }, Stealer { shared })
 }
 
-/// The owner's end: the only one that pushes and pops.
+/// The owner's end, the only one that pushes and pops.
 pub(crate) struct Producer<T: Send> {
     shared: Arc<Shared<T>>,
-    /// What `shared.tail` holds; nobody else writes that.
+    /// A copy of `shared.tail`, which only this producer writes.
     tail: u32,
 }
 
@@ -103,26 +128,25 @@ pub(crate) struct Stealer<T: Send> {
     shared: Arc<Shared<T>>,
 }
 
-/// What came of an attempt to steal.
+/// The result of an attempt to steal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Steal<T> {
-    /// There was nothing.
+    /// The ring was empty.
     Empty,
-    /// There was something, but a thief is at work, or somebody was faster: try again, or
-    /// elsewhere.
+    /// The ring has items, but another thief is active or won the race. Retry, or try another ring.
     Lost,
-    /// `count` items were taken: `next`, the oldest, and the others, which are in the thief's own
-    /// ring now.
+    /// `count` items were taken: `next` is the oldest one, and the others are now in the thief's
+    /// own ring.
     Taken { next: T, count: usize },
 }
 
-/// The oldest half of a ring, on its way to another queue. What is not taken out is dropped with
-/// this.
+/// The oldest half of a ring, about to be moved to another queue. Dropping this drops the items
+/// that have not been taken out.
 pub(crate) struct TakeHalf<'a, T: Send> {
     producer: &'a mut Producer<T>,
-    /// Indices claimed and not yet read: from here,
+    /// The first index that was claimed and not yet read.
     next: u32,
-    /// to here.
+    /// The index after the last claimed one.
     end: u32,
 }
 
@@ -140,7 +164,7 @@ struct Heads {
 }
 
 impl<T: Send> Producer<T> {
-    /// Puts `item` at the tail; hands it back if the ring is full.
+    /// Puts `item` at the tail. Returns it if the ring is full.
     #[inline]
     pub(crate) fn push(&mut self, item: T) -> Result<(), T> {
         // Push (1)
@@ -148,8 +172,8 @@ impl<T: Send> Producer<T> {
             return Err(item);
         }
         // Push (2)
-        // SAFETY: ROOM: `free` counted at least one from `steal`, and SOLE-PRODUCER: `&mut self` is
-        // the only road to the slot.
+        // SAFETY: ROOM: `free` counted at least one slot from `steal`. SOLE-PRODUCER: slots are
+        // written only through `&mut self`.
         unsafe { self.shared.write(self.tail, item) };
         // Push (3)
         self.publish_tail(self.tail.wrapping_add(1));
@@ -160,11 +184,11 @@ impl<T: Send> Producer<T> {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
         // Pop (1)
-        // ORDERING: Relaxed: retry value, the swap below checks it. The slots and the tail are this
-        // thread's own writes.
+        // ORDERING: Relaxed: a stale value makes the compare-and-swap below fail and be retried.
+        // The owner itself wrote the slots and the tail.
         let mut heads = Heads::unpack(self.shared.heads.load(Ordering::Relaxed));
         loop {
-            // Exact even if the heads are old: `real` never passes the tail.
+            // Exact even if the loaded heads are stale: `real` never passes the tail.
             if heads.real == self.tail {
                 return None;
             }
@@ -179,7 +203,7 @@ impl<T: Send> Producer<T> {
             );
             match claim {
                 // Pop (3)
-                // SAFETY: CLAIMED: the swap just moved `real` over this index. FILLED: it was
+                // SAFETY: CLAIMED: the swap has just moved `real` past this index. FILLED: it was
                 // before the tail.
                 Ok(_) => return Some(unsafe { self.shared.read(heads.real) }),
                 Err(now) => heads = Heads::unpack(now),
@@ -187,14 +211,14 @@ impl<T: Send> Producer<T> {
         }
     }
 
-    /// The road for what does not fit: claims the oldest items, half the capacity, with one swap,
-    /// for the caller to move elsewhere.
+    /// Handles an overflow: claims the oldest items, at most half the capacity, with one swap, so
+    /// that the caller can move them to another queue.
     ///
-    /// `None` if the ring is empty, or if a thief is at work or was faster; then there is room, or
-    /// soon will be.
+    /// Returns `None` if the ring is empty, or if a thief is active or won the race. In that case
+    /// there is room, or there will be soon.
     pub(crate) fn take_half(&mut self) -> Option<TakeHalf<'_, T>> {
         // Overflow (1)
-        // ORDERING: Relaxed: the swap below checks it, as in `pop`.
+        // ORDERING: Relaxed: the compare-and-swap below fails on a stale value, as in `pop`.
         let heads = Heads::unpack(self.shared.heads.load(Ordering::Relaxed));
         let count = self.tail.wrapping_sub(heads.real).min(self.shared.capacity() / 2);
         if count == 0 || heads.has_thief() {
@@ -208,16 +232,16 @@ impl<T: Send> Producer<T> {
         Some(TakeHalf { producer: self, next: heads.real, end: claimed.real })
     }
 
-    /// How many more items fit now; more fit when a thief that is at work has finished.
+    /// Returns how many more items fit. An active thief frees further slots when it finishes.
     #[inline]
     pub(crate) fn free(&self) -> usize {
-        // ORDERING: Acquire; pairs with the Release in `Shared::release`, which publishes that the
-        // thief has read the slots before `steal`, so that they may be written again.
+        // ORDERING: Acquire; pairs with the Release in `Shared::release`. The thief published there
+        // that it has read the slots before `steal`, so they may be overwritten.
         let heads = Heads::unpack(self.shared.heads.load(Ordering::Acquire));
         (self.shared.capacity() - self.tail.wrapping_sub(heads.steal)) as usize
     }
 
-    /// Items inside that nobody has claimed.
+    /// Returns the number of items that no thread has claimed.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.shared.len()
@@ -234,8 +258,8 @@ impl<T: Send> Producer<T> {
 }
 
 impl<T: Send> Stealer<T> {
-    /// Takes half of the items, rounded up: the oldest for the caller, the others, as far as they
-    /// fit, into `into`, the thief's own ring.
+    /// Steals half of the items, rounded up. The oldest one is returned to the caller; the others
+    /// go to `into`, the thief's own ring, as far as they fit.
     pub(crate) fn steal_into(&self, into: &mut Producer<T>) -> Steal<T> {
         debug_assert!(!Arc::ptr_eq(&self.shared, &into.shared), "a worker steals from itself");
         // Steal (1) and (2)
@@ -247,12 +271,12 @@ impl<T: Send> Stealer<T> {
         if heads.has_thief() {
             return Steal::Lost;
         }
-        // The oldest goes to the caller and needs no room.
+        // The oldest item is returned and needs no room in `into`.
         let count = (available - available / 2).min(into.free() as u32 + 1);
         let claimed = Heads { steal: heads.steal, real: heads.real.wrapping_add(count) };
         // Steal (3)
-        // ORDERING: Release; pairs with the Acquire in `Shared::load`: TAIL-NOT-OLDER. The slots
-        // were published to this thread by the tail, in `load`. Relaxed on failure: not used.
+        // ORDERING: Release; pairs with the Acquire in `Shared::load`: TAIL-NOT-OLDER. The load of
+        // the tail in `load` made the slots visible to this thread. Relaxed on failure: not used.
         if self
             .shared
             .heads
@@ -262,15 +286,15 @@ impl<T: Send> Stealer<T> {
             return Steal::Lost;
         }
         // Steal (4)
-        // SAFETY: CLAIMED: the swap just moved `real` over this index. FILLED: it was before the
-        // tail.
+        // SAFETY: CLAIMED: the swap has just moved `real` past this index. FILLED: it was before
+        // the tail.
         let next = unsafe { self.shared.read(heads.real) };
         for offset in 1..count {
-            // SAFETY: CLAIMED and FILLED, as above: `real` moved over `count` indices, all of them
+            // SAFETY: CLAIMED and FILLED, as above: `real` moved past `count` indices, all of them
             // before the tail.
             let item = unsafe { self.shared.read(heads.real.wrapping_add(offset)) };
-            // SAFETY: ROOM: `into.free()` counted at least `count - 1`, and room only grows.
-            // SOLE-PRODUCER: `&mut Producer`.
+            // SAFETY: ROOM: `into.free()` counted at least `count - 1`, and other threads only add
+            // room. SOLE-PRODUCER: `into` is a `&mut Producer`.
             unsafe { into.shared.write(into.tail.wrapping_add(offset - 1), item) };
         }
         // Steal (5)
@@ -282,7 +306,7 @@ impl<T: Send> Stealer<T> {
         Steal::Taken { next, count: count as usize }
     }
 
-    /// Items inside that nobody has claimed.
+    /// Returns the number of items that no thread has claimed.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.shared.len()
@@ -303,9 +327,9 @@ impl<T: Send> Iterator for TakeHalf<'_, T> {
             return None;
         }
         // Overflow (3)
-        // SAFETY: CLAIMED: `take_half` moved `real` over the indices from `next` to `end`, and each
-        // is read once, since `next` moves on. FILLED: they were before the tail, and nobody pushes
-        // while this borrows the producer.
+        // SAFETY: CLAIMED: `take_half` moved `real` past the indices from `next` to `end`, and each
+        // is read once, since `next` advances. FILLED: they were before the tail, and no item can
+        // be pushed while the producer is mutably borrowed.
         let item = unsafe { self.producer.shared.read(self.next) };
         self.next = self.next.wrapping_add(1);
         Some(item)
@@ -331,13 +355,13 @@ impl<T> Shared<T> {
         self.slots.len() as u32
     }
 
-    /// The heads, and a tail that is at least as new as they are.
+    /// Loads the heads, and then a tail that is at least as new.
     #[inline]
     fn load(&self) -> (Heads, u32) {
         // ORDERING: Acquire; pairs with the Release of every change of the heads: TAIL-NOT-OLDER.
         let heads = Heads::unpack(self.heads.load(Ordering::Acquire));
-        // ORDERING: Acquire; pairs with the Release in `Producer::publish_tail`; the slots before
-        // the tail are visible from here on.
+        // ORDERING: Acquire; pairs with the Release in `Producer::publish_tail`, which made the
+        // slots before the tail visible.
         let tail = self.tail.load(Ordering::Acquire);
         (heads, tail)
     }
@@ -349,15 +373,15 @@ impl<T> Shared<T> {
         (tail.wrapping_sub(heads.real) as usize).min(self.slots.len())
     }
 
-    /// Ends a steal: `steal = real`, wherever the owner has moved `real` meanwhile.
+    /// Ends a steal: sets `steal = real`. The owner may have moved `real` in the meantime.
     fn release(&self) {
-        // ORDERING: Relaxed: retry value.
+        // ORDERING: Relaxed: a stale value makes the swap below fail and be retried.
         let mut heads = Heads::unpack(self.heads.load(Ordering::Relaxed));
         loop {
             debug_assert!(heads.has_thief(), "a steal ended twice");
             let released = Heads { steal: heads.real, real: heads.real };
             // ORDERING: Release; pairs with the Acquire in `Producer::free`; publishes that the
-            // slots were read. Relaxed on failure: retry value.
+            // slots were read. Relaxed on failure: the value is only used for the next attempt.
             match self.heads.compare_exchange_weak(heads.pack(), released.pack(), Ordering::Release, Ordering::Relaxed)
             {
                 Ok(_) => return,
@@ -366,15 +390,15 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Moves the item of `index` out.
+    /// Moves the item at `index` out of its slot.
     ///
     /// # Safety
     ///
-    /// CLAIMED by the caller, FILLED, and not read since.
+    /// The item is CLAIMED by the caller, FILLED, and has not been read since.
     #[inline]
     unsafe fn read(&self, index: u32) -> T {
-        // SAFETY: FILLED, by this function's contract, so the slot holds a valid T; CLAIMED, so
-        // nobody else reads or writes it.
+        // SAFETY: by this function's contract the slot is FILLED, so it holds a valid T, and
+        // CLAIMED, so no other thread reads or writes it.
         self.slot(index).with(|slot| unsafe { slot.cast::<T>().read() })
     }
 
@@ -382,10 +406,10 @@ impl<T> Shared<T> {
     ///
     /// # Safety
     ///
-    /// ROOM for it, and the caller is the SOLE-PRODUCER.
+    /// There is ROOM for it, and the caller is the SOLE-PRODUCER.
     #[inline]
     unsafe fn write(&self, index: u32, item: T) {
-        // SAFETY: ROOM and SOLE-PRODUCER, by this function's contract, so nobody else reads or
+        // SAFETY: ROOM and SOLE-PRODUCER, by this function's contract, so no other thread reads or
         // writes the slot.
         self.slot(index).with_mut(|slot| unsafe { slot.cast::<T>().write(item) });
     }
@@ -398,21 +422,22 @@ impl<T> Shared<T> {
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // Every end is gone, and a thief at work would hold one: `steal == real`.
+        // All producers and stealers are gone, and an active thief would own one, so `steal ==
+        // real`.
         let (heads, _) = self.load();
         for offset in 0..self.len() as u32 {
             // SAFETY: FILLED: the index is between `real` and the tail. CLAIMED: `&mut self`
-            // excludes everybody else.
+            // excludes all other threads.
             drop(unsafe { self.read(heads.real.wrapping_add(offset)) });
         }
     }
 }
 
-// SAFETY: items are only moved in and out, each by one thread at a time (CLAIMED, ROOM), and never
-// lent, so T: Send is enough.
+// SAFETY: items are only moved in and out, each by one thread at a time (CLAIMED, ROOM), and are
+// never lent out, so T: Send suffices.
 unsafe impl<T: Send> Send for Shared<T> {}
 
-// SAFETY: as for Send: a shared reference gives lengths, and items by value.
+// SAFETY: as for Send: a shared reference gives access to lengths and to items by value only.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl Heads {
@@ -431,8 +456,8 @@ impl Heads {
         self.steal != self.real
     }
 
-    /// After the owner's claim of `count`: `real` moves, and `steal` with it if no thief is at
-    /// work.
+    /// Returns the heads after the owner's claim of `count` items: `real` moves, and `steal` with
+    /// it if no thief is active.
     #[inline]
     fn advanced(self, count: u32) -> Self {
         let real = self.real.wrapping_add(count);

@@ -3,11 +3,11 @@ use std::thread;
 
 use super::*;
 
-/// Items that go through the ring in a stress; Miri is slow.
+/// Number of items in a stress test. Miri is slow.
 const ITEMS: u32 = if cfg!(miri) { 300 } else { 300_000 };
-/// The largest capacity that is tried.
+/// The largest capacity under test.
 const LARGE: usize = if cfg!(miri) { 32 } else { 256 };
-/// First indices: the usual one, and some from which the indices wrap at once.
+/// First indices: the usual one, and some from which the indices wrap soon.
 const FIRSTS: [u32; 4] = [0, u32::MAX - 9, u32::MAX - 1, u32::MAX];
 
 fn filled(capacity: usize, first: u32, items: u32) -> (Producer<u32>, Stealer<u32>) {
@@ -86,7 +86,7 @@ fn a_thief_takes_no_more_than_fits_into_its_own_ring() {
     }
 }
 
-/// The state in which a thief that claimed `count` items has not finished.
+/// Sets the heads to those of a thief that has claimed `count` items and not released them.
 fn thief_at_work(shared: &Shared<u32>, count: u32) {
     let heads = Heads::unpack(shared.heads.load(Ordering::Relaxed));
     let claimed = Heads { steal: heads.steal, real: heads.real.wrapping_add(count) };
@@ -157,8 +157,8 @@ fn a_capacity_that_is_no_power_of_two_is_refused() {
     let _ = ring::<u32>(3);
 }
 
-/// An owner that pushes, pops and overflows, and thieves that steal from it and from each other:
-/// each item comes out once.
+/// An owner pushes, pops and overflows, and thieves steal from it and from each other. Each item
+/// must come out once.
 #[test]
 fn every_item_comes_out_once_under_threads() {
     const THIEVES: usize = 3;
@@ -190,7 +190,7 @@ fn every_item_comes_out_once_under_threads() {
                                     }
                                 }
                             }
-                            // Now and then the ring is left filled, for the others to steal from.
+                            // Sometimes the ring keeps its items, for the other thieves to steal.
                             if taken.len() % 4 != 0 || is_idle {
                                 taken.extend(std::iter::from_fn(|| own.pop()).map(|item| *item));
                             }
