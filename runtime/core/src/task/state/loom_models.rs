@@ -1,8 +1,9 @@
-//! Models of the task word: what the module above promises, in every interleaving.
+//! loom models of the task word: they check the invariants of the parent module in every
+//! interleaving.
 //!
-//! The hand-over of output and join waker is the shipped one, `handover`, on cells that loom
-//! watches. Each model has a twin in which the step that it is about is done wrong; the twin must
-//! fail, with the message of what it breaks.
+//! The hand-over of the output and the join waker is the shipped code of `handover`, run on cells
+//! that loom checks. Each model has a twin in which the step under test is incorrect. The twin must
+//! fail, with the message of the assertion that it breaks.
 
 use std::marker::PhantomData;
 
@@ -15,7 +16,7 @@ use volt_explore::{breaks, holds};
 use super::*;
 use crate::task::handover::{self, Joined};
 
-/// A waker that returns early when a plain load says "not idle": the fault of tokio #7622.
+/// A waker that returns early when a plain load finds the task not idle: the fault of tokio #7622.
 fn wake_with_early_return(state: &State) -> Wake {
     if Word(state.0.load(Ordering::Relaxed)).lifecycle() == IDLE || !Word(state.0.load(Ordering::Relaxed)).has(NOTIFIED)
     {
@@ -24,11 +25,11 @@ fn wake_with_early_return(state: &State) -> Wake {
     Wake::Nothing
 }
 
-/// A waker writes, wakes; another wakes too. Some poll after the last wake-up must see what both
-/// wrote.
+/// Two wakers each write a value and wake the task. A poll after the last wake-up must see both
+/// values.
 fn wake_model(wake: fn(&State) -> Wake) {
     let state = Arc::new(State::new());
-    // Relaxed on purpose: only the task word orders them.
+    // Relaxed on purpose: only the task word orders these writes.
     let written = [Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false))];
     assert_eq!(state.start(), Start::Poll);
     let wakers: Vec<_> = written
@@ -74,7 +75,7 @@ fn loom_twin_an_early_return_on_a_plain_load_loses_a_wake_up() {
     breaks("the last poll saw what both wakers had written", None, || wake_model(wake_with_early_return));
 }
 
-/// A waker that goes with its wake-up, its reference handed to the `Notified` if it submits the
+/// Wakes with a waker that is consumed. Its reference becomes the `Notified`'s if it submits the
 /// task.
 fn wake_owned(state: &State) -> Wake {
     match state.wake_owned(false) {
@@ -86,7 +87,7 @@ fn wake_owned(state: &State) -> Wake {
     }
 }
 
-/// As `wake_model`, by wakers that hold references; afterwards the handle's is the only one that is
+/// As `wake_model`, with wakers that own references. Afterwards only the handle's reference is
 /// left.
 fn wake_owned_model(wake: fn(&State) -> Wake) {
     let state = Arc::new(State::new());
@@ -132,7 +133,7 @@ fn loom_twin_a_waker_that_goes_with_its_wake_up_and_does_not_say_so_leaks_the_ta
     breaks("each waker's reference was handed on or released", Some(2), || wake_owned_model(State::wake));
 }
 
-/// Pause by a load and a store instead of one transition.
+/// A pause that loads and then stores, instead of making one transition.
 fn pause_in_two_steps(state: &State) -> Pause {
     let now = Word(state.0.load(Ordering::Acquire));
     if now.has(NOTIFIED) {
@@ -169,20 +170,20 @@ fn loom_twin_a_pause_in_two_steps_loses_the_wake_up() {
     breaks("leads to another poll", None, || pause_model(pause_in_two_steps));
 }
 
-/// A start that takes note of a wake-up without acquiring it.
+/// A start that clears a wake-up without an Acquire.
 fn start_without_acquiring(state: &State) -> Start {
     state.0.fetch_and(!NOTIFIED, Ordering::Relaxed);
     Start::Poll
 }
 
-/// A waker writes and wakes a task that is in a queue, about to be polled, or being polled, and
-/// that wakes itself in its first poll: the last poll sees what was written.
+/// A waker writes a value and wakes a task that is in a queue, about to be polled, or being polled.
+/// The task wakes itself in its first poll. The last poll must see the value.
 fn start_model(start: fn(&State) -> Start) {
     let (state, written) = (Arc::new(State::new()), Arc::new(AtomicBool::new(false)));
     let waker = thread::spawn({
         let (state, written) = (state.clone(), written.clone());
         move || {
-            // Relaxed on purpose: only the task word orders them.
+            // Relaxed on purpose: only the task word orders this write.
             written.store(true, Ordering::Relaxed);
             state.wake() == Wake::Submit
         }
@@ -216,8 +217,8 @@ fn loom_twin_a_start_that_does_not_acquire_the_wake_up_loses_it() {
     breaks("the last poll saw what the waker had written", None, || start_model(start_without_acquiring));
 }
 
-/// The end of a poll in which the task woke itself, without a check whether it is to be cancelled;
-/// nor does the next start check.
+/// Ends a poll in which the task woke itself, without checking for a cancellation. The next start
+/// does not check either.
 fn pause_and_start_without_a_check(_state: &State) -> bool {
     false
 }
@@ -226,8 +227,8 @@ fn pause_and_start(state: &State) -> bool {
     state.pause(true) == Pause::Cancel || state.start() == Start::Cancel
 }
 
-/// A task that wakes itself in each poll but the last is cancelled meanwhile: it ends, at once or
-/// by the `Notified` that this adds.
+/// A task that wakes itself in each poll but the last is cancelled concurrently. It must end,
+/// either in one of these polls or through the `Notified` that the cancellation adds.
 fn cancel_of_a_yielding_task_model(pause_and_start: fn(&State) -> bool, pause: fn(&State) -> Pause) {
     let state = Arc::new(State::new());
     assert_eq!(state.start(), Start::Poll);
@@ -252,7 +253,7 @@ fn loom_cancel_beside_polls_that_wake_their_own_task_drops_it() {
     holds(None, || cancel_of_a_yielding_task_model(pause_and_start, |state| state.pause(false)));
 }
 
-/// Only wake-ups are checked for at the end of a poll.
+/// A pause that checks for wake-ups only.
 fn pause_without_cancellation(state: &State) -> Pause {
     state.transition(|now| (Word(now.0 - ONE_REFERENCE & !LIFECYCLE & !CANCELLED), Pause::Idle))
 }
@@ -264,7 +265,7 @@ fn loom_twin_polls_that_never_check_for_a_cancellation_lose_it() {
     });
 }
 
-/// Cancelling only sets the flag, as the source does.
+/// A cancellation that only sets the flag.
 fn cancel_flag_only(state: &State) -> Wake {
     state.0.fetch_or(CANCELLED, Ordering::AcqRel);
     Wake::Nothing
@@ -300,19 +301,19 @@ fn loom_twin_a_cancel_that_only_sets_the_flag_leaves_the_task_idle() {
     breaks("a cancelled task is dropped", None, || cancel_model(cancel_flag_only));
 }
 
-/// The join waker and the output, watched by loom.
+/// A task whose join waker and output are checked by loom.
 struct Task {
     state: State,
     waker: UnsafeCell<Option<u32>>,
     output: UnsafeCell<Option<u32>>,
-    /// What whoever holds a reference may use.
+    /// What any owner of a reference may use.
     rest: UnsafeCell<()>,
     /// The last waker that was woken.
     woken: AtomicU32,
     freed: AtomicBool,
 }
 
-// SAFETY: Join hand-over: the word decides who may touch the cells; loom checks that it does.
+// SAFETY: Join hand-over: the word decides which thread may touch the cells. loom checks that.
 unsafe impl Sync for Task {}
 // SAFETY: plain data.
 unsafe impl Send for Task {}
@@ -341,7 +342,7 @@ struct AsBuilt;
 
 impl Steps for AsBuilt {}
 
-/// What `handover` is given.
+/// The argument of the functions of `handover`.
 #[derive(Clone, Copy)]
 struct Pointer<'t, S>(&'t Task, PhantomData<S>);
 
@@ -356,7 +357,7 @@ impl<S: Steps> Joined for Pointer<'_, S> {
     }
 
     unsafe fn does_as_well(self, waker: &u32) -> bool {
-        // SAFETY: Join hand-over: by contract nobody writes the field.
+        // SAFETY: Join hand-over: by contract no thread writes the field.
         self.0.waker.with(|held| unsafe { *held }) == Some(*waker)
     }
 
@@ -366,7 +367,7 @@ impl<S: Steps> Joined for Pointer<'_, S> {
     }
 
     unsafe fn wake_joiner(self) {
-        // SAFETY: Join hand-over: by contract nobody writes the field.
+        // SAFETY: Join hand-over: by contract no thread writes the field.
         let waker = self.0.waker.with(|held| unsafe { *held });
         self.0.woken.store(waker.expect("a published waker is there"), Ordering::Release);
     }
@@ -393,7 +394,7 @@ impl<S: Steps> Joined for Pointer<'_, S> {
 }
 
 impl Task {
-    /// A task in its poll, whose runner will give up so many references.
+    /// Returns a task that is being polled, whose runner will release `references`.
     fn running(references: u64) -> Arc<Task> {
         let task = Task {
             state: State::new(),
@@ -420,7 +421,7 @@ impl Task {
 
     fn complete<S: Steps>(&self, references: u64) {
         self.set_output(Some(7));
-        // SAFETY: the model's threads are the task's runner and its handle, one each.
+        // SAFETY: each model has one thread as the task's runner and one as its handle.
         let is_last = unsafe { handover::complete(Pointer::<S>(self, PhantomData), references) };
         if is_last {
             self.free();
@@ -442,7 +443,7 @@ impl Task {
         }
     }
 
-    /// Nobody uses the task any more, or loom says so. What is still in it is dropped with it.
+    /// Frees the task, including its output and waker. loom fails if another thread still uses it.
     fn free(&self) {
         assert!(!self.freed.swap(true, Ordering::Relaxed), "freed once");
         // SAFETY: the last reference is gone.
@@ -452,8 +453,8 @@ impl Task {
     }
 }
 
-/// A completer beside a joiner that has been polled with waker 1, if `is_second`, and is polled
-/// with waker 2.
+/// The task completes while its JoinHandle is polled with waker 2. If `is_second`, the handle was
+/// polled with waker 1 before.
 fn join_model<S: Steps>(is_second: bool) {
     let task = Task::running(1);
     if is_second {
@@ -512,7 +513,7 @@ fn loom_twin_a_waker_replaced_without_being_retracted_is_woken_while_it_changes(
     breaks("Causality violation", None, || join_model::<RetractsNothing>(true));
 }
 
-/// A handle that was polled, or not, goes beside completion.
+/// The task completes while its JoinHandle, polled or not, is dropped.
 fn drop_join_model<S: Steps>(is_polled: bool, references: u64) {
     let task = Task::running(references);
     if is_polled {
@@ -529,9 +530,9 @@ fn drop_join_model<S: Steps>(is_polled: bool, references: u64) {
     completer.join().unwrap();
     dropper.join().unwrap();
     assert!(task.freed.load(Ordering::Relaxed), "the task is freed");
-    // SAFETY: both actors have ended.
+    // SAFETY: both threads have ended.
     assert_eq!(task.output.with(|slot| unsafe { *slot }), None, "the output is dropped");
-    // SAFETY: both actors have ended.
+    // SAFETY: both threads have ended.
     assert_eq!(task.waker.with(|slot| unsafe { *slot }), None, "the waker is dropped");
 }
 
@@ -573,7 +574,7 @@ fn loom_twin_a_completer_that_drops_the_waker_unasked_races_with_the_handle() {
     breaks("Causality violation", None, || drop_join_model::<DropsUnasked>(true, 1));
 }
 
-/// Whether it is the last is checked without acquiring what the others did before.
+/// Checks for the last reference without an Acquire of what the other owners did.
 #[derive(Clone, Copy)]
 struct ChecksWithoutAcquiring;
 
@@ -583,8 +584,8 @@ impl Steps for ChecksWithoutAcquiring {
     }
 }
 
-/// Another owner uses the task, and gives up its reference beside a handle that goes after
-/// completion.
+/// Another owner uses the task and releases its reference, while the JoinHandle of the complete
+/// task is dropped.
 fn last_use_model<S: Steps>() {
     let task = Task::running(1);
     task.state.add_reference();
@@ -629,7 +630,8 @@ fn references_model(drop_reference: fn(&State) -> bool) {
             let (state, cell) = (state.clone(), Shared(cell.clone()));
             thread::spawn(move || {
                 let cell = cell;
-                // SAFETY: a reference is held: nobody writes before the last is dropped.
+                // SAFETY: this thread owns a reference: no thread writes before the last one is
+                // dropped.
                 cell.0.with(|value| assert_eq!(unsafe { *value }, 0));
                 let is_last = drop_reference(&state);
                 if is_last {
@@ -656,15 +658,14 @@ fn loom_twin_a_relaxed_drop_frees_beside_a_use() {
     });
 }
 
-/// A shield that is left as the source leaves it: the depth goes down, and nobody checks whether a
-/// cancellation waited.
+/// Leaves a shield by decrementing the depth only, without checking for a deferred cancellation.
 fn leave_without_a_check(state: &State) -> Wake {
     state.0.fetch_sub(ONE_SHIELD, Ordering::AcqRel);
     Wake::Nothing
 }
 
-/// A guard is dropped by another thread beside a cancellation and the end of the poll: whichever
-/// comes last ends the task.
+/// A guard is dropped by another thread, concurrently with a cancellation and the end of the poll.
+/// The last of the three must end the task.
 fn shield_model(leave: fn(&State) -> Wake) {
     let state = Arc::new(State::new());
     assert_eq!(state.start(), Start::Poll);
@@ -707,7 +708,7 @@ fn loom_twin_a_shield_left_unchecked_leaves_a_task_idle() {
     breaks("the cancellation takes effect when the shield is gone", None, || shield_model(leave_without_a_check));
 }
 
-/// A cancellation that leaves a running task as it is, shielded or not, but for the flag.
+/// A cancellation of a running task that only sets the flag, even if the task is shielded.
 fn cancel_without_another_poll(state: &State) -> Wake {
     state.transition(|now| match now.lifecycle() {
         IDLE => (Word((now.0 | CANCELLED) + ONE_REFERENCE).with_lifecycle(SCHEDULED), Wake::Submit),
@@ -715,8 +716,8 @@ fn cancel_without_another_poll(state: &State) -> Wake {
     })
 }
 
-/// A shielded task, which asks in each poll whether it is cancelled, is cancelled beside the end of
-/// one: it sees that in its last poll.
+/// A shielded task that checks for a cancellation in each poll is cancelled at the end of a poll.
+/// It must see the cancellation in its last poll.
 fn ask_model(cancel: fn(&State) -> Wake) {
     let state = Arc::new(State::new());
     assert_eq!(state.start(), Start::Poll);
@@ -757,7 +758,7 @@ fn loom_twin_a_cancellation_without_another_poll_is_not_seen_behind_a_shield() {
     breaks("a shielded task sees that it is cancelled", None, || ask_model(cancel_without_another_poll));
 }
 
-/// The notes that a thread takes of a poll, as `current` has them.
+/// What a thread records about a poll, as in `current`.
 #[derive(Default)]
 struct Notes {
     is_current: bool,
@@ -765,7 +766,7 @@ struct Notes {
 }
 
 impl Notes {
-    /// As a waker of the polled task, called on the thread that polls it.
+    /// Wakes the task as its own waker does, on the thread that polls it.
     fn wake_own(&mut self, state: &State) {
         if self.is_current {
             self.has_woken_itself = true;
@@ -774,20 +775,20 @@ impl Notes {
         }
     }
 
-    /// The end of the notes, which are read in the same step: *Read once it is over*.
+    /// Ends the poll and reads its record in one step: *Read once it is over*.
     fn leave(&mut self) -> bool {
         std::mem::take(self).has_woken_itself
     }
 }
 
-/// A poll whose end, by these steps, runs code of the user's: it returns what is said to `pause`.
+/// Ends a poll in which these steps run user code. Returns what is passed to `pause`.
 type EndPoll = fn(&mut Notes, &State, &dyn Fn(&mut Notes, &State)) -> bool;
 
-/// A subscriber that writes and wakes the task when the poll's span is left, beside another waker:
-/// the last poll sees what both wrote.
+/// A subscriber writes a value and wakes the task when the poll's span is left, concurrently with
+/// another waker. The last poll must see both values.
 fn subscriber_model(end_poll: EndPoll) {
     let state = Arc::new(State::new());
-    // Relaxed on purpose: only the task word orders them.
+    // Relaxed on purpose: only the task word orders these writes.
     let written = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
     let waker = thread::spawn({
         let (state, written) = (state.clone(), written.clone());

@@ -1,20 +1,40 @@
-//! The task word: everything about a task that more than one thread may change, in 64 bits.
+//! The task word: the state of a task that several threads may change, in one atomic of 64 bits.
 //!
-//! Shape, from the highest bit:
-//! `| references 48 | shield depth 8 | flags 4 | reserved 2 | lifecycle 2 |`.
+//! A task is woken, polled, cancelled and joined by different threads at the same time. Each of
+//! these operations is a transition of the word, mostly one compare-and-swap, so that the threads
+//! agree on what happens next: whether the task has to be enqueued, which thread may touch the
+//! future, and which one drops the output and frees the memory.
 //!
-//! | part | meaning | when set | who changes it |
+//! Terms. A *waker* is a `std::task::Waker` of the task. The `Notified` is the permission to run
+//! the task once; queues contain `Notified`s. The *runner* is the thread that holds the `Notified`
+//! and polls the future. The *completer* is the runner of the last poll. The *join waker* is the
+//! waker of the task that awaits the JoinHandle. A *shield* is a section of a task in which a
+//! cancellation is deferred.
+//!
+//! One ordinary case. A new task is SCHEDULED, and its `Notified` is in a queue. A worker takes it,
+//! calls `start`, polls the future, which is pending, and calls `pause`: the task is IDLE, and
+//! there is no `Notified`. Later a waker calls `wake`: the task is SCHEDULED again, and the waker
+//! enqueues the new `Notified`. The next poll returns an output, and the worker calls `complete`.
+//!
+//! The race. A wake-up or a cancellation may come at any moment of that: while the task is in a
+//! queue, during its poll, or between the end of the poll and `pause`. It must lead to one more
+//! poll, never to two `Notified`s and never to none. The invariants below say how.
+//!
+//! Shape, from the highest bit: `| references 48 | shield depth 8 | flags 4 | reserved 2 |
+//! lifecycle 2 |`.
+//!
+//! | part | meaning | when set | changed by |
 //! |---|---|---|---|
-//! | references | owners of the allocation | always ≥ 1 until freed, and far below 2^48: see `MAX_REFERENCES` | anyone who holds one |
-//! | shield depth | cancellation waits while > 0 | inside a shield | up: the thread that polls the task; down: whoever drops the guard |
-//! | NOTIFIED | woken once more | only while SCHEDULED | any waker; cleared by `start` and `pause` |
-//! | CANCELLED | to be dropped instead of polled | from `cancel` on, for good | anyone |
-//! | JOIN_INTEREST | a JoinHandle exists | from birth until it is dropped | the JoinHandle |
-//! | JOIN_WAKER | the join waker field holds a waker for the completer | while not COMPLETE, and until the completer has woken it | the JoinHandle before completion, the completer after |
+//! | references | owners of the allocation | always ≥ 1 until freed, and far below 2^48: see `MAX_REFERENCES` | any owner of a reference |
+//! | shield depth | cancellation is deferred while > 0 | inside a shield | up: the thread that polls the task; down: the thread that drops the guard |
+//! | NOTIFIED | woken again | only while SCHEDULED | any waker; cleared by `start` and `pause` |
+//! | CANCELLED | to be dropped instead of polled | from `cancel` on, permanently | any thread |
+//! | JOIN_INTEREST | a JoinHandle exists | from the spawn until the handle is dropped | the JoinHandle |
+//! | JOIN_WAKER | the join waker field contains a waker for the completer | while not COMPLETE, and until the completer has woken it | the JoinHandle before completion, the completer after |
 //! | lifecycle | IDLE 0, SCHEDULED 1, COMPLETE 3 | | see below |
 //!
-//! Lifecycle, one arrow a transition; the task is polled between `start` and `pause`, or
-//! `complete`, and in a queue the rest of the time that it is SCHEDULED:
+//! The lifecycle has one arrow per transition. A SCHEDULED task is being polled between `start` and
+//! `pause` or `complete`. The rest of that time it is in a queue:
 //! ```text
 //!   wake, cancel                 pause, unless woken
 //!  IDLE ───────► SCHEDULED ───────────────────────────► IDLE
@@ -24,21 +44,22 @@
 //! ```
 //!
 //! Invariants:
-//! * *One Notified*: it exists exactly while the task is SCHEDULED, and holds one reference.
-//! * *One runner*: only who holds the `Notified` calls `start`, and owns the future from then on
-//!   until `pause` or `complete`. What the runner before did to the future is visible, since the
-//!   `Notified` came from there, through whatever queue.
-//! * *No lost wake-up*: a waker always does its read-modify-write, even if it finds nothing to
-//!   change, so that what it wrote before is seen by the poll that follows. (A plain load and an
-//!   early return loses wake-ups: tokio #7622.) `start` only reads: a wake-up that it sees it takes
-//!   note of by a read-modify-write, one that it does not see is still there for `pause`. Nor is
-//!   one needed for a task that wakes itself in its own poll: what it wrote before is its runner's,
-//!   which says so to `pause`.
+//! * *One Notified*: a `Notified` exists exactly while the task is SCHEDULED, and owns one
+//!   reference.
+//! * *One runner*: only the holder of the `Notified` calls `start`. It owns the future from then on
+//!   until `pause` or `complete`. It sees what the previous runner did to the future, because the
+//!   `Notified` came from that runner through a queue or through this word.
+//! * *No lost wake-up*: a waker always does its read-modify-write, even if nothing changes. The
+//!   poll that follows therefore sees what the waker wrote before. (A plain load and an early
+//!   return lose wake-ups: tokio #7622.) `start` only reads. If it sees a wake-up, it clears it
+//!   with a read-modify-write; one that it does not see is still there for `pause`. A task that
+//!   wakes itself in its own poll needs no read-modify-write either: its runner wrote the data
+//!   itself, and passes the wake-up to `pause` as an argument.
 //! * *Join hand-over*: before COMPLETE the JoinHandle owns the join waker field while JOIN_WAKER is
-//!   clear; while it is set both sides may read it and nobody writes it. After COMPLETE the
-//!   completer owns the field until it clears JOIN_WAKER; who finds the other gone drops what is
-//!   inside. The output belongs to the JoinHandle if JOIN_INTEREST stood at completion, else to the
-//!   completer.
+//!   clear. While JOIN_WAKER is set, both sides may read the field and neither writes it. After
+//!   COMPLETE the completer owns the field until it clears JOIN_WAKER. The side that finds that the
+//!   other one has gone drops the waker. The output belongs to the JoinHandle if JOIN_INTEREST was
+//!   set at completion, and to the completer otherwise.
 //!
 //! Legal combinations (`is_legal`, asserted in debug builds at every transition):
 //!
@@ -48,13 +69,12 @@
 //! | SCHEDULED | any | any | any | only with JOIN_INTEREST |
 //! | COMPLETE | 0 | any | 0 | any |
 //!
-//! Rejected: RUNNING as a state of its own. It costs a read-modify-write a poll, and tells nobody
-//! what the `Notified` does not. And 24 bits of references, as the design has that the shields come
-//! from: a program that keeps four million clones of one waker is slow and not wrong, and had to be
-//! aborted.
+//! Rejected: RUNNING as a separate state. It costs a read-modify-write per poll and adds nothing to
+//! what the `Notified` shows. Also rejected: 24 bits of references, which with the same margin allow
+//! four million. A program that keeps more clones of one waker is slow but correct, and would have to
+//! be aborted.
 //!
-//! Source: the shields and the parts of the word, "Shield-based cancellation" in the design of the
-//! scheduler; transitions in the manner of tokio's and async-task's `state.rs`.
+//! The transitions follow those of tokio's and async-task's `state.rs`.
 
 use volt_shim::{AtomicU64, Ordering};
 
@@ -74,15 +94,15 @@ const JOIN_INTEREST: u64 = 1 << (FLAGS_SHIFT + 2);
 const JOIN_WAKER: u64 = 1 << (FLAGS_SHIFT + 3);
 const ONE_SHIELD: u64 = 1 << SHIELD_SHIFT;
 const ONE_REFERENCE: u64 = 1 << REFERENCES_SHIFT;
-/// A quarter of what 48 bits hold. A program that forgets a clone each nanosecond gets there in 19
-/// hours, and is aborted, as with `Arc`: the count must not wrap. Increments check after the fact;
-/// no machine has the threads to outrun that.
+/// A quarter of what 48 bits can count. A program that leaks one clone per nanosecond reaches it after
+/// 19 hours. It is then aborted, as with `Arc`, because the count must not wrap. An increment checks
+/// the limit afterwards; no machine has enough threads to exceed the rest of the range in between.
 const MAX_REFERENCES: u64 = 1 << 46;
 
-/// References that a new task starts with: the `Notified`'s, the `JoinHandle`'s.
+/// The word of a new task: one reference is the `Notified`'s, the other the `JoinHandle`'s.
 const INITIAL: u64 = (2 * ONE_REFERENCE) | JOIN_INTEREST | SCHEDULED;
 
-/// See the header of this file.
+/// The task word. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct State(AtomicU64);
 
@@ -116,7 +136,7 @@ impl Word {
         self.has(CANCELLED) && self.shield_depth() == 0
     }
 
-    /// The table in the header of this file.
+    /// Checks the word against the table of legal combinations in the module documentation.
     fn is_legal(self) -> bool {
         let waker_fits = !self.has(JOIN_WAKER) || self.has(JOIN_INTEREST) || self.lifecycle() == COMPLETE;
         let lifecycle_fits = match self.lifecycle() {
@@ -143,32 +163,33 @@ impl std::fmt::Debug for Word {
     }
 }
 
-/// What follows from a wake-up or a cancellation.
+/// What the caller has to do after a wake-up or a cancellation.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a task that is to be submitted and is not is lost"]
 pub(crate) enum Wake {
-    /// The task became SCHEDULED; a reference was added for its `Notified`, which the caller must
+    /// The task became SCHEDULED. A reference was added for its `Notified`, which the caller must
     /// enqueue.
     Submit,
-    /// Somebody else has it in hand, or it is complete.
+    /// Nothing: the task is SCHEDULED already, so its runner handles the wake-up, or it is
+    /// complete.
     Nothing,
 }
 
-/// What follows from a wake-up by a waker that goes with it.
+/// What the caller has to do after a wake-up that consumed the waker.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a task that is to be submitted and is not is lost"]
 pub(crate) enum WakeOwned {
-    /// The task became SCHEDULED; the caller must enqueue its `Notified`. The waker's reference
-    /// became that one's, or was kept.
+    /// The task became SCHEDULED, and the caller must enqueue its `Notified`. The waker's reference
+    /// became the `Notified`'s, or was kept.
     Submit,
-    /// Somebody else has it in hand, or it is complete; the waker's reference is released.
+    /// Nothing, as for [`Wake::Nothing`]. The waker's reference is released.
     Nothing {
-        /// It was the last one: free the task.
+        /// The released reference was the last one: the caller must free the task.
         was_last_reference: bool,
     },
 }
 
-/// What the runner is to do.
+/// What the runner has to do.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the runner owns the future now"]
 pub(crate) enum Start {
@@ -178,33 +199,35 @@ pub(crate) enum Start {
     Cancel,
 }
 
-/// What follows from a poll that returned Pending.
+/// What the runner has to do after a poll that returned Pending.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the Notified's reference has to go somewhere"]
 pub(crate) enum Pause {
-    /// IDLE. The `Notified`'s reference is released; the future is no longer the caller's.
+    /// Nothing: the task is IDLE. The `Notified`'s reference is released, and the future is no
+    /// longer the caller's.
     Idle,
-    /// Still SCHEDULED, since it was woken meanwhile: the caller enqueues the `Notified`, which
-    /// lives on.
+    /// The task is still SCHEDULED, because it was woken during the poll. The caller enqueues the
+    /// same `Notified` again.
     Reschedule,
-    /// Still SCHEDULED: it was cancelled meanwhile, drop the future and complete.
+    /// The task is still SCHEDULED, and was cancelled during the poll. The caller drops the future
+    /// and completes the task.
     Cancel,
 }
 
-/// Who owns the output and the join waker once a task is complete.
+/// Which side owns the output and the join waker of a task that is now complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the output and the join waker have to go somewhere"]
 pub(crate) enum Complete {
-    /// Nobody joins: the completer drops the output, and then its references.
+    /// There is no JoinHandle: the completer drops the output, and then its references.
     DropOutput,
-    /// The JoinHandle has not been polled yet; it will find the output. The completer's references
+    /// The JoinHandle has published no waker and will find the output. The completer's references
     /// are released.
     Keep,
     /// Wake the join waker, then call [`State::release_join_waker`].
     WakeJoiner,
 }
 
-/// What a JoinHandle that is dropped has to drop with it.
+/// What a dropped JoinHandle must drop.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "what the handle owns has to be dropped"]
 pub(crate) enum DropJoin {
@@ -214,7 +237,7 @@ pub(crate) enum DropJoin {
     Output,
     /// The join waker, and then the reference.
     Waker,
-    /// Nothing: no waker was ever there, and the reference is released.
+    /// Nothing: no waker was published, and the reference is released.
     Nothing { was_last_reference: bool },
 }
 
@@ -225,32 +248,34 @@ pub(crate) struct Cancellation {
     pub(crate) is_effective: bool,
 }
 
-/// The task completed before the transition could take place.
+/// The task was complete before the transition could take place.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct IsComplete;
 
-/// A task cannot be shielded 256 times over.
+/// The task is inside 255 shields already.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ShieldOverflow;
 
 impl State {
-    /// The word of a task that is about to be enqueued for the first time.
+    /// Returns the word of a task that is about to be enqueued for the first time.
     pub(crate) fn new() -> Self {
         Self(AtomicU64::new(INITIAL))
     }
 
-    /// One CAS loop for all transitions: `step` says what the word becomes and what that means.
+    /// The compare-and-swap loop of all transitions: `step` maps the word to its next value and a
+    /// result.
     ///
-    /// It writes even where nothing changes: see *No lost wake-up*.
+    /// It writes the word even if the value does not change: see *No lost wake-up*.
     fn transition<R>(&self, mut step: impl FnMut(Word) -> (Word, R)) -> R {
-        // ORDERING: Relaxed; retry value, the CAS below is what counts.
+        // ORDERING: Relaxed: a stale value makes the CAS below fail and be retried.
         let mut now = Word(self.0.load(Ordering::Relaxed));
         loop {
             let (next, result) = step(now);
             debug_assert!(next.is_legal(), "illegal transition of a task: {now:?} to {next:?}");
             // ORDERING: AcqRel; pairs with itself in every other transition. Release publishes what
-            // the caller did to the future, to the output, or before its wake-up; Acquire makes the
-            // same visible to who owns the task next. Failure is Relaxed: a retry value.
+            // the caller did to the future, to the output, or before its wake-up. Acquire makes the
+            // same visible to the next owner of the task. Relaxed on failure: the value is only
+            // used for the next attempt.
             match self.0.compare_exchange_weak(now.0, next.0, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return result,
                 Err(found) => now = Word(found),
@@ -267,9 +292,9 @@ impl State {
         })
     }
 
-    /// Wakes the task by a waker that goes with that, in one read-modify-write instead of two.
-    /// `keeps_reference`: if there is something to be submitted, the waker's reference is still
-    /// the caller's afterwards, and one was added for the `Notified`.
+    /// Wakes the task with a waker that is consumed, in one read-modify-write instead of two. If
+    /// `keeps_reference`, and if there is something to submit, the caller keeps the waker's
+    /// reference, and another is added for the `Notified`.
     #[inline]
     pub(crate) fn wake_owned(&self, keeps_reference: bool) -> WakeOwned {
         self.transition(|now| {
@@ -289,13 +314,13 @@ impl State {
         })
     }
 
-    /// Cancels the task: it is dropped at its next turn, or at the end of the present one, unless
-    /// it is shielded until then.
+    /// Cancels the task: the future is dropped instead of the next poll, or at the end of the
+    /// current one, unless a shield defers that.
     pub(crate) fn cancel(&self) -> Wake {
         self.cancel_with(0)
     }
 
-    /// As [`cancel`](Self::cancel), and takes all shields down.
+    /// Cancels the task as [`cancel`](Self::cancel) does, and removes all its shields.
     pub(crate) fn cancel_unshielded(&self) -> Wake {
         self.cancel_with(SHIELD)
     }
@@ -304,10 +329,11 @@ impl State {
         self.transition(|now| {
             let cancelled = Word(now.0 & !takes_down | CANCELLED);
             match now.lifecycle() {
-                // A shielded task is scheduled as well, so that it can see that it is cancelled.
+                // A shielded task is scheduled as well, so that it can observe the cancellation.
                 IDLE => (Word(cancelled.0 + ONE_REFERENCE).with_lifecycle(SCHEDULED), Wake::Submit),
                 COMPLETE => (now, Wake::Nothing),
-                // For the same reason, once: this poll may have asked already. Whoever shuts down
+                // For the same reason the task is polled once more: the current poll may have
+                // checked for a cancellation before this one. Once suffices, because a shutdown
                 // cancels before and after each poll.
                 _ if cancelled.shield_depth() > 0 && !now.has(CANCELLED) => {
                     (Word(cancelled.0 | NOTIFIED), Wake::Nothing)
@@ -317,18 +343,18 @@ impl State {
         })
     }
 
-    /// A poll begins; the caller holds the `Notified`.
+    /// Begins a poll. The caller owns the `Notified`.
     #[inline]
     pub(crate) fn start(&self) -> Start {
-        // ORDERING: Acquire; pairs with the Release of the cancellation that it may see. For
-        // wake-ups see *No lost wake-up*.
+        // ORDERING: Acquire; pairs with the Release of a cancellation whose flag this load sees.
+        // For wake-ups see *No lost wake-up*.
         let now = Word(self.0.load(Ordering::Acquire));
         debug_assert_eq!(now.lifecycle(), SCHEDULED, "One Notified: only a scheduled task can start");
         if now.has(NOTIFIED | CANCELLED) { self.start_noted() } else { Start::Poll }
     }
 
-    /// As [`start`](Self::start), of a task that was woken in the queue, which is one poll and not
-    /// two, or cancelled.
+    /// Begins a poll of a task that was cancelled, or woken again while it was in a queue. That
+    /// wake-up needs no second poll, so it is cleared here.
     #[cold]
     fn start_noted(&self) -> Start {
         self.transition(|now| {
@@ -337,13 +363,14 @@ impl State {
         })
     }
 
-    /// SCHEDULED → IDLE, unless it was woken since `start`, or is to be cancelled.
-    /// `has_woken_itself`: by its own poll, and the word does not say so.
+    /// Ends a poll: SCHEDULED → IDLE, unless the task was woken since `start` or must be cancelled.
+    /// `has_woken_itself` says that the task woke itself in this poll, which the word does not
+    /// record.
     #[inline]
     pub(crate) fn pause(&self, has_woken_itself: bool) -> Pause {
         if has_woken_itself {
-            // ORDERING: Acquire; pairs with the Release of the cancellation that it may see. One
-            // that it does not see, and wake-ups, are left to `start`.
+            // ORDERING: Acquire; pairs with the Release of a cancellation whose flag this load
+            // sees. The next `start` sees wake-ups, and a cancellation that this load misses.
             let now = Word(self.0.load(Ordering::Acquire));
             return if now.is_cancellation_due() { Pause::Cancel } else { Pause::Reschedule };
         }
@@ -360,18 +387,19 @@ impl State {
         })
     }
 
-    /// Whether nobody is left who could see the task end: no JoinHandle, and no references but the
-    /// runner's `references`. It is its to free, complete or not.
+    /// Returns whether no other thread can see the task end: there is no JoinHandle, and there are
+    /// no references except the runner's `references`. The runner may then free the task, complete
+    /// or not.
     #[inline]
     pub(crate) fn is_unobserved(&self, references: u64) -> bool {
-        // ORDERING: Acquire; pairs with the Release of each change by which a reference was given
-        // up. Nobody can make another from none.
+        // ORDERING: Acquire; pairs with the Release of each change that released a reference. New
+        // references can only be made from existing ones, so the count cannot grow again.
         let now = Word(self.0.load(Ordering::Acquire));
         now.references() == references && !now.has(JOIN_INTEREST)
     }
 
-    /// SCHEDULED → COMPLETE; the output is in place. The completer's `references` are released with
-    /// that if there is nothing left for it to do.
+    /// SCHEDULED → COMPLETE, when the output is in place. If the completer has nothing left to do,
+    /// this also releases its `references`.
     #[inline]
     pub(crate) fn complete(&self, references: u64) -> Complete {
         self.transition(|now| {
@@ -383,13 +411,14 @@ impl State {
             };
             let released = if complete == Complete::Keep { references } else { 0 };
             debug_assert!(now.references() > released, "the JoinHandle holds a reference");
-            // Guards that the output took along do not shield a task that is over.
+            // Shield guards that were moved into the output do not shield a complete task.
             (Word((now.0 - released * ONE_REFERENCE) & !(NOTIFIED | SHIELD)).with_lifecycle(COMPLETE), complete)
         })
     }
 
-    /// The completer has woken the join waker. True: the JoinHandle is gone, drop the waker, and
-    /// then the `references`. False: they are released.
+    /// Ends the completer's use of the join waker, which it has woken. Returns true if the
+    /// JoinHandle was dropped: the caller must then drop the waker and its `references`. Otherwise
+    /// they are released.
     #[must_use = "true means that the waker and the references must be dropped"]
     pub(crate) fn release_join_waker(&self, references: u64) -> bool {
         self.transition(|now| {
@@ -400,7 +429,7 @@ impl State {
         })
     }
 
-    /// The JoinHandle has put its waker into the join waker field.
+    /// Publishes the waker that the JoinHandle has put into the join waker field.
     pub(crate) fn publish_join_waker(&self) -> Result<(), IsComplete> {
         self.transition(|now| match now.lifecycle() {
             COMPLETE => (now, Err(IsComplete)),
@@ -408,7 +437,7 @@ impl State {
         })
     }
 
-    /// The JoinHandle wants to change the waker that it published.
+    /// Withdraws the published waker, so that the JoinHandle may replace it.
     pub(crate) fn retract_join_waker(&self) -> Result<(), IsComplete> {
         self.transition(|now| match now.lifecycle() {
             COMPLETE => (now, Err(IsComplete)),
@@ -416,13 +445,13 @@ impl State {
         })
     }
 
-    /// The JoinHandle goes.
+    /// Records that the JoinHandle is dropped.
     pub(crate) fn drop_join_interest(&self) -> DropJoin {
         // ORDERING: Acquire; pairs with the Release in `complete`, which publishes the output, and
-        // in `release_join_waker`, after which the completer does not use the field any more.
+        // with that in `release_join_waker`, after which the completer no longer uses the field.
         let now = Word(self.0.load(Ordering::Acquire));
         if now.lifecycle() == COMPLETE && !now.has(JOIN_WAKER) {
-            // Nobody asks any more whether there is a handle.
+            // JOIN_INTEREST may stay set, since it is not read after this.
             return DropJoin::OutputAndWaker;
         }
         self.transition(|now| match (now.lifecycle(), now.has(JOIN_WAKER)) {
@@ -436,9 +465,9 @@ impl State {
         })
     }
 
-    /// One shield more; called from inside the task's own poll. If the task was cancelled in this
-    /// poll, before there was a shield, it is polled once more, as when it is cancelled under
-    /// one: it may have asked before the cancellation.
+    /// Adds a shield. Called by the task during its own poll. If the task was cancelled in this
+    /// poll, before it had a shield, it is polled once more, as after a cancellation under a
+    /// shield: it may have checked for the cancellation too early.
     pub(crate) fn enter_shield(&self) -> Result<(), ShieldOverflow> {
         self.transition(|now| {
             debug_assert_eq!(now.lifecycle(), SCHEDULED, "shields are entered by the running task");
@@ -451,11 +480,11 @@ impl State {
         })
     }
 
-    /// One shield less. A cancellation that waited takes effect when the poll ends, or at once if
-    /// the guard was dropped outside a poll.
+    /// Removes a shield. A deferred cancellation takes effect at the end of the poll, or
+    /// immediately if the guard was dropped outside a poll.
     pub(crate) fn leave_shield(&self) -> Wake {
         self.transition(|now| match now.lifecycle() {
-            // Completion takes all shields down, and so does the end of a LocalSet.
+            // Completion has removed all shields, or the end of a LocalSet has.
             _ if now.shield_depth() == 0 => (now, Wake::Nothing),
             lifecycle => {
                 let less = Word(now.0 - ONE_SHIELD);
@@ -468,78 +497,79 @@ impl State {
         })
     }
 
-    /// Whether the task waits to be woken. A hint for reports.
+    /// Returns whether the task waits to be woken. A hint for reports.
     pub(crate) fn is_idle(&self) -> bool {
-        // ORDERING: Relaxed; a hint, out of date as soon as it is read.
+        // ORDERING: Relaxed: a hint, outdated as soon as it is read.
         Word(self.0.load(Ordering::Relaxed)).lifecycle() == IDLE
     }
 
-    /// Whether the output is in place, and visible to the caller if so.
+    /// Returns whether the task is complete. If so, its output is visible to the caller.
     pub(crate) fn is_complete(&self) -> bool {
         // ORDERING: Acquire; pairs with the Release in `complete`, which publishes the output.
         Word(self.0.load(Ordering::Acquire)).lifecycle() == COMPLETE
     }
 
-    /// Whether the join waker field holds a waker; asked by the JoinHandle only.
+    /// Returns whether the join waker field contains a published waker. Called by the JoinHandle
+    /// only.
     pub(crate) fn has_join_waker(&self) -> bool {
         // ORDERING: Acquire; pairs with the Release in `release_join_waker`: if the completer
-        // cleared the flag, its use of the field is over. Before completion only the asking
+        // cleared the flag, it no longer uses the field. Before completion only the calling
         // JoinHandle changes the flag.
         Word(self.0.load(Ordering::Acquire)).has(JOIN_WAKER)
     }
 
-    /// One reference more, from a live one.
+    /// Adds a reference. The caller owns one already.
     pub(crate) fn add_reference(&self) {
-        // ORDERING: Relaxed; reference increment from a live reference: who got it got the task
-        // with it.
+        // ORDERING: Relaxed: the new reference is made from a live one. A thread that receives it
+        // receives the task in the same, synchronized way.
         let before = Word(self.0.fetch_add(ONE_REFERENCE, Ordering::Relaxed));
         if before.references() >= MAX_REFERENCES {
-            // As `Arc` does: wrapping would free a task in use, and no caller can handle an error
-            // here.
+            // As in `Arc`: a wrapped count would free a task in use, and no caller can handle an
+            // error here.
             std::process::abort();
         }
     }
 
-    /// Whether the task waits and nobody is left who could wake it: there is the caller's
-    /// reference, and at most the JoinHandle's. True of one moment only.
+    /// Returns whether the task is idle and has no waker: the only references are the caller's and,
+    /// if there is a JoinHandle, that one's. True of this moment only.
     pub(crate) fn is_stranded(&self) -> bool {
-        // ORDERING: Relaxed; a number for a report, by which nothing is done.
+        // ORDERING: Relaxed: a value for a report; nothing depends on it.
         let now = Word(self.0.load(Ordering::Relaxed));
         now.lifecycle() == IDLE && now.references() == 1 + u64::from(now.has(JOIN_INTEREST))
     }
 
-    /// References but for the caller's, the JoinHandle's and the `Notified`'s: wakers, as a rule.
-    /// True of one moment only.
+    /// Returns the number of references other than the caller's, the JoinHandle's and the
+    /// `Notified`'s. These are usually wakers. True of this moment only.
     pub(crate) fn wakers(&self) -> u64 {
-        // ORDERING: Relaxed; a number for a report, by which nothing is done.
+        // ORDERING: Relaxed: a value for a report; nothing depends on it.
         let now = Word(self.0.load(Ordering::Relaxed));
         let known = 1 + u64::from(now.has(JOIN_INTEREST)) + u64::from(now.lifecycle() == SCHEDULED);
         now.references().saturating_sub(known)
     }
 
-    /// Whether the caller's reference is the only one, so that it may free the task without giving
-    /// it up.
+    /// Returns whether the caller owns the only reference, so that it may free the task without
+    /// releasing it first.
     #[inline]
     pub(crate) fn is_only_reference(&self) -> bool {
-        // ORDERING: Acquire; pairs with the Release of each change by which another was given up.
-        // Nobody can make another from none.
+        // ORDERING: Acquire; pairs with the Release of each change that released another reference.
+        // New references can only be made from existing ones.
         Word(self.0.load(Ordering::Acquire)).references() == 1
     }
 
-    /// Whether the task was cancelled, and whether that takes effect: when it is not shielded.
-    /// Asked by the running task.
+    /// Returns whether the task was cancelled, and whether that takes effect, which a shield
+    /// prevents. Called by the running task.
     pub(crate) fn cancellation(&self) -> Cancellation {
-        // ORDERING: Relaxed; a hint to the task itself, for which nothing is published with the
-        // flag.
+        // ORDERING: Relaxed: a hint to the task itself; nothing is published with the flag.
         let now = Word(self.0.load(Ordering::Relaxed));
         Cancellation { is_requested: now.has(CANCELLED), is_effective: now.is_cancellation_due() }
     }
 
-    /// So many references less. True: they were the last, free the task.
+    /// Releases `count` references. Returns true if they were the last ones: the caller must free
+    /// the task.
     #[must_use = "true means that the task must be freed"]
     pub(crate) fn drop_references(&self, count: u64) -> bool {
-        // ORDERING: AcqRel; Release: what these owners did is done before the task is freed;
-        // Acquire: so is what all others did.
+        // ORDERING: AcqRel. Release: what these owners did happens before the task is freed.
+        // Acquire: so does what all other owners did.
         let before = Word(self.0.fetch_sub(count * ONE_REFERENCE, Ordering::AcqRel));
         debug_assert!(before.references() >= count, "a reference is dropped once");
         before.references() == count
