@@ -1,63 +1,64 @@
-//! How a task's output and its join waker change hands: between the runner that completes the task
-//! and the JoinHandle.
+//! The hand-over of a task's output and join waker between the runner that completes the task and
+//! the JoinHandle.
 //!
-//! For a newcomer. A task that ends leaves an output, which its JoinHandle wants. A handle that was
-//! polled before that has left a waker in the task, the *join waker*, so that it is woken at the
-//! end. In the ordinary case the handle publishes its waker, the runner puts the output in place,
-//! completes, and wakes the joiner; the handle is polled again, takes the output, and is dropped.
-//! The race is about who cleans up when both go at the same moment: each of output, waker and
-//! memory must be dropped once, after its last use.
+//! A task that completes leaves an output for its JoinHandle. If the handle was polled before, it
+//! left a waker in the task, the *join waker*, which is woken at the end.
 //!
-//! Steps, as in the code and in the model (`state/loom_models`). Who owns what is *Join hand-over*
-//! of `state`.
+//! In the ordinary case the handle publishes its waker; the runner stores the output, completes the
+//! task, and wakes the joiner; the handle is polled again, takes the output, and is dropped. The
+//! race is about the clean-up when the task completes while its handle is dropped: the output, the
+//! waker and the memory must each be dropped once, after their last use.
+//!
+//! The steps below are numbered as in the code and in the models (`state/loom_models`). *Join
+//! hand-over* in `state` defines which side owns what.
 //!
 //! Complete, by the runner, when the output is in place:
-//! 1. Unobserved: if the runner holds all references that are left, nobody else can see the task:
-//!    it is freed as it is.
-//! 2. COMPLETE is set. Without a handle, the output is the runner's to drop.
-//! 3. A published join waker is woken where it is.
-//! 4. The join waker is released: from now on it is the handle's. If the handle has gone meanwhile,
-//!    it is the runner's to drop.
-//! 5. The runner's references are given up, with (2) or (4) if nothing is left to be dropped after
-//!    that.
+//! 1. Unobserved: if the runner owns all remaining references, no other thread can see the task,
+//!    and it is freed as it is.
+//! 2. COMPLETE is set. Without a handle, the runner drops the output.
+//! 3. A published join waker is woken in place.
+//! 4. The join waker is released, and from then on belongs to the handle. If the handle was dropped
+//!    in the meantime, the runner drops the waker.
+//! 5. The runner's references are released. This happens within (2) or (4) if nothing has to be
+//!    dropped after that step.
 //!
 //! Poll, by the handle:
-//! 1. If the task is complete, the output is the handle's to take.
-//! 2. If the waker that is published does as well, nothing is left to do. If not, it is retracted
+//! 1. If the task is complete, the handle may take the output.
+//! 2. If the published waker wakes the same task, nothing is left to do. Otherwise it is retracted
 //!    first.
-//! 3. The waker is put in place, and then published. If the task completes meanwhile, the output is
-//!    there.
+//! 3. The new waker is stored and then published. If the task completes in the meantime, the output
+//!    is ready.
 //!
 //! Drop, by the handle:
 //! 1. JOIN_INTEREST is cleared, and JOIN_WAKER if the task is not complete.
-//! 2. What is the handle's is dropped: the output after completion; the waker unless the completer
-//!    is using it.
-//! 3. The handle's reference is given up.
+//! 2. The handle drops what it owns: the output after completion, and the waker unless the
+//!    completer is using it.
+//! 3. The handle's reference is released.
 //!
-//! What owns the memory is behind the trait [`Joined`]: the cell of a task in the program, cells
-//! that loom watches in the model.
+//! The memory is behind the trait [`Joined`]: the runtime implements it for the cell of a task, and
+//! the models for cells that loom checks.
 
 use super::state::{Complete, DropJoin, IsComplete, State};
 
-/// A pointer to a task, to its output and to its join waker. Passed by value: the task may be freed
-/// by others as soon as a step has given a reference up, while the function that took it is still
-/// returning.
+/// A pointer to a task, to its output and to its join waker. It is passed by value and not as a
+/// reference: after a step has released a reference, other threads may free the task while the
+/// function is still returning.
 pub(super) trait Joined: Copy {
     type Waker;
 
     /// # Safety
-    /// The caller holds a reference to the task, or has not yet used what gives it up.
+    /// The caller owns a reference to the task, and uses the state only until it has released it.
     unsafe fn state<'a>(self) -> &'a State
     where
         Self: 'a;
 
-    /// Whether waking the join waker would wake what `waker` wakes.
+    /// Returns whether waking the join waker would wake the same task as `waker`.
     ///
     /// # Safety
     /// JOIN_WAKER is set, and the caller is the JoinHandle.
     unsafe fn does_as_well(self, waker: &Self::Waker) -> bool;
 
-    /// Replaces the join waker, by a clone or by nothing.
+    /// Replaces the join waker by a clone of `waker`, or by nothing.
     ///
     /// # Safety
     /// The caller owns the join waker.
@@ -75,12 +76,12 @@ pub(super) trait Joined: Copy {
     /// The caller owns the output.
     unsafe fn drop_output(self);
 
-    // The steps on the word that a model can do wrong.
+    // The steps on the task word that a model can replace by incorrect ones.
 
     /// Poll (2).
     ///
     /// # Safety
-    /// As for [`state`](Self::state); so below.
+    /// As for [`state`](Self::state), here and in the methods below.
     #[inline]
     unsafe fn retract_join_waker(self) -> Result<(), IsComplete> {
         // SAFETY: by contract.
@@ -118,14 +119,16 @@ pub(super) trait Joined: Copy {
     }
 }
 
-/// Complete. True: the last references were the caller's, who has to free the task.
+/// Performs Complete. Returns true if the caller's references were the last ones: it must free the
+/// task.
 ///
 /// # Safety
-/// The caller is the runner, the output is in place, and `references` of the task are handed over.
+/// The caller is the runner, the output is in place, and the caller gives up `references` of the
+/// task.
 #[inline]
 #[must_use = "true means that the task must be freed"]
 pub(super) unsafe fn complete<J: Joined>(task: J, references: u64) -> bool {
-    // SAFETY: the caller's references are not given up yet.
+    // SAFETY: the caller's references are not released yet.
     let state = unsafe { task.state() };
     // Complete (1)
     if state.is_unobserved(references) {
@@ -142,13 +145,14 @@ pub(super) unsafe fn complete<J: Joined>(task: J, references: u64) -> bool {
         }
         Complete::WakeJoiner => {
             // Complete (3)
-            // SAFETY: Join hand-over: JOIN_WAKER is set, so nobody writes the field.
+            // SAFETY: Join hand-over: JOIN_WAKER is set, so no thread writes the field.
             unsafe { task.wake_joiner() };
             // Complete (4)
-            // SAFETY: the caller's references are not given up yet.
+            // SAFETY: the caller's references are not released yet.
             let is_left = unsafe { task.release_join_waker(references) };
             is_left && {
-                // SAFETY: Join hand-over: the handle went and left the field to the completer.
+                // SAFETY: Join hand-over: the handle was dropped and left the field to the
+                // completer.
                 unsafe { task.set_join_waker(None) };
                 // Complete (5)
                 state.drop_references(references)
@@ -157,10 +161,10 @@ pub(super) unsafe fn complete<J: Joined>(task: J, references: u64) -> bool {
     }
 }
 
-/// Poll. True: the task is complete, and the output is the handle's to take.
+/// Performs Poll. Returns true if the task is complete: the handle may take the output.
 ///
 /// # Safety
-/// The caller is the JoinHandle, and holds its reference.
+/// The caller is the JoinHandle, and owns its reference.
 #[inline]
 #[must_use = "true means that there is an output"]
 pub(super) unsafe fn poll_join<J: Joined>(task: J, waker: &J::Waker) -> bool {
@@ -172,7 +176,7 @@ pub(super) unsafe fn poll_join<J: Joined>(task: J, waker: &J::Waker) -> bool {
     }
     // Poll (2)
     if state.has_join_waker() {
-        // SAFETY: Join hand-over: JOIN_WAKER is set, both sides may read.
+        // SAFETY: Join hand-over: JOIN_WAKER is set, so both sides may read.
         if unsafe { task.does_as_well(waker) } {
             return false;
         }
@@ -182,17 +186,18 @@ pub(super) unsafe fn poll_join<J: Joined>(task: J, waker: &J::Waker) -> bool {
         }
     }
     // Poll (3)
-    // SAFETY: Join hand-over: JOIN_WAKER is clear, so the field is the handle's, or the completer
-    // has let go of it.
+    // SAFETY: Join hand-over: JOIN_WAKER is clear, so the field belongs to the handle. If the task
+    // is complete, the completer no longer uses it.
     unsafe { task.set_join_waker(Some(waker)) };
     // SAFETY: by contract.
     unsafe { task.publish_join_waker() }.is_err()
 }
 
-/// Drop. True: the handle's reference was the last, and the caller has to free the task.
+/// Performs Drop. Returns true if the handle's reference was the last one: the caller must free the
+/// task.
 ///
 /// # Safety
-/// The caller is the JoinHandle, whose reference is handed over.
+/// The caller is the JoinHandle, and gives up its reference.
 #[inline]
 #[must_use = "true means that the task must be freed"]
 pub(super) unsafe fn drop_join<J: Joined>(task: J) -> bool {
@@ -206,14 +211,14 @@ pub(super) unsafe fn drop_join<J: Joined>(task: J) -> bool {
         unsafe { task.drop_output() };
     }
     if let DropJoin::OutputAndWaker | DropJoin::Waker = drops {
-        // SAFETY: Join hand-over: JOIN_WAKER is clear, the field is the handle's.
+        // SAFETY: Join hand-over: JOIN_WAKER is clear, so the field belongs to the handle.
         unsafe { task.set_join_waker(None) };
     }
     // Drop (3)
     if let DropJoin::Nothing { was_last_reference } = drops {
         return was_last_reference;
     }
-    // SAFETY: the handle's reference is not given up yet.
+    // SAFETY: the handle's reference is not released yet.
     let is_last = unsafe { task.is_only_reference() };
     is_last || state.drop_references(1)
 }

@@ -1,13 +1,13 @@
-//! The part of a task that does not depend on its future, and the pointers to it.
+//! The part of a task that does not depend on the type of its future, and the pointers to a task.
 //!
-//! Shape: a task is one allocation, `cell::Cell<F, S>`, that begins with a [`Header`]. Pointers to
-//! the header are what queues, wakers and handles hold; the vtable in the header leads back to the
-//! typed cell.
+//! A task is one allocation, `cell::Cell<F, S>`, which begins with a [`Header`]. Queues, wakers,
+//! join handles and the registry store pointers to the header. The header's vtable leads from there
+//! to the functions of the typed cell.
 //!
 //! Invariants:
-//! * *Live by reference*: every [`Task`], [`Notified`], waker and join handle holds one reference
-//!   of the task word, so the allocation outlives it. A pointer without a reference is never kept.
-//! * *Whole provenance*: the pointer comes from `cell::blocks::allocate` for the whole cell and is
+//! * *Live by reference*: every [`Task`], [`Notified`], waker and join handle owns one reference of
+//!   the task word, so the allocation outlives it. A pointer without a reference is never stored.
+//! * *Whole provenance*: the pointer comes from `cell::blocks::allocate` for the whole cell. It is
 //!   only ever cast, never rebuilt.
 
 use std::panic::Location;
@@ -25,24 +25,25 @@ use crate::stats::counting;
 
 /// The place of a task that is not in the registry.
 pub(crate) const NO_PLACE: Place = Place { slot: u32::MAX, shard: 0 };
-/// Shards of the registry that a place can tell apart.
+/// The number of registry shards that a [`Place`] can distinguish.
 pub(crate) const MAX_SHARDS: usize = 1 << SHARD_BITS;
 pub(super) const SHARD_BITS: u32 = 6;
-/// `birth` counts in units of two to this power ns, about a second: two years fit beside the shard.
+/// `birth` counts in units of 2^30 ns, about a second. 26 bits of it, next to the shard, last two
+/// years.
 pub(super) const BIRTH_UNIT_BITS: u32 = 30;
 pub(super) const BIRTH_MAX: u64 = (1 << (u32::BITS - SHARD_BITS)) - 1;
 
-/// Where the registry has a task.
+/// The position of a task in the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Its slot, fewer than `u32::MAX`: so many tasks take half a terabyte.
+    /// The slot, below `u32::MAX`. That many tasks would take half a terabyte.
     pub(crate) slot: u32,
-    /// Below [`MAX_SHARDS`].
+    /// The shard, below [`MAX_SHARDS`].
     pub(crate) shard: u8,
 }
 
 impl Place {
-    /// As a number, for a cell.
+    /// Encodes the place as a number, to be stored in an atomic cell.
     #[inline]
     pub(crate) fn as_u64(self) -> u64 {
         u64::from(self.slot) << u8::BITS | u64::from(self.shard)
@@ -53,75 +54,78 @@ impl Place {
     }
 }
 
-/// See the header of this file.
+/// The header of a task. See the module documentation.
 pub struct Header {
     pub(crate) state: State,
     pub(crate) vtable: &'static Vtable,
     /// The task's id.
     pub id: Id,
-    /// Where the task was spawned, and what few tasks have, out of line.
+    /// Where the task was spawned, and, out of line, the data that only few tasks have.
     pub(super) origin: Origin,
-    /// When the task was last submitted, on the process clock, ns. Written by whoever submits it,
-    /// before it is enqueued; read by the worker that polls it.
+    /// When the task was last submitted, on the process clock, ns. Written by the thread that
+    /// submits it, before it is enqueued; read by the worker that polls it.
     pub(super) submitted_at_ns: AtomicU64,
-    /// Who submitted it then: `| task's id 56 | is it the spawn 1 | By 7 |`; id 0 is no task. Of a
-    /// task's wake-up it says what thread that was polled on. Written with the time.
+    /// What submitted the task last: `| id of the waking task 56 | is it the spawn 1 | By 7 |`. An
+    /// id of 0 means no task. If a task did it, `By` names the kind of thread that polled that
+    /// task. Written together with `submitted_at_ns`.
     pub(super) woken_by: AtomicU64,
-    /// Where the task was spawned that did so; null is no task. Written with the time.
+    /// The spawn location of the task that submitted this one; null if no task did. Written
+    /// together with `submitted_at_ns`.
     pub(super) woken_from: AtomicPtr<Location<'static>>,
-    /// Where it is in the registry: the slot. Written by its runner, or by its creator before
-    /// anybody else knows of it.
+    /// The slot of the task's place in the registry. Written by its runner, or by its creator
+    /// before other threads can see the task.
     pub(super) slot: AtomicU32,
-    /// The shard there, and when the task was spawned: `| birth 26 | shard 6 |`. Written with the
-    /// slot.
+    /// The shard of that place, and the time of the spawn: `| birth 26 | shard 6 |`. Written
+    /// together with `slot`.
     pub(super) birth_and_shard: AtomicU32,
     pub(crate) account: Account,
 }
 
-/// What the typed cell can do, for those who hold a pointer to its header.
+/// The functions of the typed cell, for code that has only a pointer to its header.
 pub(crate) struct Vtable {
-    /// Polls or drops the future; the poll begins at that time. Takes over the reference of a
-    /// `Notified`.
+    /// Polls or drops the future. The `u64` is the time at which the poll begins. Takes over the
+    /// reference of a `Notified`.
     pub(crate) run: unsafe fn(NonNull<Header>, u64) -> Ran,
-    /// Enqueues the task. Takes over a reference, which becomes the `Notified`'s; the caller holds
-    /// another for the time of the call.
+    /// Enqueues the task. Takes over a reference, which becomes the `Notified`'s. The caller owns
+    /// another reference until the call returns.
     pub(crate) schedule: unsafe fn(NonNull<Header>),
-    /// Wakes the task. Takes over a reference, the waker's.
+    /// Wakes the task. Takes over the waker's reference.
     pub(crate) wake: unsafe fn(NonNull<Header>),
-    /// Frees the allocation; the last reference is gone.
+    /// Frees the allocation, after the last reference was released.
     pub(crate) dealloc: unsafe fn(NonNull<Header>),
-    /// Moves the output to `*mut Poll<Result<T, JoinError>>` if there is one, else remembers the
-    /// waker.
+    /// Moves the output to the `*mut Poll<Result<T, JoinError>>` if there is one. Otherwise stores
+    /// the waker.
     pub(crate) poll_join: unsafe fn(NonNull<Header>, *mut (), &Waker),
-    /// The JoinHandle goes, and its reference with it.
+    /// Drops the JoinHandle's interest, and takes over its reference.
     pub(crate) drop_join: unsafe fn(NonNull<Header>),
 }
 
-/// What became of a task when it was run.
+/// The state of a task after it was run.
 #[derive(Debug)]
 #[must_use = "a task that was woken during its poll has to be enqueued again"]
 pub enum Ran {
-    /// It waits to be woken.
+    /// The task waits to be woken.
     Pending {
         /// When the poll ended, ns.
         at_ns: u64,
     },
-    /// It was woken during the poll, by itself or by others: enqueue it behind the others.
+    /// The task was woken during the poll, by itself or by others. The caller must enqueue it at
+    /// the end of a queue.
     Woken {
-        /// The task, to be enqueued.
+        /// The task to enqueue.
         task: Notified,
-        /// Whether it woke itself.
+        /// Whether the task woke itself.
         by_itself: bool,
         /// When the poll ended, ns.
         at_ns: u64,
     },
-    /// It is complete, and how.
+    /// The task ended, in the given way.
     Ended(Ended),
 }
 
 impl Ran {
-    /// When the poll ended, if that is known: the task's account was closed then, while it was
-    /// still its runner's.
+    /// Returns when the poll ended, unless the task ended. The task's account was updated at that
+    /// time, while the caller still was its runner.
     #[inline]
     pub(crate) fn at_ns(&self) -> Option<u64> {
         match *self {
@@ -151,8 +155,8 @@ impl Header {
         self.origin.location()
     }
 
-    /// Its location, and whether that is all that is known of where it comes from: no name and no
-    /// span.
+    /// Returns the spawn location, and whether that is all that is known about the task's origin:
+    /// it has no name and no span.
     #[inline]
     pub(crate) fn told_location(&self) -> (&'static Location<'static>, bool) {
         match self.extra() {
@@ -161,44 +165,45 @@ impl Header {
         }
     }
 
-    /// A name or a span, if it has one.
+    /// Returns the task's name and spans, if it has any.
     #[inline]
     pub(crate) fn extra(&self) -> Option<&Extra> {
         self.origin.extra()
     }
 
-    /// Its place in the registry, or `NO_PLACE`.
+    /// Returns the task's place in the registry, or `NO_PLACE`.
     #[inline]
     pub(crate) fn place(&self) -> Place {
-        // ORDERING: Relaxed, both; single-writer cells: the runner reads what it or the runner
-        // before wrote, and the queue, or the task word, orders the two.
+        // ORDERING: Relaxed, both: single-writer cells. The current or an earlier runner wrote
+        // them; the queue, or the task word, orders the runners.
         let (slot, shard) = (self.slot.load(Ordering::Relaxed), self.birth_and_shard.load(Ordering::Relaxed));
         Place { slot, shard: (shard & (MAX_SHARDS as u32 - 1)) as u8 }
     }
 
-    /// Whether the registry holds it.
+    /// Returns whether the task is in the registry.
     #[inline]
     pub(crate) fn is_kept(&self) -> bool {
         // ORDERING: Relaxed; single-writer cell: see `place`.
         self.slot.load(Ordering::Relaxed) != NO_PLACE.slot
     }
 
-    /// For the registry.
+    /// Sets the task's place. Called by the registry.
     pub(crate) fn set_place(&self, place: Place) {
-        // ORDERING: Relaxed, all; single-writer cells: see `place`.
+        // ORDERING: Relaxed, all: single-writer cells; see `place`.
         self.slot.store(place.slot, Ordering::Relaxed);
         let birth = self.birth_and_shard.load(Ordering::Relaxed) >> SHARD_BITS;
         self.birth_and_shard.store(birth << SHARD_BITS | u32::from(place.shard), Ordering::Relaxed);
     }
 
-    /// When it was spawned, on the process clock, ns: about a second early at most.
+    /// Returns when the task was spawned, on the process clock, ns, rounded down to a multiple of
+    /// about 1 s.
     pub(crate) fn born_at_ns(&self) -> u64 {
-        // ORDERING: Relaxed; single-writer cell: see `place`.
+        // ORDERING: Relaxed: single-writer cell; see `place`.
         u64::from(self.birth_and_shard.load(Ordering::Relaxed) >> SHARD_BITS) << BIRTH_UNIT_BITS
     }
 
-    /// Its poll that began at `began_at_ns` has ended, and it is going to wait or to be enqueued;
-    /// for its runner. Returns the time.
+    /// Ends a poll that began at `began_at_ns`, after which the task will wait or be enqueued.
+    /// Called by the runner. Returns the current time, ns.
     #[inline]
     pub(super) fn end_poll(&self, began_at_ns: u64, awaits: Note) -> u64 {
         let now_ns = counting::now_ns_after(began_at_ns);
@@ -206,26 +211,26 @@ impl Header {
         now_ns
     }
 
-    /// What it waits for, and where in the code, as far as an operation that it awaited in its last
-    /// poll has told.
+    /// Returns what the task waits for and where in the code, if an operation in its last poll has
+    /// recorded that.
     pub(crate) fn awaits(&self) -> Option<(Awaits, Option<&'static Location<'static>>)> {
         self.account.awaits().read()
     }
 
     pub(crate) fn submitted_at_ns(&self) -> u64 {
-        // ORDERING: Relaxed; single-writer cell: the submitter wrote it before it enqueued the
+        // ORDERING: Relaxed: single-writer cell. The submitter wrote it before it enqueued the
         // task, and the queue orders the two.
         self.submitted_at_ns.load(Ordering::Relaxed)
     }
 }
 
-/// One reference to a task. `repr(transparent)`: it is the pointer, as the registry keeps it.
+/// One reference to a task. `repr(transparent)`, because the registry stores it as a pointer.
 #[repr(transparent)]
 pub struct Task(pub(super) NonNull<Header>);
 
-// SAFETY: Live by reference: what is reached through it is either immutable, atomic, or guarded by
-// the task word; the future and the output are `Send`, or touched on their own thread only, as
-// every constructor of a cell demands.
+// SAFETY: Live by reference. The data behind it is immutable, atomic, or guarded by the task word.
+// The future and the output are `Send`, or used on their own thread only, which every constructor
+// of a cell requires.
 unsafe impl Send for Task {}
 // SAFETY: as for Send.
 unsafe impl Sync for Task {}
@@ -248,16 +253,16 @@ impl Task {
     }
 
     pub(crate) fn header(&self) -> &Header {
-        // SAFETY: Live by reference: this Task holds one.
+        // SAFETY: Live by reference: this Task owns one.
         unsafe { self.0.as_ref() }
     }
 
-    /// Wakes the task, by a waker that goes with that: its reference becomes that of the
-    /// `Notified`.
+    /// Wakes the task as `Waker::wake` does: this reference becomes the `Notified`'s, or is
+    /// released.
     #[inline]
     pub(crate) fn wake_owned(self) {
         let raw = self.into_raw();
-        // SAFETY: Live by reference: that of the waker is here until it is handed over.
+        // SAFETY: Live by reference: the waker's reference is owned here until it is handed over.
         let wake = unsafe { raw.as_ref() }.vtable.wake;
         // SAFETY: the waker's reference is handed over.
         unsafe { wake(raw) }
@@ -275,7 +280,7 @@ impl Drop for Task {
     fn drop(&mut self) {
         if self.header().state.drop_references(1) {
             let dealloc = self.header().vtable.dealloc;
-            // SAFETY: Live by reference: that was the last one.
+            // SAFETY: Live by reference: this was the last one.
             unsafe { dealloc(self.0) }
         }
     }
@@ -287,14 +292,14 @@ impl std::fmt::Debug for Task {
     }
 }
 
-/// The right to run a task once: what queues hold. There is one exactly while the task is
+/// The permission to run a task once, which queues contain. One exists exactly while the task is
 /// SCHEDULED.
 #[derive(Debug)]
 pub struct Notified(pub(super) Task);
 
 impl Notified {
     /// # Safety
-    /// The caller made the task SCHEDULED and hands over the reference that this added.
+    /// The caller made the task SCHEDULED and hands over the reference that this transition added.
     pub(crate) unsafe fn from_raw(raw: NonNull<Header>) -> Self {
         // SAFETY: the caller's contract includes Task's.
         Self(unsafe { Task::from_raw(raw) })
@@ -310,10 +315,10 @@ impl Notified {
     }
 
     /// Polls the future once, or drops it if the task was cancelled. The poll begins at
-    /// `began_at_ns`; of a scheduler that does not count, anything.
+    /// `began_at_ns`. A scheduler that does not measure polls may pass any value.
     pub fn run(self, began_at_ns: u64) -> Ran {
         let raw = self.0.into_raw();
-        // SAFETY: Live by reference: the Notified's own is handed over to `run`.
+        // SAFETY: Live by reference: the `Notified`'s is still owned here.
         let run = unsafe { raw.as_ref() }.vtable.run;
         // SAFETY: the Notified's reference is handed over.
         unsafe { run(raw, began_at_ns) }
@@ -326,7 +331,7 @@ impl RawPointer for Notified {
     }
 
     unsafe fn from_raw(raw: NonNull<()>) -> Self {
-        // SAFETY: the caller hands back what `into_raw` gave, once.
+        // SAFETY: by contract the caller returns a pointer from `into_raw`, once.
         unsafe { Notified::from_raw(raw.cast()) }
     }
 }

@@ -1,8 +1,13 @@
-//! A task's allocation with its future, its output, and how it is run.
+//! The typed part of a task: the allocation with its future or output, and the functions that run,
+//! wake, join and free it.
 //!
-//! Invariants: *One runner*, *One Notified*, *Join hand-over* of `state`; *Live by reference* of
-//! `header`. The stage is the runner's while the task is being run, and the output's owner's
-//! afterwards.
+//! [`new_task`] allocates a [`Cell`] for a future and returns the two pointers to it: the
+//! `Notified`, to be enqueued, and the `JoinHandle`. Everything else reaches the cell through the
+//! vtable in the header.
+//!
+//! Invariants: *One runner*, *One Notified* and *Join hand-over* of `state`; *Live by reference* of
+//! `header`. The runner owns the stage while the task is being run. After that, the owner of the
+//! output owns it.
 
 use std::cell::UnsafeCell;
 use std::future::Future;
@@ -24,40 +29,43 @@ use super::waker::WakerRef;
 
 pub(crate) mod blocks;
 
-/// What a task needs from whoever runs it.
+/// What a task requires of the scheduler that runs it.
 pub trait Schedule: Send + Sync + 'static {
-    /// Whether the polls of its tasks are timed and go into their accounts.
+    /// Whether the polls of its tasks are timed and added to their accounts.
     const IS_COUNTED: bool;
-    /// The task was woken: enqueue it.
+    /// Enqueues a task that was woken.
     fn schedule(&self, task: Notified);
-    /// Whether the calling thread is one of the scheduler's own, which keep it alive: then
+    /// Returns whether the calling thread belongs to this scheduler and keeps it alive. If so,
     /// [`schedule_here`](Self::schedule_here) may be called.
     fn is_here(&self) -> bool {
         false
     }
-    /// As [`schedule`](Self::schedule), of a thread of the scheduler's own. Not a method: what
-    /// `self` would refer to may go as soon as others see the task.
+    /// Enqueues a task as [`schedule`](Self::schedule) does, on a thread of this scheduler. It has
+    /// no `self`: the scheduler in the task's cell may be freed as soon as other threads can see
+    /// the task.
     fn schedule_here(_task: Notified) {
         unreachable!("no thread is this scheduler's own");
     }
-    /// Whether tasks are cancelled instead of polled, since the scheduler shuts down.
+    /// Returns whether the scheduler is shutting down, so that tasks are cancelled instead of
+    /// polled.
     fn is_closing(&self) -> bool;
-    /// The task, which the caller runs, is about to wait: hold a reference to it from now on,
-    /// unless one is held already, so that it is not freed without an end; and cancel it if the
-    /// scheduler shuts down.
+    /// Called by the runner when the task is about to wait. The scheduler keeps a reference to it
+    /// from then on, unless it has one already, so that the task is not freed before it has ended.
+    /// If the scheduler is shutting down, it cancels the task.
     fn keep(&self, task: &Task);
-    /// The task is about to end: give back the reference that is held to it, if one is.
+    /// Called when the task is about to end. Returns the reference that the scheduler keeps, if it
+    /// has one.
     fn release(&self, task: &Header) -> Option<Task>;
-    /// Why the task, which is cancelled before its first poll, could not be begun, if its scheduler
-    /// refused it.
+    /// Returns why the scheduler refused to start the task, if it did. Called for a task that is
+    /// cancelled before its first poll.
     #[inline]
     fn take_refusal(&self) -> Option<Refused> {
         None
     }
 }
 
-/// See the header of this file. `repr(C)`: the header comes first, so that a pointer to it is one
-/// to the cell.
+/// The allocation of a task. `repr(C)`: the header comes first, so a pointer to it is also one to
+/// the cell.
 #[repr(C)]
 struct Cell<F: Future, S> {
     header: Header,
@@ -66,18 +74,18 @@ struct Cell<F: Future, S> {
     stage: UnsafeCell<Stage<F>>,
 }
 
-/// A failure is kept without the task's id, which the header has: hardly any task fails, and each
-/// would have to hold the room.
+/// The future or the result of a task. A failure is stored without the task's id, which the header
+/// has. Few tasks fail, and each task would have to reserve the space.
 enum Stage<F: Future> {
     Future(F),
     Output(F::Output),
     Cancelled,
-    /// Or refused by its scheduler.
+    /// The task panicked, or its scheduler refused it.
     Panicked(Panic),
     Empty,
 }
 
-/// Makes a task: the right to run it, and the handle.
+/// Creates a task. Returns the permission to run it, and its handle.
 pub(crate) fn new_task<F, S>(
     future: F,
     scheduler: S,
@@ -94,11 +102,11 @@ where
     unsafe { new_task_of_thread(future, scheduler, id, location, extra) }
 }
 
-/// As `new_task`, for futures that stay on one thread.
+/// Creates a task as `new_task` does, for futures that stay on one thread.
 ///
 /// # Safety
-/// The future and its output are Send, or `scheduler` sees to it that the task is run on the
-/// calling thread only, and is complete before that thread goes.
+/// The future and its output are Send, or `scheduler` ensures that the task is run on the calling
+/// thread only and completes before that thread ends.
 pub unsafe fn new_task_of_thread<F, S>(
     future: F,
     scheduler: S,
@@ -117,11 +125,11 @@ where
         join_waker: UnsafeCell::new(None),
         stage: UnsafeCell::new(Stage::Future(future)),
     });
-    // Whole provenance: this pointer may reach the whole cell.
+    // Whole provenance: this pointer may access the whole cell.
     let raw = cell.cast::<Header>();
-    // SAFETY: the word starts SCHEDULED, with the Notified's reference.
+    // SAFETY: the word starts SCHEDULED, with a reference for the Notified.
     let notified = unsafe { Notified::from_raw(raw) };
-    // SAFETY: the word starts with the handle's reference and JOIN_INTEREST, and the output is
+    // SAFETY: the word starts with JOIN_INTEREST and a reference for the handle, and the output is
     // `F::Output`.
     let join = unsafe { JoinHandle::from_raw(raw) };
     (notified, join)
@@ -130,12 +138,13 @@ where
 /// Takes the future back out of a task that was never run.
 ///
 /// # Safety
-/// They are what `new_task::<F, S>` gave, and the task was not run.
+/// `notified` and `join` come from one call of `new_task::<F, S>`, and the task was not run.
 pub(crate) unsafe fn into_future<F: Future, S: Schedule>(notified: Notified, join: JoinHandle<F::Output>) -> F {
-    // SAFETY: by contract, and `notified` holds a reference.
+    // SAFETY: by contract, and `notified` owns a reference.
     let cell = unsafe { cell_of::<F, S>(notified.task().as_raw()) };
     drop(cell.scheduler.release(&cell.header));
-    // SAFETY: One runner: the Notified is here, and what was not polled is not pinned yet.
+    // SAFETY: One runner: this function owns the Notified, and a future that was never polled is
+    // not pinned.
     let stage = std::mem::replace(unsafe { &mut *cell.stage.get() }, Stage::Empty);
     let Stage::Future(future) = stage else { unreachable!("it was not run") };
     drop((join, notified));
@@ -155,26 +164,26 @@ impl<F: Future, S: Schedule> Table<F, S> {
     };
 }
 
-/// The typed cell behind a header.
+/// Returns the typed cell behind a header.
 ///
 /// # Safety
-/// `raw` comes from `new_task::<F, S>`, and a reference is held for `'a`.
+/// `raw` comes from `new_task::<F, S>`, and the caller owns a reference during `'a`.
 unsafe fn cell_of<'a, F: Future, S>(raw: NonNull<Header>) -> &'a Cell<F, S> {
     // SAFETY: Whole provenance and Live by reference, by contract.
     unsafe { raw.cast::<Cell<F, S>>().as_ref() }
 }
 
 impl<F: Future, S: Schedule> Cell<F, S> {
-    /// Polls the future; on Ready the output takes its place.
+    /// Polls the future. If it is ready, the output replaces it.
     ///
     /// # Safety
     /// The caller is the runner.
     unsafe fn poll_future(&self, waker: &Waker) -> Poll<()> {
-        // SAFETY: One runner: nobody else touches the stage.
+        // SAFETY: One runner: no other thread accesses the stage.
         let stage = unsafe { &mut *self.stage.get() };
         let Stage::Future(future) = stage else { unreachable!("a task is polled only before it completes") };
-        // SAFETY: the future stays in the cell, which never moves, until it is dropped in place by
-        // `set_stage`.
+        // SAFETY: the cell never moves, and the future stays in it until `set_stage` drops it in
+        // place.
         let future = unsafe { Pin::new_unchecked(future) };
         let output = std::task::ready!(future.poll(&mut Context::from_waker(waker)));
         // SAFETY: One runner.
@@ -182,7 +191,7 @@ impl<F: Future, S: Schedule> Cell<F, S> {
         Poll::Ready(())
     }
 
-    /// Replaces the stage, dropping what was there.
+    /// Replaces the stage and drops the former one.
     ///
     /// # Safety
     /// The caller owns the stage.
@@ -191,7 +200,7 @@ impl<F: Future, S: Schedule> Cell<F, S> {
         unsafe { *self.stage.get() = stage }
     }
 
-    /// Runs code of the user's inside the task's spans.
+    /// Runs user code inside the task's spans.
     #[inline]
     fn in_spans<R>(&self, f: impl FnOnce() -> R) -> R {
         match self.header.extra() {
@@ -200,8 +209,8 @@ impl<F: Future, S: Schedule> Cell<F, S> {
         }
     }
 
-    /// Drops the output, if it is still there, containing a destructor that panics: nobody is left
-    /// who could be told.
+    /// Drops the output if it is still there. A panic of its destructor is contained, because no
+    /// caller is left that could receive it.
     ///
     /// # Safety
     /// The caller owns the stage.
@@ -227,14 +236,14 @@ impl<F: Future, S> Clone for Raw<F, S> {
 impl<F: Future, S> Copy for Raw<F, S> {}
 
 impl<F: Future, S: Schedule> Raw<F, S> {
-    /// Of a header that comes from `new_task::<F, S>`.
+    /// Wraps a header that comes from `new_task::<F, S>`.
     fn new(header: NonNull<Header>) -> Self {
         Self(header.cast())
     }
 
     /// # Safety
-    /// It comes from `new_task::<F, S>`, and a reference is held for `'a`, or until what is used of
-    /// it gives it up.
+    /// It comes from `new_task::<F, S>`. The caller owns a reference during `'a`, or until a
+    /// function that it calls on the cell releases the reference.
     unsafe fn cell<'a>(self) -> &'a Cell<F, S> {
         // SAFETY: Whole provenance and Live by reference, by contract.
         unsafe { self.0.as_ref() }
@@ -253,17 +262,17 @@ impl<F: Future, S: Schedule> Joined for Raw<F, S> {
     }
 
     unsafe fn does_as_well(self, waker: &Waker) -> bool {
-        // SAFETY: the JoinHandle holds a reference.
+        // SAFETY: the JoinHandle owns a reference.
         let cell = unsafe { self.cell() };
-        // SAFETY: by contract nobody writes the field.
+        // SAFETY: by contract no thread writes the field.
         let held = unsafe { &*cell.join_waker.get() };
         held.as_ref().is_some_and(|held| held.will_wake(waker))
     }
 
-    /// Contains a destructor that panics.
+    /// Also contains a panic of the former waker's destructor.
     unsafe fn set_join_waker(self, waker: Option<&Waker>) {
         let waker = waker.cloned();
-        // SAFETY: the owner of the field holds a reference.
+        // SAFETY: the owner of the field owns a reference.
         let cell = unsafe { self.cell() };
         // SAFETY: by contract.
         if let Some(former) = std::mem::replace(unsafe { &mut *cell.join_waker.get() }, waker) {
@@ -272,56 +281,59 @@ impl<F: Future, S: Schedule> Joined for Raw<F, S> {
     }
 
     unsafe fn wake_joiner(self) {
-        // SAFETY: the runner's reference is not given up yet.
+        // SAFETY: the runner's reference is not released yet.
         let cell = unsafe { self.cell() };
-        // SAFETY: by contract nobody writes the field.
+        // SAFETY: by contract no thread writes the field.
         let Some(waker) = (unsafe { &*cell.join_waker.get() }) else { return };
-        // SAFETY: Live by reference: as above, and ManuallyDrop does not give it up.
+        // SAFETY: Live by reference: as above, and ManuallyDrop does not release it.
         let ended = ManuallyDrop::new(unsafe { Task::from_raw(self.0.cast()) });
-        // It is this task that wakes, though its poll is over.
+        // The wake-up is attributed to this task, although its poll is over.
         let _current = Current::enter(&ended);
-        // A foreign waker that panics must not take the worker along.
+        // A panic of a foreign waker must not reach the worker.
         contain(|| waker.wake_by_ref());
     }
 
     unsafe fn drop_output(self) {
-        // SAFETY: the owner of the output holds a reference.
+        // SAFETY: the owner of the output owns a reference.
         let cell = unsafe { self.cell() };
         // SAFETY: by contract.
         unsafe { cell.drop_output() };
     }
 }
 
-/// Publishes the output, wakes the joiner, and gives up the runner's reference and the scheduler's.
+/// Publishes the output, wakes the joiner, and releases the references of the runner and the
+/// scheduler.
 ///
 /// # Safety
-/// `raw` comes from `new_task::<F, S>`; the caller is the runner, the stage holds the output, and
-/// the Notified's reference is handed over.
+/// `raw` comes from `new_task::<F, S>`. The caller is the runner, the stage contains the output,
+/// and the Notified's reference is handed over.
 unsafe fn complete<F: Future, S: Schedule>(raw: NonNull<Header>) {
     // SAFETY: by contract.
     let cell = unsafe { cell_of::<F, S>(raw) };
     let kept = cell.scheduler.release(&cell.header).map(Task::into_raw);
-    // The cell may be gone as soon as they are given up.
+    // Once these are released, another thread may free the cell.
     let references = 1 + u64::from(kept.is_some());
-    // SAFETY: by contract, and they are the runner's and the scheduler's.
+    // SAFETY: by contract; the references are the runner's and the scheduler's.
     let is_last = unsafe { handover::complete(Raw::<F, S>::new(raw), references) };
     if is_last {
-        // SAFETY: Live by reference: the last are the caller's, and are given up here.
+        // SAFETY: Live by reference: the caller owned the last ones, and does not use them after
+        // this.
         unsafe { dealloc::<F, S>(raw) }
     }
 }
 
 unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>, began_at_ns: u64) -> Ran {
-    // SAFETY: the Notified's reference is handed over; it is given up below, where `task` goes.
+    // SAFETY: the Notified's reference is handed over. It is released below, where `task` is
+    // consumed.
     let task = unsafe { Task::from_raw(raw) };
-    // SAFETY: the vtable is that of F and S, and `task` holds a reference.
+    // SAFETY: the vtable is that of F and S, and `task` owns a reference.
     let cell = unsafe { cell_of::<F, S>(raw) };
     let header = &cell.header;
 
     cancel_if_closing(cell);
-    // Before code of the user's runs, which may cancel other tasks on this thread.
+    // Read before user code runs: that code may cancel other tasks on this thread.
     let mut refused = None;
-    // `Some` = the panic that ended it, `None` = it is to be cancelled.
+    // `Some`: the task panicked. `None`: it was cancelled.
     let failure = match header.state.start() {
         Start::Cancel => {
             refused = cell.scheduler.take_refusal();
@@ -329,11 +341,12 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>, began_at_ns: u64) ->
         }
         Start::Poll => {
             let waker = WakerRef::new(&task);
-            // SAFETY: One runner: `start` made this thread it.
+            // SAFETY: One runner: `start` made this thread the runner.
             let poll = || unsafe { cell.poll_future(&waker) };
             let current = Current::enter(&task);
             let polled = catch_unwind(AssertUnwindSafe(|| cell.in_spans(poll)));
-            // *Read once it is over*: behind the subscribers that have seen the spans left.
+            // *Read once it is over*: after the subscribers were called that observe the end of the
+            // spans.
             let (has_woken_itself, awaits) = current.leave();
             match polled {
                 Ok(Poll::Ready(())) => {
@@ -343,8 +356,8 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>, began_at_ns: u64) ->
                     return Ran::Ended(Ended::Completed);
                 }
                 Ok(Poll::Pending) => {
-                    // Here, since the task may be another runner's, or gone, as soon as it is
-                    // paused.
+                    // Before `pause`, after which the task may belong to another runner, or be
+                    // freed.
                     let at_ns = if S::IS_COUNTED { header.end_poll(began_at_ns, awaits) } else { began_at_ns };
                     cancel_if_closing(cell);
                     if !has_woken_itself {
@@ -352,14 +365,14 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>, began_at_ns: u64) ->
                     }
                     match header.state.pause(has_woken_itself) {
                         Pause::Idle => {
-                            // `pause` released the Notified's reference: the cell may be gone from
-                            // here on.
+                            // `pause` released the Notified's reference, so the cell may be freed
+                            // from here on.
                             std::mem::forget(task);
                             return Ran::Pending { at_ns };
                         }
                         Pause::Reschedule => {
-                            // SAFETY: the task is SCHEDULED, and the reference of the Notified that
-                            // was run lives on in this one.
+                            // SAFETY: the task is SCHEDULED, and this Notified takes over the
+                            // reference of the one that was run.
                             let task = unsafe { Notified::from_raw(task.into_raw()) };
                             return Ran::Woken { task, by_itself: has_woken_itself, at_ns };
                         }
@@ -389,14 +402,15 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>, began_at_ns: u64) ->
             (Ended::Cancelled, refused.map_or(Stage::Cancelled, |refused| Stage::Panicked(Panic::refused(refused))))
         }
     };
-    // SAFETY: One runner; the stage is empty, so nothing of the user's is dropped here.
+    // SAFETY: One runner. The former stage is empty, so this drops no user data.
     unsafe { cell.set_stage(stage) };
     // SAFETY: One runner; the output is in place, and the Notified's reference is handed over.
     unsafe { complete::<F, S>(task.into_raw()) };
     Ran::Ended(ended)
 }
 
-/// Cancels a task whose scheduler shuts down; its runner finds that out at the next transition.
+/// Cancels the task if its scheduler is shutting down. Its runner detects that at the next
+/// transition.
 #[inline]
 fn cancel_if_closing<F: Future, S: Schedule>(cell: &Cell<F, S>) {
     if cell.scheduler.is_closing() {
@@ -408,58 +422,58 @@ fn cancel_if_closing<F: Future, S: Schedule>(cell: &Cell<F, S>) {
 unsafe fn schedule<F: Future, S: Schedule>(raw: NonNull<Header>) {
     // SAFETY: the caller made the task SCHEDULED and hands over the reference that this added.
     let notified = unsafe { Notified::from_raw(raw) };
-    // SAFETY: the vtable is that of F and S. Another thread may run and free the task before
-    // `schedule` returns, but for the reference that the caller holds for the time of this call.
+    // SAFETY: the vtable is that of F and S. Another thread may run the task before `schedule`
+    // returns, but cannot free it: the caller owns a reference until then.
     let cell = unsafe { cell_of::<F, S>(raw) };
     cell.scheduler.schedule(notified);
 }
 
 unsafe fn wake<F: Future, S: Schedule>(raw: NonNull<Header>) {
-    // SAFETY: the vtable is that of F and S, and the waker's reference is the caller's. Not used
-    // once the task may be run by others.
+    // SAFETY: the vtable is that of F and S, and the caller owns the waker's reference. `cell` is
+    // not used after other threads may have run the task without such a reference.
     let cell = unsafe { cell_of::<F, S>(raw) };
     let is_here = cell.scheduler.is_here();
     match cell.header.state.wake_owned(!is_here) {
         WakeOwned::Submit => {
             cell.header.stamp_wake();
-            // SAFETY: the transition made the task SCHEDULED; the reference is the waker's, or was
+            // SAFETY: the transition made the task SCHEDULED. The reference is the waker's, or was
             // added.
             let notified = unsafe { Notified::from_raw(raw) };
             if is_here {
                 S::schedule_here(notified);
             } else {
-                // SAFETY: the transition added the Notified's reference, so the waker's is still
-                // there to keep the scheduler.
+                // SAFETY: the transition added the Notified's reference. The waker's is still owned
+                // here and keeps the scheduler alive during the call.
                 let _task = unsafe { Task::from_raw(raw) };
                 cell.scheduler.schedule(notified);
             }
         }
         WakeOwned::Nothing { was_last_reference: false } => {}
-        // SAFETY: Live by reference: that was the last one.
+        // SAFETY: Live by reference: this was the last one.
         WakeOwned::Nothing { was_last_reference: true } => unsafe { dealloc::<F, S>(raw) },
     }
 }
 
 unsafe fn dealloc<F: Future, S: Schedule>(raw: NonNull<Header>) {
-    // Whole provenance; the last reference is gone, so the block is ours again.
+    // Whole provenance; the last reference was released, so this function owns the block.
     let cell = raw.cast::<Cell<F, S>>();
-    // An output that nobody took may panic when it is dropped; the thread that happens to be last
-    // has nothing to do with it.
-    // SAFETY: nobody else has it any more, and it is not used again.
+    // The destructor of an output that was never taken may panic. The thread that releases the last
+    // reference is arbitrary and must not be affected.
+    // SAFETY: no other thread can reach the cell, and it is not used again.
     contain(|| unsafe { cell.drop_in_place() });
-    // SAFETY: it came from `allocate`, for the same type, and was dropped.
+    // SAFETY: the block came from `allocate`, for the same type, and its value was dropped.
     unsafe { blocks::free(cell) }
 }
 
 unsafe fn poll_join<F: Future, S: Schedule>(raw: NonNull<Header>, into: *mut (), waker: &Waker) {
-    // SAFETY: the vtable is that of F and S, and the JoinHandle holds a reference.
+    // SAFETY: the vtable is that of F and S, and the JoinHandle owns a reference.
     let is_complete = unsafe { handover::poll_join(Raw::<F, S>::new(raw), waker) };
     if !is_complete {
         return;
     }
     // SAFETY: as above.
     let cell = unsafe { cell_of::<F, S>(raw) };
-    // SAFETY: Join hand-over: the task is complete, and the output is the JoinHandle's.
+    // SAFETY: Join hand-over: the task is complete, and its output belongs to the JoinHandle.
     let stage = std::mem::replace(unsafe { &mut *cell.stage.get() }, Stage::Empty);
     let output = match stage {
         Stage::Output(output) => Ok(output),
@@ -467,22 +481,22 @@ unsafe fn poll_join<F: Future, S: Schedule>(raw: NonNull<Header>, into: *mut (),
         Stage::Cancelled => Err(JoinError::cancelled(cell.header.id)),
         Stage::Future(_) | Stage::Empty => panic!("JoinHandle polled after it returned its output"),
     };
-    // SAFETY: the JoinHandle, which knows the output's type, passes a pointer to such a poll.
+    // SAFETY: the JoinHandle has the type of the output, and passes a pointer to such a `Poll`.
     unsafe { *into.cast::<Poll<Result<F::Output, JoinError>>>() = Poll::Ready(output) };
 }
 
 unsafe fn drop_join<F: Future, S: Schedule>(raw: NonNull<Header>) {
-    // A destructor that panics is contained: whether the task ended before its handle went is
-    // chance, and so would be the thread that the panic hits.
+    // A panic of a destructor is contained: whether the task or its handle ends first is arbitrary,
+    // and so would be the thread that panics.
     // SAFETY: the vtable is that of F and S, and the handle's reference is handed over.
     let is_last = unsafe { handover::drop_join(Raw::<F, S>::new(raw)) };
     if is_last {
-        // SAFETY: Live by reference: the handle's was the last.
+        // SAFETY: Live by reference: the handle's was the last one.
         unsafe { dealloc::<F, S>(raw) }
     }
 }
 
-/// A scheduler of tasks that are never woken.
+/// A scheduler for tasks that are never woken.
 #[cfg(test)]
 pub(crate) struct Nowhere;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::task::trace;
 
-/// A scheduler that queues, and holds what the registry would.
+/// A scheduler with a queue, which keeps the references that the registry would keep.
 #[derive(Clone, Default)]
 struct Queue {
     woken: Arc<Mutex<VecDeque<Notified>>>,
@@ -45,7 +45,7 @@ impl Queue {
         join
     }
 
-    /// Runs what is queued until nothing is; how each run ended.
+    /// Runs queued tasks until the queue is empty. Returns how each run ended.
     fn run(&self) -> Vec<&'static str> {
         let mut ran = Vec::new();
         while let Some(task) = self.pop() {
@@ -79,7 +79,7 @@ fn finish<T>(mut join: JoinHandle<T>) -> Result<T, JoinError> {
     }
 }
 
-/// Counts wakes, and how many clones of it are alive.
+/// Counts wake-ups, and how many of its clones exist.
 #[derive(Default)]
 struct Count(AtomicUsize);
 
@@ -105,8 +105,8 @@ fn the_output_reaches_a_joiner_who_asks_before_and_one_who_asks_after() {
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn a_task_takes_120_bytes_beside_what_its_future_and_output_need() {
-    // With the allocator's word a multiple of 16. A future that the stage's tag fits into is as
-    // cheap as one of no size.
+    // Together with the allocator's word this is a multiple of 16. A future with a niche for the
+    // tag of the stage costs as little as one without size.
     assert_eq!(size_of::<Cell<std::future::Ready<()>, Arc<()>>>(), 120);
     assert_eq!(size_of::<Cell<std::future::Pending<u64>, Arc<()>>>(), 120);
 }
@@ -170,11 +170,11 @@ fn a_task_woken_in_its_poll_runs_again_and_one_woken_twice_runs_once() {
     assert_eq!(finish(join).unwrap(), 3);
 }
 
-/// The spans that a poll of the test below is in, and one that it opens; their ids are their
-/// places, from 1.
+/// The spans around a poll in the test below, and one that the poll opens. The id of a span is its
+/// position, from 1.
 const SPANS: [&str; 3] = ["runtime.spawn", "volt.task", "inner"];
 
-/// A subscriber that calls back at each step of each span of [`SPANS`].
+/// A subscriber that calls a function at each step of each span of [`SPANS`].
 struct Steps<F>(F);
 
 impl<F: Fn(&'static str, &'static str) + Send + Sync + 'static> Steps<F> {
@@ -242,7 +242,7 @@ fn a_wake_by_a_subscriber_during_the_poll_is_kept() {
             assert_eq!(queue.run(), ["woken", "pending"], "woken in {step:?}, it is polled once more");
             join.abort();
             assert_eq!(queue.run(), ["cancelled"]);
-            // Its waker is a reference to the task.
+            // The kept waker is a reference to the task.
             kept.lock().unwrap().take();
         });
     }
@@ -260,7 +260,7 @@ impl Drop for WakesOnDrop {
 
 #[test]
 fn a_wake_in_the_drop_of_a_future_or_an_output_is_kept() {
-    /// Leaves its waker in the slot, then waits; in its second poll it drops what it was given.
+    /// Stores its waker in the slot, then waits. Its second poll drops `dropped`.
     fn waiter<T: Send + 'static>(queue: &Queue, slot: &Arc<Mutex<Option<Waker>>>, dropped: T) -> JoinHandle<()> {
         let (slot, mut dropped, mut polls) = (slot.clone(), Some(dropped), 0);
         queue.spawn(poll_fn(move |cx| {
@@ -276,7 +276,7 @@ fn a_wake_in_the_drop_of_a_future_or_an_output_is_kept() {
     let wakes = || WakesOnDrop(slot.clone());
     let wake = || slot.lock().unwrap().take().unwrap().wake();
 
-    // Of a future that the task drops in its own poll.
+    // A future that the task drops in its own poll.
     let queue = Queue::default();
     let guard = wakes();
     let join = waiter(&queue, &slot, async move { drop(guard) });
@@ -285,7 +285,7 @@ fn a_wake_in_the_drop_of_a_future_or_an_output_is_kept() {
     assert_eq!(queue.run(), ["woken", "completed"]);
     finish(join).unwrap();
 
-    // Of another task's output, whose handle the task drops in its own poll.
+    // The output of another task, whose handle the task drops in its own poll.
     let other = Queue::default();
     let guard = wakes();
     let with_output = other.spawn(async move { guard });
@@ -296,8 +296,7 @@ fn a_wake_in_the_drop_of_a_future_or_an_output_is_kept() {
     assert_eq!(queue.run(), ["woken", "completed"]);
     finish(join).unwrap();
 
-    // Of the future, and of the output, of another task that ends: by itself, and by being
-    // cancelled.
+    // The future or the output of another task that ends, by completing or by being cancelled.
     for end in ["future", "output", "cancelled"] {
         let join = waiter(&queue, &slot, ());
         assert_eq!(queue.run(), ["pending"]);
@@ -366,7 +365,7 @@ fn nothing_leaks_whichever_of_handle_and_task_goes_first() {
         let output = output.clone();
         async move { output }
     };
-    // The handle, before and after completion.
+    // The handle is dropped before and after completion.
     drop(queue.spawn(give()));
     assert_eq!(queue.run(), ["completed"]);
     let join = queue.spawn(give());
@@ -378,10 +377,10 @@ fn nothing_leaks_whichever_of_handle_and_task_goes_first() {
     drop((notified, join));
     let (notified, join) = new();
     drop((join, notified));
-    // One whose future is taken back.
+    // A task whose future is taken back.
     let (notified, join) = new();
     fn take_back<F: Future>(_: &impl Fn() -> F, notified: Notified, join: JoinHandle<F::Output>) -> F {
-        // SAFETY: `new` has just made it, with a `Queue`.
+        // SAFETY: `new` has just created the task, with a `Queue`.
         unsafe { into_future::<F, Queue>(notified, join) }
     }
     let future = take_back(&give, notified, join);

@@ -70,9 +70,9 @@
 //! | COMPLETE | 0 | any | 0 | any |
 //!
 //! Rejected: RUNNING as a separate state. It costs a read-modify-write per poll and adds nothing to
-//! what the `Notified` shows. Also rejected: 24 bits of references, which with the same margin allow
-//! four million. A program that keeps more clones of one waker is slow but correct, and would have to
-//! be aborted.
+//! what the `Notified` shows. Also rejected: 24 bits of references, which with the same margin
+//! allow four million. A program that keeps more clones of one waker is slow but correct, and would
+//! have to be aborted.
 //!
 //! The transitions follow those of tokio's and async-task's `state.rs`.
 
@@ -94,9 +94,10 @@ const JOIN_INTEREST: u64 = 1 << (FLAGS_SHIFT + 2);
 const JOIN_WAKER: u64 = 1 << (FLAGS_SHIFT + 3);
 const ONE_SHIELD: u64 = 1 << SHIELD_SHIFT;
 const ONE_REFERENCE: u64 = 1 << REFERENCES_SHIFT;
-/// A quarter of what 48 bits can count. A program that leaks one clone per nanosecond reaches it after
-/// 19 hours. It is then aborted, as with `Arc`, because the count must not wrap. An increment checks
-/// the limit afterwards; no machine has enough threads to exceed the rest of the range in between.
+/// A quarter of what 48 bits can count. A program that leaks one clone per nanosecond reaches it
+/// after 19 hours. It is then aborted, as with `Arc`, because the count must not wrap. An increment
+/// checks the limit afterwards; no machine has enough threads to exceed the rest of the range in
+/// between.
 const MAX_REFERENCES: u64 = 1 << 46;
 
 /// The word of a new task: one reference is the `Notified`'s, the other the `JoinHandle`'s.
