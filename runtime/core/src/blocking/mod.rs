@@ -1,4 +1,4 @@
-//! Threads for work that blocks.
+//! The blocking pool: threads for work that blocks.
 
 mod crew;
 #[cfg(not(loom))]

@@ -1,4 +1,4 @@
-//! Queues of things to run. They know no task and no statistics.
+//! Queues of runnable items. They are generic and do not depend on tasks or statistics.
 
 pub(crate) mod injector;
 pub(crate) mod lifo;

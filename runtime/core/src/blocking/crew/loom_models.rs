@@ -1,9 +1,9 @@
-//! loom models of the blocking pool's threads: jobs that wait for each other get a thread each,
-//! whether threads spin, wait or time out meanwhile; and after a shutdown every thread ends, with
-//! every job begun. And of the same with one step done wrong.
+//! loom models of the threads of the blocking pool, and of the same with one incorrect step. Jobs
+//! that wait for each other get one thread each, even if threads spin, wait or time out at the same
+//! time. After a shutdown every thread exits, and every job was started.
 //!
-//! loom's condition has no time-out. A wait that returns at once is one at any moment that other
-//! threads can see.
+//! loom's condition variable has no time-out. A wait that returns immediately models a time-out at
+//! any moment that other threads can observe.
 
 use std::marker::PhantomData;
 use std::sync::Arc as StdArc;
@@ -44,19 +44,19 @@ impl Steps for AsBuilt {}
 
 #[derive(Clone, Copy)]
 struct Shape {
-    /// Threads that are there before the first job.
+    /// The threads that exist before the first job.
     threads: usize,
     max_threads: usize,
     jobs: usize,
-    /// Whether the jobs, two of them, wait for each other.
+    /// Whether the two jobs wait for each other.
     meets: bool,
     spins: bool,
-    /// Waits of a thread after which it has been idle for long enough; `None` = it waits until it
-    /// is notified.
+    /// The number of waits after which a thread has been idle for long enough; `None`: it waits
+    /// until it is notified.
     time_outs: Option<usize>,
 }
 
-/// How many jobs have begun, of those that meet, and how many are over.
+/// The number of jobs that have started, if they wait for each other, and of those that have ended.
 #[derive(Default)]
 struct Done {
     begun: usize,
@@ -98,7 +98,7 @@ struct Waiting {
     time_outs: Option<usize>,
 }
 
-/// The same with the steps of `S`.
+/// The same, with the steps of `S`.
 struct WaitsAs<S>(Waiting, PhantomData<S>);
 
 impl Waits<usize> for Waiting {
@@ -106,7 +106,7 @@ impl Waits<usize> for Waiting {
         self.world.shape.spins
     }
 
-    /// For one check: a second one later is a spin that began later.
+    /// Checks once. A second, later check is equivalent to a spin that started later.
     fn spin(&mut self, is_called: impl Fn() -> bool) -> bool {
         is_called()
     }
@@ -122,7 +122,7 @@ impl Waits<usize> for Waiting {
     fn wait<'a>(&mut self, crew: &'a Crew<usize>, state: MutexGuard<'a, State<usize>>) -> MutexGuard<'a, State<usize>> {
         let Some(left) = &mut self.time_outs else { return crew.work.wait(state).unwrap() };
         *left -= 1;
-        // Others come in between.
+        // Other threads may take the lock here.
         drop(state);
         crew.lock()
     }
@@ -164,7 +164,7 @@ impl<S: Steps> Waits<usize> for WaitsAs<S> {
     }
 }
 
-/// The thread that shuts the crew down and waits until its threads have ended.
+/// Wakes the thread that shuts the crew down and waits until its threads have exited.
 #[derive(Default)]
 struct Bell {
     lock: Mutex<()>,
@@ -196,7 +196,7 @@ fn start_thread<S: Steps>(world: &Arc<World>) -> thread::JoinHandle<()> {
     })
 }
 
-/// Submits all jobs. Returns the threads that are there for them.
+/// Submits all jobs. Returns the threads that run them.
 fn submit_all<S: Steps>(world: &Arc<World>) -> Vec<thread::JoinHandle<()>> {
     world.crew.lock().threads = world.shape.threads;
     let mut threads: Vec<_> = (0..world.shape.threads).map(|_| start_thread::<S>(world)).collect();
@@ -210,7 +210,7 @@ fn submit_all<S: Steps>(world: &Arc<World>) -> Vec<thread::JoinHandle<()>> {
     threads
 }
 
-/// Shuts down, and waits until every thread has ended.
+/// Shuts the crew down, and waits until every thread has exited.
 fn shut_down<S: Steps>(world: &World) {
     let bell = StdArc::new(Bell::default());
     S::shut_down(&world.crew, bell.clone().into());
@@ -220,7 +220,7 @@ fn shut_down<S: Steps>(world: &World) {
     }
 }
 
-/// Jobs are submitted; when all are over, the crew is shut down.
+/// Submits jobs. When all have ended, shuts the crew down.
 fn jobs_that_meet<S: Steps>(shape: Shape) {
     let world = world(shape);
     let threads = submit_all::<S>(&world);
@@ -231,7 +231,7 @@ fn jobs_that_meet<S: Steps>(shape: Shape) {
     assert_eq!((state.idle, state.promised, state.spin), (0, 0, None), "somebody was left behind");
 }
 
-/// Jobs are submitted, and the crew is shut down beside that; they have to be begun nevertheless.
+/// Submits jobs while the crew is shut down concurrently. Accepted jobs must still be started.
 fn jobs_and_a_shutdown<S: Steps>(shape: Shape) {
     let world = world(shape);
     let threads = submit_all::<S>(&world);
@@ -248,7 +248,7 @@ const ENDS: Shape = Shape { threads: 0, max_threads: 1, jobs: 2, meets: false, s
 #[test]
 fn loom_jobs_that_wait_for_each_other_get_a_thread_each() {
     for shape in [MEET, MEET_AND_SPIN, MEET_AND_TIME_OUT, Shape { time_outs: Some(1), ..MEET_AND_SPIN }] {
-        // Two locks and two conditions: with 3 preemptions 700,000 orders.
+        // Two locks and two condition variables: with 3 preemptions there are 700,000 orders.
         holds(Some(2), move || jobs_that_meet::<AsBuilt>(shape));
     }
 }
@@ -260,7 +260,7 @@ fn loom_after_a_shutdown_threads_end_and_jobs_are_begun() {
     }
 }
 
-/// Promises an idle thread, which counts as idle until it is awake.
+/// Promises an idle thread that still counts as idle until it is awake.
 struct PromisesAThreadTwice;
 
 impl Steps for PromisesAThreadTwice {
@@ -289,7 +289,7 @@ fn loom_twin_a_thread_promised_to_two_jobs_is_found() {
     breaks("deadlock", Some(2), || jobs_that_meet::<PromisesAThreadTwice>(MEET));
 }
 
-/// Calls the thread that spins, and leaves its number there for the next job.
+/// Calls the spinning thread and leaves its number in place for the next job.
 struct CallsTwice;
 
 impl Steps for CallsTwice {
@@ -314,7 +314,7 @@ fn loom_twin_two_jobs_that_call_the_same_spin_are_found() {
     breaks("deadlock", Some(2), || jobs_that_meet::<CallsTwice>(MEET_AND_SPIN));
 }
 
-/// Goes by what it has seen in its spin.
+/// Relies on what the thread saw in its spin.
 struct GoesByWhatTheSpinSaw;
 
 impl Steps for GoesByWhatTheSpinSaw {
@@ -328,7 +328,7 @@ fn loom_twin_a_call_between_last_check_and_lock_is_found() {
     breaks("deadlock", Some(2), || jobs_that_meet::<GoesByWhatTheSpinSaw>(MEET_AND_SPIN));
 }
 
-/// Gives up when its time is over, promised or not.
+/// Exits when the idle time is over, promised or not.
 struct GivesUpThoughPromised;
 
 impl Steps for GivesUpThoughPromised {
@@ -342,7 +342,7 @@ fn loom_twin_a_thread_that_gives_up_though_it_was_promised_is_found() {
     breaks("PROMISED", Some(2), || jobs_that_meet::<GivesUpThoughPromised>(MEET_AND_TIME_OUT));
 }
 
-/// Says that it is shut down, and notifies nobody.
+/// Marks the crew as shut down without notifying any thread.
 struct ShutsDownSilently;
 
 impl Steps for ShutsDownSilently {
@@ -358,7 +358,7 @@ fn loom_twin_a_shutdown_that_notifies_nobody_is_found() {
     breaks("deadlock", None, || jobs_and_a_shutdown::<ShutsDownSilently>(ENDS));
 }
 
-/// Wakes whoever waits for its end, and then counts itself out.
+/// Wakes the task that waits for its end before the thread is counted as exited.
 struct WakesBeforeItIsCounted;
 
 impl Steps for WakesBeforeItIsCounted {
@@ -377,7 +377,7 @@ fn loom_twin_an_end_that_is_told_before_it_is_counted_is_found() {
     breaks("deadlock", None, || jobs_and_a_shutdown::<WakesBeforeItIsCounted>(ENDS));
 }
 
-/// Starts no thread for a job whose thread may be about to end.
+/// Starts no thread for a job, although the only thread may be about to exit.
 struct TakesTheLastThreadForAwake;
 
 impl Steps for TakesTheLastThreadForAwake {
@@ -387,7 +387,7 @@ impl Steps for TakesTheLastThreadForAwake {
             drop(state);
             return crew.submit(job);
         }
-        // A thread was started for an earlier job: as if it were there for ever.
+        // A thread was started for an earlier job. The fault treats it as permanent.
         state.queue.push_back(job);
         Submitted::Comes
     }

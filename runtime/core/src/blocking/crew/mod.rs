@@ -1,45 +1,50 @@
-//! The threads of the blocking pool and the queue that they work on: which thread comes for a job.
+//! The threads of the blocking pool and their job queue: the protocol that provides a thread for
+//! each job.
 //!
-//! For a newcomer. A job goes into a queue, and a thread has to come for it: one that is idle, or a
-//! new one. An idle thread that nothing comes for ends after a while. The race is between that end
-//! and a job: if a thread were only woken, it could time out at the same moment, and the job would
-//! be left. So a submit *promises* an idle thread to the job, under the lock, and a thread that was
-//! promised does not end.
+//! A job is pushed into the queue, and a thread must take it: an idle one, or a new one. A thread
+//! that stays idle for a while exits. In the ordinary case an idle thread is notified, takes the
+//! job, runs it, and is idle again.
 //!
-//! Shape: one lock around a queue and the counts; threads sleep on a condition variable, after a
-//! spin if that is worth while (`driver/spin`).
+//! The race is between the exit of an idle thread and a new job. If the thread were only notified,
+//! its wait could time out at the same moment, and the job would be left without a thread.
+//! Therefore a submit *promises* an idle thread to the job, under the lock, and a promised thread
+//! does not exit.
 //!
-//! Submit, by anybody, under the lock:
+//! Shape: one lock around a queue and the counts. Threads sleep on a condition variable. Before
+//! that, one of them may *spin* for a moment (`driver/spin`), so that it can be reached without a
+//! system call; a submit *calls* the spinning thread by storing its number.
+//!
+//! Submit, by any thread, under the lock:
 //! 1. The job is pushed.
-//! 2. The thread that spins is called; else an idle thread is promised (`idle -= 1`); else a thread
-//!    is counted, if there may be one more, and the caller starts it.
-//! 3. The promised thread is notified.
+//! 2. If a thread spins, it is called. Otherwise, if a thread is idle, it is promised (`idle -=
+//!    1`). Otherwise, if the limit allows another thread, it is counted, and the caller starts it.
+//! 3. A promised thread is notified.
 //!
-//! Work, by a thread, under the lock but for the jobs and (2):
-//! 1. It takes jobs while there are any. If the crew is shut down then, it ends.
-//! 2. It spins, if that is worth while, and no other thread does: Spin.
+//! Work, by a thread of the pool, under the lock except during jobs and (2):
+//! 1. It takes and runs jobs while there are any. If the crew is shut down after that, the thread
+//!    exits.
+//! 2. It spins, if that is worthwhile and no other thread spins: see Spin.
 //! 3. It is idle (`idle += 1`), and waits.
-//! 4. Promised, it goes on with (1). Timed out, or shut down, with no promise: `idle -= 1`, and it
-//!    ends, unless there is a job.
+//! 4. If it was promised, it continues with (1). If its wait timed out or the crew is shut down,
+//!    without a promise: `idle -= 1`, and it exits unless there is a job.
 //!
-//! Spin, of one thread at a time:
-//! 1. Under the lock, it says that it spins, with a number of its own.
+//! Spin, by one thread at a time:
+//! 1. Under the lock, the thread stores a new number, which marks it as spinning.
 //! 2. Without the lock, it checks whether that number was called.
-//! 3. Under the lock again: the number is not there any more, so it was called, whatever (2) saw.
-//!    It goes on with Work (1). Else it takes the number back, and goes on with Work (3). A call is
-//!    as good as a promise, and costs the caller no system call.
+//! 3. It takes the lock again. If the number was removed, the thread was called, whatever it saw in
+//!    (2), and continues with Work (1). Otherwise it removes the number and continues with Work
+//!    (3). A call is as binding as a promise, and costs the caller no system call.
 //!
-//! Shut down, under the lock: it is said, the one that spins is called, and all that wait are
-//! notified. Jobs that have to be begun nevertheless stay in the queue: a submit saw to it that a
-//! thread is on its way for them, or awake.
+//! Shut down, under the lock: the crew is marked, the spinning thread is called, and all waiting
+//! threads are notified. Jobs that must be started even so stay in the queue: the submit made sure
+//! that a thread is awake or on its way for them.
 //!
 //! Invariants:
 //! * COMES: while a job is in the queue, a thread is awake, was called or promised, or is about to
 //!   start.
-//! * PROMISED: a thread is idle or promised, and a promise is for one job: two jobs get two
-//!   threads, as far as there may be so many. So jobs that wait for each other do not wait for
-//!   ever.
-//! * ENDS: after a shutdown every thread ends, and none waits.
+//! * PROMISED: a thread is either idle or promised, and a promise is for one job. Two jobs get two
+//!   threads, if the limit allows, so jobs that wait for each other do not deadlock.
+//! * ENDS: after a shutdown every thread exits, and no thread waits.
 //!
 //! The models are in `loom_models`.
 
@@ -51,73 +56,74 @@ use volt_shim::{AtomicU64, CachePadded, Condvar, Mutex, MutexGuard, Ordering};
 #[cfg(all(test, loom))]
 mod loom_models;
 
-/// See the header of this file.
+/// The threads of a blocking pool, and their queue. See the module documentation.
 pub(super) struct Crew<J> {
     state: Mutex<State<J>>,
-    /// Threads wait here for work.
+    /// The condition variable on which threads wait for work.
     pub(super) work: Condvar,
-    /// The last spin that was called, which the thread that spins checks. Written under the lock.
+    /// The number of the last spin that was called. The spinning thread reads it; it is written
+    /// under the lock.
     called: CachePadded<AtomicU64>,
     max_threads: usize,
 }
 
 pub(super) struct State<J> {
     pub(super) queue: VecDeque<J>,
-    /// Threads that have not ended, those that are about to start included.
+    /// The threads that have not exited, including those about to start.
     pub(super) threads: usize,
     pub(super) idle: usize,
-    /// The spin that goes on and was not called, by number. Its thread is not counted as idle.
+    /// The number of the current spin, if it was not called. Its thread does not count as idle.
     spin: Option<u64>,
     spins: u64,
     /// Idle threads that were promised to a job and have not woken up yet.
     promised: usize,
     is_shut_down: bool,
-    /// Woken by each thread that ends, once the crew is shut down.
+    /// Woken by each thread that exits after the crew was shut down.
     waits_for_end: Option<Waker>,
     pub(super) submitted: u64,
     pub(super) completed: u64,
     started: u64,
 }
 
-/// What [`Crew::submit`] leaves to do.
+/// What the caller of [`Crew::submit`] has to do.
 #[must_use = "a thread that was counted is to be started"]
 pub(super) enum Submitted<J> {
-    /// Nothing: a thread comes.
+    /// Nothing: a thread will take the job.
     Comes,
-    /// To start a thread, the one with this number.
+    /// Start a thread, which gets this number.
     Start(u64),
-    /// To end the job: the crew is shut down.
+    /// End the job: the crew is shut down.
     Refused(J),
 }
 
-/// How a thread waits. Of one thread.
+/// How one thread waits: its timing, and the steps that a model replaces.
 pub(super) trait Waits<J> {
-    /// Whether a spin is worth while.
+    /// Returns whether a spin is worthwhile.
     fn is_spin_worth(&self) -> bool;
 
-    /// Spin (2). Returns whether the call was seen.
+    /// Performs Spin (2). Returns whether it saw the call.
     fn spin(&mut self, is_called: impl Fn() -> bool) -> bool;
 
-    /// Work (3): the thread is idle from now on.
+    /// Performs Work (3): the thread is idle from now on.
     fn begin_idle(&mut self);
 
-    /// Whether the thread has been idle for long enough.
+    /// Returns whether the thread has been idle for long enough to exit.
     fn is_over(&mut self) -> bool;
 
-    /// Waits for work, for as long as it may be idle at most.
+    /// Waits for work, at most for the remaining idle time.
     fn wait<'a>(&mut self, crew: &'a Crew<J>, state: MutexGuard<'a, State<J>>) -> MutexGuard<'a, State<J>>;
 
-    /// Work (4).
+    /// Ends the idle time: Work (4).
     fn end_idle(&mut self, is_promised: bool);
 
-    // The steps that a model can do wrong.
+    // The steps that a model can replace by incorrect ones.
 
-    /// Spin (3): whether the spin `own` was called, whatever (2) has seen.
+    /// Performs Spin (3): returns whether the spin `own` was called, whatever (2) saw.
     fn was_called(&self, state: &State<J>, own: u64, _has_seen: bool) -> bool {
         state.spin != Some(own)
     }
 
-    /// Work (4): takes a promise, if there is one.
+    /// Performs Work (4): takes a promise if there is one, and returns whether there was.
     fn take_promise(&self, state: &mut State<J>) -> bool {
         let is_promised = state.promised > 0;
         state.promised -= usize::from(is_promised);
@@ -151,7 +157,7 @@ impl<J> Crew<J> {
         self.max_threads
     }
 
-    /// Submit.
+    /// Performs Submit.
     pub(super) fn submit(&self, job: J) -> Submitted<J> {
         let mut state = self.lock();
         if state.is_shut_down {
@@ -178,8 +184,8 @@ impl<J> Crew<J> {
         }
     }
 
-    /// Work, until the thread is to end. Returns with the lock held: the caller counts the thread
-    /// out before it gives it up.
+    /// Performs Work until the thread has to exit. Returns with the lock held: the caller passes it
+    /// to [`thread_ended`](Self::thread_ended), so that no other thread sees a state in between.
     ///
     /// `run` is called without the lock, once for each job.
     pub(super) fn work(&self, waits: &mut impl Waits<J>, mut run: impl FnMut(J)) -> MutexGuard<'_, State<J>> {
@@ -203,8 +209,8 @@ impl<J> Crew<J> {
                 state.spin = Some(own);
                 drop(state);
                 // Spin (2)
-                // ORDERING: Relaxed; as in `call_spinner`. It only rises: the thread that was
-                // called before another began to spin sees that too.
+                // ORDERING: Relaxed, as in `call_spinner`. The number only rises, so a thread that
+                // was called before another one started to spin still sees its call.
                 let has_seen = waits.spin(|| self.called.load(Ordering::Relaxed) >= own);
                 // Spin (3)
                 state = self.lock();
@@ -226,7 +232,7 @@ impl<J> Crew<J> {
         }
     }
 
-    /// Work (3) and (4): waits for a promise. Returns whether there was one.
+    /// Performs Work (3) and (4): waits for a promise. Returns whether there was one.
     fn wait<'a>(
         &'a self,
         waits: &mut impl Waits<J>,
@@ -245,7 +251,7 @@ impl<J> Crew<J> {
         }
     }
 
-    /// One thread fewer; wakes whoever shuts the crew down, if that goes on.
+    /// Counts a thread as exited, and wakes the task that shuts the crew down, if there is one.
     pub(super) fn thread_ended(&self, mut state: MutexGuard<'_, State<J>>) {
         state.threads -= 1;
         let waker = state.waits_for_end.clone();
@@ -255,8 +261,8 @@ impl<J> Crew<J> {
         }
     }
 
-    /// Shut down. The caller takes the jobs that are not to be begun any more. `waker` is woken by
-    /// each thread that ends from now on.
+    /// Performs Shut down. The caller removes the jobs that are not to be started any more. `waker`
+    /// is woken by each thread that exits from now on.
     pub(super) fn shut_down(&self, state: &mut State<J>, waker: Waker) {
         state.is_shut_down = true;
         state.waits_for_end = Some(waker);
@@ -264,11 +270,12 @@ impl<J> Crew<J> {
         self.work.notify_all();
     }
 
-    /// Spin, by whoever has something for a thread: whether one spun, and comes.
+    /// Calls the spinning thread, if there is one. Returns whether it did; the thread will then
+    /// check for work.
     fn call_spinner(&self, state: &mut State<J>) -> bool {
         let spin = state.spin.take();
         if let Some(spin) = spin {
-            // ORDERING: Relaxed; a hint: what there is stands under the lock.
+            // ORDERING: Relaxed: a hint; the state that it announces is under the lock.
             self.called.store(spin, Ordering::Relaxed);
         }
         spin.is_some()

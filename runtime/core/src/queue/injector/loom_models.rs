@@ -1,5 +1,5 @@
-//! loom models of the global queue: nothing is lost, and a worker that checks under the lock needs
-//! no fence.
+//! loom models of the global queue: no item is lost, and a worker that checks the queue under the
+//! lock needs no fence.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
@@ -9,7 +9,7 @@ use super::*;
 use crate::scheduler::ends::{Ends, is_done};
 use crate::stats::tally::{Arrivals, Tally};
 
-/// Two push, one of them in a batch, one takes, one closes.
+/// Two threads push, one of them a batch; a third thread takes items and then closes the queue.
 fn pushers_and_taker() {
     let injector = Arc::new(Injector::new());
     let pusher = injector.clone();
@@ -38,8 +38,8 @@ fn every_item_comes_out_once_or_goes_back() {
     holds(None, pushers_and_taker);
 }
 
-/// Submit and Park of `scheduler/idle/mod.rs` without their fences: whether one of the two sees the
-/// other.
+/// The steps Submit and Park of `scheduler/idle/mod.rs` without their fences. At least one of the
+/// two sides must see what the other one did.
 fn submit_against_park(check: fn(&Injector<u32>) -> bool) {
     let shared = Arc::new((Injector::new(), AtomicBool::new(false)));
     let submitter = shared.clone();
@@ -65,17 +65,17 @@ fn a_check_of_the_length_without_a_fence_is_found() {
     breaks("both missed the other", None, || submit_against_park(|injector| injector.len() == 0));
 }
 
-/// What is done wrong in `how_it_ends`.
+/// The incorrect step of `how_it_ends`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
-    /// An outsider counts its task after the push.
+    /// A thread outside the workers counts its task after the push.
     CountedLate,
-    /// The runtime says that it is closed before the queue is.
+    /// The runtime is marked as closed before its queue is.
     ClosedEarly,
     /// Spawns are read before ends.
     SpawnsFirst,
-    /// A task's end is counted before the task that it has spawned.
+    /// The end of a task is counted before the task that it spawned.
     EndFirst,
     /// An end is counted without a Release.
     EndRelaxed,
@@ -83,9 +83,9 @@ enum Fault {
 
 struct Runtime {
     queue: Injector<u32>,
-    /// By outsiders, under the queue's lock.
+    /// Counted by threads outside the workers, under the queue's lock.
     arrived: Arrivals,
-    /// By the worker.
+    /// Counted by the worker.
     spawned: Tally,
     ended: Tally,
     is_closed: AtomicBool,
@@ -127,7 +127,7 @@ impl Ends for Runtime {
     }
 }
 
-/// The steps that a fault can replace, as the runtime takes them.
+/// The steps that a fault can replace, as the runtime executes them.
 struct AsInRuntime<'r>(&'r Runtime);
 
 impl Ends for AsInRuntime<'_> {
@@ -148,9 +148,9 @@ impl Ends for AsInRuntime<'_> {
     }
 }
 
-/// "How it ends" of `scheduler/shared/wake.rs`: an outsider spawns, a worker runs that and spawns
-/// another meanwhile, somebody closes, another worker checks whether all is over. If it is, no task
-/// comes after that.
+/// "How it ends" of `scheduler/shared/end.rs`: a thread outside the workers spawns a task. A
+/// worker runs that task, which spawns another one. A third thread closes the runtime. A second
+/// worker checks whether all tasks have ended. If the check succeeds, no task may follow.
 fn how_it_ends(fault: Fault) {
     let runtime = Arc::new(Runtime {
         queue: Injector::new(),

@@ -1,40 +1,43 @@
-//! The global queue: what is handed in from outside, what overflows a ring, what a worker that is
-//! going away leaves behind.
+//! The global queue of a runtime, also called injector. Three kinds of tasks go into it: tasks that
+//! are spawned or woken by threads other than the workers, tasks that overflow a worker's ring, and
+//! tasks that a stopping worker leaves behind. Each worker checks it from time to time and fetches
+//! a batch.
 //!
 //! # Shape
 //!
-//! A FIFO behind one lock, each item with the time at which it came. Its length and the age of its
-//! oldest item are copied out into two atomics while the lock is held, so that workers and
-//! snapshots read them with one load and never take the lock for that.
+//! A FIFO behind one lock. Each item is stored with the time at which it was pushed. The length of
+//! the queue and the time of its oldest item are copied into two atomics while the lock is held.
+//! Workers and snapshots read these with one load and without the lock.
 //!
 //! # Who writes, who reads
 //!
-//! Anybody pushes, any worker takes, in batches, so that the lock is taken once for many. The
-//! copies are written under the lock only.
+//! Any thread pushes. Workers take items in batches, so that they take the lock once for many
+//! items. The copies are written under the lock only.
 //!
 //! # Bound
 //!
-//! None of its own: a wake must never be refused. Who may refuse, a spawn from outside, checks
-//! [`Injector::len`] first.
+//! The queue is unbounded, because a wake-up must never be refused. A caller that may refuse an
+//! item, a spawn from outside the workers, checks [`Injector::len`] first.
 //!
 //! # Invariants
 //!
 //! * SAME-LOCK: `len` and `oldest_at_ns` are stored before the lock that changed the queue is
-//!   released. A worker that is about to sleep checks under the lock
-//!   ([`Injector::is_empty_locked`]) and so sees every push that was over before.
-//! * CLOSED-IS-LAST: after `close` returned, nothing more comes in, so what is taken after it is
-//!   all there is. After `close_to_new` returned the same holds for what [`Injector::push_new`]
-//!   brings, and whoever knows of that sees what its callers have counted.
+//!   released. A worker that is about to sleep checks the queue under the lock
+//!   ([`Injector::is_empty_locked`]), and therefore sees every push that has returned before.
+//! * CLOSED-IS-LAST: after `close` has returned, no item enters the queue, so the remaining items
+//!   are the last ones. After `close_to_new` has returned, the same is true of the items of
+//!   [`Injector::push_new`]; a thread that sees that the queue is closed also sees the counts that
+//!   its callers made.
 //!
 //! # Rejected
 //!
-//! * Giving a large buffer back at once: the next burst takes it again, and freeing more than 64
-//!   KiB makes glibc join all its small free chunks, which the tasks that follow then have to be
-//!   cut from anew.
-//! * A lock-free queue: it is used in batches, a lock a batch is cheaper than an allocation an
-//!   item, and the age would need one anyway.
-//! * Dropping items that come after `close`: they go back to the caller, which knows how to end
-//!   them.
+//! * Freeing a large buffer as soon as the queue is empty: the next burst allocates it again. In
+//!   addition, freeing more than 64 KiB makes glibc merge all its small free chunks, which it then
+//!   has to split again for the next tasks.
+//! * A lock-free queue: the queue is used in batches, and a lock per batch costs less than an
+//!   allocation per item. The time of the oldest item would need a lock anyway.
+//! * Dropping items that are pushed after `close`: they are returned to the caller, which can end
+//!   them properly.
 
 use std::collections::VecDeque;
 
@@ -43,13 +46,14 @@ use volt_shim::{AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering};
 #[cfg(all(test, loom))]
 mod loom_models;
 
-/// `oldest_at_ns` of an empty queue. As a time it lies 584 years after the clock's first reading.
+/// The value of `oldest_at_ns` if the queue is empty. As a time it is 584 years after the clock's
+/// start.
 const NOTHING: u64 = u64::MAX;
-/// Slots that an empty queue keeps, 256 KiB for a pointer and its time; a larger buffer, left from
-/// a burst, is given back.
+/// The number of slots that an empty queue retains: 256 KiB for pointers with their times. A larger
+/// buffer that a burst has left is freed.
 const RETAINED_SLOTS: usize = if cfg!(miri) { 64 } else { 16_384 };
 
-/// A FIFO queue that anybody may push into and take from.
+/// A FIFO queue into which any thread may push, and from which any thread may take.
 pub(crate) struct Injector<T> {
     len: CachePadded<AtomicUsize>,
     oldest_at_ns: AtomicU64,
@@ -61,11 +65,11 @@ struct Queue<T> {
     admits: Admits,
 }
 
-/// What may come in; from one to the next and never back.
+/// Which items the queue accepts. The value only ever advances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Admits {
     All,
-    /// What is new is refused.
+    /// Items that were in a queue before. New ones are refused.
     Known,
     Nothing,
 }
@@ -84,8 +88,8 @@ impl<T> Injector<T> {
         }
     }
 
-    /// Puts `item` at the end; hands it back if the queue is closed. `now_ns` is its time of
-    /// arrival.
+    /// Puts `item` at the end, or returns it if the queue is closed. `now_ns` is the time of the
+    /// push.
     pub(crate) fn push(&self, item: T, now_ns: u64) -> Result<(), T> {
         let mut queue = self.queue.lock();
         if queue.admits == Admits::Nothing {
@@ -95,11 +99,11 @@ impl<T> Injector<T> {
         Ok(())
     }
 
-    /// As [`push`](Self::push), of something that was never in a queue before; hands it back if the
-    /// queue is closed to what is new.
+    /// Puts an item at the end that was never in a queue before, or returns it if the queue is
+    /// closed to new items. See [`push`](Self::push).
     ///
-    /// `count` is called under the lock, before anybody can take the item and only if it is taken
-    /// in.
+    /// `count` is called under the lock, before another thread can take the item, and only if the
+    /// item is accepted.
     pub(crate) fn push_new(&self, item: T, now_ns: u64, count: impl FnOnce()) -> Result<(), T> {
         let mut queue = self.queue.lock();
         if queue.admits != Admits::All {
@@ -115,10 +119,10 @@ impl<T> Injector<T> {
         self.publish(queue);
     }
 
-    /// Puts all `items` at the end under one lock and returns how many they were; hands them back,
-    /// untouched, if the queue is closed.
+    /// Puts all `items` at the end under one lock, and returns their number. Returns the iterator
+    /// untouched if the queue is closed.
     ///
-    /// `items` is iterated under the lock: it must only move things.
+    /// `items` is iterated under the lock, so it must do no more than move values.
     pub(crate) fn push_batch<I: Iterator<Item = T>>(&self, items: I, now_ns: u64) -> Result<usize, I> {
         let mut queue = self.queue.lock();
         if queue.admits == Admits::Nothing {
@@ -130,10 +134,10 @@ impl<T> Injector<T> {
         Ok(queue.items.len() - before)
     }
 
-    /// Takes at most `max` items, oldest first, under one lock, gives each to `to`, and returns how
-    /// many they were.
+    /// Takes up to `max` items under one lock, oldest first, passes each to `to`, and returns their
+    /// number.
     ///
-    /// `to` is called under the lock: it must only move things.
+    /// `to` is called under the lock, so it must do no more than move values.
     pub(crate) fn pop_batch(&self, max: usize, to: impl FnMut(T)) -> usize {
         let mut queue = self.queue.lock();
         let count = max.min(queue.items.len());
@@ -141,43 +145,44 @@ impl<T> Injector<T> {
         self.publish(&queue);
         let surplus = queue.take_surplus();
         drop(queue);
-        // Freed here, so that nobody waits for it.
+        // Freed after the lock was released, so that no thread waits for it.
         drop(surplus);
         count
     }
 
-    /// Items inside, a moment ago.
+    /// Returns the number of items at a recent moment.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        // ORDERING: Relaxed: a hint, written under the lock; nothing is read through it.
+        // ORDERING: Relaxed: a hint, written under the lock; no other data is read through it.
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Whether the queue is empty, looked up under the lock: sees every push that was over before.
+    /// Returns whether the queue is empty. Takes the lock, and so sees every push that has returned
+    /// before.
     pub(crate) fn is_empty_locked(&self) -> bool {
         self.queue.lock().items.is_empty()
     }
 
-    /// Shows each item to `f`, oldest first, with the lock held.
+    /// Calls `f` for each item, oldest first, under the lock.
     #[cfg(test)]
     pub(crate) fn for_each(&self, f: impl FnMut(&T)) {
         self.queue.lock().items.iter().map(|item| &item.item).for_each(f);
     }
 
-    /// When the oldest item came, in the `now_ns` of its push; `None` if the queue was empty a
-    /// moment ago.
+    /// Returns when the oldest item was pushed, as the `now_ns` of its push, or `None` if the queue
+    /// was empty at that recent moment.
     #[inline]
     pub(crate) fn oldest_at_ns(&self) -> Option<u64> {
-        // ORDERING: Relaxed: a hint, as `len`.
+        // ORDERING: Relaxed: a hint, as in `len`.
         Some(self.oldest_at_ns.load(Ordering::Relaxed)).filter(|&at_ns| at_ns != NOTHING)
     }
 
-    /// Refuses every later push. What is inside stays, to be taken.
+    /// Refuses all later pushes. Items inside the queue stay and can be taken.
     pub(crate) fn close(&self) {
         self.admit(Admits::Nothing);
     }
 
-    /// Refuses what is new from now on, and takes the rest in as before.
+    /// Refuses new items from now on, but accepts all others.
     pub(crate) fn close_to_new(&self) {
         self.admit(Admits::Known);
     }
@@ -187,9 +192,9 @@ impl<T> Injector<T> {
         queue.admits = queue.admits.max(admits);
     }
 
-    /// SAME-LOCK: copies out what others read without the lock.
+    /// SAME-LOCK: copies the values that other threads read without the lock.
     fn publish(&self, queue: &Queue<T>) {
-        // ORDERING: Relaxed, both: written under the lock only; read as hints.
+        // ORDERING: Relaxed, both: written under the lock only, and read as hints.
         self.len.store(queue.items.len(), Ordering::Relaxed);
         let oldest_at_ns = queue.items.front().map_or(NOTHING, |item| item.pushed_at_ns);
         self.oldest_at_ns.store(oldest_at_ns, Ordering::Relaxed);
@@ -197,8 +202,8 @@ impl<T> Injector<T> {
 }
 
 impl<T> Queue<T> {
-    /// The buffer of a queue that a burst has left large and empty, for the caller to free after
-    /// the lock.
+    /// Returns the large buffer of a queue that a burst has left and that is now empty. The caller
+    /// frees it after it has released the lock.
     fn take_surplus(&mut self) -> Option<VecDeque<Item<T>>> {
         (self.items.is_empty() && self.items.capacity() > RETAINED_SLOTS)
             .then(|| std::mem::replace(&mut self.items, VecDeque::with_capacity(RETAINED_SLOTS)))

@@ -4,7 +4,7 @@ use std::thread;
 
 use super::*;
 
-/// Items each thread pushes in a stress; Miri is slow.
+/// Number of items that each thread pushes in a stress test. Miri is slow.
 const ITEMS: usize = if cfg!(miri) { 100 } else { 50_000 };
 
 fn taken<T>(injector: &Injector<T>, max: usize) -> Vec<T> {

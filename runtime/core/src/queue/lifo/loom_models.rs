@@ -1,5 +1,5 @@
-//! loom models of the LIFO slot, and of the slot with one step done wrong. Built like those of the
-//! ring.
+//! loom models of the LIFO slot, and of the slot with one incorrect step. They are built like those
+//! of the ring.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
@@ -7,17 +7,17 @@ use volt_shim::UnsafeCell;
 
 use super::*;
 
-/// A number that loom watches: reading one that was not published fails the model. Nothing is
-/// freed, so a fault does no other harm.
+/// A number whose accesses loom checks: reading one that was not published fails the model. Items
+/// are never freed, so a fault has no other effect.
 struct Item(&'static UnsafeCell<u32>);
 
-// SAFETY: it stands for an owning pointer; loom checks each access.
+// SAFETY: an item stands for an owning pointer; loom checks each access.
 unsafe impl Send for Item {}
 
 impl Item {
     fn new(number: u32) -> Self {
         let item = Self(Box::leak(Box::new(UnsafeCell::new(0))));
-        // SAFETY: the only access yet.
+        // SAFETY: the first access; no other thread has the item yet.
         item.0.with_mut(|cell| unsafe { cell.write(number) });
         item
     }
@@ -34,8 +34,8 @@ impl RawPointer for Item {
     }
 
     unsafe fn from_raw(raw: NonNull<()>) -> Self {
-        // SAFETY: by this function's contract the pointer came from `into_raw`, of a reference that
-        // lives for ever.
+        // SAFETY: by this function's contract the pointer came from `into_raw`, which made it from
+        // a `&'static`.
         Self(unsafe { raw.cast().as_ref() })
     }
 }
@@ -57,7 +57,7 @@ struct AsBuilt;
 
 impl Steps for AsBuilt {}
 
-/// The owner puts three and takes; two thieves take.
+/// The owner puts three items and takes once; two thieves take.
 fn owner_and_two_thieves<S: Steps>() {
     let slot = volt_shim::Arc::new(Slot::new());
     let threads = [0, 1, 2].map(|actor| {
@@ -82,7 +82,7 @@ fn every_item_comes_out_once() {
     holds(None, owner_and_two_thieves::<AsBuilt>);
 }
 
-/// Puts with a load and a store: a take in between is undone.
+/// Puts with a load and a store: a take between the two is undone.
 struct PutsByStore;
 
 impl Steps for PutsByStore {
@@ -98,7 +98,7 @@ fn putting_by_a_store_is_found() {
     breaks("lost or came out twice", None, owner_and_two_thieves::<PutsByStore>);
 }
 
-/// Takes with a load and a store: two take the same.
+/// Takes with a load and a store: two threads take the same item.
 struct TakesByStore;
 
 impl Steps for TakesByStore {
@@ -114,7 +114,7 @@ fn taking_by_a_store_is_found() {
     breaks("lost or came out twice", None, owner_and_two_thieves::<TakesByStore>);
 }
 
-/// Puts without publishing what is behind the pointer.
+/// Puts without publishing the data behind the pointer.
 struct PutsRelaxed;
 
 impl Steps for PutsRelaxed {
@@ -128,7 +128,7 @@ fn putting_relaxed_is_found() {
     breaks("Causality violation", None, owner_and_two_thieves::<PutsRelaxed>);
 }
 
-/// Takes without acquiring it.
+/// Takes without acquiring that data.
 struct TakesRelaxed;
 
 impl Steps for TakesRelaxed {

@@ -1,28 +1,31 @@
-//! One place for the thing to run next: an atomic pointer.
+//! The LIFO slot of a worker: room for one item, the next one to run, in an atomic pointer.
+//!
+//! If a task wakes another one on the same worker, the woken task goes into the worker's LIFO slot
+//! and runs next, while its data is still in the caches. The former content of the slot moves to
+//! the ring.
 //!
 //! # Who writes, who reads
 //!
-//! Only the owner puts, so that a thing made ready on one worker stays there while its data is
-//! warm. Anybody may *take*, with a swap: the owner for its next poll, a thief as its last resort
-//! when the owner's present poll is long.
+//! Only the owner *puts*. Any thread may *take*, with a swap: the owner for its next poll, and a
+//! thief as a last resort, if the owner's current poll takes long.
 //!
 //! # Invariant
 //!
-//! * ONE-OWNER: a pointer in the slot came out of [`RawPointer::into_raw`] and belongs to the slot;
-//!   the swap that takes it out of the slot gives it to exactly one.
+//! * ONE-OWNER: a pointer in the slot came from [`RawPointer::into_raw`] and belongs to the slot.
+//!   The swap that removes it gives it to exactly one thread.
 //!
 //! # Protocol
 //!
-//! * Put: (1) a plain load: a slot that is empty stays so, since nobody else puts, and a store is
-//!   enough; (2) else swap the new pointer in; what comes out, if a thief was not faster, goes back
-//!   to the caller.
-//! * Take: (1) a plain load: an empty slot costs no write; (2) swap null in.
+//! * Put: (1) a plain load. An empty slot stays empty, since only the owner puts, and a store
+//!   suffices. (2) Otherwise, swap the new pointer in. Unless a thief has taken the former pointer
+//!   in between, the swap returns it, and it goes to the caller.
+//! * Take: (1) a plain load, so that an empty slot costs no write; (2) swap null in.
 //!
 //! # Rejected
 //!
-//! * Load and store in `put` where the slot is filled: a thief's take in between is undone, and the
-//!   thing runs twice.
-//! * `push` and `pop` names: it holds one.
+//! * A load and a store in `put` if the slot is filled: they undo the take of a thief in between,
+//!   and the item runs twice.
+//! * The names `push` and `pop`: the slot has room for one item.
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -32,24 +35,24 @@ use volt_shim::{AtomicPtr, Ordering};
 #[cfg(all(test, loom))]
 mod loom_models;
 
-/// A type that is one owning pointer.
+/// A type that is represented by one owning pointer.
 pub(crate) trait RawPointer: Sized + Send {
-    /// Gives the ownership to the raw pointer.
+    /// Converts the value into a raw pointer, which owns it.
     fn into_raw(self) -> NonNull<()>;
 
-    /// Takes the ownership back.
+    /// Converts the raw pointer back into the value.
     ///
     /// # Safety
     ///
-    /// `raw` came out of [`into_raw`](Self::into_raw) of this type, and is given back once.
+    /// `raw` came from [`into_raw`](Self::into_raw) of this type, and is converted back once.
     unsafe fn from_raw(raw: NonNull<()>) -> Self;
 }
 
 /// A slot for one `T`.
 pub(crate) struct LifoSlot<T: RawPointer> {
     pointer: AtomicPtr<()>,
-    /// Owns what is behind the pointer; shared as a function is, since a shared slot only ever
-    /// moves it, and `T` is `Send`.
+    /// The slot owns the `T` behind the pointer. The type of a function makes the slot `Sync`
+    /// without `T: Sync`: a shared slot only moves its item, and `T` is `Send`.
     owns: PhantomData<fn() -> T>,
 }
 
@@ -58,23 +61,23 @@ impl<T: RawPointer> LifoSlot<T> {
         Self { pointer: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
     }
 
-    /// Puts `item` in and returns what was there. For the owner only.
+    /// Puts `item` in and returns the former content. Called by the owner only.
     #[inline]
     pub(crate) fn put(&self, item: T) -> Option<T> {
         let new = item.into_raw().as_ptr();
         // Put (1)
         if !self.is_filled() {
-            // ORDERING: Release; pairs with the Acquire in `take`, publishes the item.
+            // ORDERING: Release; pairs with the Acquire in `take`; publishes the item.
             self.pointer.store(new, Ordering::Release);
             return None;
         }
         // Put (2)
-        // ORDERING: AcqRel; the Release pairs with the Acquire in `take` and publishes the item;
-        // the Acquire pairs with the Release of the `put` whose item comes out.
+        // ORDERING: AcqRel. The Release pairs with the Acquire in `take` and publishes the item.
+        // The Acquire pairs with the Release of the `put` whose item the swap returns.
         Self::owned(self.pointer.swap(new, Ordering::AcqRel))
     }
 
-    /// Takes what is there. For anybody.
+    /// Takes the content. May be called by any thread.
     #[inline]
     pub(crate) fn take(&self) -> Option<T> {
         // Take (1)
@@ -82,22 +85,22 @@ impl<T: RawPointer> LifoSlot<T> {
             return None;
         }
         // Take (2)
-        // ORDERING: Acquire; pairs with the Release in `put`; the item is visible from here on.
+        // ORDERING: Acquire; pairs with the Release in `put`, which published the item.
         Self::owned(self.pointer.swap(ptr::null_mut(), Ordering::Acquire))
     }
 
-    /// Whether there was something a moment ago. Exact on the owner's thread if it says no.
+    /// Returns whether the slot was filled at a recent moment. On the owner's thread `false` is
+    /// exact.
     #[inline]
     pub(crate) fn is_filled(&self) -> bool {
-        // ORDERING: Relaxed: nothing is read through it; who takes, swaps.
+        // ORDERING: Relaxed: no other data is read through it, since only a swap takes the item.
         !self.pointer.load(Ordering::Relaxed).is_null()
     }
 
-    /// What a swap took out.
+    /// Converts the result of a swap.
     #[inline]
     fn owned(out: *mut ()) -> Option<T> {
-        // SAFETY: ONE-OWNER: the pointer was put in by `put`, from `into_raw`, and a swap took it
-        // out, once.
+        // SAFETY: ONE-OWNER: `put` stored the pointer, from `into_raw`, and one swap removed it.
         NonNull::new(out).map(|raw| unsafe { T::from_raw(raw) })
     }
 }

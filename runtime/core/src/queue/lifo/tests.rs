@@ -4,7 +4,7 @@ use std::thread;
 
 use super::*;
 
-/// Items that go through the slot in a stress; Miri is slow.
+/// Number of items in a stress test. Miri is slow.
 const ITEMS: usize = if cfg!(miri) { 300 } else { 200_000 };
 
 impl<T: Send> RawPointer for Box<T> {
@@ -14,7 +14,7 @@ impl<T: Send> RawPointer for Box<T> {
 
     unsafe fn from_raw(raw: NonNull<()>) -> Self {
         // SAFETY: ONE-OWNER: by this function's contract the pointer came from `Box::leak` above,
-        // and comes back once.
+        // and is returned once.
         unsafe { Box::from_raw(raw.cast().as_ptr()) }
     }
 }
