@@ -1,125 +1,127 @@
-//! Every constant of the design with its unit and its reason, and the types of the settings.
+//! The constants of the scheduler, each with its unit and its reason, and the types of the
+//! settings.
 //!
 //! The constants are the defaults and the bounds of the [`Builder`](crate::builder::Builder), which
 //! changes a copy of [`Config`].
 
 use std::time::Duration;
 
-/// Polls a worker does before it polls timers and I/O and updates statistics. Larger is fewer
-/// interruptions, smaller is fresher timers.
+/// The polls that a worker runs in one tick, before it checks timers and I/O and updates its
+/// statistics. A larger number interrupts the polls less often; a smaller one makes timers more
+/// precise.
 pub const BUDGET_PER_TICK: u32 = 128;
-/// Operations of leaves that a task may do in one poll before it is made to yield.
+/// The operations on sockets, timers, locks, channels and join handles that a task may complete in
+/// one poll before it must yield.
 pub const COOP_BUDGET: u32 = 128;
-/// Polls from the LIFO slot a tick: enough for a request and its reply, too few for two tasks to
-/// keep a third waiting.
+/// The polls from the LIFO slot in one tick: enough for a request and its reply, too few for two
+/// tasks that wake each other to delay a third one for long.
 pub(crate) const MAX_LIFO_POLLS_PER_TICK: u32 = 3;
-/// Slots of a worker's ring, a power of two.
+/// The slots of a worker's ring, a power of two.
 pub(crate) const LOCAL_QUEUE_CAPACITY: usize = 256;
-/// Slots of a worker's batch buffer, a power of two. A fetch from the global queue returns one task
-/// and fills the buffer with the rest, so with 64 slots the upper bound of a fetch,
-/// [`MAX_GLOBAL_QUEUE_BATCH`], is reached.
+/// The slots of a worker's batch buffer, a power of two. A fetch from the global queue returns one
+/// task and stores the rest in the buffer. With 64 slots a fetch can reach its upper bound,
+/// [`MAX_GLOBAL_QUEUE_BATCH`].
 pub(crate) const GLOBAL_QUEUE_BATCH_SIZE: usize = 64;
-/// A fetch from the global queue takes the worker's fair share, length / workers, but at least this
-/// many.
+/// The smallest fetch from the global queue. A fetch takes the worker's fair share, the length of
+/// the queue divided by the number of workers, but at least this many tasks.
 pub(crate) const MIN_GLOBAL_QUEUE_BATCH: usize = 4;
-/// See [`MIN_GLOBAL_QUEUE_BATCH`]: at most this many.
+/// The largest fetch from the global queue; see [`MIN_GLOBAL_QUEUE_BATCH`].
 pub(crate) const MAX_GLOBAL_QUEUE_BATCH: usize = 64;
-/// Time between two checks of the global queue while a worker is busy. A check of an empty queue is
-/// one load, a hundredth of this, and a task from outside waits for little more than this and one
-/// poll.
+/// The time between two checks of the global queue by a busy worker. A check of an empty queue is
+/// one load and takes a hundredth of this time. A task from outside the workers waits for little
+/// more than this time and one poll.
 pub(crate) const TARGET_GLOBAL_QUEUE_LATENCY: Duration = Duration::from_micros(3);
-/// Weight of a full tick in the moving average of poll time, in thousandths.
+/// The weight of a full tick in the moving average of poll time, in thousandths.
 pub(crate) const EWMA_ALPHA_PER_MILLE: u32 = 100;
-/// The average before anything was measured; makes the first interval 1.
+/// The average poll time before the first measurement. It makes the first interval 1.
 pub(crate) const DEFAULT_AVG_TASK: Duration = Duration::from_micros(50);
-/// Fewest local polls between two checks of the global queue. With 8, polls of 100 µs would keep it
-/// waiting for 800 µs.
+/// The fewest local polls between two checks of the global queue. With 8, polls of 100 µs would
+/// delay the queue by 800 µs.
 pub(crate) const MIN_GLOBAL_QUEUE_INTERVAL: u32 = 1;
-/// Most local polls between two checks of the global queue, however short polls are.
+/// The most local polls between two checks of the global queue, even if polls are very short.
 pub(crate) const MAX_GLOBAL_QUEUE_INTERVAL: u32 = 255;
-/// A thief may take the LIFO slot of a worker whose present poll has lasted this long.
+/// How long the current poll of a worker must last before a thief may take its LIFO slot.
 pub(crate) const LIFO_STEAL_AFTER: Duration = Duration::from_millis(1);
-/// A worker polls the driver (timers and I/O) between ticks if nobody did for this long.
+/// A worker polls the driver (timers and I/O) between ticks if no worker has done so for this long.
 pub(crate) const DRIVER_INTERVAL: Duration = Duration::from_micros(50);
-/// Within a tick, between two polls, it does so after this many times [`DRIVER_INTERVAL`], 1 ms:
-/// 128 slow polls must not stop the clock, and a system call after each poll of 50 µs would be too
-/// dear.
+/// Within a tick, a worker polls the driver after this many times [`DRIVER_INTERVAL`], which is 1
+/// ms. 128 slow polls must not stop timers, and a system call after each poll of 50 µs would cost
+/// too much.
 pub(crate) const DRIVER_INTERVALS_IN_TICK: u64 = 20;
-/// First park time-out: a net under the wake-up protocol, doubled while it finds nothing.
+/// The first time-out of a parked worker. It is a safety net below the wake-up protocol, and
+/// doubles as long as the worker finds no work.
 pub(crate) const PARK_TIMEOUT: Duration = Duration::from_millis(10);
-/// Where the doubling ends; from here on only the worker in the I/O driver keeps a time-out.
+/// The limit of that doubling. From there on only the worker in the I/O driver has a time-out.
 pub(crate) const MAX_PARK_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a thread that waits stays awake before it sleeps, if short waits are what it is used
-/// to: as long as a thread whose processor has gone to rest takes to hand something over, so that
-/// two threads that wake each other come to do without.
+/// The longest spin of a waiting thread before it sleeps, if its recent waits were short. A thread
+/// whose processor is in a sleep state takes about this long to answer. So two threads that wake
+/// each other soon stop sleeping in between.
 pub(crate) const PARK_SPIN: Duration = Duration::from_micros(40);
-/// Longest such time: a sleep costs both sides some 10 µs of processor time together, so longer
-/// spins never pay, and a thread that spins in vain holds a processor for all of it.
+/// The upper bound of [`PARK_SPIN`]. A sleep costs both sides together some 10 µs of processor
+/// time, so a longer spin never pays, and a spin in vain occupies a processor for all of it.
 pub(crate) const MAX_PARK_SPIN: Duration = Duration::from_millis(1);
-/// How often the sentinel checks the workers while any of them is awake: often enough that nobody
-/// is stranded for longer than people notice, seldom enough to cost nothing.
+/// How often the sentinel checks the workers while at least one is awake: often enough that people
+/// do not notice a stranded task, and rarely enough that the cost is negligible.
 pub(crate) const SENTINEL_INTERVAL: Duration = Duration::from_millis(10);
-/// How often it checks while a worker is stuck, or may be: a task that is stranded waits for two
+/// How often the sentinel checks while a worker is stuck, or may be. A stranded task waits for two
 /// checks.
 pub(crate) const SUSPICIOUS_INTERVAL: Duration = Duration::from_millis(1);
-/// A poll that has lasted for so long holds up what waits behind it, if it is the same at two
-/// checks.
+/// A poll is stuck if it has lasted for this long and two checks find the same poll.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_millis(1);
-/// A poll that burns processor time is left alone for this long before another thread comes to
-/// share the processors with it.
+/// How long the sentinel leaves a poll alone that uses processor time, before another thread shares
+/// the processors with it.
 pub(crate) const BURN_AFTER: Duration = Duration::from_millis(5);
-/// The same for a poll whose thread has to wait for its processor: as a rule it is over as soon as
-/// it gets one.
+/// The same for a poll whose thread waits for a processor. Such a poll usually ends soon after the
+/// thread gets one.
 pub(crate) const WAIT_AFTER: Duration = Duration::from_millis(20);
-/// A check of the sentinel's that comes late by this much says that the whole process or machine
-/// stood still.
+/// If a check of the sentinel is late by this much, the whole program or machine was paused.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
-/// How long a spare worker stays on duty after the last stall: who blocks once blocks again.
+/// How long a spare worker continues to run tasks after the last stall, since a task that has
+/// blocked once usually blocks again.
 pub(crate) const SPARE_LINGER: Duration = Duration::from_secs(1);
-/// How long the thread of a spare sleeps off duty before it ends.
+/// How long the thread of an inactive spare worker sleeps before it exits.
 pub(crate) const SPARE_KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// A poll that has lasted for so long is an incident: what a person notices, and no poll of a
-/// program that behaves takes.
+/// A poll that has lasted for this long is an incident. People notice such a delay, and no poll of
+/// a program that behaves well takes so long.
 pub(crate) const INCIDENT_AFTER: Duration = Duration::from_millis(10);
 /// How often the doctor checks a runtime that is awake. A check takes 0.7 to 0.9 ms with 64
-/// workers, 128 spawn locations and 64 incidents, and 0.4 to 0.6 ms with 4 (`cargo bench -p
-/// volt-diagnosis --bench judge`, on a machine with two processors, both busy): a thousandth of a
-/// processor.
+/// workers, 128 spawn locations and 64 incidents, and 0.4 to 0.6 ms with 4, which is a thousandth
+/// of a processor. (`cargo bench -p volt-diagnosis --bench judge`, on a machine with two
+/// processors, both busy.)
 pub(crate) const DOCTOR_INTERVAL: Duration = Duration::from_secs(1);
-/// Spare workers there may be: as many as there are workers, but at least so many, since with few
-/// workers a single kind of task can hold all;
+/// The default limit of spare workers is the number of workers, but at least this: with few
+/// workers, a single kind of task can block all of them.
 pub(crate) const MIN_SPARE_WORKERS: usize = 4;
-/// and at most so many, since each has queues and cells of its own.
+/// The upper bound of that default, since each spare worker has its own queues and counters.
 pub(crate) const MAX_SPARE_WORKERS: usize = 64;
-/// Tasks that the global queue takes before it says that it is full.
+/// The tasks in the global queue from which on `try_spawn` fails.
 pub(crate) const GLOBAL_QUEUE_CAPACITY: usize = 65_536;
-/// I/O events taken in one turn of the driver.
+/// The I/O events that a worker takes in one turn of the driver.
 pub(crate) const MAX_IO_COMPLETIONS: usize = 256;
-/// Threads for blocking work.
+/// The default limit of threads for blocking work.
 pub(crate) const MAX_BLOCKING_THREADS: usize = 512;
-/// How long a thread for blocking work waits for more before it ends.
+/// How long an idle thread for blocking work waits for another job before it exits.
 pub(crate) const BLOCKING_KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// How long dropping a runtime waits for what still runs.
+/// How long dropping a runtime waits for tasks and jobs that still run.
 pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most workers a runtime may have: 16 words of the parked bitmap. The source's limit of 64 is one
-/// word.
+/// The most workers of a runtime: 16 words of the bitmap of parked workers.
 pub(crate) const MAX_WORKERS: usize = 1024;
-/// Records that a lane of the flight recorder holds: 192 KiB, at three records a poll 2.7 ms of a
-/// worker that polls a million tasks a second, a quarter of a second of one that polls ten
-/// thousand. Larger looks back further, and pushes more of the application out of the second-level
-/// cache.
+/// The records that a lane of the flight recorder keeps, 192 KiB. At three records per poll that is
+/// 2.7 ms of a worker that polls a million tasks per second, or a quarter of a second of one that
+/// polls ten thousand. A larger lane covers a longer time, and displaces more of the application
+/// from the second-level cache.
 pub(crate) const FLIGHT_RECORDS: usize = 8192;
-/// Most records of a lane: 24 MiB of each thread.
+/// The most records of a lane: 24 MiB per thread.
 pub(crate) const MAX_FLIGHT_RECORDS: usize = 1 << 20;
-/// Longest name of a runtime or a task, bytes; longer task names are cut, longer runtime names
-/// refused.
+/// The longest name of a runtime or a task, in bytes. Longer task names are cut, longer runtime
+/// names refused.
 pub(crate) const MAX_NAME_BYTES: usize = 64;
 
 const _: () = assert!(LOCAL_QUEUE_CAPACITY.is_power_of_two() && GLOBAL_QUEUE_BATCH_SIZE.is_power_of_two());
 const _: () =
     assert!(MIN_GLOBAL_QUEUE_BATCH <= GLOBAL_QUEUE_BATCH_SIZE && MIN_GLOBAL_QUEUE_BATCH <= MAX_GLOBAL_QUEUE_BATCH);
 const _: () = assert!(1 <= MIN_GLOBAL_QUEUE_INTERVAL && MIN_GLOBAL_QUEUE_INTERVAL <= MAX_GLOBAL_QUEUE_INTERVAL);
-// Its first task goes to the caller, the others into the buffer.
+// A fetch returns one task to the caller and stores the others in the buffer.
 const _: () = assert!(MAX_GLOBAL_QUEUE_BATCH <= GLOBAL_QUEUE_BATCH_SIZE + 1);
 const _: () = assert!(MAX_LIFO_POLLS_PER_TICK < BUDGET_PER_TICK);
 const _: () = assert!(FLIGHT_RECORDS.is_power_of_two() && FLIGHT_RECORDS <= MAX_FLIGHT_RECORDS);
@@ -172,12 +174,12 @@ pub enum Backend {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Placement {
-    /// Into the global queue, for the first worker that checks it.
+    /// Puts the task into the global queue, for the first worker that checks it.
     #[default]
     Global,
-    /// To the less loaded of two random workers.
+    /// Chooses the less loaded of two random workers.
     TwoChoices,
-    /// To the least loaded of all workers.
+    /// Chooses the least loaded of all workers.
     LeastLoaded,
 }
 
@@ -249,7 +251,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// What readers of the numbers need to know.
+    /// Returns the settings that readers of the metrics need.
     pub(crate) fn telemetry(&self, io_backend: &str) -> volt_telemetry::Config {
         volt_telemetry::Config {
             budget_per_tick: self.budget_per_tick,

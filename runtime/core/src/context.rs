@@ -1,8 +1,9 @@
-//! Which runtime this thread is in. Which worker it is stands in `scheduler/current`.
+//! The current runtime of this thread. (Which worker the thread is, if any, is in
+//! `scheduler/current`.)
 //!
-//! Who writes: the worker's thread when it starts and ends, `block_on`, `enter`, and blocking
-//! threads around a job. Who reads: everything that needs "the current runtime", on the same
-//! thread.
+//! `volt::spawn`, timers and sockets need no handle: they use the current runtime. Written by a
+//! worker's thread when it starts and ends, by `block_on` and `enter`, and by blocking threads
+//! around each job. Read on the same thread only.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -16,29 +17,32 @@ use crate::handle::Handle;
 use crate::scheduler::current;
 
 thread_local! {
-    /// Runtimes that were entered and not left; the last is the current one. Counted on this
-    /// thread, so that reading it costs no read-modify-write, and may be held while code of the
-    /// user's runs.
+    /// The runtimes that were entered and not left; the last one is current. The `Rc` is counted on
+    /// this thread alone. So reading it costs no atomic read-modify-write, and the handle stays
+    /// valid while user code runs.
     static ENTERED: RefCell<Vec<Rc<Handle>>> = const { RefCell::new(Vec::new()) };
     static IS_IN_BLOCK_ON: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Why this thread can be in no runtime any more, for people.
+/// The panic message if this thread can no longer be in a runtime.
 const THREAD_ENDS: &str = "this thread is ending: the destructor of a thread-local can neither enter a Volt runtime nor use the current \
                            one; do this before the thread ends, or spawn a task with `Handle::spawn`";
-/// Why there is no current runtime, for people.
+/// The panic message if there is no current runtime.
 const NO_RUNTIME: &str = "this must be called inside a Volt runtime: in a task, in `Runtime::block_on`, or while the guard of \
                           `Handle::enter` is held";
 
-/// Keeps a runtime current on this thread; the one before is current again afterwards. Guards may
-/// be dropped in any order: current is the runtime of the latest that lives. (With a Tokio runtime
-/// beside it, in the reverse order only: see `Builder::tokio_compat`.)
+/// A guard that makes a runtime current on this thread. Returned by
+/// [`Handle::enter`](crate::handle::Handle::enter).
+///
+/// When it is dropped, the former runtime is current again. Guards may be dropped in any order: the
+/// runtime of the most recent remaining guard is current. With `Builder::tokio_compat`, they must
+/// be dropped in the reverse order of their creation.
 #[derive(Debug)]
 #[must_use = "the runtime is current only while the guard lives"]
 pub struct EnterGuard<'a> {
-    /// Not Send: the thread it is dropped on must be the one that it was made on.
+    /// Not Send: the guard must be dropped on the thread on which it was created.
     entered: Rc<Handle>,
-    /// The Tokio runtime beside it, if there is one.
+    /// Makes the companion Tokio runtime current, if there is one.
     _tokio: Option<Entered<'a>>,
     _handle: PhantomData<&'a Handle>,
 }
@@ -50,7 +54,7 @@ impl Drop for EnterGuard<'_> {
             let place = entered.iter().rposition(|handle| Rc::ptr_eq(handle, &self.entered));
             place.map(|place| entered.remove(place))
         };
-        // The thread may be ending; then nothing is current anyway.
+        // If the thread is ending, no runtime is current anyway.
         let _left = ENTERED.try_with(leave);
     }
 }
@@ -68,18 +72,18 @@ pub(crate) fn enter(handle: &Handle) -> EnterGuard<'_> {
     EnterGuard { entered, _tokio: handle.shared().compat().map(|tokio| tokio.enter()), _handle: PhantomData }
 }
 
-/// Makes `handle`'s runtime current on this thread for as long as the thread lives: on the threads
-/// of the Tokio runtime beside it.
+/// Makes `handle`'s runtime current for the remaining life of this thread. Called on the threads of
+/// the companion Tokio runtime.
 pub(crate) fn enter_for_good(handle: Handle) {
     ENTERED.with_borrow_mut(|all| all.push(Rc::new(handle)));
 }
 
-/// The current runtime.
+/// Returns the handle of the current runtime, or `None` outside a runtime.
 pub fn try_handle() -> Option<Rc<Handle>> {
     ENTERED.try_with(|entered| entered.borrow().last().cloned()).ok().flatten()
 }
 
-/// The current runtime.
+/// Returns the handle of the current runtime.
 ///
 /// # Panics
 /// Outside a runtime.
@@ -92,10 +96,10 @@ pub fn handle() -> Rc<Handle> {
     }
 }
 
-/// The current runtime's driver.
+/// Returns the driver of the current runtime.
 ///
 /// # Panics
-/// Outside a runtime, and in a child forked from its process.
+/// Outside a runtime, and in a child process that was forked from the runtime's program.
 #[track_caller]
 pub fn driver() -> Arc<Driver> {
     let handle = handle();
@@ -104,7 +108,7 @@ pub fn driver() -> Arc<Driver> {
     shared.driver.clone()
 }
 
-/// Whether this thread runs tasks or the future of a `block_on`, and so must not block.
+/// Returns whether this thread runs a task or the future of a `block_on`, and so must not block.
 pub(crate) fn is_async() -> bool {
     IS_IN_BLOCK_ON.get() || current::is_worker()
 }
@@ -119,12 +123,13 @@ pub(crate) fn in_block_on<R>(handle: &Handle, f: impl FnOnce() -> R) -> R {
     set_in_block_on(true, f)
 }
 
-/// Marks this thread as outside while `f` runs, which may block in the middle of a `block_on`.
+/// Marks this thread as outside async code while `f` runs, which may block in the middle of a
+/// `block_on`.
 pub(crate) fn outside_block_on<R>(f: impl FnOnce() -> R) -> R {
     set_in_block_on(false, || coop::outside_polls(f))
 }
 
-/// As it was before afterwards.
+/// Sets the mark while `f` runs, and then restores the former one.
 fn set_in_block_on<R>(is_in_block_on: bool, f: impl FnOnce() -> R) -> R {
     struct Reset(bool);
     impl Drop for Reset {

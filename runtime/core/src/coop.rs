@@ -1,23 +1,25 @@
-//! The cooperative budget: how many operations a task may do in one poll before its leaves make it
+//! The cooperative budget: how many operations a task may complete in one poll before it must
 //! yield.
 //!
-//! Every leaf of ours (net, time, sync, task joins) spends one unit an operation; with none left it
-//! wakes its task by the yield road and returns Pending. Without this a task that loops over things
-//! that are always ready keeps its worker for ever.
+//! A task that always finds its sockets and channels ready would never return Pending, and would
+//! keep its worker from all other tasks. Therefore each of Volt's own leaf futures (net, time,
+//! sync, task joins) spends one unit of the budget per operation. With no unit left, it wakes its
+//! task so that the task is enqueued behind the others, and returns Pending. This is called a
+//! *refusal*.
 //!
-//! A third reason to yield, beside this and the tick's: the sentinel has seen that the poll lasts
-//! while others wait, and asks for it.
+//! The sentinel can also request that a poll yields, if the poll lasts while other tasks wait. The
+//! next operation of the poll is then refused.
 //!
-//! Who polls inside a poll may keep the refusal to himself, and poll again at once: an executor of
-//! somebody else's, in a callback that is not async. So one of `REFUSALS_MAX` refusals in one poll
-//! has the budget filled again, and takes back what the sentinel asked; it asks again at its next
-//! check.
+//! Some code polls futures inside a poll and does not pass Pending on: for example a foreign
+//! executor in a callback that is not async. It may poll again immediately, in a loop. Therefore
+//! one of every `REFUSALS_MAX` refusals in a poll refills the budget and withdraws the sentinel's
+//! request. The sentinel repeats it at its next check.
 //!
-//! Invariant: *Worker while set*: the pointer to the worker's cells is set only by `run_as`, for
-//! the time that they are borrowed there.
+//! Invariant: *Worker while set*: only `run_as` sets the pointer to the worker's cells, and only
+//! while it borrows them.
 //!
-//! Who writes: the worker and `block_on`, which fill the budget before each poll, and the leaves on
-//! the same thread. Outside their polls the budget is unlimited.
+//! Who writes: the worker and `block_on`, which fill the budget before each poll, and the leaf
+//! futures on the same thread. Outside of their polls the budget is unlimited.
 
 use std::cell::Cell;
 #[cfg(not(loom))]
@@ -27,23 +29,23 @@ use std::task::{Context, Poll};
 #[cfg(not(loom))]
 use crate::stats::cells::WorkerCells;
 
-/// Refusals in one poll after which it is plain that whoever is refused does not hand it on: more
-/// than a poll has leaves as a rule, which are refused once each; and as many operations pass then.
+/// The number of refusals in one poll that shows that Pending is not passed on. A poll usually has
+/// fewer leaf futures, which are refused once each. This is also the size of the refilled budget.
 const REFUSALS_MAX: u32 = 1_000;
 
 thread_local! {
     static BUDGET: Cell<Budget> = const { Cell::new(Budget { left: None, refusals: 0 }) };
-    /// Where the sentinel says that this worker's poll is to yield.
+    /// The cells in which the sentinel requests that this worker's poll yields.
     #[cfg(not(loom))]
     static WORKER: Cell<*const WorkerCells> = const { Cell::new(ptr::null()) };
 }
 
 #[derive(Clone, Copy)]
 struct Budget {
-    /// Operations left; `None` = unlimited.
+    /// The operations left; `None` means unlimited.
     left: Option<u32>,
-    /// Of leaves, since the poll began, in polls inside it too; from `REFUSALS_MAX` on they are
-    /// counted anew.
+    /// The refusals of leaf futures since the poll began, including those in nested polls. Counted
+    /// from 1 again after `REFUSALS_MAX`.
     refusals: u32,
 }
 
@@ -58,32 +60,32 @@ impl Budget {
     }
 }
 
-/// Fills the budget for a poll that begins.
+/// Fills the budget at the beginning of a poll.
 #[inline]
 pub(crate) fn begin_poll(operations: u32) {
     BUDGET.set(Budget { left: Some(operations), refusals: 0 });
 }
 
-/// Lifts the limit after a poll; says whether the poll ran into it.
+/// Removes the limit at the end of a poll. Returns whether an operation was refused.
 #[inline]
 pub(crate) fn end_poll() -> bool {
     BUDGET.replace(Budget { left: None, refusals: 0 }).refusals > 0
 }
 
-/// Runs `f` on the thread of a worker, whose polls the sentinel may ask to yield.
+/// Runs `f` on the thread of a worker, so that the sentinel can request that its polls yield.
 #[cfg(not(loom))]
 pub(crate) fn run_as(cells: &WorkerCells, f: impl FnOnce()) {
     set_worker(cells, f);
 }
 
-/// Runs `f`, which blocks in the middle of a poll, without a limit, and as on a thread of no
-/// worker, whose polls nobody asks to yield.
+/// Runs `f`, which blocks in the middle of a poll. The budget is unlimited, and the sentinel's
+/// requests do not apply.
 #[cfg(not(loom))]
 pub(crate) fn outside_polls<R>(f: impl FnOnce() -> R) -> R {
     set_worker(ptr::null(), || unlimited(f))
 }
 
-/// The worker before is set again afterwards.
+/// Runs `f` with `cells` as the current worker's, and then restores the former ones.
 #[cfg(not(loom))]
 fn set_worker<R>(cells: *const WorkerCells, f: impl FnOnce() -> R) -> R {
     struct Reset(*const WorkerCells);
@@ -96,13 +98,13 @@ fn set_worker<R>(cells: *const WorkerCells, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Whether the sentinel wants this poll to yield.
+/// Returns whether the sentinel requests that this poll yields.
 #[cfg(not(loom))]
 #[inline]
 fn is_to_yield() -> bool {
     let cells = WORKER.get();
-    // SAFETY: *Worker while set*: `run_as`, further up this thread's stack, borrows what it points
-    // to.
+    // SAFETY: *Worker while set*: the pointer is set only while `run_as`, in an outer frame of this
+    // thread's stack, borrows the cells.
     unsafe { cells.as_ref() }.is_some_and(WorkerCells::is_to_yield)
 }
 
@@ -111,7 +113,7 @@ fn is_to_yield() -> bool {
     false
 }
 
-/// Takes that wish back.
+/// Withdraws the sentinel's request.
 #[cfg(not(loom))]
 fn ask_no_more() {
     let cells = WORKER.get();
@@ -124,20 +126,19 @@ fn ask_no_more() {
 #[cfg(loom)]
 fn ask_no_more() {}
 
-/// Runs `f` without a limit, in the middle of a poll.
+/// Runs `f` in the middle of a poll without a limit.
 #[cfg(not(loom))]
 pub fn unlimited<R>(f: impl FnOnce() -> R) -> R {
     run_within(None, f)
 }
 
-/// Runs `f`, a poll of `block_on`'s future or one in the middle of another, with a budget of its
-/// own.
+/// Runs `f` with a separate budget: a poll of `block_on`'s future, or a poll inside another one.
 #[cfg(not(loom))]
 pub fn limited<R>(operations: u32, f: impl FnOnce() -> R) -> R {
     run_within(Some(operations), f)
 }
 
-/// The budget before is as it was afterwards.
+/// Runs `f` with `left` as the budget, and then restores the former one.
 #[cfg(not(loom))]
 fn run_within<R>(left: Option<u32>, f: impl FnOnce() -> R) -> R {
     struct Reset(Option<u32>);
@@ -152,14 +153,15 @@ fn run_within<R>(left: Option<u32>, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Leave to do one operation, which spends a unit if it makes progress. One that is made of others
-/// spends theirs and its own, and so never waits for the unit that it stands for itself.
+/// The permission for one operation, which costs a unit of the budget if it makes progress. A
+/// compound operation costs its parts' units and its own; it is never refused for its own unit
+/// after its parts have made progress.
 #[derive(Debug)]
 #[must_use = "an operation that made progress spends it"]
 pub struct Unit(());
 
 impl Unit {
-    /// The operation did something: the unit is spent, if one is left.
+    /// Spends the unit, if one is left, because the operation made progress.
     #[inline]
     pub fn made_progress(self) {
         let budget = BUDGET.get();
@@ -167,7 +169,8 @@ impl Unit {
     }
 }
 
-/// Whether a unit is left; Pending, with the task woken by the yield road, when none is.
+/// Returns Ready if a unit is left. Otherwise wakes the task, so that it is enqueued behind the
+/// others, and returns Pending.
 #[inline]
 pub fn poll_proceed(cx: &mut Context<'_>) -> Poll<Unit> {
     let budget = BUDGET.get();
@@ -179,7 +182,7 @@ pub fn poll_proceed(cx: &mut Context<'_>) -> Poll<Unit> {
     Poll::Ready(Unit(()))
 }
 
-/// Has the task polled again, behind those that are ready now.
+/// Yields once: the task is polled again after those that are ready now.
 pub(crate) async fn yield_once() {
     let mut has_yielded = false;
     std::future::poll_fn(|cx| {
@@ -192,7 +195,7 @@ pub(crate) async fn yield_once() {
     .await;
 }
 
-/// Spends one unit without doing anything else.
+/// Spends one unit without any other effect.
 pub(crate) async fn consume() {
     std::future::poll_fn(|cx| poll_proceed(cx).map(Unit::made_progress)).await;
 }

@@ -1,4 +1,4 @@
-//! The bounds of the settings, and the errors that name a setting and its remedy.
+//! Checks the settings. The error for a setting out of bounds names the setting and a remedy.
 
 use std::thread;
 use std::time::Duration;

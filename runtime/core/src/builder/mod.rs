@@ -1,8 +1,10 @@
 //! The settings of a runtime, and the steps that start one.
 //!
-//! Every constant of [`crate::config`] that a program may change has a method here, except
-//! the sentinel's thresholds. The settings that most programs use are in this file, the others in
-//! `tuning`. `check` has the bounds of all of them, and the errors.
+//! [`Builder`] collects the settings, checks them, and starts the threads of a [`Runtime`].
+//!
+//! Every constant of [`crate::config`] that a program may change has a method here, except the
+//! thresholds of the sentinel. This file has the settings that most programs use, and `tuning` the
+//! others. `check` has the bounds of all settings and the errors.
 
 use std::io;
 use std::sync::Arc;
@@ -26,7 +28,7 @@ use crate::scheduler::shared::Shared;
 use crate::scheduler::worker::Worker;
 use crate::troubles::Troubles;
 
-/// The name of a runtime that was given none.
+/// The default name of a runtime.
 const DEFAULT_NAME: &str = "volt";
 
 /// Builds a [`Runtime`] with custom settings.
@@ -50,9 +52,9 @@ const DEFAULT_NAME: &str = "volt";
 #[must_use = "a builder does nothing until build() is called"]
 pub struct Builder {
     name: Option<String>,
-    /// `None` = derived from the number of workers.
+    /// `None`: derived from the number of workers.
     spare_workers: Option<usize>,
-    /// `Some` = the runtime has a test clock; whether that clock starts paused.
+    /// `None`: the runtime has no test clock. Otherwise, whether the test clock starts paused.
     test_clock: Option<bool>,
     config: Config,
 }
@@ -251,7 +253,8 @@ impl Builder {
             troubles,
         });
 
-        // A runtime without stacks of stuck polls is still useful, so this is no error.
+        // A runtime that cannot capture the stacks of stuck polls is still useful, so this is no
+        // error.
         let sampler = config.incident_stacks.then(|| Sampler::new(config.stack_signal));
         let sampler = sampler.and_then(|sampler| {
             sampler
@@ -264,8 +267,8 @@ impl Builder {
         let weak: std::sync::Weak<Shared> = Arc::downgrade(&shared);
         shared.troubles.set_watcher(weak.clone());
         if shared.config.tokio_compat {
-            // Weak: Tokio keeps what its threads call as long as anybody has a handle, and Volt's
-            // own has one.
+            // A weak pointer: Tokio keeps this closure while any of its handles exists, and Volt
+            // owns such a handle.
             let volt = weak.clone();
             let enter =
                 move || volt.upgrade().into_iter().for_each(|shared| context::enter_for_good(Handle::new(shared)));
@@ -278,7 +281,7 @@ impl Builder {
         let mut runtime = Runtime::of(Handle::new(shared.clone()), registration);
 
         let failed = |name: &str, error| {
-            // The sentinel will not start.
+            // The sentinel, which would report these, will not start.
             shared.troubles.leave();
             shared.troubles.tell_rest();
             let size = shared.config.thread_stack_size;
@@ -309,7 +312,7 @@ impl Builder {
 }
 
 impl Runtime {
-    /// A runtime with the defaults: one worker for each processor.
+    /// Starts a runtime with the default settings: one worker per processor.
     ///
     /// # Errors
     /// As [`Builder::build`](crate::builder::Builder::build).

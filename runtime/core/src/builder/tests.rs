@@ -1,4 +1,4 @@
-//! Settings out of bounds, missing backends, and the names of runtimes.
+//! Tests of settings out of bounds, missing backends, and the names of runtimes.
 
 use std::time::Duration;
 

@@ -111,7 +111,7 @@ impl Builder {
     /// milliseconds and the interval of global checks follows too slowly; lower it if the interval
     /// fluctuates. `volt_worker_avg_poll_seconds` reports the average.
     pub fn ewma_alpha(mut self, alpha: f64) -> Self {
-        // Out of bounds becomes 0, which `build` refuses.
+        // A value out of bounds becomes 0, which `build` refuses.
         let is_valid = (0.0005..=1.0).contains(&alpha);
         self.config.ewma_alpha_per_mille = if is_valid { (alpha * 1000.0).round() as u32 } else { 0 };
         self

@@ -1,5 +1,5 @@
-//! What a handle does with the thread that calls it: makes its runtime current, and waits on it for
-//! a future or a blocking job.
+//! The methods of a handle that affect the calling thread: they make the runtime current, or wait
+//! for a future or a blocking job.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -22,7 +22,7 @@ use crate::task::join::JoinHandle;
 use crate::task::trace::{Kind, extra};
 
 impl Handle {
-    /// The current runtime's handle.
+    /// Returns the handle of the current runtime.
     ///
     /// # Panics
     /// Outside a runtime; see [`try_current`](Self::try_current).
@@ -31,7 +31,7 @@ impl Handle {
         Handle::clone(&context::handle())
     }
 
-    /// The current runtime's handle, or `None` outside a runtime.
+    /// Returns the handle of the current runtime, or `None` outside a runtime.
     pub fn try_current() -> Option<Handle> {
         context::try_handle().as_deref().cloned()
     }
@@ -42,7 +42,8 @@ impl Handle {
         context::enter(self)
     }
 
-    /// Runs a closure that blocks on a thread that may; see `volt::task::spawn_blocking`.
+    /// Runs a blocking closure on a thread where blocking is allowed; see
+    /// `volt::task::spawn_blocking`.
     #[track_caller]
     pub fn spawn_blocking<F, R>(&self, f: F) -> JoinHandle<R>
     where
@@ -52,7 +53,7 @@ impl Handle {
         self.spawn_blocking_at(f, Location::caller())
     }
 
-    /// For the crate `volt`: as [`spawn_blocking`](Self::spawn_blocking), with a spawn location.
+    /// For the crate `volt`: [`spawn_blocking`](Self::spawn_blocking) with a given spawn location.
     #[doc(hidden)]
     #[track_caller]
     pub fn spawn_blocking_at<F, R>(&self, f: F, location: &'static Location<'static>) -> JoinHandle<R>
@@ -63,8 +64,8 @@ impl Handle {
         self.submit_blocking(f, location, false)
     }
 
-    /// For the crate `volt`: as [`spawn_blocking`](Self::spawn_blocking), of a job that is begun
-    /// even if the runtime is shut down before.
+    /// For the crate `volt`: [`spawn_blocking`](Self::spawn_blocking) for a job that is run even if
+    /// the runtime is shut down before the job has started.
     #[doc(hidden)]
     #[track_caller]
     pub fn spawn_mandatory_blocking<F, R>(&self, f: F) -> JoinHandle<R>
@@ -94,12 +95,12 @@ impl Handle {
         join
     }
 
-    /// Runs a future on this thread, and waits for it. Tasks that it spawns run on the workers, and
-    /// its timers and sockets are served by them.
+    /// Runs a future on this thread and returns its output. The tasks that it spawns run on the
+    /// workers, which also drive its timers and sockets.
     ///
     /// # Panics
-    /// Inside a task or another `block_on`, where it would block a worker; in a child forked from
-    /// the runtime's process; and if the future panics.
+    /// Inside a task or another `block_on`, where it would block a worker; in a child process that
+    /// was forked from the runtime's program; and if the future panics.
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         block_on(self, future)
@@ -148,13 +149,12 @@ fn block_on<F: Future>(handle: &Handle, future: F) -> F::Output {
 }
 
 thread_local! {
-    /// Whether this thread spins before it sleeps in `block_on`. Kept from one to the next: they
-    /// are often short.
+    /// Whether this thread spins in `block_on` before it sleeps. Kept between calls, which are
+    /// often short.
     static SPIN: RefCell<Habit> = const { RefCell::new(Habit::new()) };
 }
 
-/// Takes the token that is on its way: stays awake for it for a moment, if that is worth while,
-/// then sleeps.
+/// Waits for the token of a wake-up: spins for a moment if that is worthwhile, and then sleeps.
 fn wait_for(parker: &Parker, spin: ParkSpin) {
     if parker.take_token() {
         return;

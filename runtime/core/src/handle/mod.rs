@@ -1,7 +1,6 @@
-//! A runtime's handle: spawns tasks into it and takes snapshots of it, from any thread.
+//! The handle of a runtime: spawns tasks and takes snapshots, from any thread.
 //!
-//! What a handle does with the current thread (enter, `block_on`) stands in `here`, above
-//! `context`.
+//! The methods that affect the calling thread (`enter`, `block_on`) are in `here`.
 
 mod here;
 
@@ -18,10 +17,13 @@ use crate::scheduler::shared::Shared;
 use crate::task::join::JoinHandle;
 use crate::task::refused::TrySpawnError;
 
-/// A handle to a runtime; clones are cheap. It does not keep the runtime running.
+/// A handle to a runtime.
 ///
-/// In a child forked from the runtime's process it is of no use, since `fork` copies no threads:
-/// spawns and `block_on` panic there, and say so. Build a new runtime after the fork.
+/// Clones are cheap. A handle does not keep the runtime running.
+///
+/// `fork` copies no threads, so a handle cannot be used in a child process that was forked from the
+/// runtime's program: `spawn` and `block_on` panic there with a message that explains it. Build a
+/// new runtime after the fork.
 ///
 /// ```
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -39,13 +41,13 @@ impl Handle {
         Self { shared }
     }
 
-    /// For the crate `volt`: what the workers of its runtime share.
+    /// For the crate `volt`: the data that the workers of this runtime share.
     #[doc(hidden)]
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Starts a task; see `volt::spawn`.
+    /// Spawns a task onto the runtime; see `volt::spawn`.
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
@@ -55,12 +57,12 @@ impl Handle {
         self.spawn_at(future, None, Location::caller())
     }
 
-    /// Starts a task if the runtime takes one more; see `volt::task::try_spawn`.
+    /// Spawns a task unless too many tasks are waiting; see `volt::task::try_spawn`.
     ///
     /// # Errors
-    /// As many tasks as
-    /// [`Builder::global_queue_capacity`](crate::builder::Builder::global_queue_capacity) allows
-    /// wait already, or the runtime is shut down; the error holds the future.
+    /// Returns the future in the error if
+    /// [`Builder::global_queue_capacity`](crate::builder::Builder::global_queue_capacity) tasks are
+    /// waiting already, or if the runtime is shut down.
     #[track_caller]
     pub fn try_spawn<F>(&self, future: F) -> Result<JoinHandle<F::Output>, TrySpawnError<F>>
     where
@@ -70,7 +72,7 @@ impl Handle {
         self.try_spawn_at(future, None, Location::caller())
     }
 
-    /// For the crate `volt`: as [`try_spawn`](Self::try_spawn), with a name and a spawn location.
+    /// For the crate `volt`: [`try_spawn`](Self::try_spawn) with a name and a spawn location.
     ///
     /// # Errors
     /// As [`try_spawn`](Self::try_spawn).
@@ -90,7 +92,7 @@ impl Handle {
         self.shared.try_spawn(future, name, location)
     }
 
-    /// For the crate `volt`: as [`spawn`](Self::spawn), with a name and a spawn location.
+    /// For the crate `volt`: [`spawn`](Self::spawn) with a name and a spawn location.
     #[doc(hidden)]
     #[track_caller]
     pub fn spawn_at<F>(
@@ -108,17 +110,17 @@ impl Handle {
     }
 
     /// Includes the processes of `source` in snapshots and lists of this runtime, until `source` is
-    /// dropped. A system of the crate `volt-process` does so by itself.
+    /// dropped. A process system of the crate `volt-process` calls this itself.
     pub fn show_processes(&self, source: Weak<dyn ProcessSource>) {
         self.shared.processes.add(source);
     }
 
-    /// Records `event`, at the present time, if the flight recorder is on; else costs one load, and
-    /// does not call the closure.
+    /// Records `event` with the current time if the flight recorder is on. Otherwise it costs one
+    /// load, and the closure is not called.
     ///
-    /// For frameworks that show processes with [`show_processes`](Self::show_processes): their
-    /// starts, ends, restarts and lost messages. An event of a kind that the runtime records
-    /// itself appears twice.
+    /// For frameworks that report processes with [`show_processes`](Self::show_processes): their
+    /// starts, exits, restarts and lost messages. The runtime records other kinds of events itself;
+    /// such an event would be recorded twice.
     ///
     /// ```
     /// use volt::telemetry::recording::event::Event;
@@ -132,10 +134,11 @@ impl Handle {
         self.shared.note_now(event);
     }
 
-    /// What the runtime looks like now. From any thread, at any time, whatever its workers do.
+    /// Returns a snapshot of the runtime. May be called from any thread at any time, even if the
+    /// workers are stuck.
     ///
     /// # Panics
-    /// In a child forked from the runtime's process.
+    /// In a child process that was forked from the runtime's program.
     #[track_caller]
     pub fn snapshot(&self) -> Snapshot {
         self.shared.home.expect_here();
