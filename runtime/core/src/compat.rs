@@ -1,23 +1,22 @@
-//! A Tokio runtime beside a Volt runtime, for libraries that ask for one and take no other (feature
-//! `tokio-compat`).
+//! A companion Tokio runtime for libraries that require Tokio (feature `tokio-compat`).
 //!
-//! Shape: one thread of Tokio's that serves its timers and sockets, and runs the tasks that
-//! libraries give to `tokio::spawn`. Every thread that may run code of a Volt runtime is *inside*
-//! that Tokio runtime as well (`context` enters both), so what such a library does in a Volt task
-//! (sleep, connect, spawn) finds it. Tokio's threads are inside Volt in turn, so that a callback of
+//! Shape: one thread of Tokio drives Tokio's timers and sockets, and runs the tasks that libraries
+//! pass to `tokio::spawn`. Each thread that may run code of a Volt runtime has *entered* the Tokio
+//! runtime, too (`context` enters both). So a library that sleeps, connects or spawns in a Volt
+//! task finds it. Conversely, Tokio's threads have entered the Volt runtime, so that callbacks of
 //! the library may use Volt.
 //!
-//! Who runs what: a Volt task stays Volt's, whatever it awaits; its wake-up comes from Tokio's
-//! thread, as from any thread that is no worker. What is given to `tokio::spawn` and
-//! `tokio::task::spawn_blocking` runs outside Volt: no budget, no sentinel, no blame; the snapshot
-//! says how much there is.
+//! Who runs what: Volt polls a Volt task, whatever it awaits. A wake-up may come from Tokio's
+//! thread, as from any thread that is not a worker. Tasks passed to `tokio::spawn` and
+//! `tokio::task::spawn_blocking` run outside Volt, without budget, sentinel or blame. The snapshot
+//! reports how many there are.
 //!
-//! How it ends: after the workers and the blocking threads, whose futures may hold Tokio's sockets,
-//! within what is left of the shutdown's limit. A forked child's copy is left alone, as its runtime
-//! is: the workers that are not there hold it for ever.
+//! Shutdown: after the workers and the blocking threads, whose futures may contain Tokio's sockets,
+//! within the rest of the time limit. The copy in a forked child is leaked, as the runtime's is:
+//! the workers, which do not exist there, own references to it.
 //!
-//! Rejected: Tokio's `current_thread` flavour, on which `tokio::task::block_in_place` panics;
-//! Tokio's drivers without its scheduler, which it does not give away.
+//! Rejected: Tokio's `current_thread` flavour, on which `tokio::task::block_in_place` panics.
+//! Tokio's drivers without its scheduler, which Tokio does not offer.
 
 #[cfg(feature = "tokio-compat")]
 pub(crate) use beside::{Compat, Entered};
@@ -37,19 +36,19 @@ mod beside {
     use crate::clock::saturating_ns;
     use crate::config::Config;
 
-    /// Keeps a Tokio runtime current on a thread.
+    /// A guard that keeps a Tokio runtime current on a thread.
     pub(crate) type Entered<'a> = EnterGuard<'a>;
 
-    /// See the header of this file.
+    /// The companion runtime. See the module documentation.
     pub(crate) struct Compat {
         handle: Handle,
-        /// Until it is shut down.
+        /// `None` after the shutdown.
         runtime: Mutex<Option<Runtime>>,
     }
 
     impl Compat {
-        /// Starts it beside the runtime with these settings. Each of its threads calls `enter`
-        /// first, which makes that runtime current there.
+        /// Starts the companion of a Volt runtime with these settings. Each thread of it first
+        /// calls `enter`, which makes the Volt runtime current there.
         pub(crate) fn start(config: &Config, enter: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
             let name = format!("{}-tokio", config.thread_name);
             let mut builder = tokio::runtime::Builder::new_multi_thread();
@@ -65,7 +64,7 @@ mod beside {
             self.handle.enter()
         }
 
-        /// How much runs outside Volt. Takes no lock.
+        /// Returns the load outside Volt. Takes no lock.
         pub(crate) fn telemetry(&self) -> Tokio {
             let metrics = self.handle.metrics();
             Tokio {
@@ -75,8 +74,8 @@ mod beside {
             }
         }
 
-        /// Ends it: its tasks are dropped, and its blocking threads waited for until `deadline`;
-        /// `None` = for as long as they take.
+        /// Shuts it down: drops its tasks, and waits for its blocking threads until `deadline`, or
+        /// without limit if that is `None`.
         pub(crate) fn shut_down(&self, deadline: Option<Instant>) {
             let Some(runtime) = self.lock().take() else { return };
             match deadline {
@@ -92,8 +91,8 @@ mod beside {
 
     impl Drop for Compat {
         fn drop(&mut self) {
-            // Of a runtime whose build failed; any other was shut down. Not waited for: who drops
-            // it may be inside async code.
+            // Only if the build of the runtime failed; otherwise it was shut down before. This must
+            // not wait, since it may be dropped inside async code.
             self.shut_down(Some(Instant::now()));
         }
     }
@@ -105,7 +104,7 @@ mod beside {
     }
 }
 
-/// The same names, and no way to come by a value of theirs.
+/// The same names without the feature. No value of these types can exist.
 #[cfg(not(feature = "tokio-compat"))]
 mod missing {
     use std::io;
@@ -116,17 +115,19 @@ mod missing {
 
     use crate::config::Config;
 
-    /// A Tokio runtime that is current: none.
+    /// A guard of a current Tokio runtime; never exists.
     #[derive(Debug)]
     pub(crate) struct Entered<'a>(Compat, PhantomData<&'a Compat>);
 
-    /// A Tokio runtime beside this one: none.
+    /// A companion runtime; never exists.
     #[derive(Clone, Copy, Debug)]
     pub(crate) enum Compat {}
 
     impl Compat {
+        /// Always fails.
+        ///
         /// # Errors
-        /// Always.
+        /// Always: the feature is disabled.
         pub(crate) fn start(_config: &Config, _enter: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
             Err(io::Error::new(io::ErrorKind::Unsupported, "volt was built without its feature tokio-compat"))
         }

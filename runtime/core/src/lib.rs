@@ -1,14 +1,14 @@
-//! The engine of Volt: everything that schedules, from the word of a task to the runtime that owns
-//! the workers.
+//! The core of Volt: the task, the queues, the scheduler, the I/O driver and the runtime.
 //!
-//! Use the crate `volt` (package `volt-runtime`), which adds what a program calls: tasks' sets and
-//! scopes, sockets, files, signals, child processes, channels and locks. This crate promises no
-//! stable interface of its own; what `volt` passes on is documented for its users.
+//! Programs use the crate `volt` (package `volt-runtime`) instead. It adds the public interface:
+//! task sets and scopes, sockets, files, signals, child processes, channels and locks. This crate
+//! has no stable interface. The items that `volt` re-exports are documented for its users.
 //!
-//! To read it, begin with `task/state` (what may be done with a task), `queue/ring` (who may take
-//! one), `scheduler/idle` (who is woken for one) and `scheduler/worker` (the loop that polls it).
+//! To read the code, begin with `task/state` (the state of a task), `queue/ring` (a worker's queue
+//! of tasks), `scheduler/idle` (which worker is woken for a task) and `scheduler/worker` (the loop
+//! that polls tasks).
 //!
-//! With `--cfg loom` only the protocols are compiled, for their models.
+//! With `--cfg loom` only the protocols are compiled, for their loom models.
 #![cfg_attr(loom, allow(dead_code, unused_imports, unreachable_pub))]
 
 #[cfg(not(loom))]

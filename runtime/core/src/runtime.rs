@@ -1,17 +1,22 @@
-//! A runtime: what owns the workers, and how it ends.
+//! A runtime: the owner of the worker threads, and the shutdown.
 //!
-//! Shutdown, in this order: (1) nothing new is taken in, every later spawn is cancelled at once;
-//! (2) every task is cancelled, so that a worker drops its future and its joiner is told; (3)
-//! workers end when no task is left (the protocol stands in `scheduler/shared`); (4) blocking jobs
-//! that have not begun are cancelled, running ones waited for, and so are the workers' threads,
-//! whose destructors may still run; meanwhile whoever ends the runtime turns the driver, so that
-//! timers and sockets of jobs and destructors go on; (5) sockets and timers that outlive the
-//! runtime get errors. All within one time limit; what is left then is reported by a `tracing`
-//! event and goes on without an owner. A Tokio runtime beside it (`compat`) ends after all of them.
+//! A shutdown proceeds in this order, within one time limit:
 //!
-//! Threads are joined by a thread of its own (`Joiner`), since the standard library's join has no
-//! limit. Rejected: `pthread_timedjoin_np`, which not every system has; to ask `is_finished`, which
-//! says yes before a thread's destructors have run.
+//! 1. The runtime is closed: every later spawn is cancelled immediately.
+//! 2. Every task is cancelled. A worker drops its future, and its JoinHandle returns an error.
+//! 3. The workers stop when no task is left (`scheduler/shared` describes that protocol).
+//! 4. Blocking jobs that have not started are cancelled. The shutdown waits for running jobs, and
+//!    for the threads of the workers, which may still run destructors. Meanwhile the thread that
+//!    shuts the runtime down turns the driver, so that the timers and sockets of those jobs and
+//!    destructors work.
+//! 5. Sockets and timers that outlive the runtime return errors.
+//!
+//! If the limit passes, the rest is reported by a `tracing` event and continues without the
+//! runtime. A companion Tokio runtime (`compat`) is shut down last.
+//!
+//! A separate thread joins the others (`Joiner`), since the standard library's join has no time
+//! limit. Rejected: `pthread_timedjoin_np`, which not every system has; and polling `is_finished`,
+//! which returns true before a thread's destructors have run.
 
 use std::fmt;
 use std::future::Future;
@@ -32,13 +37,16 @@ use crate::stats::locations::of_number;
 use crate::task::join::JoinHandle;
 use crate::task::refused::TrySpawnError;
 
-/// Tasks named in the report of what a shutdown left behind.
+/// The most tasks that the report of an incomplete shutdown names.
 const LEFT_OVERS_NAMED: usize = 8;
 
-/// A runtime. Dropping it ends it: see [`shutdown_timeout`](Self::shutdown_timeout).
+/// The Volt runtime: worker threads, timers, the I/O driver and a pool for blocking work.
 ///
-/// A child that the process forks has a copy of it without threads: see [`Handle`]. Dropping the
-/// copy ends nothing, waits for nobody and leaves the parent's alone.
+/// Dropping it shuts it down; see [`shutdown_timeout`](Self::shutdown_timeout). Create one with
+/// [`Runtime::new`], with a [`Builder`](crate::builder::Builder), or with `#[volt::main]`.
+///
+/// A child process that is forked from the program has a copy of it without threads; see
+/// [`Handle`]. Dropping that copy returns immediately and does not affect the parent's runtime.
 ///
 /// ```
 /// let runtime = volt::Runtime::new()?;
@@ -51,9 +59,9 @@ const LEFT_OVERS_NAMED: usize = 8;
 /// ```
 pub struct Runtime {
     handle: Handle,
-    /// Shown to consoles while it lives; given up at the end of the shutdown.
+    /// Makes the runtime visible to consoles. Dropped at the end of the shutdown.
     registration: Option<Registration>,
-    /// The workers' threads, joined at the end.
+    /// The threads of the workers, joined at the end.
     threads: Vec<JoinThread<()>>,
     sentinel: Option<JoinThread<()>>,
 }
@@ -71,12 +79,12 @@ impl Runtime {
         self.threads.push(thread);
     }
 
-    /// Its handle.
+    /// Returns the handle of this runtime.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// Starts a task; see `volt::spawn`.
+    /// Spawns a task onto the runtime; see `volt::spawn`.
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
@@ -86,7 +94,7 @@ impl Runtime {
         self.handle.spawn(future)
     }
 
-    /// Starts a task if the runtime takes one more; see `volt::task::try_spawn`.
+    /// Spawns a task unless too many tasks are waiting; see `volt::task::try_spawn`.
     ///
     /// # Errors
     /// As [`Handle::try_spawn`].
@@ -99,7 +107,8 @@ impl Runtime {
         self.handle.try_spawn(future)
     }
 
-    /// Runs a closure that blocks on a thread that may; see `volt::task::spawn_blocking`.
+    /// Runs a blocking closure on a thread where blocking is allowed; see
+    /// `volt::task::spawn_blocking`.
     #[track_caller]
     pub fn spawn_blocking<F, R>(&self, f: F) -> JoinHandle<R>
     where
@@ -109,10 +118,10 @@ impl Runtime {
         self.handle.spawn_blocking(f)
     }
 
-    /// Runs a future on this thread, and waits for it; see [`Handle::block_on`].
+    /// Runs a future on this thread and returns its output; see [`Handle::block_on`].
     ///
     /// # Panics
-    /// Inside a task or another `block_on`; and if the future panics.
+    /// Inside a task or another `block_on`, and if the future panics.
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.handle.block_on(future)
@@ -123,37 +132,39 @@ impl Runtime {
         self.handle.enter()
     }
 
-    /// Ends the runtime: cancels all tasks, drops their futures, waits for what runs, `limit` at
-    /// most. What is left then (a task that never returns from its poll, a blocking job that
-    /// goes on, a destructor of a worker's thread) is named in a `tracing` event, and the
-    /// threads it runs on are left to it. A blocking job of the runtime's own that calls this is
-    /// not waited for.
+    /// Shuts the runtime down: cancels all tasks, drops their futures, and waits until everything
+    /// has ended, but at most for `limit`.
+    ///
+    /// If something is still running then (a task that does not return from its poll, a blocking
+    /// job, a destructor on a worker's thread), it is named in a `tracing` event, and its threads
+    /// continue without the runtime. If a blocking job of this runtime calls this method, the
+    /// shutdown does not wait for that job.
     ///
     /// Timers and sockets work until the last blocking job has ended or `limit` has passed, and
-    /// fail from then on. On a test clock that is paused they fail before, since no timer would
-    /// ever end the wait.
+    /// return errors after that. On a paused test clock they return errors earlier, since no timer
+    /// would ever fire.
     ///
     /// Dropping the runtime does the same with the limit of
     /// [`Builder::shutdown_timeout`](crate::builder::Builder::shutdown_timeout).
     ///
     /// # Panics
-    /// Inside a task or a `block_on`, where waiting would block a worker: use
-    /// [`shutdown_background`](Self::shutdown_background).
+    /// Inside a task or a `block_on`, where waiting would block a worker. Use
+    /// [`shutdown_background`](Self::shutdown_background) there.
     #[track_caller]
     pub fn shutdown_timeout(mut self, limit: Duration) {
         self.shutdown(limit);
     }
 
-    /// As [`shutdown_timeout`](Self::shutdown_timeout) without waiting: what runs ends by itself,
-    /// without an owner.
+    /// Shuts the runtime down as [`shutdown_timeout`](Self::shutdown_timeout) does, but without
+    /// waiting. Running polls, jobs and destructors continue until they end.
     pub fn shutdown_background(mut self) {
         if self.handle.shared().home.is_here() {
             self.end(Some(Instant::now()));
         }
     }
 
-    /// In a forked child: the threads are the parent's, and not even to be detached here; nor is
-    /// there anybody to be told.
+    /// Gives the runtime up in a forked child. Its threads belong to the parent, so they must not
+    /// even be detached here, and there is no console to notify.
     fn forget(&mut self) {
         self.registration = None;
         let spares = self.handle.shared().spares.take_threads();
@@ -170,7 +181,7 @@ impl Runtime {
             return;
         }
         if context::is_async() {
-            // Not to wait here, and not to leave the workers behind either.
+            // Do not wait here, but do not leave the workers running either.
             self.end(Some(Instant::now()));
             if std::thread::panicking() {
                 return;
@@ -180,7 +191,7 @@ impl Runtime {
                  shutdown_background(), or drop it outside"
             );
         }
-        // A limit beyond the clock's range is none.
+        // A limit beyond the clock's range means no limit.
         self.end(Instant::now().checked_add(limit));
     }
 
@@ -193,15 +204,16 @@ impl Runtime {
         let mut joiner = None;
         if workers == 0 {
             shared.close_queues();
-            // All are past their last task. The sentinel first, since it starts threads.
+            // All workers are past their last task. The sentinel is joined first, since it starts
+            // threads.
             let threads = self.sentinel.take().into_iter().chain(self.threads.drain(..));
             joiner = (!has_passed()).then(|| Joiner::start(shared, threads.collect()));
         }
         shared.blocking.shut_down(Waker::from(Arc::new(DriverWaker(shared.driver.clone()))));
         let (blocking, ending) = loop {
             let left = (shared.blocking.others(), joiner.as_ref().map_or(0, Joiner::left));
-            // Only a worker that is stuck is left by the deadline, and then nobody else is waited
-            // for.
+            // If a worker is left, the deadline has passed with that worker stuck. Then the
+            // shutdown waits for nothing else.
             if left == (0, 0) || workers > 0 || has_passed() {
                 break left;
             }
@@ -220,7 +232,7 @@ impl Runtime {
         }
         drop(registration);
         if shared.config.sentinel_interval.is_none() {
-            // With a sentinel it is told by a thread that may wait for the log.
+            // With a sentinel, another thread logs these, one that may block.
             shared.troubles.tell_rest();
         }
         if workers + blocking + ending > 0 {
@@ -235,7 +247,7 @@ impl Runtime {
     }
 }
 
-/// Wakes whoever turns the driver: a thread or a job has ended.
+/// Wakes the thread that turns the driver when a thread or a job has ended.
 struct DriverWaker(Arc<Driver>);
 
 impl Wake for DriverWaker {
@@ -244,17 +256,17 @@ impl Wake for DriverWaker {
     }
 }
 
-/// Joins the threads of a runtime that ends, each of which may still be in a destructor of the
-/// user's.
+/// Joins the threads of a runtime that shuts down. Each of them may still run destructors of user
+/// code.
 struct Joiner {
-    /// Threads that have not ended.
+    /// The number of threads that have not ended.
     left: Arc<AtomicUsize>,
-    /// `None` = it could not be started, and nobody waits for them.
+    /// `None`: the thread could not be started, and the shutdown does not wait for the others.
     thread: Option<JoinThread<()>>,
 }
 
 impl Joiner {
-    /// Joins `threads`, and then the spares.
+    /// Joins `threads`, and then the spare workers.
     fn start(shared: &Arc<Shared>, threads: Vec<JoinThread<()>>) -> Self {
         let left = Arc::new(AtomicUsize::new(threads.len()));
         let joins = {
@@ -262,14 +274,16 @@ impl Joiner {
             move || {
                 let mut spares = Vec::new();
                 for (index, thread) in threads.into_iter().enumerate() {
-                    // None panics: what is the user's is contained where it is called.
+                    // These threads do not panic: panics of user code are caught where it is
+                    // called.
                     let _ended = thread.join();
                     if index == 0 {
-                        // The sentinel, which starts them, has ended. Counted before it is not any
-                        // more.
+                        // The sentinel, which starts the spare workers, has ended. They are added
+                        // before the sentinel is subtracted, so that the count does not reach 0
+                        // early.
                         spares = shared.spares.take_threads();
-                        // ORDERING: Relaxed, here and below; a count, whose last value is read
-                        // after an unpark or a turn's end.
+                        // ORDERING: Relaxed, here and below: a count. Its last value is read after
+                        // an unpark or after the end of a turn of the driver.
                         left.fetch_add(spares.len(), Ordering::Relaxed);
                     }
                     one_fewer(&left, &shared);
@@ -283,10 +297,10 @@ impl Joiner {
         let name = format!("{}-joiner", shared.config.thread_name);
         let spawned = std::thread::Builder::new().name(name).spawn(joins);
         if let Err(error) = &spawned {
-            // ORDERING: Relaxed; nobody else has it.
+            // ORDERING: Relaxed: no other thread has the count.
             left.store(0, Ordering::Relaxed);
-            // This is the thread that shuts the runtime down, and no worker's: it may wait for a
-            // log.
+            // This is the thread that shuts the runtime down, and not a worker, so it may block on
+            // the log.
             tracing::warn!(
                 target: "volt", runtime = %shared.name, %error,
                 "no thread could be started to join the runtime's threads: the shutdown does not wait for their end"
@@ -296,11 +310,12 @@ impl Joiner {
     }
 
     fn left(&self) -> usize {
-        // ORDERING: Acquire; pairs with the Release in `one_fewer`: what the threads did is done.
+        // ORDERING: Acquire; pairs with the Release in `one_fewer`: what the threads did has
+        // happened before.
         self.left.load(Ordering::Acquire)
     }
 
-    /// Ends with the last thread; is left alone while there are others.
+    /// Joins the joiner's thread if all threads have ended. Otherwise detaches it.
     fn end(self) {
         if self.left() == 0 {
             self.thread.into_iter().for_each(|thread| _ = thread.join());

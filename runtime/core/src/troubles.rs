@@ -1,21 +1,22 @@
-//! What the runtime's own machinery cannot do: noted down by whoever finds out, told in the
-//! application's log by a thread that may wait.
+//! Reports failures of the runtime itself, such as a thread that could not be started, in the
+//! application's log.
 //!
-//! A log may block, for as long as it likes. A worker between two polls and the sentinel must not
-//! wait for it: nobody would heal the one, and the other is who heals. So they note here, and the
-//! thread that tells of incidents tells of this as well. A runtime without a sentinel has
-//! no such thread, and nothing to be healed by: there it is told where it is found.
+//! Writing to a log may block for any time. A worker between two polls must not wait for it, and
+//! neither must the sentinel, which has to replace stuck workers. Therefore they only record the
+//! failure here, and the thread that logs incidents logs it. A runtime without a sentinel has no
+//! such thread, and no sentinel to protect; there the thread that detects a failure logs it.
 //!
-//! The sentinel may doze, so whoever notes something rouses it. When it ends it *leaves*: the rest
-//! is told on its way out, whatever `QUIET_TIME` says, and what is noted after that is told where
-//! it is found. A note is made under the lock under which the sentinel leaves, so it is either part
-//! of the rest or told by its finder.
+//! The sentinel may sleep, so a recorded failure wakes it. When the sentinel ends it *leaves*: it
+//! logs the rest, regardless of `QUIET_TIME`. Later failures are logged by the thread that detects
+//! them. Recording and leaving take the same lock, so each failure is either part of that rest or
+//! logged by the thread that detects it.
 //!
-//! Who writes: any thread, under a lock that is held for a copy of a few words. Who reads: the
+//! Who writes: any thread, under a lock that is held while a few words are copied. Who reads: the
 //! sentinel reads one flag at each check.
 //!
-//! Bounds: of each kind the latest error and a number; told at most once in `QUIET_TIME`, with how
-//! often it was meanwhile; what came since is told when the runtime ends.
+//! Bounds: for each kind, the latest error and a count are stored. A kind is logged at most once
+//! per `QUIET_TIME`, with the number of failures since the last time. The rest is logged when the
+//! runtime ends.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,17 +25,17 @@ use std::time::Duration;
 
 use crate::clock;
 
-/// Between two times that the same is told.
+/// The shortest time between two log lines of the same kind.
 const QUIET_TIME: Duration = Duration::from_secs(1);
 const KINDS: usize = Trouble::ALL.len();
 const NEVER: u64 = u64::MAX;
 
-/// What cannot be done.
+/// A kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// A worker is stuck, and no thread could be started in its place.
+    /// A worker is stuck, and no thread could be started to replace it.
     NoSpare,
-    /// The kernel does not say what has happened on sockets.
+    /// The kernel fails to report the events of sockets.
     DriverFailed,
     /// The worker that sleeps in the I/O driver cannot be woken.
     DriverNotWoken,
@@ -45,46 +46,46 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    /// In the order of their values.
+    /// All kinds, in the order of their values.
     const ALL: [Self; 5] =
         [Self::NoSpare, Self::DriverFailed, Self::DriverNotWoken, Self::NoBlockingThread, Self::ClockFault];
 }
 
-/// See the header of this file.
+/// The recorded failures of a runtime. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Troubles {
     runtime: String,
-    /// The sentinel, to be roused.
+    /// The sentinel, to be woken.
     watcher: OnceLock<Weak<dyn Watcher>>,
-    /// When the next is to be told; `NEVER` = nothing is.
+    /// When the next failure must be logged; `NEVER` if there is none.
     due_at_ns: AtomicU64,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Whether the sentinel has what is noted told, now or when it starts.
+    /// Whether the sentinel has failures logged, or will once it has started.
     is_watched: bool,
     notes: [Note; KINDS],
 }
 
-/// Whoever has told what is noted.
+/// The sentinel, as this module uses it.
 pub(crate) trait Watcher: Send + Sync {
-    /// Something was noted: it is not to sleep for good.
+    /// Wakes the sentinel from a sleep without a time limit: a failure was recorded.
     fn rouse(&self);
 }
 
-/// What is known of one kind.
+/// The failures of one kind.
 #[derive(Debug, Default)]
 struct Note {
     error: String,
-    /// Since it was last told.
+    /// The number of failures since the last log line.
     times: u64,
     told_at_ns: Option<u64>,
 }
 
 impl Note {
-    /// When it is to be told; `None` = it is not.
+    /// Returns when the failures must be logged; `None` if there are none.
     fn due_at_ns(&self) -> Option<u64> {
         let not_before_ns = |at_ns: u64| at_ns.saturating_add(clock::saturating_ns(QUIET_TIME));
         (self.times > 0).then(|| self.told_at_ns.map_or(0, not_before_ns))
@@ -92,20 +93,21 @@ impl Note {
 }
 
 impl Troubles {
-    /// Of the runtime of that name, which has a sentinel that asks, or none.
+    /// Creates the store of the runtime `runtime`. `is_watched`: the runtime has a sentinel.
     pub(crate) fn new(runtime: &str, is_watched: bool) -> Self {
         let state = State { is_watched, notes: Default::default() };
         let due_at_ns = AtomicU64::new(NEVER);
         Self { runtime: runtime.to_owned(), watcher: OnceLock::new(), due_at_ns, state: Mutex::new(state) }
     }
 
-    /// Whom to rouse, once.
+    /// Sets the sentinel to be woken. Called once.
     pub(crate) fn set_watcher(&self, watcher: Weak<dyn Watcher>) {
         let set = self.watcher.set(watcher);
         debug_assert!(set.is_ok(), "there is one sentinel");
     }
 
-    /// Something failed, once more. Without a sentinel this runs subscribers' code.
+    /// Records a failure. Without a sentinel this logs it, and so runs code of `tracing`
+    /// subscribers.
     pub(crate) fn note(&self, trouble: Trouble, error: &io::Error) {
         let mut state = self.lock();
         let note = &mut state.notes[trouble as usize];
@@ -121,31 +123,31 @@ impl Troubles {
         }
     }
 
-    /// The sentinel ends, or could not be started. Its last act is [`tell_rest`](Self::tell_rest).
+    /// Called when the sentinel ends or could not be started. It calls
+    /// [`tell_rest`](Self::tell_rest) last.
     pub(crate) fn leave(&self) {
         self.lock().is_watched = false;
     }
 
-    /// Whether something is to be told, now or later. One load, as `is_due`, for who asks often.
+    /// Returns whether there is a failure to log, now or later. Costs one load, as `is_due`.
     pub(crate) fn has_news(&self) -> bool {
-        // ORDERING: Relaxed; a hint, what it says is read under the lock.
+        // ORDERING: Relaxed: a hint; the failures are read under the lock.
         self.due_at_ns.load(Ordering::Relaxed) != NEVER
     }
 
-    /// Whether something is to be told now.
+    /// Returns whether there is a failure to log now.
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
-        // ORDERING: Relaxed; as above.
+        // ORDERING: Relaxed: as above.
         self.due_at_ns.load(Ordering::Relaxed) <= now_ns
     }
 
     fn set_due(&self, notes: &[Note; KINDS]) {
         let due_at_ns = notes.iter().filter_map(Note::due_at_ns).min().unwrap_or(NEVER);
-        // ORDERING: Relaxed; one writer at a time, under the lock, which publishes what it is
-        // about.
+        // ORDERING: Relaxed: written under the lock only, which publishes the failures.
         self.due_at_ns.store(due_at_ns, Ordering::Relaxed);
     }
 
-    /// Tells what was not told yet, but for what was told a moment ago. Runs subscribers' code.
+    /// Logs the failures that are due. Runs code of `tracing` subscribers.
     pub(crate) fn tell(&self, now_ns: u64) {
         for trouble in Trouble::ALL {
             if let Some((error, times)) = self.take(trouble, now_ns) {
@@ -154,13 +156,14 @@ impl Troubles {
         }
     }
 
-    /// Tells all that was not told yet, at the end of the runtime. Runs subscribers' code.
+    /// Logs all failures, due or not, at the end of the runtime. Runs code of `tracing`
+    /// subscribers.
     pub(crate) fn tell_rest(&self) {
         self.forget_times();
         self.tell(clock::now_ns());
     }
 
-    /// Nothing was told a moment ago.
+    /// Forgets when kinds were last logged, so that all failures are due.
     fn forget_times(&self) {
         let mut state = self.lock();
         state.notes.iter_mut().for_each(|note| note.told_at_ns = None);
@@ -192,8 +195,8 @@ fn tell(runtime: &str, trouble: Trouble, error: &str, times: u64) {
         Trouble::DriverFailed => {
             tracing::error!(target: "volt", runtime, error, times, "the I/O driver failed to wait for events");
         }
-        // An eventfd takes a write as long as it exists; should it not, the next event or timer
-        // ends the sleep.
+        // A write to an eventfd succeeds as long as it exists. If it fails after all, the next
+        // event or timer ends the sleep.
         Trouble::DriverNotWoken => {
             tracing::error!(target: "volt", runtime, error, times, "the I/O driver cannot be woken");
         }
@@ -201,7 +204,7 @@ fn tell(runtime: &str, trouble: Trouble, error: &str, times: u64) {
             target: "volt", runtime, error, times,
             "no thread could be started for blocking work: jobs wait for those that there are, or fail if there is none"
         ),
-        // Nothing is lost but speed.
+        // Only speed is lost.
         Trouble::ClockFault => tracing::warn!(
             target: "volt", runtime, error, times,
             "the processor's cycle counter failed, and the clock is read from the system"
@@ -218,7 +221,7 @@ pub(crate) mod log {
     use tracing::span::{Attributes, Id, Record};
     use tracing::{Event, Level, Metadata, Subscriber};
 
-    /// Calls a function with the text of each warning and error of Volt's.
+    /// Calls a function with the text of each warning and error that Volt logs.
     pub(crate) struct Log(Box<dyn Fn(String) + Send + Sync>);
 
     impl Log {

@@ -1,21 +1,22 @@
-//! A pool of threads for work that blocks: grows with the queue up to a limit, shrinks when idle.
+//! The pool of threads for blocking work. It starts threads as jobs arrive, up to a limit, and
+//! stops idle ones.
 //!
-//! Which thread comes for a job, and that none is left, is the protocol of `crew`. A job is a task
-//! whose future runs the closure in its one poll, so that handles, ids, panics and aborts are those
-//! of all tasks.
+//! `crew` is the protocol by which a thread takes each job, and by which no thread is left at the
+//! end. A job is a task whose future calls the closure in its only poll. So handles, ids, panics
+//! and aborts work as for all tasks.
 //!
-//! Shutdown: under the lock, take the queue and say so; cancel what was in the queue, but leave the
-//! *mandatory* jobs there, for which a thread is on its way or awake, since a submit saw to it:
-//! what a file was given to write is not to be lost. Each thread that ends wakes whoever shuts the
-//! pool down and waits for that in the driver, so that timers and sockets of jobs go on. A thread
-//! whose own job shuts the pool down is not waited for, since the job ends only after the shutdown;
-//! it ends by itself then, as all of them do.
+//! Shutdown: under the lock, the queue is emptied and the crew is marked as shut down. Queued jobs
+//! are cancelled, except *mandatory* jobs: data that was written to a file must not be lost. They
+//! stay in the queue, where the submit made sure that a thread is awake or on its way for them.
+//! Each thread that exits wakes the thread that shuts the pool down. That one waits in the driver,
+//! so that timers and sockets of jobs still work. If a job of the pool itself shuts the pool down,
+//! the shutdown does not wait for the thread of that job, which cannot end before. That thread
+//! exits later like the others.
 //!
-//! If no thread can be started: jobs wait for those that there are; if there is none, they are
+//! If no thread can be started, jobs wait for the existing ones. If there are none, the jobs are
 //! refused, with the cause in their error.
 //!
-//! Bounds: `max_blocking_threads` threads; the queue is as long as callers make it, and its length
-//! is published.
+//! Bounds: `max_blocking_threads` threads. The queue is unbounded, and its length is exported.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -40,11 +41,11 @@ use crate::task::join::Refused;
 use crate::troubles::{Trouble, Troubles};
 
 thread_local! {
-    /// The pool that this thread takes jobs from. Only compared with, never followed.
+    /// The pool whose jobs this thread runs. Only compared, never dereferenced.
     static POOL: Cell<*const Inner> = const { Cell::new(ptr::null()) };
 }
 
-/// See the header of this file.
+/// The handle of a pool. See the module documentation.
 #[derive(Clone)]
 pub(crate) struct Pool(Arc<Inner>);
 
@@ -53,21 +54,21 @@ struct Inner {
     settings: Settings,
 }
 
-/// How large a pool may get, and how its threads are configured.
+/// The limits of a pool, and the configuration of its threads.
 pub(crate) struct Settings {
     pub(crate) max_threads: usize,
     pub(crate) keep_alive: Duration,
     pub(crate) thread_name: String,
     pub(crate) stack_size: Option<usize>,
-    /// Whether an idle thread stays awake for a moment; see `driver/spin`.
+    /// Whether an idle thread spins for a moment; see `driver/spin`.
     pub(crate) spin: ParkSpin,
-    /// Where threads that cannot be started are noted down.
+    /// Where failures to start a thread are recorded.
     pub(crate) troubles: Arc<Troubles>,
 }
 
 struct Queued {
     job: Notified,
-    /// To be begun even if the runtime is shut down before.
+    /// Whether the job is run even if the runtime is shut down before it has started.
     is_mandatory: bool,
 }
 
@@ -77,8 +78,8 @@ impl Pool {
         Self(Arc::new(Inner { crew, settings }))
     }
 
-    /// Queues a job and sees to it that a thread comes for it. After shutdown the job is cancelled;
-    /// one that waits then is cancelled too, unless it is mandatory.
+    /// Queues a job, and ensures that a thread runs it. After a shutdown the job is cancelled. Jobs
+    /// that are queued at the shutdown are cancelled, too, unless they are mandatory.
     pub(crate) fn submit(&self, job: Notified, is_mandatory: bool) {
         match self.0.crew.submit(Queued { job, is_mandatory }) {
             Submitted::Comes => {}
@@ -96,15 +97,15 @@ impl Pool {
         let Err(error) = builder.spawn(move || inner.run()) else { return };
         self.0.settings.troubles.note(Trouble::NoBlockingThread, &error);
         let mut state = self.0.crew.lock();
-        // Of those that there are, one takes the job when it is done with its own.
+        // If there are other threads, one of them takes the job after its current one.
         let jobs = if state.threads > 1 { VecDeque::new() } else { std::mem::take(&mut state.queue) };
         state.completed += jobs.len() as u64;
         self.0.crew.thread_ended(state);
         jobs.into_iter().for_each(|queued| refuse(queued.job, &error));
     }
 
-    /// Takes no more jobs, and cancels those that have not begun; whoever has `waker` is woken by
-    /// each thread that ends from now on.
+    /// Refuses jobs from now on, and cancels those that have not started. `waker` is woken by each
+    /// thread that exits from now on.
     pub(crate) fn shut_down(&self, waker: Waker) {
         let mut state = self.0.crew.lock();
         let jobs = std::mem::take(&mut state.queue);
@@ -116,12 +117,12 @@ impl Pool {
         others.into_iter().for_each(|queued| queued.job.cancel_now());
     }
 
-    /// Threads that have not ended, this one not counted.
+    /// Returns the number of threads that have not exited, without the calling one.
     pub(crate) fn others(&self) -> usize {
         self.0.crew.lock().threads - usize::from(ptr::eq(POOL.get(), Arc::as_ptr(&self.0)))
     }
 
-    /// Whether no job is under way, or waits.
+    /// Returns whether no job is running or queued.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.0.crew.lock();
         state.submitted == state.completed
@@ -150,10 +151,9 @@ impl Inner {
             idle_at: Instant::now(),
             keep_alive: KeepAlive::default(),
         };
-        // A panic of the job's is in its output by now; what it ended with is the handle's
-        // business.
+        // A panic of the job is already stored in its output, and its handle reports how it ended.
         let state = self.crew.work(&mut waits, |queued| _ = queued.job.run(0));
-        // Not counted any more, while destructors of this thread's may still shut the pool down.
+        // The thread does not count any more, but its destructors may still shut the pool down.
         POOL.set(ptr::null());
         self.crew.thread_ended(state);
     }
@@ -194,7 +194,7 @@ impl Waits<Queued> for Idling<'_> {
     }
 }
 
-/// Until when a thread may be idle; `None` = beyond the clock's range.
+/// Until when a thread may be idle; `None` if that is beyond the clock's range.
 #[derive(Default)]
 struct KeepAlive(Option<Instant>);
 
@@ -212,7 +212,7 @@ impl KeepAlive {
     }
 
     fn wait<'a, T>(&mut self, keep_alive: Duration, condition: &Condvar, guard: Guard<'a, T>) -> Guard<'a, T> {
-        // A keep-alive beyond the clock's range is a wait of a day, again and again.
+        // If the keep-alive is beyond the clock's range, the thread waits for a day at a time.
         let left = self.left().unwrap_or(Duration::from_secs(86_400));
         self.0 = self.0.or_else(|| Instant::now().checked_add(keep_alive));
         condition.wait_timeout(guard, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0
@@ -220,20 +220,20 @@ impl KeepAlive {
 }
 
 thread_local! {
-    /// Why the job that this thread cancels was never begun, until its stage has it.
+    /// Why the job that this thread cancels was refused. Read when its result is stored.
     static REFUSAL: Cell<Option<Refused>> = const { Cell::new(None) };
 }
 
-/// Ends a job that no thread can be had for, with `error` as the cause.
+/// Ends a job for which no thread could be started, with `error` as the cause.
 fn refuse(job: Notified, error: &io::Error) {
     let refused = Refused::new(format!("no thread could be started for blocking work: {error}"));
-    // A thread that ends may submit and shut down too, from destructors of thread-locals: then the
-    // job is only cancelled.
+    // A thread that is exiting may submit jobs and shut down, too, from destructors of
+    // thread-locals. Then the job is cancelled without a cause.
     let _ = REFUSAL.try_with(|refusal| refusal.set(Some(refused)));
     job.cancel_now();
 }
 
-/// Blocking jobs are never woken and belong to no registry.
+/// The scheduler of blocking jobs. They are never woken and are not in the registry.
 pub(crate) struct BlockingSchedule;
 
 impl Schedule for BlockingSchedule {
@@ -243,7 +243,7 @@ impl Schedule for BlockingSchedule {
         unreachable!("a blocking job ends in its first poll, so nothing can wake it");
     }
 
-    /// The pool cancels what is in its queue itself.
+    /// The pool itself cancels the jobs in its queue.
     fn is_closing(&self) -> bool {
         false
     }
@@ -261,7 +261,7 @@ impl Schedule for BlockingSchedule {
     }
 }
 
-/// The future of a blocking job: calls the closure in its one poll.
+/// The future of a blocking job: it calls the closure in its only poll.
 pub(crate) struct Job<F>(Option<F>);
 
 impl<F> Job<F> {
@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    /// A pool whose threads cannot be started.
+    /// Returns a pool whose threads cannot be started.
     fn without_threads() -> Pool {
         Pool::new(Settings {
             max_threads: 1,
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn a_shutdown_waits_for_no_thread_that_could_not_be_started() {
         let pool = without_threads();
-        // As `submit` leaves it.
+        // The state after a `submit` that counted a thread.
         pool.0.crew.lock().threads = 1;
         let told = Arc::new(Count::default());
         pool.shut_down(told.clone().into());
@@ -347,10 +347,10 @@ mod tests {
         assert!(text.contains("no thread could be started for blocking work: ") && text.contains("os error"), "{text}");
     }
 
-    /// An unwind would abort a program that is built with `panic = "abort"`.
+    /// A refusal by unwinding would abort a program that is built with `panic = "abort"`.
     #[test]
     fn a_refusal_does_not_unwind() {
-        /// Notes whether a task's span is left by an unwind.
+        /// Records whether a task's span is left by unwinding.
         struct Spans(Arc<AtomicUsize>);
         impl tracing::Subscriber for Spans {
             fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
@@ -384,7 +384,7 @@ mod tests {
         assert!((1..1_000).contains(&left), "a span was left by an unwind: {left}");
     }
 
-    /// What a refused job's destructor does is its own.
+    /// The refusal must not leak to a job that the destructor of the refused job cancels.
     #[test]
     fn a_job_cancelled_by_a_refused_one_is_not_refused() {
         let (notified, mut inner) = new_task(Job::new(|| ()), BlockingSchedule, Id::next(), Location::caller(), None);
