@@ -1,18 +1,17 @@
-//! What a task waits for, in the words of the operation that it awaits: a lock, a message, and
-//! where in the code.
+//! What a task waits for (a lock, a message, …) and where in the code, for dumps and task lists.
 //!
-//! Shape: `| number of the location 11 | Awaits 3 |`, kept while the poll lasts by the thread
-//! (`current`), and at its end in the task's account. An operation of `sync` that is pending notes
-//! itself down in each poll that it is in, so nobody has to take a note back: an operation that is
-//! done, was dropped, or went to another task is in no poll that follows. Of several at once
-//! (`select!`) the last that was polled is told.
+//! Shape: `| number of the location 11 | Awaits 3 |`. During the poll the thread stores it
+//! (`current`), and at the end of the poll it moves to the task's account. A pending operation of
+//! `sync` records itself in every poll. So no record has to be removed: an operation that has
+//! completed, was dropped, or moved to another task takes no part in later polls. If a task waits
+//! for several operations (`select!`), the one that was polled last is reported.
 //!
-//! Who writes: the thread that polls the task, when it has to wait. Who reads: its runner at the
-//! end of the poll.
+//! Who writes: the thread that polls the task, when an operation is pending. Who reads: the runner
+//! at the end of the poll.
 //!
-//! Rejected: a word of its own in the header, 16 bytes a task with the allocator's rounding; taking
-//! the note back when the operation ends, which costs those that waited a second store, and a task
-//! that is cancelled a lookup.
+//! Rejected: a separate word in the header, which takes 16 bytes per task after the allocator's
+//! rounding. Also rejected: removing the record when the operation ends. It costs a second store
+//! for each operation that waited, and a look-up of the task for one that is cancelled.
 
 use std::panic::Location;
 
@@ -20,23 +19,23 @@ use crate::stats::locations::{PLACES as LOCATIONS_MAX, number_of, of_number};
 
 const KIND_BITS: u32 = 3;
 
-/// What a task may wait for.
+/// The kinds of things that a task may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Awaits {
-    /// Until a lock is free.
+    /// A lock.
     Lock = 1,
-    /// Permits of a semaphore.
+    /// The permits of a semaphore.
     Permits,
-    /// To be notified.
+    /// A notification.
     Notice,
-    /// What somebody sends.
+    /// A message in a channel.
     Message,
-    /// Room in a queue.
+    /// Free capacity in a channel.
     Room,
-    /// A value that somebody sets.
+    /// A value that another task sets.
     Value,
-    /// Others, who are to arrive at a barrier, or to be gone.
+    /// Other tasks: their arrival at a barrier, or their end.
     Others,
 }
 
@@ -44,7 +43,7 @@ impl Awaits {
     const ALL: [Awaits; 7] =
         [Awaits::Lock, Awaits::Permits, Awaits::Notice, Awaits::Message, Awaits::Room, Awaits::Value, Awaits::Others];
 
-    /// Its name, as in JSON.
+    /// Returns the name of the kind, as in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Awaits::Lock => "lock",
@@ -58,16 +57,16 @@ impl Awaits {
     }
 }
 
-/// See the header of this file.
+/// What a task waits for, with the location. See the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note(u16);
 
 impl Note {
-    /// What a note takes.
+    /// The number of bits of a note.
     pub(super) const BITS: u32 = KIND_BITS + 11;
     pub(super) const NOTHING: Note = Note(0);
 
-    /// To wait for this, at that place.
+    /// Returns a note that the task waits for `awaits` at the location `at`.
     #[inline]
     pub(super) fn of(awaits: Awaits, at: &'static Location<'static>) -> Self {
         Self(number_of(at) << KIND_BITS | awaits as u16)
@@ -77,12 +76,12 @@ impl Note {
         u64::from(self.0)
     }
 
-    /// What is in the lower [`BITS`](Self::BITS).
+    /// Returns the note in the lowest [`BITS`](Self::BITS).
     pub(super) fn from_bits(bits: u64) -> Self {
         Self((bits & ((1 << Self::BITS) - 1)) as u16)
     }
 
-    /// What was noted down; and where, if there is a number for it.
+    /// Returns what the task waits for, and the location if it has a number.
     pub(super) fn read(self) -> Option<(Awaits, Option<&'static Location<'static>>)> {
         let kind = self.0 & ((1 << KIND_BITS) - 1);
         let awaits = Awaits::ALL.into_iter().find(|&awaits| awaits as u16 == kind)?;

@@ -1,30 +1,32 @@
-//! Code that blocks, in the middle of a task.
+//! Blocking code in the middle of a task.
 
 use crate::context;
 use crate::scheduler::current;
 
-/// Runs a closure that blocks on the thread of the worker that this is, while another worker does
-/// its work.
+/// Runs a blocking closure on the current worker's thread, while another thread takes over the
+/// worker's tasks.
 ///
-/// What the worker has queued goes to others at once; if nobody is free, a spare worker goes on
-/// duty ([`Builder::max_spare_workers`](crate::builder::Builder::max_spare_workers)). So the
-/// closure may sleep, wait for locks, do long computations, and even call
-/// [`Handle::block_on`](crate::handle::Handle::block_on). The task itself does not go on meanwhile,
-/// and neither does what shares its poll: the other branches of a `join!` or `select!`, the other
-/// tasks of a `LocalSet`.
+/// The tasks in the worker's queues move to other workers immediately. If no worker is idle, a
+/// spare worker starts; see
+/// [`Builder::max_spare_workers`](crate::builder::Builder::max_spare_workers). The closure may
+/// therefore sleep, wait for locks, compute for long, and even call
+/// [`Handle::block_on`](crate::handle::Handle::block_on). The calling task does not make progress
+/// meanwhile. Neither does any other future in the same poll: the other branches of a `join!` or
+/// `select!`, or the other tasks of a `LocalSet`.
 ///
-/// The closure is still the task's: [`id`](crate::task::id) is the same, a
-/// [`Shield`](crate::task::shield::Shield) that it makes protects the task, and a wake-up of the
-/// task has it polled again.
+/// The closure runs as part of the task: [`id`](crate::task::id) returns the same id, a
+/// [`Shield`](crate::task::shield::Shield) created in it protects the task, and a wake-up of the
+/// task causes another poll.
 ///
-/// Where there is no worker, in `Runtime::block_on` or outside a runtime, the closure is simply
-/// called.
+/// On a thread that is not a worker, for example in `Runtime::block_on` or outside a runtime, the
+/// closure is simply called.
 ///
-/// It cannot be cancelled, and delays the shutdown of the runtime. `spawn_blocking` costs more a
-/// call, and leaves the task free to do other things.
+/// The closure cannot be cancelled, and delays the shutdown of the runtime. Each call of
+/// `spawn_blocking` costs more, but leaves the task free to do other things.
 ///
-/// A task that blocks without saying so is found and worked around too, after some milliseconds,
-/// and is reported: see [`Builder::sentinel_interval`](crate::builder::Builder::sentinel_interval).
+/// If a task blocks without this function, the sentinel detects it after some milliseconds,
+/// replaces the worker and reports it: see
+/// [`Builder::sentinel_interval`](crate::builder::Builder::sentinel_interval).
 ///
 /// ```
 /// # let runtime = volt::Runtime::new()?;

@@ -1,11 +1,12 @@
-//! Calling code of the user's where nobody is left who could be told of its panic.
+//! Calls user code in places where no caller could receive its panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How often a payload's destructor may panic with another payload before that one is leaked.
+/// How many nested payloads are dropped, if the destructor of each panics with another, before the
+/// next one is leaked.
 const MAX_PAYLOADS: usize = 8;
 
-/// Calls `f`. If it panics nothing comes of it but what the panic hook prints.
+/// Calls `f`. If it panics, only the panic hook reports the panic.
 pub fn contain(f: impl FnOnce()) {
     let Err(mut payload) = catch_unwind(AssertUnwindSafe(f)) else { return };
     for _ in 0..MAX_PAYLOADS {
@@ -21,7 +22,7 @@ pub fn contain(f: impl FnOnce()) {
 mod tests {
     use super::*;
 
-    /// Panics when dropped, with another of its kind.
+    /// Panics with another `Bomb` when dropped.
     struct Bomb(u32);
 
     impl Drop for Bomb {

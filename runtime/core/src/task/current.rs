@@ -1,19 +1,22 @@
-//! Which task this thread polls, whether it has woken itself, and who it is that wakes others here.
+//! The task that this thread polls, whether it has woken itself, and what wakes other tasks here.
 //!
-//! Who writes: `cell::run`, around each poll, and wakers, on the same thread; what kind of thread
-//! this is, the thread itself. Who reads: ids, shields, `cell::run` at the end of the poll, and
-//! whoever is woken here.
+//! `task::id()`, shields and wakers need the current task. Wakers also attribute each wake-up to
+//! the task that is polled, or, between polls, to the activity of the thread.
+//!
+//! Who writes: `cell::run` around each poll, and wakers on the same thread; the kind of the thread
+//! is set by the thread itself. Who reads: ids, shields, wake-ups on this thread, and `cell::run`
+//! at the end of the poll.
 //!
 //! Invariants:
-//! * *Alive while current*: the pointer is set only while the runner holds a reference.
-//! * *Own poll*: the notes of a poll (that the task has woken itself, what it waits for) are about
-//!   the poll that is going on here, and about no other: they are put by while a task is polled
-//!   inside another one's poll.
-//! * *Read once it is over*: `Current::leave` reads the notes and ends the poll in one step. A
-//!   wake-up of the own task is either before that step, and noted, or after it, and changes the
-//!   task word. So none is lost, wherever in the poll the user's code runs: the future, what it
-//!   drops, and the subscribers of `tracing` that are called when the poll's spans are entered and
-//!   left.
+//! * *Alive while current*: the pointer is set only while the runner owns a reference.
+//! * *Own poll*: the record of a poll (whether the task woke itself, and what it waits for) is
+//!   about the current poll only. It is saved while another task is polled inside that poll, and
+//!   restored afterwards.
+//! * *Read once it is over*: `Current::leave` reads the record and ends the poll in one step. If
+//!   the task wakes itself before that step, the wake-up is recorded; if it does so after it, the
+//!   wake-up changes the task word. No wake-up is lost, wherever user code runs in the poll: in the
+//!   future, in destructors, and in the `tracing` subscribers that are called when the poll's spans
+//!   are entered and left.
 
 use std::cell::Cell;
 use std::mem::{self, ManuallyDrop};
@@ -26,7 +29,7 @@ use super::awaits::{Awaits, Note};
 use super::header::{Header, Task};
 use super::id::Id;
 
-/// One poll.
+/// The record of one poll.
 #[derive(Clone, Copy)]
 struct Running {
     task: Option<NonNull<Header>>,
@@ -42,15 +45,15 @@ thread_local! {
     static BY: Cell<By> = const { Cell::new(By::Outside) };
 }
 
-/// Who wakes tasks on this thread at the moment.
+/// What wakes tasks on this thread at the moment.
 pub(super) struct WakesHere<'a> {
-    /// What this thread is, or does between two polls.
+    /// The kind of the thread, or what it does between two polls.
     pub(super) by: By,
-    /// The task whose poll is going on, or has just ended.
+    /// The task that is being polled, or whose poll has just ended.
     pub(super) task: Option<&'a Header>,
 }
 
-/// Calls `f` with who wakes tasks on this thread at the moment.
+/// Calls `f` with what wakes tasks on this thread at the moment.
 #[inline]
 pub(super) fn with_waker<R>(f: impl FnOnce(WakesHere<'_>) -> R) -> R {
     let running = CURRENT.get();
@@ -59,14 +62,14 @@ pub(super) fn with_waker<R>(f: impl FnOnce(WakesHere<'_>) -> R) -> R {
     f(WakesHere { by: BY.get(), task })
 }
 
-/// From now on, tasks that are woken on this thread outside of polls are woken by `by`. Returns who
-/// it was before.
+/// Attributes wake-ups outside of polls on this thread to `by` from now on. Returns the former
+/// value.
 #[inline]
 pub(crate) fn wake_as(by: By) -> By {
     BY.replace(by)
 }
 
-/// Makes `task` current until it is dropped; the one before is current again afterwards.
+/// Makes `task` current until this is dropped. Then the former one is current again.
 #[must_use = "the task is current only while this lives"]
 pub(super) struct Current<'a> {
     former: Running,
@@ -80,12 +83,13 @@ impl<'a> Current<'a> {
         Self { former: CURRENT.replace(running), _task: task }
     }
 
-    /// Ends the poll: the task before is current again. Returns whether this one has woken itself
-    /// since the poll began, and what it noted last that it waits for. See *Read once it is over*.
+    /// Ends the poll: the former task is current again. Returns whether this task has woken itself
+    /// since the poll began, and what it last recorded that it waits for. See *Read once it is
+    /// over*.
     #[inline]
     pub(super) fn leave(self) -> (bool, Note) {
         let ended = CURRENT.replace(self.former);
-        // Its drop would do the same once more.
+        // The destructor would reset the current task a second time.
         mem::forget(self);
         (ended.has_woken_itself, ended.awaits)
     }
@@ -98,8 +102,8 @@ impl Drop for Current<'_> {
     }
 }
 
-/// Makes no task current while `f` runs, and what is woken in it woken by `by`: for worker threads,
-/// which may be simulated inside another task's poll.
+/// Runs `f` with no task current, and with its wake-ups attributed to `by`. For worker threads that
+/// are simulated inside another task's poll.
 pub(crate) fn run_outside_tasks(by: By, f: impl FnOnce()) {
     struct Reset(Running, By);
     impl Drop for Reset {
@@ -112,9 +116,8 @@ pub(crate) fn run_outside_tasks(by: By, f: impl FnOnce()) {
     f();
 }
 
-/// Runs `f`, which blocks in the middle of a poll: its task stays current, on a thread that is like
-/// any other outside the runtime. What is awaited meanwhile, in a `block_on`, is nothing that the
-/// poll will have to wait for.
+/// Runs `f`, which blocks in the middle of a poll. The task stays current, and the thread counts as
+/// one outside the runtime. What a `block_on` inside `f` waits for is not recorded for the poll.
 pub(crate) fn run_blocking(f: impl FnOnce()) {
     struct Reset(Note, By);
     impl Drop for Reset {
@@ -127,8 +130,8 @@ pub(crate) fn run_blocking(f: impl FnOnce()) {
     f();
 }
 
-/// Takes note of the wake-up if `task` is the one that this thread polls; its runner will see to
-/// it. False: it is another.
+/// Records the wake-up and returns true if this thread polls `task`; its runner will then
+/// reschedule it. Returns false if the wake-up is for another task.
 #[inline]
 pub(super) fn has_noted_own_wake(task: NonNull<Header>) -> bool {
     let running = CURRENT.get();
@@ -140,52 +143,54 @@ pub(super) fn has_noted_own_wake(task: NonNull<Header>) -> bool {
 }
 
 impl Awaits {
-    /// The task that this thread polls will have to wait for this, at that place.
+    /// Records that the task polled on this thread waits for this, at that code location.
     pub fn note(self, at: &'static Location<'static>) {
         let awaits = Note::of(self, at);
         CURRENT.set(Running { awaits, ..CURRENT.get() });
     }
 }
 
-/// Whether the task that this thread polls has woken itself since the poll began.
+/// Returns whether the task that this thread polls has woken itself since the poll began.
 #[cfg(test)]
 fn has_woken_itself() -> bool {
     CURRENT.get().has_woken_itself
 }
 
-/// Calls `f` with the task that this thread polls, if it polls one.
+/// Calls `f` with the task that this thread polls, if there is one.
 pub(super) fn with<R>(f: impl FnOnce(Option<&Task>) -> R) -> R {
     match CURRENT.try_with(Cell::get).ok().and_then(|running| running.task) {
         None => f(None),
         Some(raw) => {
             // SAFETY: Alive while current; ManuallyDrop borrows the runner's reference and does not
-            // give it up.
+            // release it.
             let task = ManuallyDrop::new(unsafe { Task::from_raw(raw) });
             f(Some(&task))
         }
     }
 }
 
-/// The id of the task that calls this.
+/// Returns the id of the calling task.
 ///
 /// # Panics
-/// Outside a task, the future of a `block_on` that no task has called included; see [`try_id`].
+/// Outside a task. The future of a `block_on` that was not called by a task is outside, too. See
+/// [`try_id`].
 #[track_caller]
 pub fn id() -> Id {
     try_id().expect("volt::task::id() is for code that runs in a task: spawn it, or use try_id()")
 }
 
-/// The id of the task that calls this, or `None` outside a task.
+/// Returns the id of the calling task, or `None` outside a task.
 pub fn try_id() -> Option<Id> {
     with(|task| task.map(|task| task.header().id))
 }
 
-/// Whether the task that this thread polls was cancelled.
+/// Returns whether the task that this thread polls was cancelled.
 pub(super) fn is_cancelled() -> bool {
     with(|task| task.is_some_and(|task| task.header().state.cancellation().is_requested))
 }
 
-/// Whether it was, and is dropped at the end of this poll: no shield protects it.
+/// Returns whether that task was cancelled and is not shielded, so that it is dropped after this
+/// poll.
 pub fn is_cancellation_effective() -> bool {
     with(|task| task.is_some_and(|task| task.header().state.cancellation().is_effective))
 }

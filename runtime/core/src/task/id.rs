@@ -1,25 +1,27 @@
-//! Task ids: unique in the process, never used twice.
+//! Task ids. They are unique in the program and never reused.
 //!
-//! A thread takes a block of them at a time, so that spawns on many threads do not hand one cache
-//! line around. So ids rise with time on each thread, and not across threads; what a thread has
-//! left when it ends is never given out.
+//! Each thread takes a block of ids at a time, so that spawns on many threads do not contend for
+//! one cache line. Therefore ids increase over time on each thread, but not across threads. The ids
+//! that are left when a thread ends are never used.
 
 use std::cell::Cell;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Ids that a thread takes at once: few enough that they stay short to read, enough that taking
-/// them costs nothing.
+/// The number of ids in a block: small enough that ids stay short, large enough that taking a block
+/// costs nothing noticeable.
 const BLOCK: u64 = 64;
 
 thread_local! {
-    /// The next id of this thread's block; at a multiple of `BLOCK` there is none left.
+    /// The next id of this thread's block. A multiple of `BLOCK` means that the block is used up.
     static NEXT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The id of a task, as the console and log lines show it. Unique for the life of the process. A
-/// task that was spawned later on another thread may have a lower one.
+/// The id of a task, as the console and log lines show it.
+///
+/// An id is unique for the lifetime of the program. It is not a time stamp: a task that was spawned
+/// later on another thread may have a lower id.
 ///
 /// ```
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -31,7 +33,7 @@ thread_local! {
 pub struct Id(NonZeroU64);
 
 impl Id {
-    /// An id that no other task of the program has.
+    /// Returns an id that no other task of the program has.
     #[doc(hidden)]
     pub fn next() -> Self {
         #[cfg(test)]
@@ -44,17 +46,17 @@ impl Id {
         Self(NonZeroU64::new(id).expect("2^64 tasks take longer than a process lives"))
     }
 
-    /// The number, as logs, lists and consoles show it.
+    /// Returns the id as a number, as logs, task lists and consoles show it.
     pub fn as_u64(self) -> u64 {
         self.0.get()
     }
 }
 
-/// The first id of a block that nobody else has. The first block begins at 1 and is one shorter.
+/// Returns the first id of an unused block. The first block begins at 1 and is one id shorter.
 #[cold]
 fn take_block() -> u64 {
     static BLOCKS: AtomicU64 = AtomicU64::new(0);
-    // ORDERING: Relaxed; only the value counts, and a fetch_add gives each value once.
+    // ORDERING: Relaxed: only the value matters, and fetch_add returns each value once.
     let block = BLOCKS.fetch_add(1, Ordering::Relaxed);
     (block * BLOCK).max(1)
 }
@@ -65,8 +67,8 @@ impl fmt::Display for Id {
     }
 }
 
-/// Ids that do not depend on what other threads do: for a test that repeats a run exactly, on the
-/// thread that has begun them.
+/// Ids that do not depend on other threads, for a test that repeats a run exactly. They apply to
+/// the thread that called `begin`.
 #[cfg(test)]
 pub(crate) mod simulated {
     use std::cell::Cell;
@@ -84,7 +86,7 @@ pub(crate) mod simulated {
         Some(Id(next))
     }
 
-    /// The ids after `last`; `None` = real ones again.
+    /// Starts simulated ids after `last`; `None` returns to real ones.
     pub(crate) fn begin(last: Option<NonZeroU64>) {
         LAST.set(last);
     }

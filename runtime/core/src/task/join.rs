@@ -1,5 +1,4 @@
-//! What a task leaves to whoever spawned it: a handle to wait for it, to abort it, and the error if
-//! it did not end well.
+//! The handles of a task, which await or abort it, and the error of a task that has no output.
 
 use std::any::Any;
 use std::fmt;
@@ -17,11 +16,13 @@ use super::header::{Header, Task};
 use super::id::Id;
 use crate::coop;
 
-/// A handle to a spawned task. Awaiting it gives the task's output, or a [`JoinError`] if the task
-/// was aborted or panicked. Dropping it detaches the task, which goes on.
+/// A handle to a spawned task. Awaiting it returns the task's output.
+///
+/// It returns a [`JoinError`] if the task was aborted or panicked. Dropping the handle detaches the
+/// task, which continues to run.
 ///
 /// # Cancel safety
-/// Awaiting `&mut handle` and dropping that future loses nothing: the output waits in the task.
+/// Awaiting `&mut handle` is cancel safe: if that future is dropped, the output stays in the task.
 ///
 /// ```
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -29,13 +30,13 @@ use crate::coop;
 /// assert_eq!(output.unwrap(), 42);
 /// ```
 pub struct JoinHandle<T> {
-    /// The handle's reference; ManuallyDrop because `drop_join` takes it over.
+    /// The handle's reference. ManuallyDrop, because `drop_join` takes it over.
     task: ManuallyDrop<Task>,
     _output: PhantomData<T>,
 }
 
-// SAFETY: the output, the only thing of type T that is reached through the handle, moves to the
-// handle's thread.
+// SAFETY: the output is the only value of type T that the handle gives access to, and it moves to
+// the handle's thread.
 unsafe impl<T: Send> Send for JoinHandle<T> {}
 // SAFETY: a shared handle gives no access to the output.
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
@@ -51,26 +52,28 @@ impl<T> JoinHandle<T> {
         Self { task: ManuallyDrop::new(unsafe { Task::from_raw(raw) }), _output: PhantomData }
     }
 
-    /// Cancels the task: its future is dropped at its next turn. A task that has already ended is
-    /// not affected. Awaiting the handle afterwards gives a [`JoinError`] that
-    /// [`is_cancelled`](JoinError::is_cancelled), unless the task ended first.
+    /// Cancels the task: its future is dropped instead of being polled again.
     ///
-    /// A blocking task that has begun cannot be aborted.
+    /// A task that has ended is not affected. Awaiting the handle then returns a [`JoinError`] for
+    /// which [`is_cancelled`](JoinError::is_cancelled) is true, unless the task ended first. A
+    /// [`Shield`](crate::task::shield::Shield) defers the cancellation.
+    ///
+    /// A blocking task that has started cannot be aborted.
     pub fn abort(&self) {
         self.task.cancel();
     }
 
-    /// A handle that can abort the task and cannot wait for it.
+    /// Returns a handle that can abort the task but not await it.
     pub fn abort_handle(&self) -> AbortHandle {
         AbortHandle { task: Task::clone(&self.task) }
     }
 
-    /// Whether the task has ended.
+    /// Returns whether the task has ended.
     pub fn is_finished(&self) -> bool {
         self.task.header().state.is_complete()
     }
 
-    /// The task's id.
+    /// Returns the id of the task.
     pub fn id(&self) -> Id {
         self.task.header().id
     }
@@ -83,8 +86,8 @@ impl<T> Future for JoinHandle<T> {
         let unit = std::task::ready!(coop::poll_proceed(cx));
         let mut output = Poll::Pending;
         let into = (&raw mut output).cast::<()>();
-        // SAFETY: `from_raw` promised that the output is T, and the handle's reference keeps the
-        // task alive.
+        // SAFETY: by the contract of `from_raw` the output is a T, and the handle's reference keeps
+        // the task alive.
         unsafe { (self.task.header().vtable.poll_join)(self.task.as_raw(), into, cx.waker()) };
         if output.is_ready() {
             unit.made_progress();
@@ -107,7 +110,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-/// Aborts a task; see [`JoinHandle::abort_handle`].
+/// A handle that aborts a task; see [`JoinHandle::abort_handle`].
 ///
 /// ```
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -123,23 +126,23 @@ pub struct AbortHandle {
 }
 
 impl AbortHandle {
-    /// See [`JoinHandle::abort`].
+    /// Cancels the task; see [`JoinHandle::abort`].
     pub fn abort(&self) {
         self.task.cancel();
     }
 
-    /// Whether the task has ended.
+    /// Returns whether the task has ended.
     pub fn is_finished(&self) -> bool {
         self.task.header().state.is_complete()
     }
 
-    /// The task's id.
+    /// Returns the id of the task.
     pub fn id(&self) -> Id {
         self.task.header().id
     }
 
-    /// How long the task's polls took so far, to some microseconds; one that is going on is not
-    /// counted.
+    /// Returns the total duration of the task's polls so far, with a precision of about a
+    /// microsecond. A poll in progress is not included.
     pub fn busy_time(&self) -> Duration {
         Duration::from_nanos(self.task.header().account.read().busy_ns)
     }
@@ -151,7 +154,8 @@ impl fmt::Debug for AbortHandle {
     }
 }
 
-/// Why a task has no output: it was aborted, its runtime shut down, or it panicked.
+/// The error of a task that has no output: it was aborted, its runtime was shut down, or it
+/// panicked.
 ///
 /// ```
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -161,11 +165,11 @@ impl fmt::Debug for AbortHandle {
 /// ```
 pub struct JoinError {
     id: Id,
-    /// `None` = cancelled.
+    /// `None`: the task was cancelled.
     panic: Option<Panic>,
 }
 
-/// A panic's payload, in one word; in a lock because payloads are Send and not Sync.
+/// The payload of a panic, in one word. In a lock, because payloads are Send but not Sync.
 pub(super) struct Panic(Box<Mutex<Box<dyn Any + Send + 'static>>>);
 
 impl Panic {
@@ -178,8 +182,8 @@ impl Panic {
     }
 }
 
-/// Why a job was never begun, for people. Stored where the payload of a panic would be, and shown
-/// as none.
+/// The reason why a job was never started, as a message. It is stored in place of a panic's
+/// payload, but is not reported as a panic.
 pub struct Refused(String);
 
 impl Refused {
@@ -197,18 +201,19 @@ impl JoinError {
         Self { id, panic: Some(panic) }
     }
 
-    /// Whether the task was aborted, by a handle or by the shutdown of its runtime; or was never
-    /// begun, since no thread could be started for it, which the error's text says then.
+    /// Returns whether the task was cancelled, by a handle or by the shutdown of its runtime. Also
+    /// true if the task was never started because no thread could be started for it; the error's
+    /// message then says so.
     pub fn is_cancelled(&self) -> bool {
         !self.is_panic()
     }
 
-    /// Whether the task panicked.
+    /// Returns whether the task panicked.
     pub fn is_panic(&self) -> bool {
         self.panic.is_some() && self.refusal().is_none()
     }
 
-    /// Why the task was never begun, if that is what happened.
+    /// Returns why the task was never started, if it was refused.
     fn refusal(&self) -> Option<String> {
         self.payload(|payload| payload.downcast_ref().map(|Refused(cause)| cause.clone()))
     }
@@ -218,7 +223,7 @@ impl JoinError {
         read(&**payload.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    /// What the task panicked with, to be passed on with `std::panic::resume_unwind`.
+    /// Returns the payload of the panic, which can be passed to `std::panic::resume_unwind`.
     ///
     /// # Panics
     /// If the task did not panic; see [`try_into_panic`](Self::try_into_panic).
@@ -227,10 +232,10 @@ impl JoinError {
         self.try_into_panic().expect("into_panic() on the error of a task that was cancelled and did not panic")
     }
 
-    /// What the task panicked with.
+    /// Returns the payload of the panic.
     ///
     /// # Errors
-    /// The error itself if the task was cancelled.
+    /// Returns this error if the task was cancelled and did not panic.
     pub fn try_into_panic(self) -> Result<Box<dyn Any + Send + 'static>, JoinError> {
         if self.is_cancelled() {
             return Err(self);
@@ -239,12 +244,12 @@ impl JoinError {
         Ok(payload.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    /// The task's id.
+    /// Returns the id of the task.
     pub fn id(&self) -> Id {
         self.id
     }
 
-    /// The panic's message, if it is text.
+    /// Returns the panic's message, if it is text.
     fn message(&self) -> Option<String> {
         self.payload(|payload| {
             let text = payload.downcast_ref::<&'static str>().map(|text| (*text).to_owned());

@@ -1,4 +1,4 @@
-//! Tasks: one allocation each, a packed word that says what may be done with it, and handles to it.
+//! Tasks: one allocation each, with an atomic word for its state (`state`), and the handles to it.
 
 pub(crate) mod state;
 

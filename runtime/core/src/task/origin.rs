@@ -1,8 +1,8 @@
-//! Where a task comes from, in one word: the line that spawned it, or, for the few that have a name
-//! or a span, a box with that line and these.
+//! The origin of a task in one word: its spawn location, or, for the few tasks with a name or a
+//! span, a box with the location, the name and the spans.
 //!
-//! Shape: a pointer to a `Location`, lowest bit clear; or one to an [`Extra`], lowest bit set.
-//! Immutable; whoever holds the task may read it.
+//! Shape: a pointer to a `Location`, with the lowest bit clear, or a pointer to an [`Extra`], with
+//! the lowest bit set. It is immutable, and any owner of a reference to the task may read it.
 
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -11,28 +11,28 @@ use std::ptr::NonNull;
 const IS_EXTRA: usize = 1;
 const _: () = assert!(align_of::<Location<'static>>() > IS_EXTRA && align_of::<Extra>() > IS_EXTRA);
 
-/// A task's name and spans.
+/// The name and the spans of a task.
 pub struct Extra {
     pub(crate) location: &'static Location<'static>,
     pub(crate) name: Option<Box<str>>,
     pub(crate) span: tracing::Span,
-    /// What tokio-console takes for the task.
+    /// The span that tokio-console treats as the task.
     pub(crate) console: tracing::Span,
 }
 
-/// See the header of this file.
+/// The origin of a task. See the module documentation.
 pub(crate) struct Origin {
     pointer: NonNull<()>,
     _owned: PhantomData<Box<Extra>>,
 }
 
-// SAFETY: it is a box of what is Send, or a shared reference to what is Sync.
+// SAFETY: it is a box of a Send type, or a shared reference to a Sync type.
 unsafe impl Send for Origin {}
-// SAFETY: it gives out shared references to what is Sync.
+// SAFETY: it only returns shared references to Sync types.
 unsafe impl Sync for Origin {}
 
 impl Origin {
-    /// `extra`, if there is one, knows the location as well.
+    /// Creates an origin. `extra`, if there is one, contains the location, too.
     pub(crate) fn new(location: &'static Location<'static>, extra: Option<Box<Extra>>) -> Self {
         let pointer = match extra {
             None => NonNull::from(location).cast(),
@@ -41,7 +41,7 @@ impl Origin {
         Self { pointer, _owned: PhantomData }
     }
 
-    /// The pointer to the box, if it is one.
+    /// Returns the pointer to the box, if there is one.
     #[inline]
     fn boxed(&self) -> Option<NonNull<Extra>> {
         let addr = self.pointer.addr().get();
@@ -53,7 +53,8 @@ impl Origin {
 
     #[inline]
     pub(crate) fn extra(&self) -> Option<&Extra> {
-        // SAFETY: the tag says that `new` made the pointer from a box, which lives as long as this.
+        // SAFETY: the tag shows that `new` made the pointer from a box, which lives as long as
+        // `self`.
         self.boxed().map(|extra| unsafe { extra.as_ref() })
     }
 
@@ -61,7 +62,7 @@ impl Origin {
     pub(crate) fn location(&self) -> &'static Location<'static> {
         match self.extra() {
             Some(extra) => extra.location,
-            // SAFETY: without the tag `new` made the pointer from a `&'static Location`.
+            // SAFETY: without the tag, `new` made the pointer from a `&'static Location`.
             None => unsafe { self.pointer.cast().as_ref() },
         }
     }
@@ -71,7 +72,7 @@ impl Drop for Origin {
     #[inline]
     fn drop(&mut self) {
         if let Some(extra) = self.boxed() {
-            // SAFETY: `new` took the pointer from a box, and nothing uses it after this.
+            // SAFETY: `new` made the pointer from a box, and it is not used after this.
             drop(unsafe { Box::from_raw(extra.as_ptr()) });
         }
     }

@@ -1,8 +1,8 @@
-//! A task that a runtime did not take in.
+//! The error of `try_spawn`.
 
 use std::fmt;
 
-/// A task was not started; holds its future.
+/// The error of a task that the runtime refused to start. Contains its future.
 pub struct TrySpawnError<F> {
     future: F,
     refusal: Refusal,
@@ -23,17 +23,17 @@ impl<F> TrySpawnError<F> {
         Self { future, refusal: Refusal::ShutDown }
     }
 
-    /// As many tasks wait as may; some time later there may be room.
+    /// Returns whether too many tasks were waiting. A later attempt may succeed.
     pub fn is_full(&self) -> bool {
         matches!(self.refusal, Refusal::Full { .. })
     }
 
-    /// The runtime is shut down, or about to be, and takes no task in any more.
+    /// Returns whether the runtime is shut down, or shutting down, and so starts no more tasks.
     pub fn is_shut_down(&self) -> bool {
         matches!(self.refusal, Refusal::ShutDown)
     }
 
-    /// The future, as it was.
+    /// Returns the future, unchanged.
     pub fn into_inner(self) -> F {
         self.future
     }

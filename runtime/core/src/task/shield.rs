@@ -1,13 +1,11 @@
-//! Shields: stretches of a task that a cancellation does not interrupt.
+//! Shields: sections of a task that a cancellation does not interrupt.
 //!
-//! A shield is counted in the task word. While the count is above 0 a cancelled task is polled as
-//! usual, since it needs its own I/O to get to the end of the stretch; when the count returns to 0
-//! the cancellation takes effect at once.
+//! The task word counts the shields of a task. While the count is above 0, a cancelled task is
+//! polled as usual, since it needs its I/O to finish the section. When the count returns to 0, the
+//! cancellation takes effect immediately.
 //!
-//! Source: "Shield-based cancellation" in the design of the scheduler, with guards in place of
-//! pairs of calls, and an error in place of a carry. Its `isCancellationEffective()` is
-//! [`is_cancellation_effective`]; [`is_cancelled`] is for the shielded stretch itself, of which the
-//! former is never true.
+//! [`is_cancelled`] is for code inside a shielded section; [`is_cancellation_effective`] is never
+//! true there.
 
 use std::fmt;
 use std::future::Future;
@@ -15,9 +13,10 @@ use std::future::Future;
 use super::current;
 use super::header::Task;
 
-/// Protects the calling task from cancellation until it is dropped. Shields nest, up to 255.
+/// A guard that protects the calling task from cancellation until it is dropped.
 ///
-/// In a `block_on`, which nothing cancels, it does nothing.
+/// Shields nest, up to 255. In the future of a `block_on`, which cannot be cancelled, a shield has
+/// no effect.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -39,7 +38,7 @@ impl Shield {
     /// Shields the calling task.
     ///
     /// # Errors
-    /// The task holds 255 shields already.
+    /// Fails if the task has 255 shields already.
     pub fn new() -> Result<Shield, ShieldError> {
         current::with(|task| match task {
             None => Ok(Shield { task: None }),
@@ -65,16 +64,16 @@ impl fmt::Debug for Shield {
     }
 }
 
-/// Runs `future` to its end even if the task is cancelled meanwhile: the cancellation takes effect
-/// afterwards.
+/// Runs `future` to completion even if the task is cancelled meanwhile. The cancellation takes
+/// effect afterwards.
 ///
 /// # Errors
-/// The task holds 255 shields already; the future was not polled.
+/// Fails without polling the future if the task has 255 shields already.
 ///
 /// # Cancel safety
-/// The shield holds against [`JoinHandle::abort`](super::join::JoinHandle::abort) and against
-/// shutdown, up to its time limit; not against whoever drops the future itself (a `select!`, a
-/// `timeout`).
+/// The shield protects against [`JoinHandle::abort`](super::join::JoinHandle::abort), and against a
+/// shutdown up to its time limit. It does not protect against code that drops this future itself,
+/// such as `select!` or `timeout`.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -102,9 +101,10 @@ pub async fn shield<F: Future>(future: F) -> Result<F::Output, ShieldError> {
 /// Returns whether the calling task was cancelled, by
 /// [`JoinHandle::abort`](super::join::JoinHandle::abort) or by the shutdown of its runtime.
 ///
-/// A shielded task goes on after it was cancelled: it can ask this to leave out what is no longer
-/// worth doing. An aborted task that waits is polled once more for that. Outside a task this
-/// returns false; so it does in `block_on`, which nothing cancels.
+/// A shielded task continues after it was cancelled. It can call this function to skip work that is
+/// no longer needed. If a shielded task is aborted while it waits, it is polled once more for that.
+/// Outside a task, and in the future of a `block_on`, which cannot be cancelled, this returns
+/// false.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -130,10 +130,10 @@ pub fn is_cancelled() -> bool {
     current::is_cancelled()
 }
 
-/// Returns whether the calling task was cancelled and no [`Shield`] defers that: it is dropped when
-/// it next awaits something that is pending.
+/// Returns whether the calling task was cancelled and no [`Shield`] defers that: the task is
+/// dropped the next time it awaits a pending operation.
 ///
-/// Never true inside a shielded stretch; there, ask [`is_cancelled`]. False outside a task.
+/// Never true inside a shielded section; use [`is_cancelled`] there. Returns false outside a task.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -152,7 +152,7 @@ pub fn is_cancellation_effective() -> bool {
     current::is_cancellation_effective()
 }
 
-/// A task may hold 255 shields; this would have been the 256th.
+/// The error of a 256th shield: a task may have 255.
 #[derive(Debug)]
 pub struct ShieldError(());
 

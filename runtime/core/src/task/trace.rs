@@ -1,30 +1,30 @@
-//! What subscribers of `tracing` are told of tasks.
+//! The spans and events of `tracing` for tasks.
 //!
-//! | what | target, level | for whom |
+//! | what | target, level | used by |
 //! |---|---|---|
-//! | span `volt.task{id, name, spawn}` | `volt::task`, INFO of a task with a name, DEBUG of one without | log lines: polls enter it |
-//! | span `runtime.spawn{kind, task.name, task.id, loc.file, loc.line, loc.col}` | `tokio::task`, TRACE; of a blocking job `tokio::task::blocking` | tokio-console: polls enter it, its end is the task's |
-//! | event `{op, task.id}`, the span's id, not the task's | `tokio::task::waker`, TRACE | tokio-console: `waker.wake`, `waker.wake_by_ref`, `waker.clone`, `waker.drop` |
+//! | span `volt.task{id, name, spawn}` | `volt::task`, INFO for a task with a name, DEBUG for one without | log lines: polls enter it |
+//! | span `runtime.spawn{kind, task.name, task.id, loc.file, loc.line, loc.col}` | `tokio::task`, TRACE; for a blocking job `tokio::task::blocking` | tokio-console: polls enter it, and it ends with the task |
+//! | event `{op, task.id}`, with the id of the span, not of the task | `tokio::task::waker`, TRACE | tokio-console: `waker.wake`, `waker.wake_by_ref`, `waker.clone`, `waker.drop` |
 //!
 //! The names and fields of the last two are those that tokio-console's subscriber expects (crate
-//! `console-subscriber`, `visitors`). Their span outlives the task's last poll until its JoinHandle
-//! is gone.
+//! `console-subscriber`, `visitors`). The span outlives the last poll until the JoinHandle is
+//! dropped.
 //!
-//! Invariant: *off when nobody subscribes*: a spawn and a waker's step check the level that anybody
-//! listens to, one relaxed load, and nothing is allocated.
+//! Invariant: *Free without a subscriber*: a spawn and each operation of a waker check the maximum
+//! level of all subscribers with one relaxed load, and allocate nothing.
 //!
-//! Why two levels. A span is expensive: the subscriber formats its fields and stores them, the task
-//! gets a box, a place in the registry, and two calls of the subscriber a poll; a task that does
-//! nothing costs 5 to 18 times as much with one (`benches/peers/RESULTS.md`). An ordinary logger at
-//! INFO should not multiply the price of tasks that nobody will search for in the log. So it gets
-//! the spans of the tasks that somebody has given a name. The filter `volt::task=debug` asks for
-//! those of all tasks, and `volt::task=off` for none; a filter that names the application only,
-//! such as `myapp=info`, needs `volt::task=info` beside it.
+//! Why two levels: a span is expensive. The subscriber formats and stores its fields; the task gets
+//! a box, a place in the registry, and two calls of the subscriber per poll. A task that does
+//! nothing costs 5 to 18 times as much with a span (`benches/peers/RESULTS.md`). An ordinary logger
+//! at INFO should not multiply the cost of tasks that nothing in the log refers to. Therefore it
+//! gets only the spans of tasks with a name. The filter `volt::task=debug` enables the spans of all
+//! tasks, and `volt::task=off` those of none. A filter that names only the application, such as
+//! `myapp=info`, needs `volt::task=info` in addition.
 //!
-//! Rejected: a setting of the Builder's, beside the subscriber's filter, which can be changed while
-//! the program runs; a span that is made when the task first logs something, since only the
-//! subscriber knows when that is; TRACE, which tokio-console's spans have, and which is too much in
-//! every other respect for a user who only wants log lines with their tasks.
+//! Rejected: a setting of the Builder in addition to the subscriber's filter, which can be changed
+//! at run time. A span that is created when the task first logs something: only the subscriber can
+//! detect that. The level TRACE, as for tokio-console's spans: it enables too much else for users
+//! who only want the task in their log lines.
 
 use std::panic::Location;
 
@@ -37,15 +37,15 @@ use super::origin::Extra;
 use crate::config::MAX_NAME_BYTES;
 use crate::stats::counting;
 
-/// What runs a task.
+/// What a task represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Task,
     Blocking,
 }
 
-/// What is kept of a name and, if somebody listens, of spans. One relaxed load and no allocation if
-/// there is neither.
+/// Returns the name of a task and its spans, as far as subscribers are interested in them. Costs
+/// one relaxed load, and allocates nothing, if there is neither.
 #[inline]
 pub(crate) fn extra(
     id: Id,
@@ -114,7 +114,7 @@ fn console_span(id: Id, name: &str, location: &'static Location<'static>, kind: 
     }
 }
 
-/// A step of a waker of `task`'s.
+/// Reports an operation of a waker of `task`.
 #[inline]
 pub(super) fn waker(task: &Task, op: &'static str) {
     if counting::IS_ON && LevelFilter::current() == LevelFilter::TRACE {
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// A subscriber that enables spans up to a level, as an ordinary logger of that level does.
+    /// A subscriber that enables spans up to a level, as an ordinary logger does.
     struct Logger(LevelFilter);
 
     impl Subscriber for Logger {
@@ -158,8 +158,7 @@ mod tests {
 
     #[test]
     fn a_logger_at_info_sees_named_tasks_and_at_debug_all() {
-        // Whether there is a span that polls enter, and whether there is anything beside the
-        // location.
+        // Whether there is a span that polls enter, and whether a name is stored.
         let extra_of = |level, name| {
             tracing::subscriber::with_default(Logger(level), || {
                 let extra = extra(Id::next(), name, Location::caller(), Kind::Task);

@@ -1,8 +1,8 @@
-//! `std::task::Waker` over a task: the pointer to its header is the waker's data, one reference is
-//! the waker's own.
+//! The `std::task::Waker` of a task. Its data is the pointer to the task's header, and it owns one
+//! reference.
 //!
-//! A task that wakes itself in its own poll, on the thread that polls it, leaves a note there; all
-//! others change the task word.
+//! If a task wakes itself in its own poll, on the thread that polls it, the wake-up is recorded in
+//! that thread (`current`). All other wake-ups change the task word.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -19,7 +19,7 @@ fn raw(task: NonNull<Header>) -> RawWaker {
     RawWaker::new(task.as_ptr().cast_const().cast(), &VTABLE)
 }
 
-/// A waker for the time of a poll: it borrows the reference of the runner.
+/// A waker for the duration of a poll. It borrows the runner's reference.
 pub(crate) struct WakerRef<'a> {
     waker: ManuallyDrop<Waker>,
     _task: &'a Task,
@@ -27,8 +27,8 @@ pub(crate) struct WakerRef<'a> {
 
 impl<'a> WakerRef<'a> {
     pub(crate) fn new(task: &'a Task) -> Self {
-        // SAFETY: the vtable keeps Waker's contract; the reference is borrowed from `task`, which
-        // outlives this, and ManuallyDrop sees to it that it is not dropped.
+        // SAFETY: the vtable fulfils the contract of Waker. The reference is borrowed from `task`,
+        // which outlives this value, and ManuallyDrop prevents its release.
         let waker = unsafe { Waker::from_raw(raw(task.as_raw())) };
         Self { waker: ManuallyDrop::new(waker), _task: task }
     }
@@ -42,14 +42,14 @@ impl Deref for WakerRef<'_> {
     }
 }
 
-/// The task behind a waker's data pointer, without a reference of its own.
+/// Returns the task behind a waker's data pointer, without adding a reference.
 ///
 /// # Safety
-/// `data` is that of a live waker made by this file.
+/// `data` is that of a live waker from this module.
 unsafe fn borrow(data: *const ()) -> ManuallyDrop<Task> {
     let header = NonNull::new(data.cast_mut().cast::<Header>()).expect("made from a NonNull");
-    // SAFETY: Live by reference: the waker's reference is borrowed, and ManuallyDrop does not give
-    // it up.
+    // SAFETY: Live by reference: the waker's reference is borrowed, and ManuallyDrop does not
+    // release it.
     ManuallyDrop::new(unsafe { Task::from_raw(header) })
 }
 
@@ -79,7 +79,7 @@ unsafe fn wake_by_ref(data: *const ()) {
 }
 
 unsafe fn drop(data: *const ()) {
-    // SAFETY: `data` is a live waker's, as Waker guarantees, and this is its end.
+    // SAFETY: `data` is a live waker's, as Waker guarantees, and is not used after this.
     let task = ManuallyDrop::into_inner(unsafe { borrow(data) });
     trace::waker(&task, "waker.drop");
 }

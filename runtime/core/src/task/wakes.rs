@@ -1,7 +1,7 @@
-//! Who woke a task: what its header keeps of that, and the wake-ups that a handle to it can do.
+//! What woke a task: the record in its header, and the wake-ups through a reference to the task.
 //!
-//! Who writes: whoever submits the task, before it is enqueued. Who reads: its runner, and whoever
-//! lists tasks.
+//! Who writes: the thread that submits the task, before it is enqueued. Who reads: its runner, and
+//! threads that list tasks.
 
 use std::panic::Location;
 use std::ptr;
@@ -42,14 +42,14 @@ impl Header {
         }
     }
 
-    /// Says when the task was submitted; for whoever is about to enqueue it.
+    /// Records the time of a submission. Called before the task is enqueued.
     fn stamp_submission(&self, now_ns: u64) {
         // ORDERING: Relaxed; single-writer cell: see `submitted_at_ns`.
         self.submitted_at_ns.store(now_ns, Ordering::Relaxed);
     }
 
-    /// Says that the task is woken now, by whoever wakes on this thread; for whoever is about to
-    /// enqueue it.
+    /// Records that the task is woken now, by the current task or activity of this thread. Called
+    /// before the task is enqueued.
     #[inline]
     pub(super) fn stamp_wake(&self) {
         self.stamp_submission(counting::now_ns());
@@ -61,8 +61,8 @@ impl Header {
         }
     }
 
-    /// Says that the task has woken itself in its poll; for its runner, which is about to enqueue
-    /// it.
+    /// Records that the task woke itself in its poll. Called by its runner before it enqueues the
+    /// task.
     #[inline]
     pub(crate) fn stamp_own_wake(&self, now_ns: u64) {
         self.stamp_submission(now_ns);
@@ -70,8 +70,8 @@ impl Header {
         self.woken_by.store(self.id.as_u64() << BY_BITS | By::Task as u64, Ordering::Relaxed);
     }
 
-    /// Says that the task was woken during its poll by somebody else, who has not said who that
-    /// was.
+    /// Records that the task was woken during its poll by an unknown source: a wake-up of a running
+    /// task changes only the task word.
     #[inline]
     pub(crate) fn stamp_wake_in_poll(&self, now_ns: u64) {
         self.stamp_submission(now_ns);
@@ -80,18 +80,19 @@ impl Header {
         self.woken_from.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
-    /// Who submitted the task last. Read by others than its runner it may be of two submissions.
+    /// Returns what submitted the task last. If it is called by a thread other than the runner, the
+    /// values may come from two different submissions.
     pub(crate) fn last_wake(&self) -> LastWake {
-        // ORDERING: Relaxed; single-writer cell: see `submitted_at_ns`.
+        // ORDERING: Relaxed: single-writer cell; see `submitted_at_ns`.
         let word = self.woken_by.load(Ordering::Relaxed);
         let by = By::ALL.iter().copied().find(|by| *by as u64 == word & BY_MASK).unwrap_or(By::Unknown);
         let is_spawn = word & IS_SPAWN != 0;
         let id = word >> BY_BITS;
-        // In a poll it is the task that wakes, but for a job of the blocking pool's.
+        // A wake-up in a poll is attributed to the task, unless it is a job of the blocking pool.
         let by = if id > 0 && by != By::Blocking { By::Task } else { by };
-        // ORDERING: Relaxed; as above; what it points to is there since the program began.
+        // ORDERING: Relaxed: as above. The location behind the pointer is `'static`.
         let location = self.woken_from.load(Ordering::Relaxed);
-        // SAFETY: only `words_of` makes the pointer, from a `&'static Location`, or null.
+        // SAFETY: only `words_of` creates this pointer, from a `&'static Location`, or it is null.
         let location = unsafe { location.as_ref() };
         let location = if id == self.id.as_u64() { Some(self.location()) } else { location };
         LastWake { by, is_spawn, task: (id > 0).then_some(id), location, at_ns: self.submitted_at_ns() }
@@ -104,17 +105,17 @@ impl Task {
         self.submit_if(self.header().state.wake());
     }
 
-    /// Cancels the task: a worker will drop its future.
+    /// Cancels the task: a worker drops its future, unless the task is shielded.
     pub(crate) fn cancel(&self) {
         self.submit_if(self.header().state.cancel());
     }
 
-    /// Cancels the task through all its shields: a worker will drop its future.
+    /// Cancels the task in spite of its shields: a worker drops its future.
     pub fn cancel_unshielded(&self) {
         self.submit_if(self.header().state.cancel_unshielded());
     }
 
-    /// One shield less; see [`State::leave_shield`].
+    /// Removes a shield; see [`State::leave_shield`].
     pub(crate) fn leave_shield(&self) {
         self.submit_if(self.header().state.leave_shield());
     }
@@ -122,48 +123,48 @@ impl Task {
     fn submit_if(&self, wake: Wake) {
         if wake == Wake::Submit {
             self.header().stamp_wake();
-            // SAFETY: the transition added the reference that `schedule` takes over, and `self` is
-            // another.
+            // SAFETY: the transition added the reference that `schedule` takes over, and `self`
+            // owns another one.
             unsafe { (self.header().vtable.schedule)(self.0) }
         }
     }
 }
 
 impl Notified {
-    /// Completes the task as cancelled without a worker.
+    /// Completes the task as cancelled on this thread, without a worker.
     pub fn cancel_now(self) {
-        // The task is SCHEDULED, so `cancel` only sets the flag: there is nothing to submit. And it
-        // has not begun, so no shield is up.
+        // The task is SCHEDULED, so `cancel` only sets the flag, and there is nothing to submit. It
+        // was never polled, so it has no shield.
         self.0.cancel();
         let ran = self.run(0);
         debug_assert!(matches!(ran, Ran::Ended(_)), "a task that has not begun can be dropped at once");
     }
 }
 
-/// Bits of `woken_by` that hold who it was.
+/// The bits of `woken_by` below the task's id.
 const BY_BITS: u32 = 8;
-/// In these: that it was the spawn.
+/// The bit that marks a spawn.
 const IS_SPAWN: u64 = 1 << (BY_BITS - 1);
 const BY_MASK: u64 = IS_SPAWN - 1;
 
-/// See `Header::woken_by` and `Header::woken_from`.
+/// Returns the values for `Header::woken_by` and `Header::woken_from`.
 #[inline]
 fn words_of(waker: WakesHere<'_>) -> (u64, *mut Location<'static>) {
     match waker.task {
-        // Ids do not reach 2^56 in the life of a process.
+        // Ids do not reach 2^56 in the lifetime of a program.
         Some(task) => (task.id.as_u64() << BY_BITS | waker.by as u64, ptr::from_ref(task.location()).cast_mut()),
         None => (waker.by as u64, ptr::null_mut()),
     }
 }
 
-/// Who has submitted a task last, be it by waking or by spawning it.
+/// What submitted a task last, by waking or by spawning it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LastWake {
     pub(crate) by: By,
     pub(crate) is_spawn: bool,
     /// The task that did so, in its poll or at its end.
     pub(crate) task: Option<u64>,
-    /// Where that one was spawned.
+    /// Where that task was spawned.
     pub(crate) location: Option<&'static Location<'static>>,
     pub(crate) at_ns: u64,
 }

@@ -1,12 +1,11 @@
-//! Letting others run.
+//! Functions by which a task lets other tasks run.
 
 use crate::coop;
 
-/// Lets the other tasks that are ready run first: the calling task goes to the tail of its worker's
-/// ring.
+/// Yields to the other ready tasks: the calling task moves to the tail of its worker's queue.
 ///
 /// # Cancel safety
-/// Cancel safe: it holds nothing.
+/// Cancel safe.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -22,11 +21,14 @@ pub async fn yield_now() {
     coop::yield_once().await;
 }
 
-/// Spends one unit of the task's cooperative budget (128 operations a poll by default) and yields
-/// if none is left: for loops that compute and touch no socket, timer or handle of the runtime's.
+/// Consumes one unit of the task's cooperative budget (128 operations per poll by default), and
+/// yields if none is left.
+///
+/// Use it in loops that compute for long and use no socket, timer, lock, channel or join handle of
+/// the runtime.
 ///
 /// # Cancel safety
-/// Cancel safe: it holds nothing.
+/// Cancel safe.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();

@@ -1,64 +1,66 @@
-//! Memory for tasks: a worker keeps the blocks of tasks that ended on it for the next ones that are
-//! spawned on it.
+//! The allocator of tasks: each worker keeps the memory blocks of tasks that ended on it, and
+//! reuses them for tasks that are spawned on it.
 //!
-//! To the allocator a task is a call to get a block and one to give it back, and, for a crowd of
-//! tasks, a walk through its lists besides: a fifth of the instructions of a spawn. Here each is a
-//! few.
+//! For the general allocator, a task is one call to allocate and one to free, and with many tasks
+//! also a walk through its lists: a fifth of the instructions of a spawn. Here each operation takes
+//! a few instructions.
 //!
-//! Shape: by thread, for each size class a list of free blocks, linked through their first words. A
-//! class is 16 bytes wide, and its blocks are as long as what the C library hands out anyway, so
-//! that no task takes more memory than before.
+//! Shape: each thread has a list of free blocks per size class, linked through their first words. A
+//! class is 16 bytes wide. Its blocks are as long as those of the C library anyway, so no task
+//! takes more memory than before.
 //!
-//! Who writes, who reads: the thread itself. Only workers keep blocks, between [`keep`]'s begin and
-//! end; everybody else goes to the allocator, and so do the few tasks that are larger than
-//! [`LARGEST`] or aligned to more than a word or two. A block may come from one thread and be freed
-//! on another.
+//! Who writes, who reads: only the thread itself. Only workers keep blocks, while the function
+//! passed to [`keep`] runs. All other threads use the general allocator, and so do the few tasks
+//! that are larger than [`LARGEST`] or have a larger alignment than 16. A block may be allocated on
+//! one thread and freed on another.
 //!
 //! Invariants:
-//! * *Bounded*: a thread keeps [`MOST_BYTES`] at most. When it is full, a block of another class
-//!   makes room, so that what tasks are like now is kept, not what they were like once.
-//! * *One layout a class*: a block comes from the allocator, and goes back to it, with the layout
-//!   of its class, whatever it was used for.
+//! * *Bounded*: a thread keeps at most [`MOST_BYTES`]. If that is reached, a block of another class
+//!   is freed to make room, so that the thread keeps the sizes in current use and not those of the
+//!   past.
+//! * *One layout a class*: a block is allocated and freed with the layout of its class, regardless
+//!   of the types that used it.
 //!
-//! Under Miri nothing is kept, so that a use after the end is found.
+//! Under Miri no block is kept, so that a use after free is detected.
 //!
-//! Rejected: a store between threads, for what one spawns and another ends: it outlives the
-//! runtime, or is one more lock at the end of each task's life.
+//! Rejected: a store shared by threads, for tasks that are spawned on one and end on another. It
+//! outlives the runtime, or it takes one more lock at the end of each task.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
-/// Width of a class, and what blocks are aligned to.
+/// The width of a class, and the alignment of blocks.
 const STEP: usize = 16;
-/// What the C library keeps beside each block.
+/// The bytes that the C library stores with each block.
 const OVERHEAD: usize = 8;
 const CLASSES: usize = 64;
 /// The largest block that is kept.
 const LARGEST: usize = CLASSES * STEP - OVERHEAD;
-/// What a thread keeps: some 8,000 small tasks.
+/// The most bytes that a thread keeps: some 8,000 small tasks.
 const MOST_BYTES: usize = 1024 * 1024;
 
-/// A free block, as it begins.
+/// The first words of a free block.
 struct Free {
     next: *mut Free,
 }
 
 /// The free blocks of one thread.
 struct Kept {
-    /// By class.
+    /// The lists, by class.
     first: [Cell<*mut Free>; CLASSES],
-    /// Classes that have any.
+    /// A bit for each class with a non-empty list.
     filled: Cell<u64>,
     bytes: Cell<usize>,
-    /// 0: none are kept.
+    /// The most bytes to keep; 0 outside of [`keep`].
     limit: Cell<usize>,
 }
 
 const _: () = assert!(CLASSES == u64::BITS as usize);
 
 thread_local! {
-    /// Without a destructor, since what has none is cheaper to reach: `keep` gives the blocks back.
+    /// It has no destructor, since a thread-local without one is cheaper to access. `keep` frees
+    /// the blocks.
     static KEPT: Kept = const {
         Kept {
             first: [const { Cell::new(ptr::null_mut()) }; CLASSES],
@@ -69,7 +71,7 @@ thread_local! {
     };
 }
 
-/// Where blocks for `T` are kept, if they are.
+/// Returns the class of blocks for `T`, unless they are never kept.
 const fn class_of<T>() -> Option<usize> {
     let layout = Layout::new::<T>();
     let class = (layout.size() + OVERHEAD).div_ceil(STEP) - 1;
@@ -77,7 +79,7 @@ const fn class_of<T>() -> Option<usize> {
 }
 
 const fn bytes_of(class: usize) -> usize {
-    // At least a `Free`.
+    // At least the size of a `Free`.
     (class + 1) * STEP - OVERHEAD
 }
 
@@ -85,7 +87,7 @@ fn layout_of(class: usize) -> Layout {
     Layout::from_size_align(bytes_of(class), STEP).expect("a small size and a power of two")
 }
 
-/// What the allocator is asked for.
+/// Returns the layout that is passed to the general allocator.
 fn layout<T>() -> Layout {
     match const { class_of::<T>() } {
         Some(class) => layout_of(class),
@@ -93,7 +95,7 @@ fn layout<T>() -> Layout {
     }
 }
 
-/// A block with `value` in it.
+/// Allocates a block and moves `value` into it.
 #[inline]
 pub(super) fn allocate<T>(value: T) -> NonNull<T> {
     const { assert!(size_of::<T>() > 0, "a block holds something") };
@@ -102,31 +104,31 @@ pub(super) fn allocate<T>(value: T) -> NonNull<T> {
         None => None,
     };
     let block = kept.map_or_else(|| from_allocator(layout::<T>()), NonNull::cast).cast::<T>();
-    // SAFETY: the block is as long and as aligned as a T, at least, and nobody else's.
+    // SAFETY: the block is at least as long and as aligned as a T, and no other code has it.
     unsafe { block.write(value) };
     block
 }
 
 fn from_allocator(layout: Layout) -> NonNull<Free> {
-    // SAFETY: the size is not 0: `allocate` has seen to it.
+    // SAFETY: the size is not 0, which `allocate` asserts.
     let block = unsafe { alloc(layout) };
     NonNull::new(block.cast()).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
-/// Frees a block, whose value was dropped.
+/// Frees a block whose value was dropped.
 ///
 /// # Safety
-/// It is from [`allocate`], for the same `T`, and not used any more.
+/// The block came from [`allocate`] for the same `T`, and is not used any more.
 #[inline]
 pub(super) unsafe fn free<T>(block: NonNull<T>) {
     let block = block.cast();
     if let Some(class) = const { class_of::<T>() }
-        // SAFETY: One layout a class; the block is the caller's to give.
+        // SAFETY: One layout a class; by contract the caller owns the block.
         && KEPT.with(|kept| unsafe { kept.put(class, block) })
     {
         return;
     }
-    // SAFETY: One layout a class, or that of T itself, as in `allocate`.
+    // SAFETY: One layout a class, or the layout of T, as in `allocate`.
     unsafe { dealloc(block.as_ptr().cast(), layout::<T>()) };
 }
 
@@ -134,7 +136,7 @@ impl Kept {
     #[inline]
     fn take(&self, class: usize) -> Option<NonNull<Free>> {
         let block = NonNull::new(self.first[class].get())?;
-        // SAFETY: what is in a list is free, and begins with a `Free`.
+        // SAFETY: a block in a list is free, and begins with a `Free`.
         let next = unsafe { block.as_ref() }.next;
         self.first[class].set(next);
         if next.is_null() {
@@ -144,14 +146,15 @@ impl Kept {
         Some(block)
     }
 
-    /// Keeps a block, if there is room, or can be made. Returns whether it does.
+    /// Keeps a block if there is room or room can be made. Returns whether it was kept.
     ///
     /// # Safety
-    /// The block is of that class, and nobody else's.
+    /// The block is of that class, and no other code has it.
     #[inline]
     unsafe fn put(&self, class: usize, block: NonNull<Free>) -> bool {
         if self.bytes.get() + bytes_of(class) > self.limit.get() {
-            // Mostly so: outside workers, and where more tasks end than are spawned.
+            // The usual cases here: a thread that is not a worker, or one on which more tasks end
+            // than are spawned.
             if self.filled.get() & !(1 << class) == 0 {
                 return false;
             }
@@ -160,15 +163,15 @@ impl Kept {
             }
         }
         let next = self.first[class].replace(block.as_ptr());
-        // SAFETY: by contract; each class is as long as a `Free`, at least.
+        // SAFETY: by contract; each class is at least as long as a `Free`.
         unsafe { block.write(Free { next }) };
         self.filled.set(self.filled.get() | 1 << class);
         self.bytes.set(self.bytes.get() + bytes_of(class));
         true
     }
 
-    /// Bounded: frees blocks of other classes until one more of `class` has room. Returns whether
-    /// it has.
+    /// Frees blocks of other classes until there is room for one of `class` (*Bounded*). Returns
+    /// whether there is.
     #[cold]
     fn make_room(&self, class: usize) -> bool {
         while self.bytes.get() + bytes_of(class) > self.limit.get() {
@@ -181,16 +184,16 @@ impl Kept {
         true
     }
 
-    /// Frees a block of `class`, which has one.
+    /// Frees one kept block of `class`.
     fn give_back(&self, class: usize) {
         if let Some(block) = self.take(class) {
-            // SAFETY: One layout a class; it is out of the list.
+            // SAFETY: One layout a class; the block was removed from its list.
             unsafe { dealloc(block.as_ptr().cast(), layout_of(class)) };
         }
     }
 }
 
-/// Has this thread keep blocks while `f` runs.
+/// Makes this thread keep blocks while `f` runs.
 pub(crate) fn keep<R>(f: impl FnOnce() -> R) -> R {
     keep_at_most(if cfg!(miri) { 0 } else { MOST_BYTES }, f)
 }
@@ -217,7 +220,7 @@ fn keep_at_most<R>(limit: usize, f: impl FnOnce() -> R) -> R {
 mod tests {
     use super::*;
 
-    /// Little enough for Miri, which is slow.
+    /// Small enough for Miri, which is slow.
     const LIMIT: usize = 32 * 1024;
 
     fn held() -> usize {
@@ -226,7 +229,7 @@ mod tests {
 
     fn allocate_and_free<T: Copy>(value: T, count: usize) -> Vec<NonNull<T>> {
         let blocks: Vec<_> = (0..count).map(|_| allocate(value)).collect();
-        // SAFETY: each is from `allocate`, for T, which needs no drop.
+        // SAFETY: each block came from `allocate`, for T, which needs no drop.
         blocks.iter().for_each(|block| unsafe { free(*block) });
         blocks
     }

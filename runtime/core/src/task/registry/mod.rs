@@ -1,27 +1,28 @@
-//! The tasks of a runtime that have to be found by others than those who hold them anyway.
+//! The registry of a runtime: it finds tasks that wait, and tasks with a name.
 //!
-//! A task that is in a queue is found there, and one that is polled by its worker. So a task comes
-//! in here when it is about to wait for the first time, and most tasks of a program that starts
-//! many never do; and at once if it has a name, since the observer looks names up here. Once in, it
-//! stays until it ends.
+//! A task in a queue, or one that is being polled, is found through the queue or the worker. A task
+//! that waits would be reachable only through its wakers. The shutdown must be able to cancel it,
+//! and the console to list it, so it is added to the registry before it waits for the first time.
+//! Most tasks of a program that spawns many never wait. A task with a name is added at its spawn,
+//! since observers look it up by name. A task stays in the registry until it ends.
 //!
-//! Who writes: workers, when a task first waits or ends; spawns, of tasks with a name. Who reads:
-//! shutdown, and the observer, for a name and to count them.
+//! Who writes: workers, when a task first waits or ends; spawns of tasks with a name. Who reads:
+//! the shutdown, and observers that look up names or count tasks.
 //!
 //! Invariants:
-//! * *Kept while it waits*: a task that is IDLE is in here, and the registry holds a reference to
-//!   it, so that it is not freed without an end when its last waker goes.
-//! * *Nobody slips through*: `close` marks a shard and takes its list under one lock. A task that
-//!   is kept before is on the list and is cancelled by `close`; one that is kept after is told so,
-//!   and is cancelled by whoever brings it.
+//! * *Kept while it waits*: an IDLE task is in the registry, which owns a reference to it. So it is
+//!   not freed before its end, even if its last waker is dropped.
+//! * *No task is missed*: `close` marks a shard and copies its tasks under one lock. A task that
+//!   was added before is cancelled by `close`. For a task that is added later, `keep` returns that
+//!   the registry is closed, and the caller cancels it.
 //!
-//! Shape: shards, each a lock around slots of 8 bytes; free slots are a list through themselves. A
-//! worker always uses the same shard, so that it shares the lock only with whoever ends a task that
-//! first waited elsewhere. A task remembers its place.
+//! Shape: shards, each with a lock around slots of 8 bytes. Free slots are linked to a list. A
+//! worker always uses the same shard, so it contends for the lock only with threads that end a task
+//! which first waited on that worker. A task stores its place.
 //!
-//! Rejected: every task from its spawn on, sharded by id. Two locks a task, a tenth of what a spawn
-//! costs, for tasks nobody ever searches for. Tasks with names sharded by id: a look-up takes one
-//! lock instead of all, and all workers share the locks of all spawns.
+//! Rejected: all tasks from their spawn on, sharded by id. It costs two locks per task, a tenth of
+//! a spawn, for tasks that are never looked up. Also rejected: tasks with names sharded by id. A
+//! look-up takes one lock instead of all, but all workers share the locks of all spawns.
 
 use std::collections::HashMap;
 use std::ptr::{self, NonNull};
@@ -31,23 +32,24 @@ use volt_shim::{AtomicUsize, CachePadded, Mutex, MutexGuard, Ordering};
 
 use super::header::{Header, MAX_SHARDS, NO_PLACE, Place, Task};
 
-/// Slots that a walk through all checks under one lock: some 20 µs, if each task is in nobody's
-/// cache.
+/// The slots that a walk visits under one lock: some 20 µs if the tasks are in no cache.
 const WALK_BATCH: usize = 256;
-/// How often a walk gives its processor away for those that wait for a shard, before it goes on all
-/// the same.
+/// How often a walk yields its processor to threads that wait for a shard, before it continues
+/// anyway.
 const YIELDS_MAX: usize = 1000;
-/// Slots of a shard whose memory is kept, whoever leaves: 8 KiB.
+/// The slots of a shard whose memory is always retained: 8 KiB.
 const SLOTS_KEPT: usize = if cfg!(miri) { 16 } else { 1024 };
 
-/// See the header of this file.
+/// The registry of a runtime. See the module documentation.
 pub(crate) struct Registry {
     shards: Box<[CachePadded<Room>]>,
 }
 
-/// A shard behind its lock. Whoever walks through it takes the lock again at once, and the lock is
-/// not fair: who waits would be woken too late each time, and wait for the whole walk. So it is
-/// counted, and the walk stays away until it is in.
+/// A shard and its lock.
+///
+/// A walk releases the lock and soon takes it again. The lock is not fair: a waiting thread is
+/// woken too late each time, and could wait for the whole walk. Therefore waiting threads are
+/// counted, and the walk does not take the lock while there are any.
 #[derive(Default)]
 struct Room {
     shard: Mutex<Shard>,
@@ -59,18 +61,17 @@ impl Room {
         if let Some(shard) = self.shard.try_lock() {
             return shard;
         }
-        // ORDERING: Relaxed, both; a hint to who walks through it, what it is about is under the
-        // lock.
+        // ORDERING: Relaxed, both: a hint for walks; the data is under the lock.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let shard = self.shard.lock();
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         shard
     }
 
-    /// For who had the lock, and will take it again.
+    /// Lets waiting threads take the lock, before the caller takes it again.
     fn let_others_in(&self) {
         for _ in 0..YIELDS_MAX {
-            // ORDERING: Relaxed; as in `lock`.
+            // ORDERING: Relaxed: as in `lock`.
             if self.waiting.load(Ordering::Relaxed) == 0 {
                 return;
             }
@@ -82,13 +83,14 @@ impl Room {
 #[derive(Default)]
 struct Shard {
     slots: Slots,
-    /// Where the tasks are that have a name, by id.
+    /// The slots of the tasks with a name, by id.
     named: HashMap<u64, usize>,
     is_closed: bool,
 }
 
 impl Registry {
-    /// For so many workers; with more than `MAX_SHARDS` some share a shard.
+    /// Creates a registry for `workers` workers. If there are more than `MAX_SHARDS`, some share a
+    /// shard.
     pub(crate) fn new(workers: usize) -> Self {
         let shards = workers.clamp(1, MAX_SHARDS);
         Self { shards: (0..shards).map(|_| CachePadded::default()).collect() }
@@ -98,12 +100,12 @@ impl Registry {
         self.shards[usize::from(place.shard)].lock()
     }
 
-    /// Takes the task in, for a caller that prefers a shard of its own: a worker by its index,
-    /// others by anything that spreads. True: the registry is closed, and the caller has to
+    /// Adds the task to a shard. `shard` selects it: a worker passes its index, other threads any
+    /// number that spreads the tasks. Returns true if the registry is closed: the caller must then
     /// cancel the task.
     ///
-    /// The caller is the task's runner or its creator, so that no other call about the task's place
-    /// happens at the same time.
+    /// The caller is the task's runner or its creator, so no other thread changes the task's place
+    /// at the same time.
     #[must_use = "true means that the task must be cancelled"]
     pub(crate) fn keep(&self, task: &Task, shard: usize) -> bool {
         debug_assert!(!task.header().is_kept(), "kept once");
@@ -117,7 +119,8 @@ impl Registry {
         shard.is_closed
     }
 
-    /// Gives back the reference to a task, if it is in here. Called by its runner, or its creator.
+    /// Removes a task and returns the registry's reference, if the task is registered. Called by
+    /// its runner or creator.
     #[inline]
     pub(crate) fn remove(&self, task: &Header) -> Option<Task> {
         task.is_kept().then(|| self.take(task))
@@ -137,28 +140,28 @@ impl Registry {
         found
     }
 
-    /// Cancels every task that is in here, and has those who bring one from now on told.
+    /// Cancels all tasks in the registry. From now on, `keep` returns true.
     pub(crate) fn close(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
             shard.is_closed = true;
             let tasks: Vec<Task> = shard.slots.iter().cloned().collect();
-            // Cancelling enqueues, and must not happen under the lock.
+            // Cancelling enqueues the task, which must not happen under the lock.
             drop(shard);
             tasks.iter().for_each(Task::cancel);
         }
     }
 
-    /// Tasks that are in here.
+    /// Returns the number of tasks in the registry.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().slots.iter().count()).sum()
     }
 
-    /// Shows every task that is in here to `f`, `limit` of them at most; false: there are more. One
-    /// that comes or goes meanwhile is seen or not.
+    /// Calls `f` for each task in the registry, at most `limit`. Returns false if there are more. A
+    /// task that is added or removed meanwhile may be missed.
     ///
-    /// `f` runs under a lock that workers take, and must not call anybody.
+    /// `f` runs under a lock that workers take, so it must be short and must not run foreign code.
     pub(crate) fn walk(&self, limit: usize, mut f: impl FnMut(&Header)) -> bool {
         let mut left = limit;
         let seen = self.find(|task| {
@@ -172,7 +175,8 @@ impl Registry {
         seen.is_none()
     }
 
-    /// Shows tasks that are in here to `f` until it returns something; as [`walk`](Self::walk).
+    /// Calls `f` for tasks in the registry until it returns a value, under the conditions of
+    /// [`walk`](Self::walk).
     pub(crate) fn find<R>(&self, mut f: impl FnMut(&Header) -> Option<R>) -> Option<R> {
         for room in &self.shards {
             let mut next = 0;
@@ -190,20 +194,20 @@ impl Registry {
         None
     }
 
-    /// The name of task `id` that was seen at `place`, if it is still there and has one.
+    /// Returns the name of task `id` that was seen at `place`, if it is still there and has one.
     pub(crate) fn name_of(&self, id: u64, place: Place) -> Option<String> {
         self.look_up(id, place, |task| task.header().name().map(str::to_owned)).flatten()
     }
 
-    /// The name of task `id`, if it is in here and has one.
+    /// Returns the name of task `id`, if it is in the registry and has one.
     pub(crate) fn name_by_id(&self, id: u64) -> Option<String> {
         let mut name = None;
         self.with_named(id, |task| name = task.name().map(str::to_owned));
         name
     }
 
-    /// Calls `f` with the task of that id, if it is in here and has a name. Checks one shard
-    /// after the other: for observers.
+    /// Calls `f` with the task of that id, if it is in the registry and has a name. Locks one shard
+    /// after the other, so it is for observers only.
     pub(crate) fn with_named(&self, id: u64, f: impl FnOnce(&Header)) {
         for shard in &self.shards {
             let shard = shard.lock();
@@ -214,26 +218,27 @@ impl Registry {
         }
     }
 
-    /// Task `id`, if it is still where it was seen. Whoever gets it may be the last to let go of
-    /// it, and with it of its spans: that is for threads that may wait for a subscriber.
+    /// Returns task `id` if it is still at `place`. The caller may become the last owner of the
+    /// task and then drops its spans, so it must be a thread that may wait for a `tracing`
+    /// subscriber.
     pub(crate) fn get(&self, id: u64, place: Place) -> Option<Task> {
         self.look_up(id, place, Task::clone)
     }
 
     /// Calls `f` with the task of that id if it is at `place`. `f` runs under a lock that workers
-    /// take, and must not call anybody.
+    /// take, so it must be short and must not run foreign code.
     pub(crate) fn look_up<R>(&self, id: u64, place: Place, f: impl FnOnce(&Task) -> R) -> Option<R> {
         if place == NO_PLACE {
             return None;
         }
         let shard = self.shard(place);
-        // Somebody else may be there by now.
+        // Another task may have the slot by now.
         let task = shard.slots.get(place.slot as usize).filter(|task| task.header().id.as_u64() == id)?;
         Some(f(task))
     }
 
-    /// `#id name (spawned at)` of up to `limit` tasks that are in here, but for those of `told`:
-    /// for the report of what a shutdown left behind.
+    /// Returns `#id name (spawned at)` of up to `limit` tasks in the registry, except those in
+    /// `told`, for the report of an incomplete shutdown.
     pub(crate) fn describe(&self, limit: usize, told: &[u64]) -> Vec<String> {
         let mut lines = Vec::new();
         for shard in &self.shards {
@@ -252,23 +257,23 @@ impl Registry {
     }
 }
 
-/// Tasks by number, 8 bytes each.
+/// Tasks by slot number, 8 bytes each.
 #[derive(Default)]
 struct Slots {
     slots: Vec<Slot>,
-    /// The first free slot, as it stands in a free slot.
+    /// The first free slot plus 1, or 0 if there is none, as in the free slots themselves.
     free: usize,
     occupied: usize,
-    /// With no more than so many it is worth while to check whether the memory is still needed.
+    /// If at most this many slots are occupied, `remove` checks whether memory can be released.
     shrinks_at: usize,
 }
 
-/// A task's pointer, whose lowest bit is clear; or `next << 1 | 1`, where `next - 1` is the next
-/// free slot, and 0 the end of the list.
+/// The pointer of a task, whose lowest bit is clear, or `next << 1 | 1` in a free slot. `next - 1`
+/// is then the next free slot, and 0 the end of the list.
 #[derive(Clone, Copy)]
 struct Slot(*mut Header);
 
-// SAFETY: it is a task's reference, and Task is Send; or a number.
+// SAFETY: it is a reference to a task, and Task is Send, or a number.
 unsafe impl Send for Slot {}
 
 impl Slot {
@@ -276,7 +281,7 @@ impl Slot {
         Self(ptr::without_provenance_mut(next << 1 | 1))
     }
 
-    /// What `free` was given.
+    /// Returns the argument of `free`, if the slot is free.
     fn next_free(self) -> Option<usize> {
         (self.0.addr() & 1 != 0).then_some(self.0.addr() >> 1)
     }
@@ -285,8 +290,8 @@ impl Slot {
         if self.next_free().is_some() {
             return None;
         }
-        // SAFETY: the slot is a non-null `*mut Header` as `Task::into_raw` gave it, and a Task is
-        // nothing else (`repr(transparent)`); the slot holds the reference.
+        // SAFETY: the slot contains a non-null `*mut Header` from `Task::into_raw`, which has the
+        // layout of a Task (`repr(transparent)`). The slot owns the reference.
         Some(unsafe { &*ptr::from_ref(&self.0).cast::<Task>() })
     }
 }
@@ -323,13 +328,13 @@ impl Slots {
             self.shrink();
         }
         let raw = NonNull::new(slot.0).expect("made from a NonNull");
-        // SAFETY: the slot held the reference that `insert` was given, and does so no more.
+        // SAFETY: the slot owned the reference that `insert` received, and no longer does.
         unsafe { Task::from_raw(raw) }
     }
 
-    /// Gives back the memory behind the last task, after a crowd has left. Some ns a slot, under
-    /// the lock; the next time is when half of those that are left have gone. The free slots
-    /// are used from the front from now on, so that the next time finds more.
+    /// Releases the memory behind the last task, after many tasks have ended. Takes some ns per
+    /// slot under the lock. It runs again when half of the remaining tasks have ended. From now on,
+    /// free slots are used from the front, so that the next run can release more.
     #[cold]
     fn shrink(&mut self) {
         let len = self.slots.iter().rposition(|slot| slot.task().is_some()).map_or(0, |last| last + 1);

@@ -80,7 +80,7 @@ fn a_walk_sees_each_task_once_in_whatever_pieces() {
     let registry = Registry::new(2);
     let count = if cfg!(miri) { WALK_BATCH + 3 } else { 3 * WALK_BATCH };
     let tasks: Vec<_> = (0..count).map(|_| task(None)).collect();
-    // Most in one shard, and some in the other.
+    // Most tasks are in one shard, and some in the other.
     let shard_of = |index: usize| usize::from(index % 9 == 8);
     for (index, (task, _)) in tasks.iter().enumerate() {
         assert!(!registry.keep(task.task(), shard_of(index)));
@@ -122,7 +122,7 @@ fn a_walk_lets_in_who_waits() {
             }
         });
     });
-    // Before the second piece, as a rule; later only if the machine lets it wait for its processor.
+    // Usually before the second batch of the walk; later only if the machine delays the thread.
     let few = 10 * WALK_BATCH;
     assert!(let_in_after.is_some_and(|seen| seen <= few), "{let_in_after:?} of {count}");
     crowd.iter().chain([&late]).for_each(|(task, _)| drop(registry.remove(task.header())));
@@ -150,12 +150,12 @@ fn the_memory_of_a_crowd_that_has_left_is_given_back() {
     let crowd: Vec<_> = (0..8 * SLOTS_KEPT).map(|_| task(None)).collect();
     crowd.iter().for_each(|(task, _)| assert!(!registry.keep(task.task(), 0)));
     assert!(slots() >= 8 * SLOTS_KEPT);
-    // Two stay: one among the first, one further on.
+    // Two tasks stay: one at the front, one further back.
     let stays = |at: usize| at == 3 || at == SLOTS_KEPT + 5;
     let leaving = crowd.iter().enumerate().filter(|(at, _)| !stays(*at));
     leaving.for_each(|(_, (task, _))| drop(registry.remove(task.header())));
     assert!(slots() <= SLOTS_KEPT + 6, "{} slots for two tasks", slots());
-    // Places are good as before: those that stayed are found, and others come in.
+    // Places are still valid: the tasks that stayed are found, and others can be added.
     let late = task(Some("late"));
     assert!(!registry.keep(late.0.task(), 0));
     assert_eq!(late.0.header().place().slot, 0, "from the front");
@@ -172,6 +172,6 @@ fn what_is_left_inside_is_let_go_of() {
     let (notified, join) = task(None);
     assert!(!registry.keep(notified.task(), 0));
     drop((notified, join));
-    // Miri says whether this was the last reference.
+    // Miri detects whether this was the last reference.
     drop(registry);
 }
