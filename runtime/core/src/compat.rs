@@ -6,7 +6,7 @@
 //! task finds it. Conversely, Tokio's threads have entered the Volt runtime, so that callbacks of
 //! the library may use Volt.
 //!
-//! Who runs what: Volt polls a Volt task, whatever it awaits. A wake-up may come from Tokio's
+//! Division of work: Volt polls a Volt task, whatever it awaits. A wake-up may come from Tokio's
 //! thread, as from any thread that is not a worker. Tasks passed to `tokio::spawn` and
 //! `tokio::task::spawn_blocking` run outside Volt, without budget, sentinel or blame. The snapshot
 //! reports how many there are.

@@ -94,7 +94,7 @@ pub(crate) const DOCTOR_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) const MIN_SPARE_WORKERS: usize = 4;
 /// The upper bound of that default, since each spare worker has its own queues and counters.
 pub(crate) const MAX_SPARE_WORKERS: usize = 64;
-/// The tasks in the global queue from which on `try_spawn` fails.
+/// The number of waiting tasks at which `try_spawn` fails.
 pub(crate) const GLOBAL_QUEUE_CAPACITY: usize = 65_536;
 /// The I/O events that a worker takes in one turn of the driver.
 pub(crate) const MAX_IO_COMPLETIONS: usize = 256;

@@ -18,7 +18,7 @@
 //! Invariant: *Worker while set*: only `run_as` sets the pointer to the worker's cells, and only
 //! while it borrows them.
 //!
-//! Who writes: the worker and `block_on`, which fill the budget before each poll, and the leaf
+//! Writers: the worker and `block_on`, which fill the budget before each poll, and the leaf
 //! futures on the same thread. Outside of their polls the budget is unlimited.
 
 use std::cell::Cell;

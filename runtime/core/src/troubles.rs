@@ -11,7 +11,7 @@
 //! them. Recording and leaving take the same lock, so each failure is either part of that rest or
 //! logged by the thread that detects it.
 //!
-//! Who writes: any thread, under a lock that is held while a few words are copied. Who reads: the
+//! Writers: any thread, under a lock that is held while a few words are copied. Readers: the
 //! sentinel reads one flag at each check.
 //!
 //! Bounds: for each kind, the latest error and a count are stored. A kind is logged at most once

@@ -1,7 +1,7 @@
 //! The pool of threads for blocking work. It starts threads as jobs arrive, up to a limit, and
 //! stops idle ones.
 //!
-//! `crew` is the protocol by which a thread takes each job, and by which no thread is left at the
+//! `crew` is the protocol by which a thread takes each job, and by which all threads exit at the
 //! end. A job is a task whose future calls the closure in its only poll. So handles, ids, panics
 //! and aborts work as for all tasks.
 //!

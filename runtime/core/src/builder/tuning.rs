@@ -304,8 +304,8 @@ impl Builder {
     /// Sets the signal for [`incident_stacks`](Self::incident_stacks): the number of a signal that
     /// a program may handle, or `None`, the default, for SIGURG. Change it if the program uses
     /// SIGURG itself; SIGUSR2 and real-time signals are suitable. With a signal that cannot be
-    /// used, the runtime logs a warning and runs without stacks. No metric shows it: `volt-console
-    /// stacks` reports a stack that could not be captured, and why.
+    /// used, the runtime logs a warning and runs without stacks. No metric shows it:
+    /// `volt-console stacks` reports a stack that could not be captured, and why.
     pub fn stack_signal(mut self, signal: Option<i32>) -> Self {
         self.config.stack_signal = signal;
         self

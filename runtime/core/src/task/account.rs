@@ -6,7 +6,7 @@
 //! at the beginning of a poll. `took` is written at its end if the task will wait or be enqueued
 //! again; the account of a task that ends is discarded.
 //!
-//! Who writes: the task's runner (*One runner* of `state`), by Relaxed loads and stores. Who reads:
+//! Writers: the task's runner (*One runner* of `state`), by Relaxed loads and stores. Readers:
 //! a thread that lists tasks.
 //!
 //! Invariant: *Saturation*: a number that reaches its maximum stays there. The maxima are 4.2

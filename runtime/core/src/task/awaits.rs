@@ -6,7 +6,7 @@
 //! completed, was dropped, or moved to another task takes no part in later polls. If a task waits
 //! for several operations (`select!`), the one that was polled last is reported.
 //!
-//! Who writes: the thread that polls the task, when an operation is pending. Who reads: the runner
+//! Writers: the thread that polls the task, when an operation is pending. Readers: the runner
 //! at the end of the poll.
 //!
 //! Rejected: a separate word in the header, which takes 16 bytes per task after the allocator's

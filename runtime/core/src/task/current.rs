@@ -3,8 +3,8 @@
 //! `task::id()`, shields and wakers need the current task. Wakers also attribute each wake-up to
 //! the task that is polled, or, between polls, to the activity of the thread.
 //!
-//! Who writes: `cell::run` around each poll, and wakers on the same thread; the kind of the thread
-//! is set by the thread itself. Who reads: ids, shields, wake-ups on this thread, and `cell::run`
+//! Writers: `cell::run` around each poll, and wakers on the same thread; the kind of the thread
+//! is set by the thread itself. Readers: ids, shields, wake-ups on this thread, and `cell::run`
 //! at the end of the poll.
 //!
 //! Invariants:

@@ -1,4 +1,9 @@
-//! Tasks: one allocation each, with an atomic word for its state (`state`), and the handles to it.
+//! Tasks: one allocation each, with an atomic word for its state, and the handles to it.
+//!
+//! A spawn creates a task in `cell`. Queues, wakers and join handles point to its `header`; `state`
+//! is the protocol by which their threads share it, and `handover` the part for the output.
+//! `current` is the task that a thread polls. `registry` lists the tasks that wait. `account`,
+//! `awaits`, `wakes`, `origin` and `trace` are for observers.
 
 pub(crate) mod state;
 

@@ -1,6 +1,6 @@
 //! What woke a task: the record in its header, and the wake-ups through a reference to the task.
 //!
-//! Who writes: the thread that submits the task, before it is enqueued. Who reads: its runner, and
+//! Writers: the thread that submits the task, before it is enqueued. Readers: its runner, and
 //! threads that list tasks.
 
 use std::panic::Location;

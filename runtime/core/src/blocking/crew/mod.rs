@@ -16,8 +16,9 @@
 //!
 //! Submit, by any thread, under the lock:
 //! 1. The job is pushed.
-//! 2. If a thread spins, it is called. Otherwise, if a thread is idle, it is promised (`idle -=
-//!    1`). Otherwise, if the limit allows another thread, it is counted, and the caller starts it.
+//! 2. If a thread spins, it is called. Otherwise, if a thread is idle, it is promised
+//!    (`idle -= 1`). Otherwise, if the limit allows another thread, it is counted, and the caller
+//!    starts it.
 //! 3. A promised thread is notified.
 //!
 //! Work, by a thread of the pool, under the lock except during jobs and (2):
@@ -36,8 +37,8 @@
 //!    (3). A call is as binding as a promise, and costs the caller no system call.
 //!
 //! Shut down, under the lock: the crew is marked, the spinning thread is called, and all waiting
-//! threads are notified. Jobs that must be started even so stay in the queue: the submit made sure
-//! that a thread is awake or on its way for them.
+//! threads are notified. Jobs that must be started in spite of that stay in the queue: the submit
+//! made sure that a thread is awake or on its way for them.
 //!
 //! Invariants:
 //! * COMES: while a job is in the queue, a thread is awake, was called or promised, or is about to

@@ -9,7 +9,7 @@
 //! the queue and the time of its oldest item are copied into two atomics while the lock is held.
 //! Workers and snapshots read these with one load and without the lock.
 //!
-//! # Who writes, who reads
+//! # Writers and readers
 //!
 //! Any thread pushes. Workers take items in batches, so that they take the lock once for many
 //! items. The copies are written under the lock only.

@@ -4,7 +4,7 @@
 //! and runs next, while its data is still in the caches. The former content of the slot moves to
 //! the ring.
 //!
-//! # Who writes, who reads
+//! # Writers and readers
 //!
 //! Only the owner *puts*. Any thread may *take*, with a swap: the owner for its next poll, and a
 //! thief as a last resort, if the owner's current poll takes long.

@@ -21,7 +21,7 @@
 //! If `steal == real`, no thief is active. If `steal != real`, one thief is active and copies the
 //! items in between. At most one thief is active at any time.
 //!
-//! # Who writes, who reads
+//! # Writers and readers
 //!
 //! There is one [`Producer`]. It cannot be cloned, and its methods that write take `&mut self`, so
 //! only the owner pushes and pops. A [`Stealer`] can be cloned freely. A thief steals into a ring
@@ -422,8 +422,8 @@ impl<T> Shared<T> {
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // All producers and stealers are gone, and an active thief would own one, so `steal ==
-        // real`.
+        // All producers and stealers are gone, and an active thief would own one, so
+        // `steal == real`.
         let (heads, _) = self.load();
         for offset in 0..self.len() as u32 {
             // SAFETY: FILLED: the index is between `real` and the tail. CLAIMED: `&mut self`

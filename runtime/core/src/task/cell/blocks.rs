@@ -9,7 +9,7 @@
 //! class is 16 bytes wide. Its blocks are as long as those of the C library anyway, so no task
 //! takes more memory than before.
 //!
-//! Who writes, who reads: only the thread itself. Only workers keep blocks, while the function
+//! Writer and reader: only the thread itself. Only workers keep blocks, while the function
 //! passed to [`keep`] runs. All other threads use the general allocator, and so do the few tasks
 //! that are larger than [`LARGEST`] or have a larger alignment than 16. A block may be allocated on
 //! one thread and freed on another.

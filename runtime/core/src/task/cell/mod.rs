@@ -1,7 +1,7 @@
 //! The typed part of a task: the allocation with its future or output, and the functions that run,
 //! wake, join and free it.
 //!
-//! [`new_task`] allocates a [`Cell`] for a future and returns the two pointers to it: the
+//! `new_task` allocates a `Cell` for a future and returns the two pointers to it: the
 //! `Notified`, to be enqueued, and the `JoinHandle`. Everything else reaches the cell through the
 //! vtable in the header.
 //!

@@ -6,7 +6,7 @@
 //! Most tasks of a program that spawns many never wait. A task with a name is added at its spawn,
 //! since observers look it up by name. A task stays in the registry until it ends.
 //!
-//! Who writes: workers, when a task first waits or ends; spawns of tasks with a name. Who reads:
+//! Writers: workers, when a task first waits or ends; spawns of tasks with a name. Readers:
 //! the shutdown, and observers that look up names or count tasks.
 //!
 //! Invariants:

@@ -6,7 +6,7 @@
 //! future, and which one drops the output and frees the memory.
 //!
 //! Terms. A *waker* is a `std::task::Waker` of the task. The `Notified` is the permission to run
-//! the task once; queues contain `Notified`s. The *runner* is the thread that holds the `Notified`
+//! the task once; queues contain `Notified`s. The *runner* is the thread that owns the `Notified`
 //! and polls the future. The *completer* is the runner of the last poll. The *join waker* is the
 //! waker of the task that awaits the JoinHandle. A *shield* is a section of a task in which a
 //! cancellation is deferred.
@@ -16,12 +16,12 @@
 //! there is no `Notified`. Later a waker calls `wake`: the task is SCHEDULED again, and the waker
 //! enqueues the new `Notified`. The next poll returns an output, and the worker calls `complete`.
 //!
-//! The race. A wake-up or a cancellation may come at any moment of that: while the task is in a
-//! queue, during its poll, or between the end of the poll and `pause`. It must lead to one more
-//! poll, never to two `Notified`s and never to none. The invariants below say how.
+//! The race. A wake-up or a cancellation may come at any moment: while the task is in a queue,
+//! during its poll, or between the end of the poll and `pause`. It must lead to one more poll, and
+//! to exactly one `Notified`. The invariants below ensure that.
 //!
-//! Shape, from the highest bit: `| references 48 | shield depth 8 | flags 4 | reserved 2 |
-//! lifecycle 2 |`.
+//! Shape, from the highest bit:
+//! `| references 48 | shield depth 8 | flags 4 | reserved 2 | lifecycle 2 |`.
 //!
 //! | part | meaning | when set | changed by |
 //! |---|---|---|---|
@@ -33,8 +33,8 @@
 //! | JOIN_WAKER | the join waker field contains a waker for the completer | while not COMPLETE, and until the completer has woken it | the JoinHandle before completion, the completer after |
 //! | lifecycle | IDLE 0, SCHEDULED 1, COMPLETE 3 | | see below |
 //!
-//! The lifecycle has one arrow per transition. A SCHEDULED task is being polled between `start` and
-//! `pause` or `complete`. The rest of that time it is in a queue:
+//! The lifecycle, with one arrow per transition. A SCHEDULED task is being polled between `start`
+//! and `pause` or `complete`; otherwise it is in a queue.
 //! ```text
 //!   wake, cancel                 pause, unless woken
 //!  IDLE ───────► SCHEDULED ───────────────────────────► IDLE
