@@ -3,8 +3,8 @@
 //! Shape: `| number of the location 11 | Awaits 3 |`. During the poll the thread stores it
 //! (`current`), and at the end of the poll it moves to the task's account. A pending operation of
 //! `sync` records itself in every poll. So no record has to be removed: an operation that has
-//! completed, was dropped, or moved to another task takes no part in later polls. If a task waits
-//! for several operations (`select!`), the one that was polled last is reported.
+//! completed, was dropped, or moved to another task takes no part in later polls of this task. If a
+//! task waits for several operations (`select!`), the one that was polled last is reported.
 //!
 //! Writers: the thread that polls the task, when an operation is pending. Readers: the runner
 //! at the end of the poll.

@@ -1,7 +1,7 @@
 //! The global queue of a runtime, also called injector. Three kinds of tasks go into it: tasks that
 //! are spawned or woken by threads other than the workers, tasks that overflow a worker's ring, and
-//! tasks that a stopping worker leaves behind. Each worker checks it from time to time and fetches
-//! a batch.
+//! tasks that a stopping or stuck worker leaves behind. Each worker checks it from time to time and
+//! fetches a batch.
 //!
 //! # Shape
 //!

@@ -429,8 +429,8 @@ unsafe fn schedule<F: Future, S: Schedule>(raw: NonNull<Header>) {
 }
 
 unsafe fn wake<F: Future, S: Schedule>(raw: NonNull<Header>) {
-    // SAFETY: the vtable is that of F and S, and the caller owns the waker's reference. `cell` is
-    // not used after other threads may have run the task without such a reference.
+    // SAFETY: the vtable is that of F and S, and the caller owns the waker's reference. Once
+    // other threads may run the task, `cell` is used only while `_task` below owns a reference.
     let cell = unsafe { cell_of::<F, S>(raw) };
     let is_here = cell.scheduler.is_here();
     match cell.header.state.wake_owned(!is_here) {
