@@ -1,22 +1,25 @@
-//! Processes for Volt: state machines and async functions with an address, a bounded mailbox, and
-//! supervision.
+//! Processes for Volt: state machines and async functions with an address, a bounded mailbox and
+//! supervision. The model is that of Erlang/OTP.
 //!
-//! A process is a state machine. The runtime steps it with what has happened to it ([`Event`]s:
-//! messages, completed yields, exits of other processes), and a step returns what the process waits
-//! for and what it wants done meanwhile ([`Output`]). Other processes send to its [`Pid`]. It has a
-//! bounded mailbox, a parent, [monitors](Context::monitor) and [links](Context::link). It
-//! runs as one task, and is scheduled, counted and shown as one.
+//! A process is a state machine. The runtime calls its [`step`](Process::step) with the [`Event`]s
+//! that arrived since the last step: messages, completed yields, exits of other processes. The step
+//! declares in its [`Output`] what the process waits for, and which operations run in the meantime.
+//! Other processes send messages to its [`Pid`]. A process has a bounded mailbox, a parent,
+//! [monitors](Context::monitor) and [links](Context::link). It runs as one task: the runtime
+//! schedules, counts and lists it like any other task.
 //!
-//! An async function becomes a process by [`from_fn`]. A [`Supervisor`] is a process that starts
-//! other processes, and starts them again when they fail.
+//! [`from_fn`] turns an async function into a process. A [`Supervisor`] is a process that starts
+//! other processes and restarts them when they fail.
 //!
-//! Systems in several programs or on several machines reach each other's processes by a [`Relay`]:
-//! `volt-nats` is one over NATS, [`Hub`] one within a program. The pid of another node is used like
-//! any other, with these differences: only [bytes](Payload::bytes) and [empty
-//! payloads](Payload::empty) cross; a message arrives at most once, and messages from one sender
-//! arrive in order; a full mailbox refuses them, whatever its policy, and only calls report that;
-//! and the loss of a node ends calls, monitors and links with
-//! [`NoConnection`](ExitReason::NoConnection).
+//! A [`Relay`] connects systems in several programs or on several machines. `volt-nats` is a relay
+//! over NATS; [`Hub`] connects systems within one program. The pid of a process on another node is
+//! used like any other pid, with these differences:
+//!
+//! - Only [bytes](Payload::bytes) and [empty payloads](Payload::empty) can be sent to another node.
+//! - A message arrives at most once. Messages from one sender arrive in order.
+//! - A full mailbox rejects messages from other nodes, whatever its policy. Only calls report that.
+//! - When a node is lost, calls to it fail, and monitors and links report
+//!   [`NoConnection`](ExitReason::NoConnection).
 //!
 //! ```
 //! use volt_process::{Context, Event, Events, Failure, Output, Payload, Process, Spawn, System};

@@ -1,33 +1,40 @@
-//! The events that wait for a process: one queue, many who put in, one who takes out.
+//! The mailbox of a process: the queue of events that wait for its next step. Many threads put
+//! events in; only the process's runner takes them out.
 //!
-//! Messages count against the mailbox's capacity; what happens when it is reached is its policy
-//! ([`Overflow`]). Other events are never refused, or a process would wait for ever for a
-//! completion that found no room; there are as many of them at most as yields that others are
-//! to complete (`Output::YIELDS_MAX`), monitors and links of the process, and one that asks it to
-//! end.
+//! The mailbox has a capacity, which counts messages only. Its policy ([`Overflow`]) defines what
+//! happens to a message when it is full. Events other than messages are never refused: a process
+//! would wait forever for a completion that found no room. Their number is bounded by other means.
+//! There is at most one for each yield that another thread completes (`Output::YIELDS_MAX`), for
+//! each monitor and for each link, and one cancellation.
 //!
-//! Invariants:
-//! * *Order*: events leave in the order in which they came in; so the messages of one sender stay
-//!   in the order in which it sent them.
-//! * *Room*: messages inside + room that was lent to senders who waited for it ≤ capacity; equal
-//!   while more senders wait than have been lent room. So who finds room overtakes nobody who
-//!   waits.
-//! * *Closed is empty*: nothing goes in after `close`, and what was inside is given to the closer,
-//!   who drops it without the lock: a dropped call answers its caller, and a dropped value runs
-//!   code of the user.
+//! # Waiting for room, under `Block`
 //!
-//! Waiting, under `Block`: a sender that finds no room counts itself as waiting (W1), waits for a
-//! permit (W2), and puts in (W3), by which it is one less that waits and one less that was lent.
-//! Who makes room lends as much of it as there are senders that wait and have not been lent any
-//! (L1, under the lock), and adds as many permits (L2, without). A sender that gives up between W1
-//! and W3 takes back its W1 only: its permit, if it had one, goes to the next, or is found to be
-//! one too many by the next process that needs room.
+//! A sender that finds no room counts itself as waiting (W1), waits for a permit (W2), and puts its
+//! message in (W3). W3 also decrements the number of waiting senders and of permits. When the
+//! runner takes messages out, it lends the free room to senders that wait and have no permit yet
+//! (L1, under the lock). Then it adds as many permits to the semaphore (L2, without the lock).
 //!
-//! Rejected: a permit for each free place of every mailbox, which costs four more
-//! read-modify-writes a message and 40 bytes a process for senders that hardly ever wait; a
-//! lock-free list of blocks, as channels have. A process that has never had a message would hold a
-//! block, of which a million processes make 2 GB; a short lock costs one read-modify-write more a
-//! message, and takes a batch out at once.
+//! A sender that gives up between W1 and W3 undoes only its W1. If it had a permit, that goes to
+//! the next waiting sender. If no sender waits, the next sender that needs room finds the surplus
+//! permit and takes it back.
+//!
+//! # Invariants
+//!
+//! * *ORDER*: events leave in the order in which they entered, so messages of one sender stay in
+//!   order.
+//! * *ROOM*: messages in the mailbox + permits lent ≤ capacity. The two sides are equal while more
+//!   senders wait than have permits. So a sender that finds room does not overtake one that waits.
+//! * *CLOSED IS EMPTY*: nothing enters after `close`. `close` returns the contents, and its caller
+//!   drops them without the lock: dropping a value runs user code, and dropping a call fails it for
+//!   its caller.
+//!
+//! # Rejected
+//!
+//! * A permit for each free place of every mailbox: four more read-modify-writes per message and 40
+//!   bytes per process, for senders that rarely wait.
+//! * A lock-free list of blocks, as in channels. A process that never received a message would hold
+//!   a block, which costs 2 GB for a million processes. The short lock costs one more
+//!   read-modify-write per message, and takes a whole batch out at a time.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,37 +43,37 @@ use crate::messages::event::{Event, Message};
 use volt::sync::Semaphore;
 use volt::task::consume_budget;
 
-/// Messages that wait, unless the process says otherwise.
+/// The default capacity, in messages.
 pub(crate) const CAPACITY: usize = 1024;
-/// The largest capacity. What is behind by a million messages will not catch up.
+/// The largest capacity. A process that is a million messages behind does not catch up.
 pub(crate) const CAPACITY_MAX: usize = 1 << 20;
-/// A queue that has grown beyond this many events is given back once it is empty, bytes of a burst
-/// should not stay for ever.
+/// A queue that has grown beyond this many events is freed once it is empty, so that a burst does
+/// not hold memory forever.
 const KEEP: usize = 4;
 
 /// What happens to a message for which a mailbox has no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// The sender waits, in the order of arrival; a sender that cannot wait is refused. Two
-    /// processes that do nothing but wait for room in each other's mailboxes wait for ever; a
-    /// [call](crate::System::call) ends that at its limit.
+    /// The sender waits, in order of arrival. A sender that cannot wait gets an error. Two
+    /// processes that only wait for room in each other's mailboxes wait forever; a
+    /// [call](crate::System::call) ends that with its time-out.
     #[default]
     Block,
-    /// It is dropped, and counted; the sender does not notice.
+    /// The message is dropped and counted. The sender gets no error.
     DropNewest,
-    /// The sender is refused.
+    /// The sender gets an error.
     Error,
 }
 
-/// See the header of this file.
+/// The mailbox of a process. See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Mailbox(Mutex<Queue>);
 
-/// The small ones together: a million processes have one each.
+/// The small fields come last, next to each other: each of a million processes has one of these.
 #[derive(Debug)]
 struct Queue {
     events: VecDeque<Event>,
-    /// Since a sender first had to wait.
+    /// Set when a sender has to wait for the first time.
     waiters: Option<Box<Waiters>>,
     dropped: u64,
     messages: u32,
@@ -78,28 +85,28 @@ struct Queue {
 
 #[derive(Debug)]
 struct Waiters {
-    /// A permit is room for one message, for a sender that waits.
+    /// Each permit is room for one message, reserved for a sender that waits.
     room: Arc<Semaphore>,
     /// Senders between W1 and W3.
     waiting: u32,
-    /// Permits that were added and not used yet, or are about to be added.
+    /// Permits that are not used yet, including those between L1 and L2.
     lent: u32,
 }
 
-/// How full a mailbox is, and has been.
+/// How full a mailbox is, and was.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Depth {
     pub messages: u32,
     pub high_water: u32,
-    /// Messages that were dropped or refused since the start.
+    /// Messages that were dropped or refused since the process started.
     pub dropped: u64,
 }
 
-/// What became of a message that was taken.
+/// What happened to a message that the mailbox accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     In,
-    /// It is gone, by the policy.
+    /// It was dropped, as the policy demands.
     Dropped,
 }
 
@@ -107,16 +114,16 @@ pub(crate) enum Taken {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Left {
     pub has_mail: bool,
-    /// Something that is no message.
+    /// Whether it contains an event other than a message.
     pub has_events: bool,
 }
 
-/// A message did not go in.
+/// Why a message was refused.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// There is no room; the message as it was.
+    /// There is no room. Contains the message.
     Full(Message),
-    /// The process has ended; the message as it was, to be dropped where no lock is held.
+    /// The process has exited. Contains the message, which must be dropped without a lock.
     Closed(Message),
 }
 
@@ -136,9 +143,10 @@ impl Mailbox {
 
     /// Puts `message` in; under `Block`, waits for room.
     ///
-    /// Cancel safe: dropped before it is ready, the message is dropped, and has not gone in.
+    /// Cancel safe: if the future is dropped before it completes, the message is dropped, and has
+    /// not entered the mailbox.
     pub(crate) async fn push(&self, message: Message) -> Result<Taken, Refused> {
-        // A sender that always finds room gives way to others all the same.
+        // A sender that always finds room must yield to other tasks, too.
         consume_budget().await;
         let (message, room) = {
             let mut queue = self.lock();
@@ -153,7 +161,7 @@ impl Mailbox {
             }
         };
         let place = Place(self);
-        // W2. The permit of one who gives up here is given back before its place is.
+        // W2. If this sender gives up here, its permit is returned before its `Place` is dropped.
         let Ok(permit) = room.acquire().await else { return Err(Refused::Closed(message)) };
         permit.forget();
         std::mem::forget(place);
@@ -166,8 +174,8 @@ impl Mailbox {
         queue.put(message)
     }
 
-    /// Puts `message` in, or does with it at once what the policy says. A refusal under `Block` is
-    /// not counted: the sender may wait.
+    /// Puts `message` in, or applies the policy without waiting. A refusal under `Block` is not
+    /// counted, since the sender may wait.
     pub(crate) fn try_push(&self, message: Message) -> Result<Taken, Refused> {
         let mut queue = self.lock();
         match queue.put_if_room(message) {
@@ -181,7 +189,7 @@ impl Mailbox {
         }
     }
 
-    /// Puts in what is no message.
+    /// Puts in an event other than a message.
     pub(crate) fn push_event(&self, event: Event) {
         let mut queue = self.lock();
         if !queue.is_closed {
@@ -192,12 +200,12 @@ impl Mailbox {
         drop(event);
     }
 
-    /// A sender that could have waited does not.
+    /// Counts a message that was refused because its sender does not wait.
     pub(crate) fn count_refused(&self) {
         self.lock().dropped += 1;
     }
 
-    /// Moves at most `max` events to `batch`; gives what is left.
+    /// Moves at most `max` events to `batch`. Returns what is left.
     pub(crate) fn drain(&self, batch: &mut VecDeque<Event>, max: usize) -> Left {
         let mut queue = self.lock();
         let count = queue.events.len().min(max);
@@ -221,13 +229,13 @@ impl Mailbox {
         left
     }
 
-    /// Refuses everything from now on; gives what is inside.
+    /// Refuses everything from now on. Returns the contents.
     pub(crate) fn close(&self) -> VecDeque<Event> {
         let mut queue = self.lock();
         queue.is_closed = true;
         queue.messages = 0;
         let left = std::mem::take(&mut queue.events);
-        // Who begins to wait from now on finds it closed.
+        // A sender that begins to wait after this finds the mailbox closed.
         let waiters = queue.waiters.take();
         drop(queue);
         if let Some(waiters) = waiters {
@@ -241,7 +249,7 @@ impl Mailbox {
         Depth { messages: queue.messages, high_water: queue.high_water, dropped: queue.dropped }
     }
 
-    /// What is inside.
+    /// Returns what is in the mailbox.
     pub(crate) fn left(&self) -> Left {
         self.lock().left()
     }
@@ -254,7 +262,7 @@ impl Mailbox {
         self.lock().capacity as usize
     }
 
-    /// No code of the user runs under this lock, so a panic leaves nothing half-done.
+    /// No user code runs under this lock, so a panic leaves nothing half-done.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -265,7 +273,7 @@ impl Queue {
         Left { has_mail: self.messages > 0, has_events: self.events.len() > self.messages as usize }
     }
 
-    /// Puts `message` in, if it is not refused whatever the policy says.
+    /// Puts `message` in if there is room, whatever the policy.
     fn put_if_room(&mut self, message: Message) -> Result<Taken, Refused> {
         if !self.is_closed && !self.has_room() {
             return Err(Refused::Full(message));
@@ -283,10 +291,11 @@ impl Queue {
         Ok(Taken::In)
     }
 
-    /// Whether there is room that was not lent.
+    /// Whether there is room that is not lent to a waiting sender.
     fn has_room(&mut self) -> bool {
         let Some(waiters) = &mut self.waiters else { return self.messages < self.capacity };
-        // Of those who gave up; one that is about to be added is found the next time.
+        // Takes back the permits of senders that gave up. One that L2 has not added yet is taken
+        // back the next time.
         let surplus = waiters.lent.saturating_sub(waiters.waiting);
         if surplus > 0 {
             waiters.lent -= waiters.room.forget_permits(surplus as usize) as u32;
@@ -294,7 +303,7 @@ impl Queue {
         self.messages + waiters.lent < self.capacity
     }
 
-    /// W1; gives what to wait for.
+    /// W1. Returns the semaphore to wait for.
     fn wait(&mut self) -> Arc<Semaphore> {
         let waiters = self
             .waiters
@@ -303,7 +312,7 @@ impl Queue {
         waiters.room.clone()
     }
 
-    /// L1: how many permits are to be added, and where.
+    /// L1. Returns how many permits must be added, and to which semaphore.
     fn lend(&mut self) -> Option<(Arc<Semaphore>, u32)> {
         let waiters = self.waiters.as_mut()?;
         let free = self.capacity - self.messages - waiters.lent;
@@ -313,7 +322,7 @@ impl Queue {
     }
 }
 
-/// A sender between W1 and W3; dropped, it has given up.
+/// A sender between W1 and W3. Dropped if the sender gives up.
 struct Place<'a>(&'a Mailbox);
 
 impl Drop for Place<'_> {
@@ -337,7 +346,7 @@ mod tests {
         Message { from: None, payload: Payload::empty(), reply: None }
     }
 
-    /// With room for one message, and one inside.
+    /// A mailbox with room for one message, and one message in it.
     fn full() -> Mailbox {
         let mailbox = Mailbox::new(1, Overflow::Block);
         mailbox.try_push(message()).unwrap();

@@ -1,12 +1,19 @@
-//! What anybody may touch of one process: its word, its mailbox, its relations, its counts.
+//! The entry of a process: its state word, mailbox, relations and counters, which any thread may
+//! use.
 //!
-//! Held by the registry while the process lives, by its runner, and by who has just looked it up.
-//! Its state machine is the runner's alone.
+//! The registry keeps the entry while the process is alive. The runner keeps it, too, and so does
+//! each thread that has just looked the process up. The state machine is not part of the entry:
+//! only the runner uses it.
 //!
-//! An end goes in this order (`end`): nothing comes in any more; the pid and the name are nobody's;
-//! relations are taken out; then watchers and linked processes are told. Who is told can take the
-//! name, and finds the pid dead. What runs code of the user, the dropping of what was inside, comes
-//! last and behind a barrier.
+//! An exit takes these steps (`end`), in this order:
+//!
+//! 1. The mailbox is closed: nothing enters it any more.
+//! 2. The pid and the name are released.
+//! 3. The relations are taken out, and the process is marked as dead.
+//! 4. Monitors and linked processes are notified. A process that is notified can take the name, and
+//!    finds the pid dead.
+//! 5. The contents of the mailbox are dropped, each value behind its own panic barrier. This comes
+//!    last because it runs user code.
 
 pub(crate) mod mailbox;
 pub(crate) mod relations;
@@ -29,7 +36,7 @@ use crate::state::State;
 use volt::sync::oneshot;
 use volt::task::AbortHandle;
 
-/// See the header of this file.
+/// The entry of a process. See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Entry<S> {
     pid: Pid,
@@ -41,8 +48,8 @@ pub(crate) struct Entry<S> {
     pub mailbox: Mailbox,
     life: Mutex<Life>,
     name: OnceLock<Arc<str>>,
-    /// Of its task; there once that was polled for the first time, and so before anybody can find
-    /// it waiting.
+    /// The waker of its task. It is set in the first poll, and so before any thread can find the
+    /// process waiting.
     waker: OnceLock<Waker>,
     task: OnceLock<AbortHandle>,
     steps: AtomicU64,
@@ -51,43 +58,45 @@ pub(crate) struct Entry<S> {
     has_upgrade: AtomicBool,
 }
 
-/// The system of an entry, as far as an entry needs it: to find other processes of the node, to
-/// notify those of other nodes, and to count.
+/// The part of a system that an entry uses: finds other processes of the node, notifies processes
+/// of other nodes, and counts.
 ///
-/// Entries name this trait and not the system itself, which is made of entries.
+/// Entries use this trait and not `System`, because a system consists of entries.
 pub(crate) trait Home: Sized + Send + Sync + 'static {
-    /// The process, if it lives.
+    /// Returns the process, if it is alive.
     fn find(&self, pid: Pid) -> Option<Arc<Entry<Self>>>;
 
-    /// Takes the pid and the name of a process that ends.
+    /// Releases the pid and the name of a process that exits.
     fn remove(&self, pid: Pid);
 
-    /// Whether a process is to be reached by the relay.
+    /// Whether a process is reached through the relay.
     fn is_remote(&self, pid: Pid) -> bool;
 
-    /// A process that `node` watches, by its monitor `id`, has ended.
+    /// Notifies `node`, which watches a process by its monitor `id`, that the process has exited.
     fn down_remote(&self, node: Node, id: u64, local: MonitorId, reason: &ExitReason);
 
-    /// `ours`, which was linked with `theirs`, has ended.
+    /// Notifies `theirs`, a process of another node that was linked with `ours`, that `ours` has
+    /// exited.
     fn exit_remote(&self, ours: Pid, theirs: Pid, reason: &ExitReason);
 
-    /// A watcher of a process of another node has ended.
+    /// Removes the monitor of a process that has exited from a process of another node.
     fn demonitor_remote(&self, monitor: MonitorId, pid: Pid);
 
-    /// A supervisor has decided on a restart.
+    /// Counts a restart that a supervisor has decided on.
     fn count_restart(&self, supervisor: Pid);
 
-    /// A message found no room.
+    /// Counts a message that found no room.
     fn count_lost(&self, pid: Pid, loss: Loss);
 
-    /// A process has ended; nobody was told yet, so that whoever is finds it counted.
+    /// Counts an exit. Called before any process is notified, so that a process that is notified
+    /// finds the exit counted.
     fn count_end(&self, entry: &Entry<Self>, reason: &ExitReason);
 
-    /// A process has ended, and everybody who wanted to know was told.
+    /// Called when a process has exited and all its monitors and links have been notified.
     fn ended(&self, entry: &Entry<Self>, reason: &ExitReason);
 }
 
-/// What an [`Entry`] is made of.
+/// The parts of a new [`Entry`].
 pub(crate) struct Birth<S> {
     pub parent: Option<Pid>,
     pub system: S,
@@ -127,7 +136,7 @@ impl<S: Home> Entry<S> {
         self.parent
     }
 
-    /// Where it was spawned.
+    /// Where the process was spawned.
     pub(crate) fn location(&self) -> &'static Location<'static> {
         self.location
     }
@@ -140,13 +149,13 @@ impl<S: Home> Entry<S> {
         self.name.get().map(|name| &**name)
     }
 
-    /// Gives it a name, once.
+    /// Sets the name. Returns false if the process has one already.
     pub(crate) fn set_name(&self, name: Arc<str>) -> bool {
         self.name.set(name).is_ok()
     }
 
-    /// The task in which it runs; `None` before the first poll of a process that is being started
-    /// on another thread.
+    /// Returns the task of the process; `None` while the process is being started on another
+    /// thread.
     pub(crate) fn task(&self) -> Option<&AbortHandle> {
         self.task.get()
     }
@@ -161,26 +170,26 @@ impl<S: Home> Entry<S> {
         debug_assert!(known.will_wake(waker), "a task's waker is the same in all its polls");
     }
 
-    /// Steps so far, `init` among them.
+    /// Returns the number of steps so far, including `init`.
     pub(crate) fn steps(&self) -> u64 {
-        // ORDERING: Relaxed; a single-writer cell, a reading for show.
+        // ORDERING: Relaxed; only the runner writes it, and the value is only displayed.
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// Counts a step. Runner only.
+    /// Counts a step. Called by the runner only.
     pub(crate) fn count_step(&self) {
-        // ORDERING: Relaxed; a single-writer cell.
+        // ORDERING: Relaxed; only the runner writes it.
         self.steps.store(self.steps.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Whether a yielded send waits for room; nothing else that the process sends may overtake it.
+    /// Whether a yielded send waits for room. Nothing else that the process sends may overtake it.
     pub(crate) fn is_sending(&self) -> bool {
-        // ORDERING: Relaxed; written by the process's own runner, and read in its step; elsewhere
-        // it is a hint.
+        // ORDERING: Relaxed; the process's own runner writes it, and reads it in a step. For other
+        // threads it is only a hint.
         self.is_sending.load(Ordering::Relaxed)
     }
 
-    /// Runner only.
+    /// Called by the runner only.
     pub(crate) fn set_sending(&self, is_sending: bool) {
         if self.is_sending() != is_sending {
             // ORDERING: Relaxed; see `is_sending`.
@@ -188,8 +197,8 @@ impl<S: Home> Entry<S> {
         }
     }
 
-    /// Counts a restart that this process, a supervisor, has decided on: here, and in the system's
-    /// sum.
+    /// Counts a restart that this process, a supervisor, has decided on: here and in the system's
+    /// total.
     pub(crate) fn count_restart(&self) {
         if let Some(relations) = self.life().relations() {
             relations.restarts += 1;
@@ -197,89 +206,90 @@ impl<S: Home> Entry<S> {
         self.system.count_restart(self.pid);
     }
 
-    /// E1 to E3 for what is no message.
+    /// E1 to E3 (see `state`) for an event other than a message.
     pub(crate) fn deliver(&self, event: Event) {
         self.mailbox.push_event(event);
         self.wake();
     }
 
-    /// E2 and E3: it is to step.
+    /// E2 and E3: makes the process step.
     pub(crate) fn wake(&self) {
         if self.state.wake() {
             self.wake_task();
         }
     }
 
-    /// E1 to E3 for a message, at once.
+    /// E1 to E3 for a message, without waiting for room.
     pub(crate) fn try_send(&self, message: Message) -> Result<Taken, Refused> {
         self.sent(self.mailbox.try_push(message))
     }
 
-    /// E1 to E3 for a message, once there is room.
+    /// E1 to E3 for a message, after waiting for room if the policy is `Block`.
     pub(crate) async fn send(&self, message: Message) -> Result<(), Refused> {
         self.sent(self.mailbox.push(message).await).map(|_taken| ())
     }
 
-    /// A sender that could have waited for room does not.
+    /// Counts a message that was refused under `Block` because its sender does not wait.
     pub(crate) fn count_refused(&self) {
         self.mailbox.count_refused();
         self.system.count_lost(self.pid, Loss::Refused);
     }
 
-    /// It is asked to end, once: whoever asks again finds it asked.
+    /// Requests that the process ends. Only the first request delivers an event.
     pub(crate) fn cancel(&self) {
-        // ORDERING: Relaxed; read by the runner after it has taken the event out, and the mailbox's
-        // lock orders that.
+        // ORDERING: Relaxed; the runner reads it after it has taken the event out, and the lock of
+        // the mailbox orders the two.
         if !self.is_cancelled.swap(true, Ordering::Relaxed) {
             self.deliver(Event::Cancel);
         }
     }
 
-    /// Whether it was asked to end.
+    /// Whether the process was cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         // ORDERING: Relaxed; see `cancel`.
         self.is_cancelled.load(Ordering::Relaxed)
     }
 
-    /// It is to end, for `reason` unless there is another already.
+    /// Makes the process exit before its next step, with `reason` unless it has a reason already.
     pub(crate) fn doom(&self, reason: ExitReason) {
         self.life().doom.get_or_insert_with(|| Box::new(reason));
         self.doomed();
     }
 
-    /// It is to be upgraded before its next step, which is now; `waiter` hears what came of it.
+    /// Upgrades the process before its next step, which this call causes. `waiter` receives the
+    /// result.
     pub(crate) fn upgrade(&self, upgrade: Upgrade, waiter: oneshot::Sender<Result<(), Failure>>) {
         let mut life = self.life();
         let (is_dead, is_taken) = (life.is_dead, life.upgrade.is_some());
         if !is_dead && !is_taken {
             life.upgrade = Some(Box::new((upgrade, waiter)));
-            // ORDERING: Relaxed; E1, ordered by E2 and R1 of the word (`state`), as everything that
-            // the runner takes out.
+            // ORDERING: Relaxed; this is part of E1. E2 and R1 order it, as they order everything
+            // that the runner takes out.
             self.has_upgrade.store(true, Ordering::Relaxed);
             drop(life);
             return self.wake();
         }
         drop(life);
-        // Dropped, it says that the process has ended.
+        // If the process is dead, dropping `waiter` reports that.
         if is_taken {
             drop(waiter.send(Err(Failure::new(format_args!("another upgrade of {} waits for its step", self.pid)))));
         }
     }
 
-    /// Takes out what it is to be upgraded to. Runner only: a step takes no lock for what hardly
-    /// ever comes.
+    /// Takes the pending upgrade out. Called by the runner only. The flag spares a step the lock:
+    /// upgrades are rare.
     pub(crate) fn take_upgrade(&self) -> Option<Box<PendingUpgrade>> {
         // ORDERING: Relaxed; see `upgrade`.
         if !self.has_upgrade.load(Ordering::Relaxed) {
             return None;
         }
         let mut life = self.life();
-        // ORDERING: Relaxed; the lock orders it with those that set it.
+        // ORDERING: Relaxed; the lock orders it with `upgrade`.
         self.has_upgrade.store(false, Ordering::Relaxed);
         life.upgrade.take()
     }
 
-    /// A watched process has ended.
+    /// Reports that a monitored process has exited.
     pub(crate) fn watched_ended(&self, monitor: MonitorId, pid: Pid, reason: ExitReason) {
         let mut life = self.life();
         if life.unwatch(monitor).is_some() {
@@ -289,7 +299,7 @@ impl<S: Home> Entry<S> {
         }
     }
 
-    /// A linked process has ended.
+    /// Reports that a linked process has exited.
     pub(crate) fn linked_ended(&self, pid: Pid, reason: ExitReason) {
         let mut life = self.life();
         if life.unlink(pid) {
@@ -297,8 +307,9 @@ impl<S: Home> Entry<S> {
         }
     }
 
-    /// Does what the end of a linked process asks for; what says so is in before `life` is given
-    /// back.
+    /// Applies the exit of a linked process: delivers an event if this process traps exits, or else
+    /// dooms it if the exit is abnormal. The event or the doom is in place before `life` is
+    /// unlocked.
     pub(crate) fn exit(&self, mut life: MutexGuard<'_, Life>, pid: Pid, reason: ExitReason) {
         if self.traps_exits {
             self.mailbox.push_event(Event::Exit { pid, reason });
@@ -311,8 +322,8 @@ impl<S: Home> Entry<S> {
         }
     }
 
-    /// Both lives, in the order of the pids, so that two who do this at once do not wait for each
-    /// other. `other` is not `self`.
+    /// Locks both lives in the order of their pids, so that two threads that do this at the same
+    /// time do not deadlock. `other` must not be `self`.
     pub(crate) fn lives<'a>(&'a self, other: &'a Self) -> (MutexGuard<'a, Life>, MutexGuard<'a, Life>) {
         if self.pid < other.pid {
             let ours = self.life();
@@ -324,11 +335,12 @@ impl<S: Home> Entry<S> {
     }
 
     pub(crate) fn life(&self) -> MutexGuard<'_, Life> {
-        // No code of the user runs under this lock, so a panic leaves nothing half-done.
+        // No user code runs under this lock, so a panic leaves nothing half-done.
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells everybody; for who has completed the word. See the header of this file.
+    /// Releases the process and notifies monitors and links. Called by the thread whose `complete`
+    /// returned true. See the module's documentation.
     pub(crate) fn end(&self, reason: &ExitReason, mut result: Option<Payload>) {
         let left = self.mailbox.close();
         self.system.remove(self.pid);
@@ -368,7 +380,7 @@ impl<S: Home> Entry<S> {
                 drop(removed);
             }
         }
-        // Callers whose calls are inside are answered, and values dropped, when everybody knows.
+        // These destructors are user code; a dropped call fails for its caller. Run them last.
         for event in left {
             dropped(event);
         }
@@ -383,8 +395,8 @@ impl<S: Home> Entry<S> {
         }
     }
 
-    /// E2 and E3 for a message that is in; counts one that is not for want of room, unless its
-    /// sender may wait for that.
+    /// E2 and E3 for a message that entered the mailbox. Counts a message that found no room,
+    /// unless its sender may wait.
     fn sent(&self, sent: Result<Taken, Refused>) -> Result<Taken, Refused> {
         match sent {
             Ok(Taken::In) => {
@@ -414,7 +426,8 @@ impl<S: Home> Named for Entry<S> {
     }
 }
 
-/// Wakes the process from outside of any event: the waker of what a process awaits by itself.
+/// The waker of whatever a process awaits outside of its yields: makes the process step without an
+/// event.
 impl<S: Home> Wake for Entry<S> {
     fn wake(self: Arc<Self>) {
         Entry::wake(&self);

@@ -1,20 +1,24 @@
-//! Who wants to know when a process ends, and what it has to do before its next step.
+//! The relations of a process: its links, the monitors that watch it, the monitors by which it
+//! watches others, and the requests that take effect before its next step (doom, upgrade).
 //!
-//! Under one short lock a process: `Alive`, until its end takes everything out and leaves `Dead`.
-//! Two processes that are linked are locked in the order of their pids; nobody holds more than
-//! these two, and no code of the user runs meanwhile.
+//! Each process has one `Life` behind a short lock. An exit takes all relations out and leaves it
+//! dead. An operation on two processes locks both lives in the order of their pids. No thread holds
+//! more than these two locks, and no user code runs under them.
 //!
-//! Nothing bounds how many there are: each is one that some process or some future that lives has
-//! asked for, and holds. A bound would make watching fail, and with it whatever stands on it. Of
-//! upgrades at most one waits.
+//! The number of relations has no bound: each was requested by a process or a future that is alive.
+//! A bound would make monitors fail, and everything that depends on them. At most one upgrade waits
+//! at a time.
 //!
-//! Invariants:
-//! * *Both or none*: a link stands in both processes, a process's monitor in the watched and in the
-//!   watcher, so that whoever ends first clears the other's side; nothing of the dead stays.
-//! * *Nothing after it is undone*: who is told of an end has the relation taken away and the event
-//!   put in under its lock, so that none comes once `unlink` or `demonitor` has returned.
-//! * *Nothing after the end*: what comes to `Dead` is answered at once, as for a process that never
-//!   was.
+//! # Invariants
+//!
+//! * *BOTH OR NONE*: a link is stored in both processes, and a monitor of a process in the watched
+//!   process and in the watcher. The process that exits first removes the other side, so that
+//!   nothing refers to a dead process.
+//! * *NOTHING AFTER IT IS UNDONE*: an exit is reported under the lock of the receiver, which
+//!   removes the relation and adds the event. So no event is added after `unlink` or `demonitor`
+//!   has returned.
+//! * *NOTHING AFTER THE END*: a request to a dead process is answered immediately, like one to a
+//!   process that never existed.
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
@@ -25,49 +29,50 @@ use crate::messages::payload::Payload;
 use crate::messages::pid::{Node, Pid};
 use volt::sync::oneshot;
 
-/// Replaces a process's state machine, a `Box<dyn Process>`, and returns the type of the new one,
-/// or why it did not. An entry knows nothing of state machines, and so the type is erased here.
+/// Replaces a process's state machine, a `Box<dyn Process>`. Returns the type of the new state
+/// machine, or why it was not replaced. The type is erased because an entry has no access to state
+/// machines.
 pub(crate) type Upgrade = Box<dyn FnOnce(&mut dyn Any) -> Result<&'static str, Failure> + Send>;
 
-/// One that waits for its step, and who waits to hear what came of it.
+/// An upgrade that waits for the next step, and the channel that reports its result.
 pub(crate) type PendingUpgrade = (Upgrade, oneshot::Sender<Result<(), Failure>>);
 
-/// See the header of this file.
+/// The relations of a process. See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Life {
-    /// Why it is to end, from whoever said so first. In a box, as few are told to.
+    /// The reason with which the process must exit; the first one counts. Boxed because it is rare.
     pub doom: Option<Box<ExitReason>>,
-    /// What replaces its state machine before the next step, and who waits to hear whether it did.
+    /// The upgrade that takes place before the next step.
     pub upgrade: Option<Box<PendingUpgrade>>,
     pub is_dead: bool,
-    /// The type of its state machine.
+    /// The type of the state machine.
     pub kind: &'static str,
-    /// Most processes have none.
+    /// `None` for most processes.
     relations: Option<Box<Relations>>,
 }
 
-/// What stands in a process about others.
+/// The relations of one process to others.
 #[derive(Default)]
 pub(crate) struct Relations {
     pub links: HashSet<Pid>,
-    /// Who watches it.
+    /// The monitors that watch this process.
     pub watchers: HashMap<MonitorId, Watcher>,
-    /// Whom it watches.
+    /// The monitors by which this process watches others.
     pub watched: HashMap<MonitorId, Pid>,
-    /// Restarts that it has decided on; of supervisors only, so that the others hold no place for
-    /// the number.
+    /// Restarts that this process has decided on. Only supervisors have any; the field is here so
+    /// that it costs other processes no memory.
     pub restarts: u64,
 }
 
-/// Who is told of an end.
+/// The receiver of an exit notification.
 pub(crate) enum Watcher {
     /// A process, by an event.
     Process(Pid),
-    /// A process of another node, or somebody there, by the number of the monitor.
+    /// A monitor of another node, by its number.
     Remote(Node, u64),
-    /// Somebody outside.
+    /// A future that waits for the exit.
     Waiter(oneshot::Sender<(ExitReason, Option<Payload>)>),
-    /// Who executes it, and gets the result.
+    /// The future that executes the process, and receives its result.
     Executor(oneshot::Sender<(ExitReason, Option<Payload>)>),
 }
 
@@ -76,44 +81,45 @@ impl Life {
         Self { kind, ..Self::default() }
     }
 
-    /// What others have to do with it, to be changed. `None` if it is dead.
+    /// Returns the relations, to be changed; `None` if the process is dead.
     pub(crate) fn relations(&mut self) -> Option<&mut Relations> {
         if self.is_dead { None } else { Some(self.relations.get_or_insert_default()) }
     }
 
-    /// Forgets a link; false if there was none.
+    /// Removes a link. Returns false if there was none.
     pub(crate) fn unlink(&mut self, pid: Pid) -> bool {
         self.forget(|relations| relations.links.remove(&pid).then_some(())).is_some()
     }
 
-    /// Forgets that it watches, and gives whom.
+    /// Removes a monitor by which this process watches another. Returns the other's pid.
     pub(crate) fn unwatch(&mut self, monitor: MonitorId) -> Option<Pid> {
         self.forget(|relations| relations.watched.remove(&monitor))
     }
 
-    /// Forgets who watches it. To be dropped without the lock, since a waker goes with it.
+    /// Removes a monitor that watches this process. The result must be dropped without the lock,
+    /// since it may contain a waker.
     #[must_use]
     pub(crate) fn remove_watcher(&mut self, monitor: MonitorId) -> Option<Watcher> {
         self.forget(|relations| relations.watchers.remove(&monitor))
     }
 
-    /// Links, and who watches it.
+    /// Returns the number of links, and of monitors that watch the process.
     pub(crate) fn counts(&self) -> (usize, usize) {
         self.relations.as_ref().map_or((0, 0), |relations| (relations.links.len(), relations.watchers.len()))
     }
 
-    /// Restarts that it has decided on.
+    /// Returns the number of restarts that the process has decided on.
     pub(crate) fn restarts(&self) -> u64 {
         self.relations.as_ref().map_or(0, |relations| relations.restarts)
     }
 
-    /// It is dead from now on.
+    /// Marks the process as dead. Returns its relations.
     pub(crate) fn end(&mut self) -> Relations {
         self.is_dead = true;
         self.relations.take().map(|relations| *relations).unwrap_or_default()
     }
 
-    /// Gives the memory back with the last relation.
+    /// Removes something, and frees the memory when no relation is left.
     fn forget<T>(&mut self, forget: impl FnOnce(&mut Relations) -> Option<T>) -> Option<T> {
         let relations = self.relations.as_mut()?;
         let forgotten = forget(relations);

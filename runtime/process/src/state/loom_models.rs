@@ -1,9 +1,10 @@
-//! loom models of the word, and of the same with one step done wrong; the words E1 to E3 and R1 to
-//! R4 are those of the module above.
+//! loom models of the state word. For each property there is a model of the protocol as built, and
+//! twins with one step done wrong, which loom must find. E1 to E3 and R1 to R4 are the steps of the
+//! parent module.
 //!
-//! A mailbox of two places stands in for the real one, of relaxed cells instead of a lock: nothing
-//! but the word may order what is in it. A task that is woken is polled once everybody is through,
-//! as a queue would have it.
+//! A mailbox of two relaxed cells replaces the real one, which has a lock: only the state word may
+//! order the access to it. A task that is woken is polled after all threads have finished, as if it
+//! had been queued.
 
 use loom::thread;
 
@@ -12,17 +13,17 @@ use loom::sync::atomic::AtomicBool;
 use loom::sync::{Arc, Mutex};
 use volt_explore::{breaks, holds};
 
-/// A process: its word, its mailbox, why it is to end; and what its runner has seen.
+/// A process: its state word, its mailbox, and whether it is doomed.
 struct Process {
     state: State,
     messages: [AtomicBool; 2],
     completion: AtomicBool,
     doom: AtomicBool,
-    /// How often `complete` was true.
+    /// How often `complete` returned true.
     ends: AtomicU32,
 }
 
-/// What the steps have taken out.
+/// What the steps have taken out of the mailbox.
 #[derive(Debug, Default)]
 struct Seen {
     messages: usize,
@@ -53,7 +54,7 @@ impl Process {
     }
 }
 
-/// The steps that a fault can replace.
+/// The steps that a twin can replace with a faulty one.
 trait Steps: 'static {
     fn begin(process: &Process) -> Begin {
         process.state.begin()
@@ -89,8 +90,8 @@ struct AsBuilt;
 
 impl Steps for AsBuilt {}
 
-/// Polls the process's task until it rests or has ended. It waits for its yield until that is
-/// completed, and for messages from then on.
+/// Polls the process's task until it rests or has exited. The process waits for its yield until
+/// that has completed, and for messages from then on.
 fn polled<S: Steps>(process: &Process, seen: &mut Seen, has_yielded: bool) {
     loop {
         match S::begin(process) {
@@ -104,7 +105,8 @@ fn polled<S: Steps>(process: &Process, seen: &mut Seen, has_yielded: bool) {
         // R2.
         let (before, waited) = (seen.completions, has_yielded && seen.steps > 0 && seen.completions == 0);
         for message in &process.messages {
-            // What is not there is not taken: R2 takes no place in the order of the cells.
+            // A cell is cleared only if it is set: R2 must not add a store to the order of the
+            // cells.
             if message.load(Ordering::Relaxed) {
                 message.store(false, Ordering::Relaxed);
                 seen.messages += 1;
@@ -126,8 +128,8 @@ fn polled<S: Steps>(process: &Process, seen: &mut Seen, has_yielded: bool) {
 
 type Actor = fn(&Process) -> bool;
 
-/// The actors and the runner at once; then the task is polled as often as they said that it is to
-/// be woken.
+/// Runs the actors and the runner concurrently. Then polls the task as often as the actors had to
+/// wake it.
 fn together<S: Steps>(actors: &[Actor], has_yielded: bool) -> (Arc<Process>, Seen) {
     let process = Arc::new(Process::new());
     let actors: Vec<_> = actors
@@ -164,20 +166,20 @@ fn second<S: Steps>(process: &Process) -> bool {
 
 // ---- messages, and a completion, in the middle of a step ----------------------------------------
 
-/// Two senders meet a process that steps and then waits for messages.
+/// Two senders race with a process that steps and then waits for messages.
 fn senders<S: Steps>() {
     let (process, seen) = together::<S>(&[first::<S>, second::<S>], false);
     assert_eq!((seen.messages, process.state.lifecycle()), (2, Lifecycle::Idle), "an event is lost");
 }
 
-/// A completion meets a process that steps and then waits for it.
+/// A completion races with a process that steps and then waits for it.
 fn completer<S: Steps>() {
     let (process, seen) = together::<S>(&[S::complete_yield], true);
     assert_eq!((seen.completions, process.state.lifecycle()), (1, Lifecycle::Idle), "an event is lost");
 }
 
-/// A message and a completion meet a process that waits for its yield: it steps for the completion
-/// only, and gets both.
+/// A message and a completion race with a process that waits for its yield. It steps only for the
+/// completion, and receives both.
 fn sender_and_completer<S: Steps>() {
     let (process, seen) = together::<S>(&[first::<S>, S::complete_yield], true);
     let found = (seen.messages, seen.completions, process.state.lifecycle());
@@ -226,7 +228,7 @@ fn twin_a_completion_that_is_told_of_before_it_is_there_is_found() {
     breaks("an event is lost", None, completer::<TellsFirst>);
 }
 
-/// E2 is a plain load, and nothing more, if the flag is set already.
+/// E2 is only a plain load if the flag is already set.
 struct ReturnsEarly;
 
 impl Steps for ReturnsEarly {
@@ -241,7 +243,7 @@ fn twin_an_early_return_on_a_flag_that_is_set_already_is_found() {
     breaks("an event is lost", Some(2), senders::<ReturnsEarly>);
 }
 
-/// R4 without a check of one of the flags.
+/// R4 without the check of one flag.
 fn end_without_a_check_of(process: &Process, flag: u32, until: Until) -> End {
     let word = process.state.change(|word| match (word.lifecycle(), until) {
         (COMPLETE, _) => None,
@@ -283,7 +285,7 @@ fn twin_an_end_of_a_step_that_ignores_a_completion_is_found() {
     breaks("an event is lost", None, completer::<IgnoresWoken>);
 }
 
-/// R1 takes the flags without acquiring what is behind them.
+/// R1 clears the flags without acquiring the events behind them.
 struct BeginsRelaxed;
 
 impl Steps for BeginsRelaxed {
@@ -322,7 +324,7 @@ fn twin_a_step_that_does_not_acquire_its_events_is_found() {
     breaks("an event is lost", Some(2), senders::<BeginsRelaxed>);
 }
 
-/// One flag for both reasons: a message wakes whoever waits, and steps it again.
+/// One flag for messages and completions: a message steps a process that waits for its yield.
 struct OneFlag;
 
 impl Steps for OneFlag {
@@ -337,9 +339,10 @@ fn twin_one_flag_for_messages_and_completions_is_found() {
     breaks("a blocked process is disturbed", Some(2), sender_and_completer::<OneFlag>);
 }
 
-// ---- an end that somebody wants -----------------------------------------------------------------
+// ---- a process that must exit -------------------------------------------------------------------
 
-/// A message, a completion and a doom meet a step: the process ends, once, and knows why.
+/// A message, a completion and a doom race with a step. The process exits once, and the reason is
+/// visible.
 fn doomed<S: Steps>() {
     let (process, seen) = together::<S>(&[first::<S>, S::complete_yield, S::doom], true);
     let ends = process.ends.load(Ordering::Relaxed);
@@ -365,8 +368,8 @@ fn twin_an_end_of_a_step_that_ignores_a_doom_is_found() {
     breaks("a doomed process lives", Some(2), doomed::<IgnoresDoom>);
 }
 
-/// The process is done with its step, and a shutdown waits no longer: whoever comes first tells
-/// everybody.
+/// The process finishes its step while a shutdown gives up waiting. The first of the two to call
+/// `complete` notifies the others.
 fn two_who_complete<S: Steps>() {
     let process = Arc::new(Process::new());
     let runner = thread::spawn({
@@ -408,7 +411,7 @@ fn twin_an_end_by_a_store_is_told_twice() {
     breaks("it is told [true, true]", None, two_who_complete::<CompletesByStore>);
 }
 
-/// A shutdown completes a process in the middle of its step: the step's end says so and changes
+/// A shutdown completes a process in the middle of its step. `end` reports that, and changes
 /// nothing.
 #[test]
 fn a_step_that_outlives_its_process_changes_nothing() {
@@ -426,10 +429,10 @@ fn a_step_that_outlives_its_process_changes_nothing() {
     });
 }
 
-// ---- a shutdown beside who starts and who ends a process ----------------------------------------
+// ---- a shutdown concurrent with starts and exits ------------------------------------------------
 
-/// What `Registry` and `System` hold of it: a shard with its count, and whether the system is
-/// stopping.
+/// The parts of `Registry` and `System` that take part: a shard, the number of live processes, and
+/// whether the system is stopping.
 #[derive(Default)]
 struct System {
     shard: Mutex<bool>,
@@ -437,7 +440,8 @@ struct System {
     is_stopping: AtomicBool,
 }
 
-/// `System::start_with`: the process is in the registry before it is asked whether any may start.
+/// `System::start_with`: puts the process into the registry before it checks whether the system is
+/// stopping.
 fn start(system: &System) -> bool {
     *system.shard.lock().unwrap() = true;
     !system.is_stopping.load(Ordering::Relaxed)
@@ -451,7 +455,7 @@ fn start_asking_before(system: &System) -> bool {
     may
 }
 
-/// `System::shutdown`, its first two steps: whether it sees the process.
+/// `System::shutdown`, its first two steps. Returns whether it finds the process.
 fn stop(system: &System) -> bool {
     system.is_stopping.store(true, Ordering::Relaxed);
     *system.shard.lock().unwrap()
@@ -463,7 +467,7 @@ fn stop_listing_before(system: &System) -> bool {
     seen
 }
 
-/// Either the process is not started or the shutdown asks it to end.
+/// Either the process is not started, or the shutdown finds it and cancels it.
 fn starting(start: fn(&System) -> bool, stop: fn(&System) -> bool) -> impl Fn() + Send + Sync + 'static {
     move || {
         let system = Arc::new(System::default());
@@ -492,7 +496,7 @@ fn twin_a_shutdown_that_lists_before_it_stops_is_found() {
     breaks("it starts unseen", None, starting(start, stop_listing_before));
 }
 
-/// `Registry::remove`, then `System::ended`: whether it tells who waits.
+/// `Registry::remove`, then `System::ended`. Returns whether it notifies the shutdown.
 fn ended(system: &System) -> bool {
     let mut shard = system.shard.lock().unwrap();
     *shard = false;
@@ -507,7 +511,7 @@ fn ended_counting_late(system: &System) -> bool {
     system.is_stopping.load(Ordering::Relaxed)
 }
 
-/// Either the shutdown counts nobody, or who ends tells it.
+/// Either the shutdown counts no live process, or the exiting process notifies it.
 fn ending(ended: fn(&System) -> bool) -> impl Fn() + Send + Sync + 'static {
     move || {
         let system = Arc::new(System { shard: Mutex::new(true), alive: AtomicU32::new(1), ..System::default() });

@@ -1,46 +1,63 @@
-//! The word of a process: what it does, and who has asked for what meanwhile.
+//! The state word of a process: its lifecycle, and the requests that arrived while it was busy.
 //!
-//! Shape: `| flags 8 | lifecycle 8 |`, low bits.
+//! A process runs as a task. Other threads deliver events to it: messages, completed yields, exits
+//! of other processes, requests to end. Each such thread must decide whether the task has to be
+//! woken, while a worker may be in the middle of a step of the same process. One atomic word makes
+//! that decision. The process's own task changes the word before and after each step; that code is
+//! the *runner*. All other threads change it after they have put an event into the mailbox. The
+//! word says only that there is something to do. The event itself is in the mailbox
+//! (`entry::mailbox`) or in the process's entry.
 //!
-//! | part | meaning | when set | who changes it |
+//! An ordinary case: a process is IDLE. A sender puts a message into its mailbox, and changes the
+//! word to READY. It finds that the process was IDLE, and wakes the task. The runner changes the
+//! word to RUNNING, takes the message out, steps, and changes the word back to IDLE.
+//!
+//! The race: the message arrives after the runner has emptied the mailbox and before it is IDLE
+//! again. The sender finds RUNNING, sets MAIL, and does not wake the task. The runner finds MAIL at
+//! the end of the step, and the process becomes READY instead of IDLE.
+//!
+//! # Shape
+//!
+//! `| flags 8 | lifecycle 8 |`, low bits.
+//!
+//! | part | meaning | when set | changed by |
 //! |---|---|---|---|
-//! | WOKEN | it is to step once more, whatever it waits for | while READY or RUNNING | who completes a yield, tells of an end, cancels; cleared by `begin` |
-//! | MAIL | it is to step once more if it waits for messages | while READY, RUNNING or BLOCKED | who sends; cleared by `begin` |
-//! | DOOMED | it is to end instead of its next step | from `doom` on, for good | anyone |
+//! | WOKEN | the process must step again, whatever it waits for | while READY or RUNNING | a thread that completes a yield, reports an exit or cancels; cleared by `begin` |
+//! | MAIL | the process must step again if it waits for messages | while READY, RUNNING or BLOCKED | a sender; cleared by `begin` |
+//! | DOOMED | the process must exit instead of taking its next step | from `doom` on, never cleared | any thread |
 //! | lifecycle | READY 0, RUNNING 1, BLOCKED 2, IDLE 3, COMPLETE 4 | | see below |
 //!
-//! Lifecycle, one line an arrow; any other is a bug, and asserted (`is_legal`):
+//! The lifecycle has these transitions. Any other is a bug, and asserted (`is_legal`):
 //!
 //! | from | to | transition | by | when |
 //! |---|---|---|---|---|
-//! | READY | RUNNING | `begin` | its runner | polled |
-//! | RUNNING | READY | `end` | its runner | the step said so, or WOKEN; or MAIL, if the step wants messages |
+//! | READY | RUNNING | `begin` | its runner | its task is polled |
+//! | RUNNING | READY | `end` | its runner | the step returned `Continue`, or WOKEN or DOOMED is set; or MAIL is set and the step waits for messages |
 //! | RUNNING | BLOCKED | `end` | its runner | the step waits for its yields |
 //! | RUNNING | IDLE | `end` | its runner | the step waits for messages |
-//! | BLOCKED, IDLE | READY | `wake`, `doom` | anyone | a yield is completed, something ended, it is to end |
-//! | IDLE | READY | `mail` | who sends | a message is in the mailbox |
-//! | any but COMPLETE | COMPLETE | `complete` | its runner, or a shutdown that waits no longer | it has ended |
+//! | BLOCKED, IDLE | READY | `wake`, `doom` | any thread | a yield completed, another process exited, or this one must exit |
+//! | IDLE | READY | `mail` | a sender | a message is in the mailbox |
+//! | any but COMPLETE | COMPLETE | `complete` | its runner, or a shutdown whose time is over | the process has exited |
 //!
-//! Invariants:
-//! * *One runner*: the task of the process, and only it, calls `begin` and `end`; between the two
-//!   it owns the state machine.
-//! * *No lost event*: who has an event for a process first puts it in (E1), then changes the word
-//!   (E2), then wakes the task if the word says so (E3). The runner first changes the word
-//!   (`begin`, R1), then takes out what is in (R2), steps (R3), and changes the word again (`end`,
-//!   R4). E2 before R1 in the word's order: R2 sees the event, since R1 acquires what E2 released.
-//!   E2 between R1 and R4: R4 sees the flag, and the process is READY again. E2 after R4: it finds
-//!   BLOCKED or IDLE, and says that the task is to be woken. E2 is a read-modify-write even where
-//!   it changes nothing, or it would not stand in that order.
-//! * *Mail does not disturb*: a BLOCKED process is not stepped for a message; the message is there
-//!   when its yield is completed. MAIL stays set meanwhile; the step that follows sees the mailbox.
-//! * *One end*: exactly one call of `complete` returns true.
+//! # Invariants
 //!
-//! Rejected: one flag for both reasons, as the source has it. A message that arrives in the middle
-//! of a step that ends BLOCKED would step the process again for nothing, and one that arrives a
-//! moment later would not.
+//! * *ONE RUNNER*: only the process's task calls `begin` and `end`. Between the two, it owns the
+//!   state machine.
+//! * *NO LOST EVENT*: a thread with an event for a process first puts it in (E1), then changes the
+//!   word (E2), then wakes the task if E2 requires it (E3). The runner first changes the word
+//!   (`begin`, R1), then takes the events out (R2), steps (R3), and changes the word again (`end`,
+//!   R4). All changes of the word have one total order. If E2 comes before R1, R2 finds the event,
+//!   since R1 acquires what E2 released. If E2 comes between R1 and R4, R4 finds the flag, and the
+//!   process is READY again. If E2 comes after R4, it finds BLOCKED or IDLE, and requires E3. E2 is
+//!   a read-modify-write even if it changes nothing; a load would have no place in that order.
+//! * *MAIL DOES NOT DISTURB*: a message does not step a BLOCKED process. It stays in the mailbox
+//!   until a yield completes, and MAIL stays set. The step that follows receives the message, too.
+//! * *ONE END*: exactly one call of `complete` returns true.
 //!
-//! Source: seed 004, "Process States". Its wake-up flag covers completions that race with the end
-//! of a step; sends race just the same.
+//! # Rejected
+//!
+//! One flag for both WOKEN and MAIL. A message that arrives in the middle of a step that ends
+//! BLOCKED would step the process again for nothing; one that arrives a moment later would not.
 
 use std::fmt;
 
@@ -60,27 +77,27 @@ const WOKEN: u32 = 1 << 8;
 const MAIL: u32 = 1 << 9;
 const DOOMED: u32 = 1 << 10;
 
-/// See the header of this file.
+/// The state word of a process. See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct State(AtomicU32);
 
-/// What a process does.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lifecycle {
-    /// Its task is queued.
+    /// Its task is queued, and a step follows.
     Ready,
-    /// A worker is in its step.
+    /// A worker runs its step.
     Running,
-    /// It waits for a yield to be completed.
+    /// It waits for one of its yields to complete.
     Blocked,
-    /// It waits for messages.
+    /// It waits for any event.
     Idle,
-    /// It has ended.
+    /// It has exited.
     Complete,
 }
 
-/// One reading of the word.
+/// One value of the state word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Word(u32);
 
@@ -105,7 +122,8 @@ impl Word {
         Word(self.0 & !flags)
     }
 
-    /// The first table in the header of this file: which flags may stand beside which lifecycle.
+    /// Whether this lifecycle and these flags can occur together: the first table of the module's
+    /// documentation.
     fn is_possible(self) -> bool {
         match self.lifecycle() {
             READY | RUNNING | COMPLETE => true,
@@ -115,7 +133,7 @@ impl Word {
         }
     }
 
-    /// The second table in the header of this file.
+    /// Whether a transition to `next` is allowed: the second table of the module's documentation.
     fn is_legal(self, next: Word) -> bool {
         let arrow = match (self.lifecycle(), next.lifecycle()) {
             (COMPLETE, _) => self == next,
@@ -151,52 +169,52 @@ fn named(lifecycle: u32) -> Lifecycle {
     }
 }
 
-/// What a runner does next.
+/// What the runner does after `begin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a process that is to step and does not is lost"]
 pub(crate) enum Begin {
-    /// It steps.
+    /// Run a step.
     Step,
-    /// It ends: somebody wants it to.
+    /// Exit instead: the process is DOOMED.
     Doomed,
-    /// Nothing: there is no event; the task was polled for another reason.
+    /// Nothing. There is no event; the task was polled for another reason.
     Rest,
-    /// It has been ended by somebody else.
+    /// Return. A shutdown has completed the process.
     Complete,
 }
 
-/// What a step wants to wait for.
+/// What a process waits for after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// Nothing.
-    // Said by the runner, which loom's models leave out.
+    /// Nothing: it steps again.
+    // Used only by the runner, which the loom models leave out.
     #[cfg_attr(loom, allow(dead_code))]
     Again,
-    /// Its yields.
+    /// One of its yields.
     Completed,
-    /// Messages, yields, anything.
+    /// Any event.
     Event,
 }
 
-/// What follows from the end of a step.
+/// What the runner does after `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a process that is to step again and does not is lost"]
 pub(crate) enum End {
-    /// The process waits; who has an event for it wakes its task.
+    /// Nothing. The process waits, and the next event for it wakes its task.
     Rest,
-    /// It is READY: the runner has its task polled again.
+    /// Have the task polled again: the process is READY.
     Again,
-    /// It has been ended by somebody else during the step.
+    /// Return. A shutdown has completed the process during the step.
     Complete,
 }
 
 impl State {
-    /// READY: a new process's task is queued.
+    /// Returns the state of a new process: READY, its task is queued.
     pub(crate) fn new() -> Self {
         Self(AtomicU32::new(READY))
     }
 
-    /// R1. Runner only.
+    /// R1. Called by the runner only.
     pub(crate) fn begin(&self) -> Begin {
         let before = self.change(|word| match word.lifecycle() {
             READY if !word.has(DOOMED) => Some(word.with_lifecycle(RUNNING).without(WOKEN | MAIL)),
@@ -210,7 +228,7 @@ impl State {
         }
     }
 
-    /// R4. Runner only.
+    /// R4. Called by the runner only.
     pub(crate) fn end(&self, until: Until) -> End {
         let mut end = End::Complete;
         self.change(|word| {
@@ -231,25 +249,27 @@ impl State {
         end
     }
 
-    /// E2, for everything but messages. True if the caller must wake the task (E3).
+    /// E2 for every event other than a message. Returns true if the caller must wake the task (E3).
     #[must_use = "a process that is READY and whose task is not woken is lost"]
     pub(crate) fn wake(&self) -> bool {
         self.event(WOKEN, |lifecycle| matches!(lifecycle, BLOCKED | IDLE))
     }
 
-    /// E2, for a message. True if the caller must wake the task (E3).
+    /// E2 for a message. Returns true if the caller must wake the task (E3).
     #[must_use = "a process that is READY and whose task is not woken is lost"]
     pub(crate) fn mail(&self) -> bool {
         self.event(MAIL, |lifecycle| lifecycle == IDLE)
     }
 
-    /// It is to end before its next step. True if the caller must wake the task.
+    /// Requires the process to exit before its next step. Returns true if the caller must wake the
+    /// task.
     #[must_use = "a process that is READY and whose task is not woken is lost"]
     pub(crate) fn doom(&self) -> bool {
         self.event(DOOMED, |lifecycle| matches!(lifecycle, BLOCKED | IDLE))
     }
 
-    /// It has ended. True for one caller.
+    /// Marks the process as exited. Returns true for exactly one caller, which then notifies the
+    /// monitors and links.
     #[must_use = "who completes a process tells everybody"]
     pub(crate) fn complete(&self) -> bool {
         let before = self.change(|word| match word.lifecycle() {
@@ -259,13 +279,13 @@ impl State {
         before.lifecycle() != COMPLETE
     }
 
-    /// What it does just now.
+    /// Returns the current lifecycle.
     pub(crate) fn lifecycle(&self) -> Lifecycle {
-        // ORDERING: Relaxed; a reading for show, nothing is concluded from it.
+        // ORDERING: Relaxed; the value is only displayed, and no decision depends on it.
         named(self.0.load(Ordering::Relaxed) & LIFECYCLE)
     }
 
-    /// Sets `flag`, and makes the process READY if `wakes` says that it waits for this.
+    /// Sets `flag`, and makes the process READY if `wakes` is true for its lifecycle.
     fn event(&self, flag: u32, wakes: fn(u32) -> bool) -> bool {
         let before = self.change(|word| match word.lifecycle() {
             COMPLETE => None,
@@ -275,17 +295,18 @@ impl State {
         wakes(before.lifecycle())
     }
 
-    /// Replaces the word by what `next` makes of it, unless that is `None`; gives the word as it
-    /// was.
+    /// Replaces the word with the result of `next`, or leaves it if that is `None`. Returns the
+    /// word before.
     fn change(&self, mut next: impl FnMut(Word) -> Option<Word>) -> Word {
-        // ORDERING: Relaxed; a first guess for the read-modify-write below.
+        // ORDERING: Relaxed; only a first guess for the compare-exchange below.
         let mut word = Word(self.0.load(Ordering::Relaxed));
         loop {
             let wanted = next(word).unwrap_or(word);
             debug_assert!(word.is_legal(wanted), "{word:?} to {wanted:?}");
-            // ORDERING: AcqRel, also where nothing changes. Release: what was put in before (E1) is
-            // seen by the `begin` that follows, and what a step wrote by the next. Acquire: its
-            // other half. Relaxed on failure: the value is tried again only.
+            // ORDERING: AcqRel, even if nothing changes. Release: the `begin` that follows sees
+            // what was put in before (E1), and the next step sees what this step wrote. Acquire:
+            // the other half of both. Relaxed on failure: the value is only used for another
+            // attempt.
             match self.0.compare_exchange_weak(word.0, wanted.0, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return word,
                 Err(now) => word = Word(now),
@@ -298,12 +319,12 @@ impl State {
 mod tests {
     use super::*;
 
-    /// Every word that may be, and some that may not.
+    /// Every word that can occur, and some that cannot.
     fn words() -> impl Iterator<Item = Word> {
         (READY..=COMPLETE + 1).flat_map(|lifecycle| (0..8).map(move |flags| Word(flags << 8 | lifecycle)))
     }
 
-    /// A row of the table in the header: from, to, by whom, and the flags that make it possible.
+    /// The transitions of the second table.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum By {
         Begin,
@@ -325,8 +346,8 @@ mod tests {
         By::Complete,
     ];
 
-    /// What the tables say that comes of `word`, and whether the caller has something to do: to
-    /// step, to rest, to wake, to tell.
+    /// What the tables specify: the word after the transition, and whether the caller must act,
+    /// that is: step, rest, wake the task, or notify.
     fn wanted(word: Word, by: By) -> (Word, bool) {
         let lifecycle = word.lifecycle();
         let stays = (word, false);
@@ -370,8 +391,7 @@ mod tests {
     fn every_transition_of_every_word_is_that_of_the_table() {
         for word in words().filter(|word| word.is_possible()) {
             for by in TRANSITIONS {
-                // Between its steps a runner does not end one, and in its step it does not begin
-                // one.
+                // The runner calls `end` only in a step, and `begin` only outside of one.
                 let is_meant = match by {
                     By::End(_) => matches!(word.lifecycle(), RUNNING | COMPLETE),
                     By::Begin => word.lifecycle() != RUNNING,
