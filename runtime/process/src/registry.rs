@@ -1,13 +1,17 @@
-//! The processes of a node by pid, and by name.
+//! The processes of one node, found by pid or by name. Every send looks its receiver up here.
 //!
-//! Shape: `SHARDS` slabs, each behind a lock of its own; a pid's index says the shard (its low
-//! bits) and the place in it (the rest). A place that is used again has its generation counted up,
-//! so that a pid finds its own process or none. A place whose generations are used up is left empty
-//! for good.
+//! # Shape
 //!
-//! Rejected: one slab behind one lock (every send of every worker would meet there);
-//! `sharded-slab`, whose keys have no room for a generation of a fixed width, which the text form
-//! of a pid wants.
+//! `SHARDS` slabs, each behind its own lock. The index of a pid consists of the shard (its low
+//! bits) and the place in the slab (the rest). When a place is used again, its generation is
+//! incremented, so that a pid finds its own process or none. A place whose generations are used up
+//! stays empty forever.
+//!
+//! # Rejected
+//!
+//! * One slab behind one lock: every send of every worker would contend for it.
+//! * `sharded-slab`: its keys have no room for a generation of fixed width, which the text form of
+//!   a pid needs.
 
 use std::collections::HashMap;
 use std::collections::hash_map;
@@ -16,19 +20,19 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::messages::pid::{Node, Pid};
 
-/// A power of two; more than the threads that look up at the same moment.
+/// A power of two, and more than the threads that look processes up at the same time.
 pub(crate) const SHARDS: usize = 64;
-/// Places that `walk` copies under one lock: some 20 µs, if each process is in nobody's cache.
+/// Places that `walk` copies under one lock. This takes about 20 µs if no process is in a cache.
 const WALK_BATCH: usize = 256;
 
-/// See the header of this file.
+/// The processes of one node. See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Registry<E> {
     node: Node,
     shards: [RwLock<Shard<E>>; SHARDS],
-    /// Of places that are new; others count on from it.
+    /// The generation of a place that is used for the first time. Later ones count up from it.
     first_generation: u32,
-    /// Which shard the next process goes to.
+    /// The number of the next insertion, which selects its shard.
     turn: AtomicU32,
     alive: AtomicUsize,
     max: usize,
@@ -53,14 +57,15 @@ impl<E> Default for Shard<E> {
     }
 }
 
-/// What the registry has to know of a process.
+/// The property of a process that the registry needs.
 pub(crate) trait Named {
-    /// Its name, if it has one.
+    /// Returns the name, if the process has one.
     fn name(&self) -> Option<&str>;
 }
 
 impl<E: Named> Registry<E> {
-    /// An empty one for at most `max` processes, whose generations begin at `first_generation`.
+    /// Returns an empty registry for at most `max` processes, whose generations begin at
+    /// `first_generation`.
     pub(crate) fn new(node: Node, max: usize, first_generation: u32) -> Self {
         Self {
             node,
@@ -73,12 +78,12 @@ impl<E: Named> Registry<E> {
         }
     }
 
-    /// Gives a pid to the process that `entry` makes of it. `None` if there are as many as there
-    /// may be.
+    /// Assigns a pid, and inserts the process that `entry` returns for it. Returns `None` if `max`
+    /// processes are alive.
     pub(crate) fn insert(&self, entry: impl FnOnce(Pid) -> Arc<E>) -> Option<Arc<E>> {
-        // ORDERING: Relaxed; a bound, counted by read-modify-writes; the shard's lock publishes the
-        // entry. A refusal counts nothing, not even for a moment: a shutdown that waits for nobody
-        // to be left would never hear of its end.
+        // ORDERING: Relaxed; this only enforces the bound, by read-modify-writes. The lock of the
+        // shard publishes the entry. A refused insertion must not change the count even for a
+        // moment: a shutdown that waits for the count to be 0 would not be notified when it is.
         let alive = &self.alive;
         alive
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < self.max).then_some(count + 1))
@@ -99,14 +104,14 @@ impl<E: Named> Registry<E> {
         Some(entry)
     }
 
-    /// The process, if it lives.
+    /// Returns the process, if it is alive.
     pub(crate) fn get(&self, pid: Pid) -> Option<Arc<E>> {
         let shard = self.shard(pid)?;
         let place = shard.places.get(pid.index() as usize / SHARDS)?;
         place.entry.as_ref().filter(|_| place.generation == pid.generation()).cloned()
     }
 
-    /// Takes the process and its name out.
+    /// Removes the process and its name.
     pub(crate) fn remove(&self, pid: Pid) {
         let mut shard = self.shards[pid.index() as usize % SHARDS].write().unwrap_or_else(PoisonError::into_inner);
         let at = pid.index() as usize / SHARDS;
@@ -118,8 +123,8 @@ impl<E: Named> Registry<E> {
             place.generation = next;
             shard.free.push(at as u32);
         }
-        // ORDERING: Relaxed; under the shard's lock, so that a shutdown that has seen the shard
-        // afterwards counts this end, and one that has seen it before is told by `System::ended`.
+        // ORDERING: Relaxed; changed under the lock of the shard. A shutdown that locks the shard
+        // later sees this change; one that has locked it earlier is notified by `System::ended`.
         self.alive.fetch_sub(1, Ordering::Relaxed);
         drop(shard);
         if let Some(name) = entry.as_ref().and_then(|entry| entry.name()) {
@@ -127,20 +132,20 @@ impl<E: Named> Registry<E> {
         }
     }
 
-    /// How many processes live.
+    /// Returns the number of live processes.
     pub(crate) fn len(&self) -> usize {
-        // ORDERING: Relaxed; a reading for show, but for a shutdown, whose is ordered by the
-        // shards' locks: see `remove`.
+        // ORDERING: Relaxed; the value is only displayed, except in a shutdown, for which the locks
+        // of the shards order it: see `remove`.
         self.alive.load(Ordering::Relaxed)
     }
 
-    /// How many may live.
+    /// Returns the largest allowed number of live processes.
     pub(crate) fn max(&self) -> usize {
         self.max
     }
 
-    /// Those that live, shard by shard: not at one moment, and none is held up for longer than its
-    /// shard is copied.
+    /// Returns the live processes, shard by shard. This is not a consistent snapshot. A shard is
+    /// locked only while it is copied.
     pub(crate) fn list(&self) -> impl Iterator<Item = Arc<E>> {
         self.shards.iter().flat_map(|shard| {
             let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
@@ -148,8 +153,8 @@ impl<E: Named> Registry<E> {
         })
     }
 
-    /// Shows those that live to `see`, `limit` of them at most; false: there are more. As
-    /// [`list`](Self::list), a few under a lock at a time, and `see` runs under none.
+    /// Passes at most `limit` live processes to `see`. Returns false if there are more. Like
+    /// [`list`](Self::list), but copies a few processes at a time, and calls `see` without a lock.
     pub(crate) fn walk(&self, limit: usize, mut see: impl FnMut(&E)) -> bool {
         let mut left = limit;
         let mut some = Vec::with_capacity(WALK_BATCH);
@@ -177,7 +182,7 @@ impl<E: Named> Registry<E> {
         true
     }
 
-    /// Gives `name` to a process; false if one has it.
+    /// Assigns `name` to a process. Returns false if it is taken.
     pub(crate) fn name(&self, name: Arc<str>, pid: Pid) -> bool {
         match self.names().entry(name) {
             hash_map::Entry::Occupied(_) => false,
@@ -188,7 +193,7 @@ impl<E: Named> Registry<E> {
         }
     }
 
-    /// Takes `name` from the process, if it bears it.
+    /// Releases `name` if the process has it.
     pub(crate) fn unname(&self, name: &str, pid: Pid) {
         let mut names = self.names();
         if names.get(name) == Some(&pid) {
@@ -196,7 +201,7 @@ impl<E: Named> Registry<E> {
         }
     }
 
-    /// Who bears `name`.
+    /// Returns the process with this name.
     pub(crate) fn named(&self, name: &str) -> Option<Pid> {
         self.names().get(name).copied()
     }

@@ -1,4 +1,4 @@
-//! What a process is told in its steps.
+//! The events that a process receives in its steps.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,48 +8,49 @@ use crate::messages::payload::Payload;
 use crate::messages::pid::Pid;
 use volt::sync::oneshot;
 
-/// Something that happened to a process; [`step`](crate::Process::step) gets them in the order in
-/// which they came.
+/// Something that happened to a process. [`step`](crate::Process::step) receives the events in the
+/// order in which they arrived.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A message from another process, or from outside.
+    /// A message from another process, or from outside of any process.
     Message(Message),
-    /// A yield is completed.
+    /// A yield has completed.
     Completed {
-        /// The tag that it was yielded with.
+        /// The tag of the yield.
         tag: u64,
-        /// What its command gave.
+        /// The result of its command.
         result: Result<Payload, Failure>,
     },
-    /// A monitored process has ended, or was not there.
+    /// A monitored process has exited, or did not exist.
     Down {
-        /// What [`monitor`](crate::Context::monitor) gave.
+        /// The result of [`monitor`](crate::Context::monitor).
         monitor: MonitorId,
-        /// The process.
+        /// The monitored process.
         pid: Pid,
-        /// Why.
+        /// Its exit reason.
         reason: ExitReason,
     },
-    /// A linked process has ended; only processes that [trap exits](crate::Spawn::trap_exits) are
-    /// told, others end with it if the end is abnormal.
+    /// A linked process has exited. Only a process that [traps exits](crate::Spawn::trap_exits)
+    /// receives this event. Any other process exits, too, if the exit is abnormal.
     Exit {
-        /// The process.
+        /// The linked process.
         pid: Pid,
-        /// Why.
+        /// Its exit reason.
         reason: ExitReason,
     },
-    /// It is asked to end; after a while it is made to.
+    /// The process is requested to end. [`System::terminate`](crate::System::terminate) and
+    /// [`System::shutdown`](crate::System::shutdown) kill it if it does not end in time.
     Cancel,
 }
 
-/// The events of a step, oldest first. What a step does not take out is dropped.
+/// The events of a step, oldest first. Events that the step does not take are dropped.
 #[derive(Debug)]
 pub struct Events<'a>(&'a mut VecDeque<Event>);
 
 impl<'a> Events<'a> {
-    /// What is not taken out stays in `events`, to be dropped one by one: two destructors that
-    /// panic in one go abort the program.
+    /// Events that are not taken stay in `events`, and the runner drops them one by one: two
+    /// destructors that panic in a row would otherwise abort the program.
     pub(crate) fn new(events: &'a mut VecDeque<Event>) -> Self {
         Self(events)
     }
@@ -69,20 +70,19 @@ impl Iterator for Events<'_> {
 
 impl ExactSizeIterator for Events<'_> {}
 
-/// What one process says to another.
+/// A message to a process.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Message {
-    /// Who says it; `None` from outside of any process.
+    /// The process that sent it; `None` if it was sent from outside of any process.
     pub from: Option<Pid>,
-    /// What.
+    /// The content.
     pub payload: Payload,
-    /// Where the answer goes, if the sender [waits for one](crate::System::call).
+    /// Sends the answer, if the sender [waits for one](crate::System::call).
     pub reply: Option<Reply>,
 }
 
-/// Where the answer to a [call](crate::System::call) goes. Dropped, it tells the caller that there
-/// is none.
+/// Sends the answer to a [call](crate::System::call). If it is dropped, the call fails.
 pub struct Reply(Way);
 
 enum Way {
@@ -95,7 +95,7 @@ pub(crate) trait Caller: Send + Sync {
     /// Sends the answer.
     fn answer(self: Box<Self>, answer: Payload);
 
-    /// Reports that the message was not taken in: the mailbox is full, or the process has ended.
+    /// Reports that the mailbox did not accept the message: it is full, or the process has exited.
     fn refuse(self: Box<Self>, is_full: bool);
 }
 
@@ -108,14 +108,15 @@ impl Reply {
         Self(Way::Remote(caller))
     }
 
-    /// The message was not taken in.
+    /// Reports that the mailbox did not accept the message. A local caller gets that as the result
+    /// of its send.
     pub(crate) fn refuse(self, is_full: bool) {
         if let Way::Remote(caller) = self.0 {
             caller.refuse(is_full);
         }
     }
 
-    /// Answers. A caller that waits no longer does not notice.
+    /// Sends the answer. It is dropped if the caller no longer waits.
     pub fn send(self, answer: Payload) {
         match self.0 {
             Way::Local(caller) => drop(caller.send(answer)),
@@ -130,6 +131,6 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// One watch over one process; unique in its node.
+/// The identifier of a monitor. It is unique within its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MonitorId(pub(crate) u64);

@@ -1,4 +1,4 @@
-//! How processes end, and what can go wrong with one.
+//! Exit reasons, and the errors of processes.
 
 use std::any::Any;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use volt_telemetry::recording::event::Ending;
 
-/// Why something failed, in words. Any error becomes one by `?`.
+/// A description of an error. `?` converts any error into one.
 ///
 /// ```
 /// use volt_process::Failure;
@@ -23,16 +23,16 @@ use volt_telemetry::recording::event::Ending;
 pub struct Failure(Arc<str>);
 
 impl Failure {
-    /// A failure that says this.
+    /// Returns a failure with this message.
     pub fn new(message: impl fmt::Display) -> Self {
         Self(message.to_string().into())
     }
 
-    /// What somebody panicked with.
+    /// Returns the message of a panic.
     pub(crate) fn of_panic(panic: Box<dyn Any + Send>) -> Self {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let failure = Self::new(text.unwrap_or("a panic without a message"));
-        // What it carries may panic when it is dropped.
+        // The payload of the panic may panic when it is dropped.
         if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
             std::mem::forget(second);
         }
@@ -40,7 +40,7 @@ impl Failure {
     }
 }
 
-/// Drops what may have a destructor of the user's. Gives what that panicked with, if it did.
+/// Drops a value that may have a user-defined destructor. Returns the message if that panicked.
 pub(crate) fn dropped<T>(value: T) -> Option<Failure> {
     catch_unwind(AssertUnwindSafe(|| drop(value))).err().map(Failure::of_panic)
 }
@@ -63,37 +63,38 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// Why a process ended.
+/// Why a process exited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExitReason {
-    /// It was done.
+    /// It completed.
     Normal,
-    /// It was done after it had been asked to end.
+    /// It was [cancelled](crate::System::cancel), and completed.
     Shutdown,
-    /// It was ended before its next step: by [`kill`](crate::System::kill), by a shutdown that
-    /// waited long enough, or with its runtime.
+    /// It was ended before its next step: by [`kill`](crate::System::kill), by a shutdown whose
+    /// time was over, or because its runtime shut down.
     Killed,
-    /// `init` or `step` returned an error, or broke a rule.
+    /// `init` or `step` returned an error, or violated a rule.
     Failed(Failure),
     /// It panicked.
     Panicked(Failure),
-    /// There was no such process when somebody asked.
+    /// No such process existed at the time of the request.
     NoProcess,
-    /// Its node cannot be reached any more; it may well live on.
+    /// Its node cannot be reached any more. The process may still be alive.
     NoConnection,
 }
 
 impl ExitReason {
-    /// Whether the end spreads to linked processes and makes a supervisor restart a transient
-    /// child: anything but [`Normal`](Self::Normal) and [`Shutdown`](Self::Shutdown).
+    /// Returns whether the exit is abnormal: any reason but [`Normal`](Self::Normal) and
+    /// [`Shutdown`](Self::Shutdown). An abnormal exit spreads to linked processes, and makes a
+    /// supervisor restart a transient child.
     pub fn is_abnormal(&self) -> bool {
         !matches!(self, Self::Normal | Self::Shutdown)
     }
 }
 
 impl ExitReason {
-    /// As a recording has it.
+    /// Returns the value that a recording contains.
     pub(crate) fn ending(&self) -> Ending {
         match self {
             Self::Normal => Ending::Normal,
@@ -101,7 +102,8 @@ impl ExitReason {
             Self::Killed => Ending::Killed,
             Self::Failed(_) => Ending::Failed,
             Self::Panicked(_) => Ending::Panicked,
-            // No end of a process here, but one that spread from elsewhere.
+            // Not an exit of its own: it spread from a process that does not exist or cannot be
+            // reached.
             Self::NoProcess | Self::NoConnection => Ending::Failed,
         }
     }

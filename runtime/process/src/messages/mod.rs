@@ -1,4 +1,4 @@
-//! What processes exchange: pids, payloads, events, and the reasons for which they end.
+//! The data that processes exchange: pids, payloads, events and exit reasons.
 
 pub(crate) mod event;
 pub(crate) mod failure;

@@ -1,14 +1,15 @@
-//! What messages and yields carry: any value within a node, bytes between nodes.
+//! The content of messages and yields: any value within a node, bytes between nodes.
 
 use std::any::Any;
 use std::fmt;
 
 use bytes::Bytes;
 
-/// What a message, a yield or a result carries.
+/// The content of a message, a yield or a result.
 ///
-/// Within a node it is any value; [`downcast`](Payload::downcast) takes it out again. Only
-/// [bytes](Payload::bytes) and [nothing at all](Payload::empty) reach a process on another node.
+/// Within a node it can be any value; [`downcast`](Payload::downcast) returns that value. Only
+/// [bytes](Payload::bytes) and [empty payloads](Payload::empty) can be sent to a process on another
+/// node.
 ///
 /// ```
 /// use volt_process::Payload;
@@ -30,8 +31,8 @@ enum Inner {
 }
 
 impl Payload {
-    /// Any value. One allocation, but for `()` and [`Bytes`], which are [`empty`](Payload::empty)
-    /// and [`bytes`](Payload::bytes).
+    /// Creates a payload of any value. Allocates once, except for `()` and [`Bytes`], which become
+    /// an [empty](Payload::empty) payload and a payload of [bytes](Payload::bytes).
     pub fn new<T: Any + Send>(value: T) -> Self {
         let mut value = Some(value);
         let any: &mut dyn Any = &mut value;
@@ -44,35 +45,35 @@ impl Payload {
         value.map(|value| Self(Inner::Value(Box::new(value)))).unwrap_or_default()
     }
 
-    /// Bytes.
+    /// Creates a payload of bytes.
     pub fn bytes(bytes: impl Into<Bytes>) -> Self {
         Self(Inner::Bytes(bytes.into()))
     }
 
-    /// Nothing.
+    /// Creates a payload without content.
     pub fn empty() -> Self {
         Self(Inner::Empty)
     }
 
-    /// Whether a `T` is inside.
+    /// Returns whether the payload is a `T`.
     pub fn is<T: Any>(&self) -> bool {
         self.any().is::<T>()
     }
 
-    /// The `T` inside, if there is one.
+    /// Returns a reference to the value if it is a `T`.
     pub fn downcast_ref<T: Any>(&self) -> Option<&T> {
         self.any().downcast_ref()
     }
 
-    /// The bytes inside, if it is bytes.
+    /// Returns the bytes if the payload is bytes.
     pub fn as_bytes(&self) -> Option<&Bytes> {
         self.downcast_ref()
     }
 
-    /// Takes the `T` out.
+    /// Returns the value if it is a `T`.
     ///
     /// # Errors
-    /// Something else is inside: the payload as it was.
+    /// Returns the payload unchanged if it is something else.
     pub fn downcast<T: Any>(self) -> Result<T, Payload> {
         if !self.is::<T>() {
             return Err(self);
@@ -93,7 +94,7 @@ impl Payload {
     }
 }
 
-/// Takes a `T` out of an `Option<T>` that is known by another name.
+/// Takes the `T` out of an `Option<T>` whose type is erased.
 fn unbox<T: Any>(value: &mut dyn Any) -> Result<T, Payload> {
     value.downcast_mut::<Option<T>>().and_then(Option::take).ok_or_else(Payload::empty)
 }

@@ -1,25 +1,26 @@
-//! Names of processes: which node, which place in its table, and which of those that have had that
-//! place.
+//! Process identifiers and node names.
 //!
-//! Shape: 12 bytes, `Copy`. As text `node:index.generation`, for example `local:17.3`; that text
-//! parses back, on every node.
+//! A pid names a node, a place in its table of processes, and a generation, which distinguishes the
+//! processes that have had that place. It has 12 bytes, and is `Copy`. Its text form is
+//! `node:index.generation`, for example `local:17.3`, and can be parsed on every node.
 //!
-//! Node names are kept once each for the life of the program (`NODES_MAX`), so that a pid holds a
-//! number instead of a text.
+//! A pid contains the number of its node's name instead of the text. Each name that a program has
+//! seen is kept until the program exits; there are at most `NODES_MAX`.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-/// Node names that a program may know. They come from configuration, and with pids from other
-/// nodes, so that a broken or hostile node could make up any number of them; a cluster of more
-/// nodes than this is none that one relay serves.
+/// The maximum number of node names per program. Names come from the configuration and with pids
+/// from other nodes, so a faulty or hostile node could invent any number of them. No relay serves a
+/// cluster of more nodes than this.
 const NODES_MAX: usize = 4096;
-/// Bytes of a node's name. It stands in every pid's text and in the relay's subjects.
+/// The maximum length of a node name in bytes. It is part of the text of every pid, and of the
+/// relay's subjects.
 const NODE_NAME_MAX: usize = 64;
 
-/// A system of processes, by name: letters, digits, `-` and `_`, at most 64 of them.
+/// The name of a system of processes: 1 to 64 letters, digits, `-` and `_`.
 ///
 /// ```
 /// use volt_process::Node;
@@ -33,7 +34,7 @@ const NODE_NAME_MAX: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node(u32);
 
-/// The names that were seen, and each one's place among them.
+/// The names that the program has seen, and the number of each.
 #[derive(Default)]
 struct Names {
     texts: Vec<&'static str>,
@@ -61,10 +62,10 @@ fn names() -> &'static RwLock<Names> {
 }
 
 impl Node {
-    /// `local`: the name of a system that was given none, and that no other node can reach.
+    /// `local`, the name of a system that was built without a name. Other nodes cannot reach it.
     pub const LOCAL: Node = Node(0);
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         names().read().unwrap_or_else(PoisonError::into_inner).texts[self.0 as usize]
     }
@@ -83,7 +84,7 @@ impl FromStr for Node {
             return Err(ParseError::new(name, Fault::Node));
         }
         let mut names = names().write().unwrap_or_else(PoisonError::into_inner);
-        // Two threads may have come this far with one name.
+        // Another thread may have added the name between the two locks.
         let place = names.places.get(name).copied().or_else(|| names.add(name));
         place.map(Node).ok_or_else(|| ParseError::new(name, Fault::TooManyNodes))
     }
@@ -101,7 +102,7 @@ impl fmt::Debug for Node {
     }
 }
 
-/// A process, for as long as anybody remembers it: no later process bears the same.
+/// A process identifier. It is never reused for another process.
 ///
 /// ```
 /// use volt_process::Pid;
@@ -123,24 +124,25 @@ impl Pid {
         Self { node, index, generation }
     }
 
-    /// Where it runs.
+    /// Returns the node on which the process runs.
     pub fn node(self) -> Node {
         self.node
     }
 
-    /// Its place in its node's table; used again once the process has ended.
+    /// Returns its place in the table of its node. The place is used again after the process has
+    /// exited.
     pub fn index(self) -> u32 {
         self.index
     }
 
-    /// Tells it from those that had that place before. Counts from 0 on, or in a system with a
-    /// [relay](crate::Relay) from a random number, so that the pids of an earlier life of its
-    /// node are nobody's.
+    /// Returns the generation, which distinguishes the process from earlier ones with the same
+    /// index. It counts from 0, or from a random number in a system with a [relay](crate::Relay),
+    /// so that pids of an earlier incarnation of the node are not valid again.
     pub fn generation(self) -> u32 {
         self.generation
     }
 
-    /// The pid without its node.
+    /// The pid without its node, as a number.
     pub(crate) fn number(self) -> u64 {
         u64::from(self.index) << 32 | u64::from(self.generation)
     }
@@ -162,7 +164,7 @@ impl FromStr for Pid {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Pid, ParseError> {
-        // `parse` takes a sign, and leading zeros; a pid has one text only.
+        // `parse` accepts a sign and leading zeros, but a pid has only one text.
         let number = |digits: &str| digits.parse::<u32>().ok().filter(|number| number.to_string() == digits);
         let parts = text.split_once(':').and_then(|(node, place)| {
             let (index, generation) = place.split_once('.')?;
@@ -173,7 +175,7 @@ impl FromStr for Pid {
     }
 }
 
-/// A text is no pid, or no node's name.
+/// A text is not a valid pid or node name.
 #[derive(Clone, Debug)]
 pub struct ParseError {
     text: String,
@@ -189,7 +191,7 @@ enum Fault {
 
 impl ParseError {
     fn new(text: &str, fault: Fault) -> Self {
-        // What comes from outside may be of any length.
+        // The text may come from outside, and be of any length.
         Self { text: text.chars().take(NODE_NAME_MAX + 32).collect(), fault }
     }
 }

@@ -11,14 +11,14 @@ use crate::messages::pid::Pid;
 pub struct CommandId(pub(crate) u32);
 
 impl CommandId {
-    /// The first number that is an application's to give.
+    /// The lowest number that an application can use.
     pub const FIRST: u32 = 256;
 
-    /// An application's command.
+    /// Returns the identifier of an application's command.
     ///
     /// # Panics
-    /// `number` is below [`FIRST`](Self::FIRST): the system's own. In a `const` the compiler says
-    /// so.
+    /// Panics if `number` is below [`FIRST`](Self::FIRST): those are reserved for the system. In a
+    /// `const`, this is a compile error.
     ///
     /// ```
     /// use volt_process::CommandId;
@@ -36,7 +36,7 @@ impl CommandId {
         Self(number)
     }
 
-    /// Its number.
+    /// Returns the number.
     pub fn number(self) -> u32 {
         self.0
     }
@@ -61,24 +61,24 @@ pub(crate) const DEMONITOR: CommandId = CommandId::system(9);
 pub(crate) const LINK: CommandId = CommandId::system(10);
 pub(crate) const UNLINK: CommandId = CommandId::system(11);
 
-/// The array has a place for every number that is the system's, so that each number below `FIRST`
-/// is found, or not, in it.
+/// The array of the system's handlers has an element for every number below `FIRST`, whether it is
+/// used or not.
 pub(crate) const COUNT: usize = CommandId::FIRST as usize;
 
-/// What `SEND` carries.
+/// The payload of `SEND`.
 pub(crate) struct Send {
     pub to: Pid,
     pub message: Payload,
 }
 
-/// What `CALL` carries.
+/// The payload of `CALL`.
 pub(crate) struct Call {
     pub to: Pid,
     pub message: Payload,
     pub limit: Duration,
 }
 
-/// What `TERMINATE` carries.
+/// The payload of `TERMINATE`.
 pub(crate) struct Terminate {
     pub pid: Pid,
     pub limit: Duration,

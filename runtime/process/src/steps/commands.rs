@@ -1,5 +1,5 @@
-//! The system's own commands: clock, messages, other processes. Each is one method of
-//! [`Output`](crate::Output), which says what it does.
+//! The handlers of the system's own commands: timers, messages and other processes. Each command is
+//! a method of [`Output`](crate::Output), which documents it.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ pub(crate) fn handlers() -> [Option<Box<dyn Handler>>; command::COUNT] {
     handlers
 }
 
-/// Takes the payload out, or completes the yield with what is wrong with it.
+/// Takes the payload out, or completes the yield with an error if it has the wrong type.
 fn with<T: 'static>(mut request: Request<'_>, carry_out: impl FnOnce(Request<'_>, T)) {
     match request.take() {
         Ok(payload) => carry_out(request, payload),
@@ -94,7 +94,7 @@ fn start_interval(request: Request<'_>, period: Duration) {
         return request.complete_yield(Err(Failure::new("an interval's period must not be zero")));
     }
     let Some(start) = now().checked_add(period) else {
-        // Beyond what the clock can say, and so never.
+        // The first tick is beyond the range of the clock: it never comes.
         return request.run(std::future::pending());
     };
     let mut interval = interval_at(start, period);

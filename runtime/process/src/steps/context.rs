@@ -1,4 +1,5 @@
-//! What a process, or an async function that is one, holds of itself and of the system.
+//! The handle by which a process, or an async function that is one, uses its own process and its
+//! system.
 
 use std::future::{Future, ready};
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use crate::system::call::CallError;
 use crate::system::core::{Entry, System};
 use crate::system::send::SendError;
 
-/// A process as it sees itself; [`init`](crate::Process::init) gets it. Cheap to clone, and to be
-/// kept.
+/// A process's handle to itself, which [`init`](crate::Process::init) receives. Cheap to clone, and
+/// may be kept.
 #[derive(Clone, Debug)]
 pub struct Context(Arc<Entry>);
 
@@ -27,30 +28,30 @@ impl Context {
         &self.0
     }
 
-    /// Who it is.
+    /// Returns the pid of this process.
     pub fn pid(&self) -> Pid {
         self.0.pid()
     }
 
-    /// Which process started it; `None` if none did.
+    /// Returns the process that started it; `None` if it was started from outside of any process.
     pub fn parent(&self) -> Option<Pid> {
         self.0.parent()
     }
 
-    /// The system in which it runs.
+    /// Returns the system in which it runs.
     pub fn system(&self) -> &System {
         self.0.system()
     }
 
-    /// Sends a message; waits while the mailbox is full and its policy is
-    /// [`Block`](crate::Overflow::Block). Its own it cannot wait for: if that is full, this is
-    /// an error.
+    /// Sends a message. Waits while the mailbox is full and its policy is
+    /// [`Block`](crate::Overflow::Block). A process cannot wait for room in its own mailbox; if
+    /// that is full, this returns an error.
     ///
     /// # Errors
-    /// As [`System::send`].
+    /// Fails as [`System::send`] does.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the message is not sent.
+    /// If the future is dropped before it completes, the message is not sent.
     pub async fn send(&self, to: Pid, message: Payload) -> Result<(), SendError> {
         if to == self.pid() {
             return self.try_send_in_turn(to, message);
@@ -58,12 +59,12 @@ impl Context {
         self.system().send_as(Some(self.pid()), to, message).await
     }
 
-    /// Sends a message at once, and so before those that the same step
+    /// Sends a message without waiting for room. It is sent before the messages that the same step
     /// [yields](crate::Output::send).
     ///
     /// # Errors
-    /// As [`System::try_send`]. Also while a [yielded](crate::Output::send) message of this process
-    /// waits for room: none overtakes another.
+    /// Fails as [`System::try_send`] does. Also fails while a [yielded](crate::Output::send)
+    /// message of this process waits for room, since no message may overtake another.
     pub fn try_send(&self, to: Pid, message: Payload) -> Result<(), SendError> {
         if self.0.is_sending() {
             return Err(SendError::full(to, message));
@@ -74,42 +75,44 @@ impl Context {
     /// Sends a message and waits for the answer, for at most `limit`.
     ///
     /// # Errors
-    /// As [`System::call`].
+    /// Fails as [`System::call`] does.
     pub async fn call(&self, to: Pid, message: Payload, limit: Duration) -> Result<Payload, CallError> {
         self.call_in_turn(to, message, limit, ready(())).await
     }
 
-    /// Watches a process: its end is told by [`Event::Down`](crate::Event::Down), at once if it is
-    /// dead already.
+    /// Monitors a process. When it exits, this process receives
+    /// [`Event::Down`](crate::Event::Down), immediately if it has exited already.
     pub fn monitor(&self, pid: Pid) -> MonitorId {
         self.system().monitor_as(&self.0, pid)
     }
 
-    /// Watches no longer. An [`Event::Down`](crate::Event::Down) that is in the mailbox already
-    /// still comes.
+    /// Removes a monitor. An [`Event::Down`](crate::Event::Down) that is already in the mailbox is
+    /// still delivered.
     pub fn demonitor(&self, monitor: MonitorId) {
         self.system().demonitor_as(&self.0, monitor);
     }
 
-    /// Links this process with another: if one ends abnormally, the other does, or is told if it
-    /// [traps exits](crate::Spawn::trap_exits). If the other is dead already, that is an abnormal
-    /// end, [`ExitReason::NoProcess`](crate::ExitReason::NoProcess).
+    /// Links this process with another. If one exits abnormally, the other exits, too, or receives
+    /// an event if it [traps exits](crate::Spawn::trap_exits). If the other process has exited
+    /// already, this counts as an abnormal exit with
+    /// [`ExitReason::NoProcess`](crate::ExitReason::NoProcess).
     pub fn link(&self, pid: Pid) {
         self.system().link_as(&self.0, pid);
     }
 
-    /// Takes a link away.
+    /// Removes a link.
     pub fn unlink(&self, pid: Pid) {
         self.system().unlink_as(&self.0, pid);
     }
 
-    /// Makes the process step, whatever it waits for: for what completes by itself and not as a
-    /// yield. A process that holds it may wait with [`Status::Idle`](crate::Status::Idle).
+    /// Returns a waker that makes the process step, whatever it waits for. It is meant for
+    /// operations that are not yields. A process that uses it may wait with
+    /// [`Status::Idle`](crate::Status::Idle).
     pub fn waker(&self) -> Waker {
         Waker::from(self.0.clone())
     }
 
-    /// A supervisor restarts a child.
+    /// Counts a restart of a child. Called by supervisors.
     pub(crate) fn count_restart(&self) {
         self.0.count_restart();
     }
@@ -118,12 +121,13 @@ impl Context {
         self.system().try_send_as(Some(self.pid()), to, message)
     }
 
-    /// A yielded send, at its turn: if there is no room it can still wait.
+    /// Sends a yielded message at its turn, without waiting. If there is no room, the caller can
+    /// still wait.
     pub(crate) fn offer_in_turn(&self, to: Pid, message: Payload) -> Result<(), SendError> {
         self.system().offer_as(Some(self.pid()), to, message)
     }
 
-    /// A call whose message is sent when it is its `turn`.
+    /// Makes a call whose message is sent when `turn` has completed.
     pub(crate) async fn call_in_turn<T>(
         &self,
         to: Pid,
@@ -134,7 +138,7 @@ impl Context {
         self.system().call_as(Some(self.pid()), to, message, limit, turn).await
     }
 
-    /// A yielded send, at its turn.
+    /// Sends a yielded message at its turn.
     pub(crate) async fn send_in_turn(&self, to: Pid, message: Payload) -> Result<Payload, Failure> {
         self.send(to, message).await?;
         Ok(Payload::empty())

@@ -1,4 +1,5 @@
-//! A yield on its way to completion: who carries out its command, and how the result comes back.
+//! Handlers of commands, and the two objects by which a handler completes a yield: a [`Request`]
+//! within the call of the handler, and a [`Completion`] after it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,13 +11,13 @@ use crate::messages::pid::Pid;
 use crate::steps::work::Work;
 use crate::system::core::{Entry, System};
 
-/// Carries out a command. Any `Fn(Request<'_>)` is one.
+/// Handles a command. Any `Fn(Request<'_>)` is a handler.
 ///
-/// It is called on the worker that stepped the process, between steps, and must not block: what
-/// takes long is [run](Request::run) or [deferred](Request::defer). A handler that panics completes
-/// the yield with an error.
+/// It is called on the worker that stepped the process, between two steps, and must not block.
+/// [Run](Request::run) or [defer](Request::defer) longer work. If a handler panics, the yield
+/// completes with an error.
 pub trait Handler: Send + Sync + 'static {
-    /// Carries out what `request` asks for.
+    /// Handles `request`.
     fn handle(&self, request: Request<'_>);
 }
 
@@ -26,8 +27,9 @@ impl<F: Fn(Request<'_>) + Send + Sync + 'static> Handler for F {
     }
 }
 
-/// A yield that its handler is to complete: [now](Self::complete_yield), by a [future](Self::run),
-/// or [later](Self::defer). Dropped without any of these, it is completed with an error.
+/// A yield that its handler must complete: [immediately](Self::complete_yield), by a
+/// [future](Self::run), or [later](Self::defer). If it is dropped without any of these, the yield
+/// completes with an error.
 #[derive(Debug)]
 pub struct Request<'a> {
     entry: &'a Arc<Entry>,
@@ -42,46 +44,47 @@ impl<'a> Request<'a> {
         Self { entry, work, payload, tag, is_answered: false }
     }
 
-    /// The process that yields.
+    /// Returns the process that yielded the command.
     pub fn pid(&self) -> Pid {
         self.entry.pid()
     }
 
-    /// The system in which it runs.
+    /// Returns the system in which it runs.
     pub fn system(&self) -> &System {
         self.entry.system()
     }
 
-    /// The yield's tag.
+    /// Returns the tag of the yield.
     pub fn tag(&self) -> u64 {
         self.tag
     }
 
-    /// Takes out what the process gave with the command.
+    /// Takes the payload of the command out.
     ///
     /// # Errors
-    /// It is no `T`; the failure says so, fit to [complete](Self::complete_yield) the yield with.
+    /// Returns an error if it is not a `T`. The yield can be [completed](Self::complete_yield) with
+    /// that error.
     pub fn take<T: std::any::Any>(&mut self) -> Result<T, Failure> {
         std::mem::take(&mut self.payload).downcast().map_err(|payload| {
             Failure::new(format_args!("expected {}, but got {payload:?}", std::any::type_name::<T>()))
         })
     }
 
-    /// Completes the yield at once.
+    /// Completes the yield immediately.
     pub fn complete_yield(mut self, result: Result<Payload, Failure>) {
         self.is_answered = true;
         self.work.complete(self.tag, result);
     }
 
-    /// Completes the yield with what `future` gives. The future runs in the task of the process,
-    /// between its steps, and is dropped with it, or when the process
-    /// [cancels](crate::Output::cancel) the tag.
+    /// Completes the yield with the result of `future`. The future runs in the task of the process,
+    /// between its steps. It is dropped when the process exits or [cancels](crate::Output::cancel)
+    /// the tag.
     pub fn run(mut self, future: impl Future<Output = Result<Payload, Failure>> + Send + 'static) {
         self.is_answered = true;
         self.work.run(self.tag, future);
     }
 
-    /// Leaves it to somebody else, on whatever thread, to complete the yield.
+    /// Returns a handle with which any thread can complete the yield later.
     pub fn defer(mut self) -> Completion {
         self.is_answered = true;
         Completion { entry: self.entry.clone(), id: self.work.expect(self.tag), is_answered: false }
@@ -91,7 +94,8 @@ impl<'a> Request<'a> {
         self.entry
     }
 
-    /// Leaves it to `hand_over` to see that the yield is completed, or that it never will be.
+    /// Passes the yield to `hand_over`, which completes it, or arranges its completion, or cancels
+    /// other yields.
     pub(crate) fn hand_over(mut self, hand_over: impl FnOnce(&mut Work, u64)) {
         self.is_answered = true;
         hand_over(self.work, self.tag);
@@ -106,8 +110,8 @@ impl Drop for Request<'_> {
     }
 }
 
-/// A yield that somebody is to complete later, on whatever thread. Dropped, it is completed with an
-/// error, so that no process waits for ever.
+/// A yield that any thread can complete later. If it is dropped, the yield completes with an error,
+/// so that no process waits forever.
 #[derive(Debug)]
 pub struct Completion {
     entry: Arc<Entry>,
@@ -116,20 +120,19 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// The process that waits.
+    /// Returns the process that waits.
     pub fn pid(&self) -> Pid {
         self.entry.pid()
     }
 
-    /// Completes the yield. If the process has ended, or has cancelled the yield, the result is
-    /// dropped.
+    /// Completes the yield. The result is dropped if the process has exited or cancelled the yield.
     pub fn complete_yield(mut self, result: Result<Payload, Failure>) {
         self.is_answered = true;
         self.deliver(result);
     }
 
-    /// Until the runner looks it up, an event's tag is the yield's number: of two yields with one
-    /// tag, one may be cancelled.
+    /// The event contains the number of the yield instead of its tag; the runner replaces it. Of
+    /// two yields with the same tag, one may have been cancelled.
     fn deliver(&self, result: Result<Payload, Failure>) {
         self.entry.deliver(Event::Completed { tag: self.id, result });
     }

@@ -1,9 +1,10 @@
-//! From a command's number to its handler.
+//! The table of command handlers of a system.
 //!
-//! Numbers below [`CommandId::FIRST`] are the system's own and stand in an array; those of
-//! applications stand in a map. Both are frozen when the system is built, so that a lookup takes no
-//! lock. Two handlers for one number are an error of [`Builder::build`](crate::Builder::build); a
-//! number that nobody handles completes its yield with an error.
+//! Handlers for numbers below [`CommandId::FIRST`] belong to the system and are stored in an array.
+//! Those of applications are stored in a map. Both are fixed when the system is built, so that a
+//! lookup takes no lock. Two handlers for one number are an error of
+//! [`Builder::build`](crate::Builder::build). A command without a handler completes its yield with
+//! an error.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,10 +26,10 @@ pub(crate) struct Handlers {
 }
 
 impl Handlers {
-    /// The system's own, and `others`.
+    /// Returns the table of the system's own handlers and `others`.
     ///
     /// # Errors
-    /// Two of them are for one command: that one.
+    /// Returns the command that has two handlers.
     pub(crate) fn new(others: Vec<(CommandId, Box<dyn Handler>)>) -> Result<Self, CommandId> {
         let mut handlers = Self { system: commands::handlers(), others: HashMap::new() };
         for (command, handler) in others {
@@ -62,7 +63,7 @@ impl Dispatch for Handlers {
         };
         let request = Request::new(entry, work, tag, payload);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| handler.handle(request))) {
-            // Its request was dropped while it unwound, which completed the yield.
+            // The request was dropped during the unwinding, which completed the yield.
             let failure = Failure::of_panic(panic);
             tracing::error!(target: "volt::process", pid = %entry.pid(), command = command.number(), %failure, "a handler panicked");
         }

@@ -1,9 +1,9 @@
-//! An async function as a process.
+//! Runs an async function as a process.
 //!
-//! A step of it is a poll of the future, with a waker that makes the process step. Events are taken
-//! from the mailbox only when those before have been received, so that what piles up piles up
-//! there, where it is bounded and seen. While the future waits in `recv` or `next` the process is
-//! Idle, else it is Blocked, and messages do not disturb it.
+//! A step is a poll of the function's future, with a waker that makes the process step. The process
+//! takes events from its mailbox only after the function has received all earlier ones. A backlog
+//! therefore accumulates in the mailbox, where it is bounded and reported. While the function waits
+//! in `recv` or `next`, the process is Idle. Otherwise it is Blocked, and messages do not wake it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,11 +20,13 @@ use crate::steps::machine::Process;
 use crate::steps::output::Output;
 use volt::task::consume_budget;
 
-/// Makes a process of an async function, which gets the process's [`Inbox`] and its input; what it
-/// returns is the process's [result](crate::System::exec). It has one entry method, `main`.
+/// Turns an async function into a process. The function receives the process's [`Inbox`] and its
+/// input. What it returns is the [result](crate::System::exec) of the process. The process has one
+/// entry method, `main`.
 ///
-/// The process ends when the function returns. It is asked to end by [`recv`](Inbox::recv) giving
-/// `None`; the future is dropped wherever it stands if it does not in time.
+/// The process exits when the function returns. When the process is cancelled,
+/// [`recv`](Inbox::recv) returns `None`. If the function does not return in time, the process is
+/// killed: its future is dropped at the current await point.
 ///
 /// ```
 /// use volt_process::{Payload, Spawn, System};
@@ -56,11 +58,11 @@ struct Function<F, Fut> {
     queue: Arc<Mutex<Queue>>,
 }
 
-/// Events that the process has taken and the function has not.
+/// Events that the process has taken from its mailbox and the function has not received.
 #[derive(Debug, Default)]
 struct Queue {
     events: VecDeque<Event>,
-    /// The function waits for one.
+    /// The waker of the function while it waits for an event.
     receiver: Option<Waker>,
     is_cancelled: bool,
 }
@@ -74,7 +76,7 @@ where
         self.waker = context.waker();
         let inbox = Inbox { context: context.clone(), queue: self.queue.clone(), waker: self.waker.clone() };
         self.future = self.function.take().map(|function| Box::pin(function(inbox, input)));
-        // The future is polled in the first step.
+        // The first step polls the future.
         self.waker.wake_by_ref();
         Ok(())
     }
@@ -84,8 +86,8 @@ where
         queue.events.extend(events);
         let receiver = if queue.events.is_empty() { None } else { queue.receiver.take() };
         drop(queue);
-        // The future is polled now in any case, but something in it may poll only those of its
-        // parts that were woken.
+        // The future is polled below in any case. But a combinator inside it may poll only those of
+        // its parts that were woken.
         if let Some(receiver) = receiver.filter(|receiver| !receiver.will_wake(&self.waker)) {
             receiver.wake();
         }
@@ -106,8 +108,8 @@ where
     }
 
     fn close(&mut self) {
-        // Another task may have the inbox: it hears of the end, and who waits for an answer to what
-        // is in there, too.
+        // Another task may have the inbox. It is notified of the exit. Dropping the remaining
+        // events fails the calls among them.
         let mut queue = lock(&self.queue);
         queue.is_cancelled = true;
         let (left, receiver) = (std::mem::take(&mut queue.events), queue.receiver.take());
@@ -126,34 +128,38 @@ where
     }
 }
 
-/// The mailbox of an async function, and what it is as a process.
+/// The inbox of an async function: receives the events of its process.
 pub struct Inbox {
     context: Context,
     queue: Arc<Mutex<Queue>>,
-    /// The process's.
+    /// The waker of the process.
     waker: Waker,
 }
 
 impl Inbox {
-    /// The process: who it is, and what it can do with others.
+    /// Returns the context of the process.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Waits for a message; `None`, from then on, when the process is asked to end, when its
-    /// parent, linked with it, has ended abnormally, or when it has ended itself and another
-    /// task has the inbox. Other events, which only a process gets that monitors others or
-    /// [traps exits](crate::Spawn::trap_exits), are dropped: such a one waits for
-    /// [`next`](Self::next).
+    /// Waits for a message.
+    ///
+    /// Returns `None`, now and from then on, in three cases. The process was cancelled. It [traps
+    /// exits](crate::Spawn::trap_exits), and its parent, with which it is linked, has exited
+    /// abnormally. Or the process has exited, and another task uses the inbox.
+    ///
+    /// Other events are dropped. A process receives those only if it monitors processes or traps
+    /// exits; such a process should use [`next`](Self::next).
     ///
     /// # Cancel safety
-    /// No message is lost.
+    /// This method is cancel safe: no message is lost.
     pub async fn recv(&mut self) -> Option<Message> {
         loop {
             match self.next().await {
                 Event::Message(message) => return Some(message),
                 Event::Cancel => return None,
-                // Who traps exits and does not handle them ends with its parent as others do.
+                // A process that traps exits and does not handle them ends with its parent, like
+                // any other.
                 Event::Exit { pid, reason } if reason.is_abnormal() && Some(pid) == self.context.parent() => {
                     lock(&self.queue).is_cancelled = true;
                     return None;
@@ -163,14 +169,14 @@ impl Inbox {
         }
     }
 
-    /// Waits for an event. [`Event::Cancel`] comes when the process is asked to end or has ended,
-    /// and from then on whenever nothing else is there.
+    /// Waits for an event. Returns [`Event::Cancel`] when the process is cancelled or has exited,
+    /// and from then on whenever there is no other event.
     ///
     /// # Cancel safety
-    /// No event is lost.
+    /// This method is cancel safe: no event is lost.
     pub async fn next(&mut self) -> Event {
-        // From Cancel on there is always an event: who does not mind it gives way to others all the
-        // same.
+        // After a cancellation there is always an event. A function that ignores it must yield to
+        // other tasks, too.
         consume_budget().await;
         poll_fn(|cx| self.poll_next(cx)).await
     }
@@ -186,8 +192,8 @@ impl Inbox {
         }
         let former = queue.receiver.replace(cx.waker().clone());
         drop(queue);
-        // Another task reads, or a part of the function with a waker of its own: the process may
-        // have stepped before, and wait for no mail.
+        // The receiver is another task, or a part of the function with a waker of its own. The
+        // process may have stepped before this, and be Blocked: wake it, so that it becomes Idle.
         if former.is_none() && !cx.waker().will_wake(&self.waker) {
             self.waker.wake_by_ref();
         }
@@ -195,7 +201,7 @@ impl Inbox {
     }
 }
 
-/// No code of the user runs under this lock, so a panic leaves nothing half-done.
+/// No user code runs under this lock, so a panic leaves nothing half-done.
 fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What a process is made of.
+//! The state machine of a process.
 
 use std::any::Any;
 
@@ -10,36 +10,41 @@ use crate::steps::output::Output;
 
 /// A state machine that runs as a process.
 ///
-/// Its methods are called by one worker at a time, in the process's own task; none may block. One
-/// that panics or returns an error ends the process, and nothing else.
+/// Its methods are called by one worker at a time, in the task of the process. None may block. A
+/// method that panics or returns an error ends only this process.
 pub trait Process: Any + Send {
-    /// Entry methods that it offers; a process that is to be started by another is refused before
-    /// anything of it runs. The first is taken if none is named.
+    /// Returns the entry methods that the process offers. A process that is to be started with any
+    /// other method is refused before it runs. The first is the default.
     fn methods(&self) -> &[&'static str] {
         &["main"]
     }
 
-    /// Begins: called once, before everything else, with the entry method and its input.
+    /// Initializes the process. Called once, before any other step, with the entry method and its
+    /// input.
     ///
     /// # Errors
-    /// The process cannot begin; it ends.
+    /// If an error is returned, the process exits with [`Failed`](crate::ExitReason::Failed).
     fn init(&mut self, context: &Context, method: &str, input: Payload) -> Result<(), Failure>;
 
-    /// Goes on: called when there are events, with at most 128 from its mailbox and the completions
-    /// of its own yields. There may be none: when it said [`Continue`](crate::Status::Continue),
-    /// was woken by its [waker](Context::waker), was upgraded, or what woke it was a yield that it
-    /// has cancelled. What it writes to `out` says what it waits for, each time anew.
+    /// Handles events. Called with at most 128 events from the mailbox, and the completions of the
+    /// process's own yields. `out` receives what the process waits for; it is reset before each
+    /// step.
+    ///
+    /// There may be no events. That is so after a step that returned
+    /// [`Continue`](crate::Status::Continue), after a wake-up by the process's
+    /// [waker](Context::waker), after an upgrade, and if the event was the completion of a
+    /// cancelled yield.
     ///
     /// # Errors
-    /// The process cannot go on; it ends.
+    /// If an error is returned, the process exits with [`Failed`](crate::ExitReason::Failed).
     fn step(&mut self, events: Events<'_>, out: &mut Output) -> Result<(), Failure>;
 
-    /// Ends: called once after everything else, however the process ends, if `init` was called.
-    /// Then it is dropped, and only then others are told of its end.
+    /// Cleans up. Called once, after the last step, whatever the exit reason, if `init` was called.
+    /// Then the state machine is dropped, and only after that are monitors and links notified.
     fn close(&mut self) {}
 
-    /// Whether its next step is to get events. While it wants none, they stay in the mailbox, where
-    /// they are bounded and counted; that goes for completions and cancellation, too.
+    /// Returns whether the next step accepts events. Until it does, all events stay in the mailbox,
+    /// where messages are bounded and counted. Completions and cancellation are held back, too.
     fn takes_events(&self) -> bool {
         true
     }

@@ -1,5 +1,4 @@
-//! How a process runs: its state machine, what a step returns, and how the yields of a step are
-//! carried out.
+//! The execution of a process: its state machine, the result of a step, and the yields of a step.
 
 pub(crate) mod command;
 pub(crate) mod commands;

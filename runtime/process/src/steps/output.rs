@@ -1,4 +1,4 @@
-//! What a step says when it returns: what the process waits for, and what it wants done meanwhile.
+//! The result of a step: what the process waits for, and which operations it yields.
 
 use std::collections::VecDeque;
 
@@ -8,37 +8,37 @@ use crate::steps::command::CommandId;
 /// What a process waits for after a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
-    /// Nothing: it steps again, behind others that are ready.
+    /// Nothing. It steps again, after other ready tasks have run.
     Continue,
-    /// Events of any kind.
+    /// Any event.
     #[default]
     Idle,
-    /// Its yields: it steps again when one is completed, and gets the messages that came meanwhile
-    /// then.
+    /// Its yields. It steps again when one completes, or when an event other than a message
+    /// arrives. That step also receives the messages that have arrived in the meantime.
     Yield,
-    /// It is done, and ends.
+    /// It has completed, and exits.
     Done,
 }
 
-/// A step's output: its status, [`Idle`](Status::Idle) unless it says otherwise, and its yields.
+/// The output of a step: a status, which is [`Idle`](Status::Idle) by default, and yields.
 ///
-/// A yield is a command with a tag; when the command is completed, the process is told by
-/// [`Event::Completed`](crate::Event::Completed) with that tag. Tags mean nothing to the system;
-/// several yields may bear the same one.
+/// A yield is a command with a tag. When the command has completed, the process receives
+/// [`Event::Completed`](crate::Event::Completed) with that tag. The system does not interpret tags;
+/// several yields may have the same one.
 ///
-/// They are carried out in their order once the step has returned. At most
-/// [`YIELDS_MAX`](Output::YIELDS_MAX) may be outstanding; those beyond are completed with an error.
-/// What is outstanding when the process ends is given up.
+/// Yields are started in order after the step has returned. At most
+/// [`YIELDS_MAX`](Output::YIELDS_MAX) may be outstanding; any further yield completes with an
+/// error. Yields that are outstanding when the process exits are cancelled.
 #[derive(Debug, Default)]
 pub struct Output {
     pub(crate) status: Status,
     pub(crate) yields: VecDeque<Yield>,
     pub(crate) result: Payload,
-    /// What it waits for is not among its yields, but will wake it.
+    /// The process awaits something that is not a yield, and that wakes it by its waker.
     pub(crate) has_waker: bool,
 }
 
-/// A command that waits to be dispatched.
+/// A command that has not been dispatched yet.
 #[derive(Debug)]
 pub(crate) struct Yield {
     pub tag: u64,
@@ -47,32 +47,31 @@ pub(crate) struct Yield {
 }
 
 impl Output {
-    /// Yields of one process that may be outstanding.
+    /// The maximum number of outstanding yields of one process.
     pub const YIELDS_MAX: usize = 1024;
 
-    /// Says what the process waits for.
+    /// Sets what the process waits for.
     pub fn set_status(&mut self, status: Status) {
         self.status = status;
     }
 
-    /// The process waits for its yields.
+    /// Makes the process wait for its yields.
     pub fn wait(&mut self) {
         self.status = Status::Yield;
     }
 
-    /// The process is done.
+    /// Completes the process.
     pub fn done(&mut self) {
         self.status = Status::Done;
     }
 
-    /// The process is done, and this is what it gives to whoever [executed](crate::System::exec)
-    /// it.
+    /// Completes the process with a result, which [`exec`](crate::System::exec) returns.
     pub fn done_with(&mut self, result: Payload) {
         self.status = Status::Done;
         self.result = result;
     }
 
-    /// Yields `command`, whatever its [handler](crate::Handler) makes of the payload.
+    /// Yields `command`. Its [handler](crate::Handler) interprets the payload.
     pub fn request(&mut self, tag: u64, command: CommandId, payload: Payload) {
         self.yields.push_back(Yield { tag, command, payload });
     }

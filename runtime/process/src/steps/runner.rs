@@ -1,28 +1,31 @@
-//! The task of a process: takes its events out, steps its state machine, and sees to what it
-//! yields.
+//! The task of a process. It takes events out of the mailbox, steps the state machine, and starts
+//! and polls its yields.
 //!
-//! One poll is at most one step, so that the scheduler's fairness and its counts are the processes'
-//! too. In a poll:
-//! 1. futures and sends that the process has yielded get on (`Work::poll`); what they complete
-//!    wakes it (E2);
-//! 2. `begin` (R1) says whether it is to step, to end, or was polled for nothing;
-//! 3. at most `BATCH` events are taken out (R2), if the process wants any;
-//! 4. an upgrade replaces the state machine, once `init` was called;
-//! 5. it steps (R3): `init` the first time, `step` from then on;
-//! 6. its yields are dispatched, in their order;
-//! 7. what the step left is dropped, and `end` (R4) says: it waits, or its task is queued again
-//!    behind others.
+//! One poll runs at most one step, so that the scheduler's fairness and its counters also apply to
+//! processes. A poll does the following:
 //!
-//! Invariants:
-//! * *Closed once*: `close` is called exactly once for each process whose `init` was called, also
-//!   when that failed or it panicked.
-//! * *Ends told last*: when others are told of an end, the state machine, its futures and what it
-//!   had yielded are gone.
-//! * *One barrier*: whatever code of the user panics in steps 1 to 6, a destructor too, ends the
-//!   process, which says so. An end has one for each thing that it drops, as it has to get through,
-//!   and so has what a step leaves: two that panic at once abort the program.
-//! * *Scratch stays*: the buffers of a step belong to the worker's thread, not to the process: one
-//!   that waits holds none.
+//! 1. Polls the futures and sends that the process has yielded (`Work::poll`). A completion wakes
+//!    the process (E2 of `state`).
+//! 2. Changes the state word (`begin`, R1). The result is to step, to exit, or to do nothing.
+//! 3. Takes at most `BATCH` events out of the mailbox (R2), if the process accepts any.
+//! 4. Runs a pending upgrade, which replaces the state machine, if `init` was called.
+//! 5. Steps (R3): `init` the first time, `step` from then on.
+//! 6. Dispatches the yields of the step, in order.
+//! 7. Drops what the step has left, and changes the state word (`end`, R4). Then the process waits,
+//!    or its task is queued again behind other tasks.
+//!
+//! # Invariants
+//!
+//! * *CLOSED ONCE*: `close` is called exactly once for each process whose `init` was called, even
+//!   if `init` failed or the process panicked.
+//! * *EXITS ARE REPORTED LAST*: when monitors and links are notified, the state machine, its
+//!   futures and its yields have been dropped.
+//! * *ONE BARRIER*: a panic of any user code in steps 1 to 6, including destructors, is caught in
+//!   one place, and becomes the exit reason. What a step leaves, and what an exit drops, has a
+//!   barrier for each value: all of them must be dropped, and two panics at the same time abort the
+//!   program.
+//! * *SCRATCH STAYS*: the buffers of a step belong to the worker thread. A process that waits has
+//!   none.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -44,21 +47,21 @@ use crate::steps::work::Work;
 use crate::system::core::Entry;
 use volt::sync::oneshot;
 
-/// Events that a step gets at most: as the budget of a task, so that a process with a full mailbox
-/// keeps its worker for a bounded time.
+/// The maximum number of events per step. It equals the budget of a task, so that a process with a
+/// full mailbox occupies its worker for a bounded time.
 const BATCH: usize = 128;
 
-/// See the header of this file.
+/// The task of a process. See the module's documentation.
 pub(crate) struct Runner {
     entry: Arc<Entry>,
     process: Box<dyn Process>,
-    /// Until `init` is called.
+    /// The arguments of `init`, until it is called.
     start: Option<Box<Start>>,
     work: Option<Box<Work>>,
     stage: Stage,
 }
 
-/// What `init` is called with, and who is told that it succeeded.
+/// The arguments of `init`, and the channel that reports its success.
 pub(crate) struct Start {
     pub method: &'static str,
     pub input: Payload,
@@ -72,17 +75,17 @@ enum Stage {
     Closed,
 }
 
-/// What a poll has come to.
+/// The result of steps 1 to 6.
 enum Turn {
-    /// It was polled for nothing.
+    /// There was no reason to step.
     Rest,
     Stepped(Until),
     Over(ExitReason, Option<Payload>),
-    /// Somebody else has ended it.
+    /// A shutdown has completed the process.
     Complete,
 }
 
-/// Stands where a state machine was.
+/// Replaces the state machine of a process that has exited.
 struct Gone;
 
 impl Process for Gone {
@@ -95,8 +98,8 @@ impl Process for Gone {
     }
 }
 
-/// What a step is given and what it says, outside of the barrier: what it leaves is dropped one by
-/// one, also when it has panicked.
+/// The input and output of a step. They are stored outside of the panic barrier, so that their
+/// contents are dropped one by one even if the step has panicked.
 #[derive(Default)]
 struct Scratch {
     events: VecDeque<Event>,
@@ -104,8 +107,8 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// Drops what a step has left, and what a large one has grown. Gives what a destructor panicked
-    /// with.
+    /// Drops what a step has left, and shrinks large buffers. Returns the message of the first
+    /// destructor that panicked.
     fn clear(&mut self) -> Option<Failure> {
         let Output { mut yields, result, .. } = std::mem::take(&mut self.output);
         let events = self.events.drain(..).fold(dropped(result), |first, event| first.or(dropped(event)));
@@ -129,13 +132,13 @@ impl Runner {
     /// Steps 1 to 6.
     fn turn(&mut self, cx: &mut TaskContext<'_>, scratch: &mut Scratch) -> Turn {
         let takes_events = self.start.is_none() && self.process.takes_events();
-        // What is completed and not wanted yet holds up the rest, or an interval would pile up
-        // ticks.
+        // While there are completions that the process does not accept yet, its futures are not
+        // polled. Otherwise an interval would accumulate ticks.
         if let Some(work) = self.work.as_mut().filter(|work| takes_events || !work.has_completed()) {
             work.poll(cx);
             self.entry.set_sending(work.is_sending());
             if takes_events && work.has_completed() {
-                // The task is this one, and is being polled.
+                // No wake-up is needed: this task is the one to wake, and is being polled.
                 let _wakes = self.entry.state.wake();
             }
         }
@@ -158,7 +161,7 @@ impl Runner {
                 let Start { method, input, started } = *start;
                 let result = self.process.init(&Context::new(self.entry.clone()), method, input);
                 if let Some(started) = started.filter(|_| result.is_ok()) {
-                    // Who started it may have ended meanwhile.
+                    // The process that waits for this may have exited.
                     let _told = started.send(());
                 }
                 result
@@ -191,7 +194,7 @@ impl Runner {
             self.entry.set_sending(work.is_sending());
             left.has_events |= wants_events && work.has_completed();
         }
-        // One that came before `init` was called.
+        // An upgrade that arrived before `init` was called.
         left.has_events |= is_first && self.entry.life().upgrade.is_some();
         match output.status {
             Status::Continue => Turn::Stepped(Until::Again),
@@ -210,15 +213,15 @@ impl Runner {
         self.work.as_ref().is_some_and(|work| work.is_waiting())
     }
 
-    /// Step 3; gives what is left in the mailbox.
+    /// Step 3. Returns what is left in the mailbox.
     fn take_events(&mut self, events: &mut VecDeque<Event>) -> Left {
         if let Some(work) = &mut self.work {
             work.take_completed(events);
         }
         let before = events.len();
         let left = self.entry.mailbox.drain(events, BATCH);
-        // A yield that somebody else completed bears its number; one that was cancelled is not
-        // told.
+        // The event of a yield that another thread has completed contains its number: replace it
+        // with the tag. Drop the event if the yield was cancelled.
         if let Some(work) = &mut self.work {
             let mut at = 0;
             events.retain_mut(|event| {
@@ -257,7 +260,8 @@ impl Runner {
         }
     }
 
-    /// The process has ended: closes it, drops what it had, then tells everybody.
+    /// Ends the process: closes it, drops its state machine and yields, then notifies monitors and
+    /// links.
     fn end(&mut self, reason: ExitReason, result: Option<Payload>) {
         let closed = self.close();
         let process = std::mem::replace(&mut self.process, Box::new(Gone));
@@ -268,7 +272,7 @@ impl Runner {
         }
     }
 
-    /// Gives what it panicked with, if it did.
+    /// Calls `close` if necessary. Returns the message if it panicked.
     fn close(&mut self) -> Option<Failure> {
         let stage = std::mem::replace(&mut self.stage, Stage::Closed);
         if stage != Stage::Open {
@@ -310,8 +314,8 @@ impl Future for Runner {
 }
 
 impl Drop for Runner {
-    /// Its task was aborted, or the runtime shut down, if it is open still; or a shutdown has ended
-    /// it in the middle of a step.
+    /// If the runner is not closed yet, its task was aborted, the runtime has shut down, or a
+    /// shutdown has completed the process in the middle of a step.
     fn drop(&mut self) {
         if self.stage != Stage::Closed {
             self.end(ExitReason::Killed, None);

@@ -1,4 +1,4 @@
-//! What a process is started with.
+//! The description of a process that is to be started.
 
 use std::fmt;
 use std::panic::Location;
@@ -8,8 +8,7 @@ use crate::messages::payload::Payload;
 use crate::steps::machine::Process;
 use volt::sync::oneshot;
 
-/// A process that is to be started: its state machine, its entry method and input, and how it is to
-/// be treated.
+/// A process to be started: its state machine, entry method, input and settings.
 ///
 /// ```
 /// use volt_process::{Overflow, Payload, Spawn, System};
@@ -41,14 +40,15 @@ pub struct Spawn {
     pub(crate) overflow: Overflow,
     pub(crate) traps_exits: bool,
     pub(crate) is_linked: bool,
-    /// Told once `init` has succeeded; dropped if it has not.
+    /// Notified when `init` has succeeded; dropped if it has failed.
     pub(crate) started: Option<oneshot::Sender<()>>,
     pub(crate) is_supervisor: bool,
     pub(crate) location: &'static Location<'static>,
 }
 
 impl Spawn {
-    /// `process`, by its first entry method and with no input. Reports name the line of the caller.
+    /// Describes a process that runs `process`, with its first entry method and no input. Reports
+    /// show the location of the caller.
     #[track_caller]
     pub fn new<P: Process>(process: P) -> Self {
         Self {
@@ -67,26 +67,27 @@ impl Spawn {
         }
     }
 
-    /// By another entry method.
+    /// Sets the entry method.
     pub fn method(self, method: &'static str) -> Self {
         Self { method, ..self }
     }
 
-    /// With this input.
+    /// Sets the input.
     pub fn input(self, input: Payload) -> Self {
         Self { input, ..self }
     }
 
-    /// Under a name, by which [`whereis`](crate::System::whereis) finds it as long as it lives.
+    /// Sets the name, by which [`whereis`](crate::System::whereis) finds the process while it is
+    /// alive.
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// How many messages may wait for it, 1,024 unless said otherwise, and what happens to one
-    /// more.
+    /// Sets the capacity of the mailbox in messages, 1,024 by default, and what happens to a
+    /// message that finds it full.
     ///
     /// # Panics
-    /// `capacity` is 0 or above 1,048,576.
+    /// Panics if `capacity` is 0 or above 1,048,576.
     #[track_caller]
     pub fn mailbox(self, capacity: usize, overflow: Overflow) -> Self {
         assert!(
@@ -96,14 +97,14 @@ impl Spawn {
         Self { capacity: capacity as u32, overflow, ..self }
     }
 
-    /// It is told of the end of linked processes ([`Event::Exit`](crate::Event::Exit)) instead of
-    /// ending with them.
+    /// Makes the process receive the exits of linked processes as
+    /// [`Event::Exit`](crate::Event::Exit) instead of exiting with them.
     pub fn trap_exits(self) -> Self {
         Self { traps_exits: true, ..self }
     }
 
-    /// It is [linked](crate::Context::link) with the process that starts it, from before its first
-    /// step on.
+    /// [Links](crate::Context::link) the process with the process that starts it, before its first
+    /// step.
     pub fn link(self) -> Self {
         Self { is_linked: true, ..self }
     }
@@ -115,7 +116,7 @@ impl fmt::Debug for Spawn {
     }
 }
 
-/// A process was not started.
+/// Why a process was not started.
 #[derive(Debug)]
 pub struct SpawnError(pub(crate) Refusal);
 
@@ -129,22 +130,22 @@ pub(crate) enum Refusal {
 }
 
 impl SpawnError {
-    /// The process has no entry method of that name.
+    /// Returns whether the process has no such entry method.
     pub fn is_unknown_method(&self) -> bool {
         matches!(self.0, Refusal::UnknownMethod { .. })
     }
 
-    /// Another process bears that name.
+    /// Returns whether another process has the name.
     pub fn is_name_taken(&self) -> bool {
         matches!(self.0, Refusal::NameTaken(_))
     }
 
-    /// There are as many processes as there may be.
+    /// Returns whether the system has as many processes as its limit allows.
     pub fn is_full(&self) -> bool {
         matches!(self.0, Refusal::TooMany(_))
     }
 
-    /// The system is shutting down.
+    /// Returns whether the system is shutting down.
     pub fn is_shut_down(&self) -> bool {
         matches!(self.0, Refusal::ShuttingDown)
     }

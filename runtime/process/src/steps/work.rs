@@ -1,17 +1,18 @@
-//! What a process has yielded and is not completed yet.
+//! The outstanding yields of a process, that is, those that have not completed.
 //!
-//! Three kinds: futures that run in the task of the process, sends that wait for room in a mailbox,
-//! and yields that somebody else completes. All have a number; a yield that was cancelled has none
-//! any more, and its completion, should it still come, is dropped.
+//! There are three kinds: futures that run in the task of the process, sends that wait for room in
+//! a mailbox, and yields that another thread completes. Each has a number. A cancelled yield loses
+//! its number, and its completion is dropped if it arrives later.
 //!
-//! Invariants:
-//! * *Order of sends*: a send begins only when those yielded before it are done, so that none
-//!   overtakes another, whatever mailboxes are full. A call is a future of its own, as its time
-//!   runs from the first, and stands among the sends with a turn, which is over when its message is
-//!   in.
-//! * *Bounded*: at most `Output::YIELDS_MAX` are outstanding.
-//! * *Nothing outlives the process*: it is all dropped with its runner, a send that waits for room,
-//!   too.
+//! # Invariants
+//!
+//! * *ORDER OF SENDS*: a send begins only after all sends that were yielded before it, so that none
+//!   overtakes another, whichever mailboxes are full. A call is a separate future, because its
+//!   time-out runs from the beginning. It has a *turn* among the sends, which lasts until its
+//!   message is in the mailbox.
+//! * *BOUNDED*: at most `Output::YIELDS_MAX` are outstanding.
+//! * *NOTHING OUTLIVES THE PROCESS*: all of them are dropped with the runner, including sends that
+//!   wait for room.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -36,18 +37,18 @@ type Outcome = Result<Payload, Failure>;
 type InTurn = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 type Job = Pin<Box<dyn Future<Output = (u64, Result<Finished, Aborted>)> + Send>>;
 
-/// How a future of [`Work`] ended.
+/// The result of a future in [`Work`].
 enum Finished {
     Once(Outcome),
-    /// The interval ticked, when it was due, and goes on.
+    /// The interval has ticked, at the time when the tick was due, and continues.
     Tick(Interval, Instant),
 }
 
-/// See the header of this file.
+/// The outstanding yields of a process. See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Work {
-    /// In no order. What a poll of the process costs does not grow with their number, as each would
-    /// be polled for itself only.
+    /// In no particular order. A poll of the process does not visit all of them: `running` polls
+    /// only futures that were woken.
     outstanding: Vec<Outstanding>,
     next_id: u64,
     running: FuturesUnordered<Job>,
@@ -58,12 +59,12 @@ pub(crate) struct Work {
 struct Outstanding {
     id: u64,
     tag: u64,
-    /// Ends its future.
+    /// Aborts the future.
     abort: Option<AbortHandle>,
 }
 
 impl Work {
-    /// Whether something is outstanding that will complete.
+    /// Whether a yield is outstanding.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.outstanding.is_empty()
     }
@@ -73,27 +74,27 @@ impl Work {
         !self.sends.is_empty()
     }
 
-    /// Whether a completion waits to be taken.
+    /// Whether the process has not taken all completions.
     pub(crate) fn has_completed(&self) -> bool {
         !self.completed.is_empty()
     }
 
-    /// Takes what was completed.
+    /// Moves the completions to `batch`.
     pub(crate) fn take_completed(&mut self, batch: &mut VecDeque<Event>) {
         batch.extend(self.completed.drain(..));
     }
 
-    /// A yield with `tag` is completed.
+    /// Completes a yield with `tag`.
     pub(crate) fn complete(&mut self, tag: u64, result: Outcome) {
         self.completed.push(Event::Completed { tag, result });
     }
 
-    /// Somebody else will complete a yield with `tag`, by the number given.
+    /// Registers a yield with `tag` that another thread will complete. Returns its number.
     pub(crate) fn expect(&mut self, tag: u64) -> u64 {
         self.add(tag, None)
     }
 
-    /// Runs `future` until it completes a yield with `tag`.
+    /// Runs `future`, whose result completes a yield with `tag`.
     pub(crate) fn run(&mut self, tag: u64, future: impl Future<Output = Outcome> + Send + 'static) {
         let (abort, registration) = AbortHandle::new_pair();
         let id = self.add(tag, Some(abort));
@@ -101,21 +102,21 @@ impl Work {
         self.start(id, registration, async { Finished::Once(future.await) });
     }
 
-    /// Completes a yield with `tag` whenever `interval` ticks.
+    /// Completes a yield with `tag` at each tick of `interval`.
     pub(crate) fn repeat(&mut self, tag: u64, interval: Interval) {
         let (abort, registration) = AbortHandle::new_pair();
         let id = self.add(tag, Some(abort));
         self.start(id, registration, next_tick(interval));
     }
 
-    /// Completes a yield with `tag` by `send`, once those before it are done.
+    /// Completes a yield with `tag` by running `send` after all earlier sends.
     pub(crate) fn send(&mut self, tag: u64, send: impl Future<Output = Outcome> + Send + 'static) {
         let id = self.add(tag, None);
         self.sends.push_back((id, Box::pin(send)));
     }
 
-    /// Completes a yield with `tag` by what `call` makes of its turn: it sends its message when the
-    /// turn has come, and then drops what that gave.
+    /// Completes a yield with `tag` by running `call`. Its argument resolves when the turn of the
+    /// call has come. The call then sends its message, and drops the value to end its turn.
     pub(crate) fn call<F>(&mut self, tag: u64, call: impl FnOnce(oneshot::Receiver<oneshot::Sender<()>>) -> F)
     where
         F: Future<Output = Outcome> + Send + 'static,
@@ -123,8 +124,8 @@ impl Work {
         let (begins, begun) = oneshot::channel();
         let (sent, is_sent) = oneshot::channel();
         let turn = async move {
-            // A call that was given up before has no turn; one that is given up in it ends it, as
-            // `sent` goes with it.
+            // A call that was dropped earlier has no turn. A call that is dropped during its turn
+            // drops `sent`, which ends the turn.
             if begins.send(sent).is_ok() {
                 drop(is_sent.await);
             }
@@ -134,8 +135,8 @@ impl Work {
         self.sends.push_back((id, Box::pin(turn)));
         let mut call = Box::pin(caught(call(begun)));
         if self.sends.len() == 1 {
-            // Its message goes in at once if there is room, as that of a send does. If not, it is
-            // polled again with a waker.
+            // If there is room, the message enters the mailbox immediately, like that of a send. If
+            // not, the call is polled again with a real waker.
             let mut cx = Context::from_waker(Waker::noop());
             self.poll_sends(&mut cx);
             let answered = call.as_mut().poll(&mut cx);
@@ -147,14 +148,14 @@ impl Work {
         self.run(tag, call);
     }
 
-    /// Whether one more yield may be outstanding. Sends that were cancelled are not any more, but
-    /// wait all the same.
+    /// Whether one more yield may be outstanding. Cancelled sends are not outstanding any more, but
+    /// still occupy memory, and count here.
     pub(crate) fn has_room(&self) -> bool {
         self.outstanding.len().max(self.sends.len()) < Output::YIELDS_MAX
     }
 
-    /// The yields with `tag` are completed no more. A send among them is made all the same, as its
-    /// place in the order is kept.
+    /// Cancels the yields with `tag`: they do not complete. A send among them still takes place,
+    /// since it keeps its place in the order.
     pub(crate) fn cancel(&mut self, tag: u64) {
         self.outstanding.retain(|outstanding| {
             if outstanding.tag == tag
@@ -168,23 +169,24 @@ impl Work {
         self.completed.retain(|event| !is_given_up(event));
     }
 
-    /// The tag of the yield with number `id`, which is completed; `None` if it was cancelled.
+    /// Returns the tag of the yield with number `id`, which has completed; `None` if it was
+    /// cancelled.
     pub(crate) fn settle(&mut self, id: u64) -> Option<u64> {
         let place = self.outstanding.iter().position(|outstanding| outstanding.id == id)?;
         Some(self.outstanding.swap_remove(place).tag)
     }
 
-    /// Lets futures and sends get on; `cx` wakes the process when one of them can get further.
+    /// Polls futures and sends. `cx` wakes the process when one of them can make progress.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
         self.poll_sends(cx);
         self.poll_running(cx);
-        // The turn of a call may be over.
+        // The turn of a call may have ended.
         self.poll_sends(cx);
     }
 
     fn poll_running(&mut self, cx: &mut Context<'_>) {
-        // As many as there are, so that futures that are ready again at once do not keep the worker
-        // here.
+        // The number of polls is limited, so that futures that are immediately ready again do not
+        // occupy the worker.
         for _ in 0..=self.running.len() {
             let Poll::Ready(Some((id, finished))) = Pin::new(&mut self.running).poll_next(cx) else { return };
             match finished {
@@ -243,7 +245,7 @@ impl Work {
     }
 }
 
-/// Its panic fails the yield, as its handler's would.
+/// Turns a panic of the future into a failure of the yield.
 fn caught(future: impl Future<Output = Outcome> + Send) -> impl Future<Output = Outcome> + Send {
     let future = AssertUnwindSafe(future).catch_unwind();
     async { future.await.unwrap_or_else(|panic| Err(Failure::of_panic(panic))) }

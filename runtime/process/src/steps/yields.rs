@@ -1,4 +1,4 @@
-//! The commands of the system that a step can yield, each a method of [`Output`].
+//! The yields of the system's own commands. Each is a method of [`Output`].
 
 use std::time::Duration;
 
@@ -10,75 +10,79 @@ use crate::steps::output::Output;
 use crate::steps::spawn::Spawn;
 
 impl Output {
-    /// Yields a sleep: completed, with nothing, after `duration`.
+    /// Yields a sleep. Completes with an empty payload after `duration`.
     pub fn sleep(&mut self, tag: u64, duration: Duration) {
         self.request(tag, command::SLEEP, Payload::new(duration));
     }
 
-    /// Yields an interval: completed again and again, for the first time after one `period`, with
-    /// the [`Instant`](std::time::Instant) at which that was due, until it is
-    /// [cancelled](Self::cancel). Periods that passed while the process was late are left out.
+    /// Yields an interval. Completes again and again, the first time after one `period`, until it
+    /// is [cancelled](Self::cancel). Each result is the [`Instant`](std::time::Instant) at which
+    /// the tick was due. Ticks that were missed because the process was late are skipped.
     pub fn interval(&mut self, tag: u64, period: Duration) {
         self.request(tag, command::INTERVAL, Payload::new(period));
     }
 
-    /// Yields a message to `to`: completed, with nothing, once it is in the mailbox; with an error
-    /// if the process has ended or its mailbox refuses. What one process sends, and what it
-    /// [calls](Self::call) with, arrives in the order in which it was yielded. One that still waits
-    /// for room when the process ends is not sent: a process whose last words must arrive is
-    /// done when they are completed.
+    /// Yields a message to `to`. Completes with an empty payload once the message is in the
+    /// mailbox, or with an error if the process has exited or its mailbox refuses the message.
+    ///
+    /// Messages that a process yields, including those of its [calls](Self::call), arrive in the
+    /// order in which they were yielded. A message that still waits for room when the process exits
+    /// is not sent. If its last message must arrive, the process should complete only after that
+    /// yield has completed.
     pub fn send(&mut self, tag: u64, to: Pid, message: Payload) {
         self.request(tag, command::SEND, Payload::new(command::Send { to, message }));
     }
 
-    /// Yields a call: completed with the answer, or with an error if there is none within `limit`,
-    /// which runs while its message waits behind others, too.
+    /// Yields a call. Completes with the answer, or with an error if there is none within `limit`.
+    /// The limit includes the time in which the message waits behind other messages of this
+    /// process.
     pub fn call(&mut self, tag: u64, to: Pid, message: Payload, limit: Duration) {
         self.request(tag, command::CALL, Payload::new(command::Call { to, message, limit }));
     }
 
-    /// Yields the start of a process: completed with its [`Pid`].
+    /// Yields the start of a process. Completes with its [`Pid`].
     pub fn spawn(&mut self, tag: u64, spawn: Spawn) {
         self.request(tag, command::SPAWN, Payload::new(spawn));
     }
 
-    /// Yields a whole process: completed with its [result](Self::done_with) when it has ended, or
-    /// with an error that says why it failed.
+    /// Yields the execution of a process. Completes with its [result](Self::done_with) when it has
+    /// exited, or with an error that describes why it failed.
     pub fn exec(&mut self, tag: u64, spawn: Spawn) {
         self.request(tag, command::EXEC, Payload::new(spawn));
     }
 
-    /// Yields the end of another process: it is asked to end, and after `limit` made to. Completed
-    /// with its [`ExitReason`](crate::ExitReason) when it has ended.
+    /// Yields the end of another process: cancels it, and kills it after `limit`. Completes with
+    /// its [`ExitReason`](crate::ExitReason) when it has exited.
     pub fn terminate(&mut self, tag: u64, pid: Pid, limit: Duration) {
         self.request(tag, command::TERMINATE, Payload::new(command::Terminate { pid, limit }));
     }
 
-    /// Yields a watch over `pid`: completed with a [`MonitorId`]; its end is told by
-    /// [`Event::Down`](crate::Event::Down).
+    /// Yields a monitor of `pid`. Completes with a [`MonitorId`]. When the process exits, this
+    /// process receives [`Event::Down`](crate::Event::Down).
     pub fn monitor(&mut self, tag: u64, pid: Pid) {
         self.request(tag, command::MONITOR, Payload::new(pid));
     }
 
-    /// Yields the end of that watch: completed with nothing. No [`Event::Down`](crate::Event::Down)
-    /// comes afterwards, but for one that is in the mailbox already.
+    /// Yields the removal of a monitor. Completes with an empty payload. After that, no
+    /// [`Event::Down`](crate::Event::Down) is added to the mailbox; one that is there already is
+    /// still delivered.
     pub fn demonitor(&mut self, tag: u64, monitor: MonitorId) {
         self.request(tag, command::DEMONITOR, Payload::new(monitor));
     }
 
-    /// Yields a link with `pid`: completed with nothing. If one of the two ends abnormally, the
-    /// other does, unless it [traps exits](crate::Spawn::trap_exits).
+    /// Yields a link with `pid`. Completes with an empty payload. If one of the two processes exits
+    /// abnormally, the other does, too, unless it [traps exits](crate::Spawn::trap_exits).
     pub fn link(&mut self, tag: u64, pid: Pid) {
         self.request(tag, command::LINK, Payload::new(pid));
     }
 
-    /// Yields the end of a link: completed with nothing.
+    /// Yields the removal of a link. Completes with an empty payload.
     pub fn unlink(&mut self, tag: u64, pid: Pid) {
         self.request(tag, command::UNLINK, Payload::new(pid));
     }
 
-    /// Gives up the outstanding yields that bear `tag`: they are completed no more. What their
-    /// commands have done stays done.
+    /// Cancels the outstanding yields with `tag`: they do not complete. Effects that their commands
+    /// already had are not undone.
     pub fn cancel(&mut self, tag: u64) {
         self.request(tag, command::CANCEL, Payload::empty());
     }

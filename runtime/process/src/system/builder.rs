@@ -1,4 +1,4 @@
-//! How a system is built.
+//! The builder of a system.
 
 use std::fmt;
 
@@ -12,19 +12,21 @@ use crate::steps::handlers::Handlers;
 use crate::system::core::{Registry, System};
 use volt::Handle;
 
-/// Processes that may live in one system unless it says otherwise: 2 GB of idle ones.
+/// The default limit of live processes. This many idle ones use 2 GB.
 const MAX_PROCESSES: usize = 1 << 22;
-/// The most that it can say: even if all were in one shard, their indices would be 32 bits.
+/// The largest limit. Even if all processes were in one shard, their indices would fit into 32
+/// bits.
 const MAX_PROCESSES_MAX: usize = u32::MAX as usize / SHARDS;
 
 impl System {
-    /// A system without commands of its own, called `local`, in the runtime of `handle`.
+    /// Creates a system in the runtime of `handle`, with the name `local` and no application
+    /// commands.
     pub fn new(handle: &Handle) -> System {
         let handlers = Handlers::new(Vec::new()).expect("nothing is there twice");
         System::with(handle, Node::LOCAL, MAX_PROCESSES, handlers, None)
     }
 
-    /// A system with settings.
+    /// Returns a builder for a system with other settings.
     ///
     /// ```
     /// use volt_process::{CommandId, Payload, Request, System};
@@ -53,7 +55,7 @@ impl System {
     }
 }
 
-/// Settings of a [`System`].
+/// The settings of a [`System`].
 #[must_use = "a builder does nothing until build() is called"]
 pub struct Builder {
     node: Node,
@@ -63,34 +65,35 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The system's name among others, `local` unless set. Two systems that can reach each other
-    /// must not bear the same.
+    /// Sets the name of the node, `local` by default. Two systems that can reach each other must
+    /// have different names.
     pub fn node(self, node: Node) -> Self {
         Self { node, ..self }
     }
 
-    /// How many processes may live at once, 4,194,304 unless set.
+    /// Sets how many processes may be alive at the same time, 4,194,304 by default.
     pub fn max_processes(self, max_processes: usize) -> Self {
         Self { max_processes, ..self }
     }
 
-    /// Who carries `command` out. Handlers are fixed once the system is built.
+    /// Sets the handler of `command`. Handlers are fixed once the system is built.
     pub fn handler(mut self, command: CommandId, handler: impl Handler) -> Self {
         self.handlers.push((command, Box::new(handler)));
         self
     }
 
-    /// What carries messages to and from other nodes. The system takes the relay's
-    /// [node](Relay::node) for its name.
+    /// Sets the relay, which carries messages to and from other nodes. The system takes the relay's
+    /// [node](Relay::node) as its name.
     pub fn relay(self, relay: impl Relay) -> Self {
         Self { node: relay.node(), relay: Some(Box::new(relay)), ..self }
     }
 
-    /// The system, in the runtime of `handle`.
+    /// Builds the system in the runtime of `handle`.
     ///
     /// # Errors
-    /// The relay cannot begin, its node has no name of its own, or not the one that was given; a
-    /// command has two handlers; `max_processes` is 0 or more than pids can tell apart.
+    /// Returns an error in these cases: the relay cannot start; its node is named `local`, or was
+    /// renamed with [`node`](Self::node); a command has two handlers; `max_processes` is 0 or more
+    /// than pids can represent.
     pub fn build(self, handle: &Handle) -> Result<System, BuildError> {
         if !(1..=MAX_PROCESSES_MAX).contains(&self.max_processes) {
             return Err(BuildError(Mistake::MaxProcesses(self.max_processes)));
@@ -115,7 +118,7 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// A system cannot be built as it was asked for.
+/// Why a system could not be built.
 #[derive(Debug)]
 pub struct BuildError(Mistake);
 

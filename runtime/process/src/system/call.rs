@@ -1,4 +1,4 @@
-//! Questions to a process, with answers.
+//! Calls: messages to a process that wait for an answer.
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -14,20 +14,22 @@ use volt::sync::oneshot;
 use volt::time::timeout;
 
 impl System {
-    /// Sends a message and waits for the answer, for at most `limit`, which includes waiting for
-    /// room in a full mailbox.
+    /// Sends a message and waits for the answer, for at most `limit`. The limit includes the time
+    /// in which the message waits for room in a full mailbox.
     ///
     /// # Errors
-    /// The process has ended, before or after it got the message; its mailbox refuses; it dropped
-    /// the [`Reply`]; the time is over.
+    /// Returns an error in these cases: the process has exited, before or after it received the
+    /// message; its mailbox refuses the message; it dropped the [`Reply`]; the time is over.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the message may or may not have been sent; an answer is dropped.
+    /// If the future is dropped before it completes, the message may or may not have been sent. An
+    /// answer is dropped.
     pub async fn call(&self, to: Pid, message: Payload, limit: Duration) -> Result<Payload, CallError> {
         self.call_as(None, to, message, limit, ready(())).await
     }
 
-    /// The message is sent when it is its `turn`, whose output is dropped once it is in.
+    /// Sends the message after `turn` has completed. Drops the output of `turn` when the message is
+    /// in the mailbox.
     pub(crate) async fn call_as<T>(
         &self,
         from: Option<Pid>,
@@ -61,7 +63,8 @@ impl System {
             Err(Refused::Closed(_)) => return Err(Why::NoProcess),
         }
         drop(turn);
-        // Who ends drops what is in its mailbox, and with it the other half.
+        // A process that exits drops the contents of its mailbox, and with it the other half of the
+        // channel.
         match answer.await {
             Ok(answer) => Ok(answer),
             Err(_dropped) if entry.life().is_dead => Err(Why::Ended),
@@ -70,7 +73,7 @@ impl System {
     }
 }
 
-/// A call had no answer.
+/// Why a call has no answer.
 #[derive(Clone, Debug)]
 pub struct CallError {
     to: Pid,
@@ -94,34 +97,34 @@ pub(crate) enum Why {
 }
 
 impl CallError {
-    /// The process had ended, or ended with the message in its mailbox.
+    /// Returns whether the process had exited, or exited while the message was in its mailbox.
     pub fn is_no_process(&self) -> bool {
         matches!(self.why, Why::NoProcess | Why::Ended)
     }
 
-    /// The process is on another node, which cannot be reached.
+    /// Returns whether the process is on a node that cannot be reached.
     pub fn is_no_connection(&self) -> bool {
         self.why == Why::NoConnection
     }
 
-    /// There was no answer in time; the process may still be about to act on the message.
+    /// Returns whether the time was over. The process may still handle the message.
     pub fn is_timed_out(&self) -> bool {
         self.why == Why::TimedOut
     }
 
-    /// The mailbox is full, or the queue of the relay to its node.
+    /// Returns whether the mailbox, or the relay's queue to the other node, is full.
     pub fn is_full(&self) -> bool {
         matches!(self.why, Why::Full | Why::RelayFull)
     }
 
-    /// The message, or the answer, cannot go to another node: it is neither [bytes](Payload::bytes)
-    /// nor [nothing](Payload::empty), or too large.
+    /// Returns whether the message or the answer cannot be sent to another node, because it is
+    /// neither [bytes](Payload::bytes) nor [empty](Payload::empty), or is too large.
     pub fn is_unfit(&self) -> bool {
         matches!(self.why, Why::NotBytes | Why::TooLarge | Why::AnswerNotBytes | Why::AnswerTooLarge)
     }
 
-    /// The process took the message, and gave no answer: it dropped the [`Reply`], which one that
-    /// ends in the middle of the answer does, too.
+    /// Returns whether the process received the message and dropped the [`Reply`]. A process that
+    /// exits while it handles the message does so, too.
     pub fn is_no_reply(&self) -> bool {
         self.why == Why::NoReply
     }

@@ -1,4 +1,4 @@
-//! The processes of a node: who they are, how they are started and found.
+//! A system: the processes of one node, and the parts that they share.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,27 +20,27 @@ use volt::Handle;
 use volt::observe::ProcessSource;
 use volt::sync::Notify;
 
-/// The processes of one node. Cheap to clone; all clones are the same system, which lives as long
-/// as one of them or a process.
+/// The processes of one node. Cheap to clone: all clones are the same system. It is alive as long
+/// as there is a clone or a process.
 ///
-/// A process finds another by its [`Pid`] or its name, on whatever worker it runs. See [the
-/// module](crate) for an example.
+/// A process can reach any other by its [`Pid`] or its name, on whichever worker it runs. See [the
+/// crate's documentation](crate) for an example.
 #[derive(Clone)]
 pub struct System(Arc<Inner>);
 
-/// A process of a system.
+/// The entry of a process of a [`System`].
 pub(crate) type Entry = entry::Entry<System>;
 
-/// The processes of a system.
+/// The registry of a [`System`].
 pub(crate) type Registry = registry::Registry<Entry>;
 
-/// Carries out what steps yield.
+/// Executes the commands that steps yield.
 pub(crate) trait Dispatch: Send + Sync {
-    /// Carries out one command of `entry`.
+    /// Executes one command of `entry`.
     fn dispatch(&self, entry: &Arc<Entry>, work: &mut Work, command: Yield);
 }
 
-/// What all clones share.
+/// The state that all clones share.
 pub(crate) struct Inner {
     node: Node,
     runtime: Handle,
@@ -49,14 +49,15 @@ pub(crate) struct Inner {
     remote: Option<Remote>,
     next_monitor: AtomicU64,
     is_stopping: AtomicBool,
-    /// Told at every end while the system shuts down.
+    /// Notified at every exit while the system shuts down, and at every exit in a system with a
+    /// relay.
     ended: Notify,
     ends: Ends,
     survey: Survey,
     listing: Listing,
 }
 
-/// How processes have ended since the start.
+/// Counters of starts and exits, since the system was created.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
     pub started: AtomicU64,
@@ -66,22 +67,24 @@ pub(crate) struct Ends {
     pub restarts: AtomicU64,
     /// Messages that found no room.
     pub lost: AtomicU64,
-    /// Of those that have ended, of whose ends everybody was told.
+    /// Exits whose monitors and links have all been notified. Counted only in a system with a
+    /// relay.
     pub told: AtomicU64,
 }
 
 impl Ends {
-    /// Whether all who wanted to know of an end know.
+    /// Whether monitors and links of all exits have been notified.
     pub(crate) fn are_told(&self) -> bool {
-        // ORDERING: Relaxed; counted before `notify_ended`, whose lock orders it. Ends first, so
-        // that none is missed that is started meanwhile.
+        // ORDERING: Relaxed; incremented before `notify_ended`, whose lock orders it. `told` is
+        // read first, so that a process that starts in between is not missed.
         let told = self.told.load(Ordering::Relaxed);
         self.started.load(Ordering::Relaxed) <= told
     }
 }
 
 impl System {
-    /// A system of these parts, which `runtime` shows.
+    /// Builds a system of these parts, and registers it with `runtime`, which reports its
+    /// processes.
     pub(crate) fn of(
         node: Node,
         runtime: &Handle,
@@ -107,12 +110,13 @@ impl System {
         system
     }
 
-    /// The process that bears `name`.
+    /// Returns the process with this name.
     pub fn whereis(&self, name: &str) -> Option<Pid> {
         self.registry().named(name)
     }
 
-    /// Gives a process a name; false if it has one, has ended, or another bears it.
+    /// Gives a process a name. Returns false if the process has a name already or has exited, or if
+    /// the name is taken.
     pub fn register(&self, name: &str, pid: Pid) -> bool {
         self.entry(pid).is_some_and(|entry| self.give_name(&entry, name))
     }
@@ -122,8 +126,8 @@ impl System {
         if entry.name().is_some() || !self.registry().name(name.clone(), pid) {
             return false;
         }
-        // An end takes the process out of the registry first, and reads which name it has then: if
-        // it is there still, its end sees the name.
+        // An exit first removes the process from the registry, and then reads its name. So if the
+        // process is still in the registry here, its exit releases the name.
         if entry.set_name(name.clone()) && self.entry(pid).is_some() {
             return true;
         }
@@ -131,22 +135,23 @@ impl System {
         false
     }
 
-    /// What there is to say of a process; `None` if it has ended.
+    /// Returns information on a process; `None` if it has exited.
     pub fn info(&self, pid: Pid) -> Option<ProcessInfo> {
         self.entry(pid).map(|entry| ProcessInfo::of(&entry))
     }
 
-    /// All processes. Not at one moment: those that start or end meanwhile are in it or not.
+    /// Returns information on all processes. This is not a consistent snapshot: a process that
+    /// starts or exits in the meantime may or may not be included.
     pub fn list(&self) -> impl Iterator<Item = ProcessInfo> {
         self.registry().list().map(|entry| ProcessInfo::of(&entry))
     }
 
-    /// How many processes live.
+    /// Returns the number of live processes.
     pub fn process_count(&self) -> usize {
         self.registry().len()
     }
 
-    /// Its name among other nodes.
+    /// Returns the name of this node.
     pub fn node(&self) -> Node {
         self.0.node
     }
@@ -167,7 +172,7 @@ impl System {
         &self.0.runtime
     }
 
-    /// Its part in a cluster, if it has one.
+    /// Returns its part in a cluster, if it has a relay.
     pub(crate) fn remote(&self) -> Option<&Remote> {
         self.0.remote.as_ref()
     }
@@ -176,7 +181,7 @@ impl System {
         System(inner)
     }
 
-    /// For those who are not to keep it alive.
+    /// Returns a reference that does not keep the system alive.
     pub(crate) fn downgrade(&self) -> Weak<Inner> {
         Arc::downgrade(&self.0)
     }
@@ -194,11 +199,13 @@ impl System {
         MonitorId(self.0.next_monitor.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Starts no more processes. Who starts one puts it into the registry first and asks then; a
-    /// shutdown stops first and lists the registry then: so that it is refused, or seen.
+    /// Refuses to start any more processes. A start first puts the process into the registry, and
+    /// then checks `is_stopping`. A shutdown first sets `is_stopping`, and then lists the registry.
+    /// So every process is either refused, or found by the shutdown.
     pub(crate) fn stop(&self) {
-        // ORDERING: Relaxed; ordered by the lock of the process's shard, which who starts or ends
-        // it takes before it asks, and a shutdown takes after this. Models: `state::loom_models`.
+        // ORDERING: Relaxed; ordered by the lock of the process's shard. A start or an exit takes
+        // it before it checks, and a shutdown takes it after this store. Models:
+        // `state::loom_models`.
         self.0.is_stopping.store(true, Ordering::Relaxed);
     }
 
@@ -207,7 +214,7 @@ impl System {
         self.0.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Told at every end.
+    /// See the field `ended` of `Inner`.
     pub(crate) fn notify_ended(&self) -> &Notify {
         &self.0.ended
     }
@@ -215,8 +222,8 @@ impl System {
 
 impl ProcessSource for Inner {
     fn totals(&self) -> Processes {
-        // ORDERING: Relaxed, all; counts. Ends before starts, so that there are never more of
-        // those.
+        // ORDERING: Relaxed for all; counters. Exits are read before starts, so that there are
+        // never more exits.
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let (ended_normally, ended_abnormally) = (count(&self.ends.normal), count(&self.ends.abnormal));
         Processes {

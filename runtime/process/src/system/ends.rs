@@ -1,4 +1,4 @@
-//! Watching processes, tying their ends together, and ending them.
+//! Monitors, links, cancellation and kills.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,11 +14,12 @@ use volt::sync::oneshot;
 use volt::time::timeout;
 
 impl System {
-    /// Waits for a process to end, from this call on, whenever the future is polled. For one that
-    /// is dead already: [`NoProcess`](ExitReason::NoProcess), at once.
+    /// Waits for a process to exit. The process is watched from this call on, not only from the
+    /// first poll of the future. If it has exited already, the result is
+    /// [`NoProcess`](ExitReason::NoProcess), immediately.
     ///
     /// # Cancel safety
-    /// Nothing is left behind.
+    /// This method is cancel safe: dropping the future removes the monitor.
     pub fn wait(&self, pid: Pid) -> impl Future<Output = ExitReason> + Send + use<> {
         let ends = self.entry(pid).map(|entry| watch(entry, Watcher::Waiter));
         let elsewhere = self.is_remote(pid).then(|| self.watch_remote(pid));
@@ -32,8 +33,8 @@ impl System {
         }
     }
 
-    /// Asks a process to end ([`Event::Cancel`]); false if it has ended already, or, on another
-    /// node, if that cannot be told.
+    /// Requests that a process ends: it receives [`Event::Cancel`]. Returns false if it has exited
+    /// already. For a process on another node, returns false only if the node cannot be reached.
     pub fn cancel(&self, pid: Pid) -> bool {
         if self.is_remote(pid) {
             return self.end_remote(pid, false);
@@ -42,8 +43,9 @@ impl System {
         entry.inspect(|entry| entry.cancel()).is_some()
     }
 
-    /// Ends a process before its next step, [`Killed`](ExitReason::Killed); false if it has ended
-    /// already, or, on another node, if that cannot be told.
+    /// Ends a process before its next step, with [`Killed`](ExitReason::Killed). Returns false if
+    /// it has exited already. For a process on another node, returns false only if the node cannot
+    /// be reached.
     pub fn kill(&self, pid: Pid) -> bool {
         if self.is_remote(pid) {
             return self.end_remote(pid, true);
@@ -52,8 +54,9 @@ impl System {
         entry.inspect(|entry| entry.doom(ExitReason::Killed)).is_some()
     }
 
-    /// Asks a process to end, and kills it if it has not after `limit`. Waits for its end; a step
-    /// that never returns is waited for, too.
+    /// Cancels a process, and kills it if it has not exited after `limit`. Returns its exit reason
+    /// once it has exited. A step that is running is never interrupted; if it does not return, this
+    /// method does not either.
     pub async fn terminate(&self, pid: Pid, limit: Duration) -> ExitReason {
         let ends = self.wait(pid);
         let mut ends = std::pin::pin!(ends);
@@ -120,18 +123,18 @@ impl System {
                 ours.unlink(pid);
                 theirs.unlink(entry.pid());
             }
-            // It ends at this moment, and has not told yet.
+            // The other process is exiting at this moment, and has not notified this one.
             None => _ = entry.life().unlink(pid),
         }
     }
 
-    /// Why a process is not there that nobody has heard of.
+    /// Returns the exit reason that is reported for a process that is not found.
     pub(crate) fn absent(&self, pid: Pid) -> ExitReason {
         if pid.node() == self.node() { ExitReason::NoProcess } else { ExitReason::NoConnection }
     }
 }
 
-/// Links two processes; false if one is dead.
+/// Links two processes. Returns false if one of them is dead.
 pub(crate) fn tie(one: &Entry, other: &Entry) -> bool {
     let (mut ours, mut theirs) = one.lives(other);
     match (ours.relations(), theirs.relations()) {
@@ -144,11 +147,11 @@ pub(crate) fn tie(one: &Entry, other: &Entry) -> bool {
     }
 }
 
-/// How a process ended, and what it was done with.
+/// The exit reason of a process, and its result.
 type Ended = (ExitReason, Option<Payload>);
 
-/// Watches from now on, as a [`Watcher::Waiter`] or as the [`Watcher::Executor`]; ready when the
-/// process has ended. Nothing is left behind if it is dropped before.
+/// Watches a process from now on, as a [`Watcher::Waiter`] or as the [`Watcher::Executor`]. The
+/// future completes when the process has exited. Dropping it removes the monitor.
 pub(crate) fn watch(
     entry: Arc<Entry>,
     watcher: fn(oneshot::Sender<Ended>) -> Watcher,

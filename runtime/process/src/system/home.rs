@@ -1,4 +1,4 @@
-//! What a system does for the entries of its processes; see [`Home`].
+//! The functions that a system provides for the entries of its processes; see [`Home`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,21 +38,21 @@ impl Home for System {
     }
 
     fn count_restart(&self, supervisor: Pid) {
-        // ORDERING: Relaxed; a count.
+        // ORDERING: Relaxed; a counter.
         self.ends().restarts.fetch_add(1, Ordering::Relaxed);
         self.runtime().record(|| recording::Event::ProcessRestart { supervisor: supervisor.number() });
     }
 
     #[cold]
     fn count_lost(&self, pid: Pid, loss: Loss) {
-        // ORDERING: Relaxed; a count.
+        // ORDERING: Relaxed; a counter.
         self.ends().lost.fetch_add(1, Ordering::Relaxed);
         self.runtime().record(|| recording::Event::MessageLost { process: pid.number(), loss });
     }
 
     fn count_end(&self, entry: &Entry, reason: &ExitReason) {
         let ended = if reason.is_abnormal() { &self.ends().abnormal } else { &self.ends().normal };
-        // ORDERING: Relaxed; a count.
+        // ORDERING: Relaxed; a counter.
         ended.fetch_add(1, Ordering::Relaxed);
         self.runtime().record(|| recording::Event::ProcessEnd {
             process: entry.pid().number(),
@@ -73,7 +73,8 @@ impl Home for System {
             self.notify_ended().notify_waiters();
         }
         if matches!(reason, ExitReason::Failed(_) | ExitReason::Panicked(_)) {
-            // Taken out first: a subscriber is code of the user, and runs under no lock.
+            // Read before the event is logged: a subscriber is user code, and must run without a
+            // lock.
             let (pid, name, kind) = (entry.pid(), entry.name().unwrap_or_default(), entry.life().kind);
             tracing::warn!(target: "volt::process", %pid, name, kind, %reason, "a process ended abnormally");
         }

@@ -1,4 +1,4 @@
-//! A system of processes: how they are started, found, sent to, watched and ended.
+//! A system of processes: starts, finds, monitors and ends processes, and sends messages to them.
 
 pub(crate) mod builder;
 pub(crate) mod call;

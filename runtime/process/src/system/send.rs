@@ -1,4 +1,4 @@
-//! Messages from anywhere to a process.
+//! Sends messages to a process, from any thread or process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,37 +14,37 @@ use volt::task::{self, AbortHandle};
 use volt::time::sleep;
 
 impl System {
-    /// Sends a message; waits while the mailbox is full and its policy is
-    /// [`Block`](Overflow::Block). The messages of one sender that awaits each arrive in the
-    /// order in which it sent them.
+    /// Sends a message. Waits while the mailbox is full and its policy is
+    /// [`Block`](Overflow::Block). If a sender awaits each send, its messages arrive in order.
     ///
     /// # Errors
-    /// The process has ended, or its mailbox is full and its policy is [`Error`](Overflow::Error).
+    /// Returns an error if the process has exited, or if its mailbox is full and its policy is
+    /// [`Error`](Overflow::Error).
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the message is not sent.
+    /// If the future is dropped before it completes, the message is not sent.
     pub async fn send(&self, to: Pid, message: Payload) -> Result<(), SendError> {
         self.send_as(None, to, message).await
     }
 
-    /// Sends a message at once, from inside or outside of the runtime.
+    /// Sends a message without waiting for room, from inside or outside of the runtime.
     ///
     /// # Errors
-    /// The process has ended, or its mailbox is full and its policy is not
+    /// Returns an error if the process has exited, or if its mailbox is full and its policy is not
     /// [`DropNewest`](Overflow::DropNewest).
     pub fn try_send(&self, to: Pid, message: Payload) -> Result<(), SendError> {
         self.try_send_as(None, to, message)
     }
 
-    /// Sends a message after `delay`, unless that is [cancelled](SendAfter::cancel). Then it waits
-    /// for room as [`send`](Self::send) does; what that refuses is dropped.
+    /// Sends a message after `delay`, unless it is [cancelled](SendAfter::cancel) before. Then it
+    /// waits for room like [`send`](Self::send). If the message is refused, it is dropped.
     pub fn send_after(&self, delay: Duration, to: Pid, message: Payload) -> SendAfter {
         let system = self.clone();
         let is_settled = Arc::new(AtomicBool::new(false));
         let settled = is_settled.clone();
         let sends = async move {
             sleep(delay).await;
-            // ORDERING: Relaxed; only who is first matters.
+            // ORDERING: Relaxed; only the order of the two swaps matters.
             if !settled.swap(true, Ordering::Relaxed) {
                 drop(system.send(to, message).await);
             }
@@ -69,7 +69,8 @@ impl System {
         sent
     }
 
-    /// Sends at once; a refusal by a mailbox that has room later is not counted as one.
+    /// Sends without waiting. A refusal by a mailbox under `Block` is not counted, since the caller
+    /// may wait.
     pub(crate) fn offer_as(&self, from: Option<Pid>, to: Pid, payload: Payload) -> Result<(), SendError> {
         match self.entry(to) {
             Some(entry) => {
@@ -80,7 +81,7 @@ impl System {
         }
     }
 
-    /// To a process that is not here.
+    /// Sends to a process that is not in this system's registry.
     fn send_elsewhere(&self, from: Option<Pid>, to: Pid, message: Payload) -> Result<(), SendError> {
         match to.node() == self.node() {
             true => Err(SendError::new(to, message, Why::NoProcess)),
@@ -96,19 +97,18 @@ fn refused(to: Pid, sent: Result<(), Refused>) -> Result<(), SendError> {
     })
 }
 
-/// A message that is to be sent later. Dropping this changes nothing.
+/// A message that will be sent later. Dropping this value does not cancel it.
 #[derive(Debug)]
 pub struct SendAfter {
     task: AbortHandle,
-    /// It is sent, or it is not; whoever sets this decides.
+    /// Set by the send or by the cancellation, whichever comes first.
     is_settled: Arc<AtomicBool>,
 }
 
 impl SendAfter {
-    /// The message is not sent any more; false if its time has come already, or it was cancelled
-    /// before.
+    /// Cancels the message. Returns false if it has been sent or cancelled already.
     pub fn cancel(&self) -> bool {
-        // ORDERING: Relaxed; only who is first matters.
+        // ORDERING: Relaxed; only the order of the two swaps matters.
         let is_pending = !self.is_settled.swap(true, Ordering::Relaxed);
         if is_pending {
             self.task.abort();
@@ -117,12 +117,12 @@ impl SendAfter {
     }
 }
 
-/// A message was not sent.
+/// Why a message was not sent.
 pub struct SendError {
     to: Pid,
     message: Payload,
     why: Why,
-    /// Whether the mailbox would take it later.
+    /// Whether the mailbox would accept the message later.
     waits: bool,
 }
 
@@ -136,10 +136,10 @@ pub(crate) enum Why {
     TooLarge,
 }
 
-/// What is wrong with a value for another node.
+/// The error message for a value that is sent to another node.
 pub(crate) const NOT_BYTES: &str =
     "only Payload::bytes and Payload::empty go to another node: turn the value into bytes";
-/// What is wrong with too many bytes for another node.
+/// The error message for too many bytes that are sent to another node.
 pub(crate) const TOO_LARGE: &str =
     "the message has more bytes than a frame to another node can carry: send it in parts";
 
@@ -152,33 +152,33 @@ impl SendError {
         Self::new(to, message, Why::Full)
     }
 
-    /// The message, if it would be taken by whoever waits.
+    /// Returns the message if a sender that waits can still deliver it.
     pub(crate) fn into_waiting(self) -> Result<Payload, SendError> {
         if self.why == Why::Full && self.waits { Ok(self.message) } else { Err(self) }
     }
 
-    /// The mailbox is full, or the queue of the relay to its node.
+    /// Returns whether the mailbox, or the relay's queue to the other node, is full.
     pub fn is_full(&self) -> bool {
         matches!(self.why, Why::Full | Why::RelayFull)
     }
 
-    /// The message cannot go to another node: it is neither [bytes](Payload::bytes) nor
-    /// [nothing](Payload::empty), or too large.
+    /// Returns whether the message cannot be sent to another node, because it is neither
+    /// [bytes](Payload::bytes) nor [empty](Payload::empty), or is too large.
     pub fn is_unfit(&self) -> bool {
         matches!(self.why, Why::NotBytes | Why::TooLarge)
     }
 
-    /// The process has ended, or never was.
+    /// Returns whether the process has exited, or never existed.
     pub fn is_no_process(&self) -> bool {
         self.why == Why::NoProcess
     }
 
-    /// The process is on another node, which cannot be reached.
+    /// Returns whether the process is on a node that cannot be reached.
     pub fn is_no_connection(&self) -> bool {
         self.why == Why::NoConnection
     }
 
-    /// The message, as it was.
+    /// Returns the message.
     pub fn into_message(self) -> Payload {
         self.message
     }

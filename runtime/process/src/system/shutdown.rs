@@ -1,14 +1,16 @@
-//! The end of a system: everybody is asked, waited for, and then made to.
+//! The shutdown of a system. All processes are cancelled; those that do not exit in time are
+//! killed.
 //!
-//! 1. `stop`: no process is started any more; one that is being started at this moment is refused,
-//!    or seen in 2.
-//! 2. Every process gets `Event::Cancel`.
-//! 3. The shutdown waits until none is left, for at most its limit.
-//! 4. Those that are left are doomed: each ends before its next step.
-//! 5. Those that are left after `GRACE`, in a step that does not return or queued behind others,
-//!    are completed from here: their watchers are told, their pids are nobody's; their tasks are
-//!    aborted, which takes effect when the step returns, if it does.
-//! 6. The relay, if there is one, tells other nodes, after all that these were told before.
+//! 1. `stop`: no process is started any more. A process that is being started at this moment is
+//!    refused, or found in step 2.
+//! 2. Every process receives `Event::Cancel`.
+//! 3. The shutdown waits until no process is alive, for at most its limit.
+//! 4. The remaining processes are doomed: each exits before its next step.
+//! 5. Processes that are alive after `GRACE` are in a step that does not return, or queued behind
+//!    other tasks. The shutdown completes them itself: it notifies their monitors and links, and
+//!    releases their pids. It aborts their tasks, which takes effect when the step returns.
+//! 6. The relay, if there is one, leaves its cluster after all exits have been reported to other
+//!    nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,30 +21,33 @@ use crate::state::Lifecycle;
 use crate::system::core::{Entry, System};
 use volt::time::timeout;
 
-/// How long a shutdown waits for processes to end by themselves, unless it says otherwise.
+/// How long a shutdown waits for processes to exit, unless the caller sets another limit.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How long a step may take that was running when its process was doomed. Anything that yields
-/// returns in far less.
+/// How long a step may continue that was running when its process was doomed. A step that does not
+/// block returns in far less time.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// How a system ended.
+/// The result of a shutdown.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// Processes that lived when it began.
+    /// The number of processes that were alive when it began.
     pub processes: usize,
-    /// Those that did not end within the limit, as they were then, and were made to.
+    /// The processes that did not exit within the limit, as they were at that time. They were
+    /// killed.
     pub forced: Vec<ProcessInfo>,
-    /// Of these, how many were in a step that did not return either; it may still run. Those that
-    /// no worker came to are not among them.
+    /// How many of those were in a step that did not return. Such a step may still run. Processes
+    /// whose task was queued and not polled are not counted.
     pub stuck: usize,
 }
 
 impl System {
-    /// Ends the system: asks every process to end ([`Event::Cancel`](crate::Event::Cancel)), waits
-    /// for at most `limit`, 10 s if `None`, and ends those that are left. Their monitors are
-    /// told [`Killed`](ExitReason::Killed). No process is started from the first moment on. Awaited
-    /// by a process, it waits for that one too, and ends it at the limit.
+    /// Shuts the system down. Cancels every process ([`Event::Cancel`](crate::Event::Cancel)),
+    /// waits for at most `limit`, 10 s if `None`, and kills the remaining processes, whose exit
+    /// reason is [`Killed`](ExitReason::Killed). From this call on, no process can be started.
+    ///
+    /// If a process awaits this itself, the shutdown waits for that process, too, and kills it at
+    /// the limit.
     pub async fn shutdown(&self, limit: Option<Duration>) -> ShutdownReport {
         self.stop();
         let mut processes = 0;
@@ -79,7 +84,8 @@ impl System {
     /// Step 6.
     async fn leave(&self) {
         if let Some(remote) = self.remote() {
-            // Whom a process's end concerns is told after the process is nobody's.
+            // A process is removed from the registry before its exit is reported. Wait for the
+            // reports.
             let _told = timeout(LIMIT, self.told()).await;
             remote.relay.leave().await;
             self.forget_peers();

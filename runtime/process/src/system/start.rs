@@ -1,4 +1,4 @@
-//! How processes are started, and given new code while they run.
+//! Starts and upgrades of processes.
 
 use std::any::Any;
 use std::future::Future;
@@ -24,38 +24,41 @@ use volt::sync::oneshot;
 use volt::task;
 
 impl System {
-    /// Starts a process. It runs whether or not anybody remembers its pid.
+    /// Starts a process. It runs independently of whether its pid is kept.
     ///
     /// # Errors
-    /// The process has no such entry method; its name is taken; there are too many processes; the
-    /// system is shutting down. Nothing of it has run then.
+    /// Returns an error if the process has no such entry method, its name is taken, there are too
+    /// many processes, or the system is shutting down. In that case, none of its steps has run.
     pub fn spawn(&self, spawn: Spawn) -> Result<Pid, SpawnError> {
         self.start(spawn, None).map(|entry| entry.pid())
     }
 
-    /// Starts a process and waits for its result, what it was [done
-    /// with](crate::Output::done_with).
+    /// Starts a process and waits for its result: the payload that the process passed to
+    /// [`done_with`](crate::Output::done_with). The process is started by this call, not by the
+    /// first poll of the future.
     ///
     /// # Errors
-    /// Why it ended, if that was not because it was done; [`Failed`](ExitReason::Failed) if it
-    /// could not be started.
+    /// Returns the exit reason if that is not [`Normal`](ExitReason::Normal). Returns
+    /// [`Failed`](ExitReason::Failed) if the process could not be started.
     ///
     /// # Cancel safety
-    /// The process runs on if this is dropped.
+    /// If the future is dropped, the process continues to run.
     pub fn exec(&self, spawn: Spawn) -> impl Future<Output = Result<Payload, ExitReason>> + use<> {
         self.execute(spawn, None)
     }
 
-    /// Replaces the state machine of a running process, between two steps: new code, with the same
-    /// pid, mailbox, links and yields. `upgrade` makes the new one of the old, which is dropped
-    /// without being closed. The process steps once with the new one, maybe without events.
+    /// Replaces the state machine of a running process between two steps. Pid, mailbox, links and
+    /// yields stay. `upgrade` creates the new state machine from the old one, which is dropped
+    /// without a call of `close`. The process then takes a step with the new state machine,
+    /// possibly without events.
     ///
     /// # Errors
-    /// The process has ended, or is no `Old`; another upgrade waits for its next step; `upgrade`
-    /// returned an error or panicked. The old one stays.
+    /// Returns an error if the process has exited or its state machine is not an `Old`, if another
+    /// upgrade is pending, or if `upgrade` returned an error or panicked. The old state machine
+    /// then continues.
     ///
     /// # Cancel safety
-    /// The upgrade happens if this is dropped.
+    /// If the future is dropped after its first poll, the upgrade still takes place.
     ///
     /// ```
     /// use volt_process::{Context, Events, Failure, Output, Payload, Process, Spawn, System};
@@ -93,7 +96,7 @@ impl System {
             let kind = std::any::type_name::<Old>();
             let old = any.downcast_mut().ok_or_else(|| Failure::new(format_args!("{pid} is no {kind}")))?;
             let new = Box::new(upgrade(old)?);
-            // The new one is there whatever the old one's destructor does.
+            // The new state machine is in place even if the old one's destructor panics.
             dropped(std::mem::replace(process, new));
             Ok(std::any::type_name::<New>())
         });
@@ -113,13 +116,14 @@ impl System {
         self.start_with(spawn, parent, |entry| watch(entry.clone(), Watcher::Executor)).map(|(_, ends)| ends)
     }
 
-    /// Starts a process that `parent` watches from before its first step on.
+    /// Starts a process that `parent` monitors from before its first step.
     pub(crate) fn start_monitored(&self, spawn: Spawn, parent: &Arc<Entry>) -> Result<(Pid, MonitorId), SpawnError> {
         let started = self.start_with(spawn, Some(parent), |entry| self.monitor_as(parent, entry.pid()));
         started.map(|(entry, monitor)| (entry.pid(), monitor))
     }
 
-    /// Starts a process; `before` is called when it can be found, and before its task is queued.
+    /// Starts a process. `before` is called when the process can be found, and before its task is
+    /// queued.
     fn start_with<T>(
         &self,
         spawn: Spawn,
@@ -144,7 +148,8 @@ impl System {
         if !methods.contains(&method) {
             return Err(SpawnError(Refusal::UnknownMethod { kind, method, methods: methods.to_vec() }));
         }
-        // Most are refused here; one that begins at this moment, below.
+        // Refuses most processes here. The check below also covers a shutdown that begins in
+        // between.
         if self.is_stopping() {
             return Err(SpawnError(Refusal::ShuttingDown));
         }
@@ -161,17 +166,17 @@ impl System {
         };
         let entry = self.registry().insert(|pid| Arc::new(Entry::new(pid, birth)));
         let entry = entry.ok_or_else(|| SpawnError(Refusal::TooMany(self.registry().max())))?;
-        // ORDERING: Relaxed; a count.
+        // ORDERING: Relaxed; a counter.
         self.ends().started.fetch_add(1, Ordering::Relaxed);
         self.runtime().record(|| recording::Event::ProcessStart {
             process: entry.pid().number(),
             parent: parent.map_or(0, |parent| parent.pid().index().saturating_add(1)),
         });
-        // From here on its end is its runner's, also if it is dropped right here, as another took
-        // the name meanwhile.
+        // From here on, the runner reports the exit, even if it is dropped below because the name
+        // is taken.
         let runner = Runner::new(entry.clone(), process, Start { method, input, started });
-        // Asked again when it is in the registry, where a shutdown that begins now finds it: see
-        // `stop`.
+        // Checked again now that the process is in the registry, where a shutdown that begins after
+        // this finds it: see `stop`.
         if self.is_stopping() {
             return Err(SpawnError(Refusal::ShuttingDown));
         }
@@ -195,7 +200,7 @@ impl System {
         spawn: Spawn,
         parent: Option<&Arc<Entry>>,
     ) -> impl Future<Output = Result<Payload, ExitReason>> + use<> {
-        // Watched before its task is queued, or it could end unseen.
+        // The process is watched before its task is queued. Otherwise it could exit unnoticed.
         let started = self.start_watched(spawn, parent);
         async move {
             let ends = started.map_err(|error| ExitReason::Failed(error.into()))?;
@@ -208,28 +213,28 @@ impl System {
 }
 
 impl Context {
-    /// Starts a process, whose parent this one is.
+    /// Starts a process whose parent is this process.
     ///
     /// # Errors
-    /// As [`System::spawn`].
+    /// Fails as [`System::spawn`] does.
     pub fn spawn(&self, spawn: Spawn) -> Result<Pid, SpawnError> {
         self.system().start(spawn, Some(self.entry())).map(|entry| entry.pid())
     }
 
-    /// Starts a process, whose parent this one is, and watches it from before its first step on:
-    /// its end is told by [`Event::Down`](crate::Event::Down) with its true reason, however
-    /// soon it comes.
+    /// Starts a process whose parent is this process, and monitors it from before its first step.
+    /// The [`Event::Down`](crate::Event::Down) has the true exit reason, however soon the process
+    /// exits.
     ///
     /// # Errors
-    /// As [`System::spawn`].
+    /// Fails as [`System::spawn`] does.
     pub fn spawn_monitored(&self, spawn: Spawn) -> Result<(Pid, MonitorId), SpawnError> {
         self.system().start_monitored(spawn, self.entry())
     }
 
-    /// Starts a process, whose parent this one is, and waits for its result.
+    /// Starts a process whose parent is this process, and waits for its result.
     ///
     /// # Errors
-    /// As [`System::exec`].
+    /// Fails as [`System::exec`] does.
     pub fn exec(&self, spawn: Spawn) -> impl Future<Output = Result<Payload, ExitReason>> + use<> {
         self.system().execute(spawn, Some(self.entry()))
     }
