@@ -14,9 +14,9 @@
 //! runner takes messages out, it lends the free room to senders that wait and have no permit yet
 //! (L1, under the lock). Then it adds as many permits to the semaphore (L2, without the lock).
 //!
-//! A sender that gives up between W1 and W3 undoes only its W1. If it had a permit, that goes to the
-//! next waiting sender. A permit for which no sender waits is a surplus; the next sender that checks
-//! for room takes it back.
+//! A sender that gives up between W1 and W3 undoes only its W1. If it had a permit, that goes to
+//! the next waiting sender. A permit for which no sender waits is a surplus; the next sender that
+//! checks for room takes it back.
 //!
 //! # Invariants
 //!

@@ -1,4 +1,4 @@
-//! A system's part in a cluster: its relay, and a conversation for each node that is up.
+//! A system's part in a cluster: its relay, and a conversation (`line`) with each connected node.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -21,7 +21,7 @@ pub(crate) struct Remote {
     lines: RwLock<HashMap<Node, Arc<Line>>>,
     sessions: Sessions,
     next_id: AtomicU64,
-    /// Told whenever a conversation is opened.
+    /// Notified whenever a conversation is opened.
     pub opened: Notify,
 }
 
@@ -38,7 +38,7 @@ impl Remote {
         }
     }
 
-    /// The conversation with a node that is up.
+    /// Returns the conversation with a connected node.
     pub(crate) fn line(&self, node: Node) -> Option<Arc<Line>> {
         self.lines.read().unwrap_or_else(PoisonError::into_inner).get(&node).cloned()
     }
@@ -47,7 +47,7 @@ impl Remote {
         self.lines.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Begins a conversation, in place of one with another life of that node.
+    /// Starts a conversation. It replaces one with another incarnation of that node.
     pub(crate) fn add(&self, peer: Peer) -> Arc<Line> {
         let line = Arc::new(Line::new(peer, &self.sessions));
         self.lines.write().unwrap_or_else(PoisonError::into_inner).insert(peer.node, line.clone());
@@ -60,7 +60,7 @@ impl Remote {
     }
 
     pub(crate) fn next_id(&self) -> u64 {
-        // ORDERING: Relaxed; only unique.
+        // ORDERING: Relaxed; it only has to be unique.
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -69,19 +69,19 @@ impl Remote {
     }
 }
 
-/// Where the generations of a system with a relay begin.
+/// Returns the first generation of pids in a system with a relay.
 pub(crate) fn first_generation() -> u32 {
     random() as u32
 }
 
-/// The second in which it began, so that a later life has the higher number, and a random number
-/// for those of the same second.
+/// Returns the second in which the system started, so that a later incarnation has a higher number,
+/// combined with a random number, for incarnations that start in the same second.
 fn incarnation() -> u64 {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     (seconds << 32) | u64::from(random() as u32)
 }
 
-/// The standard library's hasher has random keys.
+/// Returns a random number: the standard library's hasher has random keys.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

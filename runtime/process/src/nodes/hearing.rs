@@ -1,16 +1,19 @@
-//! What a system hears from others: nodes that come and go, and their frames.
+//! The incoming half of the connection to other nodes: nodes that connect and disconnect, and their
+//! frames.
 //!
-//! Who writes: the relay, from tasks of its own, by [`Incoming`](crate::Incoming). Nothing here
-//! waits: a mailbox that is full refuses.
+//! The relay calls this code from its own tasks, through [`Incoming`](crate::Incoming). Nothing
+//! here waits: a full mailbox refuses a message.
 //!
-//! Order: what a peer says is taken in the order in which it comes; that, and one stream a peer, is
-//! the order of its senders.
+//! The frames of a peer are handled in the order in which they arrive. Together with the one stream
+//! per peer, this preserves the order of each sender.
 //!
-//! When a conversation is broken off (`line`) or its node is lost, all that hung on it is told,
-//! once (`sever`): callers and who asked for a name,
-//! [`NoConnection`](crate::CallError::is_no_connection); watchers here, `Down` with `NoConnection`;
-//! linked processes here, an exit with it, which is abnormal; and what the peer watched here is
-//! forgotten. Nothing of the peer stays.
+//! When a conversation is broken off (`line`) or its node is lost, each of its bonds ends exactly
+//! once (`sever`):
+//!
+//! * Pending calls and lookups fail with [`NoConnection`](crate::CallError::is_no_connection).
+//! * Watchers on this node receive `Down` with `NoConnection`.
+//! * Linked processes on this node receive an exit with `NoConnection`, which is abnormal.
+//! * Monitors of the peer on processes of this node are removed.
 
 use std::sync::Arc;
 
@@ -56,7 +59,7 @@ impl System {
         }
     }
 
-    /// This node has left: it reaches nobody any more.
+    /// Removes all peers when this node has left the cluster.
     pub(crate) fn forget_peers(&self) {
         let Some(remote) = self.remote() else { return };
         for line in remote.lines().into_iter().filter_map(|line| remote.remove(line.peer)) {
@@ -64,7 +67,7 @@ impl System {
         }
     }
 
-    /// Asks all peers for a sign, so that gaps are found.
+    /// Requests a sign of life from all peers, so that gaps are detected.
     pub(crate) fn probe_peers(&self) {
         let lines = self.remote().map(Remote::lines).unwrap_or_default();
         for line in lines {
@@ -110,7 +113,7 @@ impl System {
         }
     }
 
-    /// Begins a conversation anew that was broken off, when all that hung on it are told.
+    /// Restarts a conversation that was broken off, after its bonds have ended.
     pub(crate) fn begin(&self, line: &Arc<Line>, severed: Bonds, answers: bool) {
         self.sever(line.peer.node, severed);
         if let Some(remote) = self.remote() {
@@ -118,9 +121,9 @@ impl System {
         }
     }
 
-    /// Tells everybody who has to do with a conversation that there is none any more.
+    /// Ends all bonds of a conversation.
     fn sever(&self, node: Node, bonds: Bonds) {
-        // Who asks is answered by the drop of the other half.
+        // Dropping a sender fails the call or the lookup.
         drop(bonds.asked);
         for (monitor, (at, watcher)) in bonds.watching {
             self.tell_down(watcher, monitor, pid(node, at), ExitReason::NoConnection);
@@ -157,7 +160,7 @@ impl System {
                 let reply = RemoteReply { system: self.clone(), peer: line.peer, id, to, is_answered: false };
                 let message = Message { from: from.map(theirs), payload, reply: Some(Reply::remote(Box::new(reply))) };
                 let (message, is_full) = match self.take_in(to, message) {
-                    // Dropped, it is answered by the drop of its reply.
+                    // If the policy dropped the message, dropping its reply has answered the call.
                     Ok(_taken) => return,
                     Err(Refused::Full(message)) => (message, true),
                     Err(Refused::Closed(message)) => (message, false),
@@ -212,7 +215,7 @@ impl System {
         }
     }
 
-    /// Puts a message in, without waiting.
+    /// Puts a message into a mailbox without waiting.
     fn take_in(&self, to: Pid, message: Message) -> Result<Taken, Refused> {
         let Some(entry) = self.entry(to) else { return Err(Refused::Closed(message)) };
         let sent = entry.try_send(message);
@@ -222,8 +225,8 @@ impl System {
         sent
     }
 
-    /// `line` is locked before the life of the process, so that its end finds the watch in both or
-    /// in none.
+    /// `line` is locked before the life of the process, so that an exit finds the monitor in both
+    /// or in neither.
     fn watched_from(&self, line: &Arc<Line>, id: u64, to: Pid) {
         let node = line.peer.node;
         let (local, entry) = (self.next_monitor(), self.entry(to));
@@ -271,13 +274,13 @@ impl System {
                     watcher.watched_ended(monitor, pid, reason);
                 }
             }
-            // Who watches from elsewhere watches what is here.
+            // A monitor of another node watches a process of this node, and is in `watched`.
             Watcher::Remote(..) => {}
         }
     }
 }
 
-/// Where the answer to a call of another node goes.
+/// Sends the answer to a call of another node.
 pub(crate) struct RemoteReply {
     system: System,
     peer: Peer,

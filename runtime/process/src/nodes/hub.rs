@@ -1,12 +1,12 @@
-//! A relay within one program: several systems that reach each other without a server. For tests,
-//! and for trying out.
+//! A relay within one program: connects several systems without a server. It is meant for tests and
+//! experiments.
 //!
-//! Each member has an inbox, which a task of its system's runtime empties. What one member sends
-//! another goes into that inbox at once, so that the order is that of the sends. Frames count
-//! against the inbox's bound; nodes that come and go do not, and are as many as somebody cuts and
-//! joins.
+//! Each member has an inbox, which a task in the runtime of its system empties. A frame is put into
+//! the receiver's inbox by the call that sends it, so frames arrive in the order of the sends.
+//! Frames count against the capacity of the inbox. Notices of nodes that connect or disconnect do
+//! not count; there are as many as calls of [`Hub::cut`] and the like.
 //!
-//! Invariant: no code of a system runs under the hub's lock, nor under an inbox's.
+//! Invariant: *NO FOREIGN CODE*: no code of a system runs under the lock of the hub or of an inbox.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -20,12 +20,12 @@ use crate::messages::pid::Node;
 use volt::sync::Notify;
 use volt::task;
 
-/// Frames that wait in an inbox, unless the hub says otherwise.
+/// The default capacity of an inbox, in frames.
 const CAPACITY: usize = 4096;
-/// Frames that a member's task hands over before it lets others run.
+/// The maximum number of items that a member's task delivers before it yields to other tasks.
 const BATCH: usize = 64;
 
-/// Joins systems of one program. Cheap to clone; all clones are the same hub.
+/// Connects the systems of one program. Cheap to clone: all clones are the same hub.
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,7 +66,7 @@ pub struct Hub(Arc<Mutex<Members>>);
 #[derive(Default)]
 struct Members {
     members: HashMap<Node, Member>,
-    /// Pairs that are cut, the lower node first.
+    /// Pairs that are disconnected, the lower node first.
     cuts: HashSet<(Node, Node)>,
 }
 
@@ -96,33 +96,33 @@ enum Item {
 }
 
 impl Hub {
-    /// A hub without members.
+    /// Creates a hub without members.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The relay of a node that is to be a member; it is one once a system was built with it.
+    /// Returns a relay for `node`. The node becomes a member when a system is built with the relay.
     pub fn join(&self, node: Node) -> HubRelay {
         self.join_with(node, CAPACITY)
     }
 
-    /// As [`join`](Self::join), with room for `capacity` frames that wait for the node; senders of
-    /// more are refused.
+    /// Like [`join`](Self::join), with room for `capacity` frames that wait for the node. A frame
+    /// that finds no room is rejected.
     pub fn join_with(&self, node: Node, capacity: usize) -> HubRelay {
         HubRelay { hub: self.clone(), node, capacity, me: Mutex::default() }
     }
 
-    /// Cuts two nodes off from each other: each finds the other lost, and frames between them that
-    /// wait are dropped.
+    /// Disconnects two nodes. Each detects the loss of the other, and frames that wait between them
+    /// are dropped.
     pub fn cut(&self, one: Node, other: Node) {
         self.sever(one, other, true);
         self.lose(one, other);
         self.lose(other, one);
     }
 
-    /// Makes `node` find that `other` is lost, while `other` notices nothing: as if `other` had
-    /// been stopped for a while. Until they are [joined](Self::mend) again, no frame gets
-    /// through.
+    /// Makes `node` lose `other`, while `other` does not detect anything, as if `node` had been
+    /// stopped for a while. No frame is delivered between the two until they are
+    /// [connected](Self::mend) again.
     pub fn lose(&self, node: Node, other: Node) {
         self.sever(node, other, true);
         let (member, lost) = (self.member(node), self.member(other));
@@ -132,7 +132,7 @@ impl Hub {
         }
     }
 
-    /// Joins two nodes again.
+    /// Connects two nodes again.
     pub fn mend(&self, one: Node, other: Node) {
         self.sever(one, other, false);
         if let (Some(one), Some(other)) = (self.member(one), self.member(other)) {
@@ -155,7 +155,8 @@ impl Hub {
         self.lock().members.get(&node).cloned()
     }
 
-    /// Both have to be members, of that incarnation, and not cut off.
+    /// Returns the member `to` if both are members, with these incarnations, and are not
+    /// disconnected.
     fn reach(&self, from: Peer, to: Peer) -> Option<Member> {
         let members = self.lock();
         let pair = (from.node.min(to.node), from.node.max(to.node));
@@ -170,8 +171,8 @@ impl Hub {
         }
         let joined = Member { peer: me, inbox: inbox.clone() };
         for member in members.members.values() {
-            // Under the lock, so that two who join at once both hear of each other before any
-            // frame.
+            // Under the lock, so that two systems that join at the same time both receive this
+            // notice before any frame.
             member.inbox.put(Item::Up(me));
             inbox.put(Item::Up(member.peer));
         }
@@ -209,7 +210,7 @@ impl Inbox {
         true
     }
 
-    /// Drops the frames of a peer.
+    /// Drops the frames from a peer.
     fn forget(&self, peer: Peer) {
         let mut queue = self.lock();
         queue.items.retain(|item| !matches!(item, Item::Frame(from, _) if *from == peer));
@@ -241,7 +242,7 @@ impl Inbox {
     }
 }
 
-/// The relay of one member of a [`Hub`]. The node leaves when its system is shut down or gone.
+/// The relay of one member of a [`Hub`]. The node leaves when its system is shut down or dropped.
 pub struct HubRelay {
     hub: Hub,
     node: Node,
@@ -283,7 +284,7 @@ impl Relay for HubRelay {
     }
 
     fn leave(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        // What was sent is in the inboxes of the others already, before the news of the end.
+        // Frames that were sent are in the inboxes of their receivers already, before this notice.
         self.quit();
         Box::pin(std::future::ready(()))
     }
@@ -295,7 +296,7 @@ impl Drop for HubRelay {
     }
 }
 
-/// Hands over what comes, until the member has left.
+/// Delivers the items of the inbox until the member has left.
 async fn empty(inbox: Arc<Inbox>, incoming: Incoming) {
     loop {
         for _ in 0..BATCH {

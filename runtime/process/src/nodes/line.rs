@@ -1,40 +1,52 @@
-//! The conversation with one life of another node: numbers that tell what was lost, and what hangs
-//! on it.
+//! The conversation with one incarnation of another node. It detects lost frames by numbering them,
+//! and contains the *bonds* of the two nodes: pending calls, monitors and links.
 //!
-//! A relay may lose frames, and two nodes may not agree whether they have lost each other: one was
-//! stopped for a while, say. What hangs on a conversation (calls, watches, links) must end at both
-//! sides then, or somebody would wait for ever. So each side numbers what it does:
+//! An ordinary case: two nodes connect. Each sends a hello, and answers the other's hello with a
+//! welcome. From then on, they exchange numbered frames, and each node finds every number exactly
+//! once.
 //!
-//! * `session`: ours; a fresh, higher number whenever we begin anew. Every frame bears it, and in
-//!   `heard` the last that we heard of theirs.
-//! * `number`: of the frame in its session, from 0 on.
+//! The problem: a relay may lose frames, and the two nodes may disagree on whether they have lost
+//! each other, for example because one was stopped for a while. Then the bonds must end on both
+//! sides. Otherwise, a caller or a monitor would wait forever for a frame that was lost. For that
+//! purpose, each side numbers its frames:
 //!
-//! Protocol:
-//! 1. *Hello*: when the peer is up, and as often as the relay says so until 3, each says hello.
-//! 2. *Welcome*: who hears a hello answers with a welcome; so does who is opened by a welcome.
-//! 3. *Open*: the conversation is open for us once a frame bears our session as heard. Before that
-//!    nothing but 1 and 2 is said.
-//! 4. *Stale*: a frame that bears another session than the one heard, or has not heard ours, is of
-//!    an earlier conversation; it is left.
-//! 5. *Duplicate*: a frame with a number that was had is left: at most once, in order, whatever the
-//!    relay does.
-//! 6. *Gap*: a number that was skipped means frames lost. The conversation is broken off: all that
-//!    hangs on it ends as `NoConnection`, and we begin anew with a hello of a fresh session.
-//! 7. *Forgotten*: a hello with a higher session means that they have begun anew. It is broken off
-//!    here, too, and answered from a fresh session.
+//! * `session`: the sender's number of this conversation. It takes a fresh, higher one whenever it
+//!   starts anew. Every frame contains it, and in `heard` the last session that the sender has
+//!   received from the other side.
+//! * `number`: the number of the frame within its session, from 0.
 //!
-//! 6 and 7 come to an end: a hello of a fresh session is answered by a welcome, which opens, and
-//! never by a hello.
+//! # Protocol
 //!
-//! Invariants:
-//! * *One order*: numbers are given under `talk`, and frames handed to the relay under it.
-//! * *Severed before anew*: a break-off takes the bonds out, takes the next session and forgets
-//!   theirs, all under one lock; until `begin` nothing is heard or said. So what ends is all of the
-//!   old and none of the new, and of two who would break off only one does.
-//! * *Never refused*: what is said for its effect and not for its content (monitor, link, down,
-//!   exit, cancel, kill, …) waits in `backlog` if the relay's queue is full. While it is not empty,
-//!   everything else is refused, so that nothing overtakes; when it has `BACKLOG_MAX`, the
-//!   conversation is broken off.
+//! "We" is this node, "they" the other.
+//!
+//! 1. *Hello*: each side sends a hello when the relay reports the peer, and again whenever the
+//!    relay repeats that, until 3.
+//! 2. *Welcome*: a side that receives a hello answers with a welcome. So does a side for which a
+//!    welcome opens the conversation.
+//! 3. *Open*: the conversation is open for us once a frame contains our session in `heard`. Before
+//!    that, we send nothing except 1 and 2.
+//! 4. *Stale*: a frame with a session other than the one we have received, or without our session
+//!    in `heard`, belongs to an earlier conversation. It is ignored.
+//! 5. *Duplicate*: a frame whose number we have received already is ignored. So frames are handled
+//!    at most once and in order, whatever the relay does.
+//! 6. *Gap*: a skipped number means that frames were lost. The conversation is broken off: all its
+//!    bonds end with `NoConnection`, and we start anew with a hello of a fresh session.
+//! 7. *Forgotten*: a hello with a higher session means that they have started anew. The
+//!    conversation is broken off here, too, and we answer from a fresh session.
+//!
+//! 6 and 7 terminate: a hello of a fresh session is answered by a welcome, which opens the
+//! conversation, and never by another hello.
+//!
+//! # Invariants
+//!
+//! * *ONE ORDER*: frames are numbered and passed to the relay under the lock `talk`.
+//! * *SEVERED BEFORE ANEW*: to break off takes the bonds out, takes the next session and forgets
+//!   theirs, all under one lock. Until `begin`, no frame is handled or sent. So all old bonds end
+//!   and no new ones. If two threads break off at the same time, only one gets the bonds.
+//! * *NEVER REFUSED*: frames that are sent for their effect and not for their content (monitor,
+//!   link, down, exit, cancel, kill, …) wait in `backlog` if the relay's queue is full. While
+//!   `backlog` is not empty, all other frames are refused, so that none overtakes. When it reaches
+//!   `BACKLOG_MAX`, the conversation is broken off.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,28 +62,28 @@ use crate::messages::event::MonitorId;
 use crate::messages::pid::Pid;
 use volt::sync::oneshot;
 
-/// Watches and links that a peer may have on processes here. More than a relay serves, and few
-/// enough for memory.
+/// The maximum number of monitors and links that a peer may have on processes of this node. This is
+/// more than a relay can serve, and bounds the memory.
 pub(crate) const BONDS_MAX: usize = 1 << 20;
-/// Frames that wait for a relay whose queue is full, and that must not be refused. Beyond, the peer
-/// is not keeping up, and is cut.
+/// The maximum number of frames in the backlog. A peer that exceeds it does not keep up, and is
+/// disconnected.
 const BACKLOG_MAX: usize = 1 << 16;
 
-/// See the header of this file.
+/// The conversation with one incarnation of another node. See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub peer: Peer,
     talk: Mutex<Talk>,
 }
 
-/// Where the sessions of all conversations of a system come from.
+/// The source of the session numbers for all conversations of a system.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sessions(Arc<AtomicU64>);
 
 impl Sessions {
-    /// 0 is none.
+    /// Returns the next session. 0 means that there is no session.
     fn next(&self) -> u64 {
-        // ORDERING: Relaxed; only unique and rising.
+        // ORDERING: Relaxed; it only has to be unique and increasing.
         self.0.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
@@ -94,54 +106,56 @@ enum Stage {
     Open,
     /// Broken off, until [`Line::begin`].
     Severed,
-    /// The peer is gone for good.
+    /// The peer is gone, and does not come back with this incarnation.
     Lost,
 }
 
-/// What hangs on a conversation.
+/// Everything that ends with a conversation.
 #[derive(Default)]
 pub(crate) struct Bonds {
-    /// Calls and questions of ours, by their numbers.
+    /// Pending calls and lookups of this node, by their numbers.
     pub asked: HashMap<u64, oneshot::Sender<Outcome>>,
-    /// Whom we watch there, by the numbers of our monitors.
+    /// Processes of the other node that this node watches, by the numbers of our monitors.
     pub watching: HashMap<MonitorId, (Place, Watcher)>,
-    /// Whom they watch here, by the numbers of their monitors.
+    /// Processes of this node that the other node watches, by the numbers of its monitors.
     pub watched: HashMap<u64, (Pid, MonitorId)>,
-    /// Ours and theirs.
+    /// Links: our process and theirs.
     pub links: HashSet<(Pid, Pid)>,
 }
 
-/// A frame was not said.
+/// Why a frame was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsaid {
     NoConnection,
     /// The relay's queue is full.
     Full,
-    /// The relay does not take frames of that size.
+    /// The frame is too large for the relay.
     TooLarge,
 }
 
-/// What became of a frame that must not be refused.
+/// The result of sending a frame that must not be refused.
 #[must_use]
 pub(crate) enum Said {
     Done,
-    /// It waits, and somebody has to [`flush`](Line::flush) until nothing does.
+    /// The frame is the first in the backlog. The caller must retry [`flush`](Line::flush) until
+    /// the backlog is empty.
     Waits,
-    /// Too many wait, and the conversation is broken off: [`Line::begin`] with a hello after these
-    /// were told.
+    /// The backlog was full, and the conversation is broken off. The caller must end these bonds,
+    /// and then call [`Line::begin`] with a hello.
     Broken(Box<Bonds>),
 }
 
-/// What is to be done about a frame that came.
+/// What the caller must do about a received frame. `is_opened`: the frame has opened the
+/// conversation.
 pub(crate) enum Heard {
-    /// What it says.
+    /// Handle its content.
     Act { is_opened: bool },
     /// Nothing.
     Nothing,
-    /// It opened the conversation, or was part of the greeting.
+    /// Answer with a welcome if `answers`: the frame was part of the greeting.
     Greeted { is_opened: bool, answers: bool },
-    /// The conversation is broken off: [`Line::begin`] after these were told, with a welcome if it
-    /// answers.
+    /// End these bonds, then call [`Line::begin`], with a welcome if `answers`: the conversation is
+    /// broken off.
     Broken { bonds: Box<Bonds>, answers: bool },
 }
 
@@ -164,13 +178,14 @@ impl Line {
         self.talk().is_open()
     }
 
-    /// What hangs on it, to be changed. `None` if it is not open: then nothing does.
+    /// Passes the bonds to `change`. Returns `None` if the conversation is not open; then it has no
+    /// bonds.
     pub(crate) fn bonds<T>(&self, change: impl FnOnce(&mut Bonds) -> T) -> Option<T> {
         let mut talk = self.talk();
         talk.is_open().then(|| change(&mut talk.bonds))
     }
 
-    /// Says what may be refused, and notes what hangs on it if it was not.
+    /// Sends a frame that may be refused. If it was sent, adds its bond by `note`.
     pub(crate) fn say(
         &self,
         relay: &dyn Relay,
@@ -192,8 +207,8 @@ impl Line {
         Ok(())
     }
 
-    /// Says what must not be refused, if `note` finds that there is reason to. `None` if it is not
-    /// open.
+    /// Sends a frame that must not be refused, if `note` returns true. Returns `None` if the
+    /// conversation is not open.
     pub(crate) fn must_say(
         &self,
         relay: &dyn Relay,
@@ -212,7 +227,7 @@ impl Line {
         self.talk().greet(self.peer, relay, traffic, is_answer)
     }
 
-    /// Hands over what has waited; false if some still does.
+    /// Passes the backlog to the relay. Returns false if some of it is left.
     pub(crate) fn flush(&self, relay: &dyn Relay, traffic: &Traffic) -> bool {
         let mut talk = self.talk();
         while let Some(bytes) = talk.backlog.pop_front() {
@@ -224,7 +239,7 @@ impl Line {
         true
     }
 
-    /// A frame came. Steps 2 to 7.
+    /// Receives a frame: steps 2 to 7.
     pub(crate) fn hear(&self, traffic: &Traffic, head: Head, is_hello: bool, is_welcome: bool) -> Heard {
         let mut talk = self.talk();
         if matches!(talk.stage, Stage::Severed | Stage::Lost) {
@@ -280,7 +295,7 @@ impl Line {
         }
     }
 
-    /// Begins anew, once those are told who had to do with what was broken off.
+    /// Starts anew, after all bonds of the conversation that was broken off have ended.
     pub(crate) fn begin(&self, relay: &dyn Relay, traffic: &Traffic, is_answer: bool) -> Said {
         let mut talk = self.talk();
         if talk.stage == Stage::Severed {
@@ -289,7 +304,7 @@ impl Line {
         talk.greet(self.peer, relay, traffic, is_answer)
     }
 
-    /// The peer is gone.
+    /// Ends the conversation because the peer is gone. Returns the bonds.
     pub(crate) fn lose(&self) -> Box<Bonds> {
         let mut talk = self.talk();
         let bonds = talk.break_off();
@@ -298,7 +313,7 @@ impl Line {
     }
 
     fn talk(&self) -> MutexGuard<'_, Talk> {
-        // A relay that panics under it leaves a frame unsaid, which is a gap.
+        // If a relay panics under this lock, a frame may be lost, which the peer detects as a gap.
         self.talk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -310,7 +325,7 @@ impl Talk {
 
     fn greet(&mut self, peer: Peer, relay: &dyn Relay, traffic: &Traffic, is_answer: bool) -> Said {
         let is_due = self.stage == Stage::Greeting || (self.is_open() && is_answer);
-        // What waits in the backlog bears the same sessions as a greeting would.
+        // Frames in the backlog will carry the same sessions as a greeting would.
         if !is_due || !self.backlog.is_empty() {
             return Said::Done;
         }
@@ -318,12 +333,12 @@ impl Talk {
         self.queue(peer, relay, traffic, frame.encode())
     }
 
-    /// Hands a frame over, or keeps it until the relay takes it.
+    /// Passes a frame to the relay, or adds it to the backlog if the relay's queue is full.
     fn queue(&mut self, peer: Peer, relay: &dyn Relay, traffic: &Traffic, bytes: BytesMut) -> Said {
         let bytes = match self.backlog.is_empty() {
             true => match self.hand_over(peer, relay, traffic, bytes) {
                 Err((Unsaid::Full, bytes)) => bytes,
-                // Who is lost is told of, and needs no telling.
+                // If the peer is lost, `peer_down` ends the bonds, and the frame is not needed.
                 Ok(()) | Err(_) => return Said::Done,
             },
             false => bytes,
@@ -332,7 +347,7 @@ impl Talk {
             return Said::Broken(self.break_off());
         }
         self.backlog.push_back(bytes);
-        // Whoever was first sees to the rest.
+        // The thread that added the first frame retries the whole backlog.
         if self.backlog.len() == 1 { Said::Waits } else { Said::Done }
     }
 
@@ -364,8 +379,8 @@ impl Talk {
         }
     }
 
-    /// Takes out what hangs on it. The session is taken under the lock, or a later hello might bear
-    /// the lower one, and be left as stale.
+    /// Breaks the conversation off, and returns its bonds. The session is taken under the lock.
+    /// Otherwise a later hello might carry the lower session, and be ignored as stale.
     fn break_off(&mut self) -> Box<Bonds> {
         self.stage = Stage::Severed;
         (self.session, self.next_number) = (self.sessions.next(), 0);
@@ -394,7 +409,7 @@ mod tests {
 
     const PEER: Peer = Peer { node: Node::LOCAL, incarnation: 1 };
 
-    /// Takes what is sent, or is full.
+    /// A relay that accepts all frames, or reports a full queue.
     #[derive(Default)]
     struct Sink {
         is_full: AtomicBool,
@@ -419,7 +434,8 @@ mod tests {
         }
     }
 
-    /// A conversation in which the peer, in its session 7, has said hello and welcome.
+    /// Returns an open conversation, in which the peer has sent a hello and a welcome in its
+    /// session 7.
     fn open(traffic: &Traffic) -> Line {
         let line = Line::new(PEER, &Sessions::default());
         let hello = line.hear(traffic, Head { session: 7, heard: 0, number: 0 }, true, false);
@@ -429,8 +445,8 @@ mod tests {
         line
     }
 
-    /// Says what must not be refused, to a relay that is full, until that breaks the conversation
-    /// off.
+    /// Sends frames that must not be refused to a relay whose queue is full, until the conversation
+    /// is broken off.
     fn overrun(line: &Line, sink: &Sink, traffic: &Traffic) -> Box<Bonds> {
         // ORDERING: Relaxed; one thread.
         sink.is_full.store(true, Ordering::Relaxed);
@@ -449,7 +465,7 @@ mod tests {
         let line = open(&traffic);
         line.bonds(|bonds| bonds.watched.insert(3, (Pid::new(Node::LOCAL, 1, 1), MonitorId(4))));
         assert_eq!(overrun(&line, &sink, &traffic).watched.len(), 1);
-        // What the peer said before it knew, and a hello of its own.
+        // A frame that the peer sent before it noticed, and a hello of a new session.
         for (session, number, is_hello) in [(7, 2, false), (8, 0, true), (8, 1, false)] {
             let heard = line.hear(&traffic, Head { session, heard: 1, number }, is_hello, false);
             assert!(matches!(heard, Heard::Nothing) && !line.is_open(), "{session} {number}");

@@ -1,5 +1,5 @@
-//! Processes on other nodes: what carries bytes between nodes, what the bytes mean, and what
-//! becomes of processes when a node is lost.
+//! Processes on other nodes: the relay that carries bytes between nodes, the format of those bytes,
+//! and what happens to processes when a node is lost.
 
 pub(crate) mod cluster;
 pub(crate) mod frame;

@@ -1,22 +1,25 @@
-//! What carries bytes between nodes, so that a [`Pid`](crate::Pid) on another node can be sent to,
-//! called, watched and linked with.
+//! The interface between a system and the transport that connects it with other nodes. With a
+//! [`Relay`], a [`Pid`](crate::Pid) on another node can be used to send, call, monitor and link.
 //!
-//! A [`Relay`] knows nodes and bytes. What the bytes mean, and what becomes of processes when a
-//! node is lost, is the system's (`remote`, `frame`).
+//! A relay handles nodes and bytes only. The meaning of the bytes, and what happens to processes
+//! when a node is lost, are up to the system (`remote`, `frame`).
 //!
-//! Who calls whom: the system calls the relay from any thread, with a lock of its own held; the
-//! relay calls [`Incoming`] from tasks of its own, never from inside a call of the system's.
+//! The system calls the relay from any thread, and may hold one of its own locks. The relay calls
+//! [`Incoming`] from its own tasks, never from inside a call that the system makes.
 //!
-//! What is promised to users stands on what a relay promises, which is this and no more:
-//! * *In order*: of the frames of one peer for another, each comes at most once, after those that
-//!   were sent before it. Some may be missing: the system finds gaps by the numbers in its frames.
-//! * *To that life only*: a frame for a [`Peer`] comes to the system that bears its incarnation, or
-//!   to none.
-//! * *Presence*: [`up`](Incoming::up) before the first frame of a peer, [`down`](Incoming::down)
-//!   some time after it is gone, and no frame between `down` and the next `up`.
+//! What the system guarantees to users depends on these guarantees of a relay, and on no others:
 //!
-//! Nodes of one cluster trust each other: whoever can send frames can kill processes. A frame that
-//! is no frame does no harm and is counted.
+//! * *IN ORDER*: each frame from one peer to another arrives at most once, and after those that
+//!   were sent before it. Frames may be missing: the system detects gaps by the numbers in its
+//!   frames.
+//! * *TO THAT INCARNATION ONLY*: a frame for a [`Peer`] is delivered to the system with that
+//!   incarnation, or to none.
+//! * *PRESENCE*: [`up`](Incoming::up) is called before the first frame of a peer, and
+//!   [`down`](Incoming::down) some time after the peer is gone. There is no frame between `down`
+//!   and the next `up`.
+//!
+//! Nodes of one cluster trust each other: a program that can send frames can kill processes. An
+//! invalid frame is counted and ignored.
 
 use std::fmt;
 use std::pin::Pin;
@@ -27,13 +30,14 @@ use bytes::Bytes;
 use crate::messages::pid::Node;
 use volt::Handle;
 
-/// One life of a node: its name, and a number that no earlier and no later system of that name has.
+/// One incarnation of a node: its name, and a number that no earlier or later system of that name
+/// has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Peer {
-    /// The name.
+    /// The name of the node.
     pub node: Node,
-    /// The number. Of two lives, the later one has the higher, if the machines' clocks go as they
-    /// should.
+    /// The number of the incarnation. A later incarnation has a higher number if the clocks of the
+    /// machines are correct.
     pub incarnation: u64,
 }
 
@@ -43,36 +47,38 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Carries frames to the systems of other nodes. See [`Hub`](crate::Hub) for one within a program.
+/// Carries frames to the systems of other nodes. [`Hub`](crate::Hub) is a relay within one program.
 ///
-/// What an implementation has to keep to: frames from one peer to another arrive in the order in
-/// which they were sent, each at most once, and only in the system that bears the peer's
-/// incarnation; see [`Incoming`] for what comes back.
+/// An implementation must deliver the frames from one peer to another in the order in which they
+/// were sent, each at most once, and only to the system with the peer's incarnation. See
+/// [`Incoming`] for the calls that a relay makes.
 pub trait Relay: Send + Sync + 'static {
-    /// The name of the node that this is the relay of; its system takes it.
+    /// Returns the name of the node whose relay this is. The system takes this name.
     fn node(&self) -> Node;
 
-    /// Begins. `incoming` is what the system wants to hear of.
+    /// Starts the relay. It reports peers and frames to `incoming`.
     ///
     /// # Errors
-    /// It cannot begin, for example because another node bears the name. The system is not built
-    /// then.
+    /// Returns an error if the relay cannot start, for example because another node has the same
+    /// name. In that case, the system is not built.
     fn start(&self, incoming: Incoming) -> Result<(), RelayError>;
 
-    /// Takes a frame for `to`. Never blocks, and never calls [`Incoming`]: frames wait in a queue
-    /// of the relay's own, which has a bound.
+    /// Accepts a frame for `to`. Must not block, and must not call [`Incoming`]: frames wait in a
+    /// bounded queue of the relay.
     ///
     /// # Errors
-    /// The queue is full ([`RelayError::full`]), the peer is not there ([`RelayError::lost`]), or
-    /// the frame is too large ([`RelayError::too_large`]). It is dropped then.
+    /// Returns an error if the queue is full ([`RelayError::full`]), the peer is not connected
+    /// ([`RelayError::lost`]), or the frame is too large ([`RelayError::too_large`]). The frame is
+    /// dropped.
     fn send(&self, to: Peer, frame: Bytes) -> Result<(), RelayError>;
 
-    /// Ends, and tells the others: ready when what was sent before has been handed over, or after a
-    /// limit of its own. A relay that is dropped without it lets them find out.
+    /// Stops the relay and notifies the other nodes. The future completes when all frames sent
+    /// before have been handed over, or after a time limit of the relay. If a relay is dropped
+    /// without this call, the other nodes have to detect its loss.
     fn leave(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-/// Why a relay does not do what it was asked for.
+/// Why a relay rejected a request.
 #[derive(Clone, Debug)]
 pub struct RelayError(Why);
 
@@ -85,37 +91,37 @@ enum Why {
 }
 
 impl RelayError {
-    /// The relay's queue is full.
+    /// Returns an error that reports a full queue.
     pub fn full() -> Self {
         Self(Why::Full)
     }
 
-    /// The peer is not there.
+    /// Returns an error that reports that the peer is not connected.
     pub fn lost() -> Self {
         Self(Why::Lost)
     }
 
-    /// The relay does not take frames of that size.
+    /// Returns an error that reports a frame that is too large for the relay.
     pub fn too_large() -> Self {
         Self(Why::TooLarge)
     }
 
-    /// Anything else; `message` says what, and what to do about it.
+    /// Returns any other error. `message` describes the problem and what to do about it.
     pub fn new(message: impl fmt::Display) -> Self {
         Self(Why::Other(message.to_string()))
     }
 
-    /// The relay's queue is full.
+    /// Returns whether the relay's queue is full.
     pub fn is_full(&self) -> bool {
         matches!(self.0, Why::Full)
     }
 
-    /// The relay does not take frames of that size.
+    /// Returns whether the frame is too large for the relay.
     pub fn is_too_large(&self) -> bool {
         matches!(self.0, Why::TooLarge)
     }
 
-    /// The peer is not there.
+    /// Returns whether the peer is not connected.
     pub fn is_lost(&self) -> bool {
         matches!(self.0, Why::Lost)
     }
@@ -134,7 +140,7 @@ impl fmt::Display for RelayError {
 
 impl std::error::Error for RelayError {}
 
-/// What a system does about what its relay hears; see [`Incoming`].
+/// The reaction of a system to the calls of its relay; see [`Incoming`].
 pub(crate) trait Hears: Send + Sync {
     fn up(self: Arc<Self>, peer: Peer);
     fn down(self: Arc<Self>, peer: Peer);
@@ -142,8 +148,9 @@ pub(crate) trait Hears: Send + Sync {
     fn interrupted(self: Arc<Self>);
 }
 
-/// Where a relay says what it hears. Calls that concern one peer are made one after another. Cheap
-/// to clone; it does not keep the system alive: once that is gone, calls do nothing.
+/// The handle by which a relay reports peers and frames to its system. Calls that concern one peer
+/// must be made one after another. Cheap to clone. It does not keep the system alive; once the
+/// system is gone, calls have no effect.
 #[derive(Clone)]
 pub struct Incoming {
     system: Weak<dyn Hears>,
@@ -156,36 +163,37 @@ impl Incoming {
         Self { system, me, runtime }
     }
 
-    /// The life that the relay serves; what others are to know it by.
+    /// Returns the incarnation that the relay serves. Other nodes must get to see this value.
     pub fn me(&self) -> Peer {
         self.me
     }
 
-    /// The runtime of the system, for the relay's own tasks. They must not keep the relay alive
-    /// that they serve.
+    /// Returns the runtime of the system, for the tasks of the relay. Those tasks must not keep the
+    /// relay alive.
     pub fn runtime(&self) -> &Handle {
         &self.runtime
     }
 
-    /// A peer is there. May be said again at any sign of life. If another life of its name was
-    /// there, that is lost.
+    /// Reports that a peer is connected. May be called repeatedly, at any sign of life. If another
+    /// incarnation of the same name was connected, that one counts as lost.
     pub fn up(&self, peer: Peer) {
         self.with(|system| system.up(peer));
     }
 
-    /// A peer is gone: it said so, or nothing was heard of it for too long. What processes here
-    /// have to do with it ends as [`NoConnection`](crate::ExitReason::NoConnection).
+    /// Reports that a peer is gone: it left, or was silent for too long. Calls to it fail, and
+    /// monitors and links report [`NoConnection`](crate::ExitReason::NoConnection).
     pub fn down(&self, peer: Peer) {
         self.with(|system| system.down(peer));
     }
 
-    /// A frame from a peer that is up. Anything may be in it: what is no frame is counted and left.
+    /// Delivers a frame from a connected peer. Its content may be arbitrary: an invalid frame is
+    /// counted and ignored.
     pub fn received(&self, from: Peer, frame: Bytes) {
         self.with(|system| system.received(from, frame));
     }
 
-    /// Frames may have been lost, in either direction: a connection was interrupted, or a queue ran
-    /// over. The system asks its peers, and so finds out.
+    /// Reports that frames may have been lost in either direction: a connection was interrupted, or
+    /// a queue overflowed. The system then probes its peers to find out.
     pub fn interrupted(&self) {
         self.with(|system| system.interrupted());
     }

@@ -1,31 +1,38 @@
-//! What a system says to others: processes of other nodes are sent to, called, watched and linked
-//! with as those of its own.
+//! The outgoing half of the connection to other nodes: sends frames for operations on remote pids.
+//! A remote process is sent to, called, monitored and linked like a local one.
 //!
-//! Who writes: whoever deals with a remote pid, on any thread. What comes back is `hearing`'s; both
-//! meet in a [`Line`] a node.
+//! Any thread that uses a remote pid runs this code. Incoming frames are handled in `hearing`. Both
+//! halves share one [`Line`] per node, which contains the *bonds*: pending calls, monitors and
+//! links.
 //!
-//! What is promised across nodes, and no more:
-//! * *At most once*: a message comes once or not at all; its sender is told only what is known on
-//!   its own side. Who has to know calls.
-//! * *Per-sender order*: what one process, or one thread, sends to one process arrives in that
-//!   order, with gaps at most. A frame is numbered and handed to the relay on the sender's thread,
-//!   and there is one ordered stream from node to node.
-//! * *No waiting for one*: a mailbox that is full refuses what comes from another node, whatever
-//!   its policy, so that the frames of all do not wait for one process. The mailbox counts it, and
-//!   so does `RelayCounts::undelivered`; a caller is answered that it is full.
-//! * *A pid is one process*: calls, watches and links are bound to one life of a node, by its
-//!   incarnation. A pid is twelve bytes and bears none: a system with a relay begins its
-//!   generations at a random number (`cluster::first_generation`), so that a pid from an earlier
-//!   life finds nobody; to meet another's by chance it would have to hit one in 4,294,967,296 for
-//!   each time that it is used.
+//! Guarantees across nodes, and no others:
 //!
-//! Invariants:
-//! * *Told once*: who takes a bond out of the line tells whom it concerns.
-//! * *Locks*: a line's `talk` before a process's `life`, never the other way round; `lines` before
-//!   neither.
+//! * *AT MOST ONCE*: a message arrives once or not at all. The sender gets only errors that are
+//!   known on its own node. To know that a message arrived, use a call.
+//! * *PER-SENDER ORDER*: messages from one process or thread to one process arrive in order,
+//!   possibly with gaps. A frame is numbered and passed to the relay on the sender's thread, and
+//!   there is one ordered stream from node to node.
+//! * *NO WAITING FOR ONE*: a full mailbox refuses messages from other nodes, whatever its policy,
+//!   so that one process cannot delay the frames for all others. The mailbox and
+//!   `RelayCounts::undelivered` count them. For a call, the caller gets an error.
+//! * *A PID IS ONE PROCESS*: calls, monitors and links belong to one incarnation of a node. A pid
+//!   has twelve bytes, and does not contain the incarnation. Instead, a system with a relay begins
+//!   its generations at a random number (`cluster::first_generation`), so that a pid of an earlier
+//!   incarnation finds no process. The chance that it finds another process is 1 in 4,294,967,296
+//!   for each use.
 //!
-//! Rejected: pids with an incarnation (16 bytes and a third number in every text); acknowledgements
-//! and resending, which are what the process at the other end does better, by answering a call.
+//! # Invariants
+//!
+//! * *NOTIFIED ONCE*: the thread that removes a bond from the line notifies the process or caller
+//!   that the bond belongs to.
+//! * *LOCKS*: a line's `talk` is locked before a process's `life`, never the other way round.
+//!   `lines` is not held while either is locked.
+//!
+//! # Rejected
+//!
+//! * Pids with an incarnation: 16 bytes, and a third number in every text.
+//! * Acknowledgements and resending: the process at the other end does that better, by answering a
+//!   call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,24 +55,24 @@ use volt::sync::oneshot;
 use volt::task;
 use volt::time::{sleep, timeout};
 
-/// How long the question for a name waits for its answer. A node that is lost is found out by its
-/// relay, and ends it earlier or later.
+/// How long a name lookup waits for the answer. The lookup ends earlier if the relay detects that
+/// the node is lost.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
 /// How long frames that must not be refused wait before they are offered to the relay again.
 const RETRY: Duration = Duration::from_millis(5);
 
 impl System {
-    /// Nodes that can be reached at this moment.
+    /// Returns the nodes that can be reached at this moment.
     pub fn nodes(&self) -> Vec<Node> {
         let lines = self.remote().map(Remote::lines).unwrap_or_default();
         lines.iter().filter(|line| line.is_open()).map(|line| line.peer.node).collect()
     }
 
-    /// Waits until `node` can be reached: for ever, if it never is or the system has no
+    /// Waits until `node` can be reached. Waits forever if it never can, or if the system has no
     /// [relay](crate::Relay).
     ///
     /// # Cancel safety
-    /// Nothing is left behind.
+    /// This method is cancel safe.
     pub async fn wait_for_node(&self, node: Node) {
         let Some(remote) = self.remote() else { return std::future::pending().await };
         loop {
@@ -78,14 +85,14 @@ impl System {
         }
     }
 
-    /// The process that bears `name` on `node`; `None` if none does. What bears it may end before
-    /// it is sent to.
+    /// Returns the process with this name on `node`; `None` if there is none. The process may exit
+    /// before it is used.
     ///
     /// # Errors
-    /// The node cannot be reached, or does not answer within 5 s.
+    /// Returns an error if the node cannot be reached or does not answer within 5 s.
     ///
     /// # Cancel safety
-    /// Nothing is left behind.
+    /// This method is cancel safe.
     pub async fn whereis_on(&self, node: Node, name: &str) -> Result<Option<Pid>, LookupError> {
         if node == self.node() {
             return Ok(self.whereis(name));
@@ -102,12 +109,12 @@ impl System {
         }
     }
 
-    /// What went between this system and those of other nodes; `None` if it has no relay.
+    /// Returns counts of the frames between this system and other nodes; `None` if it has no relay.
     pub fn relay_counts(&self) -> Option<RelayCounts> {
         self.remote().map(|remote| remote.traffic.counts())
     }
 
-    /// Whether a process is to be reached by the relay.
+    /// Whether a process is reached through the relay.
     pub(crate) fn is_remote(&self, pid: Pid) -> bool {
         pid.node() != self.node() && self.remote().is_some()
     }
@@ -126,7 +133,7 @@ impl System {
         }
     }
 
-    /// `turn` is dropped once the message is on its way.
+    /// Sends a call and waits for the answer. Drops `turn` once the call is on its way.
     pub(crate) async fn ask_remote<T>(
         &self,
         from: Option<Pid>,
@@ -148,8 +155,8 @@ impl System {
         }
     }
 
-    /// Answers a call of another node. An answer that the relay refuses is lost, and the caller
-    /// waits for its limit.
+    /// Answers a call of another node. If the relay refuses the answer, it is lost, and the caller
+    /// waits until its time-out.
     pub(crate) fn answer(&self, peer: Peer, id: u64, outcome: Outcome) {
         let outcome = match outcome {
             Outcome::Answer(payload) => match frame::fits(&payload) {
@@ -160,19 +167,19 @@ impl System {
             other => other,
         };
         if let Some((remote, line)) = self.line_to(peer.node).filter(|(_, line)| line.peer == peer) {
-            // Refused, it is counted; and who is lost waits no longer.
+            // A refused answer is counted. If the peer is lost, the caller no longer waits.
             let _counted = remote.say(&line, &Frame::Answer { id, outcome }, |_| {});
         }
     }
 
-    /// Asks a process to end, or ends it; whether its node can be reached.
+    /// Cancels or kills a process. Returns whether its node can be reached.
     pub(crate) fn end_remote(&self, pid: Pid, is_kill: bool) -> bool {
         let to = place(pid);
         let frame = if is_kill { Frame::Kill { to } } else { Frame::Cancel { to } };
         self.must_say_to(pid.node(), &frame, |_| true)
     }
 
-    /// Watches from outside of any process. Nothing is left behind if it is dropped.
+    /// Watches a process from outside of any process. Dropping the future removes the monitor.
     pub(crate) fn watch_remote(&self, pid: Pid) -> impl Future<Output = ExitReason> + Send + use<> {
         let monitor = self.next_monitor();
         let (waiter, ended) = oneshot::channel();
@@ -193,7 +200,7 @@ impl System {
         if is_alive && !self.watch_on(monitor, pid, Watcher::Process(watcher.pid())) {
             watcher.watched_ended(monitor, pid, ExitReason::NoConnection);
         }
-        // It may have ended before there was something that its end could take away.
+        // The watcher may have exited before its exit could find the monitor in the line.
         if watcher.life().is_dead {
             self.demonitor_remote(monitor, pid);
         }
@@ -201,7 +208,7 @@ impl System {
 
     pub(crate) fn demonitor_remote(&self, monitor: MonitorId, pid: Pid) {
         let frame = Frame::Demonitor { id: monitor.0 };
-        // Dropped without the lock, since a waker may go with it.
+        // Dropped without the lock, since it may contain a waker.
         let mut removed = None;
         self.must_say_to(pid.node(), &frame, |bonds| {
             removed = bonds.watching.remove(&monitor);
@@ -233,13 +240,13 @@ impl System {
         self.must_say_to(pid.node(), &frame, |bonds| bonds.links.remove(&(entry.pid(), pid)));
     }
 
-    /// `ours`, which was linked with `theirs`, has ended.
+    /// Notifies `theirs`, which was linked with `ours`, that `ours` has exited.
     pub(crate) fn exit_remote(&self, ours: Pid, theirs: Pid, reason: &ExitReason) {
         let frame = Frame::Exit { to: place(theirs), from: place(ours), reason: reason.clone() };
         self.must_say_to(theirs.node(), &frame, |bonds| bonds.links.remove(&(ours, theirs)));
     }
 
-    /// A process that `node` watches, by its monitor `id`, has ended.
+    /// Notifies `node`, which watches a process by its monitor `id`, that the process has exited.
     pub(crate) fn down_remote(&self, node: Node, id: u64, local: MonitorId, reason: &ExitReason) {
         let frame = Frame::Down { id, reason: reason.clone() };
         self.must_say_to(node, &frame, |bonds| match bonds.watched.get(&id) {
@@ -248,15 +255,16 @@ impl System {
         });
     }
 
-    /// Says something that must not be refused, and sees to it that it is said; false if there is
-    /// no conversation.
+    /// Sends a frame that must not be refused, if `note` returns true. Returns false if there is no
+    /// open conversation.
     pub(crate) fn must_say_to(&self, node: Node, frame: &Frame, note: impl FnOnce(&mut Bonds) -> bool) -> bool {
         let Some((remote, line)) = self.line_to(node) else { return false };
         let said = line.must_say(&*remote.relay, &remote.traffic, frame, note);
         said.map(|said| self.see_to(&line, said)).is_some()
     }
 
-    /// Does what is left to be done for what was said.
+    /// Does the work that remains after sending: retries the backlog, or restarts a conversation
+    /// that was broken off.
     pub(crate) fn see_to(&self, line: &Arc<Line>, said: Said) {
         match said {
             Said::Done => {}
@@ -283,7 +291,7 @@ impl System {
         Some((remote, remote.line(node)?))
     }
 
-    /// Asks what has an answer, and waits for it.
+    /// Sends a frame that has an answer, and waits for the answer.
     async fn question<T>(&self, node: Node, frame: impl FnOnce(u64) -> Frame, turn: T) -> Result<Outcome, Unsaid> {
         let (remote, line) = self.line_to(node).ok_or(Unsaid::NoConnection)?;
         let id = remote.next_id();
@@ -304,7 +312,7 @@ impl System {
     }
 }
 
-/// A question that waits.
+/// A pending call or lookup. Dropping it removes the bond.
 struct Asked<'a> {
     line: &'a Line,
     id: u64,
@@ -316,7 +324,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// A watch from outside of any process.
+/// A monitor from outside of any process. Dropping it removes the monitor.
 struct Watch {
     system: System,
     pid: Pid,
@@ -367,7 +375,7 @@ impl From<Unsaid> for call::Why {
     }
 }
 
-/// Another node was asked for a name, and did not answer.
+/// Why a name could not be looked up on another node.
 #[derive(Clone, Debug)]
 pub struct LookupError {
     node: Node,
@@ -375,12 +383,12 @@ pub struct LookupError {
 }
 
 impl LookupError {
-    /// The node cannot be reached, or was lost before it answered.
+    /// Returns whether the node cannot be reached, or was lost before it answered.
     pub fn is_no_connection(&self) -> bool {
         self.why == Some(Unsaid::NoConnection)
     }
 
-    /// It did not answer in time.
+    /// Returns whether the node did not answer in time.
     pub fn is_timed_out(&self) -> bool {
         self.why.is_none()
     }

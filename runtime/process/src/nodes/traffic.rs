@@ -1,24 +1,24 @@
-//! What went between this node and others, counted.
+//! Counters of the frames between this node and others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A count that many add to.
+/// A counter that several threads increment.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
     pub(crate) fn add(&self, n: u64) {
-        // ORDERING: Relaxed; a count, which publishes nothing.
+        // ORDERING: Relaxed; a counter, which publishes nothing.
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
     fn get(&self) -> u64 {
-        // ORDERING: Relaxed; a reading for show.
+        // ORDERING: Relaxed; the value is only displayed.
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The counts of a system with a relay; [`RelayCounts`] says what they are.
+/// The counters of a system with a relay. [`RelayCounts`] documents them.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     pub sent: Count,
@@ -34,32 +34,33 @@ pub(crate) struct Traffic {
     pub nodes_lost: Count,
 }
 
-/// What went between a system and those of other nodes since its start, as
-/// [`System::relay_counts`](crate::System::relay_counts) found it.
+/// Counts of the frames between a system and other nodes since the system was created.
+/// [`System::relay_counts`](crate::System::relay_counts) returns them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RelayCounts {
-    /// Frames that the relay took.
+    /// Frames that the relay accepted.
     pub sent: u64,
-    /// Frames that came.
+    /// Frames that arrived.
     pub received: u64,
-    /// Frames that the relay did not take, as its queue was full or the node gone. Senders were
-    /// told, or the frame was kept and offered again.
+    /// Frames that the relay rejected because its queue was full or the node was gone. The sender
+    /// got an error, or the frame was kept and offered again.
     pub refused: u64,
-    /// Frames of others that did not come, by the gaps in their numbers. Each gap ends what hangs
-    /// on the conversation.
+    /// Frames of other nodes that did not arrive, according to the gaps in their numbers. After
+    /// each gap, all calls, monitors and links between the two nodes end.
     pub lost: u64,
-    /// Frames that came again, or too late. They were left.
+    /// Frames that arrived again, or too late. They were ignored.
     pub duplicates: u64,
-    /// Frames of a conversation that was broken off. They were left.
+    /// Frames of a conversation that has been broken off. They were ignored.
     pub stale: u64,
-    /// What came and was no frame.
+    /// Frames that could not be decoded.
     pub malformed: u64,
-    /// Frames of a kind or a version that this one does not know. They were left.
+    /// Frames of an unknown kind or version. They were ignored.
     pub unknown: u64,
-    /// Frames from lives of nodes that were not up. They were left.
+    /// Frames from node incarnations that were not connected. They were ignored.
     pub strangers: u64,
-    /// Messages that came and were dropped: the process had ended, or its mailbox was full.
+    /// Messages that arrived and were dropped because the process had exited or its mailbox was
+    /// full.
     pub undelivered: u64,
     /// How often a node was lost.
     pub nodes_lost: u64,

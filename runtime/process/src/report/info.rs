@@ -1,42 +1,42 @@
-//! What there is to say of a process at one moment.
+//! Information on one process at one moment.
 
 use crate::entry::{Entry, Home};
 use crate::messages::pid::Pid;
 use crate::state::Lifecycle;
 use volt::task::Id;
 
-/// One process, as [`System::info`](crate::System::info) and [`System::list`](crate::System::list)
-/// found it.
+/// Information on one process. [`System::info`](crate::System::info) and
+/// [`System::list`](crate::System::list) return it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProcessInfo {
-    /// Who it is.
+    /// The pid of the process.
     pub pid: Pid,
     /// Its name, if it has one.
     pub name: Option<String>,
     /// The type of its state machine.
     pub kind: &'static str,
-    /// Which process started it; `None` if none did.
+    /// The process that started it; `None` if it was started from outside of any process.
     pub parent: Option<Pid>,
-    /// What it does.
+    /// Its state.
     pub lifecycle: Lifecycle,
-    /// Messages that wait for it.
+    /// The number of messages in its mailbox.
     pub mailbox_len: usize,
-    /// The most messages that have waited for it at once.
+    /// The largest number of messages that were in its mailbox at the same time.
     pub mailbox_high_water: usize,
-    /// How many may.
+    /// The capacity of its mailbox in messages.
     pub mailbox_capacity: usize,
-    /// Messages that its mailbox has refused or dropped.
+    /// The number of messages that its mailbox has refused or dropped.
     pub dropped: u64,
-    /// Steps so far, the call of `init` among them.
+    /// The number of steps so far, including `init`.
     pub steps: u64,
-    /// Processes that it is linked with.
+    /// The number of processes with which it is linked.
     pub link_count: usize,
-    /// Who watches it.
+    /// The number of monitors that watch it.
     pub monitor_count: usize,
-    /// Restarts that it has decided on, if it is a [`Supervisor`](crate::Supervisor).
+    /// The number of restarts that it has decided on, if it is a [`Supervisor`](crate::Supervisor).
     pub restarts: u64,
-    /// The task in which it runs; what it costs is that task's account.
+    /// The task in which it runs. The time that the process uses is accounted to that task.
     pub task: Option<Id>,
 }
 

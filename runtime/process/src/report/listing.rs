@@ -1,16 +1,17 @@
-//! The processes of a system one by one, for whoever asks: those that rank highest by what it asks
-//! for.
+//! The list of processes for the console: those that rank highest by a criterion of the query.
 //!
-//! Protocol of an answer. (1) Choose: walk through the registry, a few processes under a lock at a
-//! time, and keep the pids of the highest, as many as are wanted. (2) Look each of these up, and
-//! read it. What was chosen in (1) stands for a while, so that who asks often gets new numbers of
-//! the same processes, and the program pays for few walks.
+//! A query is answered in two steps. (1) Choose: walk through the registry, a few processes under a
+//! lock at a time, and keep the pids of the highest-ranking ones, as many as the query wants. (2)
+//! Read: find each of these, and read its current values. The choice of (1) remains valid for a
+//! while. So a client that queries often gets current values of the same processes, and the program
+//! rarely pays for a walk.
 //!
-//! Who reads: whoever asks, on its own thread; one at a time. Bounds: `PROCESSES_MAX` processes are
-//! read; a walk stands for `REST` times as long as it took if the same is asked again, and for
-//! `REST_OF_ANOTHER` times if something else is, as `scheduler::listing` does it for tasks: askers,
-//! however many, take a two-hundredth of a processor, and a tenth while somebody changes the
-//! question as fast as that.
+//! The code runs on the thread of the client, one client at a time.
+//!
+//! Bounds: a walk visits at most `PROCESSES_MAX` processes. Its result is valid for `REST` times as
+//! long as the walk took if the query is the same, and for `REST_OF_ANOTHER` times if it is
+//! another. `scheduler::listing` does the same for tasks. So all clients together use at most a
+//! two-hundredth of a processor, or a tenth while the query changes all the time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,13 +27,13 @@ use crate::registry::Registry;
 use crate::report::info::ProcessInfo;
 use crate::state::Lifecycle;
 
-/// Processes that are walked through.
+/// The maximum number of processes that a walk visits.
 const PROCESSES_MAX: usize = 4_000_000;
-/// See the header of this file.
+/// See the module's documentation.
 const REST: u32 = 200;
 const REST_OF_ANOTHER: u32 = 10;
 
-/// What was chosen last.
+/// The last choice.
 #[derive(Default)]
 pub(crate) struct Listing(Mutex<Option<Chosen>>);
 
@@ -46,7 +47,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// Whether `query` is answered by it.
+    /// Whether this choice is still valid for `query`.
     fn is_good_for(&self, query: &Query, now: Instant) -> bool {
         let rest = if self.query == *query { REST } else { REST_OF_ANOTHER };
         now < self.at + self.took + self.took.saturating_mul(rest)
@@ -54,17 +55,18 @@ impl Chosen {
 }
 
 impl Listing {
-    /// The processes of `registry` that `query` asks for; its bounds are kept already.
+    /// Returns the processes of `registry` that `query` selects. The caller has enforced the bounds
+    /// of the query.
     pub(crate) fn list<S: Home>(&self, registry: &Registry<Entry<S>>, query: &Query) -> ProcessList {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        // Protocol (1).
+        // Step (1).
         let chosen = match last.take() {
             Some(chosen) if chosen.is_good_for(query, now) => chosen,
             _ => choose(registry, query, now),
         };
         let chosen = &*last.insert(chosen);
-        // Protocol (2).
+        // Step (2).
         let rows = chosen.pids.iter().filter_map(|pid| registry.get(*pid)).map(|entry| row(&entry)).collect();
         ProcessList {
             query: chosen.query.clone(),
@@ -88,7 +90,7 @@ fn choose<S: Home>(registry: &Registry<Entry<S>>, query: &Query, began: Instant)
     let wanted = query.filter.to_lowercase();
     let limit = query.limit as usize;
     let mut matching = 0;
-    // The lowest of the highest on top.
+    // The lowest of the highest-ranking processes is on top.
     let mut highest = BinaryHeap::with_capacity(limit + 1);
     let is_complete = registry.walk(PROCESSES_MAX, |entry| {
         if !has(entry, &wanted) {
@@ -115,7 +117,7 @@ fn choose<S: Home>(registry: &Registry<Entry<S>>, query: &Query, began: Instant)
     }
 }
 
-/// Whether the process has `wanted`, in lower case, in what the filter reads.
+/// Whether a text that the filter applies to contains `wanted`, which is in lower case.
 fn has<S: Home>(entry: &Entry<S>, wanted: &str) -> bool {
     let has = |text: &str| text.to_lowercase().contains(wanted);
     wanted.is_empty()
@@ -126,7 +128,7 @@ fn has<S: Home>(entry: &Entry<S>, wanted: &str) -> bool {
         || has(&entry.location().to_string())
 }
 
-/// What ranks a process, as [`Process::weight`] of its row.
+/// Returns the value by which a process is ranked. Must agree with [`Process::weight`].
 fn weight<S: Home>(entry: &Entry<S>, rank: Rank) -> u64 {
     match rank {
         Rank::Mailbox => entry.mailbox.depth().messages.into(),

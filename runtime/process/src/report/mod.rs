@@ -1,4 +1,4 @@
-//! What is reported about the processes of a system: one by one, as a list, and in sum.
+//! Reports on the processes of a system: one process, a list, and totals.
 
 pub(crate) mod info;
 pub(crate) mod listing;

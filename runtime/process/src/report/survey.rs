@@ -1,22 +1,26 @@
-//! All processes of a system at a glance: how many do what, whose mailboxes are deepest and whether
-//! they grow, and which failed last.
+//! A summary of all processes of a system: how many are in each state, which mailboxes are the
+//! deepest and whether they grow, and which process failed last.
 //!
-//! Protocol of a sample. (1) Walk through the registry, count states, and remember the pids of the
-//! deepest mailboxes; a walk stands for a while. (2) Look those up, and say how deep they are now.
-//! (3) If the sample before was `SAMPLE_NS` ago: a mailbox that is deeper than then, or has lost
-//! messages since, has risen once more; else it rises no longer. So a burst that is worked off, and
-//! a mailbox that is always as full, rise at a few samples at most, and one that is filled faster
-//! than it is emptied at all of them, whatever the pace of the observer.
+//! A sample takes three steps. (1) Walk through the registry, count the states, and remember the
+//! pids of the deepest mailboxes. The result of a walk remains valid for a while. (2) Find those
+//! processes, and read the current depth of their mailboxes. (3) If at least `SAMPLE_NS` have
+//! passed since the last comparison, compare: a mailbox that is deeper than then, or has lost
+//! messages since, has risen once more. Otherwise its count of rises is reset. So a burst that is
+//! worked off, or a mailbox that is always equally full, rises in a few samples at most. A mailbox
+//! that is filled faster than it is emptied rises in all of them, whatever the pace of the
+//! observer.
 //!
-//! Who reads: snapshots, on the threads of those who ask; one at a time. A process does nothing for
-//! it but to note down a failure. Bounds: of more than `PROCESSES_MAX` processes no states are
-//! told; a walk stands for `REST` times as long as it took, so that readers, however many, use a
-//! five-hundredth of a processor for it. Measured on two shared cores with a million idle
-//! processes: a walk takes 140 ms, and a snapshot in between 0.14 ms; with 100,000 and a console on
-//! their screen every 500 ms, the observer has 0.2 % of a processor.
+//! Snapshots run this code on the threads of their clients, one at a time. A process takes no part
+//! in it, except that it records a failure.
 //!
-//! Rejected: counts by state in the transitions, and a high-water mark of the system: writes to
-//! shared memory in every step of every process.
+//! Bounds: if there are more than `PROCESSES_MAX` processes, no states are reported. The result of
+//! a walk is valid for `REST` times as long as the walk took, so all readers together use at most a
+//! five-hundredth of a processor for walks. Measured on two shared cores with a million idle
+//! processes: a walk takes 140 ms, and a snapshot without a walk 0.14 ms. With 100,000 processes
+//! and a console that shows them every 500 ms, the observer uses 0.2 % of a processor.
+//!
+//! Rejected: counters by state that each transition updates, and a system-wide high-water mark.
+//! Both write to shared memory in every step of every process.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,33 +37,34 @@ use crate::messages::pid::Pid;
 use crate::registry::Registry;
 use crate::state::Lifecycle;
 
-/// Processes that are walked through: half a second, if each is in nobody's cache.
+/// The maximum number of processes that a walk visits. This takes half a second if no process is in
+/// a cache.
 const PROCESSES_MAX: usize = 4_000_000;
-/// See the header of this file.
+/// See the module's documentation.
 const REST: u32 = 500;
 
-/// See the header of this file.
+/// The summary of a system. See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Survey {
     taken: Mutex<Option<Taken>>,
     failure: Mutex<Option<Failure>>,
 }
 
-/// The last walk, and what has become of its mailboxes.
+/// The result of the last walk, and the samples of its mailboxes since.
 struct Taken {
-    /// Not to be walked again before.
+    /// The next walk takes place after this.
     good_until: Instant,
     states: Option<States>,
     deepest: Vec<Watched>,
 }
 
-/// A mailbox from sample to sample.
+/// A mailbox that is sampled repeatedly.
 struct Watched {
     pid: Pid,
     sampled_at: Instant,
     depth: Depth,
     rises: u32,
-    /// When it began to rise, and what it was like then.
+    /// When it began to rise, and its depth at that time.
     since: Instant,
     at_first: Depth,
 }
@@ -74,7 +79,7 @@ struct Failure {
 }
 
 impl Survey {
-    /// What is known of the processes in `registry` beyond counts.
+    /// Samples the processes in `registry`. Returns the values that are not simple counters.
     pub(crate) fn tell<S: Home>(&self, registry: &Registry<Entry<S>>) -> Processes {
         let mut last = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -96,7 +101,7 @@ impl Survey {
         Processes { states: taken.states, deepest, last_failure, ..Processes::default() }
     }
 
-    /// A process has failed.
+    /// Records that a process has failed.
     pub(crate) fn note_failure<S: Home>(&self, entry: &Entry<S>, reason: &ExitReason) {
         let failure = Failure {
             pid: entry.pid(),
@@ -118,7 +123,7 @@ impl fmt::Debug for Survey {
 
 fn take<S: Home>(registry: &Registry<Entry<S>>, began: Instant, before: Option<Taken>) -> Taken {
     let mut states = States::default();
-    // The shallowest of the deepest on top.
+    // The shallowest of the deepest mailboxes is on top.
     let mut deepest: BinaryHeap<Reverse<(u32, Pid, u64)>> = BinaryHeap::with_capacity(MAX_DEEPEST + 1);
     let is_complete = registry.walk(PROCESSES_MAX, |entry| {
         let count = match entry.state.lifecycle() {
@@ -155,7 +160,7 @@ impl Watched {
         Self { pid, sampled_at: now, depth, rises: 0, since: now, at_first: depth }
     }
 
-    /// Protocol (3).
+    /// Step (3).
     fn sample(&mut self, now_depth: Depth, now: Instant) {
         if now.duration_since(self.sampled_at) >= Duration::from_nanos(SAMPLE_NS) {
             let is_rising = now_depth.messages > self.depth.messages || now_depth.dropped > self.depth.dropped;
@@ -205,7 +210,8 @@ impl Failure {
 mod tests {
     use super::*;
 
-    /// Samples one after another, each late enough; the rises after each.
+    /// Takes a sample for each depth, at sufficient intervals. Returns the number of rises after
+    /// each.
     fn rises(depths: &[(u32, u64)]) -> Vec<u32> {
         let mut now = Instant::now();
         let first = Depth { messages: depths[0].0, dropped: depths[0].1, ..Depth::default() };

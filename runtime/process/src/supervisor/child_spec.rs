@@ -1,5 +1,5 @@
-//! What a supervisor knows of a child: its id, how it is started, whether it is started again, how
-//! long it may take to end.
+//! The specification of a supervisor's child: its id, how it is started, whether it is restarted,
+//! and how long it may take to end.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use crate::messages::failure::ExitReason;
 use crate::steps::spawn::Spawn;
 
-/// How long a child may take to end when it is asked to, unless it says otherwise: half of what a
-/// system's shutdown allows for all.
+/// The default shutdown limit of a child: half of what the shutdown of a system allows for all
+/// processes.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
-/// A child of a [`Supervisor`](super::Supervisor): an id, unique among its siblings, how it is
-/// started, and how it is to be treated.
+/// A child of a [`Supervisor`](super::Supervisor): an id, which is unique among its siblings, how
+/// to start it, and when to restart it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,12 +39,12 @@ pub struct ChildSpec {
     shutdown_limit: Limit,
 }
 
-/// When a child that has ended is started again.
+/// When a child that has exited is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// Always.
+    /// After every exit.
     Permanent,
-    /// If it ended [abnormally](ExitReason::is_abnormal).
+    /// After an [abnormal](ExitReason::is_abnormal) exit.
     Transient,
     /// Never.
     Temporary,
@@ -57,25 +57,26 @@ enum Start {
 
 #[derive(Clone, Copy)]
 enum Limit {
-    /// [`SHUTDOWN_LIMIT`], or none for a supervisor.
+    /// [`SHUTDOWN_LIMIT`]; no limit for a supervisor.
     Usual,
     After(Duration),
     Never,
 }
 
 impl ChildSpec {
-    /// A child that is always to be there: whenever it has ended, `make` makes it anew.
+    /// Specifies a child that is restarted after every exit. `make` is called for each start.
     pub fn permanent(id: impl Into<String>, make: impl FnMut() -> Spawn + Send + 'static) -> Self {
         Self::new(id.into(), Restart::Permanent, Start::Again(Box::new(make)))
     }
 
-    /// A child that has something to get done: when it has ended
-    /// [abnormally](ExitReason::is_abnormal), `make` makes it anew.
+    /// Specifies a child that is restarted after an [abnormal](ExitReason::is_abnormal) exit, such
+    /// as a job that must complete. `make` is called for each start.
     pub fn transient(id: impl Into<String>, make: impl FnMut() -> Spawn + Send + 'static) -> Self {
         Self::new(id.into(), Restart::Transient, Start::Again(Box::new(make)))
     }
 
-    /// A child that is started once, as a connection is served once.
+    /// Specifies a child that is started once and never restarted, such as the handler of a
+    /// connection.
     pub fn temporary(id: impl Into<String>, spawn: Spawn) -> Self {
         Self::new(id.into(), Restart::Temporary, Start::Once(Some(Box::new(spawn))))
     }
@@ -84,25 +85,25 @@ impl ChildSpec {
         Self { id, restart, start, shutdown_limit: Limit::Usual }
     }
 
-    /// How long it may take to end when it is asked to, before it is killed; `None` for as long as
-    /// it likes. Unless this is said, 5 s, and `None` for a child that is a supervisor, as its
-    /// children have limits of their own.
+    /// Sets how long the child may take to exit after it was cancelled, before it is killed. `None`
+    /// means no limit. The default is 5 s, and `None` for a child that is a supervisor, since its
+    /// children have their own limits.
     pub fn shutdown_limit(self, limit: impl Into<Option<Duration>>) -> Self {
         Self { shutdown_limit: limit.into().map_or(Limit::Never, Limit::After), ..self }
     }
 
-    /// Its id.
+    /// Returns the id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// When it is started again.
+    /// Returns when the child is restarted.
     pub fn restart(&self) -> Restart {
         self.restart
     }
 
-    /// What starts it now; `None` if it was to be started once, and was. The code of the user may
-    /// panic.
+    /// Returns what starts the child; `None` if it may be started only once and was. Runs user
+    /// code, which may panic.
     pub(super) fn make(&mut self) -> Option<Spawn> {
         match &mut self.start {
             Start::Once(spawn) => spawn.take().map(|spawn| *spawn),
@@ -110,7 +111,7 @@ impl ChildSpec {
         }
     }
 
-    /// How long it is waited for once it was asked to end.
+    /// Returns how long to wait for the child after it was cancelled.
     pub(super) fn limit(&self, is_supervisor: bool) -> Option<Duration> {
         match self.shutdown_limit {
             Limit::After(limit) => Some(limit),
@@ -121,7 +122,7 @@ impl ChildSpec {
 }
 
 impl Restart {
-    /// Whether a child that ended for `reason` is started again.
+    /// Returns whether a child that exited with `reason` is restarted.
     pub(super) fn follows(self, reason: &ExitReason) -> bool {
         match self {
             Restart::Permanent => true,

@@ -1,7 +1,7 @@
-//! A supervisor from outside: children added, taken away and listed while it runs.
+//! The control interface of a running supervisor: adds, ends and lists children.
 //!
-//! Each request is a call to its process, answered there: a start when the child has begun, an end
-//! when the child has ended.
+//! Each request is a call to the supervisor's process. A start is answered when the child's `init`
+//! has returned, an end when the child has exited.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::messages::pid::Pid;
 use crate::system::call::CallError;
 use crate::system::core::System;
 
-/// A supervisor answers at the latest when a child has ended that may take as long as it likes, so
-/// the calls have no limit of their own; if it ends, they end.
+/// The time-out of these calls: none. An end is answered only when the child has exited, which may
+/// take any time. If the supervisor exits, the calls fail.
 const LIMIT: Duration = Duration::MAX;
 
-/// What a supervisor is asked.
+/// A request to a supervisor.
 pub(super) enum Ask {
     /// Answered by `Result<Pid, Refusal>`.
     Start(ChildSpec),
@@ -28,7 +28,7 @@ pub(super) enum Ask {
     List,
 }
 
-/// Why a supervisor did not do what it was asked.
+/// Why a supervisor refused a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     Duplicate(String),
@@ -37,7 +37,7 @@ pub(super) enum Refusal {
     Ending,
 }
 
-/// A supervisor, for those who add children to it and take them away. Cheap to clone.
+/// A handle that adds children to a supervisor, and ends and lists them. Cheap to clone.
 ///
 /// ```
 /// use volt_process::{ChildSpec, ExitReason, Payload, Spawn, Strategy, Supervisor, SupervisorRef, System};
@@ -71,46 +71,48 @@ enum Which {
 }
 
 impl SupervisorRef {
-    /// The supervisor that is `pid`.
+    /// Returns a handle to the supervisor with this pid.
     pub fn new(system: &System, pid: Pid) -> Self {
         Self { system: system.clone(), supervisor: Which::Pid(pid) }
     }
 
-    /// The supervisor that bears `name` whenever it is asked: also the one that was started in the
-    /// place of another.
+    /// Returns a handle to the supervisor with this name. The name is looked up for each request,
+    /// so the handle remains valid when the supervisor is restarted.
     pub fn named(system: &System, name: &str) -> Self {
         Self { system: system.clone(), supervisor: Which::Name(name.into()) }
     }
 
-    /// Starts a child, after all others, and waits until its `init` is done. Afterwards it is a
-    /// child like those that the supervisor began with.
+    /// Starts a child, after all others, and waits until its `init` has returned. From then on, it
+    /// is treated like the children that the supervisor was created with.
     ///
     /// # Errors
-    /// There is no such supervisor, or it is ending; it has a child with this id; the child could
-    /// not be started, or its `init` failed, and the supervisor has forgotten it.
+    /// Returns an error if the supervisor does not exist or is ending, if it has a child with this
+    /// id, or if the child could not be started or its `init` failed. In the last two cases, the
+    /// supervisor removes the child.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the child may be started or not.
+    /// If the future is dropped before it completes, the child may or may not be started.
     pub async fn start_child(&self, spec: ChildSpec) -> Result<Pid, SupervisorError> {
         self.ask::<Result<Pid, Refusal>>(Ask::Start(spec)).await?.map_err(SupervisorError::from)
     }
 
-    /// Ends a child, waits until it has ended, and forgets it: it is not started again. Why it
-    /// ended; [`NoProcess`](ExitReason::NoProcess) if it was waiting to be started again.
+    /// Ends a child, waits until it has exited, and removes it, so that it is not restarted.
+    /// Returns its exit reason; [`NoProcess`](ExitReason::NoProcess) if the child was waiting to be
+    /// started.
     ///
     /// # Errors
-    /// There is no such supervisor, or no such child.
+    /// Returns an error if the supervisor or the child does not exist.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the child may be ended or not.
+    /// If the future is dropped before it completes, the child may or may not be ended.
     pub async fn terminate_child(&self, id: &str) -> Result<ExitReason, SupervisorError> {
         self.ask::<Result<ExitReason, Refusal>>(Ask::Terminate(id.to_owned())).await?.map_err(SupervisorError::from)
     }
 
-    /// Its children, in the order in which they are started.
+    /// Returns the children, in the order in which they are started.
     ///
     /// # Errors
-    /// There is no such supervisor.
+    /// Returns an error if the supervisor does not exist.
     pub async fn children(&self) -> Result<Vec<ChildInfo>, SupervisorError> {
         self.ask(Ask::List).await
     }
@@ -126,21 +128,22 @@ impl SupervisorRef {
     }
 }
 
-/// A child, as its supervisor sees it.
+/// Information on a child of a supervisor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ChildInfo {
     /// Its id.
     pub id: String,
-    /// Who it is; `None` while it waits to be started.
+    /// Its pid; `None` while it waits to be started.
     pub pid: Option<Pid>,
-    /// When it is started again.
+    /// When it is restarted.
     pub restart: Restart,
-    /// How often it was to be started again because it had failed by itself.
+    /// How many restarts its own failures have caused. Restarts because of a sibling are not
+    /// counted.
     pub restarts: u64,
 }
 
-/// A supervisor did not do what it was asked.
+/// Why a request to a supervisor failed.
 #[derive(Clone, Debug)]
 pub struct SupervisorError(Why);
 
@@ -153,7 +156,7 @@ enum Why {
 }
 
 impl SupervisorError {
-    /// The supervisor has ended, or is about to.
+    /// Returns whether the supervisor has exited or is ending.
     pub fn is_ended(&self) -> bool {
         match &self.0 {
             Why::NoName(_) | Why::Refused(Refusal::Ending) => true,
@@ -162,17 +165,17 @@ impl SupervisorError {
         }
     }
 
-    /// It has a child with this id already.
+    /// Returns whether the supervisor already has a child with this id.
     pub fn is_duplicate(&self) -> bool {
         matches!(self.0, Why::Refused(Refusal::Duplicate(_)))
     }
 
-    /// It has no child with this id.
+    /// Returns whether the supervisor has no child with this id.
     pub fn is_no_child(&self) -> bool {
         matches!(self.0, Why::Refused(Refusal::NoChild(_)))
     }
 
-    /// The child could not be started.
+    /// Returns whether the child could not be started.
     pub fn is_not_started(&self) -> bool {
         matches!(self.0, Why::Refused(Refusal::NotStarted { .. }))
     }

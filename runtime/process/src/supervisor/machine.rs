@@ -1,4 +1,4 @@
-//! A supervisor as a process: made of its plan, then stepped.
+//! The process of a supervisor: created from its plan, then stepped.
 
 use super::running::Running;
 use super::tree::Supervisor;
@@ -10,7 +10,7 @@ use crate::steps::machine::Process;
 use crate::steps::output::Output;
 use crate::steps::spawn::Spawn;
 
-/// What [`Supervisor::into_spawn`] starts.
+/// The state machine that [`Supervisor::into_spawn`] returns.
 pub(super) struct Machine {
     plan: Option<Supervisor>,
     running: Option<Running>,
@@ -23,7 +23,7 @@ impl Machine {
 }
 
 impl Supervisor {
-    /// What starts it.
+    /// Returns the description with which a system or another supervisor starts this supervisor.
     #[track_caller]
     pub fn into_spawn(self) -> Spawn {
         let spawn = Spawn::new(Machine::new(self)).trap_exits();
@@ -35,7 +35,7 @@ impl Process for Machine {
     fn init(&mut self, context: &Context, _method: &str, input: Payload) -> Result<(), Failure> {
         let Some(plan) = self.plan.take() else { return Err(Failure::new("a supervisor is started once")) };
         self.running = Some(Running::new(plan, context, input)?);
-        // Children are started in the first step.
+        // The first step starts the children.
         context.waker().wake();
         Ok(())
     }

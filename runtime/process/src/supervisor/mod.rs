@@ -1,4 +1,4 @@
-//! Processes that start others, and start them again when they fail.
+//! Supervisors: processes that start other processes, and restart them when they fail.
 
 mod child_spec;
 mod control;

@@ -1,39 +1,41 @@
-//! How soon a child is started again, and how often in all: numbers only, without a clock and
-//! without processes.
+//! The pauses between restarts, and the limit on their number. This module only computes: it uses
+//! neither a clock nor processes.
 //!
-//! Two brakes that do not replace each other. The back-off is a child's own: it keeps one that
-//! fails at once from taking a processor. The intensity is its supervisor's: it notices that
-//! starting again does not help, and leaves it to the supervisor above, which starts more
-//! of the program afresh.
+//! There are two limits, and neither replaces the other. The back-off belongs to a child: it keeps
+//! a child that fails immediately from using a whole processor. The restart intensity belongs to
+//! the supervisor: when restarts do not help, the supervisor fails, and leaves the problem to its
+//! own supervisor, which restarts a larger part of the program.
 //!
-//! Source: exponential back-off with jitter as in gRPC's "Connection Backoff Protocol"; the window
-//! of OTP's `supervisor`.
+//! Sources: exponential back-off with jitter is that of gRPC's "Connection Backoff Protocol". The
+//! window is that of OTP's `supervisor`.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The first pause: long enough for what a child depends on to come back, short enough that nobody
-/// calls.
+/// The first pause: long enough for a dependency to come back, and short enough that users do not
+/// complain.
 const FIRST: Duration = Duration::from_secs(1);
-/// The longest pause: what is broken for long is tried about every minute and a half.
+/// The longest pause: a child that stays broken is tried about every minute and a half.
 const MAX: Duration = Duration::from_secs(90);
-/// How each pause follows from the one before.
+/// The factor from one pause to the next.
 const FACTOR: f64 = 2.0;
-/// How far a pause is spread either way, so that a thousand children that failed together do not
-/// come back together.
+/// The fraction by which a pause varies in either direction, so that a thousand children that
+/// failed together do not restart together.
 const JITTER_RATIO: f64 = 0.1;
 
-/// Restarts within [`WINDOW`]. A child that never lives is started again after 1, 2, 4, 8 and 16 s;
-/// by the sixth end, after half a minute, it is shown that this does not help.
+/// The maximum number of restarts within [`WINDOW`]. A child that fails immediately is restarted
+/// after 1, 2, 4, 8 and 16 s. After the sixth failure, half a minute later, restarts have proved
+/// useless.
 pub(super) const RESTARTS_MAX: u32 = 5;
-/// Longer than these five pauses take together; shorter than a child's life that counts as long.
+/// Longer than these five pauses together, and shorter than the lifetime that resets the back-off.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
 const _: () = assert!(WINDOW.as_secs() > 31 && WINDOW.as_secs() < MAX.as_secs());
 
-/// How long a supervisor waits before it starts a child again: longer each time, up to a limit, and
-/// from the first pause again once the child has lived for as long as the longest.
+/// The pauses of a supervisor before it restarts a child. Each is longer than the one before, up to
+/// a maximum. After a child has been alive for as long as the maximum, its next pause is the first
+/// one again.
 ///
-/// The default is 1 s to 90 s, doubled each time, spread by a tenth either way.
+/// By default, pauses double from 1 s to 90 s, and vary by a tenth in either direction.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,48 +54,50 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// From `first` to `max`, doubled each time, spread by a tenth either way. If both are zero, a
-    /// child is started again at once, and only the [intensity](super::Supervisor::intensity)
-    /// is a limit.
+    /// Creates a back-off whose pauses double from `first` to `max`, and vary by a tenth in either
+    /// direction. If both are zero, a child is restarted immediately, and only the
+    /// [intensity](super::Supervisor::intensity) limits its restarts.
     ///
     /// # Panics
-    /// `first` is longer than `max`.
+    /// Panics if `first` is longer than `max`.
     #[track_caller]
     pub fn new(first: Duration, max: Duration) -> Self {
         assert!(first <= max, "the first pause, {first:?}, is longer than the longest, {max:?}");
         Self { first, max, factor: FACTOR, jitter_ratio: JITTER_RATIO }
     }
 
-    /// How many times as long as the one before a pause is.
+    /// Sets the factor from one pause to the next.
     ///
     /// # Panics
-    /// `factor` is below 1, infinite, or no number.
+    /// Panics if `factor` is below 1, infinite, or not a number.
     #[track_caller]
     pub fn factor(self, factor: f64) -> Self {
         assert!(factor >= 1.0 && factor.is_finite(), "a back-off's factor is 1 or more, not {factor}");
         Self { factor, ..self }
     }
 
-    /// How far a pause is spread, at random, either way; 0.1 makes 9 to 11 s of 10 s.
+    /// Sets the fraction by which a pause varies at random in either direction. With 0.1, a pause
+    /// of 10 s becomes 9 to 11 s.
     ///
     /// # Panics
-    /// `ratio` is not in 0 to 1.
+    /// Panics if `ratio` is not between 0 and 1.
     #[track_caller]
     pub fn jitter(self, ratio: f64) -> Self {
         assert!((0.0..=1.0).contains(&ratio), "a back-off's jitter is 0 to 1, not {ratio}");
         Self { jitter_ratio: ratio, ..self }
     }
 
-    /// The pause after the end that is number `failures` in a row, from 1 on. `random` is in 0..1.
+    /// Returns the pause after `failures` failures in a row, at least 1. `random` is in 0..1.
     pub(super) fn pause(&self, failures: u32, random: f64) -> Duration {
         let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
-        // Beyond what a float holds it is infinite, and the longest pause.
+        // If the power overflows to infinity, `min` selects the longest pause.
         let pause = (self.first.as_secs_f64() * self.factor.powi(exponent)).min(self.max.as_secs_f64());
         let spread = 1.0 + self.jitter_ratio * (2.0 * random - 1.0);
         Duration::try_from_secs_f64(pause * spread).unwrap_or(self.max)
     }
 
-    /// How many ends in a row this one makes, of a child that has lived for `lived`, if it has.
+    /// Returns the number of failures in a row, including this one. `lived` is how long the child
+    /// was up, if it was.
     pub(super) fn failures(&self, before: u32, lived: Option<Duration>) -> u32 {
         let is_long = lived.is_some_and(|lived| lived >= self.max);
         if is_long { 1 } else { before.saturating_add(1) }
@@ -106,12 +110,13 @@ impl Default for Backoff {
     }
 }
 
-/// How many restarts a supervisor makes within how long, and those that it has made.
+/// The restart intensity: the maximum number of restarts in a window, and the restarts within the
+/// last one.
 #[derive(Debug)]
 pub(super) struct Intensity {
     pub max: u32,
     pub window: Duration,
-    /// At most `max` of them.
+    /// Contains at most `max` instants.
     restarts: VecDeque<Instant>,
 }
 
@@ -120,7 +125,7 @@ impl Intensity {
         Self { max, window, restarts: VecDeque::new() }
     }
 
-    /// Counts a restart at `now`; false if it is one too many.
+    /// Counts a restart at `now`. Returns false if it exceeds the maximum.
     #[must_use = "a supervisor that is refused a restart gives up"]
     pub(super) fn admit(&mut self, now: Instant) -> bool {
         while self.restarts.front().is_some_and(|&first| now.saturating_duration_since(first) > self.window) {

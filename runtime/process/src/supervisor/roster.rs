@@ -1,12 +1,15 @@
-//! The children of a supervisor: in the order of their start, by id, by who watches them, and by
-//! when something is due.
+//! The children of a supervisor, found by the order of their start, by id, by monitor and by
+//! deadline.
 //!
-//! Everything is found in logarithmic time at most, as a supervisor may have a child for each
-//! connection.
+//! Every operation on one child takes at most logarithmic time, since a supervisor may have a child
+//! for each connection.
 //!
-//! Invariants: *one clock a child*: a child has at most one deadline, for its start or its end, and
-//! what is due stands in `due_at` exactly then; *all or nothing*: a child stands in `ids` as long
-//! as it stands in `children`, its monitor in `monitors` as long as it lives.
+//! # Invariants
+//!
+//! * *ONE DEADLINE PER CHILD*: a child has at most one deadline, for its start or its end. It is in
+//!   `due_at` exactly while the child has it.
+//! * *ALL OR NOTHING*: a child is in `ids` as long as it is in `children`. Its monitor is in
+//!   `monitors` as long as its process is alive.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
@@ -17,10 +20,10 @@ use crate::messages::event::{MonitorId, Reply};
 use crate::messages::pid::Pid;
 use volt::sync::oneshot;
 
-/// A child's place in the order of starts; never used again.
+/// The position of a child in the order of starts. It is never reused.
 pub(super) type Seq = u64;
 
-/// See the header of this file.
+/// The children of a supervisor. See the module's documentation.
 #[derive(Default)]
 pub(super) struct Roster {
     children: BTreeMap<Seq, Child>,
@@ -33,31 +36,31 @@ pub(super) struct Roster {
 /// One child.
 pub(super) struct Child {
     pub spec: ChildSpec,
-    /// It was added while the supervisor ran.
+    /// Whether the child was added while the supervisor was running.
     pub is_added: bool,
     pub phase: Phase,
-    /// It is not to be started again once it has ended.
+    /// Whether the child is removed, and not restarted, once it has exited.
     pub is_leaving: bool,
-    /// Ends in a row, without a long life between them.
+    /// Failures in a row, without a long lifetime between them.
     pub failures: u32,
     pub restarts: u64,
-    /// Who waits for its first start.
+    /// Answers the request that started this child, when its `init` has returned.
     pub starter: Option<Reply>,
-    /// Who wait for its end.
+    /// Answer the requests to terminate this child, when it has exited.
     pub terminators: Vec<Reply>,
     deadline: Option<Instant>,
 }
 
-/// What a child does, as its supervisor sees it.
+/// The state of a child, as seen by its supervisor.
 pub(super) enum Phase {
-    /// There is no process: it waits to be started.
+    /// It has no process, and waits to be started.
     Down,
-    /// Its process is there, and `init` has not succeeded; the receiver until it is known that it
-    /// has failed.
+    /// Its process exists, and `init` has not succeeded yet. The receiver is `None` once `init` has
+    /// failed.
     Starting(Live, Option<oneshot::Receiver<()>>),
-    /// It runs, since then.
+    /// It has been running since that instant.
     Up(Live, Instant),
-    /// It was asked to end, and is killed at its deadline.
+    /// It was cancelled, and is killed at its deadline.
     Ending(Live),
 }
 
@@ -78,7 +81,7 @@ impl Child {
 }
 
 impl Roster {
-    /// Adds a child after all others; gives the spec back if there is one with that id.
+    /// Adds a child after all others. Returns the spec if its id is taken.
     pub(super) fn add(
         &mut self,
         spec: ChildSpec,
@@ -125,22 +128,22 @@ impl Roster {
         self.children.is_empty()
     }
 
-    /// All places, in the order of starts.
+    /// Returns the positions of all children, in the order of starts.
     pub(super) fn seqs(&self) -> Vec<Seq> {
         self.children.keys().copied().collect()
     }
 
-    /// A child's process is there.
+    /// Registers the monitor of a child's process.
     pub(super) fn watch(&mut self, seq: Seq, monitor: MonitorId) {
         self.monitors.insert(monitor, seq);
     }
 
-    /// Whose process has ended.
+    /// Removes a monitor whose process has exited. Returns the child.
     pub(super) fn unwatch(&mut self, monitor: MonitorId) -> Option<Seq> {
         self.monitors.remove(&monitor)
     }
 
-    /// Something is due for a child, or no longer.
+    /// Sets or removes the deadline of a child.
     pub(super) fn set_deadline(&mut self, seq: Seq, deadline: Option<Instant>) {
         let Some(child) = self.children.get_mut(&seq) else { return };
         if let Some(before) = std::mem::replace(&mut child.deadline, deadline) {
@@ -151,12 +154,12 @@ impl Roster {
         }
     }
 
-    /// When something is due next.
+    /// Returns the earliest deadline.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.due_at.first().map(|&(at, _)| at)
     }
 
-    /// A child for which something is due by `now`.
+    /// Returns a child whose deadline has passed by `now`, and removes that deadline.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<Seq> {
         let &(_, seq) = self.due_at.first().filter(|&&(at, _)| at <= now)?;
         self.set_deadline(seq, None);

@@ -1,30 +1,34 @@
-//! A supervisor while it runs: the state machine that its process steps.
+//! The state machine of a running supervisor.
 //!
-//! Each step takes its events in, which changes what is to be done, and then does what can be done
-//! now (`settle`):
-//! 1. a child whose `init` has returned is up;
-//! 2. children of `to_end` are asked to end, the last first, each when the one before has ended
-//!    (`end_next`);
-//! 3. children of `to_start` are started, the first first, each when the `init` of the one before
-//!    has returned (`start_next`);
-//! 4. the one alarm is set to the earliest thing that is due: a back-off that is over, a child that
-//!    is to be killed.
+//! Each step first takes its events, which change what has to be done. Then it does what is
+//! possible now (`settle`):
 //!
-//! An end is told by a monitor, which stands before the child's first step and which the child
-//! cannot take away; the link is there for the other direction. `Event::Exit` counts for the parent
-//! only.
+//! 1. A child whose `init` has returned is marked as up.
+//! 2. Children in `to_end` are cancelled, the last first, each after the one before has exited
+//!    (`end_next`).
+//! 3. Children in `to_start` are started, the first first, each after the `init` of the one before
+//!    has returned (`start_next`).
+//! 4. The alarm is set to the earliest deadline: a back-off that ends, or a child that must be
+//!    killed.
 //!
-//! Invariants:
-//! * *One start at a time*, so that children begin in their order.
-//! * *Groups do not mix*: under `OneForAll` and `RestForOne` nobody is started while one is ending
-//!   or the group's pause lasts (`hold`).
-//! * *One alarm*: one yielded sleep, however many children wait, since the yields of a process are
-//!   bounded.
-//! * *No way back*: once `stop` is there nobody is started, and every child is in `to_end` or
+//! The supervisor learns of an exit by a monitor, which exists before the child's first step and
+//! which the child cannot remove. Children are also linked with the supervisor, so that they exit
+//! when it does. It ignores `Event::Exit`, except from its parent.
+//!
+//! # Invariants
+//!
+//! * *ONE START AT A TIME*, so that children start in order.
+//! * *GROUPS DO NOT MIX*: under `OneForAll` and `RestForOne`, no child is started while another one
+//!   is ending or the pause of the group lasts (`hold`).
+//! * *ONE ALARM*: there is one yielded sleep, however many children wait, since the yields of a
+//!   process are bounded.
+//! * *NO WAY BACK*: once `stop` is set, no child is started, and every child is in `to_end` or
 //!   ending.
 //!
-//! Rejected: to end a child by the command `terminate`, which waits and kills in a future; that is
-//! a yield a child, and a second way by which an end is told.
+//! # Rejected
+//!
+//! Ending a child by the command `terminate`, which waits and kills in a future. That would be one
+//! yield per child, and a second way in which an exit is reported.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -49,10 +53,10 @@ use fastrand::Rng;
 use volt::sync::oneshot;
 use volt::time::now;
 
-/// The tag of the one sleep.
+/// The tag of the alarm.
 const ALARM: u64 = 0;
 
-/// See the header of this file.
+/// The state machine of a running supervisor. See the module's documentation.
 pub(super) struct Running {
     context: Context,
     waker: Waker,
@@ -65,23 +69,25 @@ pub(super) struct Running {
     starting: Option<Seq>,
     to_end: BTreeSet<Seq>,
     ending: usize,
-    /// Under a strategy for groups, nobody is started before.
+    /// The end of the group's pause. Under `OneForAll` and `RestForOne`, no child is started
+    /// before.
     hold: Option<Instant>,
     alarm: Option<Instant>,
     stop: Option<Stop>,
-    /// Of a supervisor above, which is told when the children of the beginning have been started,
-    /// or wait for a pause to be over.
+    /// Notifies the supervisor above when the initial children have been started, or wait for a
+    /// pause to end.
     started: Option<oneshot::Sender<()>>,
 }
 
-/// Why it ends.
+/// Why the supervisor ends.
 enum Stop {
     Asked,
     Failed(Failure),
 }
 
 impl Running {
-    /// Takes `plan` over; with a supervisor above, `input` is who is told there.
+    /// Creates the state machine from `plan`. If there is a supervisor above, `input` is the
+    /// channel by which that is notified.
     pub(super) fn new(plan: Supervisor, context: &Context, input: Payload) -> Result<Self, Failure> {
         let mut roster = Roster::default();
         let mut to_start = BTreeSet::new();
@@ -111,7 +117,7 @@ impl Running {
         })
     }
 
-    /// Takes in what has happened.
+    /// Handles an event.
     pub(super) fn take(&mut self, event: Event) {
         match event {
             Event::Message(message) => self.answer(message),
@@ -148,7 +154,8 @@ impl Running {
                         child.is_leaving = true;
                         child.terminators.push(reply);
                     }
-                    // While everybody is ended, it has its turn.
+                    // While the supervisor stops, the child keeps its place in the order of
+                    // `to_end`.
                     if self.stop.is_none() {
                         self.to_end.remove(&seq);
                         self.end(seq);
@@ -159,7 +166,7 @@ impl Running {
         }
     }
 
-    /// What is due is done.
+    /// Handles the deadlines that have passed.
     fn ring(&mut self) {
         let now = now();
         if self.hold.is_some_and(|hold| hold <= now) {
@@ -177,7 +184,7 @@ impl Running {
         }
     }
 
-    /// A child's process has ended.
+    /// Handles the exit of a child's process.
     fn ended(&mut self, seq: Seq, reason: ExitReason) {
         self.began();
         if self.starting == Some(seq) {
@@ -192,12 +199,13 @@ impl Running {
         if child.is_leaving {
             self.forget(seq, reason);
         } else if was_ending || was_to_end {
-            // Its group is started again.
+            // Its group is being restarted.
             self.to_start.insert(seq);
         } else if !child.spec.restart().follows(&reason) || child.starter.is_some() {
             self.forget(seq, reason);
         } else if self.context.system().is_stopping() {
-            // Everybody is asked to end, and this child was before its supervisor.
+            // The system is shutting down: it has cancelled all processes, this child before its
+            // supervisor.
             self.stop(Stop::Asked);
         } else {
             let lived =
@@ -206,7 +214,7 @@ impl Running {
         }
     }
 
-    /// A child has failed and is to be there again.
+    /// Schedules the restart of a child that has failed.
     fn restart(&mut self, seq: Seq, reason: &ExitReason, lived: Option<Duration>) {
         let now = now();
         let random = self.random.f64();
@@ -263,18 +271,18 @@ impl Running {
         }
     }
 
-    /// Does what can be done now.
+    /// Does everything that is possible now.
     pub(super) fn settle(&mut self, out: &mut Output) -> Result<(), Failure> {
         self.began();
         self.end_next();
         while self.start_next() {}
-        // A group's pause is no beginning that somebody above, who needs none of them, would wait
-        // for.
+        // Do not let the supervisor above wait for the pause of a group: it does not depend on
+        // these children.
         if (self.to_start.is_empty() || self.hold.is_some())
             && self.starting.is_none()
             && let Some(started) = self.started.take()
         {
-            // Who waits for it may have ended.
+            // The supervisor above may have exited.
             let _told = started.send(());
         }
         match &self.stop {
@@ -285,7 +293,7 @@ impl Running {
         Ok(())
     }
 
-    /// The child that is starting is up, if its `init` has returned.
+    /// Marks the child that is starting as up if its `init` has returned.
     fn began(&mut self) {
         let Some(child) = self.starting.and_then(|seq| self.roster.get(seq)) else { return };
         let Phase::Starting(live, started) = &mut child.phase else { return };
@@ -293,7 +301,7 @@ impl Running {
         let Some(receiver) = started else { return };
         match Pin::new(receiver).poll(&mut TaskContext::from_waker(&self.waker)) {
             Poll::Pending => {}
-            // `init` has failed. The end is told with its reason, maybe not at once.
+            // `init` has failed. The `Down` event that follows contains the reason.
             Poll::Ready(Err(_dropped)) => *started = None,
             Poll::Ready(Ok(())) => {
                 child.phase = Phase::Up(live, now());
@@ -317,7 +325,7 @@ impl Running {
         }
     }
 
-    /// Asks a child to end, or forgets it if there is no process.
+    /// Cancels a child, or removes it if it has no process.
     fn end(&mut self, seq: Seq) {
         let Some(child) = self.roster.get(seq) else { return };
         let live = match child.phase {
@@ -335,7 +343,7 @@ impl Running {
         self.roster.set_deadline(seq, limit.and_then(|limit| now().checked_add(limit)));
     }
 
-    /// Starts the first child that is to be started, if one may be now.
+    /// Starts the first child in `to_start`, if that is allowed now. Returns false if it is not.
     fn start_next(&mut self) -> bool {
         let is_held =
             self.strategy != Strategy::OneForOne && (self.hold.is_some() || self.ending > 0 || !self.to_end.is_empty());
@@ -350,7 +358,7 @@ impl Running {
                 let (started, is_started) = oneshot::channel();
                 let is_supervisor = spawn.is_supervisor;
                 if is_supervisor {
-                    // It says so itself, when its own children have begun.
+                    // A supervisor sends this notification itself, when its children have started.
                     spawn.input = Payload::new(started);
                 } else {
                     spawn.started = Some(started);
@@ -381,7 +389,7 @@ impl Running {
         true
     }
 
-    /// A child is none any more; who waits for it is told.
+    /// Removes a child, and answers the requests that wait for it.
     fn forget(&mut self, seq: Seq, reason: ExitReason) {
         self.to_start.remove(&seq);
         let Some(child) = self.roster.remove(seq) else { return };

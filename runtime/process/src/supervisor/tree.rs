@@ -1,4 +1,4 @@
-//! A supervisor before it runs: its strategy, its limits, and the children that it begins with.
+//! The plan of a supervisor before it runs: its strategy, its limits and its initial children.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,60 +6,62 @@ use std::time::Duration;
 use super::child_spec::ChildSpec;
 use super::restart::{Backoff, RESTARTS_MAX, WINDOW};
 
-/// Whom a supervisor starts again when one of its children fails.
+/// Which children a supervisor restarts when one of them fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// That child. For children that do not need each other.
+    /// Only that child. For children that do not depend on each other.
     OneForOne,
-    /// All children: the others are ended, then all are started. For children of which none is of
-    /// use without the rest.
+    /// All children: the others are ended, then all are started. For children that are useless
+    /// without each other.
     OneForAll,
-    /// That child and those that were started after it, which are ended first. For children each of
-    /// which needs those before it.
+    /// That child and those that were started after it, which are ended first. For children that
+    /// depend on those before them.
     RestForOne,
 }
 
-/// A process that starts others, its children, and starts them again when they fail.
+/// A process that starts other processes, its children, and restarts them when they fail.
 ///
-/// # What it does
-/// * *Start*: children are started in the order in which they were added, each when the `init` of
-///   the one before has returned; a supervisor among them has begun when its own children have, or
-///   are in a pause because one of them has failed.
-/// * *Restart*: when a child ends and its [kind](crate::Restart) says so, it is started again, and
-///   with it whom the [`Strategy`] names, after a [pause](Backoff) that grows from 1 s to 90 s. A
-///   child that cannot be started, or whose `init` fails, counts as one that has failed. Children
-///   that the strategy takes along are ended first, the last first, and begin again in their order;
-///   temporary ones among them do not.
-/// * *Giving up*: more than [5 restarts within 60 s](Self::intensity) show that starting again does
-///   not help. The supervisor ends its children, the last first, and
-///   [fails](crate::ExitReason::Failed), so that the supervisor above it starts it again, with all
-///   of its children, or gives up in its turn. Above the first there is nobody:
-///   [wait](crate::System::wait) for it to know.
-/// * *End*: asked to end ([`Event::Cancel`](crate::Event::Cancel)), it starts nobody any more, and
-///   ends its children, the last first: each is asked, waited for until its
-///   [limit](ChildSpec::shutdown_limit), and then killed. Under [`OneForOne`](Strategy::OneForOne)
-///   those that were added while it ran, which have no order that anybody wrote down, are ended
-///   first and all at once.
-/// * *No orphans*: its children are [linked](crate::Context::link) with it: however it ends, they
-///   do. A supervisor that is somebody's child ends in order when its parent is killed, and so does
-///   a function that waits by [`recv`](crate::Inbox::recv). Another child that [traps
-///   exits](crate::Spawn::trap_exits) is told, and has to end by itself: until it does, it keeps
-///   its name.
+/// # Behaviour
 ///
-/// A child that has ended and is not to be started again is forgotten. A process that wants to be
-/// away for a while, and a name that has to be found meanwhile, are not its business: who calls a
-/// child by name gets an error between end and restart.
+/// * *Start*: children are started in the order in which they were added, each after the `init` of
+///   the one before has returned. A child that is a supervisor counts as started when its own
+///   children have started, or wait for a pause because one of them failed.
+/// * *Restart*: when a child exits and its [`Restart`](crate::Restart) says so, it is restarted,
+///   together with the children that the [`Strategy`] selects, after a [pause](Backoff) that grows
+///   from 1 s to 90 s. A child that cannot be started, or whose `init` fails, counts as failed.
+///   Other children that the strategy selects are ended first, the last first, and start again in
+///   order. Temporary children among them are not started again.
+/// * *Giving up*: more than [5 restarts within 60 s](Self::intensity) show that restarts do not
+///   help. The supervisor ends its children, the last first, and
+///   [fails](crate::ExitReason::Failed). Its own supervisor then restarts it with all of its
+///   children, or gives up, too. The topmost supervisor has none: [wait](crate::System::wait) for
+///   its exit to detect that.
+/// * *End*: a supervisor that is cancelled ([`Event::Cancel`](crate::Event::Cancel)) starts no more
+///   children, and ends its children, the last first. Each is cancelled, and killed if it has not
+///   exited within its [limit](ChildSpec::shutdown_limit). Under
+///   [`OneForOne`](Strategy::OneForOne), children that were added while it was running have no
+///   defined order: they are ended first, all at the same time.
+/// * *No orphans*: children are [linked](crate::Context::link) with their supervisor, and exit when
+///   it does, for whatever reason. If its parent is killed, a child that is a supervisor ends in
+///   order, and so does a function that awaits [`recv`](crate::Inbox::recv). Any other child that
+///   [traps exits](crate::Spawn::trap_exits) receives an event and has to complete. Until it does,
+///   it keeps its name.
+///
+/// A child that has exited and is not to be restarted is removed. Between an exit and the restart,
+/// a child cannot be found by its name, and callers get an error.
 ///
 /// # State
-/// A child begins anew, with nothing of what it knew: that is what makes a restart a remedy. What
-/// has to outlive it belongs to somebody else that does less and so fails less: a child of its own,
-/// started before, which keeps it and hands it over. See `examples/src/bin/chat`.
 ///
-/// # Seen from outside
-/// The process's kind is this type; [`ProcessInfo::restarts`](crate::ProcessInfo::restarts) counts
-/// what it has decided on. Each restart is logged as a warning, giving up as an error, with target
-/// `volt::process`. [`SupervisorRef`](crate::SupervisorRef) adds, ends and lists children
-/// while it runs.
+/// A restarted child begins with new state; that is why a restart helps. Keep state that must
+/// outlive a child in another process that does less, and so fails less: for example in a child
+/// that is started earlier, and passes the state on. See `examples/src/bin/chat`.
+///
+/// # Observing a supervisor
+///
+/// The [kind](crate::ProcessInfo::kind) of the process is this type, and
+/// [`ProcessInfo::restarts`](crate::ProcessInfo::restarts) counts its restarts. Each restart is
+/// logged as a warning, and giving up as an error, with the target `volt::process`.
+/// [`SupervisorRef`](crate::SupervisorRef) adds, ends and lists children of a running supervisor.
 ///
 /// ```
 /// use volt_process::{ChildSpec, Payload, Spawn, Strategy, Supervisor, SupervisorRef, System};
@@ -98,8 +100,10 @@ pub enum Strategy {
 /// # Ok::<(), volt::BuildError>(())
 /// ```
 ///
-/// Source: Erlang/OTP, `supervisor`. There, a child is started again at once, and its end in `init`
-/// is its supervisor's; both make a storm of what is often a dependency that is away for a minute.
+/// # Differences from Erlang/OTP
+///
+/// OTP's `supervisor` restarts a child immediately, and fails if the `init` of a child fails. Both
+/// cause a storm of restarts when a dependency is not available for a minute.
 #[must_use = "nothing is started before a system gets it: see into_spawn"]
 pub struct Supervisor {
     pub(super) strategy: Strategy,
@@ -110,25 +114,25 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// One without children.
+    /// Creates a supervisor without children.
     pub fn new(strategy: Strategy) -> Self {
         Self { strategy, backoff: Backoff::default(), restarts_max: RESTARTS_MAX, window: WINDOW, children: Vec::new() }
     }
 
-    /// With one child more, started after those before it. Two with the same id are an error when
-    /// it is started.
+    /// Adds a child, which is started after those before it. If two children have the same id, the
+    /// supervisor fails when it is started.
     pub fn child(mut self, spec: ChildSpec) -> Self {
         self.children.push(spec);
         self
     }
 
-    /// With other pauses before restarts than from 1 s to 90 s.
+    /// Sets the pauses before restarts, 1 s to 90 s by default.
     pub fn backoff(self, backoff: Backoff) -> Self {
         Self { backoff, ..self }
     }
 
-    /// With another limit of restarts than 5 within 60 s; with one restart more it gives up. What
-    /// starts again several children at once counts as one.
+    /// Sets the restart intensity, 5 restarts within 60 s by default. The supervisor gives up at
+    /// the next restart. Restarting several children together counts as one restart.
     pub fn intensity(self, restarts: u32, within: Duration) -> Self {
         Self { restarts_max: restarts, window: within, ..self }
     }

@@ -1,6 +1,8 @@
-//! What one system says to another, as bytes.
+//! The wire format of the frames between two systems.
 //!
-//! Shape, integers little-endian:
+//! # Shape
+//!
+//! Integers are little-endian.
 //!
 //! ```text
 //! version u8 │ kind u8 │ session u64 │ heard u64 │ number u64 │ body, up to the end of the frame
@@ -8,39 +10,46 @@
 //! payload = 0, or 1 and bytes to the end
 //! text    = bytes to the end, UTF-8
 //! ```
-//! `session`, `heard` and `number` are the conversation's: see `line`. No frame names a node: who
-//! sends it says the relay.
+//! `session`, `heard` and `number` belong to the conversation: see `line`. No frame names a node:
+//! the relay reports the sender.
 //!
-//! Bounds: what is read is a slice of the frame, which the relay bounds; nothing is allocated but a
-//! reason's text (`REASON_BYTES_MAX`) and a name, which is in the frame. No input panics (property
-//! tests below).
+//! # Bounds
 //!
-//! A frame of another version is left whole; a kind that is not known is left, but its number
-//! counts, so that later versions may add kinds.
+//! Decoding reads slices of the frame, whose size the relay bounds. It allocates only the text of
+//! an exit reason (`REASON_BYTES_MAX`) and a name, which is part of the frame. No input makes it
+//! panic (see the property tests).
 //!
-//! Rejected: rmp-serde, which telemetry speaks: payloads would be copied once more, and there are
-//! only six shapes.
+//! # Versions
+//!
+//! A frame of another version is ignored completely. A frame of an unknown kind is ignored, too,
+//! but its number counts, so that later versions can add kinds.
+//!
+//! # Rejected
+//!
+//! rmp-serde, which telemetry uses: it would copy payloads once more, and there are only six
+//! shapes.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::messages::failure::{ExitReason, Failure};
 use crate::messages::payload::Payload;
 
-/// Bytes of a frame: what the message may have, and room for its head. A server that carries frames
-/// has to take at least these.
+/// The maximum size of a frame in bytes: a message and its header. A server that carries frames
+/// must accept messages of this size.
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
-/// Of this layout. Both sides must speak the same.
+/// The version of this format. Both nodes must use the same.
 const VERSION: u8 = 1;
-/// Bytes before the body.
+/// The number of bytes before the body.
 const HEAD_BYTES: usize = 26;
-/// Bytes of the longest body but for its payload: a call with its places and its number.
+/// The size of the largest body without its payload: that of a call, with its places and its
+/// number.
 const BODY_HEAD_BYTES_MAX: usize = 32;
-/// Bytes of what a message, a call or an answer may carry to another node.
+/// The maximum payload of a message, a call or an answer to another node, in bytes.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = FRAME_BYTES_MAX - HEAD_BYTES - BODY_HEAD_BYTES_MAX;
-/// The last number that a frame may bear: no conversation is as long, and after each there is a
-/// next.
+/// The highest frame number. No conversation is that long; the limit ensures that `number + 1`
+/// cannot overflow.
 const NUMBER_MAX: u64 = u64::MAX - 1;
-/// Bytes of a failure's text in an exit reason; more is cut off.
+/// The maximum size of the text in an exit reason, in bytes. The rest is cut off.
 const REASON_BYTES_MAX: usize = 1024;
 
 /// A process on one of the two nodes.
@@ -50,7 +59,7 @@ pub(crate) struct Place {
     pub generation: u32,
 }
 
-/// The conversation's part of a frame.
+/// The part of a frame that belongs to the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub session: u64,
@@ -58,7 +67,7 @@ pub(crate) struct Head {
     pub number: u64,
 }
 
-/// What is said. `to` is the receiver's, `from` the sender's process.
+/// The content of a frame. `to` is a process of the receiver, `from` one of the sender.
 #[derive(Debug)]
 pub(crate) enum Frame {
     Hello,
@@ -79,7 +88,7 @@ pub(crate) enum Frame {
     Kill { to: Place },
 }
 
-/// What became of a call, or of the question for a name.
+/// The result of a call or of a name lookup.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Answer(Payload),
@@ -88,36 +97,36 @@ pub(crate) enum Outcome {
     Ended,
     Full,
     NoReply,
-    /// The answer was neither bytes nor nothing.
+    /// The answer was neither bytes nor empty.
     NotBytes,
     /// The answer had too many bytes.
     TooLarge,
 }
 
-/// What came is no frame of ours.
+/// Why a header could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
-    /// Too short, or too long, to have a head, or with a number that no frame bears.
+    /// Too short or too long, or the number is above the maximum.
     Malformed,
     /// Another version.
     Version,
 }
 
-/// The body cannot be read; the head can.
+/// Why a body could not be decoded. The header was valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Malformed,
     UnknownKind,
 }
 
-/// A payload cannot go to another node.
+/// Why a payload cannot be sent to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Misfit {
     NotBytes,
     TooLarge,
 }
 
-/// Whether `payload` can go to another node.
+/// Checks whether `payload` can be sent to another node.
 pub(crate) fn fits(payload: &Payload) -> Result<(), Misfit> {
     match payload.as_bytes() {
         Some(bytes) if bytes.len() > PAYLOAD_BYTES_MAX => Err(Misfit::TooLarge),
@@ -128,8 +137,8 @@ pub(crate) fn fits(payload: &Payload) -> Result<(), Misfit> {
 }
 
 impl Frame {
-    /// Its bytes, with room for the head, which is known only when it is its turn. Payloads were
-    /// found to [fit](fits).
+    /// Encodes the frame, with room for the header, which is known only later. The payload must
+    /// [fit](fits).
     pub(crate) fn encode(&self) -> BytesMut {
         let mut bytes = BytesMut::with_capacity(HEAD_BYTES + BODY_HEAD_BYTES_MAX + self.payload_bytes());
         bytes.put_bytes(0, HEAD_BYTES);
@@ -197,7 +206,7 @@ impl Frame {
         bytes
     }
 
-    /// Reads a frame: its head, and what it says if that can be told.
+    /// Decodes the header of a frame, and its content if that is valid.
     pub(crate) fn decode(mut bytes: Bytes) -> Result<(Head, Result<Frame, Fault>), Unread> {
         if bytes.len() < HEAD_BYTES || bytes.len() > FRAME_BYTES_MAX {
             return Err(Unread::Malformed);
@@ -224,7 +233,7 @@ impl Frame {
     }
 }
 
-/// Writes the head of an encoded frame.
+/// Writes the header of an encoded frame.
 pub(crate) fn put_head(bytes: &mut BytesMut, head: Head) {
     let mut place = &mut bytes[2..HEAD_BYTES];
     place.put_u64_le(head.session);

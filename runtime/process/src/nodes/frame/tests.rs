@@ -71,7 +71,7 @@ proptest! {
         prop_assert!(written.len() <= FRAME_BYTES_MAX);
         let (read_head, read) = Frame::decode(written.clone()).unwrap();
         prop_assert_eq!(read_head, head);
-        // What is equal is written equally.
+        // `Frame` has no `PartialEq`: compare the encodings.
         let mut again = read.unwrap().encode();
         put_head(&mut again, head);
         prop_assert_eq!(again.freeze(), written);
