@@ -1,4 +1,4 @@
-//! Settings of a node, and its way to the server.
+//! The settings of a node, and its connection to the server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::presence::{HEARTBEAT, LOSS};
 use crate::relay::{BACKLOG, Nats, QUEUE, State};
 use crate::subject::Subjects;
 
-/// How long the server, and whoever bears our name, may take to answer.
+/// How long the server, or another node with the same name, may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A node that is to be connected: its cluster, its name, and how it is to behave. See [the
-/// crate](crate) for an example.
+/// The settings of a node that will be connected. See [the crate's documentation](crate) for an
+/// example.
 #[derive(Clone)]
 #[must_use = "a node is connected by connect()"]
 pub struct Options {
@@ -30,19 +30,20 @@ pub struct Options {
 }
 
 impl Options {
-    /// The node `node` of `cluster`, which is letters, digits, `-` and `_`, at most 64 of them. All
-    /// nodes of one cluster reach each other; other clusters on the same server do not notice.
+    /// Creates settings for the node `node` of `cluster`. The name of the cluster is 1 to 64
+    /// letters, digits, `-` and `_`. All nodes of one cluster reach each other; clusters on the
+    /// same server are separate.
     pub fn new(cluster: impl Into<String>, node: Node) -> Self {
         let (cluster, client) = (cluster.into(), ConnectOptions::new());
         Self { cluster, node, heartbeat: HEARTBEAT, loss: LOSS, queue: QUEUE, client }
     }
 
-    /// How often the node says that it is there, and how long it takes others to be silent until
-    /// they are lost: [`HEARTBEAT`] and [`LOSS`] unless said otherwise. The same for all nodes of a
-    /// cluster.
+    /// Sets the interval of the node's heartbeats, and the time of silence after which it counts
+    /// another node as lost. The defaults are [`HEARTBEAT`] and [`LOSS`]. Use the same values for
+    /// all nodes of a cluster.
     ///
     /// # Panics
-    /// `heartbeat` is zero, or `loss` is not at least twice as long.
+    /// Panics if `heartbeat` is zero, or if `loss` is less than twice as long.
     pub fn presence(self, heartbeat: Duration, loss: Duration) -> Self {
         assert!(!heartbeat.is_zero(), "a heartbeat takes some time");
         assert!(
@@ -52,30 +53,31 @@ impl Options {
         Self { heartbeat, loss, ..self }
     }
 
-    /// How many frames may wait for the connection, [`QUEUE`] unless said otherwise.
+    /// Sets how many frames may wait for the connection, [`QUEUE`] by default.
     ///
     /// # Panics
-    /// `frames` is 0.
+    /// Panics if `frames` is 0.
     pub fn queue(self, frames: usize) -> Self {
         assert!(frames > 0, "a queue has room for a frame at least");
         Self { queue: frames, ..self }
     }
 
-    /// Credentials and other settings of async-nats. Its event callback and subscription capacity
-    /// are set by the relay.
+    /// Sets the credentials and other settings of async-nats. The relay overrides its event
+    /// callback and its subscription capacity.
     pub fn client(self, client: ConnectOptions) -> Self {
         Self { client, ..self }
     }
 
-    /// Connects to the server at `address`, as `127.0.0.1:4222` or `nats://name:4222`, and finds
-    /// out whether the name is free.
+    /// Connects to the server at `address`, such as `127.0.0.1:4222` or `nats://name:4222`, and
+    /// checks that the name of the node is free.
     ///
     /// # Errors
-    /// No server answers there, or it does not let us in; another node bears the name; the
-    /// cluster's name does not fit; the runtime was built without `tokio_compat(true)`.
+    /// Returns an error in these cases: no server answers, or it denies access; another node has
+    /// the name; the name of the cluster is invalid; the runtime was built without
+    /// `tokio_compat(true)`.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the node is not connected.
+    /// If the future is dropped before it completes, the node is not connected.
     pub async fn connect(self, address: &str) -> Result<Nats, ConnectError> {
         let Self { cluster, node, heartbeat, loss, queue, client } = self;
         let Some(subjects) = Subjects::new(&cluster) else {
@@ -111,15 +113,15 @@ impl Options {
                     "the NATS server at {address} does not let node {node} ask: {error}"
                 )));
             }
-            // One that does not answer bears the name all the same: it was stopped, say.
+            // A node that does not answer still has the name: it may have been stopped.
             _ => {
                 return Err(ConnectError(format!(
                     "cluster {cluster} has a node {node} already: take another name, or end that one"
                 )));
             }
         }
-        // From here on the name is ours: who asks for it gets no answer before the relay starts,
-        // and takes that for one.
+        // From here on, this node has the name. Until the relay starts, it does not answer requests
+        // for the name; the requesting node treats that as an answer.
         let refused = |error: &dyn fmt::Display| {
             ConnectError(format!("the NATS server at {address} does not let node {node} listen: {error}"))
         };
@@ -139,7 +141,7 @@ fn unreachable(address: &str, why: &dyn fmt::Display) -> ConnectError {
     ConnectError(format!("no NATS server at {address} ({why}): start one (nats-server), or give the address of one"))
 }
 
-/// A node could not be connected.
+/// Why a node could not be connected.
 #[derive(Clone, Debug)]
 pub struct ConnectError(String);
 

@@ -1,9 +1,9 @@
-//! Volt's processes across machines, over [NATS](https://nats.io).
+//! Connects Volt's processes on several machines over [NATS](https://nats.io).
 //!
-//! Every node is a [`System`](volt_process::System) with the relay of this package; all that know
-//! the same server and the same cluster's name reach each other. What holds across nodes, however
-//! they are joined, `volt_process` says: at most once, in the order of each sender, and a node that
-//! is lost ends calls, watches and links with `NoConnection`.
+//! Each node is a [`System`](volt_process::System) with the relay of this crate. Nodes that use the
+//! same server and the same cluster name can reach each other. The crate `volt_process` documents
+//! what holds across nodes with any relay: messages arrive at most once and in the order of each
+//! sender, and the loss of a node ends calls, monitors and links with `NoConnection`.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -27,50 +27,50 @@
 //! })
 //! # }
 //! ```
-//! A whole program of two nodes is `src/bin/ping.rs`.
+//! `src/bin/ping.rs` is a complete program of two nodes.
 //!
-//! # What goes over NATS
+//! # What is sent over NATS
 //!
-//! | subject | who publishes | what |
+//! | subject | published by | content |
 //! |---|---|---|
-//! | `volt.CLUSTER.frame.NODE.INCARNATION` | who has something for that life of that node | one frame |
+//! | `volt.CLUSTER.frame.NODE.INCARNATION` | a node with a frame for that incarnation of that node | one frame |
 //! | `volt.CLUSTER.presence` | every node, each [`HEARTBEAT`] | `up`, or `bye` when it leaves |
-//! | `volt.CLUSTER.name.NODE` | who wants that name | nothing; who bears it answers |
+//! | `volt.CLUSTER.name.NODE` | a node that wants to use that name | empty; the node that has the name answers |
 //!
-//! Who publishes stands in the reply subject: its own frame subject. A frame for an earlier life of
-//! a node has no subscriber, and so reaches nobody.
+//! The reply subject identifies the publisher: it is the publisher's own frame subject. A frame for
+//! an earlier incarnation of a node has no subscriber, and is not delivered.
 //!
-//! # What happens when
+//! # Failures
 //!
-//! * *A node is killed, stopped or cut off*: the others lose it [`LOSS`] after its last heartbeat,
-//!   at most a quarter of a heartbeat later. One that shuts down says `bye`, and is lost at once.
-//!   One that was stopped is back with its first heartbeat; what was tied to it before stays ended.
-//! * *The server is restarted*: async-nats connects again by itself, with growing pauses of at most
-//!   4 s. Nodes that hear from each other again within [`LOSS`] stay connected, unless frames were
-//!   lost meanwhile: then, and after a longer outage, all that was tied between them ends as
-//!   `NoConnection`, and they are connected anew.
-//! * *A node does not keep up*: NATS drops what is beyond [`BACKLOG`] messages for it (*slow
-//!   consumer*, [counted](Counts::slow_consumer)); the gap breaks its conversations off, as a loss
-//!   would.
-//! * *The queue to the server is full*: messages are refused
-//!   ([`is_full`](volt_process::SendError::is_full)), and counted.
-//! * *Two nodes have one name*: the second is refused when it connects. Of two that connect at the
-//!   same moment, the later one leaves again, with an error in the log.
+//! * *A node is killed, stopped or disconnected*: the other nodes count it as lost [`LOSS`] after
+//!   its last message, or up to a quarter of a heartbeat later. A node that shuts down sends `bye`,
+//!   and is lost immediately. A node that was stopped is connected again with its first heartbeat.
+//!   Its earlier calls, monitors and links have ended.
+//! * *The server restarts*: async-nats reconnects by itself, with growing pauses of at most 4 s.
+//!   Nodes that receive each other's messages again within [`LOSS`] stay connected, unless frames
+//!   were lost. Otherwise, all calls, monitors and links between them end with `NoConnection`, and
+//!   they connect anew.
+//! * *A node does not keep up*: NATS drops messages beyond [`BACKLOG`] for it (*slow consumer*,
+//!   [counted](Counts::slow_consumer)). The gap breaks its conversations off, like a loss.
+//! * *The queue to the server is full*: messages are rejected
+//!   ([`is_full`](volt_process::SendError::is_full)) and counted.
+//! * *Two nodes have the same name*: the second one gets an error when it connects. If both connect
+//!   at the same moment, the later one leaves again, and logs an error.
 //!
-//! Nodes of a cluster trust each other, and whoever may publish to its subjects: let the server ask
-//! for credentials ([`Options::client`]).
+//! Nodes of a cluster trust each other and every client that can publish to its subjects. Configure
+//! the server to require credentials ([`Options::client`]).
 //!
 //! # Figures
 //!
-//! Two nodes in two programs and a `nats-server` 2.9 on one machine of two processors under other
-//! load (load average 7), release build, payloads of 8 bytes, the middle of three runs (`ping
+//! Two nodes in two programs and a `nats-server` 2.9 on one machine with two processors under other
+//! load (load average 7), release build, payloads of 8 bytes, the median of three runs (`ping
 //! SERVER alpha beta 5000`, and `ping loopback 5000` for a [`Hub`](volt_process::Hub) within one
 //! program):
 //!
-//! | | one by one, median | 99th percentile | 64 at once |
+//! | | sequential, median | 99th percentile | 64 concurrent |
 //! |---|---|---|---|
-//! | NATS | 141 µs | 620 µs | 108,000 round trips a second |
-//! | `Hub` | 12.5 µs | 35 µs | 868,000 round trips a second |
+//! | NATS | 141 µs | 620 µs | 108,000 round trips per second |
+//! | `Hub` | 12.5 µs | 35 µs | 868,000 round trips per second |
 
 mod connect;
 mod presence;

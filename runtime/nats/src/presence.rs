@@ -1,25 +1,27 @@
-//! Who is there: the lives that were heard of, and when last.
+//! The presence of other nodes: which incarnations have been seen, and when each was last seen.
 //!
-//! Invariants:
-//! * *One life a name*: of two lives of one name the one with the higher number counts while it is
-//!   heard of.
-//! * *Gone is gone*: a life that said goodbye does not come back, whatever of it still comes; so a
-//!   heartbeat that overtakes a goodbye makes no ghost. It says nothing of other lives: the next
-//!   one may have the lower number, as it may begin in the same second or a clock may be set back.
-//! * *Bounded*: a name each, of which a program knows 4,096 at most.
+//! # Invariants
+//!
+//! * *ONE INCARNATION PER NAME*: of two incarnations of one name, the one with the higher number
+//!   counts while messages of it arrive.
+//! * *GONE IS GONE*: an incarnation that has sent a goodbye does not come back, even if other
+//!   messages of it arrive later. So a heartbeat that overtakes the goodbye has no effect. Other
+//!   incarnations are not affected: the next one may have a lower number, because it begins in the
+//!   same second or because a clock was set back.
+//! * *BOUNDED*: there is one entry per name, and a program has at most 4,096 node names.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use volt_process::{Node, Peer};
 
-/// How often a node says that it is there.
+/// The default interval between two heartbeats of a node.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How long after the last that was heard of it a node counts as lost: three heartbeats may be late
+/// The default time after its last message when a node counts as lost. Three heartbeats may be late
 /// or missing.
 pub const LOSS: Duration = Duration::from_millis(3500);
 
-/// See the header of this file.
+/// The presence of other nodes. See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Presence {
     me: Peer,
@@ -27,16 +29,16 @@ pub(crate) struct Presence {
     gone: HashMap<Node, u64>,
 }
 
-/// What a sign of life means.
+/// The meaning of a message from a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sign {
-    /// The peer is there; new, or known.
+    /// The peer is present. `is_new`: it was not present before.
     There { is_new: bool },
-    /// It is of a life that is no more.
+    /// The message is from an incarnation that is gone.
     Stale,
-    /// It is our own.
+    /// The message is our own.
     Own,
-    /// Another node bears our name, since before us or since after.
+    /// Another node has our name. `is_earlier`: its incarnation is earlier than ours.
     Double { is_earlier: bool },
 }
 
@@ -45,7 +47,7 @@ impl Presence {
         Self { me, there: HashMap::new(), gone: HashMap::new() }
     }
 
-    /// Something was heard of `peer`.
+    /// Handles a message from `peer`.
     pub(crate) fn heard(&mut self, peer: Peer, now: Instant) -> Sign {
         if peer == self.me {
             return Sign::Own;
@@ -70,7 +72,7 @@ impl Presence {
         }
     }
 
-    /// `peer` said goodbye; true if it was there.
+    /// Handles a goodbye of `peer`. Returns true if the peer was present.
     pub(crate) fn bye(&mut self, peer: Peer) -> bool {
         if peer.node == self.me.node {
             return false;
@@ -83,13 +85,13 @@ impl Presence {
         is_there
     }
 
-    /// Takes out those who were not heard of for `limit`.
+    /// Removes and returns the peers that have been silent for `limit`.
     pub(crate) fn lost(&mut self, now: Instant, limit: Duration) -> Vec<Peer> {
         let late = self.there.extract_if(|_, (_, at)| now.saturating_duration_since(*at) >= limit);
         late.map(|(node, (incarnation, _))| Peer { node, incarnation }).collect()
     }
 
-    /// Takes all out.
+    /// Removes and returns all peers.
     pub(crate) fn all(&mut self) -> Vec<Peer> {
         self.there.drain().map(|(node, (incarnation, _))| Peer { node, incarnation }).collect()
     }

@@ -1,17 +1,19 @@
-//! The relay: three tasks of the system's runtime.
+//! The relay of a node over NATS. It consists of three tasks in the runtime of the system:
 //!
-//! * `pump` takes frames out of the queue, which `send` fills, and publishes them: so `send` never
-//!   waits, and the order is that of the sends.
-//! * `beat` publishes a heartbeat at each interval. Apart from the pump, or a full queue would make
-//!   the node seem dead.
-//! * `listen` hears frames, presence and questions for the name, and finds who is silent. It alone
-//!   calls [`Incoming`], so that its calls are in order. What has come is heard before silence is
-//!   judged: a node that was stopped itself finds the heartbeats of the others first. Under a flood
-//!   of frames, which has no end, presence is heard first, and silence judged after each batch.
+//! * `pump` takes frames out of the queue, which `send` fills, and publishes them. So `send` never
+//!   waits, and frames are published in the order of the sends.
+//! * `beat` publishes a heartbeat at each interval. It is separate from the pump because a full
+//!   queue must not delay heartbeats.
+//! * `listen` receives frames, presence messages and requests for the name, and detects silent
+//!   nodes. Only `listen` calls [`Incoming`], so its calls are in order.
 //!
-//! How it ends: `leave`, the drop of the relay, or `listen`, which finds that another node bears
-//! the name since before, ends the heartbeats and closes the queue (`Exit`); the pump publishes
-//! what is in it, then a goodbye, and flushes.
+//! `listen` handles all messages that have arrived before it checks for silent nodes. So a node
+//! that was stopped itself first finds the heartbeats of the others. A flood of frames never ends;
+//! therefore presence messages come before frames, and the check also takes place after each batch.
+//!
+//! The relay ends (`Exit`) by `leave`, when it is dropped, or when `listen` finds an earlier node
+//! with the same name. That stops the heartbeats and closes the queue. The pump publishes what is
+//! in the queue, then a goodbye, and flushes.
 
 use std::fmt;
 use std::pin::Pin;
@@ -29,24 +31,25 @@ use volt_process::{Incoming, Node, Peer, Relay, RelayError};
 use crate::presence::{Presence, Sign};
 use crate::subject::Subjects;
 
-/// Frames that may wait for the connection, unless [`Options`](crate::Options::queue) says
-/// otherwise.
+/// The default number of frames that may wait for the connection; see
+/// [`Options::queue`](crate::Options::queue).
 pub const QUEUE: usize = 4096;
-/// Messages that wait to be heard, of each subscription; what comes beyond is dropped by the
-/// client, and found missing.
+/// The number of received messages that may wait in each subscription. The client drops further
+/// ones, and the system detects the gap.
 pub const BACKLOG: usize = 1 << 14;
-/// How long leaving may take: for what waits to reach the server.
+/// The time limit of `leave`, in which all frames in the queue should reach the server.
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
-/// Messages that are heard before other tasks get their turn.
+/// The number of messages that are handled before the task yields to others.
 const BATCH: usize = 128;
-/// Checks for silent nodes, in each heartbeat: how late a loss can be found is that part of one.
+/// The number of checks for silent nodes per heartbeat. A loss is detected at most this fraction of
+/// a heartbeat late.
 const CHECKS: u32 = 4;
 
 const UP: &[u8] = b"up";
 const BYE: &[u8] = b"bye";
 
-/// A node's relay over NATS, for [`volt_process::Builder::relay`]. Made by
-/// [`Options::connect`](crate::Options::connect).
+/// A node's relay over NATS, for [`volt_process::Builder::relay`].
+/// [`Options::connect`](crate::Options::connect) creates it.
 pub struct Nats {
     node: Node,
     subjects: Subjects,
@@ -54,17 +57,17 @@ pub struct Nats {
     state: Arc<State>,
     heartbeat: Duration,
     loss: Duration,
-    /// Until it starts: the pump's end, and the questions for the name, which is ours from the
-    /// connection on.
+    /// The arguments of the tasks until the relay starts: the receiver of the queue, and the
+    /// requests for the name, which this node has had since it connected.
     unstarted: Mutex<Option<(mpsc::Receiver<Outgoing>, Subscriber)>>,
     exit: Arc<Exit>,
 }
 
-/// How it ends, whoever finds that it has to.
+/// Ends the relay.
 struct Exit {
-    /// The senders' end of the queue, until it leaves.
+    /// The sender of the queue, until the relay ends.
     sender: Mutex<Option<mpsc::Sender<Outgoing>>>,
-    /// Tells the tasks to end.
+    /// Notifies the tasks that the relay ends.
     stop: watch::Sender<bool>,
 }
 
@@ -85,7 +88,7 @@ struct Outgoing {
     frame: Bytes,
 }
 
-/// What the relay shares with its tasks and the client's callback.
+/// The state that the relay shares with its tasks and with the client's callback.
 #[derive(Default)]
 pub(crate) struct State {
     incoming: OnceLock<Incoming>,
@@ -96,33 +99,34 @@ pub(crate) struct State {
     pumped: Notify,
 }
 
-/// What a relay has counted since its start; of a clone, also when the relay is its system's.
+/// The counters of a relay since it was connected. They remain readable after the relay has been
+/// passed to a system.
 #[derive(Clone)]
 pub struct Counts(Arc<State>);
 
 impl Counts {
-    /// How often the connection was made again.
+    /// Returns how often the connection was restored.
     pub fn reconnects(&self) -> u64 {
-        // ORDERING: Relaxed; a count, for show.
+        // ORDERING: Relaxed; a counter that is only displayed.
         self.0.connects.load(Ordering::Relaxed).saturating_sub(1)
     }
 
-    /// How often the node did not keep up, and messages for it were dropped.
+    /// Returns how often the node did not keep up, and messages for it were dropped.
     pub fn slow_consumer(&self) -> u64 {
-        // ORDERING: Relaxed; a count, for show.
+        // ORDERING: Relaxed; a counter that is only displayed.
         self.0.slow_consumer.load(Ordering::Relaxed)
     }
 
-    /// Frames that were refused, as the queue was full.
+    /// Returns the number of frames that were rejected because the queue was full.
     pub fn refused(&self) -> u64 {
-        // ORDERING: Relaxed; a count, for show.
+        // ORDERING: Relaxed; a counter that is only displayed.
         self.0.refused.load(Ordering::Relaxed)
     }
 
-    /// Messages on the cluster's subjects that no node could have sent, or that are of lives that
-    /// are no more.
+    /// Returns the number of messages on the cluster's subjects that were invalid, or from
+    /// incarnations that are gone.
     pub fn rejected(&self) -> u64 {
-        // ORDERING: Relaxed; a count, for show.
+        // ORDERING: Relaxed; a counter that is only displayed.
         self.0.rejected.load(Ordering::Relaxed)
     }
 }
@@ -158,7 +162,7 @@ impl State {
 }
 
 fn count(cell: &AtomicU64) {
-    // ORDERING: Relaxed; a count, which publishes nothing.
+    // ORDERING: Relaxed; a counter, which publishes nothing.
     cell.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -178,7 +182,7 @@ impl Nats {
         Self { node, subjects, client, state, heartbeat, loss, unstarted, exit }
     }
 
-    /// What it counts, to be read later.
+    /// Returns the counters of this relay.
     pub fn counts(&self) -> Counts {
         Counts(self.state.clone())
     }
@@ -226,7 +230,7 @@ impl Relay for Nats {
     fn leave(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
             self.exit.quit();
-            // Kept for who comes too late, so it is not missed.
+            // The notification is stored if it comes before this wait, so it cannot be missed.
             let _in_time = timeout(LEAVE_LIMIT, self.state.pumped.notified()).await;
         })
     }
@@ -244,7 +248,7 @@ impl fmt::Debug for Nats {
     }
 }
 
-/// What all three tasks know.
+/// The values that all three tasks use.
 #[derive(Clone)]
 struct Session {
     me: Peer,
@@ -254,8 +258,8 @@ struct Session {
 }
 
 impl Session {
-    /// Who publishes stands in the reply subject. An error means that the client has ended, which
-    /// the tasks find by themselves.
+    /// Publishes a message. The reply subject identifies this node. An error means that the client
+    /// has ended, which the tasks detect by themselves.
     async fn publish(&self, subject: String, payload: Bytes) {
         if let Err(error) = self.client.publish_with_reply(subject, self.subjects.frame(self.me), payload).await {
             tracing::warn!(target: "volt::process", %error, "a message to the NATS server was not published");
@@ -286,7 +290,7 @@ async fn pump(session: Session, mut queue: mpsc::Receiver<Outgoing>) {
 
 async fn beat(session: Session, heartbeat: Duration, mut stop: watch::Receiver<bool>) {
     let mut beats = interval(heartbeat);
-    // What was late is not made up for.
+    // Do not catch up on heartbeats that are late.
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         volt::select! {
@@ -312,7 +316,8 @@ async fn listen(
             return;
         }
     };
-    // Those who heard the first heartbeat, before we could hear them, hear that now we do.
+    // Nodes that received the first heartbeat before we had subscribed now get a second one, which
+    // they can answer.
     session.say(UP).await;
     let mut known = Presence::new(session.me);
     let mut checks = interval(heartbeat / CHECKS);
@@ -326,7 +331,8 @@ async fn listen(
             _ = stop.changed() => return,
             Some(message) = presence.next() => {
                 if message.payload[..] == *BYE {
-                    // It was published after the last frames, which came by another subscription.
+                    // The goodbye was published after the last frames, but those arrive by another
+                    // subscription: handle them first.
                     while let Some(Some(message)) = frames.next().now_or_never() {
                         hear_frame(&session, &incoming, &mut known, message);
                     }
@@ -359,7 +365,7 @@ async fn listen(
     }
 }
 
-/// False if the node has to leave.
+/// Handles a presence message. Returns false if this node has to leave.
 fn hear_presence(session: &Session, incoming: &Incoming, known: &mut Presence, message: &Message) -> bool {
     let from = message.reply.as_ref().and_then(|reply| session.subjects.peer(reply));
     match (from, &message.payload[..]) {
@@ -377,7 +383,7 @@ fn hear_presence(session: &Session, incoming: &Incoming, known: &mut Presence, m
     }
 }
 
-/// A frame is a sign of life, and may be the first.
+/// Handles a frame. It is also a sign of life, and may be the first one of its peer.
 fn hear_frame(session: &Session, incoming: &Incoming, known: &mut Presence, message: Message) {
     let from = message.reply.as_ref().and_then(|reply| session.subjects.peer(reply));
     match from {
@@ -410,7 +416,7 @@ fn sign(session: &Session, incoming: &Incoming, known: &mut Presence, peer: Peer
     true
 }
 
-/// Somebody wants our name.
+/// Answers a request for our name.
 async fn answer(session: &Session, message: Message) {
     if let Some(reply) = message.reply
         && let Err(error) = session.client.publish(reply, "taken".into()).await

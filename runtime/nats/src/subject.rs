@@ -1,17 +1,18 @@
-//! The subjects of a cluster, and who is named by one.
+//! The NATS subjects of a cluster.
 
 use volt_process::{Node, Peer};
 
-/// The subjects of one cluster, from the point of view of one node.
+/// Builds and parses the subjects of one cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Subjects {
     prefix: String,
 }
 
 impl Subjects {
-    /// `None` if the name does not fit into a subject.
+    /// Returns `None` if the name cannot be part of a subject.
     pub(crate) fn new(cluster: &str) -> Option<Self> {
-        // As a node's name: no dots, wildcards or white space, which mean something to NATS.
+        // The rules of a node's name apply: no dots, wildcards or white space, which have a meaning
+        // in NATS.
         let is_name = cluster.parse::<Node>().is_ok();
         is_name.then(|| Self { prefix: format!("volt.{cluster}") })
     }
@@ -28,7 +29,7 @@ impl Subjects {
         format!("{}.frame.{}.{:016x}", self.prefix, peer.node, peer.incarnation)
     }
 
-    /// Whose frame subject it is.
+    /// Returns the peer with this frame subject.
     pub(crate) fn peer(&self, subject: &str) -> Option<Peer> {
         let rest = subject.strip_prefix(&self.prefix)?.strip_prefix(".frame.")?;
         let (node, incarnation) = rest.split_once('.')?;

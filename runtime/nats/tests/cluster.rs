@@ -1,4 +1,4 @@
-//! Nodes in programs of their own, with a real server between them.
+//! Tests of nodes in separate programs, with a real server between them.
 
 mod server;
 
@@ -35,7 +35,7 @@ async fn call(system: &System, pid: Pid) -> Result<Payload, volt_process::CallEr
     system.call(pid, Payload::bytes("ping"), LONG).await
 }
 
-/// Asks again and again, until there is an answer.
+/// Repeats a call until there is an answer.
 async fn answers(system: &System, pid: Pid) {
     while call(system, pid).await.is_err() {
         system.wait_for_node(pid.node()).await;
@@ -68,7 +68,7 @@ fn two_programs_exchange_calls_messages_and_ends() {
         alpha.exec(Spawn::new(numbers)).await.unwrap();
         let nobody = alpha.whereis_on(node("beta"), "nobody").await.unwrap();
         assert_eq!(nobody, None);
-        // It is asked to end, does, says so, and leaves.
+        // The program is interrupted: it shuts down, reports the exit of its process, and leaves.
         let ends = alpha.wait(pong);
         call(&alpha, pong).await.unwrap();
         beta.signal(Signal::INT);
@@ -92,11 +92,11 @@ fn a_node_that_is_killed_is_lost_in_the_stated_time() {
         assert_eq!(ends.await, ExitReason::NoConnection);
         let took = killed.elapsed();
         println!("lost {took:?} after it was killed");
-        // The last that was heard of it may be a heartbeat old. A machine that is busy may find out
-        // later than stated, and never earlier.
+        // Its last message may be one heartbeat old. A busy machine may detect the loss later than
+        // documented, and never earlier.
         assert!(took >= LOSS - 2 * HEARTBEAT, "{took:?}");
         assert!(call(&alpha, pong).await.unwrap_err().is_no_connection());
-        // Its next life has other processes.
+        // Its next incarnation has other processes.
         let _beta = Program::ping(&server.address, "beta");
         let next = self::pong(&alpha, "beta").await;
         assert_ne!(next, pong);
@@ -138,8 +138,8 @@ fn a_server_that_is_restarted_is_connected_to_again() {
             volt::time::sleep(Duration::from_millis(10)).await;
         }
         alpha.wait_for_node(node("beta")).await;
-        // What was said while there was no server may be lost, and is an error then, or a call that
-        // is over time.
+        // Frames that were sent while there was no server may be lost. The call then fails or times
+        // out.
         while alpha.call(pong, Payload::empty(), Duration::from_secs(1)).await.is_err() {}
         alpha.shutdown(None).await;
     });
@@ -152,11 +152,11 @@ fn a_second_node_of_one_name_is_refused() {
         let beta = Program::ping(&server.address, "beta");
         let error = Options::new("ping", node("beta")).connect(&server.address).await.unwrap_err().to_string();
         assert!(error.contains("cluster ping has a node beta already"), "{error}");
-        // One that is stopped bears its name, too.
+        // A node that is stopped still has its name.
         beta.signal(Signal::STOP);
         let error = Options::new("ping", node("beta")).connect(&server.address).await.unwrap_err().to_string();
         assert!(error.contains("has a node beta already"), "{error}");
-        // Other clusters have names of their own.
+        // Other clusters have separate names.
         Options::new("pong", node("beta")).connect(&server.address).await.unwrap();
     });
 }
@@ -179,7 +179,7 @@ fn a_server_that_does_not_take_frames_fills_the_queue_and_holds_nobody_up() {
     on_volt(async || {
         let server = Server::start();
         let _beta = Program::ping(&server.address, "beta");
-        // Long enough for nobody to be lost.
+        // Long enough that no node counts as lost.
         let options = Options::new("ping", node("alpha")).presence(HEARTBEAT, LONG).queue(4);
         let (alpha, counts) = join_with(options, &server).await;
         let pong = pong(&alpha, "beta").await;
@@ -221,12 +221,13 @@ fn rubbish_on_the_cluster_s_subjects_does_no_harm() {
         while counts.rejected() < 10 {
             volt::time::sleep(Duration::from_millis(10)).await;
         }
-        // A life of alpha's own name that was there before: alpha has to go, as two of one name
-        // cannot stay.
+        // An incarnation with alpha's own name was there earlier: alpha has to leave, since two
+        // nodes cannot have the same name.
         while !alpha.nodes().is_empty() {
             volt::time::sleep(Duration::from_millis(10)).await;
         }
-        // It says so, and is heard of no more; but for a heartbeat that was on its way.
+        // It sends a goodbye, and then nothing more, except a heartbeat that was already on its
+        // way.
         let mut presence = mallory.subscribe("volt.ping.presence").await.unwrap();
         let mut beats = 0;
         while beats < 4 {

@@ -1,13 +1,13 @@
-//! Two nodes that play ping-pong, to be copied. Start a server, then a node that answers, then one
-//! that asks:
+//! An example program: two nodes that play ping-pong. Start a server, then a node that answers,
+//! then a node that calls:
 //!
 //! ```text
 //! nats-server &
 //! cargo run --release --bin ping -- 127.0.0.1:4222 beta &
 //! cargo run --release --bin ping -- 127.0.0.1:4222 alpha beta 10000
 //! ```
-//! `ping loopback COUNT` lets two nodes within this program play without a server. The one that
-//! answers ends with ^C; the other after so many round trips, and says how long they took.
+//! `ping loopback COUNT` runs both nodes in this program, without a server. The node that answers
+//! runs until ^C. The other one exits after COUNT round trips, and prints how long they took.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -16,9 +16,9 @@ use volt_process::{Hub, Inbox, Node, Payload, Pid, Spawn, System};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// How long an answer may take.
+/// The time limit of a call.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Calls that are under way at once, for the round trips a second.
+/// The number of concurrent calls when round trips per second are measured.
 const AT_ONCE: u32 = 64;
 
 fn main() -> ExitCode {
@@ -53,7 +53,8 @@ fn run(server: &str, node: &str, peer: Option<(&str, u32)>) -> Result<(), Error>
             Some((peer, count)) => play(&system, peer.parse()?, count).await,
             None => volt::signal::ctrl_c().await.map_err(Error::from),
         };
-        // Says goodbye, so that the others do not have to wait until they miss this node.
+        // Sends a goodbye, so that the other nodes do not have to wait until this one counts as
+        // lost.
         system.shutdown(None).await;
         played
     })
@@ -64,7 +65,7 @@ fn serve(system: &System) -> Result<(), Error> {
     Ok(())
 }
 
-/// Both nodes in this program.
+/// Runs both nodes in this program.
 fn loopback(count: u32) -> Result<(), Error> {
     let runtime = volt::Builder::new_multi_thread().build()?;
     runtime.block_on(async {
@@ -76,12 +77,13 @@ fn loopback(count: u32) -> Result<(), Error> {
     })
 }
 
-/// Answers calls with what they carry, and messages with the same message.
+/// Answers calls with their payload, and messages with the same message.
 async fn pong(mut inbox: Inbox, _input: Payload) -> Result<Payload, volt_process::Failure> {
     while let Some(message) = inbox.recv().await {
         match (message.reply, message.from) {
             (Some(reply), _) => reply.send(message.payload),
-            // Who sends must not wait; who cannot be reached gets no answer.
+            // This process must not wait for the sender. A sender that cannot be reached gets no
+            // answer.
             (None, Some(sender)) => drop(inbox.context().try_send(sender, message.payload)),
             (None, None) => {}
         }

@@ -1,5 +1,5 @@
-//! A `nats-server` on a free port, other programs of the cluster, and the watchdog that every test
-//! here runs under.
+//! Test helpers: a `nats-server` on a free port, other programs of the cluster, and the watchdog
+//! under which every test here runs.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long a test may take, on a machine that is busy with other things.
+/// The time limit of a test, on a machine that is busy with other work.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Between two checks whether the server has said where it listens.
+/// The interval between two checks whether the server has written its port file.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Runs `test` in a runtime with Tokio beside it, on one worker and on two; the process aborts,
-/// with the test's name, when that hangs.
+/// Runs `test` in a runtime with Tokio compatibility, with one worker and with two. If the test
+/// hangs, prints its name and aborts.
 pub fn on_volt<F: Future<Output = ()>>(test: impl Fn() -> F) {
     for workers in [1, 2] {
         let name = std::thread::current().name().unwrap_or("a test").to_owned();
@@ -36,11 +36,12 @@ pub fn on_volt<F: Future<Output = ()>>(test: impl Fn() -> F) {
     }
 }
 
-/// A program that is ended when this is dropped.
+/// A program that is killed when this is dropped.
 pub struct Program(Child);
 
 impl Program {
-    /// The example `ping`, as a node that answers; it is in its cluster when this returns.
+    /// Starts the example `ping` as a node that answers. The node is in its cluster when this
+    /// returns.
     pub fn ping(server: &str, node: &str) -> Self {
         let program = env!("CARGO_BIN_EXE_ping");
         let mut child = Command::new(program).args([server, node]).stdout(Stdio::piped()).spawn().unwrap();
@@ -66,15 +67,15 @@ impl Drop for Program {
     }
 }
 
-/// A thread with a runtime of its own, which says hello to a node as fast as it can, each time with
-/// a higher session, so that each is work.
+/// A thread with its own runtime that sends hellos to a node as fast as it can. Each has a higher
+/// session, so that each causes work.
 pub struct Flood {
     ends: Arc<AtomicBool>,
     thread: JoinHandle<u64>,
 }
 
 impl Flood {
-    /// It has begun when this returns.
+    /// Starts the flood. It has begun when this returns.
     pub fn of(server: &str, node: &'static str) -> Self {
         let (ends, server) = (Arc::new(AtomicBool::new(false)), server.to_owned());
         let (began, has_begun) = mpsc::channel();
@@ -111,7 +112,7 @@ impl Flood {
         Self { ends, thread }
     }
 
-    /// Gives how often it has said hello.
+    /// Stops the flood. Returns the number of hellos.
     pub fn end(self) -> u64 {
         // ORDERING: Relaxed; a flag that publishes nothing.
         self.ends.store(true, Ordering::Relaxed);
@@ -119,7 +120,7 @@ impl Flood {
     }
 }
 
-/// A server on the loopback interface, without TLS and without anything on disk but its port.
+/// A server on the loopback interface, without TLS, which writes only its port to the disk.
 pub struct Server {
     pub program: Program,
     pub address: String,
@@ -127,7 +128,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// On a port that is free.
+    /// Starts a server on a free port.
     pub fn start() -> Self {
         let folder =
             std::env::temp_dir().join(format!("volt-nats-{}-{:?}", std::process::id(), std::thread::current().id()));
@@ -135,7 +136,8 @@ impl Server {
         let program = launch("-1", &folder);
         let file = folder.join(format!("nats-server_{}.ports", program.0.id()));
         let address = loop {
-            // As {"nats":["nats://127.0.0.1:41235"]}, and empty while it is being written.
+            // The file contains, for example, {"nats":["nats://127.0.0.1:41235"]}. It is empty
+            // while it is written.
             let text = std::fs::read_to_string(&file).unwrap_or_default();
             match text.split("nats://").nth(1).and_then(|rest| rest.split('"').next()) {
                 Some(address) => break address.to_owned(),
@@ -145,7 +147,7 @@ impl Server {
         Self { program, address, folder }
     }
 
-    /// Ends it at once, and starts another on the same port.
+    /// Kills the server, and starts another on the same port.
     pub fn restart(&mut self) {
         self.program.signal(Signal::KILL);
         self.program.wait();

@@ -1,8 +1,9 @@
-//! Monitors, links, names, waits: who is told of an end, how often, and what is left of it.
+//! Tests of monitors, links, names and waits: which process is notified of an exit, how often, and
+//! what is left.
 
 use super::*;
 
-/// A message that says where in its mailbox a process is.
+/// A message that marks a position in a mailbox.
 struct Marker;
 
 #[test]
@@ -34,7 +35,8 @@ fn each_monitor_is_told_once_and_none_that_was_taken_back() {
     });
 }
 
-/// Relates to one that is being killed, takes the relation back, and checks what comes after that.
+/// Relates a process to one that is being killed, removes the relation, and checks that no event
+/// follows.
 async fn nothing_comes_after(system: &System, relate: fn(&Context, Pid), part: fn(&Context, Pid)) {
     for _ in 0..200 {
         let other = system.spawn(idle()).unwrap();
@@ -75,7 +77,7 @@ fn nothing_comes_of_a_monitor_that_was_taken_back() {
     }
     thread_local!(static LAST: std::cell::Cell<Option<volt_process::MonitorId>> = const { std::cell::Cell::new(None) });
     with_system(async |system| {
-        // Both in one poll, and so on one thread.
+        // Both run in one poll, and so on one thread.
         nothing_comes_after(&system, |context, pid| LAST.with(|last| last.set(Some(context.monitor(pid)))), part).await;
     });
 }
@@ -99,7 +101,7 @@ fn links_work_both_ways_and_normal_ends_do_not_spread() {
             assert!(system.kill(first));
             assert_eq!(ends.await, ExitReason::Killed);
         }
-        // The end of one that is done is told to who traps exits, and to nobody else.
+        // A normal exit is reported only to a process that traps exits.
         let normal = volt_process::from_fn(async |mut inbox, _| {
             let context = inbox.context().clone();
             let done = || Spawn::new(volt_process::from_fn(async |_, _| Ok(Payload::empty())));
@@ -115,7 +117,7 @@ fn links_work_both_ways_and_normal_ends_do_not_spread() {
         });
         let result = system.exec(Spawn::new(normal).trap_exits()).await.unwrap();
         assert_eq!(result.downcast::<&str>().unwrap(), "lives");
-        // With itself a process is linked anyway.
+        // A link of a process with itself has no effect.
         let itself = volt_process::from_fn(async |inbox, _| {
             inbox.context().link(inbox.context().pid());
             inbox.context().unlink(inbox.context().pid());
@@ -157,7 +159,8 @@ fn who_waits_no_longer_leaves_nothing_behind() {
         drop(other);
         drop(system.wait(pid));
         assert_eq!(count(), 0);
-        // Calls of which one is in the mailbox, beside a message, and the others wait for room.
+        // Calls, of which one is in the mailbox together with a message, and the others wait for
+        // room.
         system.try_send(pid, Payload::empty()).unwrap();
         for _ in 0..3 {
             let error = system.call(pid, Payload::empty(), Duration::from_millis(5)).await.unwrap_err();
@@ -167,7 +170,7 @@ fn who_waits_no_longer_leaves_nothing_behind() {
         gate.add_permits(1);
         until(|| system.info(pid).unwrap().mailbox_len == 0).await;
         assert!(system.kill(pid));
-        // All the room there was is there again.
+        // All room that was lent has been returned.
         let (pid, gate) = gated(&system, 2).await;
         for _ in 0..2 {
             system.try_send(pid, Payload::empty()).unwrap();

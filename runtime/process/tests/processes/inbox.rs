@@ -1,4 +1,4 @@
-//! The inbox of an async function, read by another task.
+//! Tests of an async function's inbox that another task reads.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn an_inbox_that_another_task_has_says_that_its_process_has_ended() {
             system.kill(pid);
             reads.await.unwrap();
         }
-        // Who has been taken into the inbox and not read waits no longer, either.
+        // A call that is in the inbox and was not received fails, too.
         let (hands, inbox) = volt::sync::oneshot::channel();
         let function = volt_process::from_fn(async move |inbox, _| {
             drop(hands.send(inbox));

@@ -1,10 +1,11 @@
-//! Messages: their order, the mailboxes' bounds, and what becomes of those to the dead.
+//! Tests of messages: their order, the bounds of mailboxes, and messages to processes that have
+//! exited.
 
 use std::collections::HashMap;
 
 use super::*;
 
-/// Sends (sender, number) as long as it has any.
+/// Sends `count` pairs (sender, number).
 fn sender(to: Pid, sender: u32, count: u32) -> Spawn {
     Spawn::new(volt_process::from_fn(async move |inbox, _| {
         for number in 0..count {
@@ -19,7 +20,7 @@ fn sender(to: Pid, sender: u32, count: u32) -> Spawn {
     }))
 }
 
-/// Takes pairs (sender, number), in any number; gives what it got when it is told to end.
+/// Receives pairs (sender, number). Its result is all pairs, once it receives any other message.
 fn receiver() -> impl Process {
     volt_process::from_fn(async |mut inbox, _| {
         let mut got: HashMap<u32, Vec<u32>> = HashMap::new();
@@ -46,7 +47,7 @@ fn each_senders_messages_keep_their_order_under_every_policy() {
                 sender.await.unwrap();
             }
             let dropped = system.info(to).unwrap().dropped;
-            // Under `DropNewest` the last word may be dropped, too.
+            // Under `DropNewest`, the last message may be dropped, too.
             while system.process_count() > 0 && system.try_send(to, Payload::new("end")).is_ok() {
                 volt::task::yield_now().await;
             }
@@ -150,7 +151,7 @@ fn a_full_mailbox_drops_or_refuses_and_counts_each() {
             let info = system.info(pid).unwrap();
             assert_eq!((info.mailbox_len, info.mailbox_high_water, info.dropped), (2, 2, 3), "{overflow:?}");
             assert_eq!(taken.count(), 3);
-            // A call is refused, or dropped, as any message.
+            // A call is refused or dropped like any message.
             let error = system.call(pid, Payload::empty(), LONG).await.unwrap_err();
             assert_eq!((error.is_full(), error.is_no_reply()), (refuses, !refuses), "{error}");
             assert_eq!(system.info(pid).unwrap().dropped, 4);
@@ -253,7 +254,7 @@ fn however_much_mail_there_is_a_process_that_waits_for_its_yields_is_not_stepped
             }
             drop(held);
             let completion = given.recv().await.unwrap();
-            // If it is going to step, it does before it rests.
+            // If it steps wrongly, it does so before it is Blocked.
             until(|| system.info(pid).is_none_or(|info| info.lifecycle == Lifecycle::Blocked)).await;
             released.store(1, Ordering::Release);
             completion.complete_yield(Ok(Payload::empty()));
@@ -350,7 +351,7 @@ fn a_message_that_is_sent_later_comes_once_or_is_cancelled() {
         while seen(&system, collector).await.is_empty() {}
         assert!(!sent.cancel(), "it is sent");
         assert_eq!(seen(&system, collector).await, [2]);
-        // Whichever comes first, what `cancel` says is what happens.
+        // `cancel` returns true exactly if the message is not sent, whichever comes first.
         for number in 0..200_u32 {
             let collector = system.spawn(Spawn::new(Collector::default())).unwrap();
             let later = system.send_after(Duration::ZERO, collector, Payload::new(number));

@@ -1,4 +1,4 @@
-//! Processes: state machines with mailboxes, by the public API.
+//! Tests of processes through the public API.
 
 mod ends;
 mod inbox;
@@ -38,7 +38,8 @@ fn with_system<F: Future<Output = ()>>(test: impl Fn(System) -> F) {
     });
 }
 
-/// Answers calls with what it was sent before; a message `end` ends it, `fail` and `panic` do that.
+/// Collects numbers, and answers calls with those received so far. A message `end` completes it;
+/// `fail` and `panic` make it fail and panic.
 #[derive(Default)]
 struct Collector {
     seen: Vec<u32>,
@@ -76,7 +77,7 @@ impl Process for Collector {
     }
 }
 
-/// A state machine of one function; it steps once after it was begun, without events.
+/// A state machine that consists of one function. After `init` it steps once without events.
 struct Scripted<F> {
     step: F,
     context: Option<Context>,
@@ -107,7 +108,8 @@ where
     Spawn::new(Scripted { step, context: None })
 }
 
-/// Ends when it is asked to, and takes messages; one that is a [`Held`] keeps it in its step.
+/// Accepts messages, and ends when it is cancelled. A message that is a [`Held`] keeps it in its
+/// step.
 fn idle() -> Spawn {
     scripted(|_, events, out| {
         for event in events {
@@ -134,7 +136,7 @@ fn hold(payload: Payload) {
     }
 }
 
-/// The process is in a step until this is dropped.
+/// Keeps a process in its step until this is dropped.
 struct InStep(#[expect(dead_code, reason = "it is held")] mpsc::Sender<()>);
 
 fn keep_in_step(system: &System, pid: Pid) -> InStep {
@@ -144,7 +146,8 @@ fn keep_in_step(system: &System, pid: Pid) -> InStep {
     InStep(keep)
 }
 
-/// A process that takes no mail before its gate opens: it waits for something else.
+/// Starts a process that accepts no messages until its gate opens: it awaits the gate, and is
+/// Blocked.
 async fn gated(system: &System, capacity: usize) -> (Pid, Arc<volt::sync::Semaphore>) {
     let gate = Arc::new(volt::sync::Semaphore::new(0));
     let opens = gate.clone();
@@ -174,7 +177,7 @@ impl Drop for Dropped {
     }
 }
 
-/// Waits, without a clock, until `claim` holds; the watchdog sees to it that this is not for ever.
+/// Waits, without a clock, until `claim` is true. The watchdog ends a wait that never succeeds.
 async fn until(mut claim: impl FnMut() -> bool) {
     while !claim() {
         volt::task::yield_now().await;
@@ -202,7 +205,7 @@ fn an_upgrade_takes_place_whatever_the_process_does_and_each_is_answered() {
     with_system(async |system| {
         let pid = system.spawn(Spawn::new(Collector::default())).unwrap();
         for n in 0..100_u32 {
-            // Idle by now, or in the middle of what it was sent.
+            // It is Idle by now, or handles the message.
             system.send(pid, Payload::new(n)).await.unwrap();
             let taken = |old: &mut Collector| Collector { seen: std::mem::take(&mut old.seen), ..Collector::default() };
             let (first, second) = volt::join!(
@@ -257,7 +260,7 @@ fn each_way_to_end_has_its_reason_and_is_closed_once() {
                 system.send(pid, Payload::new(message)).await.unwrap();
             }
             let ended = ends.await;
-            // One that fails by itself may have ended before anybody waited.
+            // A process that fails immediately may have exited before `wait` was called.
             assert!(ended == reason || (message.is_none() && ended == ExitReason::NoProcess), "{ended}");
             assert!(system.try_send(pid, Payload::empty()).unwrap_err().is_no_process());
             let result = system.exec(Spawn::new(Collector::default()).method("failing")).await;
@@ -267,8 +270,8 @@ fn each_way_to_end_has_its_reason_and_is_closed_once() {
     });
 }
 
-/// Yields in its first step what it is made with, and is done when everything is completed; its
-/// result is what came.
+/// Yields operations in its first step, and completes when all of them have completed. Its result
+/// is the list of completions.
 struct Yielder {
     yields: fn(&mut Output, Pid),
     other: Pid,
@@ -372,7 +375,7 @@ fn a_call_to_one_that_ends_or_does_not_answer_says_so() {
         });
         let pid = system.spawn(Spawn::new(silent)).unwrap();
         assert!(system.call(pid, Payload::empty(), LONG).await.unwrap_err().is_no_reply());
-        // It ends with the message in its hands, which it drops first.
+        // It exits while it holds the message, which it drops first.
         let error = system.call(pid, Payload::empty(), LONG).await.unwrap_err();
         assert!(error.is_no_reply() || error.is_no_process(), "{error}");
         system.wait(pid).await;

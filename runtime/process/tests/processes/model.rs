@@ -1,8 +1,9 @@
-//! Random operations on a few processes against a simple model of what each must be told. Seeded:
-//! three fixed seeds and a fresh one, which a failure names.
+//! Random operations on a few processes, compared with a simple model of the events that each must
+//! receive. There are three fixed seeds and a fresh one, which a failing test prints.
 //!
-//! After each operation the model says who lives and what each who lives is told; the order among
-//! things that one end causes is open, so that they are compared as a set.
+//! After each operation, the model predicts which processes are alive and which events each of them
+//! received. The order of events that one exit causes is not defined, so they are compared as a
+//! set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use volt_process::MonitorId;
 
 const OPERATIONS: usize = 300;
 
-/// What a process is told to do, by a call.
+/// A command for a process, sent as a call.
 enum Do {
     Monitor(Pid),
     Demonitor(MonitorId),
@@ -21,7 +22,7 @@ enum Do {
     Fail,
 }
 
-/// What it is told, as text.
+/// Records the events that it receives, as text.
 #[derive(Default)]
 struct Told {
     context: Option<Context>,
@@ -74,7 +75,7 @@ impl Process for Told {
     }
 }
 
-/// What the model knows of one that lives.
+/// The state of a live process in the model.
 #[derive(Default)]
 struct Alive {
     traps_exits: bool,
@@ -133,7 +134,7 @@ async fn ask(system: &System, pid: Pid, what: Do) -> Payload {
     system.call(pid, Payload::new(what), LONG).await.unwrap()
 }
 
-/// One that lives, and one that does or did.
+/// Returns one live process, and another that may be dead.
 fn two(rng: &mut Rng, model: &Model, all: &[Pid]) -> (Pid, Pid) {
     let one = *model.0.keys().nth(rng.below(model.0.len())).unwrap();
     (one, all[rng.below(all.len())])
@@ -150,7 +151,7 @@ async fn run(system: &System, seed: u64) {
             model.0.insert(pid, Alive { traps_exits, ..Alive::default() });
             continue;
         }
-        // The dead are asked for, too, but not more often than the living.
+        // Dead processes are selected, too, but not more often than live ones.
         let recent = &all[all.len().saturating_sub(10)..];
         let (one, other) = two(&mut rng, &model, recent);
         let lives = model.0.contains_key(&other);
@@ -219,7 +220,7 @@ async fn run(system: &System, seed: u64) {
             assert_eq!(is, wanted, "seed {seed}, operation {number}, {pid}");
             let numbers = |log: &[String]| log.iter().filter_map(|text| text.parse().ok()).collect::<Vec<u32>>();
             assert_eq!(numbers(&log), numbers(&alive.log), "seed {seed}, operation {number}, {pid}: the order");
-            // Of an end that nobody is told of, the other side of the link may go a moment later.
+            // If an exit causes no event, the other side of the link may be removed a moment later.
             let links = alive.links.len();
             until(|| system.info(*pid).unwrap().link_count == links).await;
         }
@@ -235,7 +236,7 @@ fn random_operations_tell_everybody_what_the_model_says() {
     with_system(async |system| {
         for seed in [1, 7, 8_191, fresh] {
             run(&system, seed).await;
-            // Those of the next seed are alone.
+            // Start the next seed without processes.
             let left: Vec<_> = system.list().map(|info| info.pid).collect();
             for pid in left {
                 system.kill(pid);

@@ -1,12 +1,12 @@
-//! Code of the user that panics, wherever it stands: the process ends, says so, and nothing else
-//! notices.
+//! Tests of user code that panics, in every place: only that process exits, and the panic is its
+//! exit reason.
 
 use std::any::Any;
 
 use super::*;
 use volt_process::CommandId;
 
-/// Where it panics.
+/// The place of the panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Init,
@@ -14,13 +14,13 @@ enum Place {
     TakesEvents,
     Close,
     Drop,
-    /// In the destructor of a message that a step left.
+    /// In the destructor of a message that a step did not take.
     Left,
-    /// In that of what it was done with.
+    /// In the destructor of the result.
     Result,
-    /// In that of a message that nobody took.
+    /// In the destructor of a message that was never received.
     Mail,
-    /// In that of a future that it had yielded.
+    /// In the destructor of a future that was yielded.
     Future,
 }
 
@@ -126,7 +126,7 @@ fn wherever_a_process_panics_it_ends_is_closed_once_and_everybody_is_told() {
                 });
                 let watcher = system.exec(Spawn::new(watcher).trap_exits());
                 tells.await.unwrap();
-                // Those that are not over yet.
+                // The remaining ones need a trigger.
                 if let Some(pid) = system.whereis("fragile") {
                     match place {
                         Left => _ = system.try_send(pid, Payload::new(Bomb("it bursts"))),
@@ -162,7 +162,7 @@ fn wherever_a_process_panics_it_ends_is_closed_once_and_everybody_is_told() {
                 assert_eq!(dropped.count(), 1, "{place:?}: its fields are gone when its end is told");
                 until(|| system.process_count() == 0).await;
             }
-            // Nobody wants the result.
+            // Without a caller that waits for the result.
             let process =
                 Fragile { place: Result, closed: Arc::default(), is_open: false, _dropped: Dropped::default() };
             let pid = system.spawn(Spawn::new(process)).unwrap();
@@ -181,7 +181,7 @@ fn several_destructors_that_panic_end_their_process_and_nothing_else() {
         (0..2).for_each(|tag| out.request(tag, CommandId::new(401), Payload::new(Bomb("it bursts"))));
     }
     with_system(async |system| {
-        // What it does in a step that leaves two messages.
+        // What the step does, which also leaves two messages.
         let steps: [(Says, &str); 4] = [
             (|_| {}, "it bursts"),
             (|_| panic!("told to"), "told to"),

@@ -1,4 +1,4 @@
-//! What is reported of processes: in snapshots, as a list, and in recordings.
+//! Tests of the reports on processes: snapshots, lists and recordings.
 
 use volt_telemetry::client::Client;
 use volt_telemetry::processes;
@@ -7,7 +7,7 @@ use volt_telemetry::recording::flush::Table;
 
 use super::*;
 
-/// What a runtime's snapshot says of its processes.
+/// Returns the totals of the processes in the snapshot of the current runtime.
 fn totals() -> volt::telemetry::processes::Processes {
     volt::Handle::current().snapshot().processes.expect("there is a system")
 }
@@ -37,7 +37,7 @@ fn a_snapshot_counts_processes_and_how_they_ended() {
     });
 }
 
-/// Takes no message, and is to be killed.
+/// Receives no messages, and has to be killed.
 struct Deaf;
 
 impl Process for Deaf {
@@ -92,7 +92,7 @@ fn a_mailbox_rises_only_if_each_sample_finds_it_deeper() {
             volt::time::sleep(Duration::from_millis(50)).await;
         }
         while system.try_send(pid, Payload::empty()).is_ok() {}
-        // It has lost one now, which counts once.
+        // It has lost one message now, which counts once.
         let full = totals().deepest[0].clone();
         assert_eq!((full.len, full.lost), (100, 1));
         while totals().deepest[0].rises > 0 {
@@ -117,7 +117,7 @@ fn the_totals_of_several_systems_add_up_and_one_that_is_gone_is_not_counted() {
             for system in systems {
                 system.shutdown(Some(LONG)).await;
             }
-            // Their tasks hold them until they are dropped.
+            // Their tasks keep them alive until those are dropped.
             while volt::Handle::current().snapshot().processes.is_some() {
                 volt::task::yield_now().await;
             }
@@ -125,13 +125,13 @@ fn the_totals_of_several_systems_add_up_and_one_that_is_gone_is_not_counted() {
     });
 }
 
-/// What a console would be told of the current runtime.
+/// Returns the list of processes that a console gets for the current runtime.
 fn list(query: processes::Query) -> processes::ProcessList {
     let path = volt::observe::socket_path().expect("a control socket");
     let mut client = Client::connect(&path).expect("it answers");
     let runtime = volt::Handle::current().snapshot().runtime;
-    // Where a sample takes long, the next is not made at once, and the answer is to what was asked
-    // before; it says so.
+    // If a sample takes long, the next one is delayed, and the answer is to an earlier query; its
+    // `query` field shows that.
     loop {
         let list = client.processes(Some(&runtime), &query).expect("a list");
         assert_eq!(list.runtime, runtime);

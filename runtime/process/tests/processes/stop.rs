@@ -1,4 +1,4 @@
-//! How systems end, beside whatever else happens; and that nothing is left of processes then.
+//! Tests of shutdowns that race with other operations, and of what is left of processes afterwards.
 
 use std::sync::Weak;
 
@@ -27,7 +27,7 @@ fn nobody_is_started_beside_a_shutdown_and_lives() {
                     })
                 });
                 let report = runtime.block_on(system.shutdown(Some(LONG)));
-                // One that is being refused at this moment is counted still.
+                // A process that is being refused at this moment may still be counted.
                 assert_eq!(report.forced.len(), 0);
                 for pid in starters.into_iter().flat_map(|starter| starter.join().unwrap()) {
                     assert!(system.info(pid).is_none());
@@ -57,7 +57,7 @@ fn a_step_that_never_returns_is_told_to_others_as_its_end() {
             .unwrap();
         let held = keep_in_step(&system, pid);
         let ends = system.wait(pid);
-        // On threads of their own, as the only worker may be the one that is held.
+        // On separate threads, since the only worker may be the one that is kept in the step.
         let report = std::thread::scope(|scope| {
             let one = scope.spawn(|| shut_down(&system));
             let other = scope.spawn(|| shut_down(&system));
@@ -75,7 +75,8 @@ fn a_step_that_never_returns_is_told_to_others_as_its_end() {
 #[test]
 fn who_waits_for_a_worker_at_the_end_is_forced_and_not_in_a_step() {
     watchdog::watched(|| {
-        // Nobody takes over what is queued behind the one that is held.
+        // Without the sentinel, no other worker takes over the task that is queued behind the held
+        // one.
         let runtime = watchdog::builder(1).sentinel_interval(None).build().unwrap();
         let system = System::new(runtime.handle());
         let (held, queued) = (system.spawn(idle()).unwrap(), system.spawn(idle()).unwrap());
@@ -88,7 +89,8 @@ fn who_waits_for_a_worker_at_the_end_is_forced_and_not_in_a_step() {
     });
 }
 
-/// On a runtime of its own, whose clock goes on while the other's worker is held.
+/// Shuts a system down from another runtime, whose clock continues while the worker of the first is
+/// held.
 fn shut_down(system: &System) -> volt_process::ShutdownReport {
     watchdog::runtime(1).block_on(system.shutdown(Some(Duration::from_millis(5))))
 }
@@ -124,7 +126,7 @@ fn processes_end_with_their_runtime() {
                 assert_eq!(futures_util::FutureExt::now_or_never(end), Some(ExitReason::Killed));
             }
             assert_eq!((system.process_count(), system.whereis("process 7"), dropped.count()), (0, None, 200));
-            // One that is started now ends at once.
+            // A process that is started now is killed immediately.
             let pid = system.spawn(idle()).unwrap();
             assert!(system.info(pid).is_none());
         });
@@ -134,7 +136,7 @@ fn processes_end_with_their_runtime() {
 #[test]
 fn nothing_is_left_of_a_process_however_it_ends() {
     const KEPT: volt_process::CommandId = volt_process::CommandId::new(500);
-    /// What a system holds as long as anything holds it.
+    /// Returns a system, and a value that lives as long as the system.
     fn system_and_life() -> (System, Weak<()>) {
         let life = Arc::new(());
         let seen = Arc::downgrade(&life);
@@ -176,10 +178,10 @@ fn nothing_is_left_of_a_process_however_it_ends() {
                 assert!(life.upgrade().is_some(), "{way}");
                 life
             });
-            // The last task lets go when its worker is through with it.
+            // The last task releases the system when its worker has finished with it.
             runtime.block_on(until(|| life.upgrade().is_none()));
         }
-        // With its runtime, or after it.
+        // The same for a process that exits with its runtime, and for one that is spawned afterwards.
         let (system, life) = runtime.block_on(async { system_and_life() });
         system.spawn(idle()).unwrap();
         drop(runtime);

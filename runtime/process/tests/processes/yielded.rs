@@ -1,4 +1,4 @@
-//! Messages and calls that a step yields: their order, and what waits for what.
+//! Tests of messages and calls that a step yields: their order, and which of them wait for others.
 
 use super::*;
 
@@ -41,8 +41,8 @@ fn a_send_that_waits_for_one_process_holds_up_those_to_others_however_they_are_m
     });
 }
 
-/// Wants no events, yields a send that waits and something that is completed at once, and then
-/// sends by itself.
+/// Accepts no events. Yields a send that waits and an operation that completes immediately, and
+/// then sends directly.
 struct Unheeding {
     context: Option<Context>,
     full: Pid,
@@ -88,7 +88,7 @@ fn a_process_that_wants_no_events_overtakes_none_of_its_sends_either() {
     });
 }
 
-/// Tells what it gets, in its order, and answers calls.
+/// Reports the numbers that it receives, in order, and answers calls.
 fn ordered(told: volt::sync::mpsc::UnboundedSender<u32>) -> Spawn {
     Spawn::new(volt_process::from_fn(async move |mut inbox, _| {
         while let Some(message) = inbox.recv().await {
@@ -120,7 +120,7 @@ fn calls_and_sends_that_are_yielded_arrive_in_one_order() {
                 None => {
                     out.call(0, to, Payload::new(0_u32), LONG);
                     out.send(1, to, Payload::new(1_u32));
-                    // What follows has to wait for its turn.
+                    // The following ones have to wait for their turn.
                     out.send(2, full, Payload::empty());
                     out.send(3, to, Payload::new(3_u32));
                     out.call(4, to, Payload::new(4_u32), LONG);

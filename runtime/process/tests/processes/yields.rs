@@ -1,5 +1,5 @@
-//! What a process yields: the clock, other processes, handlers of applications; and upgrades
-//! between its steps.
+//! Tests of yields: the clock, other processes and handlers of applications. Also tests upgrades
+//! between steps.
 
 use super::*;
 use volt_process::{CommandId, Completion, Request};
@@ -7,7 +7,7 @@ use volt_process::{CommandId, Completion, Request};
 const COMMAND: CommandId = CommandId::new(1000);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A system whose `COMMAND` is carried out by `handler`.
+/// Runs `test` with a system in which `handler` handles `COMMAND`.
 fn with_handler<F: Future<Output = ()>>(handler: fn(Request<'_>), test: impl Fn(System) -> F) {
     watchdog::with_workers(|runtime| {
         runtime.block_on(async {
@@ -18,7 +18,7 @@ fn with_handler<F: Future<Output = ()>>(handler: fn(Request<'_>), test: impl Fn(
     });
 }
 
-/// Yields `COMMAND` once with each tag, and gives what was completed.
+/// Yields `COMMAND` once with each tag. Its result is the list of completions.
 fn commands(tags: std::ops::Range<u64>) -> Spawn {
     let (mut began, mut completed, count) = (false, Vec::new(), tags.end - tags.start);
     scripted(move |_, events, out| {
@@ -149,8 +149,8 @@ fn the_clock_of_processes_is_the_runtimes() {
                 });
                 let error = system.exec(machine).await.unwrap_err();
                 assert_eq!(error.to_string(), "failed: an interval's period must not be zero");
-                // Ticks at 1 and 2 h, and is cancelled then; sleeps until 3.5 h; one sleep that is
-                // cancelled would be over at 0.5 h.
+                // The interval ticks at 1 and 2 h, and is then cancelled. One sleep lasts until 3.5
+                // h. The other would end at 0.5 h, but is cancelled.
                 let (mut steps, mut told) = (0, Vec::new());
                 let machine = scripted(move |_, events, out| {
                     for event in events {
@@ -230,7 +230,8 @@ fn processes_are_started_executed_and_terminated_by_yields() {
     });
 }
 
-/// Takes events only once its gate is open; then it tells how many completions came.
+/// Accepts events only once its gate is open. Its result is the number of completions that it then
+/// receives.
 struct Shut {
     gate: Arc<AtomicUsize>,
     has_begun: bool,
@@ -265,7 +266,7 @@ fn ticks_do_not_pile_up_for_a_process_that_wants_no_events() {
         let process = Shut { gate: gate.clone(), has_begun: false };
         let ends = system.exec(Spawn::new(process).name("shut"));
         let pid = system.whereis("shut").unwrap();
-        // Each message is a step without events.
+        // Each message causes a step without events.
         for _ in 0..20 {
             volt::time::sleep(Duration::from_millis(1)).await;
             system.try_send(pid, Payload::empty()).unwrap();
@@ -273,7 +274,7 @@ fn ticks_do_not_pile_up_for_a_process_that_wants_no_events() {
         gate.store(1, Ordering::Release);
         system.try_send(pid, Payload::empty()).unwrap();
         let ticks = ends.await.unwrap().downcast::<usize>().unwrap();
-        // One poll may take two: one that was late, and the next; and the last step polls once
+        // One poll may produce two ticks: one that was late, and the next. The last step polls once
         // more.
         assert!(ticks <= 4, "{ticks}");
     });
@@ -310,7 +311,7 @@ fn an_upgrade_keeps_pid_mail_and_state_and_one_that_fails_changes_nothing() {
         assert!(system.info(pid).unwrap().kind.ends_with("Second"));
         system.send(pid, Payload::new(1000_u32)).await.unwrap();
         assert_eq!(seen(&system, pid).await, (0..=1000).collect::<Vec<_>>());
-        // Two at once: the second is told to come again.
+        // While one upgrade waits, a second one fails.
         let blocked = system.spawn(idle()).unwrap();
         let held = keep_in_step(&system, blocked);
         let mut first = Box::pin(system.upgrade(blocked, upgrade));
@@ -319,14 +320,14 @@ fn an_upgrade_keeps_pid_mail_and_state_and_one_that_fails_changes_nothing() {
         assert!(second.to_string().starts_with("another upgrade of "), "{second}");
         drop(held);
         assert!(first.await.unwrap_err().to_string().contains("is no "));
-        // One that ends before its turn.
+        // The process exits before the upgrade takes place.
         let held = keep_in_step(&system, blocked);
         let mut late = Box::pin(system.upgrade(blocked, upgrade));
         assert!(poll_once(late.as_mut()).await.is_none());
         system.kill(blocked);
         drop(held);
         assert!(late.await.unwrap_err().to_string().ends_with("has ended"));
-        // One that comes before it was begun is made when it was.
+        // An upgrade that arrives before `init` takes place after it.
         for _ in 0..100 {
             let pid = system.spawn(Spawn::new(Collector::default())).unwrap();
             system.upgrade(pid, upgrade).await.unwrap();

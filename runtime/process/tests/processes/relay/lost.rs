@@ -1,4 +1,4 @@
-//! Nodes that are lost, leave, and come back.
+//! Tests of nodes that are lost, leave, and come back.
 
 use super::*;
 
@@ -44,14 +44,14 @@ fn a_lost_node_ends_calls_watches_and_links_and_nothing_of_it_stays() {
             let info = system.info(pid).unwrap();
             assert_eq!((info.link_count, info.monitor_count), (0, 0));
         }
-        // What is tried now fails at once.
+        // Operations that start now fail immediately.
         assert!(alpha.send(there, Payload::empty()).await.unwrap_err().is_no_connection());
         assert!(echo(&alpha, there).await.unwrap_err().is_no_connection());
         assert_eq!(alpha.wait(there).await, ExitReason::NoConnection);
         assert!(alpha.whereis_on(beta.node(), "x").await.unwrap_err().is_no_connection());
         order(&alpha, watcher, Order::Monitor(there)).await;
         assert!(matches!(hears.recv().await, Some(Told::Down(pid, ExitReason::NoConnection)) if pid == there));
-        // It lives on, and is reached again.
+        // The process is still alive, and can be reached again.
         hub.mend(alpha.node(), beta.node());
         meet(&alpha, &beta).await;
         echo(&alpha, there).await.unwrap();
@@ -95,7 +95,7 @@ fn a_pid_of_an_earlier_life_of_a_node_reaches_nobody_in_the_next() {
             let ends = alpha.wait(old);
             echo(&alpha, old).await.unwrap();
             beta.shutdown(Some(LONG)).await;
-            // It ended before its node did, and both are told in that order.
+            // The process exited before its node left, and both are reported in that order.
             assert_eq!(ends.await, ExitReason::Shutdown);
             while !alpha.nodes().is_empty() {
                 volt::task::yield_now().await;

@@ -1,8 +1,8 @@
-//! A relay that loses, repeats, reorders and refuses frames, and sends hostile ones.
+//! A relay that loses, repeats, reorders and refuses frames, and delivers hostile ones.
 
 use super::*;
 
-/// A relay that does to frames what it is told to.
+/// A relay that treats each frame as the test specifies.
 struct Meddler {
     relay: HubRelay,
     deeds: Arc<Mutex<VecDeque<Deed>>>,
@@ -55,7 +55,7 @@ impl Relay for Meddler {
     }
 }
 
-/// As [`with_two`], with a relay that meddles with what alpha sends.
+/// Like [`with_two`], with a relay that meddles with the frames that alpha sends.
 fn with_meddler<F: Future<Output = ()>>(test: impl Fn(Deeds, Incoming, System, System) -> F) {
     watchdog::with_workers(|runtime| {
         runtime.block_on(async {
@@ -103,8 +103,8 @@ fn frames_that_change_places_are_never_taken_in_the_wrong_order() {
         for n in 0..2_u64 {
             alpha.send(pid, Payload::bytes(n.to_le_bytes().to_vec())).await.unwrap();
         }
-        // The second showed that the first was missing, and both are of a conversation that is no
-        // more.
+        // The second frame reveals that the first is missing, and both belong to a conversation
+        // that has been broken off.
         while beta.relay_counts().unwrap().lost == 0 {
             volt::task::yield_now().await;
         }
@@ -125,8 +125,8 @@ fn frames_that_are_lost_break_the_conversation_off_at_both_ends() {
         order(&beta, there, Order::Monitor(here)).await;
         echo(&alpha, there).await.unwrap();
         echo(&beta, here).await.unwrap();
-        // The end of `here` is told to nobody, and nothing follows it, until the relay says that
-        // something may be missing.
+        // The frame that reports the exit of `here` is lost, and no frame follows it, until the
+        // relay reports that frames may be missing.
         deeds.lock().unwrap().push_back(Deed::Lose);
         alpha.kill(here);
         alpha.wait(here).await;
@@ -184,7 +184,7 @@ fn a_process_on_another_node_is_ended_though_the_relay_is_full() {
         for refused in 0..3 {
             let stubborn = volt_process::from_fn(async |_inbox, _input| std::future::pending().await);
             let stubborn = beta.spawn(Spawn::new(stubborn)).unwrap();
-            // The watch, the request or the kill.
+            // The monitor, the cancellation or the kill.
             deeds.lock().unwrap().extend((0..refused).map(|_| Deed::Take).chain([Deed::Refuse]));
             assert_eq!(alpha.terminate(stubborn, Duration::ZERO).await, ExitReason::Killed);
         }
@@ -210,12 +210,13 @@ fn hostile_frames_do_no_harm_and_are_counted() {
         };
         incoming.received(mallory, Bytes::from_static(b"rubbish"));
         incoming.received(mallory, vec![1; volt_process::FRAME_BYTES_MAX + 1].into());
-        // A number after which there is none, of a first conversation and of one that begins anew.
+        // The maximum number, which has no successor: in a first conversation, and in one that
+        // starts anew.
         incoming.received(mallory, frame(1, 3, 0, u64::MAX, b""));
         incoming.received(mallory, frame(1, 3, 0, 0, b""));
         incoming.received(mallory, frame(1, 4, 0, u64::MAX, b""));
         incoming.received(mallory, frame(1, 5, 0, 0, b""));
-        // The session of a conversation is a small number, which a hostile node is told.
+        // The session of a conversation is a small number, which a hostile node receives.
         let mut number = 1;
         for heard in 0..8 {
             for kind in 0..=255 {

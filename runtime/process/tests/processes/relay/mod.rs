@@ -1,5 +1,5 @@
-//! Processes of several nodes in one program: what holds across nodes, what a loss does, and what a
-//! relay that misbehaves cannot do.
+//! Tests of processes on several nodes in one program: the guarantees across nodes, the loss of a
+//! node, and relays that misbehave.
 
 mod lost;
 mod meddler;
@@ -27,7 +27,7 @@ fn system(relay: impl Relay) -> System {
     System::builder().relay(relay).build(&volt::Handle::current()).unwrap()
 }
 
-/// Two systems that reach each other, on one worker and on several.
+/// Runs `test` with two systems that reach each other, with one worker and with several.
 fn with_two<F: Future<Output = ()>>(test: impl Fn(Hub, System, System) -> F) {
     watchdog::with_workers(|runtime| {
         runtime.block_on(async {
@@ -48,7 +48,7 @@ async fn meet(one: &System, other: &System) {
     other.wait_for_node(one.node()).await;
 }
 
-/// What a [`Probe`] was told, and whom it is told to watch.
+/// An event that a [`Probe`] received.
 enum Told {
     Message(Option<Pid>, Bytes),
     Down(Pid, ExitReason),
@@ -62,7 +62,7 @@ enum Order {
     Fail,
 }
 
-/// Tells what happens to it, watches whom it is ordered to, and answers calls with what they carry.
+/// Reports the events that it receives, executes [`Order`]s, and answers calls with their payload.
 struct Probe {
     context: Option<Context>,
     told: mpsc::UnboundedSender<Told>,
@@ -119,7 +119,7 @@ fn probe(system: &System) -> (Pid, mpsc::UnboundedReceiver<Told>) {
     (system.spawn(Spawn::new(Probe { context: None, told }).trap_exits()).unwrap(), hears)
 }
 
-/// As [`probe`], but ends with those it is linked with.
+/// Like [`probe`], but does not trap exits.
 fn mortal(system: &System) -> Pid {
     let (told, _) = mpsc::unbounded_channel();
     system.spawn(Spawn::new(Probe { context: None, told })).unwrap()
@@ -127,7 +127,7 @@ fn mortal(system: &System) -> Pid {
 
 async fn order(system: &System, pid: Pid, order: Order) {
     system.send(pid, Payload::new(order)).await.unwrap();
-    // It has carried the order out when it answers what comes after.
+    // It has executed the order when it answers the next message.
     system.call(pid, Payload::empty(), LONG).await.unwrap();
 }
 
@@ -303,7 +303,7 @@ fn a_full_mailbox_refuses_what_comes_from_elsewhere_and_holds_nobody_up() {
             });
             let slow = beta.spawn(Spawn::new(slow).mailbox(2, overflow)).unwrap();
             let (quick, _hears) = probe(&beta);
-            // From here on it waits for the gate, and messages for it.
+            // From here on, the process waits for the gate, and messages accumulate.
             echo(&alpha, slow).await.unwrap();
             for _ in 0..5 {
                 alpha.send(slow, Payload::empty()).await.unwrap();

@@ -1,8 +1,8 @@
-//! How supervisors end, and with them their children.
+//! Tests of how supervisors and their children end.
 
 use super::*;
 
-/// Fails in `init`, and ends when it is let.
+/// Fails in `init`, and blocks in `close` until it may end.
 struct SlowToEnd {
     closing: Option<oneshot::Sender<()>>,
     may_end: mpsc::Receiver<()>,
@@ -25,7 +25,7 @@ impl Process for SlowToEnd {
 
 #[test]
 fn between_a_failed_init_and_the_end_a_supervisor_goes_on() {
-    // One worker is held up by the end.
+    // The child's `close` blocks one worker.
     with_system_on(&[2, 4], async |system, _log| {
         let pid = system.spawn(Supervisor::new(Strategy::OneForOne).into_spawn()).unwrap();
         let supervisor = SupervisorRef::new(&system, pid);
@@ -66,7 +66,7 @@ fn one_restart_too_many_is_left_to_the_supervisor_above() {
             sleep(Duration::from_millis(1)).await;
         }
         let lines = log.after(Duration::from_secs(2)).await;
-        // By the third failure all of inner's children are dead, waiting, or about to be started.
+        // By the third failure, all children of `inner` are dead, waiting, or about to be started.
         let gone = at(0, &["-a", "-b", "-c", "-after"]);
         assert_eq!(lines[..4], gone, "{lines:?}");
         let again: Vec<&str> = lines[4..].iter().map(|(_, line)| &**line).collect();
@@ -123,7 +123,7 @@ fn nobody_below_a_killed_supervisor_lives_on() {
         let deep = log.clone();
         let inner =
             move || Supervisor::new(Strategy::OneForOne).child(permanent("deep", &deep)).into_spawn().name("inner");
-        // One that is told of the ends of others, and waits for messages only.
+        // A process that traps exits, and only receives messages.
         let trapping = || {
             let waits = volt_process::from_fn(async |mut inbox, _| {
                 while inbox.recv().await.is_some() {}
@@ -145,7 +145,7 @@ fn nobody_below_a_killed_supervisor_lives_on() {
     });
 }
 
-/// More than the yields that a process may have outstanding.
+/// More than the maximum number of outstanding yields.
 const MANY: usize = 3000;
 
 #[test]
@@ -182,13 +182,14 @@ fn the_end_of_a_system_is_no_failure_of_its_children() {
     });
 }
 
-/// A shutdown asks processes in an order of its own: with a multitude between them, these children
-/// have ended before their supervisor is asked.
+/// A shutdown cancels processes in the order of the registry. With many processes in between, these
+/// children exit before their supervisor is cancelled.
 #[test]
 fn children_that_a_shutdown_asks_before_their_supervisor_are_not_started_again() {
     with_system(async |system, log| {
         let idle = || Spawn::new(Probe { name: "idle".to_owned(), log: Log::new(), is_deaf: false, fails: false });
-        // The registry deals processes out to 64 shards, which are asked one after the other.
+        // The registry distributes processes over 64 shards, which are cancelled one after the
+        // other.
         (0..63).for_each(|_| _ = system.spawn(idle()).unwrap());
         let children = (0..20).map(|index| permanent(&format!("child{index}"), &log));
         let supervisor = children.fold(Supervisor::new(Strategy::OneForOne), Supervisor::child);

@@ -1,5 +1,5 @@
-//! Supervisors, by the public API, on a clock that stands still while anything can run: a pause of
-//! 90 s costs no time, and after a sleep everything that could happen before has.
+//! Tests of supervisors through the public API. The clock is paused while any task can run: a pause
+//! of 90 s takes no time, and after a sleep, everything that could happen before it has happened.
 
 mod ending;
 
@@ -14,7 +14,7 @@ use volt_process::{
     Spawn, Strategy, Supervisor, SupervisorRef, System,
 };
 
-/// Longer than anything here takes by its clock.
+/// Longer than anything here takes on the paused clock.
 const LONG: Duration = Duration::from_secs(100_000);
 
 fn with_system<F: Future<Output = ()>>(test: impl Fn(System, Log) -> F) {
@@ -35,7 +35,7 @@ fn with_system_on<F: Future<Output = ()>>(workers: &[usize], test: impl Fn(Syste
     }
 }
 
-/// What happened, in its order, and in which second.
+/// What happened, in order, with the second in which it happened.
 #[derive(Clone)]
 struct Log {
     lines: Arc<Mutex<Vec<(u64, String)>>>,
@@ -51,19 +51,19 @@ impl Log {
         self.lines.lock().unwrap().push(((now() - self.began).as_secs(), line));
     }
 
-    /// What happened since the last call, once nothing can happen any more without time passing.
+    /// Returns the lines since the last call, once nothing more can happen without time passing.
     async fn take(&self) -> Vec<String> {
         self.after(Duration::from_millis(1)).await.into_iter().map(|(_, line)| line).collect()
     }
 
-    /// What happened since the last call, and in which seconds, when `duration` has passed.
+    /// Returns the lines since the last call, with their seconds, after `duration` has passed.
     async fn after(&self, duration: Duration) -> Vec<(u64, String)> {
         sleep(duration).await;
         std::mem::take(&mut *self.lines.lock().unwrap())
     }
 }
 
-/// Says in the log what becomes of it, bears its name, and does what it is told.
+/// Adds its start and its end to the log. Its name is registered, and messages tell it how to end.
 struct Probe {
     name: String,
     log: Log,
@@ -111,7 +111,7 @@ fn transient(name: &str, log: &Log) -> ChildSpec {
     ChildSpec::transient(id, move || probe(&name, &log))
 }
 
-/// The pauses without their jitter.
+/// The default pauses without jitter.
 fn exact() -> Backoff {
     Backoff::default().jitter(0.0)
 }
@@ -121,7 +121,8 @@ fn tell(system: &System, name: &str, what: &'static str) {
     system.try_send(pid, Payload::new(what)).unwrap();
 }
 
-/// A supervisor of a, b and c, of which b fails; what happens then, with the seconds.
+/// Starts a supervisor of a, b and c, and makes b fail. Returns what happens then, with the
+/// seconds.
 async fn b_of_three_fails(system: &System, log: &Log, strategy: Strategy) -> Vec<(u64, String)> {
     let children = ["a", "b", "c"].map(|name| permanent(name, log));
     let supervisor = children.into_iter().fold(Supervisor::new(strategy).backoff(exact()), Supervisor::child);
@@ -177,10 +178,10 @@ fn a_group_waits_for_the_slowest_end_before_anybody_is_started() {
         system.spawn(supervisor.child(permanent("z", &log)).into_spawn()).unwrap();
         assert_eq!(log.take().await, ["+a", "+deaf", "+z"]);
         tell(&system, "z", "fail");
-        // Five seconds is what a child may take to end.
+        // The default shutdown limit of a child is five seconds.
         let lines = log.after(Duration::from_secs(20)).await;
         assert_eq!(lines, [at(0, &["-z"]), at(5, &["-deaf", "-a", "+a", "+deaf", "+z"])].concat());
-        // Deaf ones would make the shutdown wait.
+        // A process that ignores cancellation would delay the shutdown.
         system.kill(system.whereis("deaf").unwrap());
     });
 }
@@ -282,7 +283,7 @@ fn a_child_whose_init_fails_is_a_child_that_failed() {
         let inner = Supervisor::new(Strategy::OneForOne).backoff(exact()).child(failing).child(permanent("a", &log));
         let pid = system.spawn(inner.into_spawn()).unwrap();
         let ends = system.wait(pid);
-        // The sixth failure is one too many; meanwhile the other child is not held up.
+        // The sixth failure exceeds the limit. The other child is not delayed in the meantime.
         let lines = log.after(Duration::from_secs(100)).await;
         let starts: Vec<u64> = lines.iter().filter(|(_, line)| line == "+f").map(|(second, _)| *second).collect();
         assert_eq!(starts, [0, 1, 3, 7, 15, 31]);
