@@ -10,7 +10,7 @@
 //! use volt_process::{Payload, System};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // async-nats is bound to Tokio: the runtime needs one beside it.
+//! // async-nats requires Tokio: enable the compatibility of the runtime.
 //! let runtime = volt::Builder::new_multi_thread().tokio_compat(true).build()?;
 //! runtime.block_on(async {
 //!     let relay = volt_nats::Options::new("shop", "alpha".parse()?).connect("127.0.0.1:4222").await?;

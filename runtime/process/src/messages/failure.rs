@@ -102,8 +102,8 @@ impl ExitReason {
             Self::Killed => Ending::Killed,
             Self::Failed(_) => Ending::Failed,
             Self::Panicked(_) => Ending::Panicked,
-            // Not an exit of its own: it spread from a process that does not exist or cannot be
-            // reached.
+            // The exit of this process was caused by a link: it spread from a process that does not
+            // exist or cannot be reached.
             Self::NoProcess | Self::NoConnection => Ending::Failed,
         }
     }

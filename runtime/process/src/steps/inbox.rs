@@ -192,7 +192,7 @@ impl Inbox {
         }
         let former = queue.receiver.replace(cx.waker().clone());
         drop(queue);
-        // The receiver is another task, or a part of the function with a waker of its own. The
+        // The receiver is another task, or a part of the function with its own waker. The
         // process may have stepped before this, and be Blocked: wake it, so that it becomes Idle.
         if former.is_none() && !cx.waker().will_wake(&self.waker) {
             self.waker.wake_by_ref();

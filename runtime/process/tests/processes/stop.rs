@@ -181,7 +181,7 @@ fn nothing_is_left_of_a_process_however_it_ends() {
             // The last task releases the system when its worker has finished with it.
             runtime.block_on(until(|| life.upgrade().is_none()));
         }
-        // The same for a process that exits with its runtime, and for one that is spawned afterwards.
+        // The same for a process that exits with its runtime, and for one that is spawned later.
         let (system, life) = runtime.block_on(async { system_and_life() });
         system.spawn(idle()).unwrap();
         drop(runtime);

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! version u8 │ kind u8 │ session u64 │ heard u64 │ number u64 │ body, up to the end of the frame
-//! place   = index u32, generation u32        a process of the sender's or of the receiver's node; which, its kind says
+//! place   = index u32, generation u32        a process of the sender's or of the receiver's node, depending on the kind
 //! payload = 0, or 1 and bytes to the end
 //! text    = bytes to the end, UTF-8
 //! ```
