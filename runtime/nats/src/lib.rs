@@ -62,10 +62,10 @@
 //!
 //! # Figures
 //!
-//! Two nodes in two programs and a `nats-server` 2.9 on one machine with two processors under other
-//! load (load average 7), release build, payloads of 8 bytes, the median of three runs (`ping
-//! SERVER alpha beta 5000`, and `ping loopback 5000` for a [`Hub`](volt_process::Hub) within one
-//! program):
+//! Measured with two nodes in two programs and a `nats-server` 2.9, on one machine with two
+//! processors and a load average of 7. Release build, payloads of 8 bytes, the median of three runs
+//! of `ping SERVER alpha beta 5000`. The second row is `ping loopback 5000`, with a
+//! [`Hub`](volt_process::Hub) within one program.
 //!
 //! | | sequential, median | 99th percentile | 64 concurrent |
 //! |---|---|---|---|

@@ -14,6 +14,10 @@
 //! runner takes messages out, it lends the free room to senders that wait and have no permit yet
 //! (L1, under the lock). Then it adds as many permits to the semaphore (L2, without the lock).
 //!
+//! An ordinary case: a mailbox of capacity 1 is full, and sender A waits (W1, W2). The runner takes
+//! the message out, and lends the room to A (L1, L2). Sender B arrives before A runs: it finds no
+//! room, since the room is lent, and waits behind A. Then A puts its message in (W3).
+//!
 //! A sender that gives up between W1 and W3 undoes only its W1. If it had a permit, that goes to
 //! the next waiting sender. A permit for which no sender waits is a surplus; the next sender that
 //! checks for room takes it back.

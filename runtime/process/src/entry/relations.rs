@@ -1,5 +1,5 @@
 //! The relations of a process: its links, the monitors that watch it, the monitors by which it
-//! watches others, and the requests that take effect before its next step (doom, upgrade).
+//! watches others, and the requests that take effect before its next step (to exit, or to upgrade).
 //!
 //! Each process has one `Life` behind a short lock. An exit takes all relations out and leaves it
 //! dead. An operation on two processes locks both lives in the order of their pids. No thread holds

@@ -136,8 +136,8 @@ impl Pid {
     }
 
     /// Returns the generation, which distinguishes the process from earlier ones with the same
-    /// index. It counts from 0, or from a random number in a system with a [relay](crate::Relay),
-    /// so that pids of an earlier incarnation of the node are not valid again.
+    /// index. It counts from 0. In a system with a [relay](crate::Relay), it counts from a random
+    /// number, so that pids of an earlier incarnation of the node do not become valid again.
     pub fn generation(self) -> u32 {
         self.generation
     }

@@ -74,8 +74,9 @@ pub(crate) fn first_generation() -> u32 {
     random() as u32
 }
 
-/// Returns the second in which the system started, so that a later incarnation has a higher number,
-/// combined with a random number, for incarnations that start in the same second.
+/// Returns the incarnation of a system that starts now. It begins with the current second, so that
+/// a later incarnation has a higher number. The rest is random, for systems that start in the same
+/// second.
 fn incarnation() -> u64 {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     (seconds << 32) | u64::from(random() as u32)

@@ -5,7 +5,7 @@
 //! welcome. From then on, they exchange numbered frames, and each node finds every number exactly
 //! once.
 //!
-//! The problem: a relay may lose frames, and the two nodes may disagree on whether they have lost
+//! The problem: a relay may lose frames. The two nodes may also disagree on whether they have lost
 //! each other, for example because one was stopped for a while. Then the bonds must end on both
 //! sides. Otherwise, a caller or a monitor would wait forever for a frame that was lost. For that
 //! purpose, each side numbers its frames:
@@ -40,7 +40,7 @@
 //! # Invariants
 //!
 //! * *ONE ORDER*: frames are numbered and passed to the relay under the lock `talk`.
-//! * *SEVERED BEFORE ANEW*: to break off takes the bonds out, takes the next session and forgets
+//! * *SEVERED BEFORE ANEW*: breaking off takes the bonds out, takes the next session and forgets
 //!   theirs, all under one lock. Until `begin`, no frame is handled or sent. So all old bonds end
 //!   and no new ones. If two threads break off at the same time, only one gets the bonds.
 //! * *NEVER REFUSED*: frames that are sent for their effect and not for their content (monitor,

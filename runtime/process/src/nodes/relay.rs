@@ -49,8 +49,8 @@ impl fmt::Display for Peer {
 
 /// Carries frames to the systems of other nodes. [`Hub`](crate::Hub) is a relay within one program.
 ///
-/// An implementation must deliver the frames from one peer to another in the order in which they
-/// were sent, each at most once, and only to the system with the peer's incarnation. See
+/// An implementation must deliver the frames from one peer to another in order and each at most
+/// once. It must deliver them only to the system with the receiving peer's incarnation. See
 /// [`Incoming`] for the calls that a relay makes.
 pub trait Relay: Send + Sync + 'static {
     /// Returns the name of the node whose relay this is. The system takes this name.

@@ -8,10 +8,10 @@
 //!
 //! The code runs on the thread of the client, one client at a time.
 //!
-//! Bounds: a walk visits at most `PROCESSES_MAX` processes. Its result is valid for `REST` times as
-//! long as the walk took if the query is the same, and for `REST_OF_ANOTHER` times if it is
-//! another. `scheduler::listing` does the same for tasks. So all clients together use at most a
-//! two-hundredth of a processor, or a tenth while the query changes all the time.
+//! Bounds: a walk visits at most `PROCESSES_MAX` processes. For the same query, its result is valid
+//! for `REST` times as long as the walk took. For another query, it is valid for `REST_OF_ANOTHER`
+//! times as long. `scheduler::listing` does the same for tasks. So all clients together use at most
+//! a two-hundredth of a processor, or a tenth while the query changes all the time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -14,7 +14,7 @@
 //! in it, except that it records a failure.
 //!
 //! Bounds: if there are more than `PROCESSES_MAX` processes, no states are reported. The result of
-//! a walk is valid for `REST` times as long as the walk took, so all readers together use at most a
+//! a walk is valid for `REST` times as long as the walk took. So all readers together use at most a
 //! five-hundredth of a processor for walks. Measured on two shared cores with a million idle
 //! processes: a walk takes 140 ms, and a snapshot without a walk 0.14 ms. With 100,000 processes
 //! and a console that shows them every 500 ms, the observer uses 0.2 % of a processor.

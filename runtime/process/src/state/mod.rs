@@ -1,12 +1,12 @@
 //! The state word of a process: its lifecycle, and the requests that arrived while it was busy.
 //!
 //! A process runs as a task. Other threads deliver events to it: messages, completed yields, exits
-//! of other processes, requests to end. Each such thread must decide whether the task has to be
-//! woken, while a worker may be in the middle of a step of the same process. One atomic word makes
-//! that decision. The process's own task changes the word before and after each step; that code is
-//! the *runner*. All other threads change it after they have put an event into the mailbox. The
-//! word says only that there is something to do. The event itself is in the mailbox
-//! (`entry::mailbox`) or in the process's entry.
+//! of other processes, requests to end. A thread that delivers an event must decide whether to wake
+//! the task. At that moment, a worker may be in the middle of a step of the same process. The
+//! decision is made by one atomic word. The process's own task changes the word before and after
+//! each step; that code is the *runner*. All other threads change it after they have put an event
+//! into the mailbox. The word only records that there is something to do. The event itself is in
+//! the mailbox (`entry::mailbox`) or in the process's entry.
 //!
 //! An ordinary case: a process is IDLE. A sender puts a message into its mailbox, and changes the
 //! word to READY. It finds that the process was IDLE, and wakes the task. The runner changes the
@@ -51,7 +51,8 @@
 //!   process is READY again. If E2 comes after R4, it finds BLOCKED or IDLE, and requires E3. E2 is
 //!   a read-modify-write even if it changes nothing; a load would have no place in that order.
 //! * *MAIL DOES NOT DISTURB*: a message does not step a BLOCKED process. It stays in the mailbox
-//!   until a yield completes, and MAIL stays set. The step that follows receives the message, too.
+//!   until another event, such as a completed yield, steps the process, and MAIL stays set. That
+//!   step receives the message, too.
 //! * *ONE END*: exactly one call of `complete` returns true.
 //!
 //! # Rejected

@@ -30,17 +30,17 @@ pub trait Process: Any + Send {
     /// process's own yields. `out` receives what the process waits for; it is reset before each
     /// step.
     ///
-    /// There may be no events. That is so after a step that returned
-    /// [`Continue`](crate::Status::Continue), after a wake-up by the process's
-    /// [waker](Context::waker), after an upgrade, and if the event was the completion of a
-    /// cancelled yield.
+    /// There may be no events: after a step that returned [`Continue`](crate::Status::Continue),
+    /// after a wake-up by the process's [waker](Context::waker), after an upgrade, or after the
+    /// completion of a cancelled yield.
     ///
     /// # Errors
     /// If an error is returned, the process exits with [`Failed`](crate::ExitReason::Failed).
     fn step(&mut self, events: Events<'_>, out: &mut Output) -> Result<(), Failure>;
 
     /// Cleans up. Called once, after the last step, whatever the exit reason, if `init` was called.
-    /// Then the state machine is dropped, and only after that are monitors and links notified.
+    /// Then the state machine is dropped, and after that, monitors and links are notified. Only a
+    /// [shutdown](crate::System::shutdown) whose time is over may notify them earlier.
     fn close(&mut self) {}
 
     /// Returns whether the next step accepts events. Until it does, all events stay in the mailbox,

@@ -19,7 +19,8 @@
 //! * *CLOSED ONCE*: `close` is called exactly once for each process whose `init` was called, even
 //!   if `init` failed or the process panicked.
 //! * *EXITS ARE REPORTED LAST*: when monitors and links are notified, the state machine, its
-//!   futures and its yields have been dropped.
+//!   futures and its yields have been dropped. The only exception is a process that a shutdown
+//!   completes itself (`system::shutdown`, step 5).
 //! * *ONE BARRIER*: a panic of any user code in steps 1 to 6, including destructors, is caught in
 //!   one place, and becomes the exit reason. What a step leaves, and what an exit drops, has a
 //!   barrier for each value: all of them must be dropped, and two panics at the same time abort the
@@ -314,8 +315,8 @@ impl Future for Runner {
 }
 
 impl Drop for Runner {
-    /// If the runner is not closed yet, its task was aborted, the runtime has shut down, or a
-    /// shutdown has completed the process in the middle of a step.
+    /// Ends the process if its runner is not closed yet. In that case, the task was aborted, the
+    /// runtime has shut down, or a shutdown has completed the process.
     fn drop(&mut self) {
         if self.stage != Stage::Closed {
             self.end(ExitReason::Killed, None);

@@ -23,7 +23,8 @@ impl Output {
     }
 
     /// Yields a message to `to`. Completes with an empty payload once the message is in the
-    /// mailbox, or with an error if the process has exited or its mailbox refuses the message.
+    /// mailbox. Completes with an error if the process has exited or its mailbox refuses the
+    /// message.
     ///
     /// Messages that a process yields, including those of its [calls](Self::call), arrive in the
     /// order in which they were yielded. A message that still waits for room when the process exits

@@ -86,9 +86,9 @@ impl SupervisorRef {
     /// is treated like the children that the supervisor was created with.
     ///
     /// # Errors
-    /// Returns an error if the supervisor does not exist or is ending, if it has a child with this
-    /// id, or if the child could not be started or its `init` failed. In the last two cases, the
-    /// supervisor removes the child.
+    /// Returns an error if the supervisor does not exist or is ending, or if it has a child with
+    /// this id. Also returns an error if the child could not be started or its `init` failed; the
+    /// supervisor then removes the child.
     ///
     /// # Cancel safety
     /// If the future is dropped before it completes, the child may or may not be started.

@@ -26,11 +26,12 @@ pub enum Strategy {
 /// * *Start*: children are started in the order in which they were added, each after the `init` of
 ///   the one before has returned. A child that is a supervisor counts as started when its own
 ///   children have started, or wait for a pause because one of them failed.
-/// * *Restart*: when a child exits and its [`Restart`](crate::Restart) says so, it is restarted,
-///   together with the children that the [`Strategy`] selects, after a [pause](Backoff) that grows
-///   from 1 s to 90 s. A child that cannot be started, or whose `init` fails, counts as failed.
-///   Other children that the strategy selects are ended first, the last first, and start again in
-///   order. Temporary children among them are not started again.
+/// * *Restart*: a child that exits is restarted if its [`Restart`](crate::Restart) demands it,
+///   together with the children that the [`Strategy`] selects. Before that, the supervisor
+///   [pauses](Backoff), for 1 s at first and up to 90 s later. A child that cannot be started, or
+///   whose `init` fails, counts as failed. Other children that the strategy selects are ended
+///   first, the last first, and start again in order. Temporary children among them are not started
+///   again.
 /// * *Giving up*: more than [5 restarts within 60 s](Self::intensity) show that restarts do not
 ///   help. The supervisor ends its children, the last first, and
 ///   [fails](crate::ExitReason::Failed). Its own supervisor then restarts it with all of its

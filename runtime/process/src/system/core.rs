@@ -195,7 +195,7 @@ impl System {
     }
 
     pub(crate) fn next_monitor(&self) -> MonitorId {
-        // ORDERING: Relaxed; only unique.
+        // ORDERING: Relaxed; it only has to be unique.
         MonitorId(self.0.next_monitor.fetch_add(1, Ordering::Relaxed))
     }
 

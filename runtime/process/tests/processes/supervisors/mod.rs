@@ -63,7 +63,8 @@ impl Log {
     }
 }
 
-/// Adds its start and its end to the log. Its name is registered, and messages make it end, fail or panic.
+/// Adds its start and its end to the log. Its name is registered, and messages make it end, fail or
+/// panic.
 struct Probe {
     name: String,
     log: Log,
