@@ -3,10 +3,10 @@
 //!
 //! A process is a state machine. The runtime calls its [`step`](Process::step) with the [`Event`]s
 //! that arrived since the last step: messages, completed yields, exits of other processes. The step
-//! declares in its [`Output`] what the process waits for, and which operations run in the meantime.
-//! Other processes send messages to its [`Pid`]. A process has a bounded mailbox, a parent,
-//! [monitors](Context::monitor) and [links](Context::link). It runs as one task: the runtime
-//! schedules, counts and lists it like any other task.
+//! declares in its [`Output`] what the process waits for, and which operations (its *yields*) run
+//! in the meantime. Other processes send messages to its [`Pid`]. A process has a bounded mailbox,
+//! a parent, [monitors](Context::monitor) and [links](Context::link). It runs as one task: the
+//! runtime schedules, counts and lists it like any other task.
 //!
 //! [`from_fn`] turns an async function into a process. A [`Supervisor`] is a process that starts
 //! other processes and restarts them when they fail.

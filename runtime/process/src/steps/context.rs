@@ -76,6 +76,9 @@ impl Context {
     ///
     /// # Errors
     /// Fails as [`System::call`] does.
+    ///
+    /// # Cancel safety
+    /// As for [`System::call`].
     pub async fn call(&self, to: Pid, message: Payload, limit: Duration) -> Result<Payload, CallError> {
         self.call_in_turn(to, message, limit, ready(())).await
     }

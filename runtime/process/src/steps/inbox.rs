@@ -144,9 +144,12 @@ impl Inbox {
 
     /// Waits for a message.
     ///
-    /// Returns `None`, now and from then on, in three cases. The process was cancelled. It [traps
-    /// exits](crate::Spawn::trap_exits), and its parent, with which it is linked, has exited
-    /// abnormally. Or the process has exited, and another task uses the inbox.
+    /// Returns `None`, now and from then on, in these cases:
+    ///
+    /// * The process was cancelled.
+    /// * The process [traps exits](crate::Spawn::trap_exits), and its parent, with which it is
+    ///   linked, has exited abnormally.
+    /// * The process has exited, and another task uses the inbox.
     ///
     /// Other events are dropped. A process receives those only if it monitors processes or traps
     /// exits; such a process should use [`next`](Self::next).

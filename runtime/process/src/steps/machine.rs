@@ -43,8 +43,9 @@ pub trait Process: Any + Send {
     /// [shutdown](crate::System::shutdown) whose time is over may notify them earlier.
     fn close(&mut self) {}
 
-    /// Returns whether the next step accepts events. Until it does, all events stay in the mailbox,
-    /// where messages are bounded and counted. Completions and cancellation are held back, too.
+    /// Returns whether the next step accepts events. While this returns false, all events stay in
+    /// the mailbox, where messages are bounded and counted. Completions and cancellation are held
+    /// back, too.
     fn takes_events(&self) -> bool {
         true
     }

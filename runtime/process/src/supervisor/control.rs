@@ -113,6 +113,9 @@ impl SupervisorRef {
     ///
     /// # Errors
     /// Returns an error if the supervisor does not exist.
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe.
     pub async fn children(&self) -> Result<Vec<ChildInfo>, SupervisorError> {
         self.ask(Ask::List).await
     }

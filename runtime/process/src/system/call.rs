@@ -107,7 +107,8 @@ impl CallError {
         self.why == Why::NoConnection
     }
 
-    /// Returns whether the time was over. The process may still handle the message.
+    /// Returns whether there was no answer within the limit. The process may still handle the
+    /// message.
     pub fn is_timed_out(&self) -> bool {
         self.why == Why::TimedOut
     }

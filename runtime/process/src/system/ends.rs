@@ -57,6 +57,10 @@ impl System {
     /// Cancels a process, and kills it if it has not exited after `limit`. Returns its exit reason
     /// once it has exited. A step that is running is never interrupted; if it does not return, this
     /// method does not either.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped after its first poll, the process has been cancelled. It is not
+    /// killed unless the limit was over.
     pub async fn terminate(&self, pid: Pid, limit: Duration) -> ExitReason {
         let ends = self.wait(pid);
         let mut ends = std::pin::pin!(ends);

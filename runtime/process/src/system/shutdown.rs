@@ -48,6 +48,10 @@ impl System {
     ///
     /// If a process awaits this itself, the shutdown waits for that process, too, and kills it at
     /// the limit.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped after its first poll, no process can be started, and all have been
+    /// cancelled. Those that do not exit are not killed unless the limit was over.
     pub async fn shutdown(&self, limit: Option<Duration>) -> ShutdownReport {
         self.stop();
         let mut processes = 0;
