@@ -4,7 +4,8 @@
 //! Each member has an inbox, which a task in the runtime of its system empties. A frame is put into
 //! the receiver's inbox by the call that sends it, so frames arrive in the order of the sends.
 //! Frames count against the capacity of the inbox. Notices of nodes that connect or disconnect do
-//! not count; there are as many as calls of [`Hub::cut`] and the like.
+//! not count; their number is that of joins and of calls of [`Hub::cut`], [`Hub::lose`] and
+//! [`Hub::mend`].
 //!
 //! Invariant: *NO FOREIGN CODE*: no code of a system runs under the lock of the hub or of an inbox.
 
@@ -120,7 +121,7 @@ impl Hub {
         self.lose(other, one);
     }
 
-    /// Makes `node` lose `other`, while `other` does not detect anything, as if `node` had been
+    /// Makes `node` lose `other`, while `other` does not detect anything, as if `other` had been
     /// stopped for a while. No frame is delivered between the two until they are
     /// [connected](Self::mend) again.
     pub fn lose(&self, node: Node, other: Node) {
