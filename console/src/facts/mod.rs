@@ -181,7 +181,7 @@ impl<'a> Scene<'a> {
     /// The I/O driver.
     pub fn driver(&self) -> Group {
         let driver = &self.snapshot.driver;
-        let owner = driver.owner.map_or_else(|| "nobody".into(), |worker| format!("worker {worker}"));
+        let owner = driver.owner.map_or_else(|| "no worker".into(), |worker| format!("worker {worker}"));
         let mut facts = vec![
             Fact::new("owner", owner),
             Fact::new("sockets", count(driver.registrations)),

@@ -50,7 +50,7 @@ fn a_program_that_is_too_old_to_be_recorded_says_so_and_makes_no_file() {
     let _program = Program::start(&folder.socket(0), "shop", Speech::Volt(old));
     let file = folder.socket(9).with_extension("voltrec");
     let path = file.to_str().unwrap();
-    let parts = ["speaks version 1.0", "cannot record", "build the program with a newer Volt than 0.9.9"];
+    let parts = ["uses version 1.0", "cannot record", "build the program with a newer Volt than 0.9.9"];
     assert_refused(&mut folder.console(&["record", "shop", "--seconds", "1", "-o", path]), &parts);
     assert_refused(&mut folder.console(&["record", "shop", "--on"]), &["cannot switch the flight recorder"]);
     assert!(!file.exists());
@@ -281,7 +281,7 @@ fn another_major_version_is_refused_with_both_numbers() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Volt(Version { major: 7, minor: 3 }));
     let path = folder.socket(0);
-    let parts = ["speaks version 7.3", "but this program speaks 1.", "use the console of Volt 0.9.9"];
+    let parts = ["uses version 7.3", "but this program uses 1.", "use the console of Volt 0.9.9"];
     assert_refused(&mut folder.console(&["top", "--once", path.to_str().unwrap()]), &parts);
 }
 

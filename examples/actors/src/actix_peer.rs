@@ -101,7 +101,7 @@ impl Handler<Told> for Node {
                 let next = self.next.as_ref().expect("a sink sends nothing");
                 (1..=tokens).rev().for_each(|token| next.do_send(Token(token)));
             }
-            Order::Token(_) => unreachable!("a token is a message of its own"),
+            Order::Token(_) => unreachable!("a token is a separate message"),
         }
     }
 }

@@ -92,7 +92,7 @@ impl Message<Order<ActorRef<Node>>> for Node {
                     next.tell(Token(token)).await.expect("the node lives");
                 }
             }
-            Order::Token(_) => unreachable!("a token is a message of its own"),
+            Order::Token(_) => unreachable!("a token is a separate message"),
         }
     }
 }

@@ -93,7 +93,7 @@ const WORKLOADS: &[Workload] = &[
         ("end", "ns", "it asks them to end, until all have")
     ),
     workload!(ping_pong, usize::MAX, ("ping_pong", "ns", "two processes and one token: a message")),
-    workload!(pairs, usize::MAX, ("ping_pong_100", "ns", "100 such pairs at once")),
+    workload!(pairs, usize::MAX, ("ping_pong_100", "ns", "100 such pairs together")),
     workload!(ring, usize::MAX, ("ring", "ns", "10,000 processes in a ring and one token: a message")),
     workload!(fan_in, usize::MAX, ("fan_in", "ns", "1,000 processes send 50 messages each to one: a message")),
     workload!(idle, 3, ("idle", "bytes", "1,000,000 processes that have begun and wait: one of them")),

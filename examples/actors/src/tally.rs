@@ -37,7 +37,7 @@ impl Latch {
 
     /// From now on it counts down from `count`; the calling thread is the one that will wait.
     pub(crate) fn arm(&self, count: usize) {
-        *self.waiter.lock().expect("nobody panics here") = Some(thread::current());
+        *self.waiter.lock().expect("no thread panics here") = Some(thread::current());
         // ORDERING: Release; pairs with the Acquire in `hit`.
         let before = self.left.swap(count as u64, Ordering::Release);
         assert_eq!(before, 0, "the batch before was waited for");
@@ -48,7 +48,7 @@ impl Latch {
         let before = self.left.fetch_sub(1, Ordering::AcqRel);
         assert_ne!(before, 0, "more happened than was asked for");
         if before == 1
-            && let Some(waiter) = self.waiter.lock().expect("nobody panics here").as_ref()
+            && let Some(waiter) = self.waiter.lock().expect("no thread panics here").as_ref()
         {
             waiter.unpark();
         }

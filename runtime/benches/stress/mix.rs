@@ -224,7 +224,7 @@ async fn children(world: &Arc<World>, random: &mut Random, depth: u32) {
         }
     }
     for child in joined {
-        child.await.expect("what ends otherwise is joined by who made it so");
+        child.await.expect("only children that return are joined here");
     }
 }
 

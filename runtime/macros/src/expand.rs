@@ -97,7 +97,7 @@ fn check(entry: Entry, function: &Function) -> Result<()> {
     if !inputs.is_empty() {
         let text = match entry {
             Entry::Main => format!(
-                "`{ident}` takes no arguments under {attribute}: nobody passes any; read the command line with `std::env::args`"
+                "`{ident}` cannot have arguments under {attribute}: read the command line with `std::env::args`"
             ),
             Entry::Test => format!("`{ident}` takes no arguments under {attribute}: the test harness passes none"),
         };
@@ -170,7 +170,7 @@ mod tests {
 
     /// Returns the texts of the `compile_error!` calls, in order.
     fn errors_in(tokens: &TokenStream) -> Vec<String> {
-        let file: syn::File = syn::parse2(tokens.clone()).expect("what comes out must be valid Rust");
+        let file: syn::File = syn::parse2(tokens.clone()).expect("the expansion must be valid Rust");
         let macros = file.items.iter().filter_map(|item| match item {
             syn::Item::Macro(call) => call.mac.parse_body::<syn::LitStr>().ok(),
             _ => None,

@@ -409,7 +409,7 @@ fn sign(session: &Session, incoming: &Incoming, known: &mut Presence, peer: Peer
             tracing::error!(target: "volt::process", node = %peer.node, "another node took this node's name, and has to leave");
         }
         Sign::Double { is_earlier: true } => {
-            tracing::error!(target: "volt::process", node = %peer.node, "another node bears this node's name since before: this one reaches nobody any more; take another name");
+            tracing::error!(target: "volt::process", node = %peer.node, "another node already uses this name, so this node reaches no other node: choose a different name");
             return false;
         }
     }

@@ -133,7 +133,7 @@ impl From<SignalKind> for i32 {
 pub fn signal(kind: SignalKind) -> io::Result<Signal> {
     let driver = context::driver();
     if signal_hook_registry::FORBIDDEN.contains(&kind.0) {
-        let text = format!("signal {} cannot be listened for: it tells of a fault, or takes no handler", kind.0);
+        let text = format!("signal {} cannot be listened for: it reports a fault, or it cannot have a handler", kind.0);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let (receiver, sender) = io::pipe()?;

@@ -327,7 +327,7 @@ where
         type Output = F::Output;
 
         fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<F::Output> {
-            unreachable!("it is cancelled at once")
+            unreachable!("a set that is dropped cancels the task")
         }
     }
     tracing::error!(

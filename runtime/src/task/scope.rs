@@ -157,7 +157,7 @@ impl<E: Send + 'static> ChildSet<E> {
                 Some(Ok(Ok(()))) => {}
                 Some(Ok(Err(error))) => return Poll::Ready(Ok(Err(ScopeError::Failed(error)))),
                 Some(Err(error)) => return Poll::Ready(Ok(Err(ScopeError::Panicked(error)))),
-                None => return Poll::Ready(Ok(Ok(output.take().expect("nobody is left only after the body")))),
+                None => return Poll::Ready(Ok(Ok(output.take().expect("no child is left only after the body has ended")))),
             }
         }
     }

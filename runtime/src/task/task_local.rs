@@ -43,7 +43,7 @@ macro_rules! task_local {
 }
 
 /// The panic message when a scope is entered inside `with` of the same key.
-const IN_USE: &str = "a scope of a task-local cannot be entered while its value is being looked at: leave `with` first";
+const IN_USE: &str = "a scope of a task-local cannot be entered while its value is borrowed: leave `with` first";
 
 /// A key for a task-local value.
 ///

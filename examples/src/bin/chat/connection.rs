@@ -308,7 +308,7 @@ impl Connection {
                     self.unheard = self.unheard.saturating_add(1);
                     self.say_to(room, ToRoom::Say(line.into())).await;
                 }
-                None => self.write("* nobody hears you: /join ROOM"),
+                None => self.write("* you are in no room: /join ROOM"),
             },
         }
     }

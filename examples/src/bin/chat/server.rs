@@ -143,7 +143,7 @@ impl House {
 }
 
 fn not_let_in(peer: SocketAddr, error: &SupervisorError) {
-    tracing::debug!(%peer, %error, "a connection is closed at once");
+    tracing::debug!(%peer, %error, "closing a new connection");
 }
 
 async fn accept(mut inbox: Inbox, listener: net::TcpListener, house: Arc<House>) -> Result<Payload, Failure> {

@@ -36,8 +36,8 @@ pub(super) fn ping_pong<P: Peer>(meter: &Meter) -> Vec<f64> {
                     ponged.await.expect("the other sends");
                     // ORDERING: AcqRel; the last one comes after all others.
                     if shared.0.fetch_sub(1, Ordering::AcqRel) == 1 {
-                        let done = shared.1.lock().expect("nobody panics").take();
-                        done.expect("only the last takes it").send(()).expect("somebody waits");
+                        let done = shared.1.lock().expect("no thread panics").take();
+                        done.expect("only the last takes it").send(()).expect("a receiver waits");
                     }
                 }));
             }

@@ -94,9 +94,9 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     workload!(wake::ring, row("ring", "ns", ratio(0.80), "16 tokens go round 1000 tasks")),
     workload!(
         wake::wake_storm_outside,
-        row("wake_storm_outside", "ns", ratio(0.90), "an outside thread wakes 512 tasks at once")
+        row("wake_storm_outside", "ns", ratio(0.90), "an outside thread wakes 512 tasks together")
     ),
-    workload!(wake::wake_storm_task, row("wake_storm_task", "ns", ratio(0.65), "a task wakes 512 at once")),
+    workload!(wake::wake_storm_task, row("wake_storm_task", "ns", ratio(0.65), "a task wakes 512 together")),
     workload!(channel::mpsc_1, row("mpsc_1", "ns", ratio(0.65), "one task sends to another, bounded channel of 1000")),
     workload!(channel::mpsc_4, row("mpsc_4", "ns", ratio(0.95), "four tasks send to one")),
     workload!(

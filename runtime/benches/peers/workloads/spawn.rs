@@ -96,7 +96,7 @@ pub(super) fn spawn_join_remote<P: Peer>(meter: &Meter) -> Vec<f64> {
 
 fn chain<P: Peer>(left: usize, began: Instant, done: oneshot::Sender<Duration>) {
     if left == 0 {
-        done.send(began.elapsed()).expect("somebody waits");
+        done.send(began.elapsed()).expect("a receiver waits");
     } else {
         P::detach(P::spawn(async move { chain::<P>(left - 1, began, done) }));
     }

@@ -30,7 +30,7 @@ const MAX_PIECE_RECORDS: usize = 12_288;
 const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What a client is told when its answer panicked.
-pub(super) const FAULT: &str = "it cannot be told: a fault in Volt, whose panic stands in the program's stderr";
+pub(super) const FAULT: &str = "the value is missing because Volt panicked: see the program's stderr";
 
 /// See the header of this file.
 pub(super) struct Recording {
@@ -160,7 +160,7 @@ mod tests {
         let now = Instant::now();
         let mut cut = Vec::new();
         for max_bytes in [MAX_REPLY_BYTES, 24 * 1024, 512] {
-            let registry = Registry::new(|| unreachable!("nobody wants a socket"), Limits::DEFAULT);
+            let registry = Registry::new(|| unreachable!("no socket is wanted"), Limits::DEFAULT);
             let (mut recording, _) = Recording::begin("fake", Arc::downgrade(&fake), Duration::ZERO, now).unwrap();
             let is_sent = recording.next_frame(now, max_bytes, &registry).unwrap().is_some();
             cut.push((is_sent, registry.health().snapshots_cut));

@@ -283,7 +283,7 @@ fn serve_one(client: &mut Connection, registry: &Registry, limits: &Limits, now:
             client.flush(now, limits)
         }
         Asked::Unknown => {
-            let message = format!("this program speaks version {} and does not know the request", wire::VERSION);
+            let message = format!("this program uses version {} of the protocol, which does not have this request", wire::VERSION);
             if let Ok(frame) = wire::encode(&Reply::Error { message }, limits.reply_bytes) {
                 client.push(frame, limits);
             }
@@ -349,7 +349,7 @@ fn reply_to(request: Request, client: &mut Connection, registry: &Registry, now:
             let list = catch_unwind(AssertUnwindSafe(|| runtime.processes(&query))).map_err(|_| FAULT.to_owned())?;
             Ok(Reply::Processes(Box::new(list)))
         }
-        _ => Err("this is no request that is answered at once".to_owned()),
+        _ => Err("this request is not answered with a single reply".to_owned()),
     }
 }
 

@@ -266,7 +266,7 @@ mod tests {
             self.is_closed.store(true, Ordering::SeqCst);
             let held = self.held.lock().unwrap();
             let (held, _) = self.changed.wait_timeout_while(held, HANGS, |held| *held < count).unwrap();
-            assert_eq!(*held, count, "so many are held up after {HANGS:?}");
+            assert_eq!(*held, count, "this many are stuck after {HANGS:?}");
         }
 
         fn open(&self) {

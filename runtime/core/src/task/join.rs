@@ -203,7 +203,7 @@ impl JoinError {
 
     /// Returns whether the task was cancelled, by a handle or by the shutdown of its runtime. Also
     /// true if the task was never started because no thread could be started for it; the error's
-    /// message then says so.
+    /// message then contains that reason.
     pub fn is_cancelled(&self) -> bool {
         !self.is_panic()
     }

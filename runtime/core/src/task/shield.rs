@@ -158,7 +158,7 @@ pub struct ShieldError(());
 
 impl fmt::Display for ShieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a task may hold 255 shields at once: drop some, or shield a larger stretch with one")
+        f.write_str("a task can hold at most 255 shields: drop some, or shield a longer section with one")
     }
 }
 

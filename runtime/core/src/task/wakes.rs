@@ -137,7 +137,7 @@ impl Notified {
         // was never polled, so it has no shield.
         self.0.cancel();
         let ran = self.run(0);
-        debug_assert!(matches!(ran, Ran::Ended(_)), "a task that has not begun can be dropped at once");
+        debug_assert!(matches!(ran, Ran::Ended(_)), "a task that was never polled can be dropped");
     }
 }
 

@@ -93,7 +93,7 @@ async fn pong(mut inbox: Inbox, _input: Payload) -> Result<Payload, volt_process
 
 async fn play(system: &System, peer: Node, count: u32) -> Result<(), Error> {
     system.wait_for_node(peer).await;
-    let pong = system.whereis_on(peer, "pong").await?.ok_or("nobody is called pong there")?;
+    let pong = system.whereis_on(peer, "pong").await?.ok_or("no process is named pong there")?;
     let mut took = Vec::new();
     for _ in 0..count {
         let start = Instant::now();
@@ -110,7 +110,7 @@ async fn play(system: &System, peer: Node, count: u32) -> Result<(), Error> {
         task.await??;
     }
     let per_second = f64::from(each * players) / start.elapsed().as_secs_f64();
-    println!("{} round trips, {players} at once: {per_second:.0} a second", each * players);
+    println!("{} round trips, {players} concurrently: {per_second:.0} per second", each * players);
     Ok(())
 }
 

@@ -386,7 +386,7 @@ fn two_who_complete<S: Steps>() {
         move || S::complete(&process)
     });
     let told = [runner, shutdown].map(|end| end.join().unwrap());
-    assert_eq!(told.iter().filter(|told| **told).count(), 1, "it is told {told:?}");
+    assert_eq!(told.iter().filter(|told| **told).count(), 1, "it is notified {told:?}");
     assert_eq!(process.state.begin(), Begin::Complete);
     assert!(!process.state.mail() && !process.state.wake() && !process.state.doom());
 }
@@ -408,7 +408,7 @@ impl Steps for CompletesByStore {
 
 #[test]
 fn twin_an_end_by_a_store_is_told_twice() {
-    breaks("it is told [true, true]", None, two_who_complete::<CompletesByStore>);
+    breaks("it is notified [true, true]", None, two_who_complete::<CompletesByStore>);
 }
 
 /// A shutdown completes a process in the middle of its step. `end` reports that, and changes
@@ -524,7 +524,7 @@ fn ending(ended: fn(&System) -> bool) -> impl Fn() + Send + Sync + 'static {
             system.alive.load(Ordering::Relaxed) == 0
         });
         let (tells, is_empty) = (ender.join().unwrap(), shutdown.join().unwrap());
-        assert!(tells || is_empty, "nobody tells the shutdown");
+        assert!(tells || is_empty, "the shutdown is not notified");
     }
 }
 
@@ -535,5 +535,5 @@ fn the_last_end_reaches_the_shutdown() {
 
 #[test]
 fn twin_an_end_that_is_counted_without_the_lock_is_found() {
-    breaks("nobody tells the shutdown", None, ending(ended_counting_late));
+    breaks("the shutdown is not notified", None, ending(ended_counting_late));
 }

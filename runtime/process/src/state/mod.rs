@@ -271,7 +271,7 @@ impl State {
 
     /// Marks the process as exited. Returns true for exactly one caller, which then notifies the
     /// monitors and links.
-    #[must_use = "who completes a process tells everybody"]
+    #[must_use = "the caller that completes a process must notify its monitors and links"]
     pub(crate) fn complete(&self) -> bool {
         let before = self.change(|word| match word.lifecycle() {
             COMPLETE => None,

@@ -100,7 +100,7 @@ impl Client {
             Ok(Some(Reply::Hello(hello))) if is_volt(&hello) => Err(ConnectError::new(
                 Kind::WrongVersion,
                 format!(
-                    "{path} speaks version {} of the control protocol, but this program speaks {VERSION}: use the console of Volt {}",
+                    "{path} uses version {} of the control protocol, but this program uses {VERSION}: use the console of Volt {}",
                     hello.version, hello.volt
                 ),
             )),

@@ -127,7 +127,7 @@ fn an_older_server_is_not_asked_what_it_does_not_know() {
         assert!(error.is_wrong_version());
         let text = error.to_string();
         assert!(
-            text.contains("speaks version 1.0 of") && text.contains("needs version 1.1") && text.contains("0.0.9"),
+            text.contains("uses version 1.0 of") && text.contains("needs version 1.1") && text.contains("0.0.9"),
             "{text}"
         );
     }
@@ -171,7 +171,7 @@ fn a_server_of_another_major_version_is_refused_with_both_numbers() {
     assert!(error.is_wrong_version());
     let text = error.to_string();
     assert!(
-        text.contains("version 9.4 ") && text.contains(&format!("speaks {VERSION}:")) && text.contains("Volt 9.9.9"),
+        text.contains("version 9.4 ") && text.contains(&format!("uses {VERSION}:")) && text.contains("Volt 9.9.9"),
         "{text}"
     );
     server.join().unwrap();

@@ -231,7 +231,7 @@ fn a_task_that_comes_back_to_the_worker_that_held_it_up_has_waited_once() {
         let began = Instant::now();
         let culprit = runtime.spawn(async move {
             drop(volt::spawn(async {}));
-            assert!(is_open.recv().is_err(), "nobody sends");
+            assert!(is_open.recv().is_err(), "nothing is sent");
         });
         wait_until(&runtime, |snapshot| snapshot.sentinel.tasks_rescued > 0);
         drop(open);

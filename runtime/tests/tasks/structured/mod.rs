@@ -46,7 +46,7 @@ fn the_256th_shield_is_an_error_that_the_task_sees() {
             task::shield(async {}).await.unwrap();
             error.to_string()
         });
-        assert!(runtime.block_on(task).unwrap().starts_with("a task may hold 255 shields at once"));
+        assert!(runtime.block_on(task).unwrap().starts_with("a task can hold at most 255 shields"));
     });
 }
 
@@ -160,7 +160,7 @@ fn a_scope_of_a_task_local_in_use_is_refused() {
             NAME.with(|_| NAME.sync_scope("inner".into(), || ()));
         }));
         let error = runtime.block_on(shadows).unwrap_err();
-        assert!(error.to_string().contains("while its value is being looked at"), "{error}");
+        assert!(error.to_string().contains("while its value is borrowed"), "{error}");
         let drops = runtime.spawn(NAME.scope("outer".into(), async {
             let mut inner = Box::pin(NAME.scope("inner".into(), pending::<()>()));
             assert!(poll_fn(|cx| Poll::Ready(inner.as_mut().poll(cx).is_pending())).await);

@@ -228,7 +228,7 @@ fn jobs_that_meet<S: Steps>(shape: Shape) {
     shut_down::<S>(&world);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let state = world.crew.lock();
-    assert_eq!((state.idle, state.promised, state.spin), (0, 0, None), "somebody was left behind");
+    assert_eq!((state.idle, state.promised, state.spin), (0, 0, None), "a worker was left behind");
 }
 
 /// Submits jobs while the crew is shut down concurrently. Accepted jobs must still be started.

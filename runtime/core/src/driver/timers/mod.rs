@@ -93,7 +93,7 @@ struct Timer {
 
 /// What arming or moving a timer asks of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "the driver's sleeper must be told"]
+#[must_use = "the worker that sleeps in the driver must be woken"]
 pub(crate) enum Armed {
     /// Nothing.
     Quietly,

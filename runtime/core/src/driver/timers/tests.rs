@@ -35,7 +35,7 @@ fn waker() -> Waker {
 fn a_timer_fires_at_the_first_tick_at_or_after_its_deadline_and_never_before() {
     let timers = Timers::new(0);
     let (_, armed) = timers.arm(3 * TICK + 1, waker()).unwrap();
-    assert_eq!(armed, Armed::Quietly, "nobody sleeps");
+    assert_eq!(armed, Armed::Quietly, "no worker sleeps");
     assert_eq!(timers.next_deadline_ns(), 4 * TICK);
     let mut fired = Vec::new();
     assert_eq!(timers.fire(4 * TICK - 1, &mut fired), 0);

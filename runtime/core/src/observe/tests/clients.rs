@@ -180,7 +180,7 @@ fn the_largest_request_is_read_and_a_newer_one_is_answered() {
     stream.write_all(&(MAX_REQUEST_BYTES as u32).to_le_bytes()).unwrap();
     stream.write_all(&body).unwrap();
     let Some(Reply::Error { message }) = read(&stream) else { panic!("not an error") };
-    assert!(message.contains(&format!("speaks version {}", wire::VERSION)), "{message}");
+    assert!(message.contains(&format!("uses version {}", wire::VERSION)), "{message}");
     ask(&stream, &Request::Snapshot);
     assert!(matches!(read(&stream), Some(Reply::Snapshot { .. })), "the connection stays");
 }

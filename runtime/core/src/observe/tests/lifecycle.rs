@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_name_that_is_taken_gets_the_lowest_free_number_and_comes_free_with_its_runtime() {
-    let registry = Registry::new(|| unreachable!("nobody wants a socket"), Limits::DEFAULT);
+    let registry = Registry::new(|| unreachable!("no socket is wanted"), Limits::DEFAULT);
     let mut held: Vec<_> = ["api", "api", "api-2", "api", "api-2"].map(|wanted| registry.register(wanted)).into();
     let names: Vec<_> = held.iter().map(Registration::name).collect();
     assert_eq!(names, ["api", "api-2", "api-2-2", "api-3", "api-2-3"]);
@@ -20,7 +20,7 @@ fn a_name_that_is_taken_gets_the_lowest_free_number_and_comes_free_with_its_runt
 
 #[test]
 fn a_runtime_that_is_being_built_holds_its_name_and_is_not_shown() {
-    let registry = Registry::new(|| unreachable!("nobody wants a socket"), Limits::DEFAULT);
+    let registry = Registry::new(|| unreachable!("no socket is wanted"), Limits::DEFAULT);
     let fake = Arc::new(Fake { name: "api".into(), ..Fake::default() });
     let building = registry.register("api");
     assert!(registry.process().runtimes.is_empty() && registry.hello().runtimes.is_empty());
@@ -34,7 +34,7 @@ fn a_runtime_that_is_being_built_holds_its_name_and_is_not_shown() {
 fn names_taken_at_once_differ() {
     const THREADS: usize = 8;
     const EACH: usize = 50;
-    let registry = Registry::new(|| unreachable!("nobody wants a socket"), Limits::DEFAULT);
+    let registry = Registry::new(|| unreachable!("no socket is wanted"), Limits::DEFAULT);
     let held: Vec<Registration> = std::thread::scope(|scope| {
         let threads: Vec<_> =
             (0..THREADS).map(|_| scope.spawn(|| [(); EACH].map(|()| registry.register("api")))).collect();
@@ -162,7 +162,7 @@ fn a_runtime_may_end_on_the_observers_own_thread() {
     scene.client().snapshot().unwrap();
     assert!(begun.elapsed() < END_TIMEOUT, "it waited for itself");
     while scene.registry.socket_path().is_some() {
-        assert!(begun.elapsed() < LONG, "the observer goes on though nobody wants it");
+        assert!(begun.elapsed() < LONG, "the observer continues without a client");
         std::thread::yield_now();
     }
     assert_eq!(scene.folder.names(), [""; 0]);

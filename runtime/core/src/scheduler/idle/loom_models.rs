@@ -6,7 +6,7 @@
 //! [`Steps`], named as in the header of `idle`. A task is a flag: published with a Release store,
 //! like the tail of a ring, seen by a load, and taken by a swap. The thread that runs the last task
 //! sets `over`, which is itself published and submitted to all workers. A sleep has a time-out only
-//! where the shape of the model says so. A lost wake-up therefore leaves a thread that waits for
+//! in models whose shape has one. A lost wake-up therefore leaves a thread that waits for
 //! ever, which loom reports as a deadlock. At the end there must be no searcher and no parked
 //! worker.
 
@@ -369,7 +369,7 @@ fn model<S: Steps>(shape: Shape) {
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(world.begun.load(Ordering::Relaxed), world.tasks.len());
-    assert_eq!((world.idle.searching(), world.idle.parked_words(1)), (0, vec![0]), "somebody was left behind");
+    assert_eq!((world.idle.searching(), world.idle.parked_words(1)), (0, vec![0]), "a worker was left behind");
 }
 
 const ONE: Shape = Shape {
@@ -659,7 +659,7 @@ impl Steps for ClaimsByLoad {
 
 #[test]
 fn two_that_claim_the_same_are_found() {
-    breaks("somebody was left behind", None, || model::<ClaimsByLoad>(ONE_WITH_TWO_SUBMITTERS));
+    breaks("a worker was left behind", None, || model::<ClaimsByLoad>(ONE_WITH_TWO_SUBMITTERS));
 }
 
 /// The last searcher runs what it found without waking another worker.
@@ -827,7 +827,7 @@ fn surplus_model(asks: fn(&Idle, usize, usize) -> bool, thief: Option<Thief>, st
     }
     let has_seen = parker.join().unwrap() | thief.is_some_and(|thief| thief.join().unwrap());
     let is_surplus = ring.len() + in_slot > 1;
-    assert!(!is_surplus || is_claimed || has_seen, "somebody sleeps beside surplus");
+    assert!(!is_surplus || is_claimed || has_seen, "a worker sleeps beside surplus");
 }
 
 /// Returns whether it has claimed a worker, or has seen a task after it parked.

@@ -263,7 +263,7 @@ impl Idle {
 
     /// Spin (1): tries to enter `worker`, which is parked and may be claimed, as the spinner.
     /// Returns whether it did; there is one spinner at a time.
-    #[must_use = "false means that it is told of somebody else"]
+    #[must_use = "false means that another worker was claimed"]
     pub(crate) fn begin_spin(&self, worker: usize) -> bool {
         // ORDERING: Relaxed, both: only a hint to claimers, which clear the bit in any case.
         self.spinner.compare_exchange(0, worker + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()

@@ -122,7 +122,7 @@ impl Reader {
     /// Queues an incident, or returns why that is not possible.
     pub(super) fn take(&self, job: Job) -> Result<(), &'static str> {
         self.jobs.try_send(Work::Read(job)).map_err(|error| match error {
-            TrySendError::Full(_) => "too many stacks at once",
+            TrySendError::Full(_) => "too many stacks were requested together",
             TrySendError::Disconnected(_) => "the thread that reads stacks has ended",
         })
     }

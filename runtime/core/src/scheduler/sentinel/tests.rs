@@ -44,7 +44,7 @@ fn a_check_takes_microseconds() {
         (ran_ns() - before_ns) as f64 / 1e3 / f64::from(checks)
     };
     let at_ease = check_us(CHECKS);
-    let stuck = runtime.spawn(async move { assert!(is_open.recv().is_err(), "nobody sends") });
+    let stuck = runtime.spawn(async move { assert!(is_open.recv().is_err(), "nothing is sent") });
     std::thread::sleep(2 * interval);
     let while_stuck = check_us(CHECKS);
     println!("a check takes {at_ease:.1} µs while polls are short, {while_stuck:.1} µs while one is stuck");

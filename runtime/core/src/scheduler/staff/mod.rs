@@ -74,8 +74,8 @@
 //!   one that was in the I/O driver while the others sleep on futexes. A thread that gives up the
 //!   driver turn either parks again or leaves. A thread that leaves gives up the turn, executes a
 //!   fence, and checks for a parked worker. A thread that parks publishes that, executes a fence,
-//!   and tries to get the turn. So one of the two sees the other. The check of who has the turn
-//!   only saves a wake-up.
+//!   and tries to get the turn. So one of the two sees the other. The check for the turn's
+//!   holder only saves a wake-up.
 //!
 //! A worker checks whether it was declared AWAY at the end of a long poll, and at the start of each
 //! tick. So it may miss a declaration that comes at the very end of a poll; then one spare too many
@@ -267,7 +267,7 @@ impl Staff {
     }
 
     /// Leave (1) and (2): returns whether the caller's own slot, which is a spare's, leaves.
-    #[must_use = "who leaves empties its queues and says so"]
+    #[must_use = "a worker that leaves must empty its queues"]
     pub(crate) fn leave(&self, slot: usize) -> bool {
         debug_assert!(self.is_spare(slot));
         // Leave (1)

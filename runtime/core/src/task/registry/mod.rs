@@ -302,7 +302,7 @@ impl Slots {
         self.occupied += 1;
         match self.free.checked_sub(1) {
             None => {
-                assert!(self.slots.len() < NO_PLACE.slot as usize, "so many tasks take half a terabyte");
+                assert!(self.slots.len() < NO_PLACE.slot as usize, "this many tasks need half a terabyte");
                 self.slots.push(slot);
                 self.shrinks_at = self.slots.len() / 4;
                 self.slots.len() - 1

@@ -382,7 +382,7 @@ impl State {
             } else if now.has(NOTIFIED) {
                 (Word(now.0 & !NOTIFIED), Pause::Reschedule)
             } else {
-                debug_assert!(now.references() > 1, "somebody holds a reference to a task that waits");
+                debug_assert!(now.references() > 1, "a task that waits has a reference");
                 (Word(now.0 - ONE_REFERENCE).with_lifecycle(IDLE), Pause::Idle)
             }
         })

@@ -20,7 +20,7 @@ fn a_poll_that_is_over_becomes_no_incident_of_the_next_and_what_watched_it_is_gi
     let (entered, has_entered) = mpsc::channel();
     let stuck = runtime.spawn(async move {
         entered.send(()).unwrap();
-        assert!(is_open.recv().is_err(), "nobody sends");
+        assert!(is_open.recv().is_err(), "nothing is sent");
     });
     has_entered.recv().unwrap();
     let (mut witness, now_ns) = (Witness::new(shared), clock::now_ns());
@@ -60,7 +60,7 @@ fn an_incident_that_was_only_counted_is_written_down_if_it_lasts() {
         let (entered, has_entered) = mpsc::channel();
         let stuck = runtime.spawn(async move {
             entered.send(()).unwrap();
-            assert!(is_open.recv().is_err(), "nobody sends");
+            assert!(is_open.recv().is_err(), "nothing is sent");
         });
         has_entered.recv().unwrap();
         // While the thread is about to sleep it is in no system call, which would be a different

@@ -225,10 +225,10 @@ impl World<'_> {
             return;
         }
         if global_len > 0 {
-            self.fail(format!("{asleep} workers sleep, nobody searches, and the global queue holds {global_len}"));
+            self.fail(format!("{asleep} workers sleep, none searches, and the global queue holds {global_len}"));
         }
         if self.shared.config.eager_driver_handoff && self.shared.driver.owner().is_none() {
-            self.fail(format!("{asleep} workers sleep, nobody searches, and nobody is in the driver"));
+            self.fail(format!("{asleep} workers sleep, none searches, and none is in the driver"));
         }
         if self.shared.config.enable_stealing {
             for (index, remote) in self.shared.remotes.iter().enumerate() {
@@ -237,7 +237,7 @@ impl World<'_> {
                     && self.shared.config.max_lifo_polls_per_tick > 0;
                 if len + usize::from(is_busy) > 1 {
                     self.fail(format!(
-                        "{asleep} workers sleep, nobody searches, and worker {index} holds {len}, busy: {is_busy}"
+                        "{asleep} workers sleep, none searches, and worker {index} holds {len}, busy: {is_busy}"
                     ));
                 }
             }

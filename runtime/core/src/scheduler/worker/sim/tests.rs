@@ -84,22 +84,22 @@ fn breaks(fault: Fault, violations: &[&str]) {
 
 #[test]
 fn a_park_without_a_check_is_found() {
-    breaks(Fault::NoCheck, &["every worker sleeps", "it does not come to rest", "nobody searches, and"]);
+    breaks(Fault::NoCheck, &["every worker sleeps", "it does not come to rest", "none searches, and"]);
 }
 
 #[test]
 fn a_check_before_the_park_is_found() {
-    breaks(Fault::CheckFirst, &["every worker sleeps", "it does not come to rest", "nobody searches, and"]);
+    breaks(Fault::CheckFirst, &["every worker sleeps", "it does not come to rest", "none searches, and"]);
 }
 
 #[test]
 fn a_submission_that_wakes_nobody_is_found() {
-    breaks(Fault::NoWakeUp, &["every worker sleeps", "nobody searches, and"]);
+    breaks(Fault::NoWakeUp, &["every worker sleeps", "none searches, and"]);
 }
 
 #[test]
 fn a_broken_chain_is_found() {
-    breaks(Fault::NoChain, &["nobody searches, and"]);
+    breaks(Fault::NoChain, &["none searches, and"]);
 }
 
 #[test]
@@ -139,5 +139,5 @@ fn an_inbox_that_is_locked_by_a_full_ring_is_found() {
 
 #[test]
 fn a_worker_that_stays_up_and_is_no_searcher_is_found() {
-    breaks(Fault::UpWithoutSearch, &["nobody searches, and"]);
+    breaks(Fault::UpWithoutSearch, &["none searches, and"]);
 }
