@@ -1,25 +1,35 @@
-//! Tells a forked child from its parent: the child has a copy of every runtime, and the threads of
-//! none.
+//! Detects whether the current process is a forked child. A child has a copy of every runtime, but
+//! none of its threads.
 //!
-//! Shape: how often this process was forked, counted along its line of descent, in one word. The C
-//! library calls a handler in the child, before `fork` returns there, which adds one. What is bound
-//! to threads remembers the count that it was made under, as its [`Home`]; another count now means
-//! that those threads stayed behind. One relaxed load, so that a spawn can afford it.
+//! Values that depend on threads, such as runtimes, use this module. In a child, waiting for such a
+//! thread, or for a lock that it held, would never end.
 //!
-//! Who writes: the handler. Who reads: whatever would otherwise wait for a thread, or for a lock
+//! # Shape
+//!
+//! One word counts the forks between the first process and the current one. The C library calls a
+//! handler in the child, before `fork` returns there, which adds 1 to the count. A value that is
+//! bound to threads stores the count at its creation, as its [`Home`]. If the count differs later,
+//! those threads stayed in the parent. The check is one relaxed load, so every spawn can afford it.
+//!
+//! Writer: the handler. Readers: all code that would otherwise wait for a thread, or for a lock
 //! that such a thread may have held.
 //!
-//! Bound: a child made past the C library, by a bare `clone`, is not noticed. Children that only
-//! `exec` need none of this.
+//! # Limits
 //!
-//! Rejected: comparing process ids at each spawn, a system call (`getpid` took 116 ns where this
-//! load took 0.3: more than a whole spawn is to cost); a page that the kernel wipes in the child
-//! (`MADV_WIPEONFORK`), as cheap to read but known to Linux only.
+//! A child made by a bare `clone`, without the C library, goes unnoticed. Children that only `exec`
+//! need no detection.
+//!
+//! # Rejected alternatives
+//!
+//! * Comparing process ids at each spawn: `getpid` is a system call and took 116 ns, more than a
+//!   whole spawn may cost; this load took 0.3 ns.
+//! * A page that the kernel wipes in the child (`MADV_WIPEONFORK`): as cheap to read, but only
+//!   supported by Linux.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Forks between the first process of this program and the present one.
+/// Number of forks between the first process of this program and the current one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" {
@@ -31,22 +41,24 @@ unsafe extern "C" {
 }
 
 extern "C" fn count_fork() {
-    // ORDERING: Relaxed; the child has one thread here, and starting another publishes it.
+    // ORDERING: Relaxed; the child has one thread at this point, and starting another publishes the
+    // count.
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Has forks counted from now on.
+/// Starts to count forks, if this is not done yet.
 fn watch() {
     static IS_WATCHED: AtomicBool = AtomicBool::new(false);
-    // ORDERING: Relaxed; only the value counts. Threads that come here together install the handler
-    // twice, and forks count double: all that is asked is whether the count has changed. A `Once`
-    // would be waited for in vain by a child forked in its midst.
+    // ORDERING: Relaxed; only the value matters. Threads that run this concurrently may install the
+    // handler twice, and then forks count double. That is harmless: callers only compare the count
+    // for equality. A `Once` would block forever in a child that was forked during the
+    // initialization.
     if cfg!(miri) || IS_WATCHED.load(Ordering::Relaxed) {
         return;
     }
-    // SAFETY: the C library's function, with one handler, which does nothing but an atomic
-    // addition: fit for a child whose other threads, and the locks that they held, were left
-    // behind.
+    // SAFETY: calls the C library's function with one handler, which only performs an atomic
+    // addition. That is allowed in a child that has lost its other threads, with locks that they
+    // held.
     let failed = unsafe { pthread_atfork(None, None, Some(count_fork)) };
     if failed == 0 {
         // ORDERING: Relaxed; see above.
@@ -57,15 +69,16 @@ fn watch() {
     }
 }
 
-/// How often this process was forked, along its line of descent: another number than before = this
-/// is a child, and the threads of before stayed behind. Counted from the first [`Home`] on.
+/// Returns how often this process was forked, along its line of descent. If the number has changed,
+/// this is a child process, and the threads that existed before stayed in the parent. Forks are
+/// counted from the creation of the first [`Home`].
 #[inline]
 pub fn count() -> u32 {
     // ORDERING: Relaxed; see `count_fork`.
     FORKS.load(Ordering::Relaxed)
 }
 
-/// The process that something was made in.
+/// Identifies the process in which a value was made.
 #[derive(Clone, Copy, Debug)]
 pub struct Home {
     forks: u32,
@@ -73,22 +86,22 @@ pub struct Home {
 }
 
 impl Home {
-    /// This process.
+    /// Returns the current process.
     pub fn here() -> Self {
         watch();
         Self { forks: count(), pid: std::process::id() }
     }
 
-    /// Whether this is still that process, and not one forked from it.
+    /// Returns whether the current process is still the same one, and not a process forked from it.
     #[inline]
     pub fn is_here(self) -> bool {
         count() == self.forks
     }
 
-    /// Refuses to go on in a forked child with a runtime that was made here.
+    /// Checks that a runtime made in this process is not used in a forked child.
     ///
     /// # Panics
-    /// In such a child.
+    /// Panics in such a child.
     #[inline]
     #[track_caller]
     pub fn expect_here(self) {

@@ -1,18 +1,31 @@
-//! What a stuck thread of this program is doing: its stack, line by line, and why the kernel does
-//! not run it.
+//! Shows what a stuck thread of this program is doing: its stack, resolved to source lines, and why
+//! the kernel does not run it.
 //!
-//! Shape, bottom to top: [`fork`] (which process something was made in), [`kernel`] (a thread's
-//! times, its state and the cause of its delay, as the kernel reports them), `request` (how one
-//! thread asks another for its stack: the protocol), `reader` (takes the stack and makes it
-//! readable). This crate has no tasks and no schedulers.
+//! The runtime's watchdog uses this crate when a poll exceeds the stall threshold. It samples the
+//! worker's thread twice to classify the cause, then captures the thread's stack.
 //!
-//! To read stacks, make one [`Sampler`] for the program. Each thread that may be asked calls
-//! [`Sampler::register`] and keeps the guard. A plain thread, never one of these, calls
-//! [`Resolver::stack_of`] on a resolver of its own, with the [`Thread`] and the [`Marker`] of the
-//! function at which the stack ends. A thread that does not register is never asked: that is the
-//! way to switch stacks off.
+//! # Shape
 //!
-//! Stacks are read on Linux, on x86-64 and aarch64. Elsewhere, and under Miri and loom,
+//! Modules, bottom to top:
+//!
+//! * [`fork`] detects that a value was made in a parent process.
+//! * [`kernel`] reads a thread's times, its state and the cause of its delay from the kernel.
+//! * `request` is the protocol by which one thread requests the stack of another.
+//! * `reader` captures the stack and resolves it to functions, files and lines.
+//!
+//! This crate has no tasks and no schedulers.
+//!
+//! # Usage
+//!
+//! Create one [`Sampler`] for the program. Each thread whose stack may be captured calls
+//! [`Sampler::register`] and keeps the guard. A plain thread, never a registered one, calls
+//! [`Resolver::stack_of`] on its own resolver. The arguments are the [`Thread`] and the [`Marker`]
+//! of the function at which the stack ends. The stack of an unregistered thread is never requested:
+//! not registering switches stacks off.
+//!
+//! # Platforms
+//!
+//! Stacks are supported on Linux, on x86-64 and aarch64. On other systems, and under Miri and loom,
 //! `unsupported` defines the same names, and [`Sampler::new`] returns an error.
 #![cfg_attr(loom, allow(dead_code))]
 

@@ -1,5 +1,5 @@
-//! Stacks on systems where they cannot be taken: the same names, and no way to come by a value of
-//! theirs.
+//! Stand-ins for systems on which stacks are not supported. This module defines the same names, but
+//! most of its types have no values.
 
 use std::io;
 use std::sync::Arc;
@@ -10,34 +10,34 @@ use volt_telemetry::Frame;
 /// Why there is no stack.
 pub type CaptureError = io::Error;
 
-/// A thread that can be asked for its stack: none.
+/// A thread whose stack can be captured. There are no values.
 #[derive(Debug)]
 pub enum Thread {}
 
-/// The registration of a thread: none.
+/// The registration of a thread. There are no values.
 #[derive(Debug)]
 pub enum Registered {}
 
 impl Registered {
-    /// The thread that is registered.
+    /// Returns the registered thread.
     pub fn thread(&self) -> &Arc<Thread> {
         match *self {}
     }
 }
 
-/// A stack that was copied: none.
+/// A copied stack. There are no values.
 #[derive(Debug)]
 pub enum RawStack {}
 
-/// What takes stacks: nothing.
+/// Captures stacks. There are no values.
 #[derive(Debug)]
 pub enum Sampler {}
 
 impl Sampler {
-    /// Makes no sampler.
+    /// Fails, since stacks are not supported on this system.
     ///
     /// # Errors
-    /// Always.
+    /// Always returns an error of kind `Unsupported`.
     pub fn new(_signal: Option<i32>) -> io::Result<Self> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "stacks are not supported on this system"))
     }
@@ -45,15 +45,15 @@ impl Sampler {
     /// Registers the calling thread.
     ///
     /// # Errors
-    /// None: there is no sampler.
+    /// Never called: there are no samplers.
     pub fn register(&self) -> io::Result<Registered> {
         match *self {}
     }
 
-    /// The stack of `thread` as it is now.
+    /// Captures the current stack of `thread`.
     ///
     /// # Errors
-    /// None: there is no sampler.
+    /// Never called: there are no samplers.
     pub fn capture(&self, thread: &Thread, _patience: Duration) -> Result<RawStack, CaptureError> {
         match *thread {}
     }
@@ -64,16 +64,16 @@ impl Sampler {
 pub struct Marker;
 
 impl Marker {
-    /// `function` as a pointer.
+    /// Returns a marker for `function`.
     pub fn function(_function: *const ()) -> Self {
         Self
     }
 }
 
-/// A stack for people.
+/// A stack that is resolved to functions, files and lines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resolved {
-    /// Innermost first.
+    /// The frames, innermost first.
     pub frames: Vec<Frame>,
     /// Why frames are missing.
     pub error: Option<String>,
@@ -81,20 +81,20 @@ pub struct Resolved {
     pub is_lost: bool,
 }
 
-/// Makes stacks readable.
+/// Resolves stacks to functions, files and lines.
 #[derive(Default)]
 pub struct Resolver;
 
 impl Resolver {
-    /// A resolver that has nothing to do.
+    /// Creates a resolver.
     pub fn new() -> Self {
         Self
     }
 
-    /// The stack of `thread` as it is now.
+    /// Captures and resolves the current stack of `thread`.
     ///
     /// # Errors
-    /// None: there is no thread.
+    /// Never called: there are no threads.
     pub fn stack_of(
         &mut self,
         _sampler: &Sampler,
@@ -105,7 +105,7 @@ impl Resolver {
         match *thread {}
     }
 
-    /// The calls of `stack`.
+    /// Resolves `stack` to its frames.
     pub fn resolve(&mut self, stack: &RawStack, _marker: Option<Marker>) -> Resolved {
         match *stack {}
     }

@@ -1,8 +1,8 @@
-//! loom models of a request: a requester that stops waiting, beside threads that answer late, or
-//! end; and of the same with one step done wrong.
+//! loom models of a stack request: a requester that stops waiting runs beside threads that answer
+//! late, or that end. Further models do one step wrong and must fail.
 //!
-//! Pages are numbers that loom watches: two threads at one page at a time fail the model. Each
-//! answer contains the thread that wrote it and the number of the request.
+//! Pages are numbers that loom tracks: two threads that access one page at the same time fail the
+//! model. Each answer contains the id of the thread that wrote it and the number of the request.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
@@ -10,7 +10,8 @@ use volt_shim::Arc;
 
 use super::*;
 
-/// The contents of a page: the request, written by the requester; and the thread that answers it.
+/// The contents of a page: the number of the request, written by the requester, and the id of the
+/// thread that answers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Text {
     request: u32,
@@ -28,7 +29,7 @@ fn finish(claim: Claim<Text>, tid: u32) {
     let _requester = claim.write(|page| page.writer = tid);
 }
 
-/// Answer without a claim: the word is stored, not exchanged.
+/// Answer (3) done wrong: the word is stored, not exchanged.
 fn claim_without_exchange(slot: &Slot<Text>, tid: u32) -> Option<Claim<Text>> {
     let asked = slot.asked.load(Ordering::Acquire);
     if super::tid(asked) != tid {
@@ -40,7 +41,7 @@ fn claim_without_exchange(slot: &Slot<Text>, tid: u32) -> Option<Claim<Text>> {
     Some(Claim { buffer: unsafe { &*buffer } })
 }
 
-/// Answer (2) after (3).
+/// Answer (2) done after (3).
 fn claim_before_the_buffer_is_read(slot: &Slot<Text>, tid: u32) -> Option<Claim<Text>> {
     let asked = slot.asked.load(Ordering::Acquire);
     if super::tid(asked) != tid {
@@ -52,24 +53,24 @@ fn claim_before_the_buffer_is_read(slot: &Slot<Text>, tid: u32) -> Option<Claim<
     Some(Claim { buffer: unsafe { &*buffer } })
 }
 
-/// Answer (5) before (4).
+/// Answer (5) done before (4).
 fn finish_before_it_is_written(claim: Claim<Text>, tid: u32) {
     let buffer = claim.buffer;
     let _requester = claim.finish(WRITTEN);
-    // SAFETY: loom checks it.
+    // SAFETY: none; loom detects the race.
     buffer.page.with_mut(|page| unsafe { (*page).writer = tid });
 }
 
-/// Answer (5) that publishes nothing.
+/// Answer (5) without Release: it publishes nothing.
 fn finish_without_release(claim: Claim<Text>, tid: u32) {
-    // SAFETY: loom checks it.
+    // SAFETY: only the claimer writes the page; loom detects the race with the reader.
     claim.buffer.page.with_mut(|page| unsafe { (*page).writer = tid });
     claim.buffer.answer.store(WRITTEN, Ordering::Relaxed);
 }
 
-/// Every thread named is asked once, and the first once more, by a requester that never waits. Each
-/// thread checks once whether it is asked, as a handler does whose signal comes at any time. Then
-/// the first checks again, and must be able to answer, unless its answer is there.
+/// A requester that never waits requests every thread in `tids` once, and the first one again. Each
+/// thread checks once for a request, like a handler whose signal arrives at any time. At the end,
+/// all buffers must be free again, and the first thread must be able to answer one more request.
 fn model(tids: &'static [u32], claim: Claimer, finish: Finisher) -> impl Fn() + Send + Sync + 'static {
     move || {
         let (slot, mut requester) = pair(Text::default);
@@ -93,7 +94,7 @@ fn model(tids: &'static [u32], claim: Claimer, finish: Finisher) -> impl Fn() + 
                 assert_eq!(answer, text, "the answer to another request");
             }
             let is_withdrawn = asked.withdraw();
-            // Else it is under way, or taken back.
+            // If it was not withdrawn, the answer is under way.
             if let Some(answer) = asked.answer(|page| *page) {
                 assert!(!is_withdrawn && answer == text, "withdrawn, and {answer:?} nevertheless");
             }
@@ -101,7 +102,8 @@ fn model(tids: &'static [u32], claim: Claimer, finish: Finisher) -> impl Fn() + 
         for handler in handlers {
             handler.join().unwrap();
         }
-        // All that was under way has arrived: every buffer can be used again, and is.
+        // All answers that were under way have arrived: every buffer is free, and the next request
+        // reuses one.
         let buffers = requester.buffers.len();
         let asked =
             requester.ask(&slot, tids[0], |page| *page = Text { request: 0, writer: 0 }).expect("all buffers are free");
@@ -142,8 +144,8 @@ fn loom_an_answer_that_publishes_nothing_is_read_while_it_is_written() {
     breaks("Concurrent read and write accesses", None, model(&[1], claim, finish_without_release));
 }
 
-/// A thread that ends while it is asked: its end and its handler are one thread's, one after the
-/// other.
+/// A thread may end while its stack is requested. Its handler and its end run on one thread, one
+/// after the other.
 #[test]
 fn loom_a_thread_that_ends_answers_once() {
     holds(None, || {

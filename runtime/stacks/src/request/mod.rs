@@ -1,51 +1,71 @@
-//! How one thread requests the stack of another, which answers from inside a signal handler: one
-//! word, and a few buffers.
+//! The protocol by which one thread requests the stack of another. The other thread answers from
+//! inside a signal handler.
 //!
-//! For a newcomer. The [`Requester`] writes a thread's number into a word, and its caller sends
-//! that thread a signal. The signal handler claims the request, copies the stack into a [`Buffer`],
-//! and wakes the requester. The race is between a handler that runs late and a requester that has
-//! stopped waiting: the late copy must not end up in the answer to the next request.
+//! The requester is a plain thread that wants to see what a stuck worker is doing. It cannot read
+//! the worker's stack itself, so it sends the worker a signal, and the worker's signal handler
+//! copies the stack. A handler may neither lock, allocate nor wait. The two threads therefore share
+//! only one atomic word and a few buffers that are allocated in advance.
 //!
-//! Shape. The word [`Slot::asked`]: which thread is asked, by its number, in the low half (0 =
-//! nobody), and the number of the request in the high half. A [`Buffer`]: the page that the answer
-//! is written to, and a word `answer` beside it: PENDING from the request to the answer.
+//! # One ordinary case
 //!
-//! Who writes: the word, the requester, of which there is one; and the thread that answers, once,
-//! to nobody. A page, the thread that claimed the request for which the buffer was published. Who
-//! reads: a page, the requester, after the answer.
+//! The [`Requester`] prepares a [`Buffer`] and writes the worker's thread id into the word. Its
+//! caller sends the worker a signal. The worker's handler finds its own id in the word and claims
+//! the request by setting the id back to 0. It copies the stack into the buffer, marks the buffer
+//! as written, and wakes the requester.
 //!
-//! Invariants.
-//! * ONE-CLAIM: a request leaves the word once, by a compare-and-swap: it is claimed by the thread
-//!   that was asked, or withdrawn by the requester.
-//! * ONE-WRITER: a page is written by the thread that claimed the one request for which its buffer
-//!   was published, while the buffer is PENDING; a buffer that is PENDING is never published for
-//!   another request.
-//! * FOR-EVER: buffers are never freed, so a handler that comes late never reads freed memory.
+//! # The race
 //!
-//! Protocol. Ask, by the requester:
+//! A handler may run late, after the requester has stopped waiting. Its copy must not end up in the
+//! answer to the next request.
+//!
+//! # Shape
+//!
+//! The word [`Slot::asked`] has two halves. The low half is the id of the thread that must answer,
+//! or 0 for no thread. The high half is the number of the request. A [`Buffer`] consists of the
+//! page that the answer is written to, and a word `answer`, which is PENDING from the request to
+//! the answer.
+//!
+//! Writers: the requester, of which there is one, writes the word; the answering thread writes it
+//! once, to set the id to 0. A page is written by the thread that claimed the request for which the
+//! buffer was published. Reader: the requester reads the page after the answer.
+//!
+//! # Invariants
+//!
+//! * ONE-CLAIM: a request is removed from the word exactly once, by a compare-and-swap. Either the
+//!   requested thread claims it, or the requester withdraws it.
+//! * ONE-WRITER: a page is written only by the thread that claimed the one request for which its
+//!   buffer was published, and only while the buffer is PENDING. A PENDING buffer is never
+//!   published for another request.
+//! * FOR-EVER: buffers are never freed, so a handler that runs late never accesses freed memory.
+//!
+//! # Protocol
+//!
+//! Ask, by the requester:
 //! 1. a buffer that is not PENDING becomes PENDING;
 //! 2. the slot points to it;
-//! 3. the word names the thread that is asked.
+//! 3. the word is set to the id of the thread that must answer.
 //!
-//! Answer, by the thread that is asked, in a signal handler or at its end, without a lock, an
+//! Answer, by that thread, in a signal handler or when the thread ends, without a lock, an
 //! allocation or a wait:
-//! 1. read the word: it names another thread, or nobody → nothing to do;
-//! 2. read which buffer it is;
-//! 3. claim: the word that was read → nobody;
+//! 1. read the word: if it contains another thread's id, or 0, there is nothing to do;
+//! 2. read which buffer the slot points to;
+//! 3. claim: exchange the word that was read for one with the id 0;
 //! 4. write the page;
 //! 5. the buffer is no longer PENDING; wake the requester.
 //!
-//! Withdraw, by a requester that stops waiting: the word → nobody. Succeeds: the buffer is free
-//! again. Fails: the answer is under way, and the buffer stays PENDING until it arrives, however
-//! long that takes.
+//! Withdraw, by a requester that stops waiting: exchange the word for one with the id 0. If that
+//! succeeds, the buffer is free again. If it fails, the answer is under way, and the buffer stays
+//! PENDING until the answer arrives, however long that takes.
 //!
-//! Answer (2) comes before (3): if it came later, it might read the buffer of a request that came
-//! after. A request number makes sure that nothing has changed between (1) and (3); it would have
-//! to come round, 2^32 requests, while a handler stands still in between.
+//! Answer (2) precedes (3): after the claim, the slot might already point to the buffer of a later
+//! request. The request number ensures that nothing has changed between (1) and (3). It would have
+//! to wrap around, after 2^32 requests, while one handler is suspended between these two steps.
 //!
-//! Rejected: a queue of requests, since one stack at a time is enough; a buffer for each thread,
-//! found through a thread-local, which a handler may not touch first (in a library loaded late,
-//! touching it allocates).
+//! # Rejected alternatives
+//!
+//! A queue of requests: one stack at a time is enough. A buffer per thread, found through a
+//! thread-local: a handler must not be the first to touch a thread-local, since in a library that
+//! is loaded late this allocates.
 
 use std::marker::PhantomData;
 
@@ -54,20 +74,21 @@ use volt_shim::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell};
 #[cfg(all(test, loom))]
 mod loom_models;
 
-/// Buffers that may be in use at once: one for the request, and a few for threads that were stopped
-/// while they answered.
+/// Maximum number of buffers: one for the request, and a few for threads that were stopped while
+/// they answered.
 const BUFFERS_MAX: usize = 4;
 
-/// Nobody is asked.
+/// The id in the word when no thread must answer.
 const NOBODY: u32 = 0;
 
 /// The buffer is unused, or its request was withdrawn.
 const FREE: u32 = 0;
-/// It was published for a request that is not answered yet. The requester waits on this value.
+/// The buffer was published for a request that is not answered yet. The requester waits on this
+/// value.
 pub(crate) const PENDING: u32 = 1;
 /// The page is written.
 const WRITTEN: u32 = 2;
-/// The thread that was asked ends, and has not written the page.
+/// The requested thread ended without writing the page.
 const ENDED: u32 = 3;
 
 fn word(generation: u32, tid: u32) -> u64 {
@@ -78,17 +99,17 @@ fn tid(word: u64) -> u32 {
     word as u32
 }
 
-/// A page, and the word that says whether it is written.
+/// A page, and the word that tells whether it is written.
 pub(crate) struct Buffer<T> {
     answer: AtomicU32,
     page: UnsafeCell<T>,
 }
 
-// SAFETY: ONE-WRITER: the page goes from hand to hand, as a `T` that is sent; the word beside it
-// hands it over.
+// SAFETY: ONE-WRITER: at any time one thread accesses the page, so sharing the buffer amounts to
+// sending a `T`. The word `answer` hands the page from one thread to the other.
 unsafe impl<T: Send> Sync for Buffer<T> {}
 
-/// Where the requester publishes a request.
+/// The place where the requester publishes a request.
 pub(crate) struct Slot<T: 'static> {
     asked: AtomicU64,
     buffer: AtomicPtr<Buffer<T>>,
@@ -101,36 +122,38 @@ pub(crate) struct Requester<T: 'static> {
     blank: fn() -> T,
 }
 
-/// Creates a slot and the only requester for it. `blank` makes an empty page.
+/// Creates a slot and its only requester. `blank` makes an empty page.
 pub(crate) fn pair<T>(blank: fn() -> T) -> (Slot<T>, Requester<T>) {
     let slot = Slot { asked: AtomicU64::new(word(0, NOBODY)), buffer: AtomicPtr::new(std::ptr::null_mut()) };
     (slot, Requester { generation: 0, buffers: Vec::new(), blank })
 }
 
 impl<T: Send> Requester<T> {
-    /// Ask: asks thread `tid`, through the slot that this requester was made with, to write a page
-    /// that `prepare` was called with. Returns `None` if all buffers are in use.
+    /// Publishes a request (Ask) in `slot`, which must be the slot that this requester was made
+    /// with: thread `tid` is to write a page. First passes that page to `prepare`. Returns `None`
+    /// if all buffers are in use.
     pub(crate) fn ask<'d>(
         &'d mut self,
         slot: &'d Slot<T>,
         tid: u32,
         prepare: impl FnOnce(&mut T),
     ) -> Option<Asked<'d, T>> {
-        // An earlier request that was never withdrawn, so that its claimer cannot take the buffer
-        // of this one. ORDERING: Release; pairs with the Acquire in Answer (2) through the store of
-        // the buffer below, after which a claim fails.
+        // Clears an earlier request that was never withdrawn, so that its claimer cannot take the
+        // buffer of this one. ORDERING: Release; pairs with the Acquire in Answer (2) through the
+        // store of the buffer below: a handler that loads this buffer also sees this store, so its
+        // claim of the earlier request fails.
         slot.asked.store(word(self.generation, NOBODY), Ordering::Release);
         // Ask (1)
         let buffer = self.free_buffer()?;
         buffer.page.with_mut(|page| {
-            // SAFETY: ONE-WRITER: it is not PENDING, and the requester is borrowed mutably, so
-            // nobody else publishes it.
+            // SAFETY: ONE-WRITER: the buffer is not PENDING, and the requester is borrowed mutably,
+            // so no other thread publishes it.
             prepare(unsafe { &mut *page })
         });
         // ORDERING: Relaxed; published by Ask (3).
         buffer.answer.store(PENDING, Ordering::Relaxed);
         // Ask (2) ORDERING: Release; pairs with the Acquire in Answer (2): a thread that sees this
-        // buffer sees that the request before it is over.
+        // buffer also sees that the previous request is over.
         slot.buffer.store(std::ptr::from_ref(buffer).cast_mut(), Ordering::Release);
         // Ask (3)
         self.generation = self.generation.wrapping_add(1);
@@ -142,8 +165,8 @@ impl<T: Send> Requester<T> {
     }
 
     fn free_buffer(&mut self) -> Option<&'static Buffer<T>> {
-        // ORDERING: Acquire; pairs with the Release in Answer (5), so that what the claimer wrote
-        // is over.
+        // ORDERING: Acquire; pairs with the Release in Answer (5), so that the claimer's writes to
+        // the page happen before the page is reused.
         let free = self.buffers.iter().find(|buffer| buffer.answer.load(Ordering::Acquire) != PENDING);
         if let Some(buffer) = free {
             return Some(buffer);
@@ -159,16 +182,16 @@ impl<T: Send> Requester<T> {
     }
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer<R> {
-    /// The page was written, and this read from it.
+    /// The page was written; contains what the caller read from it.
     Written(R),
-    /// The thread ends.
+    /// The thread ended.
     Ended,
 }
 
-/// A request that was published. There is one at a time, since it borrows the requester.
+/// A published request. There is at most one, since it borrows the requester.
 pub(crate) struct Asked<'d, T: 'static> {
     slot: &'d Slot<T>,
     word: u64,
@@ -177,29 +200,30 @@ pub(crate) struct Asked<'d, T: 'static> {
 }
 
 impl<T: Send> Asked<'_, T> {
-    /// The answer, if it has come; `read` is given the page.
+    /// Returns the answer, if it has arrived. Passes the page to `read`.
     pub(crate) fn answer<R>(&self, read: impl FnOnce(&T) -> R) -> Option<Answer<R>> {
         // ORDERING: Acquire; pairs with the Release in Answer (5), publishes the page.
         match self.buffer.answer.load(Ordering::Acquire) {
-            // SAFETY: ONE-WRITER: the claimer is done with it, and it is not published again while
-            // this request borrows the requester.
+            // SAFETY: ONE-WRITER: the claimer has finished with the page, and the buffer is not
+            // published again while this request borrows the requester.
             WRITTEN => Some(Answer::Written(self.buffer.page.with(|page| read(unsafe { &*page })))),
             ENDED => Some(Answer::Ended),
             _ => None,
         }
     }
 
-    /// The word that is [`PENDING`] until the answer, to be waited on.
+    /// Returns the word to wait on. It is [`PENDING`] until the answer arrives.
     pub(crate) fn pending(&self) -> &AtomicU32 {
         &self.buffer.answer
     }
 
-    /// Withdraw: whether the request is taken back. If not, its answer has come or is under way.
+    /// Withdraw: tries to take the request back, and returns whether that succeeded. If not, the
+    /// answer has arrived or is under way.
     #[must_use = "an answer that is under way can be waited for"]
     pub(crate) fn withdraw(&self) -> bool {
         let nobody = self.word & !u64::from(u32::MAX);
-        // ORDERING: Release; as the first store of `ask`: the next buffer is published after it.
-        // Relaxed if it fails: the answer is acquired from the buffer.
+        // ORDERING: Release; for the same reason as the first store in `ask`: the next buffer is
+        // published after it. Relaxed on failure: the answer is acquired from the buffer.
         let withdrawn = self.slot.asked.compare_exchange(self.word, nobody, Ordering::Release, Ordering::Relaxed);
         if withdrawn.is_ok() {
             // ORDERING: Relaxed; only the requester reads it from now on.
@@ -210,8 +234,8 @@ impl<T: Send> Asked<'_, T> {
 }
 
 impl<T: Send> Slot<T> {
-    /// Answer (1) to (3), by the thread `tid` itself, which `current` finds out: what it was asked,
-    /// if it was.
+    /// Answer (1) to (3): claims the request if it is for the calling thread, whose id `current`
+    /// returns. Returns `None` if there is nothing to answer.
     pub(crate) fn claim(&self, current: impl FnOnce() -> u32) -> Option<Claim<T>> {
         // Answer (1)
         // ORDERING: Acquire; pairs with the Release in Ask (3), publishes the buffer.
@@ -220,27 +244,27 @@ impl<T: Send> Slot<T> {
             return None;
         }
         // Answer (2) ORDERING: Acquire; pairs with the Release in Ask (2): if this is the buffer of
-        // a later request, the claim sees that and fails.
+        // a later request, the claim below sees the changed word and fails.
         let buffer = self.buffer.load(Ordering::Acquire);
         // Answer (3)
         let nobody = asked & !u64::from(u32::MAX);
-        // ORDERING: Acquire; keeps the writing of the page after it. Relaxed if it fails: nothing
-        // is done.
+        // ORDERING: Acquire; keeps the writes to the page after the claim. Relaxed on failure:
+        // nothing is accessed.
         self.asked.compare_exchange(asked, nobody, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        // SAFETY: FOR-EVER: a word that names somebody was stored after the pointer to the
+        // SAFETY: FOR-EVER: a word with a thread id in it was stored after the pointer to the
         // request's buffer.
         Some(Claim { buffer: unsafe { &*buffer } })
     }
 }
 
-/// A request that this thread, and nobody else, answers.
+/// A claimed request: only this thread answers it.
 pub(crate) struct Claim<T: 'static> {
     buffer: &'static Buffer<T>,
 }
 
 impl<T: Send> Claim<T> {
-    /// Answer (4) and (5): `write` is given the page. The requester sleeps on the word returned and
-    /// is to be woken.
+    /// Answer (4) and (5): passes the page to `write`. Returns the word that the requester waits
+    /// on; the caller must wake the requester.
     #[must_use = "the requester sleeps on it"]
     pub(crate) fn write(self, write: impl FnOnce(&mut T)) -> &'static AtomicU32 {
         // Answer (4)
@@ -251,7 +275,8 @@ impl<T: Send> Claim<T> {
         self.finish(WRITTEN)
     }
 
-    /// Answer (5) of a thread that ends. As [`write`](Self::write).
+    /// Answer (5) for a thread that ends without writing the page. Returns the same word as
+    /// [`write`](Self::write).
     #[must_use = "the requester sleeps on it"]
     pub(crate) fn end(self) -> &'static AtomicU32 {
         self.finish(ENDED)
