@@ -1,8 +1,8 @@
 //! Shows what a stuck thread of this program is doing: its stack, resolved to source lines, and why
 //! the kernel does not run it.
 //!
-//! The runtime's watchdog uses this crate when a poll exceeds the stall threshold. It samples the
-//! worker's thread twice to classify the cause, then captures the thread's stack.
+//! The runtime's sentinel, the thread that detects stuck polls, uses this crate when a poll exceeds
+//! the stall threshold. Two samples of the worker's thread give the cause of the stall.
 //!
 //! # Shape
 //!

@@ -1,34 +1,48 @@
-//! How often the process's control group had to wait since its processor quota was spent.
+//! Reads how often the program's control group was throttled, because its processor quota was used
+//! up.
 //!
-//! Shape: the group and its parents up to the top of what this process can see, of which those with
-//! a quota count: a thread is held up by the quota of any of them. Version 2, or the `cpu`
-//! hierarchy of version 1 where there is one.
+//! A control group may have a quota: so much processor time per period. When the quota is used up,
+//! the kernel stops all threads of the group until the next period begins. Snapshots and `cause`
+//! use the counts of this module.
+//!
+//! # Shape
+//!
+//! A sample covers the group and its parents, up to the top of the hierarchy that this process can
+//! see. Only levels with a quota count, since the quota of any level stops the thread. This module
+//! supports version 2, and the `cpu` hierarchy of version 1, which takes precedence where it
+//! exists.
 //!
 //! | of a level        | version 2        | version 1                                                     |
 //! |-------------------|------------------|---------------------------------------------------------------|
 //! | quota and period  | `cpu.max`        | `cpu.cfs_quota_us`, `cpu.cfs_period_us`                        |
-//! | how often, how long | `cpu.stat`     | `cpu.stat`                                                    |
-//! | used              | `cpu.stat`       | `cpuacct.usage`, if the process is in the same group there    |
+//! | throttled: count, time | `cpu.stat`  | `cpu.stat`                                                    |
+//! | time used         | `cpu.stat`       | `cpuacct.usage`, if the process is in the same group there    |
 //!
-//! Who writes: the kernel. Who reads: whoever wants to know why a thread that could run does not. A
-//! sample takes 20 µs a level: the files are opened anew, since samples are rare, descriptors are
-//! dear, and a quota may be set while the process runs. Not for every tick.
+//! Writer: the kernel. Readers: threads that determine why a runnable thread does not run. A sample
+//! takes 20 µs per level. The files are opened for each sample, because samples are rare,
+//! descriptors are expensive, and a quota may be set while the program runs. Samples are too slow
+//! to be taken at every tick.
 //!
-//! What the kernel tells late. The counts of throttling move when it *ends*, that is with the next
-//! period. The time used is brought up to date at ticks, hence `CgroupSample::tick_ns`. See `cause`
-//! for what follows.
+//! # Delays in the kernel's counts
 //!
-//! Bounds: at most `LEVELS_MAX` levels, the nearest; the group that the process was in when it was
-//! found; that of the process, if its threads are in several.
+//! The counts of throttling change when the throttling *ends*, that is, with the next period. The
+//! time used is brought up to date at ticks of the kernel, hence `CgroupSample::tick_ns`. `cause`
+//! describes the consequences.
 //!
-//! Source: `cgroups(7)`, `Documentation/admin-guide/cgroup-v2.rst`,
+//! # Limits
+//!
+//! * At most `LEVELS_MAX` levels are sampled, the innermost ones.
+//! * The group is that of the first lookup; later moves are not noticed.
+//! * If the threads of the process are in several groups, the group of the process counts.
+//!
+//! Sources: `cgroups(7)`, `Documentation/admin-guide/cgroup-v2.rst`,
 //! `Documentation/scheduler/sched-bwc.rst` of Linux 6.18.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Levels of groups that are sampled, from the process's own upwards. Kubernetes has four, a user's
-/// session in systemd five.
+/// Maximum number of levels that are sampled, from the process's own group upwards. Kubernetes has
+/// four levels, a user session of systemd five.
 const LEVELS_MAX: usize = 8;
 
 /// The control groups of this process.
@@ -37,12 +51,12 @@ pub struct Cgroup {
     levels: Vec<Level>,
 }
 
-/// One group: of the process, or above it.
+/// One level of the hierarchy: the group of the process, or one above it.
 #[derive(Debug, PartialEq, Eq)]
 struct Level {
     version: Version,
     folder: PathBuf,
-    /// Version 1: the folder of the same group where processor time is counted.
+    /// Version 1: the folder of the same group in the hierarchy that counts processor time.
     usage_folder: Option<PathBuf>,
 }
 
@@ -52,24 +66,25 @@ enum Version {
     Two,
 }
 
-/// What the quotas of the groups did to them, since they were made. Sums over the levels that have
-/// a quota.
+/// The effect of the quotas, since the groups were created. The counts are sums over all levels
+/// that have a quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CgroupSample {
-    /// The tightest quota, in processors; `None` = no level has one.
+    /// The tightest quota, in processors. `None`: no level has one.
     pub(crate) quota: Option<f64>,
-    /// Periods in which a group was held up; counted when the period is over.
+    /// Periods in which a group was throttled. A period is counted when it is over.
     pub(crate) throttles: u64,
-    /// For how long, ns, summed over processors; counted when it is over.
+    /// How long the groups were throttled, ns, summed over processors. Counted when the throttling
+    /// is over.
     pub(crate) throttled_ns: u64,
-    /// Processor time used by the group with the tightest quota, ns; late by a tick.
+    /// Processor time used by the group with the tightest quota, ns. Up to one tick behind.
     pub(crate) usage_ns: Option<u64>,
-    /// The distance of two ticks of the kernel, ns.
+    /// Time between two ticks of the kernel, ns.
     pub(crate) tick_ns: u64,
 }
 
 impl Cgroup {
-    /// The groups of this process; `None` where there are none, or none that this process can see.
+    /// Returns the groups of this process, or `None` if there are none that this process can see.
     pub(crate) fn of_this_process() -> Option<Self> {
         if cfg!(any(miri, not(target_os = "linux"))) {
             return None;
@@ -78,12 +93,12 @@ impl Cgroup {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let levels = levels(&groups, &mounts);
         let cgroup = Self { levels };
-        // In version 2 the controller may be off, at this level and above: then there is nothing to
-        // be held up by.
+        // In version 2 the controller may be off, at this level and above. Then nothing can be
+        // throttled.
         cgroup.levels.iter().any(|level| level.throttling().is_some()).then_some(cgroup)
     }
 
-    /// The counts now.
+    /// Reads the current counts.
     pub fn sample(&self) -> CgroupSample {
         let mut sample = CgroupSample { tick_ns: tick_ns(), ..CgroupSample::default() };
         for level in &self.levels {
@@ -99,7 +114,7 @@ impl Cgroup {
     }
 }
 
-/// Of `cpu.stat`.
+/// The contents of `cpu.stat`.
 #[derive(Debug, PartialEq, Eq)]
 struct Throttling {
     throttles: u64,
@@ -108,8 +123,8 @@ struct Throttling {
 }
 
 impl Throttling {
-    /// `None` if the group cannot be throttled: the file of a group without the controller says
-    /// only what it used.
+    /// Returns `None` if the group cannot be throttled: without the controller, the file of a group
+    /// only contains the time that it used.
     fn parse(text: &str) -> Option<Self> {
         let value = |key: &str| {
             let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
@@ -129,7 +144,7 @@ impl Level {
         Throttling::parse(&fs::read_to_string(self.folder.join("cpu.stat")).ok()?)
     }
 
-    /// In processors.
+    /// Returns the quota, in processors.
     fn quota(&self) -> Option<f64> {
         let read = |file: &str| fs::read_to_string(self.folder.join(file)).ok();
         let text = match self.version {
@@ -144,14 +159,15 @@ impl Level {
     }
 }
 
-/// Of `quota period`; `max` and -1 are none.
+/// Parses `quota period`. Returns `None` for `max` and -1.
 fn quota(text: &str) -> Option<f64> {
     let mut numbers = text.split_ascii_whitespace().map(|number| number.parse::<u64>().ok());
     let (quota_us, period_us) = (numbers.next()??, numbers.next()??);
     (period_us > 0).then(|| quota_us as f64 / period_us as f64)
 }
 
-/// How far the kernel's ticks are apart: the step of the clock that only they move.
+/// Returns the time between two ticks of the kernel: the resolution of the coarse clock, which only
+/// ticks advance.
 fn tick_ns() -> u64 {
     #[cfg(target_os = "linux")]
     {
@@ -162,8 +178,8 @@ fn tick_ns() -> u64 {
     0
 }
 
-/// The groups that `/proc/self/cgroup` names, from the process's own upwards, where
-/// `/proc/self/mountinfo` says that they can be seen.
+/// Returns the groups listed in `/proc/self/cgroup`, from the process's own upwards, as far as
+/// `/proc/self/mountinfo` shows them to be mounted.
 fn levels(groups: &str, mounts: &str) -> Vec<Level> {
     let one = place(groups, mounts, Some("cpu"));
     let (version, place, usage) = match one {
@@ -173,7 +189,7 @@ fn levels(groups: &str, mounts: &str) -> Vec<Level> {
             None => return Vec::new(),
         },
     };
-    // A group of the same name in the other hierarchy, if that is where the process is.
+    // The group of the same name in the other hierarchy, if the process is in it.
     let usage = usage.filter(|usage| usage.below == place.below);
     let level = |below: &Path| Level {
         version,
@@ -183,14 +199,14 @@ fn levels(groups: &str, mounts: &str) -> Vec<Level> {
     place.below.ancestors().map(level).take(LEVELS_MAX).collect()
 }
 
-/// Where the process's group is to be seen.
+/// Where the group of the process is mounted.
 struct Place {
     mount: PathBuf,
-    /// The group's path below it; empty if it is the mount itself.
+    /// The group's path below the mount; empty if the mount is the group itself.
     below: PathBuf,
 }
 
-/// The place of the group that has this controller in version 1, or of the one of version 2.
+/// Finds the group that has this controller in version 1, or, for `None`, the group of version 2.
 fn place(groups: &str, mounts: &str, controller: Option<&str>) -> Option<Place> {
     let has = |list: &str| list.split(',').any(|name| Some(name) == controller);
     let group = groups.lines().find_map(|line| {
@@ -206,14 +222,14 @@ fn place(groups: &str, mounts: &str, controller: Option<&str>) -> Option<Place> 
         let mut fields = kind.split(' ');
         let (kind, options) = (fields.next()?, fields.nth(1)?);
         let is_it = if controller.is_some() { kind == "cgroup" && has(options) } else { kind == "cgroup2" };
-        // What is mounted may be a group above the process's, or, in a container that is told its
-        // path outside, the process's own.
+        // The mount may show a group above the process's. In a container that sees its outside
+        // path, the mount shows the process's own group.
         let below = Path::new(group).strip_prefix(unescape(root)).map(Path::to_owned).unwrap_or_default();
         is_it.then(|| Place { mount: unescape(mount), below })
     })
 }
 
-/// A path as `mountinfo` writes it: blanks and the like as `\040`.
+/// Decodes a path of `mountinfo`, which writes blanks and some other characters as `\040`.
 fn unescape(text: &str) -> PathBuf {
     let mut parts = text.split('\\');
     let mut path = parts.next().unwrap_or_default().to_owned();

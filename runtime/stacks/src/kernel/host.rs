@@ -1,7 +1,8 @@
-//! What the machine gives the process: processors, and what its quota has taken from it.
+//! Reads what the machine provides for this program: its processors, and what its quota has taken
+//! from it.
 //!
-//! Who reads: snapshots, and whoever wants to know why a thread does not run. A sample is that of
-//! the control groups (see `cgroup`), and one call.
+//! Snapshots use this module, and so does the code that determines why a thread does not run. One
+//! sample costs a sample of the control groups (see `cgroup`) and one system call.
 
 use std::sync::OnceLock;
 
@@ -9,13 +10,13 @@ use volt_telemetry::Host;
 
 use crate::kernel::cgroup::{Cgroup, CgroupSample};
 
-/// The control groups of this process, as they were when they were first asked for.
+/// Returns the control groups of this process, as they were at the first call.
 pub fn cgroup() -> Option<&'static Cgroup> {
     static CGROUP: OnceLock<Option<Cgroup>> = OnceLock::new();
     CGROUP.get_or_init(Cgroup::of_this_process).as_ref()
 }
 
-/// What the machine gives and takes now.
+/// Reads the current values of the machine.
 pub fn host() -> Host {
     let group = cgroup().map(Cgroup::sample);
     let quota = group.and_then(|group| group.quota);
@@ -27,14 +28,15 @@ pub fn host() -> Host {
     }
 }
 
-/// What remains of `allowed` under a quota.
+/// Returns how many of the `allowed` processors remain under a quota.
 fn processors(allowed: u32, quota: Option<f64>) -> u32 {
-    // A quota that is no number of processors leaves all.
+    // An infinite or missing quota leaves all of them.
     let of_quota = quota.map_or(u32::MAX, |quota| quota.ceil() as u32);
     allowed.min(of_quota).max(1)
 }
 
-/// Processors that this thread may run on; a process's threads may run on the same ones as a rule.
+/// Returns how many processors this thread may run on. As a rule, all threads of a process may run
+/// on the same ones.
 fn allowed() -> u32 {
     #[cfg(all(target_os = "linux", not(miri)))]
     if let Ok(allowed) = rustix::thread::sched_getaffinity(None) {
@@ -58,7 +60,7 @@ mod tests {
     #[test]
     fn this_process_has_processors() {
         let (host, all) = (host(), std::thread::available_parallelism().unwrap().get() as u32);
-        // What the standard library says rounds the quota down.
+        // The standard library rounds the quota down.
         assert!((all..=all + 1).contains(&host.processors), "{host:?} of {all}");
         assert_eq!(host.throttles.is_some(), host.throttled_ns.is_some());
     }

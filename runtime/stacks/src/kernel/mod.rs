@@ -1,18 +1,30 @@
-//! What the kernel knows of a thread that another one watches: whether it ran, waited for a
-//! processor or was blocked, and in what.
+//! Reads from the kernel what a thread is doing: whether it ran, waited for a processor or was
+//! blocked, and in which system call or kernel function.
 //!
-//! Shape, bottom to top: `thread` (one thread's numbers, read from outside it), `cgroup` (how often
-//! the quota of the process's control group held it up), `host` (what there is for the process),
-//! `waits` (which system calls and kernel functions mean sleep, lock, I/O or memory), `cause` (two
-//! samples become a [`Cause`](volt_telemetry::incident::Cause)).
+//! A watcher is a thread that observes another thread of the same program. The runtime's
+//! sentinel is one: it uses this module to explain why a poll does not complete.
 //!
-//! Knows nothing of tasks, workers or runtimes. Only Linux says these things; elsewhere there are
-//! no samples, and every cause is unknown.
+//! # Shape
 //!
-//! Invariants. *Its own process only*: no privilege is needed, since the kernel lets a process read
-//! its own threads whatever `ptrace_scope` and `perf_event_paranoid` say. *Absent is `None`*: what
-//! the kernel does not tell, or not to this process, is never a 0.
-//! *Nothing is stopped*: no signal is sent, and no thread waits because it is sampled.
+//! Modules, bottom to top:
+//!
+//! * `thread` reads one thread's counters from outside that thread.
+//! * `cgroup` reads how often the processor quota of the program's control group stopped its
+//!   threads.
+//! * `host` reads what the machine provides: processors and their quota.
+//! * `waits` classifies system calls and kernel functions as sleep, lock, I/O or memory.
+//! * `cause` turns two samples into a [`Cause`](volt_telemetry::incident::Cause).
+//!
+//! This module does not depend on tasks, workers or runtimes. Only Linux provides these values. On
+//! other systems there are no samples, and every cause is unknown.
+//!
+//! # Invariants
+//!
+//! * *Its own process only*: no privilege is needed, since the kernel lets a process read its own
+//!   threads whatever `ptrace_scope` and `perf_event_paranoid` are set to.
+//! * *Absent is `None`*: a value that the kernel does not report, or not to this process, is never
+//!   0.
+//! * *Nothing is stopped*: no signal is sent, and no thread waits because it is sampled.
 
 pub mod cause;
 pub mod cgroup;

@@ -1,43 +1,58 @@
-//! One thread, seen by another of the same process: how long it ran, how long it waited for a
-//! processor, and where it is blocked.
+//! Samples one thread from another thread of the same process: how long it ran, how long it waited
+//! for a processor, and where it is blocked.
 //!
-//! Shape: a [`ThreadProbe`] a thread, which holds the files that it reads; and a [`ThreadSample`],
-//! which is one sample of it.
+//! The runtime's sentinel and the metrics of worker threads use this module.
 //!
-//! | source                  | says                                            | a read, µs | kept open    | if it cannot be read           |
+//! # Shape
+//!
+//! A [`ThreadProbe`] per thread, which keeps the files that it reads open. [`ThreadProbe::sample`]
+//! returns a [`ThreadSample`], one reading of the thread.
+//!
+//! | source                  | contents                                        | a read, µs | kept open    | if it cannot be read           |
 //! |-------------------------|-------------------------------------------------|-----------:|--------------|--------------------------------|
-//! | the thread's CPU clock  | time on a processor, up to now                  |        0.2 | no file      | `schedstat`, late by a tick    |
+//! | the thread's CPU clock  | time on a processor, up to now                  |        0.2 | no file      | `schedstat`, up to a tick late |
 //! | `schedstat`             | time waited for a processor, times it got one   |        0.6 | from `new`   | `None` (no `SCHED_INFO`)       |
 //! | `stat`                  | state, major faults                             |          3 | from `new`   | `None`                         |
-//! | `syscall`               | the system call that it is in, and its arguments|        1.5 | since needed | `None` (not dumpable, not root)|
-//! | `wchan`                 | the kernel's function that it waits in          |        1.6 | since needed | `None` (no `KALLSYMS`)         |
+//! | `syscall`               | the current system call and its arguments       |        1.5 | since needed | `None` (not dumpable, not root)|
+//! | `wchan`                 | the kernel function that it waits in            |        1.6 | since needed | `None` (no `KALLSYMS`)         |
 //!
-//! The last two are read of a blocked thread only: two descriptors for a thread that is never seen
-//! blocked in a sample, four for others. No privilege is needed, and neither Yama's `ptrace_scope`
-//! nor `perf_event_paranoid` matters: the kernel always lets a thread read others of its own
-//! process. But the files of a process that is not dumpable belong to root, and `syscall` is for
-//! its owner's eyes only.
+//! The last two are read only for a blocked thread. A probe therefore needs two descriptors if no
+//! sample ever finds its thread blocked, and four otherwise. No privilege is needed, and neither
+//! Yama's `ptrace_scope` nor `perf_event_paranoid` matters: the kernel always lets a thread read
+//! other threads of its own process. But the files of a process that is not dumpable belong to
+//! root, and only the owner may read `syscall`.
 //!
-//! Who writes: the kernel. Who reads: whoever watches the thread, at any time, from any thread of
-//! the process, without an allocation (but for the path of a file that is opened).
+//! Writer: the kernel. Readers: any thread of the process, at any time. Reading allocates nothing,
+//! except for the path of a file that is opened.
 //!
-//! What the kernel tells late. `schedstat`'s time on the processor is brought up to date at ticks
-//! (4 ms apart at 250 Hz) and switches, hence the clock, which is exact (reading it brings the
-//! other up to date as well). Its time waited is written when the wait *ends*: of a thread that
-//! waits now it tells nothing, and [`ThreadSample::is_on_cpu`] makes the difference, told by
-//! whether the clock moved during the sample. Major faults are counted when the page has come.
-//! Before and after are one instant only nearly: a thread may move on while its files are read.
+//! # Delays in the kernel's counts
 //!
-//! Invariant: *No stranger*: a number of a thread that has ended is not given out, though its id
-//! may be another's by now. A file that is open knows the thread itself, not its id; what was asked
-//! by id (the clock, a file just opened) counts only if an open file still answers afterwards.
+//! * `schedstat`'s time on a processor is brought up to date at ticks (4 ms apart at 250 Hz) and
+//!   context switches. The clock is exact, hence its use. Reading it updates `schedstat` as well.
+//! * The time waited is updated when the wait *ends*, so it does not include a wait in progress.
+//!   [`ThreadSample::is_on_cpu`] covers that case: it is set if the clock advanced during the
+//!   sample.
+//! * Major faults are counted when the page has arrived.
 //!
-//! Rejected: `status` for voluntary and involuntary switches (20 µs, more than all others together,
-//! and `schedstat` counts switches too); `stack` (root only); `sched` (needs a debugging kernel);
-//! taskstats over netlink (root only); `perf_event_open` of the context switches (kernel events are
-//! not for unprivileged users from `perf_event_paranoid` = 2 on).
+//! A sample is only nearly one instant: a thread may proceed while its files are read.
 //!
-//! Source: `proc(5)`, `fs/proc/{array,base}.c`, `kernel/ptrace.c` (`same_thread_group`),
+//! # Invariant
+//!
+//! *No stranger*: a probe never returns the counters of another thread, although the id of an ended
+//! thread may be reused. An open file refers to the thread itself, not to its id. A value that was
+//! read by id (the clock, a file opened just now) counts only if an open file is still readable
+//! afterwards.
+//!
+//! # Rejected alternatives
+//!
+//! * `status` for voluntary and involuntary switches: 20 µs, more than all others together, and
+//!   `schedstat` counts switches too.
+//! * `stack`, and taskstats over netlink: root only.
+//! * `sched`: needs a debugging kernel.
+//! * `perf_event_open` of the context switches: kernel events require privileges from
+//!   `perf_event_paranoid` = 2 on.
+//!
+//! Sources: `proc(5)`, `fs/proc/{array,base}.c`, `kernel/ptrace.c` (`same_thread_group`),
 //! `kernel/sched/stats.h` of Linux 6.18.
 
 use std::ffi::c_long;
@@ -46,15 +61,15 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-/// As much of a file as is read. `stat`, the longest, has 52 numbers of at most 20 digits.
+/// Maximum number of bytes read from a file. `stat`, the longest, has 52 numbers of at most 20
+/// digits.
 const FILE_MAX_BYTES: usize = 1200;
-/// As much of a kernel function's name as is kept.
+/// Maximum number of bytes kept of a kernel function's name.
 const CHANNEL_MAX_BYTES: usize = 62;
-/// Arguments of a system call that are kept: enough to tell a `poll` of nothing from one of
-/// something.
+/// Number of system call arguments that are kept: enough to recognize a `poll` without descriptors.
 const ARGUMENTS: usize = 2;
 
-/// Which `proc` files tell of a thread.
+/// The `proc` files of a thread.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Schedstat,
@@ -84,34 +99,35 @@ pub struct ThreadProbe {
 }
 
 impl ThreadProbe {
-    /// A probe of the thread with this id (`gettid`) in this process. To be made while it runs,
-    /// best by itself: then no id is asked for after the thread has ended.
+    /// Creates a probe for the thread with this id (`gettid`) in this process. Call it while that
+    /// thread runs, preferably from that thread: then no id is used after the thread has ended.
     ///
-    /// Never fails: what cannot be read is missing in the samples.
+    /// Never fails. Values that cannot be read are missing in the samples.
     pub fn new(tid: u32) -> Self {
         let probe = Self { tid, files: Default::default() };
         for source in [Source::Schedstat, Source::Stat] {
-            // What fails now is tried again by the sample that needs it.
+            // A file that cannot be opened now is tried again by the sample that needs it.
             let _is_opened = probe.file(source);
         }
         probe
     }
 
-    /// Time on a processor and time waited for one, for the numbers that are always on: under 1 µs.
-    /// `None` if the thread is gone, or where the kernel says neither.
+    /// Returns the time on a processor and the time waited for one, in less than 1 µs; for metrics
+    /// that are always on. Returns `None` if the thread has ended, or if the kernel reports
+    /// neither.
     pub fn times(&self) -> Option<ThreadTimes> {
         let clock_ns = thread_clock_ns(self.tid);
         let mut buffer = [0; FILE_MAX_BYTES];
         match self.read(Source::Schedstat, &mut buffer) {
             Ok(text) => ThreadTimes::parse(clock_ns, text),
             Err(error) if is_gone(&error) => None,
-            // The clock is gone with the thread too.
+            // If the thread had ended, the clock could not be read either.
             Err(_) => Some(ThreadTimes { run_ns: clock_ns?, run_delay_ns: None, timeslices: None }),
         }
     }
 
-    /// What the thread does now: 4 µs, 8 µs if it is blocked. `None` if it is gone, or where the
-    /// kernel says nothing.
+    /// Samples the thread in 4 µs, or 8 µs if it is blocked. Returns `None` if it has ended, or if
+    /// the kernel reports nothing.
     pub fn sample(&self) -> Option<ThreadSample> {
         let early_ns = thread_clock_ns(self.tid);
         let mut buffer = [0; FILE_MAX_BYTES];
@@ -125,13 +141,13 @@ impl ThreadProbe {
             inside = self.read(Source::Syscall, &mut buffer).ok().and_then(Inside::parse);
             wait_channel = self.read(Source::Wchan, &mut buffer).ok().and_then(WaitChannel::parse);
         }
-        // Last, since it tells also whether what was asked by id so far was asked of this thread.
+        // Read last: this also confirms that the values read by id belong to this thread.
         let times = self.times()?;
         let is_on_cpu = early_ns.is_some_and(|early_ns| times.run_ns > early_ns);
         Some(ThreadSample { times, is_on_cpu, state, major_faults, inside, wait_channel })
     }
 
-    /// The file, opened if it was not yet.
+    /// Returns the file, and opens it if necessary.
     fn file(&self, source: Source) -> io::Result<&File> {
         let slot = &self.files[source as usize];
         if let Some(file) = slot.get() {
@@ -141,34 +157,34 @@ impl ThreadProbe {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let file = File::open(format!("/proc/self/task/{}/{}", self.tid, source.name()))?;
-        // Of two that open it at a time, one goes.
+        // If two threads open it concurrently, one of the two files is closed.
         Ok(slot.get_or_init(|| file))
     }
 
     fn read<'a>(&self, source: Source, buffer: &'a mut [u8; FILE_MAX_BYTES]) -> io::Result<&'a str> {
-        // The kernel writes the text anew for each read from the start.
+        // The kernel generates the contents anew for each read from offset 0.
         let len = self.file(source)?.read_at(buffer, 0)?;
         std::str::from_utf8(&buffer[..len]).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 }
 
-/// Whether this is what an open file says of a thread that has ended.
+/// Returns whether this is the error of an open file whose thread has ended.
 fn is_gone(error: &io::Error) -> bool {
     const ESRCH: i32 = 3;
     error.raw_os_error() == Some(ESRCH)
 }
 
-/// Time that the thread with this id has spent on processors, exact up to now, if it is one of this
-/// process.
+/// Returns the time that the thread with this id has spent on processors, exact up to now. `None`
+/// if it is not a thread of this process.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn thread_clock_ns(tid: u32) -> Option<u64> {
-    /// "The scheduler's count of one thread", in the low bits of a clock's number; the id stands
-    /// above them, inverted.
+    /// "The scheduler's count of one thread", in the low bits of a clock id. The bits above contain
+    /// the thread id, inverted.
     const SCHEDULER_OF_THREAD: i32 = 6;
     let clock = (!i32::try_from(tid).ok()? << 3) | SCHEDULER_OF_THREAD;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the C library's function; `time` is a place for its answer that lasts through the
-    // call, and any clock's number will do: of one that it does not know it says so.
+    // SAFETY: the C library's function. `time` is valid for writes during the call, and any clock
+    // id may be passed: an unknown one results in an error.
     let failed = unsafe { libc::clock_gettime(clock, &raw mut time) };
     if failed != 0 {
         return None;
@@ -181,7 +197,7 @@ fn thread_clock_ns(_tid: u32) -> Option<u64> {
     None
 }
 
-/// The id of the thread that asks; `None` where the kernel does not say more of it anyway.
+/// Returns the id of the calling thread, or `None` on systems where probes read nothing.
 pub fn own_id() -> Option<u32> {
     #[cfg(all(target_os = "linux", not(miri)))]
     return u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).ok();
@@ -189,25 +205,24 @@ pub fn own_id() -> Option<u32> {
     None
 }
 
-/// How a thread's time went, since it began.
+/// How a thread's time was spent, since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTimes {
     /// Time on a processor, in user and kernel mode, up to now, ns.
     pub run_ns: u64,
-    /// Time that it could have run and waited for a processor, ns; without a wait that has not
-    /// ended yet.
+    /// Time that it was runnable and waited for a processor, ns, without a wait in progress.
     pub run_delay_ns: Option<u64>,
-    /// How often it was given a processor.
+    /// How often it received a processor.
     pub timeslices: Option<u64>,
 }
 
 impl ThreadTimes {
-    /// Of the thread with this id in this process, asked once: nothing is kept open.
+    /// Reads the times of the thread with this id in this process once. Keeps no file open.
     pub fn now_of(tid: u32) -> Option<Self> {
         ThreadProbe { tid, files: Default::default() }.times()
     }
 
-    /// Of `schedstat`: `run_ns run_delay_ns timeslices`.
+    /// Parses `schedstat`: `run_ns run_delay_ns timeslices`.
     fn parse(clock_ns: Option<u64>, text: &str) -> Option<Self> {
         let mut numbers = text.split_ascii_whitespace().map(|number| number.parse().ok());
         let late_ns: Option<u64> = numbers.next().flatten();
@@ -216,14 +231,14 @@ impl ThreadTimes {
     }
 }
 
-/// What the scheduler thinks of a thread.
+/// The scheduler's state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThreadState {
     /// `R`: on a processor, or waiting for one.
     Runnable,
     /// `S`, `I`: blocked; a signal would wake it.
     Sleeping,
-    /// `D`: blocked in what no signal ends, as a rule the disk.
+    /// `D`: blocked where no signal wakes it, usually for the disk.
     Uninterruptible,
     /// `T`, `t`: stopped by a signal or a debugger.
     Stopped,
@@ -235,16 +250,17 @@ impl ThreadState {
     }
 }
 
-/// Of the file `stat`.
+/// The contents of the file `stat`.
 struct Stat {
     state: Option<ThreadState>,
     major_faults: Option<u64>,
 }
 
 impl Stat {
-    /// `None`: the thread is dead.
+    /// Returns `None` if the thread is dead.
     fn parse(text: &str) -> Option<Self> {
-        // The name stands in brackets and may hold anything, brackets and blanks too.
+        // The name is in parentheses and may contain any character, including parentheses and
+        // blanks.
         let (_, text) = text.rsplit_once(')').unwrap_or_default();
         let mut fields = text.split_ascii_whitespace();
         let state = match fields.next() {
@@ -261,22 +277,22 @@ impl Stat {
     }
 }
 
-/// What a blocked thread was doing when it came into the kernel.
+/// How a blocked thread entered the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inside {
     /// A system call.
     Syscall {
-        /// Its number on this machine.
+        /// Its number on this architecture.
         number: c_long,
         /// Its first arguments.
         arguments: [u64; ARGUMENTS],
     },
-    /// None: the processor brought it there, for a page that was not in memory as a rule.
+    /// No system call: a processor exception, usually for a page that was not in memory.
     Exception,
 }
 
 impl Inside {
-    /// Of `syscall`: `number 0xargument … 0xsp 0xpc`, or `-1 0xsp 0xpc`, or `running`.
+    /// Parses `syscall`: `number 0xargument … 0xsp 0xpc`, or `-1 0xsp 0xpc`, or `running`.
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_ascii_whitespace();
         let number = words.next()?.parse().ok()?;
@@ -291,7 +307,7 @@ impl Inside {
     }
 }
 
-/// The kernel's function that a thread waits in; cut to `CHANNEL_MAX_BYTES`.
+/// The name of the kernel function that a thread waits in, truncated to `CHANNEL_MAX_BYTES`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WaitChannel {
     len: u8,
@@ -299,7 +315,7 @@ pub struct WaitChannel {
 }
 
 impl WaitChannel {
-    /// Of `wchan`; `None` where it says `0`: not blocked, or unknown.
+    /// Parses `wchan`. Returns `None` for `0`: not blocked, or unknown.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim_end();
         if text.is_empty() || text == "0" {
@@ -311,7 +327,7 @@ impl WaitChannel {
         Some(Self { len: u8::try_from(kept.len()).ok()?, bytes })
     }
 
-    /// Its name.
+    /// Returns the function's name.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
     }
@@ -323,26 +339,26 @@ impl std::fmt::Debug for WaitChannel {
     }
 }
 
-/// What a thread was found doing.
+/// One sample of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSample {
-    /// How its time went so far.
+    /// How its time was spent so far.
     pub(crate) times: ThreadTimes,
-    /// Whether it ran during the sample. A thread that is runnable and does not waits for a
-    /// processor.
+    /// Whether it ran during the sample. If this is false and the thread is runnable, it waits for
+    /// a processor.
     pub is_on_cpu: bool,
-    /// What the scheduler thinks of it.
+    /// The scheduler's state of the thread.
     pub(crate) state: Option<ThreadState>,
-    /// Pages of its that had to come from a disk, or from who stands in for one.
+    /// Number of pages that had to be fetched from a disk or a substitute for one.
     pub(crate) major_faults: Option<u64>,
-    /// How it came into the kernel, if it is blocked and the kernel tells.
+    /// How it entered the kernel, if it is blocked and the kernel reports that.
     pub(crate) inside: Option<Inside>,
-    /// Where in the kernel it waits, if it is blocked and the kernel tells.
+    /// The kernel function that it waits in, if it is blocked and the kernel reports that.
     pub wait_channel: Option<WaitChannel>,
 }
 
 impl ThreadSample {
-    /// Whether it was blocked in the kernel, or stopped.
+    /// Returns whether the thread was blocked in the kernel, or stopped.
     pub fn is_blocked(&self) -> bool {
         self.state.is_some_and(ThreadState::is_blocked)
     }
@@ -396,10 +412,10 @@ mod tests {
     fn a_thread_that_got_the_id_of_one_that_has_ended_is_not_taken_for_it() {
         let own = || rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         let mut probe = std::thread::spawn(move || ThreadProbe::new(own())).join().unwrap();
-        // As if this thread had been given the other's id.
+        // As if this thread had received the ended thread's id.
         probe.tid = own();
         let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        // The one who joins may be told before the kernel has taken the thread off its list.
+        // `join` may return before the kernel has removed the thread from its list.
         while probe.sample().is_some() || probe.times().is_some() {
             assert!(std::time::Instant::now() < until, "{:?}", probe.sample());
             std::thread::yield_now();

@@ -1,49 +1,49 @@
-//! What a blocked thread waits for, told by the system call that it is in and by the kernel's
+//! Classifies what a blocked thread waits for, by the system call that it is in and by the kernel
 //! function that it sleeps in.
 //!
 //! | sign                                                                                        | means            |
 //! |---------------------------------------------------------------------------------------------|------------------|
-//! | `nanosleep`, `clock_nanosleep`; `poll`, `select` of no descriptor                             | sleep            |
-//! | `futex`, `flock`, `fcntl` with a wait, semaphores; the wait for a child, a signal, a `vfork`   | lock             |
+//! | `nanosleep`, `clock_nanosleep`; `poll`, `select` without descriptors                          | sleep            |
+//! | `futex`, `flock`, `fcntl` that waits, semaphores; waiting for a child, a signal, a `vfork`     | lock             |
 //! | `read`, `write`, `accept`, `connect`, `recv`, `send`, `poll`, `epoll_wait`, `open`, `fsync`, … | I/O              |
-//! | `mmap`, `munmap`, `mprotect`, `brk`, `madvise`, `mlock`, …                                    | ask the function |
+//! | `mmap`, `munmap`, `mprotect`, `brk`, `madvise`, `mlock`, …                                    | see the function |
 //!
-//! The call goes first: it is what the program asked for, and its number means the same for ever. A
-//! read that waits for a lock inside the file system is still a read that blocks. The function
-//! decides where the call says nothing, or cannot be read; kernels rename theirs (`pipe_read`
-//! became `anon_pipe_read`), so that they are told by parts of their names, and an unknown one
-//! means nothing.
+//! The system call takes precedence. It is what the program requested, and its number never changes
+//! its meaning. A read that waits for a lock inside the file system is still a read that blocks.
+//! The function decides where the call is inconclusive or cannot be read. Kernels rename their
+//! functions (`pipe_read` became `anon_pipe_read`). Functions are therefore recognized by parts of
+//! their names, and an unknown function has no meaning.
 //!
-//! Waiting for a child process or a signal counts as a lock, and not as I/O: both end when somebody
-//! else has done something. A lock with a time-out is a lock, a condition variable is one, a thread
-//! that is joined too (all are `futex`). Message queues are I/O, as pipes are.
+//! Waiting for a child process or a signal counts as a lock, not as I/O: both end when another
+//! thread or process has done something. A lock with a timeout, a condition variable and joining a
+//! thread count as locks too, since all are `futex` calls. Message queues are I/O, like pipes.
 //!
-//! Source: `syscalls(2)`; names of functions from Linux 4.19 to 6.18.
+//! Sources: `syscalls(2)`; names of functions from Linux 4.19 to 6.18.
 
 use crate::kernel::thread::Inside;
 
-/// What a thread waits for, as far as one sign tells.
+/// What a thread waits for, as far as one sign reveals it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// A time to pass.
+    /// A time to elapse.
     Sleep,
     /// Another thread or process.
     Lock,
-    /// Data, a connection, a place in a buffer, a file's name.
+    /// Data, a connection, space in a buffer, or a file name.
     Io,
-    /// Something about its memory: a lock on it, or a page.
+    /// Its memory: a lock on the address space, or a page.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux's system calls are known"))]
     Memory,
-    /// A page of a file: for a read, or since it was touched.
+    /// A page of a file: for a read, or because it was touched.
     Page,
-    /// Somebody who supplies pages that were touched.
+    /// The handler of `userfaultfd`, which must supply a page that was touched.
     Fault,
-    /// Nothing: it is not to run.
+    /// Nothing: the thread is stopped.
     Stopped,
 }
 
 impl Wait {
-    /// What this system call waits for, if it is known for one thing.
+    /// Returns what this system call waits for, if it always waits for one known thing.
     pub(crate) fn of_call(inside: Inside) -> Option<Self> {
         match inside {
             Inside::Syscall { number, arguments } => calls::wait(number, arguments),
@@ -51,14 +51,14 @@ impl Wait {
         }
     }
 
-    /// What this function of the kernel's waits for, if it is known.
+    /// Returns what this kernel function waits for, if it is known.
     pub(crate) fn of_channel(function: &str) -> Option<Self> {
         let is_known = |parts: &str| parts.split_ascii_whitespace().any(|part| function.contains(part));
         CHANNELS.iter().find(|(_, parts)| is_known(parts)).map(|(wait, _)| *wait)
     }
 }
 
-/// Parts of the names of functions in the kernel, the telling ones first.
+/// Parts of the names of kernel functions. The most specific ones come first.
 const CHANNELS: [(Wait, &str); 6] = [
     (Wait::Stopped, "do_signal_stop ptrace_stop do_freezer_trap __refrigerator"),
     (Wait::Fault, "handle_userfault"),
@@ -95,8 +95,8 @@ mod calls {
         SYS_futex SYS_flock SYS_wait4 SYS_waitid SYS_rt_sigsuspend SYS_rt_sigtimedwait SYS_clone SYS_clone3 SYS_membarrier
     };
 
-    /// `futex_waitv` and `futex_wait`, too young for some C libraries to name. Numbers this high
-    /// are the same on all architectures.
+    /// `futex_waitv` and `futex_wait`, which some C libraries are too old to define. Numbers this
+    /// high are the same on all architectures.
     const NEW_LOCKS: &[c_long] = &[449, 455];
 
     const MEMORY: &[c_long] = calls! {
@@ -112,7 +112,8 @@ mod calls {
         SYS_mq_timedsend
     };
 
-    /// Those that only the older tables of calls have; elsewhere the C library goes without them.
+    /// Calls that only the older system call tables contain. On other architectures the C library
+    /// does without them.
     #[cfg(target_arch = "x86_64")]
     mod old {
         use super::c_long;
