@@ -1,60 +1,77 @@
-//! Why a thread does not get on, from two samples of it: pure functions of the samples.
+//! Determines why a thread does not make progress, from two samples of it. All functions are pure.
 //!
-//! Shape: the time between the samples is divided into three shares, the largest of which is the
-//! answer; but a thread that was blocked for less than a quarter of the time and ran for a quarter
-//! at least burns what it gets, and is told as one that does: on a machine with more such threads
-//! than processors, of which spare workers are some, each of them mostly waits.
+//! The runtime's sentinel calls [`classify`] for a worker whose poll is stuck, and [`held_up`] for
+//! its own thread.
+//!
+//! # Shares
+//!
+//! The time between the samples is divided into three shares. The largest share gives the answer,
+//! with one exception. A thread that was blocked for less than a quarter of the time and ran for at
+//! least a quarter is classified as `Cpu`. Such threads use the processor time that they get. If
+//! there are more of them than processors, each waits most of the time, and spare workers add to
+//! their number.
 //!
 //! | share   | is                                                                    | means                                |
 //! |---------|-----------------------------------------------------------------------|--------------------------------------|
 //! | ran     | growth of its time on processors                                      | `Cpu`                                |
-//! | ready   | growth of its time waited for one; also the rest, if it waits for one | `Throttled` or `NotScheduled`        |
-//! | blocked | what is left                                                          | the second table                     |
+//! | ready   | growth of its time waited for one; also the rest, if it waits now     | `Throttled` or `NotScheduled`        |
+//! | blocked | the remaining time                                                    | the second table                     |
 //!
-//! The kernel counts a wait for a processor when it ends. So a thread that can run, was not on a
-//! processor during the sample, and was not seen blocked before, is taken to have been ready for
-//! what is left. Where it was given no processor in between at all and can run at both samples, it
-//! was ready too, even if it sits on one: then it is the machine below that ran somebody else.
+//! The kernel counts a wait for a processor when the wait ends. A wait in progress is therefore
+//! inferred. If the thread is runnable, was not on a processor during the later sample, and was not
+//! blocked in the earlier one, the remaining time counts as ready. The same holds for a thread that
+//! is runnable at both samples and received no processor in between, even if it is on one now. In
+//! that case the hypervisor gave the processor to another virtual machine.
 //!
-//! `Throttled` rather than `NotScheduled`, if a level of the process's control group has a quota
-//! and
-//! 1. the count of throttled periods grew, and the time that it was throttled by at least a quarter
-//!    of the ready share, or not yet; or
-//! 2. it has been throttled before, and the group used less than a quarter of a processor between
-//!    samples that are two ticks apart or more: nothing of the group ran, so it was not the group's
-//!    own threads that ran instead.
+//! # Throttled or not scheduled
 //!
-//! The counts move when a throttled period ends: in flight only (2) tells, and the first period of
-//! all reads as `NotScheduled` until it ends.
+//! The cause is `Throttled` rather than `NotScheduled` if a level of the program's control group
+//! has a quota and one of these holds:
+//! 1. The count of throttled periods grew. The time that the group was throttled grew by at least a
+//!    quarter of the ready share, or has not been updated yet.
+//! 2. The group has been throttled before, and used less than a quarter of a processor between
+//!    samples that are at least two ticks apart. Nothing in the group ran, so the thread was not
+//!    displaced by other threads of its group.
 //!
-//! A blocked thread, by the first line that holds (see `waits` for what calls and functions mean),
-//! told of the later sample if it was blocked then, else of the earlier:
+//! The counts change when a throttled period ends. During a throttled period only (2) can hold, and
+//! the very first period is classified as `NotScheduled` until it ends.
 //!
-//! | it is                                              | and                                            | cause       |
+//! # Blocked threads
+//!
+//! The first line that holds applies (`waits` lists the meanings of calls and functions). It
+//! applies to the later sample if the thread was blocked then, else to the earlier one:
+//!
+//! | the thread is                                      | and                                            | cause       |
 //! |----------------------------------------------------|------------------------------------------------|-------------|
 //! | stopped, or frozen                                 |                                                | `Stopped`   |
 //! | in no system call                                  | in a function that waits for a lock            | `Lock`      |
-//! | in no system call                                  | else: nothing but a page makes it wait there   | `PageIn`    |
-//! | in a call that sleeps, locks, or does I/O          |                                                | that        |
+//! | in no system call                                  | otherwise: only a page makes it wait there     | `PageIn`    |
+//! | in a call that sleeps, locks, or does I/O          |                                                | that one    |
 //! | in a call about memory                             | in a function that waits for a lock            | `Lock`      |
-//! | in a call about memory                             | waits for a page, or in the state `D`          | `PageIn`    |
-//! | in another call, or the call cannot be read        | in a function that sleeps, locks, or does I/O  | that        |
-//! | in no call that can be read                        | waits for a page, and major faults grew        | `PageIn`    |
-//! | in another call, or the call cannot be read        | waits for a page                               | `Io`        |
+//! | in a call about memory                             | it waits for a page, or in the state `D`       | `PageIn`    |
+//! | in another call, or the call cannot be read        | in a function that sleeps, locks, or does I/O  | that one    |
+//! | in no call that can be read                        | it waits for a page, and major faults grew     | `PageIn`    |
+//! | in another call, or the call cannot be read        | it waits for a page                            | `Io`        |
 //! | in the state `D`                                   | nothing else is known, and major faults grew   | `PageIn`    |
 //! | in the state `D`                                   | nothing else is known                          | `Io`        |
 //! | anything else                                      |                                                | `Unknown`   |
 //!
-//! Was blocked, but at neither sample: `PageIn` if major faults grew, else `Unknown`; the next pair
-//! of samples will tell.
+//! If it was blocked, but at neither sample: `PageIn` if major faults grew, else `Unknown`. The
+//! next pair of samples will decide.
 //!
-//! Samples 1 ms apart suffice: the time on processors is exact. Samples as close as a wait is long
-//! may take a thread that wakes up for one that was ready; a later pair corrects that.
+//! # Accuracy
 //!
-//! Rejected: the state alone (a spinning thread is `R` whether it gets its processor or not, and a
-//! thread that faults its way through a file is found in `R` half of the time); the growth of
-//! `schedstat`'s waits alone (a thread that waits now has none); the larger half (a thread that
-//! runs, waits and sleeps a third each would have no cause).
+//! Samples 1 ms apart suffice, since the time on processors is exact. If the interval is about as
+//! short as a wait, a thread that is just waking up may be classified as ready. A later pair of
+//! samples corrects that.
+//!
+//! # Rejected alternatives
+//!
+//! * The state alone: a spinning thread is `R` whether it gets its processor or not. A thread that
+//!   reads a mapped file by page faults is `R` half of the time.
+//! * The growth of `schedstat`'s waits alone: a wait in progress is not in it.
+//! * Requiring more than half of the time: a thread that runs, waits and sleeps a third each would
+//!   have no cause.
 
 use volt_telemetry::incident::Cause;
 
@@ -62,20 +79,21 @@ use crate::kernel::cgroup::CgroupSample;
 use crate::kernel::thread::{Inside, ThreadSample, ThreadState};
 use crate::kernel::waits::Wait;
 
-/// How late a watcher has to be for its lateness to be told, beyond twice its time: a busy
-/// machine's usual hiccups stay below.
+/// How late a watcher must be to be reported, in addition to twice its time. The usual delays of a
+/// busy machine are shorter.
 const LATE_MIN_NS: u64 = 5_000_000;
-/// Ran for this part of the time, was throttled for this part of the time waited, or used this part
-/// of a processor: see the header.
+/// The fraction (one in `QUARTER`) of the time that a thread ran, of the ready time that its group
+/// was throttled, and of a processor that the group used. See the header.
 const QUARTER: u64 = 4;
-/// Ticks after which what ran is sure to be counted.
+/// Number of ticks after which the kernel's count of processor time is certainly up to date.
 const SETTLED_TICKS: u64 = 2;
 
-/// Why a thread did not get on between two samples that were `elapsed_ns` apart, 1 ms or more. For
-/// `Throttled`, the control group's counts at about the same times, where there is a group.
+/// Returns why a thread made no progress between two samples that were `elapsed_ns` apart, 1 ms or
+/// more. `Throttled` requires samples of the control group at about the same times, if there is a
+/// group.
 ///
-/// A thread that is gone has no sample, and no cause. Not to be believed if the watcher itself was
-/// held up meanwhile: see [`held_up`].
+/// A thread that has ended has no sample, and so no cause. Do not rely on the result if the watcher
+/// itself was delayed meanwhile: see [`held_up`].
 pub fn classify(
     before: &ThreadSample,
     after: &ThreadSample,
@@ -95,23 +113,23 @@ pub fn classify(
     }
 }
 
-/// What held up a watcher that went to sleep for `expected_ns` and sampled again after
-/// `elapsed_ns`: the machine, not what it watches. `None` if it is about in time, or was late by
-/// its own doing.
+/// Returns why a watcher woke up late that slept for `expected_ns` and sampled again after
+/// `elapsed_ns`, if the machine caused it. Returns `None` if it was about on time, or was late
+/// because of its own work.
 ///
-/// The samples are of the watcher's own thread; the earlier may be older than the sleep, as long as
-/// it had few delays in between.
+/// The samples are of the watcher's own thread. The earlier one may be older than the sleep,
+/// provided that the thread had few delays in between.
 ///
-/// | its lateness is mostly               | cause                                                                         |
+/// | most of its lateness is              | cause                                                                         |
 /// |--------------------------------------|-------------------------------------------------------------------------------|
-/// | under 5 ms, or under `expected_ns`   | none                                                                          |
+/// | below 5 ms, or below `expected_ns`   | none                                                                          |
 /// | its own time on a processor          | none                                                                          |
 /// | its own wait for a processor         | `Throttled` or `NotScheduled`, as for any thread                              |
-/// | nothing of these, major faults grew  | `PageIn`: the watcher itself was swapped out                                  |
-/// | nothing of these                     | `Stopped`: SIGSTOP and SIGCONT, a debugger, a freezer, a machine that stood still |
+/// | none of these, and major faults grew | `PageIn`: the watcher itself was swapped out                                  |
+/// | none of these                        | `Stopped`: SIGSTOP and SIGCONT, a debugger, a freezer, a suspended machine    |
 ///
-/// What a watcher sees of others over such a time is the machine's doing as well: it should write
-/// down this cause instead, and heal nothing.
+/// The observations of other threads over such a time have the same cause. The watcher should
+/// record this cause instead, and replace no worker.
 pub fn held_up(
     expected_ns: u64,
     elapsed_ns: u64,
@@ -154,14 +172,14 @@ impl Shares {
             && is_runnable(after)
             && after.times.timeslices.is_some()
             && before.times.timeslices == after.times.timeslices;
-        // A wait that began before the first sample counts as a whole when it ends.
+        // A wait that began before the first sample is counted in full when it ends.
         let waited_ns = growth(before.times.run_delay_ns, after.times.run_delay_ns).min(rest_ns);
         let ready_ns = if waits_now || was_never_switched { rest_ns } else { waited_ns };
         Self { ran_ns, ready_ns, blocked_ns: rest_ns - ready_ns }
     }
 }
 
-/// Why a thread that could run did not.
+/// Returns why a runnable thread did not run.
 fn not_run(before: Option<&CgroupSample>, after: Option<&CgroupSample>, ready_ns: u64, elapsed_ns: u64) -> Cause {
     let (Some(before), Some(after)) = (before, after) else { return Cause::NotScheduled };
     if after.quota.is_none() {
@@ -178,7 +196,7 @@ fn not_run(before: Option<&CgroupSample>, after: Option<&CgroupSample>, ready_ns
     if was_throttled || is_throttled { Cause::Throttled } else { Cause::NotScheduled }
 }
 
-/// What a thread was blocked by.
+/// Returns what blocked a thread.
 fn blocked(before: &ThreadSample, after: &ThreadSample) -> Cause {
     let has_faulted = has_faulted(before, after);
     let Some(sample) = [after, before].into_iter().find(|sample| sample.is_blocked()) else {
@@ -209,12 +227,12 @@ fn blocked(before: &ThreadSample, after: &ThreadSample) -> Cause {
     }
 }
 
-/// Whether a page had to come from the disk.
+/// Returns whether a page had to be fetched from the disk.
 fn has_faulted(before: &ThreadSample, after: &ThreadSample) -> bool {
     growth(before.major_faults, after.major_faults) > 0
 }
 
-/// 0 if one of them is not known.
+/// Returns 0 if one of them is unknown.
 fn growth(before: Option<u64>, after: Option<u64>) -> u64 {
     before.zip(after).map_or(0, |(before, after)| after.saturating_sub(before))
 }

@@ -1,5 +1,5 @@
-//! The table of rules, line by line, and every kind of sample that a real thread gave when it was
-//! watched.
+//! Tests of the table of rules, line by line, and of every kind of sample that real threads
+//! produced.
 
 use std::ffi::c_long;
 
@@ -10,10 +10,10 @@ use crate::kernel::cgroup::CgroupSample;
 use crate::kernel::thread::{Inside, ThreadSample, ThreadState, ThreadTimes, WaitChannel};
 
 const MS: u64 = 1_000_000;
-/// Between the two samples.
+/// Time between the two samples.
 const WINDOW_NS: u64 = 10 * MS;
 
-/// On a processor, 1 s after it began.
+/// On a processor, 1 s after the thread started.
 fn running() -> ThreadSample {
     ThreadSample {
         times: ThreadTimes { run_ns: 1_000 * MS, run_delay_ns: Some(5 * MS), timeslices: Some(100) },
@@ -25,12 +25,12 @@ fn running() -> ThreadSample {
     }
 }
 
-/// Waits for a processor.
+/// Waiting for a processor.
 fn waiting() -> ThreadSample {
     ThreadSample { is_on_cpu: false, ..running() }
 }
 
-/// Blocked in a call, or in none, and in a function.
+/// Blocked in a call, or in none, and in a kernel function.
 fn asleep(state: ThreadState, inside: Option<Inside>, function: &str) -> ThreadSample {
     ThreadSample { state: Some(state), inside, wait_channel: WaitChannel::parse(function), ..waiting() }
 }
@@ -43,7 +43,8 @@ fn call(number: c_long) -> Option<Inside> {
     Some(Inside::Syscall { number, arguments: [3, 1] })
 }
 
-/// Later, after so much on a processor and so much waiting for one, of which it got so many.
+/// A later sample, after this much time on a processor and waiting for one, in this many time
+/// slices.
 fn later(sample: ThreadSample, ran_ns: u64, waited_ns: u64, timeslices: u64) -> ThreadSample {
     let times = ThreadTimes {
         run_ns: sample.times.run_ns + ran_ns,
@@ -57,12 +58,12 @@ fn faulted(sample: ThreadSample) -> ThreadSample {
     ThreadSample { major_faults: Some(9), ..sample }
 }
 
-/// Without a control group.
+/// The cause, without a control group.
 fn cause(before: ThreadSample, after: ThreadSample) -> Cause {
     classify(&before, &after, None, None, WINDOW_NS)
 }
 
-/// Blocked like this at both samples.
+/// The cause of a thread that is blocked like this at both samples.
 fn cause_of(sample: ThreadSample) -> Cause {
     cause(sample, sample)
 }
@@ -71,26 +72,26 @@ fn cause_of(sample: ThreadSample) -> Cause {
 fn the_largest_share_is_the_cause() {
     let sleeping = in_call(libc::SYS_clock_nanosleep, "hrtimer_nanosleep");
     for (cause_told, before, after) in [
-        // Ran all the time; ran and was pushed aside; ran, and slept at both samples.
+        // Ran all the time; ran and was preempted; ran, and slept at both samples.
         (Cause::Cpu, running(), later(running(), WINDOW_NS, 0, 0)),
         (Cause::Cpu, running(), later(waiting(), 6 * MS, 0, 0)),
         (Cause::Cpu, running(), later(waiting(), WINDOW_NS / 4, 0, 0)),
         (Cause::NotScheduled, running(), later(waiting(), WINDOW_NS / 4 - 1, 0, 0)),
         (Cause::Cpu, sleeping, later(sleeping, 7 * MS, 0, 5)),
-        // Ran least of the time, whatever it did at the samples.
+        // Ran for the smallest part of the time, whatever the samples show.
         (Cause::Sleep, running(), later(sleeping, 2 * MS, 0, 5)),
         (Cause::Sleep, sleeping, later(running(), 2 * MS, 0, 5)),
         (Cause::Sleep, sleeping, later(waiting(), 2 * MS, 0, 5)),
-        // A third each: ran 3, ready 4, blocked 3.
+        // About a third each: ran 3, ready 4, blocked 3.
         (Cause::NotScheduled, sleeping, later(sleeping, 3 * MS, 4 * MS, 5)),
-        // Waits since before the first sample; was pushed aside after it; was on and off.
+        // Waiting since before the first sample; preempted after it; on and off a processor.
         (Cause::NotScheduled, waiting(), waiting()),
         (Cause::NotScheduled, running(), later(waiting(), MS, 0, 0)),
         (Cause::NotScheduled, waiting(), later(running(), 2 * MS, 30 * MS, 1)),
-        // On a processor at both samples, never switched, and got no time: somebody has the
-        // processor's processor.
+        // On a processor at both samples, never switched, and got no time: the hypervisor gave the
+        // processor to another virtual machine.
         (Cause::NotScheduled, running(), running()),
-        // On a processor at both samples, and away in between.
+        // On a processor at both samples, and blocked in between.
         (Cause::Unknown, running(), later(running(), 2 * MS, 0, 3)),
         (Cause::PageIn, running(), faulted(later(running(), 2 * MS, 0, 3))),
     ] {
@@ -111,7 +112,7 @@ fn a_blocked_thread_is_told_by_its_call_first() {
         // A read that waits for a lock, or for a page, is a read.
         (libc::SYS_read, "rwsem_down_read_slowpath", Cause::Io),
         (libc::SYS_read, "folio_wait_bit_common", Cause::Io),
-        // A function that nobody knows.
+        // A function that is not known.
         (libc::SYS_futex, "moon_phase_wait", Cause::Lock),
         // Calls that only the function explains.
         (libc::SYS_mmap, "rwsem_down_write_slowpath", Cause::Lock),
@@ -228,7 +229,7 @@ fn a_thread_that_could_run_is_throttled_if_its_group_was() {
     ] {
         let told = classify(&waiting(), &waiting(), Some(&before), Some(&after), window_ns);
         assert_eq!(told, cause_told, "{name}");
-        // Who runs or sleeps is not throttled, whatever becomes of the group.
+        // A thread that runs or sleeps is not throttled, whatever happens to its group.
         let sleeping = in_call(libc::SYS_clock_nanosleep, "hrtimer_nanosleep");
         let told = classify(&sleeping, &sleeping, Some(&before), Some(&after), window_ns);
         assert_eq!(told, Cause::Sleep, "{name}");
@@ -244,13 +245,13 @@ fn a_watcher_that_was_late_says_what_held_it_up() {
         held_up(expected_ns, elapsed_ns, &running(), &after, Some(&quota), Some(&quota))
     };
     let stopped = later(running(), MS, MS, 1);
-    // In time; a little late; late by less than it slept.
+    // On time; a little late; late by less than it slept.
     assert_eq!(told(10 * MS, 10 * MS, stopped), None);
     assert_eq!(told(MS, 5 * MS, stopped), None);
     assert_eq!(told(50 * MS, 90 * MS, stopped), None);
-    // By its own work.
+    // Late because of its own work.
     assert_eq!(told(MS, 60 * MS, later(running(), 50 * MS, 0, 1)), None);
-    // For want of a processor, of the quota, of its own memory; and without any reason of its own.
+    // Late because of a processor, the quota, or its own memory; and for no reason of its own.
     let ready = later(running(), MS, 55 * MS, 1);
     assert_eq!(told(MS, 60 * MS, ready), Some(Cause::NotScheduled));
     let told_of_group = held_up(MS, 60 * MS, &running(), &ready, Some(&quota), Some(&throttled));

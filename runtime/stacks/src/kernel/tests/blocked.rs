@@ -1,5 +1,5 @@
-//! Sleep, locks and I/O. A thread that is blocked stays so, hence each pair of samples must show
-//! the same, from the first that finds it.
+//! Tests of sleep, locks and I/O. A blocked thread stays blocked, so after the first pair of
+//! samples that shows the expected cause, every pair must show it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,12 +18,12 @@ use super::{Going, WINDOW, watch};
 
 /// Pairs of samples that must agree.
 const PAIRS: u32 = 20;
-/// One of many sleeps: long against a window, short enough to be waited for at the end.
+/// One of many sleeps: long compared to a window, short enough to wait for at the end.
 const NAP: Duration = Duration::from_millis(300);
-/// The same, for the kernel.
+/// `NAP` as a kernel type.
 const NAP_SPEC: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
 
-/// Watches a thread that is held up by `body` until `release`.
+/// Watches a thread that is blocked by `body` until `release`.
 fn held_up(cause: Cause, body: impl FnOnce() + Send + 'static, release: impl FnOnce()) {
     let watched = watch(body);
     watched.see(cause, 1, WINDOW);
@@ -33,7 +33,7 @@ fn held_up(cause: Cause, body: impl FnOnce() + Send + 'static, release: impl FnO
     watched.join();
 }
 
-/// The same with one who naps again and again, and is up for an instant in between.
+/// Like `held_up`, with a thread that naps again and again and is awake for an instant in between.
 fn naps(cause: Cause, nap: impl Fn() + Send + 'static) {
     let going = Going::new();
     let is_going = going.clone();
@@ -106,18 +106,18 @@ fn a_thread_that_is_joined_is_a_lock() {
 
 #[test]
 fn a_child_process_that_is_waited_for_is_a_lock() {
-    // Ends with its input.
+    // `cat` exits at the end of its input.
     let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let input = child.stdin.take();
     held_up(Cause::Lock, move || assert!(child.wait().unwrap().success()), || drop(input));
 }
 
-/// A file that nobody else knows, and that is gone with its last handle.
+/// Creates a file that no other program opens, and that is removed with its last handle.
 fn file() -> File {
     rustix::fs::memfd_create("volt", rustix::fs::MemfdFlags::CLOEXEC).unwrap().into()
 }
 
-/// The same file, opened once more: a lock of the one keeps the other out.
+/// Opens the same file again: a lock through one handle excludes the other.
 fn reopened(file: &File) -> File {
     use std::os::fd::AsRawFd;
     File::options().read(true).write(true).open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap()
@@ -133,7 +133,7 @@ fn a_file_that_another_has_locked_is_a_lock() {
 
 #[test]
 fn a_part_of_a_file_that_another_process_has_locked_is_a_lock() {
-    // Such locks belong to a process, so that another one has to hold it.
+    // Such locks belong to a process, so another process must hold it.
     if super::is_child() {
         let file: File = File::options().read(true).write(true).open(std::env::var("VOLT_LOCKED").unwrap()).unwrap();
         fcntl_lock(&file, FlockOperation::LockExclusive).unwrap();

@@ -1,9 +1,9 @@
-//! Threads that are really held up, each for one reason, and watched while they are: from the same
-//! process, without privileges.
+//! Tests with threads that are really delayed, each for one reason, and sampled meanwhile: from the
+//! same process, without privileges.
 //!
-//! Each test takes samples until it sees what it waits for, and fails when that does not come in
-//! [`LIMIT`]. The pause between two samples is the window that is judged; nobody is synchronised by
-//! it.
+//! Each test takes samples until it finds the expected cause, and fails if that takes longer than
+//! [`LIMIT`]. The pause between two samples is the window that is classified; it does not
+//! synchronize any threads.
 
 mod blocked;
 mod memory;
@@ -27,21 +27,21 @@ use super::cause::classify;
 use super::cgroup::{Cgroup, CgroupSample};
 use super::thread::ThreadProbe;
 
-/// How long a cause may take to be told, on a machine that is busy with other things.
+/// How long it may take until a cause is found, on a machine that is busy otherwise.
 const LIMIT: Duration = Duration::from_secs(60);
-/// The shortest window that has to do.
+/// The shortest window that must suffice.
 const WINDOW: Duration = Duration::from_millis(1);
 
-/// How often each cause was told.
+/// How often each cause was found.
 type Tally = BTreeMap<Cause, u32>;
 
-/// The tests that need processors to themselves, one at a time. Other programs are busy as well.
+/// Serializes the tests that need processors to themselves. Other programs may still be busy.
 fn processors() -> MutexGuard<'static, ()> {
     static PROCESSORS: Mutex<()> = Mutex::new(());
     PROCESSORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A thread, and its probe.
+/// A thread and its probe.
 struct Watched {
     tid: u32,
     probe: ThreadProbe,
@@ -53,7 +53,7 @@ fn own_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
 }
 
-/// Starts a thread that is held up by `body`.
+/// Starts a thread that runs `body` and is delayed by it.
 fn watch(body: impl FnOnce() + Send + 'static) -> Watched {
     let (tell, told) = mpsc::channel();
     let thread = thread::spawn(move || {
@@ -65,7 +65,7 @@ fn watch(body: impl FnOnce() + Send + 'static) -> Watched {
 }
 
 impl Watched {
-    /// What two samples show.
+    /// Returns the cause that two samples give.
     fn cause(&self, window: Duration) -> Cause {
         let group = || self.cgroup.as_ref().map(Cgroup::sample);
         let (began, before, group_before) = (Instant::now(), self.probe.sample().unwrap(), group());
@@ -76,7 +76,8 @@ impl Watched {
         classify(&before, &after, group_before.as_ref(), group_after.as_ref(), elapsed_ns)
     }
 
-    /// Takes samples until `cause` was found so many times; how often each other cause was found.
+    /// Takes samples until `cause` was found `times` times. Returns how often each other cause was
+    /// found.
     fn see(&self, cause: Cause, times: u32, window: Duration) -> Tally {
         let (until, mut told) = (Instant::now() + LIMIT, Tally::new());
         while told.get(&cause).copied().unwrap_or(0) < times {
@@ -92,7 +93,7 @@ impl Watched {
     }
 }
 
-/// A switch that a thread goes by until it is off.
+/// A flag that makes a thread stop when it is cleared.
 #[derive(Clone)]
 struct Going(Arc<AtomicBool>);
 
@@ -102,7 +103,7 @@ impl Going {
     }
 
     fn is_on(&self) -> bool {
-        // ORDERING: Relaxed; only the value counts.
+        // ORDERING: Relaxed; only the value matters.
         self.0.load(Ordering::Relaxed)
     }
 
@@ -112,34 +113,36 @@ impl Going {
     }
 }
 
-/// Spins until it is over.
+/// Spins until the flag is cleared.
 fn spin(going: &Going) {
     while going.is_on() {
         std::hint::spin_loop();
     }
 }
 
-/// Names the part that a process plays which a test has started of its own program.
+/// The environment variable for the role of a child process that a test starts from its own
+/// program.
 const ROLE: &str = "VOLT_KERNEL_TEST";
 
-/// Whether this process is such a child.
+/// Returns whether this process is such a child.
 fn is_child() -> bool {
     std::env::var_os(ROLE).is_some()
 }
 
-/// The same test once more, in a process of its own, where [`is_child`]. It ends with this value.
+/// The same test, run again in a child process where [`is_child`] is true. Dropping this value
+/// kills the child.
 struct Again {
     child: Child,
     lines: mpsc::Receiver<String>,
 }
 
 impl Again {
-    /// `test` is the calling test's full name, with the crate's.
+    /// Starts the child. `test` is the calling test's full name, including the crate's.
     fn start(test: &str) -> Self {
         Self::start_with(test, &[])
     }
 
-    /// The same, with these in its environment.
+    /// Starts the child with additional environment variables.
     fn start_with(test: &str, variables: &[(&str, &OsStr)]) -> Self {
         let (_, test) = test.split_once("::").unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -159,16 +162,16 @@ impl Again {
         Self { child, lines }
     }
 
-    /// The next line that the child tells, on its standard error.
+    /// Returns the next line that the child writes to its standard error.
     fn line(&self) -> String {
-        // The child gives up earlier, and says why.
+        // The child times out earlier, with a message.
         self.lines.recv_timeout(2 * LIMIT).expect("the child tells")
     }
 }
 
 impl Drop for Again {
     fn drop(&mut self) {
-        // Also where the test failed. Gone already is fine.
+        // Also if the test failed. It is fine if the child has exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! What can be read of a thread, by whom, when, and at which price.
+//! Tests which values can be read of a thread, by which process, when, and at which cost.
 
 use std::hint::black_box;
 use std::sync::{Arc, Mutex, mpsc};
@@ -16,7 +16,7 @@ fn a_thread_that_has_ended_has_no_numbers() {
     let watched = watch(|| ());
     let super::Watched { probe, thread, .. } = watched;
     thread.join().unwrap();
-    // The one who joins may be told before the kernel has taken it off its list.
+    // `join` may return before the kernel has removed the thread from its list.
     let until = Instant::now() + super::LIMIT;
     while probe.sample().is_some() || probe.times().is_some() {
         assert!(Instant::now() < until, "{:?}", probe.sample());
@@ -61,11 +61,12 @@ fn one_that_is_not_dumpable_loses_only_the_call() {
             break line;
         }
     };
-    // Root may read what belongs to root.
+    // Root may read files that belong to root.
     assert_eq!(told, format!("call {}", geteuid().is_root()));
 }
 
-/// What one call costs on average, in µs; the least of some rounds, since others run as well.
+/// Returns the average cost of one call in µs, the least of several rounds, since other programs
+/// run as well.
 fn cost_us<T>(call: impl Fn() -> T) -> f64 {
     const CALLS: u32 = 500;
     let round = || {
@@ -97,6 +98,6 @@ fn a_sample_costs_microseconds() {
     drop(end);
     spinning.join();
     blocked.join();
-    // Ten times what was measured: unoptimised, and on a machine shared with others.
+    // Ten times the measured values: the build is not optimized, and the machine is shared.
     assert!(spinning_us[0] < 20.0 && blocked_us[1] < 300.0);
 }

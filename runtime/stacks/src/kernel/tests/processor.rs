@@ -1,4 +1,4 @@
-//! Threads that could run: that do, that do now and then, and that are not let.
+//! Tests of runnable threads: threads that run, that run now and then, and that get no processor.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use volt_telemetry::incident::Cause;
 use super::{Going, Tally, WINDOW, own_tid, processors, spin, watch};
 use crate::kernel::thread::ThreadProbe;
 
-/// What a thread may be told to do that always could run: on a busy machine it does not always get
-/// a processor.
+/// Returns whether all causes are possible for a thread that is always runnable: on a busy machine
+/// it does not always get a processor.
 fn could_run(told: &Tally) -> bool {
     told.keys().all(|cause| [Cause::Cpu, Cause::NotScheduled, Cause::Throttled].contains(cause))
 }
@@ -25,7 +25,7 @@ fn a_loop_burns_the_processor_in_windows_shorter_than_a_tick_and_longer() {
     let watched = watch(move || spin(&is_going));
     let others = watched.see(Cause::Cpu, 20, WINDOW);
     assert!(could_run(&others), "{others:?}");
-    // On a busy machine it need not get the larger part of so long a time.
+    // On a busy machine it may not get the larger part of such a long window.
     for _ in 0..20 {
         let told = watched.cause(Duration::from_millis(10));
         assert!(could_run(&Tally::from([(told, 1)])), "{told:?}");
@@ -44,8 +44,8 @@ fn the_time_of_a_thread_that_runs_is_exact() {
     const SPIN: Duration = Duration::from_micros(100);
     let mut behind_ns: Vec<u64> = (0..500)
         .map(|_| {
-            // The kernel's count is brought up to date by each reading of the clock; then it falls
-            // behind by as much as this.
+            // Each reading of the clock brings the kernel's count up to date. After that, the count
+            // falls behind by the time spun here.
             let began = Instant::now();
             while began.elapsed() < SPIN {}
             let told_ns = probe.times().unwrap().run_ns;
@@ -57,7 +57,7 @@ fn the_time_of_a_thread_that_runs_is_exact() {
     assert!(u128::from(median_ns) < SPIN.as_nanos() / 4, "{median_ns} ns behind");
 }
 
-/// Watches a thread that spins and sleeps in turn, in windows over several turns.
+/// Watches a thread that alternates between spinning and sleeping, in windows over several turns.
 fn alternates(spin_for: Duration, sleep_for: Duration, cause: Cause) {
     let going = Going::new();
     let is_going = going.clone();
@@ -78,15 +78,15 @@ fn alternates(spin_for: Duration, sleep_for: Duration, cause: Cause) {
 #[test]
 fn who_spins_most_of_the_time_burns_the_processor_and_who_sleeps_most_of_it_sleeps() {
     let _alone = processors();
-    // As short as they are, several turns go into what a busy machine gives a thread at a time.
+    // The turns are short enough for several to fit into one time slice of a busy machine.
     alternates(Duration::from_micros(900), Duration::from_micros(20), Cause::Cpu);
     alternates(Duration::from_micros(100), Duration::from_micros(800), Cause::Sleep);
 }
 
-/// Threads that take this processor for themselves.
+/// Number of threads that compete for this processor.
 const RIVALS: usize = 5;
 
-/// Keeps the calling thread to one processor of those that it may have.
+/// Restricts the calling thread to one of the processors that it may use.
 fn pin() {
     let allowed = sched_getaffinity(None).unwrap();
     let first = (0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap();
@@ -112,7 +112,7 @@ fn who_gives_way_to_others_on_its_processor_is_not_scheduled() {
     let watched = watch(move || {
         pin();
         let own: Pid = gettid();
-        // Of this thread alone, whatever the name says.
+        // Affects only this thread, despite the function's name.
         setpriority_process(Some(own), 19).unwrap();
         spin(&is_going);
     });

@@ -1,4 +1,4 @@
-//! Threads and processes that are not to run: by a signal, by a debugger.
+//! Tests of threads and processes that are stopped by a signal or a debugger.
 
 use std::io::Read;
 use std::ptr;
@@ -15,10 +15,10 @@ use crate::kernel::thread::ThreadProbe;
 
 /// How long a watcher sleeps between two samples.
 const TICK: Duration = Duration::from_millis(2);
-/// How long it is stopped for.
+/// How long it is stopped.
 const STOP: Duration = Duration::from_millis(300);
 
-/// A watcher, as a runtime has one: tells what held it up.
+/// A watcher like a runtime's: prints what delayed it.
 fn watch_the_clock() {
     let probe = ThreadProbe::new(own_tid());
     let cgroup = Cgroup::of_this_process();
@@ -42,7 +42,7 @@ fn pid_of(child: &Again) -> Pid {
     Pid::from_child(&child.child)
 }
 
-/// The letter of the process's main thread.
+/// Returns the state letter of the process's main thread.
 fn state_of(pid: Pid) -> String {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();
     stat.rsplit_once(") ").unwrap().1[..1].to_owned()
@@ -61,8 +61,8 @@ fn a_watcher_whose_whole_process_was_stopped_blames_the_stop() {
     while state_of(pid) != "T" {
         thread::yield_now();
     }
-    // What it told before is of before, a machine that stood still perhaps; from here on it tells
-    // nothing, for as long as it is stopped.
+    // Lines printed so far belong to the time before, perhaps to a suspended machine. While it is
+    // stopped, the child prints nothing.
     let _before = child.lines.try_iter().count();
     thread::sleep(STOP);
     kill_process(pid, Signal::CONT).unwrap();
@@ -74,11 +74,12 @@ fn a_thread_that_a_debugger_holds_is_stopped() {
     if is_child() {
         let going = Going::new();
         let watched = watch(move || spin(&going));
-        // Not by the thread itself, which may be stopped with the lock of what it tells through.
+        // Not printed by the thread itself: it may be stopped while it holds the lock of standard
+        // error.
         eprintln!("tid {}", watched.tid);
         watched.see(Cause::Stopped, 20, WINDOW);
         eprintln!("stopped");
-        // Stays until it is let go of: see `Released`.
+        // Runs until the test releases it: see `Released`.
         std::io::stdin().read_to_string(&mut String::new()).unwrap();
         return;
     }
@@ -89,7 +90,7 @@ fn a_thread_that_a_debugger_holds_is_stopped() {
         }
     };
     let nothing = ptr::null_mut::<libc::c_void>();
-    // SAFETY: the C library's function, for a thread of a child of ours; no memory is involved.
+    // SAFETY: the C library's function, for a thread of our child process; no memory is involved.
     let failed = unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, nothing, nothing) };
     if failed != 0 {
         eprintln!("SKIPPED: this process may not debug its child: {}", std::io::Error::last_os_error());
@@ -98,21 +99,22 @@ fn a_thread_that_a_debugger_holds_is_stopped() {
     // SAFETY: as above.
     let failed = unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, tid, nothing, nothing) };
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
-    // `__WALL`: also of a thread that is not the child's first.
+    // `__WALL`: also for threads other than the child's first.
     let any_thread = WaitOptions::from_bits_retain(0x4000_0000);
     waitpid(Pid::from_raw(tid), any_thread).unwrap().expect("it was waited for");
     let _released = Released(tid);
     while child.line() != "stopped" {}
 }
 
-/// Lets go of a thread that is stopped; else its process, killed, would wait for us to bury the
-/// thread first.
+/// Detaches from a stopped thread. Otherwise its killed process would wait for this debugger to
+/// reap the thread first.
 struct Released(i32);
 
 impl Drop for Released {
     fn drop(&mut self) {
         let nothing = ptr::null_mut::<libc::c_void>();
-        // SAFETY: the C library's function, for a thread that we debug; no memory is involved.
+        // SAFETY: the C library's function, for a thread that this process debugs; no memory is
+        // involved.
         let failed = unsafe { libc::ptrace(libc::PTRACE_DETACH, self.0, nothing, nothing) };
         assert!(failed == 0 || thread::panicking(), "{}", std::io::Error::last_os_error());
     }

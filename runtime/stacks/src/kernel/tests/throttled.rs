@@ -1,5 +1,5 @@
-//! A thread whose control group has spent its quota. Needs a group that this user may make:
-//! `.ci/causes` has one made by root.
+//! Tests a thread whose control group has used up its quota. Requires a group that this user may
+//! create: `.ci/causes` has one created by root.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,14 +10,15 @@ use volt_telemetry::incident::Cause;
 
 use super::{Again, Going, WINDOW, is_child, processors, spin, watch};
 
-/// Set by who is sure that a group can be made: then the test fails where it would be skipped.
+/// Set where a group can certainly be created: then the test fails instead of being skipped.
 const REQUIRED: &str = "VOLT_REQUIRE_CGROUP";
 
-/// A group with a fifth of a processor, in each of these folders; removed with this value.
+/// A group with a fifth of a processor, in each of these folders. Dropping this value removes it.
 struct Group(Vec<PathBuf>);
 
 impl Group {
-    /// Below the group that this process is in, or beside it; the reasons, if none can be made.
+    /// Creates a group below the group of this process, or beside it. Returns the reasons if none
+    /// can be created.
     fn make() -> Result<Self, Vec<String>> {
         let name = format!("volt-{}", std::process::id());
         let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -36,11 +37,11 @@ impl Group {
             })
             .map(|()| folder)
         };
-        // Version 1 goes first where it has the controller, as in the kernel.
+        // Version 1 takes precedence if it has the controller, as in the kernel.
         if let Some(own) = path("cpu") {
             for mount in ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"] {
                 if let Ok(folder) = attempt(Path::new(mount).join(&own).join(&name), "cpu.cfs_quota_us", "20000") {
-                    // For the time that was used, where that is a hierarchy of its own.
+                    // For the time used, if that is a separate hierarchy.
                     let counted = Path::new("/sys/fs/cgroup/cpuacct").join(&own).join(&name);
                     let is_counted = !counted.exists() && fs::create_dir(&counted).is_ok();
                     return Ok(Self([folder].into_iter().chain(is_counted.then_some(counted)).collect()));
@@ -49,7 +50,8 @@ impl Group {
         } else if let Some(own) = path("") {
             let own = Path::new("/sys/fs/cgroup").join(own);
             for parent in own.ancestors().take(2).filter(|parent| parent.starts_with("/sys/fs/cgroup")) {
-                // Where it is on already, or may not be turned on, the attempt tells.
+                // If it is on already, or may not be turned on, creating the group below shows
+                // that.
                 let _is_on = fs::write(parent.join("cgroup.subtree_control"), "+cpu");
                 if let Ok(folder) = attempt(parent.join(&name), "cpu.max", "20000 100000") {
                     return Ok(Self(vec![folder]));
@@ -83,7 +85,7 @@ impl Drop for Group {
 #[test]
 fn who_has_spent_its_quota_is_throttled() {
     if is_child() {
-        // Begins when it is in its group.
+        // The thread starts when its process is in the group.
         std::io::stdin().read_exact(&mut [0]).unwrap();
         let going = Going::new();
         let is_going = going.clone();
@@ -98,7 +100,7 @@ fn who_has_spent_its_quota_is_throttled() {
         return watched.join();
     }
     let _alone = processors();
-    // Goes last, when nobody is in it any more.
+    // Dropped last, when no process is in the group any more.
     let group = match Group::make() {
         Ok(group) => group,
         Err(reasons) => return skip(&reasons),
