@@ -1,38 +1,50 @@
-//! Takes the stack of another thread of this process while it is stuck, by a signal whose handler
-//! only copies.
+//! Captures the stack of another thread of this process while it is stuck. A signal handler on that
+//! thread copies the stack, and does nothing else.
 //!
-//! Shape: threads that may be asked register, and get a [`Thread`]; a [`Sampler`] asks one at a
-//! time, through the slot of [`request`](crate::request), and sends it the signal. The handler
-//! finds out whether this thread is the one that is asked, copies its registers and up to 64 KiB of
-//! its stack from the stack pointer on, and wakes the requester, who unwinds the copy while the
-//! thread is on its way again.
+//! # One ordinary case
 //!
-//! Who writes: the page, the handler. Who asks: plain threads, never a worker, since the requester
-//! waits.
+//! Threads that may be captured register, and each gets a [`Thread`]. A [`Sampler`] publishes a
+//! request for one thread at a time in the slot of [`request`](crate::request), and sends the
+//! signal. The handler checks that the request is for its thread. It copies the registers and up to
+//! 64 KiB of the stack, from the stack pointer on, and wakes the requester. The requester unwinds
+//! the copy while the thread continues.
 //!
-//! Invariants.
-//! * COPIES-ONLY: the handler takes no lock, allocates nothing, unwinds nothing, touches no
-//!   thread-local but `errno`, which it puts back. So it does not matter what it interrupts:
-//!   malloc, a panic, another handler, this one's own requester.
+//! Writer: the handler writes the page. Requesters are plain threads, never workers, since they
+//! block.
+//!
+//! # Invariants
+//!
+//! * COPIES-ONLY: the handler takes no lock, allocates nothing, unwinds nothing, and touches no
+//!   thread-local except `errno`, which it restores. It may therefore interrupt anything: malloc, a
+//!   panic, another handler, or a requester.
 //! * ALIVE-WHILE-ASKED: a request is published only under the lock under which a thread ends its
-//!   registration; when it does, it answers what it is asked. So whoever bears the number that is
-//!   asked is the thread that registered with these bounds.
-//! * NEVER-HELD: the requester waits no longer than it is told, plus [`GRACE`], whatever the thread
-//!   does: stopped, in a system call that nothing interrupts, ended, or with the signal blocked.
+//!   registration, and a thread that ends it answers the pending request. So the thread with the
+//!   requested id is the one that registered, with these stack bounds, and not a later one with the
+//!   same id.
+//! * NEVER-HELD: the requester waits at most for the given patience plus [`GRACE`], whatever the
+//!   thread does: it may be stopped, be in a system call that nothing interrupts, have ended, or
+//!   have the signal blocked.
 //!
-//! Cost: the copy takes less than 1 µs, 64 KiB of it included, and waking the requester up to 10
-//! µs; with the way through kernel and back, 7 to 25 µs of the thread's time (x86-64, 2.6 GHz, in a
-//! virtual machine).
+//! # Cost
 //!
-//! Caveat for the application: a system call that waits, in a thread that is asked, is interrupted.
-//! The kernel restarts most (SA_RESTART: reads, writes, locks, `wait`), and Rust's `sleep` goes on
-//! by itself; but `epoll_wait`, `poll`, `select`, `nanosleep` called from C, socket calls with a
-//! time-out, `sigtimedwait` and `io_getevents` return EINTR, as they may for any signal: see
-//! signal(7). Only polls that are already late are asked.
+//! The copy takes less than 1 µs, even for 64 KiB. Waking the requester takes up to 10 µs.
+//! Including the way through the kernel and back, the thread loses 7 to 25 µs (x86-64, 2.6 GHz, in
+//! a virtual machine).
 //!
-//! Rejected: ptrace, which a process cannot do to itself; `perf_event_open` and reading
-//! `/proc/self/task/*/stack`, which need rights; frame pointers, which default builds do not have;
-//! unwinding in the handler, which takes locks of the loader and faults on a broken stack.
+//! # Caveat for the application
+//!
+//! A blocking system call of the captured thread is interrupted. The kernel restarts most calls
+//! (SA_RESTART: reads, writes, locks, `wait`), and Rust's `sleep` continues. But `epoll_wait`,
+//! `poll`, `select`, `nanosleep` called from C, socket calls with a timeout, `sigtimedwait` and
+//! `io_getevents` return EINTR, as they may for any signal: see signal(7). Only threads whose poll
+//! exceeds the stall threshold are captured.
+//!
+//! # Rejected alternatives
+//!
+//! * ptrace: a process cannot trace itself.
+//! * `perf_event_open`, and reading `/proc/self/task/*/stack`: they require privileges.
+//! * Frame pointers: default builds do not have them.
+//! * Unwinding in the handler: it takes locks of the loader and faults on a corrupt stack.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -53,36 +65,36 @@ use super::signals::{self, Signal};
 use crate::fork::Home;
 use crate::request::{self, Answer, Asked, PENDING, Requester, Slot};
 
-/// How long an answer that is under way may take beyond the requester's patience: a thread in its
-/// handler may lose its processor, or fault in a page.
+/// How long an answer that is under way may take beyond the requester's patience: the handler may
+/// lose its processor, or fault in a page.
 const GRACE: Duration = Duration::from_millis(5);
-/// How often a thread checks whether another's request is done. Requests are rare, and one takes
+/// How often a requester checks whether another's request is done. Requests are rare, and one takes
 /// some tens of µs.
 const TURN_INTERVAL: Duration = Duration::from_micros(100);
-/// What handler and requesters share.
+/// The state shared by the handler and the requesters.
 struct Shared {
     slot: Slot<Page>,
-    /// The thread that holds the lock may ask. Only ever tried: a forked child may have inherited
-    /// it locked.
+    /// The thread that holds the lock may publish a request. Only `try_lock` is used: a forked
+    /// child may have inherited it locked.
     requester: Mutex<Requester<Page>>,
 }
 
-/// Made by the first [`Sampler`].
+/// Created by the first [`Sampler`].
 static SHARED: Forever<Shared> = Forever::new();
 
 thread_local! {
-    /// This thread's registration, which ends with the thread at the latest: ALIVE-WHILE-ASKED even
-    /// if its guard was forgotten.
+    /// This thread's registration. It ends with the thread at the latest, so ALIVE-WHILE-ASKED
+    /// holds even if the guard was forgotten.
     static OWN: RefCell<Option<Own>> = const { RefCell::new(None) };
 }
 
-/// A thread that can be asked for its stack, until its registration ends.
+/// A thread whose stack can be captured, until its registration ends.
 #[derive(Debug)]
 pub struct Thread {
     tid: u32,
     stack: Range<usize>,
     is_alive: Mutex<bool>,
-    /// In a forked child, this is the copy of a registration that stayed behind, its lock perhaps
+    /// In a forked child, this value is the copy of the parent's registration, whose lock may be
     /// held.
     home: Home,
 }
@@ -92,7 +104,8 @@ impl Thread {
         self.is_alive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// ALIVE-WHILE-ASKED: nobody asks from now on; and who has asked is answered.
+    /// ALIVE-WHILE-ASKED: from now on no request is published for this thread, and a pending one is
+    /// answered.
     fn end(&self) {
         if !self.home.is_here() {
             return;
@@ -106,7 +119,7 @@ impl Thread {
 
 struct Own {
     thread: Arc<Thread>,
-    /// The signal, if this thread had it blocked before.
+    /// The signal, if this thread had blocked it before the registration.
     blocked: Option<Signal>,
 }
 
@@ -119,18 +132,18 @@ impl Drop for Own {
     }
 }
 
-/// Ends the registration of the thread that made it, when it is dropped.
+/// A guard that ends the registration of the current thread when it is dropped.
 #[derive(Debug)]
 pub struct Registered {
     thread: Arc<Thread>,
-    /// Whether the thread was not registered before.
+    /// Whether this guard made the registration, and not an earlier one.
     is_first: bool,
-    /// Stays on its thread.
+    /// The guard must stay on its thread.
     not_send: PhantomData<*const ()>,
 }
 
 impl Registered {
-    /// Who to [`capture`](Sampler::capture).
+    /// Returns the thread to pass to [`capture`](Sampler::capture).
     pub fn thread(&self) -> &Arc<Thread> {
         &self.thread
     }
@@ -139,28 +152,28 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         if self.is_first {
-            // Fails at the thread's end, if it is over by then.
+            // Fails while the thread ends, if the thread-local is already destroyed.
             let own = OWN.try_with(RefCell::take);
             drop(own);
         }
     }
 }
 
-/// Why there is no stack.
+/// Why no stack was captured.
 #[derive(Debug)]
 pub enum CaptureError {
-    /// The thread has ended, or will in a moment.
+    /// The thread has ended or is about to end.
     Ended,
-    /// Another stack was being taken all the time, or too many threads stand still in the middle of
-    /// answering.
+    /// Other stacks were being captured the whole time, or too many threads are suspended while
+    /// they answer.
     Busy,
     /// The thread did not answer in time.
     NoAnswer {
-        /// How long it was waited for.
+        /// How long the requester waited.
         waited: Duration,
-        /// The signal that it was sent.
+        /// The signal that was sent.
         signal: i32,
-        /// Whether the signal has another handler now than ours.
+        /// Whether another handler has replaced Volt's for this signal.
         is_replaced: bool,
     },
     /// The signal could not be sent.
@@ -188,29 +201,29 @@ impl fmt::Display for CaptureError {
 
 impl std::error::Error for CaptureError {}
 
-/// Takes stacks of threads that registered with it.
+/// Captures stacks of threads that registered with it.
 #[derive(Debug)]
 pub struct Sampler {
     signal: Signal,
 }
 
 impl Sampler {
-    /// Installs the handler for `signal`, SIGURG unless told otherwise. It stays installed for the
-    /// life of the process, since a signal may be late.
+    /// Creates a sampler and installs its handler for `signal`, by default SIGURG. The handler
+    /// stays installed for the life of the process, since a signal may arrive late.
     ///
     /// # Errors
-    /// The signal tells of faults, cannot be handled, or is kept by the C library.
+    /// If the signal reports faults, cannot be handled, or is reserved by the C library.
     pub fn new(signal: Option<i32>) -> io::Result<Self> {
         let (slot, requester) = request::pair(Page::blank);
         SHARED.get_or_put(Shared { slot, requester: Mutex::new(requester) });
         Ok(Self { signal: Signal::handled(signal, on_signal)? })
     }
 
-    /// From now on, until the guard is dropped, this thread can be asked for its stack. A second
-    /// registration of a thread is the same as its first.
+    /// Registers the calling thread: its stack can be captured until the guard is dropped.
+    /// Registering a thread again returns the same registration.
     ///
     /// # Errors
-    /// The C library does not say where the stack is.
+    /// If the C library does not provide the bounds of the stack.
     pub fn register(&self) -> io::Result<Registered> {
         OWN.with_borrow_mut(|own| {
             let is_first = own.is_none();
@@ -231,11 +244,12 @@ impl Sampler {
         })
     }
 
-    /// The stack of `thread` as it is now. Waits for the answer, and for other requesters, no
-    /// longer than `patience` (and `GRACE`).
+    /// Captures the current stack of `thread`. Waits for the answer, and for other requesters, at
+    /// most for `patience` (plus 5 ms if the answer is already under way). Blocks the calling
+    /// thread.
     ///
     /// # Errors
-    /// There is no answer, and the error says why.
+    /// Returns a [`CaptureError`] that says why there was no answer.
     pub fn capture(&self, thread: &Thread, patience: Duration) -> Result<RawStack, CaptureError> {
         let until = Instant::now() + patience;
         let Shared { slot, requester } = SHARED.get().ok_or(CaptureError::Busy)?;
@@ -268,7 +282,7 @@ impl Sampler {
     }
 }
 
-/// Returns the requester when it is this thread's turn; `None` if it is not by `until`.
+/// Waits for exclusive use of the requester. Returns `None` if that fails until `until`.
 fn turn(requester: &Mutex<Requester<Page>>, until: Instant) -> Option<MutexGuard<'_, Requester<Page>>> {
     loop {
         match requester.try_lock() {
@@ -280,7 +294,7 @@ fn turn(requester: &Mutex<Requester<Page>>, until: Instant) -> Option<MutexGuard
     }
 }
 
-/// Until the answer, or `until`.
+/// Waits for the answer, at most until `until`.
 fn wait(asked: &Asked<'_, Page>, until: Instant) {
     while asked.answer(|_| ()).is_none() {
         let left = until.saturating_duration_since(Instant::now());
@@ -289,24 +303,25 @@ fn wait(asked: &Asked<'_, Page>, until: Instant) {
         }
         let left =
             Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
-        // However it ends, the loop checks again.
+        // Whatever the result is, the loop checks again.
         let _ = futex::wait(asked.pending(), Flags::PRIVATE, PENDING, Some(&left));
     }
 }
 
-/// Fails only for an address that is none.
+/// Wakes the requester. Fails only for an invalid address.
 fn wake(pending: &'static AtomicU32) {
     let _ = futex::wake(pending, Flags::PRIVATE, 1);
 }
 
-/// The handler. COPIES-ONLY.
+/// The signal handler. COPIES-ONLY.
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: there is always an `errno`.
+    // SAFETY: every thread has an `errno`.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: it is this thread's own.
+    // SAFETY: it belongs to this thread.
     let saved = unsafe { *errno };
     if let Some(claim) = SHARED.get().and_then(|shared| shared.slot.claim(own_tid)) {
-        // SAFETY: the kernel gives this to every handler installed with SA_SIGINFO, as this one is.
+        // SAFETY: the kernel passes a valid context to every handler installed with SA_SIGINFO, as
+        // this one is.
         let context = unsafe { &*context.cast::<libc::ucontext_t>() };
         wake(claim.write(|page| page.take(context)));
     }

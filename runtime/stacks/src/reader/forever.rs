@@ -1,17 +1,21 @@
-//! What is made once and never freed, so that a signal handler can read it at any time.
+//! A value that is created once and never freed, so that a signal handler can read it at any time.
 //!
-//! Who writes: whoever is first. Who reads: everybody, handlers included, by one load.
+//! Writer: the first thread that calls `get_or_put`. Readers: all threads, including their signal
+//! handlers, by one load.
 //!
-//! Invariant FOR-EVER: the pointer is null, and then, for the rest of the process, one to a value
-//! that is not changed or freed.
+//! # Invariant
 //!
-//! Rejected: `OnceLock`, for which a child that was forked in the midst of making the value would
-//! wait for ever.
+//! FOR-EVER: the pointer is null at first. Once set, for the rest of the process, it points to a
+//! value that is neither changed nor freed.
+//!
+//! # Rejected alternative
+//!
+//! `OnceLock`: a child that was forked while another thread created the value would wait forever.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// See the header of this file.
+/// See the module documentation.
 pub(super) struct Forever<T: 'static>(AtomicPtr<T>);
 
 impl<T: Send + Sync> Forever<T> {
@@ -19,7 +23,7 @@ impl<T: Send + Sync> Forever<T> {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// What is there, if it was made.
+    /// Returns the value, if it was created.
     pub(super) fn get(&self) -> Option<&'static T> {
         // ORDERING: Acquire; pairs with the Release in `get_or_put`, publishes the value.
         let found = self.0.load(Ordering::Acquire);
@@ -27,16 +31,16 @@ impl<T: Send + Sync> Forever<T> {
         unsafe { found.as_ref() }
     }
 
-    /// Puts `value` there, unless something is there already. Gives what is there.
+    /// Stores `value`, unless there is a value already. Returns the stored value.
     pub(super) fn get_or_put(&self, value: T) -> &'static T {
         let made = Box::into_raw(Box::new(value));
-        // ORDERING: Release; pairs with the Acquire in `get`. Acquire if it fails; pairs with the
-        // Release of whoever was first.
+        // ORDERING: Release; pairs with the Acquire in `get`. Acquire on failure; pairs with the
+        // Release of the thread that stored the value.
         match self.0.compare_exchange(ptr::null_mut(), made, Ordering::Release, Ordering::Acquire) {
             // SAFETY: FOR-EVER, from now on.
             Ok(_) => unsafe { &*made },
             Err(found) => {
-                // SAFETY: made above, and nobody has seen it.
+                // SAFETY: allocated above, and not published to any other thread.
                 drop(unsafe { Box::from_raw(made) });
                 // SAFETY: FOR-EVER; not null, since the exchange failed.
                 unsafe { &*found }

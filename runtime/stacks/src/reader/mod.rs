@@ -1,12 +1,26 @@
-//! The stack of a thread of this program while it is stuck: in release builds, without privileges,
-//! without frame pointers.
+//! Captures and resolves the stack of a stuck thread of this program. This works in release builds,
+//! without privileges and without frame pointers.
 //!
-//! Shape, bottom to top: `forever` (values that are never freed), `raw` (a stack as it was copied),
-//! `page` (the copy that a thread makes of its own stack), `signals` (the signal), `capture` (asks
-//! by the protocol of [`request`](crate::request), and answers in the handler), `modules` (what is
-//! loaded, and its unwind tables), `unwind` (from the copy to calls), `units` and `lines` (an
-//! address in a file's debug information), `names` (readable names of functions, and whether the
-//! application wrote them), `symbols` (from calls to lines).
+//! The runtime's sentinel uses this module to name the line of code that blocks a worker. The work
+//! has three steps. A signal handler on the stuck thread copies its registers and stack. The
+//! requester unwinds the copy to a list of calls. Debug information then resolves the calls to
+//! functions, files and lines.
+//!
+//! # Shape
+//!
+//! Modules, bottom to top:
+//!
+//! * `forever`: values that are never freed.
+//! * `raw`: a copied stack.
+//! * `page`: the memory that a thread copies its own stack into.
+//! * `signals`: the signal.
+//! * `capture`: requests a stack by the protocol of [`request`](crate::request), and answers in the
+//!   handler.
+//! * `modules`: the loaded files and their unwind tables.
+//! * `unwind`: from the copy to calls.
+//! * `units` and `lines`: an address in a file's debug information.
+//! * `names`: readable names of functions, and whether they are application code.
+//! * `symbols`: from calls to lines.
 
 pub(crate) mod capture;
 mod forever;

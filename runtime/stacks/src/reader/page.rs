@@ -1,21 +1,33 @@
-//! What a thread writes down of itself in its signal handler: registers, and its stack from the
-//! stack pointer on.
+//! The memory that a signal handler copies its thread's registers and stack into. The copy of the
+//! stack starts at the stack pointer.
 //!
-//! Shape: one piece of memory, made beforehand, for two parts: the stack that the thread runs on;
-//! and, if that is its alternate one, the top of its own as well, since what the handler there
-//! interrupted is on that.
+//! The requester allocates a [`Page`] in advance, because a handler must not allocate. The handler
+//! of the requested thread fills it (`Page::take`), and the requester then turns it into a
+//! [`RawStack`].
 //!
-//! Who writes: `own`, the requester, before it asks; everything else, the thread that is asked. Who
-//! reads: the requester, when it is answered.
+//! # Shape
 //!
-//! Invariant IN-BOUNDS: memory is read from the stack pointer up to the end of the stack that it
-//! lies in: the thread's own, as the thread said when it registered, or its alternate one, as the
-//! kernel says. In neither (a coroutine's), nothing is read but registers.
+//! One buffer has room for two parts: the stack that the thread runs on, and the top of the
+//! thread's own stack if it runs on its alternate signal stack. The second part is needed because
+//! the code that was interrupted by a handler on the alternate stack is on the own stack.
 //!
-//! Rejected: a copy by `memcpy`, which is a data race as soon as another thread writes to this
-//! stack through a reference: the copy is made by instructions that the language does not see, and
-//! what they bring is what the machine had there. `process_vm_readv`, which cannot fault, but costs
-//! a walk through page tables, and is forbidden in some containers.
+//! Writers: the requester writes `own` before the request; the requested thread writes everything
+//! else. Reader: the requester, after the answer.
+//!
+//! # Invariant
+//!
+//! IN-BOUNDS: memory is read only from the stack pointer up to the end of the stack that contains
+//! it. That is the thread's own stack, whose bounds the thread determined at its registration, or
+//! its alternate stack, whose bounds the kernel provides. If the stack pointer is in neither (a
+//! coroutine's stack), only registers are copied.
+//!
+//! # Rejected alternatives
+//!
+//! * A copy by `memcpy`: it is a data race as soon as another thread writes to this stack through a
+//!   reference. Inline assembly copies instead. The compiler does not see these reads, and they
+//!   return whatever the machine has there.
+//! * `process_vm_readv`: it cannot fault, but costs a walk through page tables, and some containers
+//!   forbid it.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -24,18 +36,18 @@ use std::ptr;
 
 use super::raw::{Part, RawStack, Registers};
 
-/// Words of stack that are copied: 64 KiB. A poll that sleeps or computes is seldom deeper than 10
-/// KiB.
+/// Number of stack words that are copied: 64 KiB. A poll that sleeps or computes is seldom deeper
+/// than 10 KiB.
 const WORDS_MAX: usize = 8192;
-/// Of these, at most so many of an alternate stack, so that the thread's own has room too.
+/// Limit for an alternate stack, so that there is room for the thread's own stack too.
 const ALTERNATE_WORDS_MAX: usize = WORDS_MAX / 2;
 
-/// What the handler writes.
+/// The memory that the handler writes.
 pub(super) struct Page {
-    /// The thread's own stack; set by the requester.
+    /// The bounds of the thread's own stack, written by the requester.
     pub(super) own: Range<usize>,
     registers: Registers,
-    /// How many words were copied from where, one part behind the other in `words`.
+    /// Start address and number of words of each part. The parts follow one another in `words`.
     parts: [(usize, usize); 2],
     is_cut: bool,
     is_foreign: bool,
@@ -54,7 +66,7 @@ impl Page {
         }
     }
 
-    /// Written by the handler: everything but `own`.
+    /// Fills the page, except for `own`. Called by the handler.
     pub(super) fn take(&mut self, context: &libc::ucontext_t) {
         self.registers = registers(context);
         self.parts = [(0, 0); 2];
@@ -66,8 +78,8 @@ impl Page {
             self.copy(0, 0, sp..self.own.end, WORDS_MAX);
         } else if alternate.contains(&sp) {
             self.copy(0, 0, sp..alternate.end, ALTERNATE_WORDS_MAX);
-            // Where on its own stack it was interrupted, only unwinding can tell; somewhere at the
-            // top, as a rule.
+            // Only unwinding can tell where on its own stack the thread was interrupted; usually
+            // near the top.
             let from = self.own.end.saturating_sub((WORDS_MAX - ALTERNATE_WORDS_MAX) * 8).max(self.own.start);
             self.copy(1, self.parts[0].1, from..self.own.end, WORDS_MAX - ALTERNATE_WORDS_MAX);
         } else {
@@ -75,22 +87,22 @@ impl Page {
         }
     }
 
-    /// Copies `memory`, or the first `words_max` words of it, as part `part`, to where `at` words
-    /// are already.
+    /// Copies `memory`, or its first `words_max` words, as part `part`, behind the `at` words that
+    /// are already there.
     fn copy(&mut self, part: usize, at: usize, memory: Range<usize>, words_max: usize) {
         let base = memory.start.next_multiple_of(8);
         let whole = memory.end.saturating_sub(base) / 8;
         let count = whole.min(words_max).min(self.words.len().saturating_sub(at));
         if let Some(to) = self.words.get_mut(at..at + count) {
-            // SAFETY: IN-BOUNDS: these are words of a stack that this very thread runs on, or has
-            // under it; `to` has room for them.
+            // SAFETY: IN-BOUNDS: these are words of a stack that this thread runs on, or of its own
+            // stack below a handler; `to` has room for them.
             unsafe { copy_words(ptr::with_exposed_provenance(base), to.as_mut_ptr(), count) };
             self.parts[part] = (base, count);
             self.is_cut |= count < whole;
         }
     }
 
-    /// Read by the requester.
+    /// Converts the page to a raw stack. Called by the requester.
     pub(super) fn raw(&self) -> RawStack {
         let mut at = 0;
         let parts = self.parts.iter().filter(|(_, count)| *count > 0).map(|&(base, count)| {
@@ -114,15 +126,15 @@ fn registers(context: &libc::ucontext_t) -> Registers {
     Registers { ip: machine.pc, sp: machine.sp, fp: machine.regs[29], lr: machine.regs[30] }
 }
 
-/// Copies `count` words, by instructions that the language does not see: other threads may write to
-/// what is read.
+/// Copies `count` words by inline assembly, whose reads the compiler does not see: other threads
+/// may write to the source concurrently.
 ///
 /// # Safety
-/// `from` can be read and `to` be written for so many words, and they do not overlap.
+/// `from` must be valid for reads and `to` for writes of `count` words, and they must not overlap.
 unsafe fn copy_words(from: *const u64, to: *mut u64, count: usize) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: by this function's contract; the direction flag is clear, as at every function's
-    // start.
+    // SAFETY: by this function's contract; the direction flag is clear, as at the start of every
+    // function.
     unsafe {
         std::arch::asm!(
             "rep movsq",
@@ -152,15 +164,15 @@ unsafe fn copy_words(from: *const u64, to: *mut u64, count: usize) {
     }
 }
 
-/// Where this thread's stack is.
+/// Returns the bounds of the calling thread's stack.
 ///
 /// # Errors
-/// The C library does not say.
+/// If the C library does not provide them.
 pub(super) fn own_stack() -> io::Result<Range<usize>> {
     let mut attributes = MaybeUninit::uninit();
-    // SAFETY: this very thread.
+    // SAFETY: always sound; returns the calling thread.
     let this = unsafe { libc::pthread_self() };
-    // SAFETY: of a thread that runs; written to memory of its type.
+    // SAFETY: the thread is running, and `attributes` has the right type.
     let failed = unsafe { libc::pthread_getattr_np(this, attributes.as_mut_ptr()) };
     if failed != 0 {
         return Err(io::Error::from_raw_os_error(failed));
@@ -170,12 +182,12 @@ pub(super) fn own_stack() -> io::Result<Range<usize>> {
     let failed = unsafe { libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut start, &raw mut len) };
     // SAFETY: likewise.
     let guard_failed = unsafe { libc::pthread_attr_getguardsize(attributes.as_ptr(), &raw mut guard_len) };
-    // SAFETY: they were, and are not used any more.
+    // SAFETY: they were initialized, and are not used afterwards.
     unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
     if failed != 0 || guard_failed != 0 {
         return Err(io::Error::from_raw_os_error(failed.max(guard_failed)));
     }
     let start = start.expose_provenance();
-    // Some C libraries count the guard pages as part of the stack.
+    // Some C libraries include the guard pages in the stack.
     Ok(start.saturating_add(guard_len).min(start + len)..start + len)
 }

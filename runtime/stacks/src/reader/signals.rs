@@ -1,24 +1,37 @@
-//! The signal that a thread is asked by: which, how it is sent and marked as ours, and what becomes
-//! of handlers that were there before.
+//! The signal by which the requester interrupts a thread: its number, how it is sent and marked,
+//! and how handlers that were installed before are preserved.
 //!
-//! Shape: for each number, what the program did with that signal before. The handler is installed
-//! once and never taken away, since a signal may arrive late, and since somebody may have put a
-//! handler over it which calls this one.
+//! `capture` installs its handler through this module, sends the signal, and lets the handler
+//! forward signals of other senders.
 //!
-//! A signal is sent with a value that marks it as ours; one without the mark goes on to the handler
-//! that was there before. As two that are under way to one thread become one, the mark says where a
-//! signal goes, and not whether the thread is asked.
+//! # Shape
 //!
-//! It is SIGURG unless told otherwise. Go sends that for preemption, and gives the reasons:
-//! debuggers let it pass, no C library keeps it for itself, and programs that use it for what it is
-//! meant for (out-of-band data) hardly exist, and must bear it for no reason anyway. And by default
-//! it is ignored: one that arrives late, after an `exec`, is harmless.
+//! For each signal number, `FORMER` stores the action that the program had before. The handler is
+//! installed once and never removed. A signal may arrive late, and another library may have
+//! installed a handler over it that calls this one.
 //!
-//! Rejected: a real-time signal, which ends the program if it arrives after an `exec`, stops
-//! debuggers, and is queued, so that late ones pile up; SIGPROF, which profilers use; SIGUSR1 and
-//! SIGUSR2, which applications do. Whoever has to can choose one of them.
+//! A signal is sent with a value that marks it as Volt's own. A signal without the mark is passed
+//! on to the former handler. Two pending signals to one thread may be merged into one. The mark
+//! therefore only decides whether the signal is passed on, and not whether there is a request for
+//! the thread.
 //!
-//! Source: Go, `runtime/signal_unix.go`, on `sigPreempt`; signal(7).
+//! # Choice of the signal
+//!
+//! The default is SIGURG. Go uses it for preemption, for these reasons. Debuggers pass it on, and
+//! no C library reserves it. Programs that use it for its purpose (out-of-band data) hardly exist,
+//! and must tolerate spurious ones anyway. Its default action is to ignore it, so one that arrives
+//! late, after an `exec`, is harmless.
+//!
+//! # Rejected alternatives
+//!
+//! * A real-time signal: it terminates the program if it arrives after an `exec`. It stops
+//!   debuggers. It is queued, so late ones accumulate.
+//! * SIGPROF: profilers use it.
+//! * SIGUSR1 and SIGUSR2: applications use them.
+//!
+//! Users may still configure one of these.
+//!
+//! Sources: Go, `runtime/signal_unix.go`, on `sigPreempt`; signal(7).
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -27,9 +40,9 @@ use std::ptr;
 
 use super::forever::Forever;
 
-/// Signals have numbers from 1 to this.
+/// The highest signal number; the lowest is 1.
 const SIGNAL_MAX: usize = 64;
-/// Signals that tell of faults, or cannot be handled; and 0, which is none.
+/// Signals that report faults or cannot be handled; and 0, which is not a signal.
 const UNUSABLE: [c_int; 10] = [
     0,
     libc::SIGSEGV,
@@ -43,17 +56,17 @@ const UNUSABLE: [c_int; 10] = [
     libc::SIGSTOP,
 ];
 
-/// What the kernel calls.
+/// The type of a signal handler that the kernel calls.
 pub(super) type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// What the program did with each signal before.
+/// The program's former action for each signal.
 static FORMER: [Forever<libc::sigaction>; SIGNAL_MAX + 1] = [const { Forever::new() }; SIGNAL_MAX + 1];
 
 fn former(number: c_int) -> Option<&'static Forever<libc::sigaction>> {
     FORMER.get(usize::try_from(number).ok()?)
 }
 
-/// A signal that has our handler.
+/// A signal for which Volt's handler is installed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signal {
     number: c_int,
@@ -61,11 +74,11 @@ pub(super) struct Signal {
 }
 
 impl Signal {
-    /// Installs `handler` for signal `number`, SIGURG unless told otherwise. The same handler for
-    /// all signals.
+    /// Installs `handler` for signal `number`, by default SIGURG. All signals must use the same
+    /// handler.
     ///
     /// # Errors
-    /// The signal tells of faults, cannot be handled, or is kept by the C library.
+    /// If the signal reports faults, cannot be handled, or is reserved by the C library.
     pub(super) fn handled(number: Option<c_int>, handler: Handler) -> io::Result<Self> {
         let number = number.unwrap_or(libc::SIGURG);
         let former = former(number).filter(|_| !UNUSABLE.contains(&number)).ok_or_else(|| {
@@ -77,36 +90,36 @@ impl Signal {
         Ok(this)
     }
 
-    /// What was there before goes to `former` first, so that no signal falls in between. Threads
-    /// that come here together do the same twice, which is as good as once.
+    /// Installs the handler. Stores the former action first, so that every signal finds it. Threads
+    /// that do this concurrently store and install the same, which is harmless.
     fn install(self, former: &Forever<libc::sigaction>) -> io::Result<()> {
         let before = self.installed()?;
         let is_ours = before.sa_sigaction == self.handler as usize;
         if is_ours || before.sa_sigaction != former.get_or_put(before).sa_sigaction {
-            // Installed already. Or it was, and another handler came since: it passes signals on to
-            // this one, or was meant not to.
+            // The handler is installed already. Or it was, and another handler has been installed
+            // since, which forwards signals to this one or deliberately does not.
             return Ok(());
         }
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: a `sigaction` is numbers, and an optional function, for all of which zero is a
-        // value.
+        // SAFETY: a `sigaction` consists of numbers and an optional function, for all of which zero
+        // is valid.
         let action = unsafe { action.assume_init_mut() };
         action.sa_sigaction = self.handler as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-        // SAFETY: a signal set that may be written to. All are blocked meanwhile: nothing
-        // interrupts the handler.
+        // SAFETY: a valid signal set. All signals are blocked while the handler runs: no other
+        // handler interrupts it.
         unsafe { libc::sigfillset(&raw mut action.sa_mask) };
-        // SAFETY: the action is complete, and its handler does only what handlers may.
+        // SAFETY: the action is complete, and its handler is async-signal-safe.
         if unsafe { libc::sigaction(self.number, action, ptr::null_mut()) } != 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(())
     }
 
-    /// What the process does with it now.
+    /// Returns the current action for the signal.
     fn installed(self) -> io::Result<libc::sigaction> {
         let mut action = MaybeUninit::uninit();
-        // SAFETY: nothing is installed; the present action is written to memory of its type.
+        // SAFETY: nothing is installed; the current action is written to memory of its type.
         if unsafe { libc::sigaction(self.number, ptr::null(), action.as_mut_ptr()) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -118,30 +131,30 @@ impl Signal {
         self.number
     }
 
-    /// Whether another handler was installed over ours.
+    /// Returns whether another handler was installed over Volt's.
     pub(super) fn is_replaced(self) -> bool {
         self.installed().is_ok_and(|action| action.sa_sigaction != self.handler as usize)
     }
 
-    /// Sends it to thread `tid` of this process, marked as ours.
+    /// Sends the signal to thread `tid` of this process, with Volt's mark.
     ///
     /// # Errors
-    /// There is no such thread, or the kernel does not allow it.
+    /// If there is no such thread, or the kernel does not allow it.
     pub(super) fn send(self, tid: u32) -> io::Result<()> {
         let info = Info::ours(self.number);
-        // SAFETY: the kernel reads `info`, which has the form and size of its `siginfo_t`.
+        // SAFETY: the kernel reads `info`, which has the layout and size of its `siginfo_t`.
         let sent = unsafe {
             libc::syscall(libc::SYS_rt_tgsigqueueinfo, std::process::id(), tid, self.number, ptr::from_ref(&info))
         };
         if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Lets it through to this thread; whether it was blocked before.
+    /// Unblocks the signal in this thread. Returns whether it was blocked.
     pub(super) fn unblock(self) -> bool {
         self.mask(libc::SIG_UNBLOCK)
     }
 
-    /// Blocks it in this thread.
+    /// Blocks the signal in this thread.
     pub(super) fn block(self) {
         let _was_blocked = self.mask(libc::SIG_BLOCK);
     }
@@ -149,11 +162,11 @@ impl Signal {
     fn mask(self, how: c_int) -> bool {
         let mut set = MaybeUninit::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: makes it an empty set.
+        // SAFETY: initializes it as an empty set.
         unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-        // SAFETY: it is a set.
+        // SAFETY: it is a valid set.
         unsafe { libc::sigaddset(set.as_mut_ptr(), self.number) };
-        // SAFETY: `set` is one, and `before` has room for one.
+        // SAFETY: `set` is valid, and `before` has room for a set.
         if unsafe { libc::pthread_sigmask(how, set.as_ptr(), before.as_mut_ptr()) } != 0 {
             return false;
         }
@@ -162,7 +175,7 @@ impl Signal {
     }
 }
 
-/// What the kernel tells of a signal that was sent with a value: its `siginfo_t`, on 64 bits.
+/// The kernel's `siginfo_t` for a signal that was sent with a value, on 64-bit systems.
 #[repr(C)]
 struct Info {
     signal: c_int,
@@ -183,7 +196,8 @@ impl Info {
         Self { signal, errno: 0, code: libc::SI_QUEUE, gap: 0, pid, uid: 0, value: Self::mark(), rest: [0; 12] }
     }
 
-    /// The value that nobody else sends: an address in this process.
+    /// Returns the value that marks Volt's signals. No other sender uses it: it is an address in
+    /// this process.
     fn mark() -> usize {
         ptr::from_ref(&FORMER).addr()
     }
@@ -193,10 +207,10 @@ impl Info {
     }
 }
 
-/// In the handler: calls the one that was there before, unless the signal is ours.
+/// Called in the handler: calls the former handler, unless the signal is Volt's own.
 pub(super) fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel gives it to every handler installed with SA_SIGINFO, as ours is; and it is
-    // of this form.
+    // SAFETY: the kernel passes a valid `siginfo_t` to every handler installed with SA_SIGINFO, as
+    // this one is, and `Info` has its layout.
     if unsafe { &*info.cast::<Info>() }.is_ours() {
         return;
     }
@@ -204,12 +218,12 @@ pub(super) fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     let Some(former) = former.filter(|former| !matches!(former.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)) else {
         return;
     };
-    // SAFETY: the kernel gives this to every handler installed with SA_SIGINFO, as ours is.
+    // SAFETY: the kernel passes a valid context to every handler installed with SA_SIGINFO.
     let interrupted = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_sigmask };
     let ours = set_mask(&mask_of(former, signal, interrupted));
     if former.sa_flags & libc::SA_SIGINFO != 0 {
-        // SAFETY: installed with SA_SIGINFO, it is a function of this type; and it is neither of
-        // the two numbers that are none.
+        // SAFETY: it was installed with SA_SIGINFO, so it is a function of this type; the two
+        // special values were excluded above.
         let former: Handler = unsafe { std::mem::transmute(former.sa_sigaction) };
         former(signal, info, context);
     } else {
@@ -220,35 +234,36 @@ pub(super) fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     set_mask(&ours);
 }
 
-/// What is blocked while `former` runs, as if the kernel had called it: what was blocked when the
-/// signal came, what the handler asked for, and the signal itself. Ours blocks everything, which a
-/// handler of somebody else's that takes its time, or waits for another signal, must not do.
+/// Returns the signals to block while `former` runs, as if the kernel had called it: those blocked
+/// when the signal arrived, those in the handler's mask, and the signal itself. Volt's handler
+/// blocks all signals. A foreign handler that takes long, or waits for another signal, must not run
+/// with that mask.
 fn mask_of(former: &libc::sigaction, signal: c_int, interrupted: &libc::sigset_t) -> libc::sigset_t {
     let mut mask = MaybeUninit::uninit();
-    // SAFETY: makes it an empty set.
+    // SAFETY: initializes it as an empty set.
     unsafe { libc::sigemptyset(mask.as_mut_ptr()) };
-    // SAFETY: it is a set.
+    // SAFETY: it is a valid set.
     let mask = unsafe { mask.assume_init_mut() };
     for number in 1..=SIGNAL_MAX as c_int {
-        // SAFETY: a set. Of the kernel's the C library's type goes beyond its end, where no signal
-        // of these numbers stands.
+        // SAFETY: a valid set. The kernel's set is shorter than the C library's type, but contains
+        // all signals up to this number.
         let is_blocked = unsafe { libc::sigismember(interrupted, number) } == 1;
-        // SAFETY: a set.
+        // SAFETY: a valid set.
         let is_asked_for = unsafe { libc::sigismember(&raw const former.sa_mask, number) } == 1;
         let is_itself = number == signal && former.sa_flags & libc::SA_NODEFER == 0;
         if is_blocked || is_asked_for || is_itself {
-            // SAFETY: a set. The C library keeps two numbers for itself, and takes none of them.
+            // SAFETY: a valid set. The C library reserves two numbers and ignores them here.
             unsafe { libc::sigaddset(mask, number) };
         }
     }
     *mask
 }
 
-/// Has this thread block `mask` and nothing else. Returns what it has blocked before.
+/// Makes `mask` the set of signals that this thread blocks. Returns the former set.
 fn set_mask(mask: &libc::sigset_t) -> libc::sigset_t {
     let mut before = *mask;
-    // SAFETY: `mask` is a set, and `before` has room for one. It fails for another request than
-    // this only.
+    // SAFETY: `mask` is a valid set, and `before` has room for one. The call fails only for an
+    // invalid first argument.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, &raw mut before) };
     before
 }

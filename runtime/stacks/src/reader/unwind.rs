@@ -1,27 +1,36 @@
-//! From registers and a copied stack to the calls that were under way, by the tables that compilers
-//! write for exceptions.
+//! Unwinds a copied stack: turns registers and stack memory into the list of active calls, by the
+//! tables that compilers write for exceptions.
 //!
-//! Shape: framehop walks from frame to frame by `.eh_frame`; it needs neither frame pointers nor
-//! symbols, and Rust writes those tables in every build for this system, `panic = "abort"`
-//! included. What it does not know, a handler's frame, is dealt with here: below it lie all
-//! registers of what it interrupted, as the kernel saved them, and the walk goes on from those.
+//! [`Resolver`](super::symbols::Resolver) uses this module, on the requester's thread.
 //!
-//! Who calls: [`Resolver`](super::symbols::Resolver), on the requester's thread.
+//! # Shape
 //!
-//! Invariants. *Ends*: after [`CALLS_MAX`] calls, or at the first address that is no code. *Faults
-//! never*: the stack is read from the copy; code, in search of the way back from a handler, from
-//! modules that are never unloaded.
+//! framehop walks from frame to frame by `.eh_frame`. It needs neither frame pointers nor symbols,
+//! and Rust writes those tables in every build for these targets, including `panic = "abort"`.
+//! framehop does not support the frame of a signal handler, so this module handles it: the kernel
+//! saved all registers of the interrupted code below that frame, and the walk continues from those.
 //!
-//! The stack of a poll ends at the function that the runtime marks by a [`Marker`]. Where that
-//! begins and ends is read from the unwind tables, so that it works in a program without symbols.
+//! The stack of a poll ends at the function that the runtime marks with a [`Marker`]. The range of
+//! that function is read from the unwind tables, so this also works in a program without symbols.
 //!
-//! Code without tables (of the C library musl, for one) is leapt over: to the first word on the
-//! stack that is a return address from which the walk comes to the marked function. What is found
-//! below it is right. Above it, a call that is over and has left its traces may be taken for one
-//! that is under way, so the stack says that it has a gap.
+//! # Code without tables
 //!
-//! Rejected: libunwind and libgcc, which unwind live threads and not copies; walking by frame
-//! pointers, which default builds do not keep.
+//! Some code has no unwind tables, for example the C library musl. The walk skips such code: it
+//! continues at the first word on the stack that is a return address from which a walk reaches the
+//! marked function. The outermost calls found this way are correct. The first ones may be stale: a
+//! call that has already returned may have left its return address on the stack. The result is
+//! therefore reported to have a gap.
+//!
+//! # Invariants
+//!
+//! * *Ends*: a walk ends after [`CALLS_MAX`] calls, or at the first address that is not code.
+//! * *Faults never*: stack memory is read from the copy. Code is only read to recognize the return
+//!   from a handler, from modules that are never unloaded.
+//!
+//! # Rejected alternatives
+//!
+//! * libunwind and libgcc: they unwind live threads, not copies.
+//! * Walking by frame pointers: default builds do not have them.
 
 use std::fmt;
 use std::ops::Range;
@@ -36,13 +45,14 @@ use framehop::aarch64::{CacheAarch64 as Cache, PtrAuthMask, UnwindRegsAarch64 as
 #[cfg(target_arch = "x86_64")]
 use framehop::x86_64::{CacheX86_64 as Cache, UnwindRegsX86_64 as Regs, UnwinderX86_64 as Walker};
 
-/// Calls that are followed: more than an incident shows, fewer than a runaway recursion has.
+/// Maximum number of calls that are followed: more than an incident shows, fewer than a runaway
+/// recursion has.
 pub(super) const CALLS_MAX: usize = 256;
 
-/// Words of the stack that are scanned for the way on from code without tables. Such code is C's,
+/// Number of stack words that are scanned to continue after code without tables. Such code is C,
 /// whose frames are small.
 const SEARCH_WORDS_MAX: usize = 512;
-/// Return addresses there that are tried, a stack.
+/// Maximum number of return addresses that are tried in these scans, per stack.
 const SEARCHES_MAX: usize = 64;
 
 /// The function at which the stack of a poll ends.
@@ -50,20 +60,21 @@ const SEARCHES_MAX: usize = 64;
 pub struct Marker(u64);
 
 impl Marker {
-    /// `function` as a pointer. It has to be `#[inline(never)]`; to do something after the call
-    /// that it marks, or that call becomes a jump, and the function is not on the stack; and to
-    /// be like no other, or the two may become one.
+    /// Returns a marker for `function`, which must meet three conditions. It is `#[inline(never)]`.
+    /// It does something after the call that it marks; otherwise that call becomes a jump, and the
+    /// function is not on the stack. And no other function has the same code, since the linker may
+    /// merge the two.
     pub fn function(function: *const ()) -> Self {
         Self(function.addr() as u64)
     }
 }
 
-/// One call: where it will go on.
+/// One call: the address at which it will continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) address: u64,
-    /// An address inside of the instruction that calls, for looking things up: the one after it may
-    /// be another function's.
+    /// An address inside the calling instruction, for lookups: the next instruction may belong to
+    /// another function.
     pub(super) lookup: u64,
 }
 
@@ -83,19 +94,19 @@ pub(super) struct Unwound {
 /// Why there are no more calls.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The marked function; or the thread's first, if none is marked.
+    /// The walk reached the marked function, or the thread's first one if none is marked.
     Whole,
-    /// The marked function; but on the way some calls are left out, of code without unwind tables.
+    /// The walk reached the marked function, but calls in code without unwind tables are left out.
     Gap,
-    /// There are more than [`CALLS_MAX`].
+    /// There are more than [`CALLS_MAX`] calls.
     TooDeep,
-    /// More stack than is copied; so many bytes are.
+    /// There is more stack than was copied. Contains the number of bytes copied.
     Cut(usize),
-    /// The thread ran on a stack that nobody knows the bounds of.
+    /// The thread ran on a stack whose bounds are not known.
     Foreign,
-    /// It leads nowhere, and why. A moment later it may not: while a panic is handed from one frame
-    /// to the next, for some ten instructions, the C library's unwinder has the stack in
-    /// pieces.
+    /// The walk failed, for the reason given. A moment later it may succeed: while a panic passes
+    /// from one frame to the next, the C library's unwinder leaves the stack inconsistent for some
+    /// ten instructions.
     Lost(String),
 }
 
@@ -125,7 +136,7 @@ pub(super) struct Unwinding {
 }
 
 impl Unwinding {
-    /// Learns what was loaded and unloaded since. Whether something was.
+    /// Updates the list of modules. Returns whether any module was loaded or unloaded.
     pub(super) fn refresh(&mut self) -> bool {
         if !self.modules.refresh() {
             return false;
@@ -138,7 +149,7 @@ impl Unwinding {
         true
     }
 
-    /// The calls of `stack`, down to `marker` if it is among them.
+    /// Returns the calls of `stack`, down to `marker` if it is among them.
     pub(super) fn unwind(&mut self, stack: &RawStack, marker: Option<Marker>) -> Unwound {
         let Self { modules, walker, cache } = self;
         let marked = marker.and_then(|Marker(address)| modules.find(address)?.function(address));
@@ -149,22 +160,22 @@ impl Unwinding {
     }
 }
 
-/// One stack that is being unwound.
+/// The state of unwinding one stack.
 struct Walk<'w> {
     modules: &'w Modules,
     walker: &'w Walker<Table>,
     cache: &'w mut Cache,
     stack: &'w RawStack,
-    /// Where the marked function is.
+    /// The range of the marked function.
     marked: Option<Range<u64>>,
-    /// What was found so far.
+    /// The calls found so far.
     calls: Vec<Call>,
-    /// How many places to go on from may still be tried.
+    /// How many return addresses may still be tried.
     searches: usize,
 }
 
 impl Walk<'_> {
-    /// From one call to the next, until there is none.
+    /// Walks from one call to the next, until there is none.
     fn go(&mut self, mut at: FrameAddress, mut regs: Regs) -> End {
         let stack = self.stack;
         loop {
@@ -215,8 +226,8 @@ impl Walk<'_> {
         }
     }
 
-    /// From code without tables: at the first return address, in the link register or on the stack,
-    /// from which a walk comes to the marked function.
+    /// Continues after code without tables, at the first return address, in the link register or on
+    /// the stack, from which a walk reaches the marked function.
     fn search(&mut self, link: u64, regs: Regs) -> Option<End> {
         let (found, sp, fp) = (self.calls.len(), regs.sp(), regs_fp(&regs));
         let stack = self.stack;
@@ -231,8 +242,8 @@ impl Walk<'_> {
             self.searches = self.searches.checked_sub(1)?;
             let registers = Registers { ip: address, sp: sp_behind, fp, lr: 0 };
             let end = self.go(at, self::regs(registers, self.walker));
-            // An innermost function that has not touched the stack has called nothing: nothing is
-            // left out.
+            // An innermost function that has not touched the stack has called nothing, so nothing
+            // is left out.
             let is_leaf = found == 1 && sp_behind <= sp + 8;
             match end {
                 End::Whole if is_leaf => return Some(End::Whole),
@@ -244,7 +255,7 @@ impl Walk<'_> {
     }
 }
 
-/// A module as framehop asks for it, by the names of its sections.
+/// A module's sections, looked up by framehop by their names.
 struct Tables<'m>(&'m Module);
 
 impl Tables<'_> {
@@ -293,8 +304,9 @@ fn regs(registers: Registers, walker: &Walker<Table>) -> Regs {
     Regs::new_with_ptr_auth_mask(mask, registers.lr, registers.sp, registers.fp)
 }
 
-/// What a handler interrupted, if that is what would return to `address`: the C library's or the
-/// kernel's way back from handlers is there, and at `sp` lies what the kernel saved.
+/// Returns the registers of the code that a handler interrupted, if `address` is where that handler
+/// returns to. This is so if the C library's or the kernel's code for returning from handlers is
+/// there. The saved registers are then at `sp`.
 fn interrupted(module: &Module, address: u64, sp: u64, stack: &RawStack) -> Option<Registers> {
     let code = module.instructions(address)?;
     if !RETURNS_FROM_HANDLER.iter().any(|instructions| code.starts_with(instructions)) {
@@ -312,10 +324,10 @@ const RETURNS_FROM_HANDLER: [&[u8]; 2] =
 #[cfg(target_arch = "aarch64")]
 const RETURNS_FROM_HANDLER: [&[u8]; 1] = [&[0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4]];
 
-/// Where the kernel's `ucontext` begins: with the return address popped, at the stack pointer.
+/// Where the kernel's `ucontext` begins: at the stack pointer, after the return address is popped.
 #[cfg(target_arch = "x86_64")]
 const SAVED_AT: u64 = 0;
-/// Behind the `siginfo`.
+/// The `ucontext` follows the `siginfo`.
 #[cfg(target_arch = "aarch64")]
 const SAVED_AT: u64 = size_of::<libc::siginfo_t>() as u64;
 

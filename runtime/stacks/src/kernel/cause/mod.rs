@@ -82,8 +82,8 @@ use crate::kernel::waits::Wait;
 /// How late a watcher must be to be reported, in addition to twice its time. The usual delays of a
 /// busy machine are shorter.
 const LATE_MIN_NS: u64 = 5_000_000;
-/// The fraction (one in `QUARTER`) of the time that a thread ran, of the ready time that its group
-/// was throttled, and of a processor that the group used. See the header.
+/// Divisor for each threshold of a quarter in the header: of the time that a thread ran or was
+/// blocked, of the ready share, and of a processor.
 const QUARTER: u64 = 4;
 /// Number of ticks after which the kernel's count of processor time is certainly up to date.
 const SETTLED_TICKS: u64 = 2;
