@@ -1,23 +1,33 @@
-//! What a file's debug information says of a few addresses, without reading the rest of it.
+//! Looks up a few addresses in a file's debug information, without reading all of it.
 //!
-//! Shape: [`Lines`] maps the file; [`find`](Lines::find) is asked for all unknown addresses of a
-//! stack at once. Of the symbol table it goes through the numbers; of the debug information it
-//! reads the units that the addresses are in ([`units`](super::units)). Nothing is kept between two
-//! questions.
+//! [`Resolver`](super::symbols::Resolver) uses this module and caches the results. Debug
+//! information is organized in units, usually one or several per crate. Reading only the units that
+//! contain an address is much faster than reading the whole file.
 //!
-//! Who calls: [`Resolver`](super::symbols::Resolver), which keeps what it is told.
+//! # Shape
 //!
-//! Invariant. *All or nothing*: what is said of an address is what a reader of the whole file would
-//! say. An address that the index does not have, a unit whose information is in another file, a
-//! section that is compressed: then `addr2line` reads the whole file, and stays.
+//! [`Lines`] maps the file. [`find`](Lines::find) gets all unknown addresses of a stack together.
+//! It scans the symbol table, and reads the units of the debug information that contain the
+//! addresses ([`units`](super::units)). Nothing is kept between two calls.
 //!
-//! Cost: 2 to 4 ms for a stack of a program of 26 MB, of which some 250 KB stay in memory while it
-//! is read. `addr2line` goes through the heads of all units first: 12 ms and 9 MB of the same
-//! program, and as much more as a program is larger. That is what it takes to say which line holds
-//! a worker, at the time when the processors are wanted most.
+//! # Invariant
 //!
-//! Rejected: reading all of it before anything is stuck: a program that never stalls would pay too.
-//! Keeping the units that were read: the answers are kept already, and are smaller.
+//! *All or nothing*: the result for an address is the same as that of a reader of the whole file.
+//! In some cases the units are not enough: the index does not contain the address, the unit's
+//! information is in another file, or a section is compressed. Then `addr2line` reads the whole
+//! file and stays in memory.
+//!
+//! # Cost
+//!
+//! 2 to 4 ms for a stack of a program of 26 MB; some 250 KB are in memory meanwhile. `addr2line`
+//! first reads the headers of all units: 12 ms and 9 MB for the same program, and proportionally
+//! more for larger ones. This is the cost of naming the line that blocks a worker, at a time when
+//! processors are scarce.
+//!
+//! # Rejected alternatives
+//!
+//! * Reading everything in advance: a program that never stalls would pay too.
+//! * Keeping the units: the results are cached already, and are smaller.
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -29,21 +39,21 @@ use object::{Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, SymbolKind,
 
 use super::units::{Elf, Place, Sections};
 
-/// What is known of an address.
+/// The information on one address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Found {
-    /// The function that it is in, mangled.
+    /// The mangled name of the function that contains it.
     pub(super) symbol: Option<String>,
-    /// The calls there, innermost first: those that were inlined, and last the function itself.
+    /// The calls at this address, innermost first: inlined calls, and last the function itself.
     /// Empty without debug information.
     pub(super) places: Vec<Place>,
 }
 
-/// See the header of this file.
+/// See the module documentation.
 pub(super) struct Lines {
     path: PathBuf,
     map: Mmap,
-    /// The whole file, if it had to be read; `None` inside = it cannot be.
+    /// The reader of the whole file, if it was needed. The inner `None`: the file cannot be read.
     whole: OnceCell<Option<Box<Loader>>>,
 }
 
@@ -51,8 +61,9 @@ impl Lines {
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let open = || -> Result<Mmap, Box<dyn std::error::Error>> {
             let file = File::open(path)?;
-            // SAFETY: a file that runs is not written to (ETXTBSY), and a library is replaced, not
-            // changed: whoever changes one in place breaks the process that runs it in any case.
+            // SAFETY: a running program's file is not written to (ETXTBSY), and a library is
+            // replaced rather than modified. Modifying one in place would break the running process
+            // in any case.
             let map = unsafe { Mmap::map(&file) }?;
             Elf::parse(&*map)?;
             Ok(map)
@@ -61,7 +72,7 @@ impl Lines {
         Ok(Self { path: path.to_owned(), map, whole: OnceCell::new() })
     }
 
-    /// What is known of each of these addresses, as the file counts them.
+    /// Returns the information on each of these addresses, which are relative to the file.
     pub(super) fn find(&self, addresses: &[u64]) -> Vec<Found> {
         let mut found = vec![Found::default(); addresses.len()];
         let Ok(elf) = Elf::parse(&*self.map) else { return found };
@@ -78,13 +89,13 @@ impl Lines {
         found
     }
 
-    /// Whether the whole file was read.
+    /// Returns whether the whole file was read.
     #[cfg(test)]
     pub(super) fn is_read(&self) -> bool {
         self.whole.get().is_some()
     }
 
-    /// By a reader of the whole file.
+    /// Looks an address up with a reader of the whole file.
     pub(super) fn places_by_all(&self, address: u64) -> Vec<Place> {
         let whole = self.whole.get_or_init(|| Loader::new(&self.path).ok().map(Box::new));
         let mut frames = whole.as_ref().and_then(|whole| whole.find_frames(address).ok());
@@ -98,19 +109,19 @@ impl Lines {
     }
 }
 
-/// The function that each address is in, by the symbol table; by that of the dynamic linker, if
-/// there is no other.
+/// Returns the function that contains each address, by the symbol table or, if there is none, by
+/// the dynamic linker's.
 fn symbols(elf: &Elf<'_>, addresses: &[u64]) -> Vec<Option<String>> {
     let mut order: Vec<usize> = (0..addresses.len()).collect();
     order.sort_unstable_by_key(|at| addresses[*at]);
-    // For each address, in order, the best of the symbols that begin between the address before and
-    // it.
+    // For each address, in order: the best symbol that begins after the previous address and not
+    // after this one.
     let mut best = vec![None; addresses.len()];
     for symbol in elf.symbol_table().or_else(|| elf.dynamic_symbol_table()).iter().flat_map(|table| table.symbols()) {
         let begin = symbol.address();
         let Some(best) = best.get_mut(order.partition_point(|at| addresses[*at] < begin)) else { continue };
-        // Of two that begin at the same place: one of a kind and a size, that more can see, that
-        // comes later.
+        // Among symbols that begin at the same address, prefer one with a known kind, then one with
+        // a size, then the most visible one, then the later one.
         let kind = match symbol.kind() {
             SymbolKind::Text | SymbolKind::Data => true,
             SymbolKind::Unknown => false,
@@ -127,8 +138,8 @@ fn symbols(elf: &Elf<'_>, addresses: &[u64]) -> Vec<Option<String>> {
     for (at, best) in order.into_iter().zip(best) {
         last = best.or(last);
         let Some((_, symbol)) = &last else { continue };
-        // Of no size is what was written in assembly: it lasts until the next, or to the end of its
-        // section.
+        // A symbol written in assembly has no size. It lasts until the next one, or to the end of
+        // its section.
         let section = || elf.section_by_index(symbol.section_index()?).ok();
         let end = match symbol.size() {
             0 => section().map_or(0, |section| section.address().saturating_add(section.size())),
@@ -153,11 +164,11 @@ mod tests {
     use super::*;
     use crate::reader::modules::{Modules, own_code};
 
-    /// Odd, so that a step is no multiple of what functions are aligned to. In a release build ten
-    /// times as many take as long.
+    /// Odd, so that a step is not a multiple of the alignment of functions. In a release build ten
+    /// times as many probes take the same time.
     const PROBES: u64 = if cfg!(debug_assertions) { 301 } else { 3_001 };
 
-    /// Addresses all over the code of this program, and what it is.
+    /// Addresses throughout the code of this program, and its file.
     fn own_program() -> (Lines, Vec<u64>) {
         let mut modules = Modules::default();
         assert!(modules.refresh());
@@ -179,8 +190,8 @@ mod tests {
             for (address, found) in some.iter().zip(lines.find(some)) {
                 assert_eq!(found.places, lines.places_by_all(*address), "0x{address:x}");
                 assert_eq!(found.symbol.as_deref(), loader.find_symbol(*address), "0x{address:x}");
-                // With line tables only, a function into which nothing was inlined has no name but
-                // its symbol.
+                // With line tables only, a function without inlined calls has no name except its
+                // symbol.
                 let is_named = |place: &Place| place.function.is_some() || found.symbol.is_some();
                 named += usize::from(found.places.iter().all(|place| is_named(place) && place.line.is_some()));
                 inlined += usize::from(found.places.len() > 1);
@@ -202,7 +213,7 @@ mod tests {
         let found = lines.find(&[own]).remove(0);
         assert!(found.places[0].file.as_ref().unwrap().ends_with("reader/modules.rs"), "{found:?}");
         assert!(!lines.is_read());
-        // What is in no unit is asked for everywhere.
+        // An address that is in no unit is looked up in the whole file.
         assert_eq!(lines.find(&[u64::MAX / 2]).remove(0), Found::default());
         assert!(lines.is_read());
     }

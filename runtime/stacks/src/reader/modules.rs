@@ -1,22 +1,27 @@
-//! What code is loaded into this process: the program, its libraries, the kernel's; and where each
-//! keeps its unwind tables.
+//! Lists the code that is loaded into this process (the program, its libraries, and the kernel's
+//! vDSO), and finds the unwind tables of each.
 //!
-//! Shape: a [`Module`] for every entry of the loader's list, sorted by address. The list is asked
-//! for at each incident, and gone through only if something was loaded or unloaded since.
+//! A module is one such file. [`unwind`](super::unwind) reads the tables, and
+//! [`symbols`](super::symbols) opens the files.
 //!
-//! Who writes: [`Modules::refresh`]. Who reads: [`unwind`](super::unwind) and
-//! [`symbols`](super::symbols).
+//! # Shape
 //!
-//! Invariant: *Still there*: tables and code of the program itself are read where they are, since
-//! it is never unloaded. Tables of libraries are copied while the loader's lock is held, so that a
-//! library that is unloaded in the midst of unwinding does no harm. They are small (200 KiB the C
-//! library's).
+//! A [`Module`] for every entry of the loader's list, sorted by address. [`Modules::refresh`]
+//! checks the list at each incident, and reads it only if something was loaded or unloaded since.
 //!
-//! Bound: the loader's lock is waited for; a thread that is stuck while it holds it (in a callback
-//! of its own `dl_iterate_phdr`) holds the requester too.
+//! # Invariant
 //!
-//! Source: the layout of `.eh_frame_hdr` is the Linux Standard Base's; the tables are found through
-//! the program headers, as libgcc does.
+//! *Still there*: tables and code of the program itself are read in place, since the program is
+//! never unloaded. Tables of libraries are copied while the loader's lock is held, so unloading a
+//! library while a stack is unwound is harmless. They are small (200 KiB for the C library).
+//!
+//! # Limit
+//!
+//! `refresh` waits for the loader's lock. If a thread is stuck while it holds that lock (in a
+//! callback of its own `dl_iterate_phdr`), the requester blocks as well.
+//!
+//! Sources: the Linux Standard Base defines the layout of `.eh_frame_hdr`; the tables are found
+//! through the program headers, as in libgcc.
 
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::ops::{Deref, Range};
@@ -28,13 +33,13 @@ use addr2line::gimli::{
     BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, ParsedEhFrameHdr, Pointer, UnwindSection,
 };
 
-/// This file, in the folder of Volt's crates.
+/// The path of this file in the folder of Volt's crates.
 pub(super) const OWN_FILE: &str = "stacks/src/reader/modules.rs";
 
-/// Bytes of code that are read together.
+/// Number of code bytes that are read together.
 const INSTRUCTIONS_LEN: usize = 9;
 
-/// Bytes of a table: of the program, in place; of a library, copied.
+/// The bytes of a table: in place for the program, copied for a library.
 #[derive(Clone)]
 pub(super) enum Table {
     InPlace(&'static [u8]),
@@ -52,7 +57,7 @@ impl Deref for Table {
     }
 }
 
-/// A table, and where it is by the module's own count.
+/// A table and its address relative to the module.
 #[derive(Clone)]
 pub(super) struct Section {
     pub(super) address: u64,
@@ -68,19 +73,19 @@ impl Section {
 /// A program or library that is loaded.
 #[derive(Clone)]
 pub(super) struct Module {
-    /// The file, as a name that can be opened; empty if there is none.
+    /// The path of the file; empty if there is none.
     pub(super) file: PathBuf,
-    /// What to call it: the file's name without its folder.
+    /// The name to display: the file name without its folder.
     pub(super) name: String,
-    /// Where it is.
+    /// The address range of the module.
     pub(super) range: Range<u64>,
-    /// Where its code is.
+    /// The address ranges of its code.
     code: Vec<Range<u64>>,
-    /// Whether it is never unloaded: the program, the C library, the kernel's part.
+    /// Whether it is never unloaded: the program, the C library and the vDSO.
     is_permanent: bool,
-    /// What to take off an address to get what the file calls it.
+    /// What to subtract from an address to get the address relative to the file.
     pub(super) bias: u64,
-    /// Whether the runtime, and with it the application's own code, is in it.
+    /// Whether it contains the runtime, and with it the application's own code.
     pub(super) is_home: bool,
     pub(super) eh_frame_hdr: Option<Section>,
     pub(super) eh_frame: Option<Section>,
@@ -91,7 +96,7 @@ impl Module {
         self.code.iter().any(|code| code.contains(&address))
     }
 
-    /// The instructions at `address`, if that is code that stays where it is.
+    /// Returns the instructions at `address`, if that is code of a permanent module.
     pub(super) fn instructions(&self, address: u64) -> Option<[u8; INSTRUCTIONS_LEN]> {
         let end = address.checked_add(INSTRUCTIONS_LEN as u64)?;
         let is_code = self.code.iter().any(|code| code.start <= address && end <= code.end);
@@ -99,12 +104,12 @@ impl Module {
             return None;
         }
         let at = std::ptr::with_exposed_provenance::<[u8; INSTRUCTIONS_LEN]>(usize::try_from(address).ok()?);
-        // SAFETY: *Still there*: inside a segment that can be read, of a module that is never
+        // SAFETY: *Still there*: the address is inside a readable segment of a module that is never
         // unloaded.
         Some(unsafe { at.read() })
     }
 
-    /// Where the function around `address` is, if there are unwind tables for it.
+    /// Returns the range of the function around `address`, if there are unwind tables for it.
     pub(super) fn function(&self, address: u64) -> Option<Range<u64>> {
         let (header, frames) = (self.eh_frame_hdr.as_ref()?, self.eh_frame.as_ref()?);
         let bases = bases(header).set_eh_frame(frames.address);
@@ -127,20 +132,19 @@ fn parse<'s>(header: &'s Section, bases: &BaseAddresses) -> Option<ParsedEhFrame
     EhFrameHdr::new(&header.bytes, LittleEndian).parse(bases, 8).ok()
 }
 
-/// All that is loaded.
+/// All loaded modules.
 #[derive(Default)]
 pub(super) struct Modules {
-    /// How many modules were ever loaded and unloaded, when the list was gone through.
+    /// The loader's counts of loaded and unloaded modules when the list was last read.
     version: Option<(u64, u64)>,
     list: Vec<Module>,
 }
 
 impl Modules {
-    /// Brings the list up to date. Whether it had to be changed.
+    /// Updates the list. Returns whether it has changed.
     pub(super) fn refresh(&mut self) -> bool {
         let mut walk = Walk { known: self.version, version: None, found: Vec::new() };
-        // SAFETY: the callback is of the type asked for, and is given `walk`, which outlives the
-        // call.
+        // SAFETY: the callback has the required type, and receives `walk`, which outlives the call.
         unsafe { libc::dl_iterate_phdr(Some(add_module), (&raw mut walk).cast()) };
         if walk.version == self.version {
             return false;
@@ -155,31 +159,31 @@ impl Modules {
         &self.list
     }
 
-    /// The module around `address`.
+    /// Returns the module that contains `address`.
     pub(super) fn find(&self, address: u64) -> Option<&Module> {
         let after = self.list.partition_point(|module| module.range.start <= address);
         self.list.get(after.checked_sub(1)?).filter(|module| module.range.contains(&address))
     }
 }
 
-/// The address of some code in this file.
+/// Returns the address of some code in this file.
 pub(super) fn own_code() -> u64 {
     let own: unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int = add_module;
     own as usize as u64
 }
 
-/// One walk through the loader's list.
+/// One pass through the loader's list.
 struct Walk {
     known: Option<(u64, u64)>,
     version: Option<(u64, u64)>,
     found: Vec<Module>,
 }
 
-/// The walk ends when this returns something else than 0.
+/// Adds a module to the walk. The walk ends when this function returns a value other than 0.
 unsafe extern "C" fn add_module(info: *mut libc::dl_phdr_info, _size: usize, walk: *mut c_void) -> c_int {
-    // SAFETY: `refresh` gave it, and does not touch it meanwhile.
+    // SAFETY: `refresh` passed it, and does not access it during the walk.
     let walk = unsafe { &mut *walk.cast::<Walk>() };
-    // SAFETY: the loader's, for the length of this call.
+    // SAFETY: the loader guarantees that it is valid during this call.
     let info = unsafe { &*info };
     walk.version = Some((info.dlpi_adds, info.dlpi_subs));
     if walk.version == walk.known {
@@ -191,11 +195,11 @@ unsafe extern "C" fn add_module(info: *mut libc::dl_phdr_info, _size: usize, wal
     0
 }
 
-/// What the loader says of one module.
+/// Reads the loader's entry for one module.
 fn read(info: &libc::dl_phdr_info, is_program: bool) -> Option<Module> {
     let headers: &[libc::Elf64_Phdr] = match info.dlpi_phdr.is_null() {
         true => &[],
-        // SAFETY: so many headers are there, while the loader holds its lock.
+        // SAFETY: there are that many headers, while the loader holds its lock.
         false => unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) },
     };
     let segments = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
@@ -204,7 +208,7 @@ fn read(info: &libc::dl_phdr_info, is_program: bool) -> Option<Module> {
     let bias = info.dlpi_addr;
     let range = bias.wrapping_add(start)..bias.wrapping_add(end);
 
-    // The part of the segment around `address` that comes from the file, from there on.
+    // The bytes from `address` on that the file provides, up to the end of the segment.
     let section = |address: u64, len: Option<u64>| {
         let segment = segments().find(|segment| {
             segment.p_flags & libc::PF_R != 0
@@ -213,10 +217,10 @@ fn read(info: &libc::dl_phdr_info, is_program: bool) -> Option<Module> {
         let left = segment.p_vaddr + segment.p_filesz - address;
         let len = usize::try_from(len.unwrap_or(left).min(left)).ok()?;
         let from = std::ptr::with_exposed_provenance::<u8>(usize::try_from(bias.wrapping_add(address)).ok()?);
-        // SAFETY: inside a segment that is mapped readable: while the loader holds its lock, or,
-        // the program's, for ever.
+        // SAFETY: inside a segment that is mapped readable: while the loader holds its lock, or
+        // forever if it is the program's.
         let bytes: &'static [u8] = unsafe { std::slice::from_raw_parts(from, len) };
-        // Still there
+        // *Still there*
         let bytes = if is_program { Table::InPlace(bytes) } else { Table::Copied(bytes.into()) };
         Some(Section { address, bytes })
     };
@@ -240,25 +244,25 @@ fn read(info: &libc::dl_phdr_info, is_program: bool) -> Option<Module> {
     Some(Module { file, name, range, code, is_permanent, bias, is_home, eh_frame_hdr, eh_frame })
 }
 
-/// An address in the C library.
+/// Returns an address in the C library.
 fn c_library() -> u64 {
     let function: unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int = libc::sigaction;
     function as usize as u64
 }
 
-/// The address of what the kernel maps into every process, 0 if it does not.
+/// Returns the address of the vDSO, which the kernel maps into every process, or 0 if it does not.
 fn kernel_part() -> u64 {
-    // SAFETY: reads what the kernel told this process at its start.
+    // SAFETY: always sound; reads a value that the kernel passed to this process.
     unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) }
 }
 
-/// The program's file and name.
+/// Returns the program's file and name.
 fn program() -> (PathBuf, String) {
     const LINK: &str = "/proc/self/exe";
     let Ok(target) = std::fs::read_link(LINK) else { return (LINK.into(), "program".into()) };
     let name = file_name(&target);
     match name.strip_suffix(" (deleted)") {
-        // The link still opens what was deleted, or replaced by a newer one.
+        // The link still opens the file that was deleted or replaced by a newer one.
         Some(name) if !target.exists() => (LINK.into(), name.into()),
         _ => (target, name),
     }
@@ -268,7 +272,7 @@ fn library(info: &libc::dl_phdr_info) -> (PathBuf, String) {
     if info.dlpi_name.is_null() {
         return Default::default();
     }
-    // SAFETY: a string of the loader's, for the length of this call.
+    // SAFETY: the loader's string, valid during this call.
     let file = unsafe { CStr::from_ptr(info.dlpi_name) };
     let file = PathBuf::from(OsStr::from_bytes(file.to_bytes()));
     let name = file_name(&file);

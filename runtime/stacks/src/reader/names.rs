@@ -1,19 +1,21 @@
-//! Names of functions as people read them, and whether the application wrote them.
+//! Makes names of functions readable, and determines whether they are application code. All
+//! functions are pure.
 //!
-//! Shape: pure functions from strings to strings. Two kinds of names come in. Whole ones, from
-//! symbols or from debug information of `debug = "limited"` and more: `demo::fetch::{{closure}}`.
-//! And bare ones, of what was inlined, from `debug = "line-tables-only"`, which tells no more than
-//! the last part: `{async_fn#0}`, `load<u64>`.
+//! [`symbols`](super::symbols) uses this module. There are two kinds of names. Whole names include
+//! the path: `demo::fetch::{{closure}}`. They come from symbols, or from debug information with
+//! `debug = "limited"` or more. Bare names are only the last part: `{async_fn#0}`, `load<u64>`.
+//! Inlined functions have bare names with `debug = "line-tables-only"`.
 //!
-//! The body of an `async fn` or block is to the compiler a closure in the function that holds it.
-//! It reads as that function; so does a closure: the line tells the rest.
+//! To the compiler, the body of an `async fn` or async block is a closure in the enclosing
+//! function. Its readable name is that of the enclosing function. So is that of a closure: the line
+//! distinguishes them.
 
-/// Where sources are that the application did not write, by a part of their path: Rust's own, as
-/// released, as installed and as it depends on; and packages from a registry or from git, wherever
-/// cargo keeps them.
+/// Parts of the paths of sources that are not application code. They are Rust's own sources (as
+/// released, as installed, and their dependencies), and packages from a registry or from git,
+/// wherever cargo stores them.
 const FOREIGN_FOLDERS: [&str; 5] =
     ["/rustc/", "/lib/rustlib/src/rust/library/", "/rust/deps/", "/registry/src/", "/git/checkouts/"];
-/// Crates that the application did not write, for functions whose file is not known.
+/// Crates that are not application code, for functions whose file is not known.
 const FOREIGN_CRATES: [&str; 14] = [
     "std",
     "core",
@@ -31,17 +33,18 @@ const FOREIGN_CRATES: [&str; 14] = [
     "volt_telemetry",
 ];
 
-/// The name behind a symbol, `raw` itself if it is not mangled.
+/// Demangles a symbol. Returns `raw` itself if it is not mangled.
 pub(super) fn demangled(raw: &str) -> String {
     addr2line::demangle(raw, addr2line::gimli::DW_LANG_Rust).unwrap_or_else(|| raw.to_owned())
 }
 
-/// Whether it says where the function stands, and not only what it is called.
+/// Returns whether the name is whole, that is, includes a path.
 pub(super) fn is_whole(demangled: &str) -> bool {
     without_generics(demangled).contains("::")
 }
 
-/// `demangled` for people. `holder` is the function, readable, that a bare name was inlined into.
+/// Makes `demangled` readable. `holder` is the readable name of the function that a bare name was
+/// inlined into.
 pub(super) fn readable(demangled: &str, holder: Option<&str>) -> String {
     let name = without_generics(demangled);
     if let Some(kind) = name.strip_prefix('{').filter(|_| !name.contains("::")).and_then(|name| name.split('#').next())
@@ -52,7 +55,7 @@ pub(super) fn readable(demangled: &str, holder: Option<&str>) -> String {
             None => kind,
         };
     }
-    // Parts that the compiler made: `{{closure}}`, `{closure#0}`, `{{vtable.shim}}`,
+    // Parts that the compiler generated: `{{closure}}`, `{closure#0}`, `{{vtable.shim}}`,
     // `{shim:vtable#0}`.
     let mut parts = String::with_capacity(name.len());
     let mut rest = name.as_str();
@@ -65,11 +68,11 @@ pub(super) fn readable(demangled: &str, holder: Option<&str>) -> String {
     parts + rest
 }
 
-/// Without `<…>` behind a name, or behind its `::`; the one of `<Type as Trait>::method` stays,
-/// without those inside.
+/// Removes `<…>` after a name or after its `::`. The brackets of `<Type as Trait>::method` are
+/// kept, but the generics inside are removed.
 fn without_generics(name: &str) -> String {
     let mut short = String::with_capacity(name.len());
-    // How deep inside of generics that are left out; and the brackets that stay.
+    // The depth inside generics that are removed, and the number of open brackets that are kept.
     let (mut omitted, mut kept) = (0_usize, 0_usize);
     let mut before = ' ';
     for character in name.chars() {
@@ -101,12 +104,13 @@ fn without_generics(name: &str) -> String {
         }
         before = character;
     }
-    // Brackets that do not match are not generics: an operator of C++'s.
+    // Unbalanced brackets are not generics, but a C++ operator.
     if omitted == 0 && kept == 0 { short } else { name.to_owned() }
 }
 
-/// Whether the application wrote it: a function of its own program (not of a library's file), named
-/// `demangled`, from `file`. `volt` is the folder of Volt's crates, as `file` would name it.
+/// Returns whether a function is application code. It is in the program's own file (not in a
+/// library), is named `demangled`, and comes from `file`. `volt` is the folder of Volt's crates, as
+/// in `file`.
 pub(super) fn is_user_code(demangled: Option<&str>, file: Option<&str>, volt: Option<&str>) -> bool {
     let Some(name) = demangled else { return false };
     let is_foreign_file = file.is_some_and(|file| {
@@ -115,20 +119,20 @@ pub(super) fn is_user_code(demangled: Option<&str>, file: Option<&str>, volt: Op
     });
     let is_foreign = match crate_of(name) {
         Some(krate) => FOREIGN_CRATES.contains(&krate),
-        // Inlined Rust; or C, which the application wrote if it is known from where.
+        // Either inlined Rust, or C, which is application code if its file is known.
         None => file.is_none(),
     };
     !is_foreign_file && !is_foreign
 }
 
-/// Whether `file`, in the folder of Volt's crates, is a source of one: `src/task/cell.rs`,
-/// `stacks/src/fork.rs`. Their tests and benches are applications.
+/// Returns whether `file`, relative to the folder of Volt's crates, is a source of one of them:
+/// `src/task/cell.rs`, `stacks/src/fork.rs`. Their tests and benches are applications.
 fn is_source(file: &str) -> bool {
     file.split('/').take(2).any(|folder| folder == "src")
 }
 
-/// The crate of a whole name: of `<Type as Trait>::method`, the type's; if that has none, as `&T`,
-/// the trait's.
+/// Returns the crate of a whole name. For `<Type as Trait>::method` this is the type's crate or, if
+/// the type has none, as in `&T`, the trait's.
 fn crate_of(demangled: &str) -> Option<&str> {
     let mut rest = demangled;
     loop {
@@ -218,9 +222,9 @@ mod tests {
             // Bare names, in a program with line tables only.
             ("{async_fn#0}", Some("/src/demo/src/main.rs")),
             ("fetch", Some("/src/demo/src/main.rs")),
-            // The application's own C.
+            // C code of the application.
             ("hash_block", Some("/src/demo/c/hash.c")),
-            // Somebody else's folder of the same name.
+            // Another project's folder of the same name.
             ("demo::fetch", Some("/src/demo/runtime/src/main.rs")),
             // Volt's own tests are applications.
             ("{async_fn#0}", Some("/src/volt/runtime/tests/scheduler/incidents.rs")),

@@ -1,26 +1,36 @@
-//! From a copied stack to lines of source: functions, files, lines, with the calls that the
-//! compiler inlined put back.
+//! Resolves a copied stack to source lines: functions, files and lines, including the calls that
+//! the compiler inlined.
 //!
-//! Shape: a [`Resolver`] unwinds ([`unwind`](super::unwind)) and looks up what it does not know yet
-//! of the calls, in the symbol table and the debug information of the files that they were loaded
-//! from ([`lines`](super::lines)). Files are mapped when the first address of theirs is asked for,
-//! and what was found out is kept.
+//! The runtime's sentinel owns a [`Resolver`] and calls [`Resolver::stack_of`] for a stuck worker.
 //!
-//! Who calls: a plain thread, which owns the resolver; nothing here is shared. The first stack
-//! costs some ms; one that was seen before, some tens of µs.
+//! # Shape
 //!
-//! Bounds: [`FILES_MAX`] mapped files, [`ADDRESSES_MAX`] addresses kept, [`FRAMES_MAX`] frames a
-//! stack. A library that was replaced on disk since it was loaded is described by what is there
-//! now.
+//! A resolver unwinds the stack ([`unwind`](super::unwind)). It looks up calls that are not cached
+//! yet in the symbol table and the debug information of the files that they were loaded from
+//! ([`lines`](super::lines)). A file is mapped at the first lookup of one of its addresses. Results
+//! are cached.
 //!
-//! It allocates, and may have to wait for the allocator: a thread that is stuck while it holds a
-//! lock of that, in a handler which interrupted `malloc`, holds the reader of its stack too.
+//! The resolver belongs to one plain thread; nothing here is shared. The first stack takes a few
+//! ms, a stack of cached calls some tens of µs.
 //!
-//! Rejected: the crate `backtrace`, whose cache is behind a lock that panicking threads of the
-//! application take too, and has no bound on what it keeps; `blazesym`, which does more than is
-//! needed (kernel, other processes) and demangles through C++ too; symbols only, which name
-//! functions but neither lines nor what was inlined, and nearly all that is async is inlined; a
-//! child process (`addr2line`), which is not there in production.
+//! # Limits
+//!
+//! At most [`FILES_MAX`] mapped files, [`ADDRESSES_MAX`] cached addresses and [`FRAMES_MAX`] frames
+//! per stack. If a library was replaced on disk since it was loaded, the new file is used for the
+//! lookup.
+//!
+//! Resolving allocates, and may have to wait for the allocator. If a thread is stuck in a handler
+//! that interrupted `malloc`, it may hold a lock of the allocator, and then the resolver blocks as
+//! well.
+//!
+//! # Rejected alternatives
+//!
+//! * The crate `backtrace`: its cache is behind a lock that panicking threads of the application
+//!   also take, and has no bound.
+//! * `blazesym`: it does more than is needed (kernel, other processes), and demangles through C++.
+//! * Symbols only: they name functions, but neither lines nor inlined calls, and nearly all async
+//!   code is inlined.
+//! * A child process (`addr2line`): it is not installed in production.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,35 +48,36 @@ use super::raw::RawStack;
 use super::units::Place;
 use super::unwind::{Call, End, Marker, Unwinding, Unwound};
 
-/// Files that are mapped at once; the one that was not asked for the longest goes. Programs with
-/// more have plug-ins.
+/// Maximum number of mapped files; the least recently used one is closed. Only programs with
+/// plug-ins have more.
 const FILES_MAX: usize = 16;
-/// Addresses whose frames are kept, some 100 bytes each. All go when there are more, or when
-/// anything was loaded or unloaded.
+/// Maximum number of cached addresses, some 100 bytes each. The cache is cleared when it is larger,
+/// or when a module was loaded or unloaded.
 const ADDRESSES_MAX: usize = 4096;
-/// Frames of a stack that are shown, with those that were inlined: the innermost.
+/// Maximum number of frames in a result, including inlined ones; the innermost are kept.
 const FRAMES_MAX: usize = 128;
 
-/// Stacks that are taken until one is not lost. In a thread that panics all the time, one in twenty
-/// is.
+/// How many stacks are captured until one is not lost. In a thread that panics all the time, one in
+/// twenty is lost.
 const TRIES: usize = 4;
 
-/// From one to the next: longer than the slice of processor time that others may take in between.
+/// Pause between two tries: longer than the time slice that other threads may use in between.
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
-/// A stack for people.
+/// A stack that is resolved to functions, files and lines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resolved {
-    /// Innermost first. `address` is the one in the file of `module`, as `addr2line -e` takes it.
+    /// The frames, innermost first. `address` is relative to the file of `module`, as for
+    /// `addr2line -e`.
     pub frames: Vec<Frame>,
-    /// Why there are not all frames, or not all that could be known of them.
+    /// Why frames, or some of their details, are missing.
     pub error: Option<String>,
-    /// Whether the next stack of the same thread may well be whole: this one was taken at a bad
-    /// moment.
+    /// Whether the next stack of the same thread may be complete, because this one was captured in
+    /// an inconsistent moment.
     pub is_lost: bool,
 }
 
-/// Makes stacks readable; owned by one thread.
+/// Resolves stacks to functions, files and lines. Owned by one thread.
 #[derive(Default)]
 pub struct Resolver {
     unwinding: Unwinding,
@@ -75,16 +86,17 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Cheap: nothing is read before the first stack.
+    /// Creates a resolver. This is cheap: nothing is read before the first stack.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The stack of `thread` as it is now: taken by `sampler`, which waits no longer than
-    /// `patience`, and resolved. Taken again, up to `TRIES` times, if it came at a bad moment.
+    /// Captures the current stack of `thread` with `sampler`, which waits at most for `patience`,
+    /// and resolves it. Repeats this, up to `TRIES` times in total, if the stack was captured in an
+    /// inconsistent moment.
     ///
     /// # Errors
-    /// There is no answer, and the error says why.
+    /// Returns a [`CaptureError`] that says why there was no answer.
     pub fn stack_of(
         &mut self,
         sampler: &Sampler,
@@ -97,10 +109,10 @@ impl Resolver {
             if !resolved.is_lost {
                 break;
             }
-            // An answer wakes the requester, which may take the thread's processor from it: let it
-            // go on.
+            // Answering wakes the requester, which may take the processor from the thread. Let the
+            // thread continue.
             thread::sleep(BETWEEN_TRIES);
-            // The next may be as bad, or worse, or not come in time.
+            // The next stack may also be lost, be shorter, or not arrive in time.
             let Ok(stack) = sampler.capture(thread, patience) else { break };
             let next = self.resolve(&stack, marker);
             if !next.is_lost || next.frames.len() > resolved.frames.len() {
@@ -110,11 +122,11 @@ impl Resolver {
         Ok(resolved)
     }
 
-    /// The calls of `stack`, down to the function of `marker`, it included; down to the thread's
-    /// start if that is not among them.
+    /// Resolves the calls of `stack`, down to and including the function of `marker`, or to the
+    /// thread's first function if the marker is not among them.
     pub fn resolve(&mut self, stack: &RawStack, marker: Option<Marker>) -> Resolved {
-        // What is read was written by compilers, linkers and whoever packed the file: a library
-        // that panics over it costs this stack only.
+        // The debug information was written by compilers, linkers and other tools. If a library
+        // panics while reading it, only this stack is lost.
         catch_unwind(AssertUnwindSafe(|| self.try_resolve(stack, marker))).unwrap_or_else(|_| {
             *self = Self::new();
             Resolved { error: Some("reading the debug information failed".into()), ..Resolved::default() }
@@ -142,12 +154,12 @@ impl Resolver {
         Resolved { frames, error: (!errors.is_empty()).then(|| errors.join("; ")), is_lost }
     }
 
-    /// Finds out what is to be known of these calls: of each the functions that were inlined there,
-    /// and last the one that it is in. Each file is asked once for all of them.
+    /// Looks up the calls that are not cached: for each, the functions that were inlined there, and
+    /// last the function that contains it. Reads each file once for all of its calls.
     fn learn(&mut self, calls: &[Call]) {
         let Self { unwinding, files, known } = self;
-        // Not by `call.address`, which another call may look up elsewhere: an instruction that was
-        // interrupted, and one that will be returned to.
+        // The key is not `call.address`. Two calls may share it but have different lookup
+        // addresses: an interrupted instruction, and one that will be returned to.
         let mut unknown: Vec<_> = calls.iter().copied().filter(|call| !known.contains_key(&call.lookup)).collect();
         while let Some(first) = unknown.first() {
             let Some(module) = unwinding.modules.find(first.lookup) else {
@@ -162,8 +174,8 @@ impl Resolver {
     }
 }
 
-/// What could not be said of code in the program `name`, and what to do about it. `error` is why
-/// its file cannot be read.
+/// Returns a message if information on the code of program `name` is missing, with the remedy.
+/// `error` is why its file cannot be read.
 fn lack(name: &str, error: Option<&str>, frames: &[Frame]) -> Option<String> {
     if let Some(error) = error {
         return Some(format!("{name} cannot be read: {error}"));
@@ -172,7 +184,7 @@ fn lack(name: &str, error: Option<&str>, frames: &[Frame]) -> Option<String> {
     if own.peek().is_some() && own.all(|frame| frame.function.is_none()) {
         return Some(format!("{name} is stripped: build it with `strip = false` and `debug = \"limited\"`"));
     }
-    // Rust's own libraries bring their line tables with them: what counts are the application's.
+    // Only application code counts, since Rust's own libraries include their line tables.
     let mut user = frames.iter().filter(|frame| frame.is_user_code).peekable();
     if user.peek().is_some() && user.all(|frame| frame.line.is_none()) {
         return Some(format!("{name} has no line tables: build it with `debug = \"limited\"`"));
@@ -180,12 +192,12 @@ fn lack(name: &str, error: Option<&str>, frames: &[Frame]) -> Option<String> {
     None
 }
 
-/// A file that code was loaded from.
+/// A file from which code was loaded.
 struct File {
     path: PathBuf,
-    /// Its contents; or why it cannot be read.
+    /// Its contents, or why it cannot be read.
     lines: Result<Lines, String>,
-    /// The folder of Volt's crates, as its debug information calls it, if it is the program.
+    /// For the program itself: the folder of Volt's crates, as written in its debug information.
     volt_folder: Option<String>,
 }
 
@@ -199,7 +211,7 @@ impl File {
         Self { path: module.file.clone(), lines, volt_folder }
     }
 
-    /// The frames of each of these calls, by what it is looked up by.
+    /// Returns the frames of each of these calls, with the lookup address of the call.
     fn frames(&self, module: &Module, calls: Vec<Call>) -> Vec<(u64, Vec<Frame>)> {
         let lookups: Vec<_> = calls.iter().map(|call| call.lookup.wrapping_sub(module.bias)).collect();
         let found = match &self.lines {
@@ -226,14 +238,14 @@ impl File {
         };
         let function_of = |place: &Place| place.function.as_deref().map(names::demangled);
         let mut frames = Vec::from_iter(inlined.iter().map(|place| describe(function_of(place).as_deref(), place)));
-        // The last is the function itself, which has a symbol: that tells more than a bare name.
+        // The last place is the function itself, whose symbol is more complete than a bare name.
         let own = function_of(outermost).filter(|function| names::is_whole(function)).or_else(|| symbol.clone());
         frames.push(describe(own.or_else(|| function_of(outermost)).as_deref(), outermost));
         frames
     }
 }
 
-/// The files of modules, the one asked for last at the end.
+/// The files of modules, the most recently used one last.
 #[derive(Default)]
 struct Files {
     open: Vec<File>,
@@ -254,7 +266,7 @@ impl Files {
         &self.open[self.open.len() - 1]
     }
 
-    /// Why the module's file cannot be read, if it was tried and cannot.
+    /// Returns why the module's file cannot be read, if opening it was tried and failed.
     fn error(&self, module: &Module) -> Option<&str> {
         self.open.iter().find(|file| file.path == module.file)?.lines.as_ref().err().map(String::as_str)
     }

@@ -1,11 +1,15 @@
-//! The units of a file's debug information that some addresses are in, and what they say.
+//! Finds the units of a file's debug information that contain given addresses, and reads them.
 //!
-//! Shape: an [`Index`] is made for a few addresses. It goes through `.debug_aranges`, in which the
-//! linker has put down which unit has the code from where to where, and keeps who claims one of
-//! them. A unit that claims some is gone through once for all of them: it may be the whole program.
-//! It is read again when a function's name stands in it.
+//! A unit is the debug information of one compilation, in DWARF format. It consists of entries,
+//! which form a tree: a function contains the calls that were inlined into it.
+//! [`Lines`](super::lines::Lines) uses this module for one stack and drops everything afterwards.
 //!
-//! Who calls: [`Lines`](super::lines::Lines), for one stack; then all of it goes.
+//! # Shape
+//!
+//! An [`Index`] is built for a few addresses. It scans `.debug_aranges`, where the linker lists the
+//! address ranges of each unit, and keeps the units that claim one of the addresses. Such a unit is
+//! then read once for all of its addresses, because it may be as large as the program. It is read
+//! again if it contains the name of a function that another unit refers to.
 //!
 //! Source: DWARF 5, sections 2.17 (ranges), 3.3.8 (inlined calls), 6.1.2 (the index), 6.2 (lines).
 
@@ -25,44 +29,44 @@ pub(super) type Elf<'f> = ElfFile<'f, FileHeader64<object::LittleEndian>>;
 type Bytes<'f> = EndianSlice<'f, LittleEndian>;
 type Unit<'f> = gimli::Unit<Bytes<'f>>;
 type Value<'f> = AttributeValue<Bytes<'f>>;
-/// Numbers of addresses, and what is there.
+/// Indexes of addresses, and the calls at each of them.
 type Told = Vec<(usize, Vec<Place>)>;
 
-/// A call, and where in it the address is.
+/// A call, and the line in it that contains the address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Place {
-    /// As the compiler calls it; mangled, if that is how it is written down.
+    /// The function's name as the compiler wrote it, which may be mangled.
     pub(super) function: Option<String>,
     pub(super) file: Option<String>,
     pub(super) line: Option<u32>,
 }
 
-/// How often a name may refer to another entry for what it is.
+/// How many references to another entry are followed to find a name.
 const REFERENCES_MAX: usize = 16;
 
 /// The debug information of a file.
 pub(super) enum Sections<'f> {
     None,
-    /// Can be read where it lies.
+    /// It can be read in place.
     Plain(Box<Index<'f>>),
-    /// Is compressed.
+    /// It is compressed.
     Packed,
 }
 
-/// Which units some addresses are in.
+/// The units that contain some addresses.
 pub(super) struct Index<'f> {
     dwarf: Dwarf<Bytes<'f>>,
     addresses: Vec<u64>,
-    /// Units, and the numbers of the addresses that they claim.
+    /// Units, and the indexes of the addresses that each of them claims.
     claims: Vec<(DebugInfoOffset, Vec<usize>)>,
-    /// Where units begin that have code, in order.
+    /// The offsets of all units with code, in order.
     begins: Vec<DebugInfoOffset>,
-    /// Those that were read.
+    /// Units that were read.
     units: RefCell<HashMap<DebugInfoOffset, Rc<Unit<'f>>>>,
 }
 
 impl<'f> Sections<'f> {
-    /// Of this file, for these addresses.
+    /// Reads the index of this file for these addresses.
     pub(super) fn of(elf: &Elf<'f>, addresses: &[u64]) -> Self {
         let mut is_packed = false;
         let section = |id: SectionId| -> Result<Bytes<'f>, gimli::Error> {
@@ -82,7 +86,7 @@ impl<'f> Sections<'f> {
         }
         let (addresses, units) = (addresses.to_vec(), RefCell::default());
         let mut index = Box::new(Index { dwarf, addresses, claims: Vec::new(), begins: Vec::new(), units });
-        // Of an index that breaks off, what was read is true.
+        // If the index is truncated, the part that was read is still valid.
         let _is_whole = index.read();
         index.begins.sort_unstable_by_key(|begin| begin.0);
         index.begins.dedup();
@@ -100,7 +104,7 @@ impl<'f> Index<'f> {
             while let Some(entry) = entries.next()? {
                 let range = entry.range();
                 for (at, address) in self.addresses.iter().enumerate() {
-                    // What the linker threw away is at 0.
+                    // Code that the linker discarded is at address 0.
                     if range.begin <= *address && *address < range.end && range.begin > 0 {
                         match self.claims.last_mut() {
                             Some((last, claimed)) if *last == unit => claimed.push(at),
@@ -113,9 +117,10 @@ impl<'f> Index<'f> {
         Ok(())
     }
 
-    /// What is at each of the addresses; `None` = that is not told here.
+    /// Returns the calls at each of the addresses. `None`: the index cannot resolve the address.
     pub(super) fn places(&self) -> Vec<Option<Vec<Place>>> {
-        // Of those that were told of, or that it cannot be told of, by the first who claims them.
+        // If several units claim an address, the first one that knows it, or cannot be read,
+        // decides.
         let mut found = vec![None; self.addresses.len()];
         for (begin, claimed) in &self.claims {
             match self.told_by(*begin, claimed) {
@@ -126,8 +131,8 @@ impl<'f> Index<'f> {
         found.into_iter().map(Option::flatten).collect()
     }
 
-    /// What a unit says of the addresses of these numbers, of those that it knows; `None` = that
-    /// stands in another file.
+    /// Returns the calls at those of the claimed addresses that the unit knows. `None`: the unit's
+    /// information is in another file.
     fn told_by(&self, begin: DebugInfoOffset, claimed: &[usize]) -> gimli::Result<Option<Told>> {
         let unit = self.unit(begin)?;
         if unit.dwo_id.is_some() {
@@ -152,8 +157,8 @@ impl<'f> Index<'f> {
         Ok(unit)
     }
 
-    /// The unit around an entry. Those without code are not in the index: from the last that is,
-    /// head by head.
+    /// Returns the unit that contains an entry. Units without code are not in the index; they are
+    /// found by reading headers, from the last indexed unit before the entry.
     fn unit_around(&self, entry: DebugInfoOffset) -> gimli::Result<Rc<Unit<'f>>> {
         let after = self.begins.partition_point(|begin| begin.0 <= entry.0);
         let mut begin = after.checked_sub(1).map_or(DebugInfoOffset(0), |last| self.begins[last]);
@@ -167,10 +172,10 @@ impl<'f> Index<'f> {
         }
     }
 
-    /// The functions around some addresses and the calls that were inlined there.
+    /// Finds the functions that contain the addresses, and the calls that were inlined there.
     fn find_calls(&self, unit: UnitRef<'_, Bytes<'f>>, paths: &mut [Path]) -> gimli::Result<()> {
         let mut ranges = Vec::new();
-        // No path has to be read before an entry that is as high as this.
+        // Entries deeper than this cannot close any function or call on a path.
         let mut deepest = isize::MIN;
         let mut entries = unit.entries_raw(None)?;
         while !entries.is_empty() {
@@ -212,7 +217,7 @@ impl<'f> Index<'f> {
         Ok(())
     }
 
-    /// The name of a function, which may stand with what it was made from.
+    /// Returns the name of a function. It may be in the entry that this one was instantiated from.
     fn name(
         &self,
         unit: UnitRef<'_, Bytes<'f>>,
@@ -246,19 +251,20 @@ impl<'f> Index<'f> {
     }
 }
 
-/// The way to an address in a unit.
+/// The path to an address through the entries of a unit.
 struct Path {
-    /// The address's number.
+    /// The index of the address.
     at: usize,
     address: u64,
-    /// File and line, by their numbers.
+    /// File and line, as numbers of the line table.
     spot: Option<(u64, u64)>,
-    /// The function around it and the calls that were inlined there, outermost first, each with how
-    /// deep it stands.
+    /// The function that contains the address and the calls that were inlined there, outermost
+    /// first, each with the depth of its entry.
     calls: Vec<(isize, Call)>,
-    /// Functions inside of functions are no calls: what is deeper than this is left out.
+    /// The depth of a nested function's entry. Nested functions are not calls: entries below it are
+    /// skipped.
     omitted: Option<isize>,
-    /// The function around it has ended.
+    /// Whether the function that contains the address has ended.
     is_over: bool,
 }
 
@@ -271,19 +277,19 @@ impl Path {
         !self.is_over && self.omitted.is_none()
     }
 
-    /// An entry as high as this is the next that matters.
+    /// The depth at which the next entry closes a function or call of this path.
     fn depth(&self) -> Option<isize> {
         let last = self.calls.last().map(|(depth, _)| *depth);
         self.omitted.max(last).filter(|_| !self.is_over)
     }
 
-    /// The next entry is this deep.
+    /// Updates the path for the next entry, which has this depth.
     fn come_up_to(&mut self, depth: isize) {
         self.omitted = self.omitted.filter(|omitted| depth > *omitted);
         self.is_over |= self.calls.last().is_some_and(|(last, _)| depth <= *last);
     }
 
-    /// `None` = the unit does not know the address.
+    /// Returns the calls, or `None` if the unit does not know the address.
     fn places(self, unit: UnitRef<'_, Bytes<'_>>) -> Option<Vec<Place>> {
         let mut spot = self.spot;
         if self.calls.is_empty() && spot.is_none() {
@@ -306,14 +312,14 @@ impl Path {
     }
 }
 
-/// A function, or a call that was inlined, and where it is called.
+/// A function or an inlined call, and where it is called.
 struct Call {
     name: Option<String>,
-    /// File and line, by their numbers.
+    /// File and line, as numbers of the line table.
     called_at: Option<(u64, u64)>,
 }
 
-/// What is wanted of an entry.
+/// The attributes of an entry that are needed.
 #[derive(Default)]
 struct Entry<'f> {
     low: Option<Value<'f>>,
@@ -352,7 +358,7 @@ impl<'f> Entry<'f> {
         Ok(entry)
     }
 
-    /// Where its code is.
+    /// Collects the address ranges of the entry's code.
     fn ranges(&self, unit: UnitRef<'_, Bytes<'f>>, found: &mut Vec<Range<u64>>) -> gimli::Result<()> {
         found.clear();
         let mut add = |range: Range<u64>| {
@@ -379,11 +385,11 @@ impl<'f> Entry<'f> {
     }
 }
 
-/// The files and lines of some addresses, which are in order.
+/// Finds the files and lines of the addresses; `paths` is sorted by address.
 fn find_rows(program: gimli::IncompleteLineProgram<Bytes<'_>>, paths: &mut [Path]) -> gimli::Result<()> {
     let mut rows = program.rows();
     let mut left = paths.len();
-    // The row before, if it is of the same sequence: it lasts until this one.
+    // The previous row, if it belongs to the same sequence: it lasts until the current one.
     let mut before: Option<(u64, (u64, u64))> = None;
     while left > 0
         && let Some((_, row)) = rows.next_row()?
@@ -403,12 +409,12 @@ fn find_rows(program: gimli::IncompleteLineProgram<Bytes<'_>>, paths: &mut [Path
     Ok(())
 }
 
-/// The path of the file of this number.
+/// Returns the path of the file with this number.
 fn file_name(unit: UnitRef<'_, Bytes<'_>>, number: u64) -> Option<String> {
     let header = unit.line_program.as_ref()?.header();
     let file = header.file(number)?;
     let mut path = unit.comp_dir.map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
-    // Folder 0 is that of the unit.
+    // Directory 0 is that of the unit.
     let folder = if file.directory_index() == 0 { None } else { file.directory(header) };
     for part in folder.into_iter().chain([file.path_name()]) {
         let part = unit.attr_string(part).ok()?.to_string_lossy();

@@ -1,5 +1,5 @@
-//! What can go wrong with one stack: too deep, somebody else's, no answer, no thread. And what one
-//! costs.
+//! Tests of difficult cases: a stack that is too deep or foreign, no answer, no thread. And of the
+//! cost of one stack.
 
 use std::ffi::c_void;
 use std::os::unix::thread::JoinHandleExt;
@@ -57,7 +57,7 @@ fn a_recursion_of_many_calls_is_cut_and_says_so() {
     victim.end();
 }
 
-/// Calls, with prologues and epilogues to be interrupted in.
+/// Calls, with prologues and epilogues that can be interrupted.
 #[inline(never)]
 fn fibonacci(n: u32) -> u32 {
     if n < 2 { n } else { fibonacci(n - 1) + fibonacci(n - 2) }
@@ -76,8 +76,8 @@ fn what_a_handler_interrupted_at_any_instruction_is_found() {
                 let round = entered.fetch_add(1, Ordering::Relaxed);
                 while left.load(Ordering::Relaxed) <= round {}
             };
-            // Nothing that takes a lock, as malloc does: it would be held until the handler
-            // returns, and the resolver allocates.
+            // Must not take a lock, as malloc does: it would be held until the handler returns, and
+            // the resolver allocates.
             let step = || assert_eq!(black_box(fibonacci(black_box(6))), 8);
             with_handler(&wait, || guilty_line(&|| repeat(is_over, begun, &step)));
         }
@@ -97,7 +97,7 @@ fn what_a_handler_interrupted_at_any_instruction_is_found() {
     victim.end();
 }
 
-/// Where [`outer`] waits for [`inner`], and [`inner`] is stuck.
+/// The line where [`outer`] waits for [`inner`], and [`inner`] is stuck.
 const OUTER_LINE: u32 = line!() + 4;
 const INNER_LINE: u32 = line!() + 8;
 
@@ -124,7 +124,7 @@ fn a_stack_of_async_functions_reads_down_to_the_line() {
     let own = resolved.frames.iter().skip_while(|frame| frame.line != Some(GUILTY_LINE)).skip(1);
     let own: Vec<_> = own.map(|frame| (frame.function.as_deref().unwrap_or_default(), frame.line)).collect();
     for (index, (function, line)) in [("inner", INNER_LINE), ("outer", OUTER_LINE)].into_iter().enumerate() {
-        // With line tables only, what was inlined does not bear its name; its line it does.
+        // With line tables only, an inlined call has its line, but not its name.
         let is_read = own[index].0.ends_with(&format!("::edges::{function}"))
             || own[index].0.starts_with("async fn inlined into ");
         assert!(is_read && own[index].1 == Some(line), "{own:?}");
@@ -211,7 +211,7 @@ fn a_thread_that_does_not_answer_is_given_up_and_its_late_answer_goes_nowhere() 
         let resolved = stack_of(&sampler, &other);
         assert_eq!((fault(&resolved), names(&resolved, "::deep").is_some()), (None, true));
     }
-    // The signals of all these requests arrive now, while others are answered.
+    // The signals of all these requests arrive now, during other requests.
     deaf.store(false, Ordering::Relaxed);
     for _ in 0..STACKS / 10 {
         let resolved = stack_of(&sampler, &other);
@@ -243,7 +243,7 @@ fn requesters_who_come_together_get_the_threads_they_asked_for() {
     below.end();
 }
 
-// Calls its argument, and tells nobody where it has its frame.
+// Calls its argument. It has no unwind table, so its frame cannot be found.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".globl volt_test_without_tables",
@@ -268,7 +268,7 @@ fn code_without_unwind_tables_is_leapt_over_and_the_stack_says_so() {
     let sampler = sampler();
     let victim = Victim::run(&sampler, |is_over, begun| {
         let work = || guilty_line(&|| repeat(is_over, begun, &|| {}));
-        // SAFETY: it calls the function that it is given, with the stack aligned.
+        // SAFETY: it calls the function that is passed to it, with the stack aligned.
         with_handler(&work, || unsafe { volt_test_without_tables(run) });
     });
     let resolved = stack_of(&sampler, &victim);
@@ -297,7 +297,7 @@ fn on_a_stack_that_nobody_knows_the_innermost_call_is_found() {
     victim.end();
 }
 
-/// Does `work` on another stack, as a coroutine would.
+/// Runs `work` on another stack, as a coroutine would.
 #[cfg(target_env = "gnu")]
 fn on_other_stack(work: &dyn Fn()) {
     extern "C" fn run() {
@@ -306,16 +306,16 @@ fn on_other_stack(work: &dyn Fn()) {
     let mut stack = vec![0_u8; 256 * 1024];
     let (mut inside, mut outside) =
         (MaybeUninit::<libc::ucontext_t>::uninit(), MaybeUninit::<libc::ucontext_t>::uninit());
-    // SAFETY: writes the present context.
+    // SAFETY: writes the current context.
     assert_eq!(unsafe { libc::getcontext(inside.as_mut_ptr()) }, 0);
     // SAFETY: it was written.
     let inside = unsafe { inside.assume_init_mut() };
     inside.uc_stack.ss_sp = stack.as_mut_ptr().cast::<c_void>();
     inside.uc_stack.ss_size = stack.len();
     inside.uc_link = outside.as_mut_ptr();
-    // SAFETY: it has a stack, and a context to go on with, which `swapcontext` writes.
+    // SAFETY: it has a stack, and a context to continue with, which `swapcontext` writes.
     unsafe { libc::makecontext(inside, run, 0) };
-    // SAFETY: both are contexts, and the stack lives until it is left again.
+    // SAFETY: both are valid contexts, and the stack lives until the call returns.
     with_handler(work, || assert_eq!(unsafe { libc::swapcontext(outside.as_mut_ptr(), inside) }, 0));
 }
 
@@ -327,19 +327,19 @@ fn the_list_of_modules_is_gone_through_when_it_has_changed() {
     let home = modules.find(poll_frame as *const () as u64).unwrap();
     assert!(home.is_home && home.eh_frame.is_some(), "{}", home.name);
     assert!(modules.list().iter().any(|module| !module.is_home && module.eh_frame.is_some()));
-    // Others may load something meanwhile.
+    // Other tests may load libraries meanwhile.
     until(|| !modules.refresh());
     let count = modules.list().len();
-    // SAFETY: a library of the C library's, which has no initialiser.
+    // SAFETY: a library of the C library, without initializers.
     let library = unsafe { libc::dlopen(c"libanl.so.1".as_ptr(), libc::RTLD_NOW) };
     assert!(!library.is_null());
     assert!(modules.refresh() && modules.list().len() > count);
-    // SAFETY: opened above, and nothing of it is used.
+    // SAFETY: opened above, and nothing of it is in use.
     unsafe { libc::dlclose(library) };
     assert!(modules.refresh());
 }
 
-/// Processor time of this thread, which others on its processor do not add to.
+/// Processor time of this thread, to which other threads do not add.
 fn own_ns() -> usize {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as usize * 1_000_000_000 + time.tv_nsec as usize

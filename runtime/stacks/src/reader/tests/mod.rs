@@ -1,5 +1,5 @@
-//! Stacks of threads in every state that a poll can be stuck in, thousands of each: every one names
-//! the line, and nobody is harmed.
+//! Tests with threads in every state in which a poll can be stuck, and thousands of stacks of each.
+//! Every stack must name the right line, and no thread may be disturbed.
 
 mod edges;
 mod processes;
@@ -22,24 +22,24 @@ use super::raw::RawStack;
 use super::symbols::{Resolved, Resolver};
 use super::unwind::Marker;
 
-/// Stacks of a thread in one state.
+/// Number of stacks per state.
 const STACKS: usize = 2_000;
-/// How long a thread may take to answer; the processors are shared with other tests.
+/// How long a thread may take to answer; other tests share the processors.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// For threads that do not answer.
 const SOON: Duration = Duration::from_millis(20);
-/// Where [`guilty_line`] is stuck.
+/// The line where [`guilty_line`] is stuck.
 const GUILTY_LINE: u32 = line!() + 5;
 
-/// What a stack has to name.
+/// The function that each stack must name.
 #[inline(never)]
 fn guilty_line(work: &dyn Fn()) {
     work();
-    // Not what `poll_frame` does: of functions that do the same, the linker may keep one.
+    // Differs from `poll_frame`: the linker may merge functions with the same code.
     black_box(GUILTY_LINE);
 }
 
-/// What the runtime's poll is to a stack.
+/// Stands for the runtime's poll.
 #[inline(never)]
 fn poll_frame(work: &dyn Fn()) {
     work();
@@ -50,7 +50,7 @@ fn marker() -> Marker {
     Marker::function(poll_frame as *const ())
 }
 
-/// A thread that can be asked, and runs `work` in [`poll_frame`].
+/// A registered thread that runs `work` in [`poll_frame`].
 struct Victim {
     thread: Arc<Thread>,
     is_over: Arc<AtomicBool>,
@@ -58,12 +58,14 @@ struct Victim {
 }
 
 impl Victim {
-    /// Does `step` in [`guilty_line`], over and over; it has begun to.
+    /// Starts a thread that repeats `step` in [`guilty_line`]. Returns after the thread has
+    /// started.
     fn stuck(sampler: &Arc<Sampler>, step: impl Fn() + Send + 'static) -> Self {
         Self::run(sampler, move |is_over, begun| guilty_line(&|| repeat(is_over, begun, &step)))
     }
 
-    /// Does `work`, which is given when to end, and says that it has begun.
+    /// Starts a thread that runs `work`, which gets two flags: one that stops it, and one by which
+    /// it signals that it has started.
     fn run(sampler: &Arc<Sampler>, work: impl Fn(&AtomicBool, &AtomicBool) + Send + 'static) -> Self {
         let (is_over, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (tell, told) = mpsc::channel();
@@ -115,7 +117,7 @@ fn names<'r>(resolved: &'r Resolved, function: &str) -> Option<&'r Frame> {
     resolved.frames.iter().find(|frame| frame.function.as_ref().is_some_and(|name| name.ends_with(function)))
 }
 
-/// What is wrong with the stack of a thread that is stuck in [`guilty_line`], called by
+/// Returns what is wrong with the stack of a thread that is stuck in [`guilty_line`], called by
 /// [`poll_frame`].
 fn fault(resolved: &Resolved) -> Option<String> {
     let guilty = names(resolved, "::guilty_line");
@@ -135,18 +137,18 @@ fn fault(resolved: &Resolved) -> Option<String> {
     (!is_named || !is_whole).then(|| format!("{resolved:#?}"))
 }
 
-/// With one resolver for all tests: reading the line tables of a debug build takes its time.
+/// Resolves with one resolver for all tests: reading the line tables of a debug build is slow.
 fn resolve(stack: &RawStack) -> Resolved {
     static RESOLVER: LazyLock<Mutex<Resolver>> = LazyLock::new(|| Mutex::new(Resolver::new()));
     RESOLVER.lock().unwrap_or_else(PoisonError::into_inner).resolve(stack, Some(marker()))
 }
 
-/// The stack of `victim` as it is now, at the first try.
+/// Captures the current stack of `victim`, without retries.
 fn stack_of(sampler: &Sampler, victim: &Victim) -> Resolved {
     resolve(&sampler.capture(&victim.thread, PATIENCE).unwrap())
 }
 
-/// Takes [`STACKS`] stacks, and shows those that have a fault.
+/// Captures [`STACKS`] stacks, and returns the faults.
 fn faults(sampler: &Sampler, victim: &Victim) -> Vec<String> {
     (0..STACKS).filter_map(|_| fault(&stack_of(sampler, victim))).collect()
 }
@@ -189,7 +191,7 @@ fn a_thread_that_waits_for_a_lock_is_found() {
 fn a_thread_in_the_allocator_is_found() {
     let (sampler, size) = (sampler(), AtomicUsize::new(1));
     let victim = Victim::stuck(&sampler, move || {
-        // From the smallest to those that are mapped, each grown in place or moved.
+        // From the smallest allocations to mapped ones, each grown in place or moved.
         let len = size.fetch_add(7919, Ordering::Relaxed) % 300_000;
         let mut bytes: Vec<u8> = Vec::with_capacity(len);
         bytes.reserve_exact(len + 4096);
@@ -211,7 +213,7 @@ impl Drop for Bomb<'_> {
 fn unwound(depth: usize, dropped: &Cell<usize>) {
     let _bomb = Bomb(dropped);
     if depth == 0 {
-        // Without the hook, which prints.
+        // Without the panic hook, which prints.
         panic::resume_unwind(Box::new(()));
     }
     unwound(depth - 1, dropped);
@@ -231,7 +233,7 @@ fn a_thread_that_unwinds_is_found_or_the_stack_says_why_not() {
         .filter(|resolved| fault(resolved).is_some())
         .inspect(|resolved| assert!(resolved.error.is_some(), "{resolved:#?}"))
         .count();
-    // While a panic goes from frame to frame, the stack is in pieces for some instructions.
+    // While a panic passes from frame to frame, the stack is inconsistent for some instructions.
     println!("{lost} of {STACKS} were taken at a bad moment");
 
     let again = (0..STACKS)
@@ -246,14 +248,14 @@ fn handle(signal: c_int, flags: c_int, handler: extern "C" fn(c_int)) {
     handle_with_mask(signal, flags, signal, handler);
 }
 
-/// As [`handle`], with another signal blocked while it runs.
+/// Like [`handle`], with another signal blocked while the handler runs.
 fn handle_with_mask(signal: c_int, flags: c_int, blocked: c_int, handler: extern "C" fn(c_int)) {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: zero is a value of all it consists of.
+    // SAFETY: zero is valid for all of its fields.
     let action = unsafe { action.assume_init_mut() };
     action.sa_sigaction = handler as usize;
     action.sa_flags = flags;
-    // SAFETY: a set.
+    // SAFETY: a valid set.
     unsafe { libc::sigaddset(&raw mut action.sa_mask, blocked) };
     // SAFETY: the action is complete.
     assert_eq!(unsafe { libc::sigaction(signal, action, ptr::null_mut()) }, 0);
@@ -264,26 +266,26 @@ fn raise(signal: c_int) {
     assert_eq!(unsafe { libc::raise(signal) }, 0);
 }
 
-/// Blocks or unblocks `signal` in this thread. Whether it was blocked.
+/// Blocks or unblocks `signal` in this thread. Returns whether it was blocked.
 fn mask(how: c_int, signal: c_int) -> bool {
     let (mut set, mut before) = (MaybeUninit::uninit(), MaybeUninit::<libc::sigset_t>::uninit());
-    // SAFETY: makes it an empty set.
+    // SAFETY: initializes it as an empty set.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    // SAFETY: it is a set.
+    // SAFETY: it is a valid set.
     unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
-    // SAFETY: likewise; and there is room for the one before.
+    // SAFETY: likewise; and there is room for the former one.
     assert_eq!(unsafe { libc::pthread_sigmask(how, set.as_ptr(), before.as_mut_ptr()) }, 0);
     // SAFETY: it was written.
     unsafe { libc::sigismember(before.as_ptr(), signal) == 1 }
 }
 
-/// The error of a thread that does not answer, when it was its turn to be asked.
+/// Returns the error for a thread that does not answer. Retries while other requesters are busy.
 fn no_answer(sampler: &Sampler, thread: &Thread) -> CaptureError {
     let began = Instant::now();
     loop {
         let asked = Instant::now();
         match sampler.capture(thread, SOON).unwrap_err() {
-            // Other tests ask too.
+            // Other tests make requests, too.
             CaptureError::Busy => assert!(began.elapsed() < PATIENCE),
             error => {
                 assert!(asked.elapsed() >= SOON);
@@ -293,13 +295,13 @@ fn no_answer(sampler: &Sampler, thread: &Thread) -> CaptureError {
     }
 }
 
-/// A signal of a test's own.
+/// A signal that only one test uses.
 fn own_signal(index: c_int) -> c_int {
     libc::SIGRTMIN() + index
 }
 
 thread_local! {
-    /// What the handlers of these tests do, on the thread that has it.
+    /// What the handlers of these tests do on this thread.
     static IN_HANDLER: Cell<Option<&'static dyn Fn()>> = const { Cell::new(None) };
 }
 
@@ -309,15 +311,15 @@ extern "C" fn do_in_handler(_signal: c_int) {
     }
 }
 
-/// Has the handlers do `work` while this thread does `meanwhile`.
+/// Makes the handlers run `work` while this thread runs `meanwhile`.
 fn with_handler(work: &dyn Fn(), meanwhile: impl FnOnce()) {
-    // SAFETY: taken away again below, before what it borrows is gone.
+    // SAFETY: removed again below, before its borrows end.
     IN_HANDLER.set(Some(unsafe { std::mem::transmute::<&dyn Fn(), &'static dyn Fn()>(work) }));
     meanwhile();
     IN_HANDLER.set(None);
 }
 
-/// A victim that is stuck in a handler, whose signal it sends itself.
+/// A victim that is stuck in the handler of a signal that it sends to itself.
 fn stuck_in_handler(sampler: &Arc<Sampler>, signal: c_int, prepare: fn()) -> Victim {
     Victim::run(sampler, move |is_over, begun| {
         prepare();
@@ -334,11 +336,11 @@ fn a_thread_in_another_handler_is_found_and_so_is_what_that_interrupted() {
     victim.end();
 }
 
-/// Gives this thread an alternate stack of 64 KiB, for ever.
+/// Gives this thread an alternate stack of 64 KiB, which is never freed.
 fn use_alternate_stack() {
     let memory = Box::leak(vec![0_u8; 64 * 1024].into_boxed_slice());
     let stack = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: memory.len() };
-    // SAFETY: the memory is this thread's, for ever.
+    // SAFETY: the memory belongs to this thread and is never freed.
     assert_eq!(unsafe { libc::sigaltstack(&raw const stack, ptr::null_mut()) }, 0);
 }
 

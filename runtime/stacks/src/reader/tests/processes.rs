@@ -1,5 +1,5 @@
-//! What needs a process of its own: one that is stopped and goes on, and one without symbols. Each
-//! test runs itself there.
+//! Tests that need a separate process: one that is stopped and continued, and one without symbols.
+//! Each test runs itself again there.
 
 use std::env;
 use std::path::Path;
@@ -7,12 +7,12 @@ use std::process::{Child, Command};
 
 use super::*;
 
-/// Set in the process that a test runs itself in.
+/// Set in the child process in which a test runs itself.
 const IN_CHILD: &str = "VOLT_STACKS_CHILD";
 /// How long such a process may take.
 const CHILD_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs the calling test in a process of its own, of `program`.
+/// Runs the calling test in a child process of `program`.
 fn child(program: &Path) -> Child {
     let test = thread::current().name().expect("the test harness names its threads").to_owned();
     Command::new(program).args([&test, "--exact", "--nocapture"]).env(IN_CHILD, "1").spawn().unwrap()
@@ -22,7 +22,7 @@ fn is_child() -> bool {
     env::var_os(IN_CHILD).is_some()
 }
 
-/// Until it ends, as it must without a failure; `meanwhile` is called over and over.
+/// Waits until the child exits, which must be successful. Calls `meanwhile` repeatedly.
 fn expect_success(mut child: Child, meanwhile: impl Fn(i32)) {
     let began = Instant::now();
     loop {
@@ -44,7 +44,7 @@ fn a_process_that_is_stopped_and_goes_on_takes_its_stacks() {
     if !is_child() {
         let stop_and_go = |pid| {
             for signal in [libc::SIGSTOP, libc::SIGCONT] {
-                // SAFETY: a child of ours, which was not waited for yet.
+                // SAFETY: our child process, which was not waited for yet.
                 assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
                 thread::sleep(Duration::from_millis(2));
             }
@@ -54,7 +54,8 @@ fn a_process_that_is_stopped_and_goes_on_takes_its_stacks() {
     let sampler = sampler();
     let victim = Victim::stuck(&sampler, || {});
     none(&faults(&sampler, &victim));
-    // Stopped for longer than the patience lasts: some get no answer, and none another's.
+    // Stopped for longer than the patience: some requests get no answer, and none gets the answer
+    // to another.
     let mut given_up = 0;
     for _ in 0..STACKS {
         match sampler.capture(&victim.thread, Duration::from_micros(50)) {
@@ -85,8 +86,8 @@ fn without_symbols_a_stack_is_addresses_and_says_why() {
     let sampler = sampler();
     let victim = Victim::stuck(&sampler, || {});
     let resolved = stack_of(&sampler, &victim);
-    // Down to the marked function, which is found by the unwind tables alone; by its name it would
-    // not be.
+    // The frames down to the marked function, which is found by the unwind tables alone. By its
+    // name it could not be found.
     let own: Vec<_> = resolved.frames.iter().filter(|frame| frame.module.as_deref() == Some("stripped")).collect();
     assert!((3..20).contains(&own.len()), "{resolved:#?}");
     assert!(

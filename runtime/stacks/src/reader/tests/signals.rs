@@ -1,5 +1,5 @@
-//! The signal: whose it is besides, who has it blocked, and what a thread finds unchanged
-//! afterwards.
+//! Tests of the signal: coexistence with other handlers, threads that have it blocked, and what a
+//! thread finds unchanged afterwards.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn a_signal_of_somebody_elses_goes_to_the_handler_before_ours() {
 
 fn is_blocked(signal: c_int) -> bool {
     let mut now = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: nothing is changed, and there is room for what is blocked.
+    // SAFETY: nothing is changed, and there is room for the set of blocked signals.
     assert_eq!(unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), now.as_mut_ptr()) }, 0);
     // SAFETY: it was written.
     unsafe { libc::sigismember(now.as_ptr(), signal) == 1 }
@@ -63,14 +63,14 @@ fn a_signal_that_cannot_be_used_is_refused() {
     }
 }
 
-/// Where this thread's error number is.
+/// Returns the address of this thread's error number.
 fn errno() -> *mut c_int {
     // SAFETY: every thread has one.
     unsafe { libc::__errno_location() }
 }
 
 extern "C" fn fail(_signal: c_int) {
-    // SAFETY: this thread's.
+    // SAFETY: it belongs to this thread.
     unsafe { errno().write(libc::EIO) };
 }
 
@@ -81,7 +81,7 @@ fn the_error_number_of_the_thread_stays() {
     handle(signal, 0, fail);
     let sampler = Sampler::new(Some(signal)).unwrap();
     let registered = sampler.register().unwrap();
-    // SAFETY: this thread's.
+    // SAFETY: it belongs to this thread.
     unsafe { errno().write(OWN) };
     raise(signal);
     // SAFETY: likewise.
