@@ -1,10 +1,10 @@
-//! What can go wrong with a recording; each text says what to do.
+//! The errors of recordings. Each message says what to do.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// See the module.
+/// An error of a recording, with a message for users.
 #[derive(Debug)]
 pub struct RecordingError {
     kind: Kind,
@@ -67,12 +67,12 @@ impl RecordingError {
         Self::new(Kind::Setting, format!("{name} is {value}: {remedy}"))
     }
 
-    /// The same once more, for whoever goes on asking.
+    /// Copies the error, for callers that continue to use a failed reader or writer.
     pub(super) fn again(&self) -> Self {
         Self { kind: self.kind, message: self.message.clone(), source: None }
     }
 
-    /// What the system said about opening `path` for reading.
+    /// The error of opening `path` for reading.
     pub(super) fn open(path: &Path, error: io::Error) -> Self {
         let (shown, kind) = (path.display(), error.kind());
         let (kind, message) = match kind {
@@ -88,7 +88,7 @@ impl RecordingError {
         Self { kind, message: format!("{name}: {error}"), source: Some(error) }
     }
 
-    /// What the system said about making `path`.
+    /// The error of creating `path`.
     pub(super) fn create(path: &Path, error: io::Error) -> Self {
         let shown = path.display();
         let (kind, message) = match error.kind() {
@@ -111,70 +111,70 @@ impl RecordingError {
         Self { kind, message, source: Some(error) }
     }
 
-    /// What the system said about writing to a recording that has `bytes` so far.
+    /// The error of writing to a recording that has `bytes` so far.
     pub(super) fn write(name: &str, bytes: u64, error: io::Error) -> Self {
         let (kind, remedy) = if is_disk_full(&error) { (Kind::DiskFull, ": free some space") } else { (Kind::Io, "") };
         let message = format!("{name}: {error}{remedy}; the {bytes} bytes recorded so far stay readable");
         Self { kind, message, source: Some(error) }
     }
 
-    /// What the system said about writing what a recording is turned into.
+    /// The error of writing an export of a recording.
     pub(super) fn export(error: io::Error) -> Self {
         let kind = if is_disk_full(&error) { Kind::DiskFull } else { Kind::Io };
         Self { kind, message: format!("the export cannot be written: {error}"), source: Some(error) }
     }
 
-    /// There is no such file.
+    /// Returns true if the file does not exist.
     pub fn is_missing(&self) -> bool {
         self.kind == Kind::Missing
     }
 
-    /// The file is something else.
+    /// Returns true if the file is not a recording.
     pub fn is_not_a_recording(&self) -> bool {
         self.kind == Kind::NotARecording
     }
 
-    /// Another major version of the format.
+    /// Returns true if the file has another major version of the format.
     pub fn is_wrong_version(&self) -> bool {
         self.kind == Kind::WrongVersion
     }
 
-    /// The file breaks off; what was read before is whole.
+    /// Returns true if the file is truncated. The data read before that is complete.
     pub fn is_truncated(&self) -> bool {
         self.kind == Kind::Truncated
     }
 
-    /// Bytes in the file were changed; what was read before is whole.
+    /// Returns true if bytes in the file were modified. The data read before that is complete.
     pub fn is_damaged(&self) -> bool {
         self.kind == Kind::Damaged
     }
 
-    /// The file has reached its bound, and there may be no second one.
+    /// Returns true if the file has reached its maximum size, and there may be no second one.
     pub fn is_full(&self) -> bool {
         self.kind == Kind::Full
     }
 
-    /// The disk, or the user's share of it, is full.
+    /// Returns true if the disk or the user's quota is full.
     pub fn is_disk_full(&self) -> bool {
         self.kind == Kind::DiskFull
     }
 
-    /// There is a file of that name already.
+    /// Returns true if a file of that name exists already.
     pub fn is_existing(&self) -> bool {
         self.kind == Kind::Exists
     }
 
-    /// A file cannot be made there.
+    /// Returns true if the file cannot be created.
     pub fn is_unwritable(&self) -> bool {
         self.kind == Kind::Unwritable
     }
 
-    /// A setting is out of its bounds.
+    /// Returns true if a setting is out of its bounds.
     pub fn is_invalid_setting(&self) -> bool {
         self.kind == Kind::Setting
     }
 
-    /// Whoever reads what is written has gone: `export | head`.
+    /// Returns true if the reader of the output has closed it, as in `export | head`.
     pub fn is_broken_pipe(&self) -> bool {
         self.source.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     }

@@ -1,6 +1,8 @@
-//! Where a recording's files are: on a disk, numbered if there may be several.
+//! The files of a recording on a disk. They are numbered if there may be several.
 //!
-//! Invariant: *Nobody's files*: a file that is there already is never touched.
+//! [`Writer`](crate::writer::Writer) creates and removes its files through this module.
+//!
+//! Invariant *Nobody's files*: an existing file is never touched.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -10,17 +12,17 @@ use std::path::{Path, PathBuf};
 
 use crate::error::RecordingError;
 
-/// What makes the files, so that tests can do with less than a disk.
+/// Creates the files. Tests implement it without a disk.
 pub(super) trait Store: Send {
-    /// Where part `part` is.
+    /// Returns the path of part `part`.
     fn path(&self, part: u32) -> PathBuf;
-    /// Makes a new file, never one that is there.
+    /// Creates a new file. Fails if the file exists.
     fn create(&mut self, part: u32) -> io::Result<Box<dyn Sink>>;
     fn remove(&mut self, part: u32) -> io::Result<()>;
 }
 
 pub(super) trait Sink: Write + Send {
-    /// Forgets everything after the first `bytes`.
+    /// Removes everything after the first `bytes`.
     fn cut(&mut self, bytes: u64) -> io::Result<()>;
 }
 
@@ -31,7 +33,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Whether no file of an earlier recording stands in the way of this one, now or later.
+    /// Checks that no file of an earlier recording conflicts with this one, now or later.
     pub(super) fn is_free(&self) -> Result<(), RecordingError> {
         if !self.is_numbered {
             return Ok(());
@@ -49,7 +51,7 @@ impl Store for Files {
     }
 
     fn create(&mut self, part: u32) -> io::Result<Box<dyn Sink>> {
-        // Readable for its user only: it names tasks and lines of code.
+        // Readable only for its user, because it contains names of tasks and lines of code.
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.path(part))?;
         Ok(Box::new(file))
     }
@@ -65,7 +67,7 @@ impl Sink for File {
     }
 }
 
-/// `stall.voltrec` and 7 make `stall.0007.voltrec`.
+/// Turns `stall.voltrec` and 7 into `stall.0007.voltrec`.
 fn numbered(path: &Path, part: u32) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!(".{part:04}"));
@@ -76,8 +78,8 @@ fn numbered(path: &Path, part: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// The files of a recording that was to go to `path`, in order: `path` itself, or its numbered
-/// parts. Empty if there is none.
+/// Returns the files of a recording with this `path`, in order: `path` itself, or its numbered
+/// parts. Returns an empty list if there is none.
 ///
 /// ```
 /// use std::path::Path;

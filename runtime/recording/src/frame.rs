@@ -1,15 +1,16 @@
-//! The file format: how a recording stands on disk.
+//! The file format of a recording.
 //!
-//! Shape: a preamble, and then frames, all numbers little-endian:
+//! [`writer`](crate::writer) and [`reader`](crate::reader) use this module. A file consists of a
+//! preamble, followed by frames. All numbers are little-endian:
 //!
 //! ```text
 //! preamble   "volt-rec"  | major u32 | minor u32                                        16 bytes
 //! frame      body_len u32 | kind u32 | at_ns u64 | number u32 | crc u32 | body           24 bytes and the body
 //! ```
 //!
-//! `at_ns` is the time of the flush that the frame belongs to, so that a reader finds a time by
-//! reading nothing but frame headers; `number` counts the frames of the file from 0; `crc` is the
-//! CRC-32 of the header's first 20 bytes and the body. The frames of a file:
+//! `at_ns` is the time of the flush that the frame belongs to. A reader can thus find a time by
+//! reading only frame headers. `number` counts the frames of the file from 0. `crc` is the CRC-32
+//! of the header's first 20 bytes and the body. These frames exist:
 //!
 //! ```text
 //! Head       once, first           Head                                                  MessagePack
@@ -21,19 +22,26 @@
 //! End        once, last            End                                                   MessagePack
 //! ```
 //!
-//! MessagePack maps have named fields, so that a reader ignores those it does not know and defaults
-//! those it misses; frames of an unknown kind are skipped. What an old reader would misread raises
-//! the major version.
+//! MessagePack maps have named fields. A reader ignores fields that it does not know, uses defaults
+//! for missing ones, and skips frames of an unknown kind. A change that an old reader would
+//! misinterpret increases the major version.
 //!
-//! Invariants: *Bounded*: no body is longer than [`MAX_BODY_BYTES`], and nothing is allocated by a
-//! declared length beyond that. *Readable up to the break*: every frame stands by itself, so a file
-//! that breaks off, or was changed in one place, is whole before it. *A file without End is no
-//! error*: its program has ended, or still writes.
+//! # Invariants
 //!
-//! Rejected: an index at the end, which is missing exactly when a program died, while reading the
-//! headers of 64 MiB takes milliseconds; compression, which costs the observer more than the disk
-//! does; Perfetto's own format, whose encoder is larger than all of this, and which holds no
-//! snapshot.
+//! * *Bounded*: no body is longer than [`MAX_BODY_BYTES`], and a declared length beyond that
+//!   allocates nothing.
+//! * *Readable up to the break*: every frame can be read independently. A file that is truncated,
+//!   or was modified in one place, is intact before that place.
+//! * *A file without End is no error*: the recorded program has exited, or the file is still being
+//!   written.
+//!
+//! # Rejected alternatives
+//!
+//! * An index at the end: it is missing exactly when a program died, and reading the headers of 64
+//!   MiB takes only milliseconds.
+//! * Compression: it costs the recorder more than the disk does.
+//! * Perfetto's own format: its encoder is larger than this whole crate, and it cannot contain
+//!   snapshots.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -43,26 +51,26 @@ use volt_telemetry::wire::{self, Version};
 
 use crate::error::RecordingError;
 
-/// What a recording begins with.
+/// The first bytes of a recording.
 pub const MAGIC: [u8; 8] = *b"volt-rec";
 /// Version of the format.
 pub const VERSION: Version = Version { major: 1, minor: 0 };
-/// Longest body of a frame.
+/// Maximum length of a frame's body.
 pub const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
-/// Bytes of the preamble.
+/// Length of the preamble.
 pub(super) const PREAMBLE_BYTES: usize = 16;
-/// Bytes of a frame's header.
+/// Length of a frame's header.
 pub(super) const HEADER_BYTES: usize = 24;
 /// The part of the header that the CRC covers.
 const CHECKED_BYTES: usize = 20;
-/// Bytes of an Events body before its records.
+/// Length of an Events body before its records.
 const CHUNK_BYTES: usize = 16;
-/// Records in one Events frame; more go into the next.
+/// Maximum number of records in one Events frame; further ones go into the next frame.
 pub(super) const MAX_CHUNK_RECORDS: usize = 8192;
 
 const _: () = assert!(CHUNK_BYTES + MAX_CHUNK_RECORDS * RECORD_BYTES <= MAX_BODY_BYTES);
 
-/// What a frame holds.
+/// The kind of a frame's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Head = 1,
@@ -77,7 +85,7 @@ pub(super) enum Kind {
 impl Kind {
     const ALL: [Kind; 7] = [Kind::Head, Kind::Texts, Kind::Events, Kind::Snapshot, Kind::Mark, Kind::Anchor, Kind::End];
 
-    /// `None`: one of a newer version.
+    /// Returns `None` for a kind of a newer version.
     fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u32 == number)
     }
@@ -91,11 +99,11 @@ pub(super) struct Header {
     pub(super) at_ns: u64,
     pub(super) number: u32,
     crc: u32,
-    /// What `crc` covers of the header.
+    /// The bytes of the header that `crc` covers.
     checked: [u8; CHECKED_BYTES],
 }
 
-/// What stands in an Anchor frame: the end of a flush.
+/// The contents of an Anchor frame, which ends a flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Tail {
@@ -103,19 +111,19 @@ pub(super) struct Tail {
     pub(super) complete_until_ns: u64,
 }
 
-/// What stands in an End frame: what the file holds.
+/// The contents of an End frame: a summary of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct End {
-    /// Records in the file.
+    /// Number of records in the file.
     pub records: u64,
-    /// Records that were overwritten before they were read.
+    /// Number of records that were overwritten before they were read.
     pub lost: u64,
-    /// Snapshots that were too large for the file and left out.
+    /// Number of snapshots that were left out because they were too large for the file.
     pub snapshots_skipped: u64,
 }
 
-/// The first bytes of a file.
+/// Returns the first bytes of a file.
 pub(super) fn preamble() -> [u8; PREAMBLE_BYTES] {
     let mut bytes = [0; PREAMBLE_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
@@ -124,7 +132,7 @@ pub(super) fn preamble() -> [u8; PREAMBLE_BYTES] {
     bytes
 }
 
-/// Whether a file that begins with `bytes` is one of ours that can be read.
+/// Checks whether a file that begins with `bytes` is a recording of a supported version.
 pub(super) fn check_preamble(bytes: &[u8; PREAMBLE_BYTES], name: &str) -> Result<(), RecordingError> {
     if bytes[..8] != MAGIC {
         return Err(RecordingError::not_a_recording(name));
@@ -138,7 +146,7 @@ pub(super) fn check_preamble(bytes: &[u8; PREAMBLE_BYTES], name: &str) -> Result
 }
 
 impl Header {
-    /// The header in `bytes`; `None` if the length it declares is beyond the bound.
+    /// Parses the header in `bytes`. Returns `None` if the declared length exceeds the bound.
     pub(super) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
         let (words, _) = bytes.as_chunks::<4>();
         let word = |index: usize| u32::from_le_bytes(words[index]);
@@ -154,12 +162,12 @@ impl Header {
         })
     }
 
-    /// Bytes of the whole frame.
+    /// Returns the length of the whole frame.
     pub(super) fn frame_bytes(&self) -> u64 {
         (HEADER_BYTES + self.body_len) as u64
     }
 
-    /// Whether header and body are what was written.
+    /// Returns whether header and body match the checksum.
     pub(super) fn fits(&self, body: &[u8]) -> bool {
         self.crc == crc_of(&self.checked, body)
     }
@@ -172,7 +180,7 @@ fn crc_of(checked: &[u8], body: &[u8]) -> u32 {
     crc.finalize()
 }
 
-/// A frame as it stands in a file. `number` counts the frames of that file.
+/// Builds a frame. `number` counts the frames of its file.
 pub(super) fn seal(kind: Kind, at_ns: u64, number: u32, body: &[u8]) -> Vec<u8> {
     debug_assert!(body.len() <= MAX_BODY_BYTES, "a frame's body is bounded where it is made");
     let mut frame = Vec::with_capacity(HEADER_BYTES + body.len());
@@ -185,28 +193,28 @@ pub(super) fn seal(kind: Kind, at_ns: u64, number: u32, body: &[u8]) -> Vec<u8> 
     frame
 }
 
-/// A body of MessagePack. Whoever makes one bounds it.
+/// Encodes a body as MessagePack. The caller ensures that it is not too long.
 pub(super) fn packed<T: Serialize>(what: &T) -> Vec<u8> {
     rmp_serde::to_vec_named(what).expect("plain data can be written to memory")
 }
 
-/// What [`packed`] gave; the error says what is wrong with it.
+/// Decodes the output of [`packed`]. The error describes what is wrong.
 pub(super) fn unpacked<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     wire::unpack(body).map_err(|error| error.to_string())
 }
 
-/// The body of an Events frame; at most [`MAX_CHUNK_RECORDS`].
+/// Encodes the body of an Events frame, with at most [`MAX_CHUNK_RECORDS`] records.
 pub(super) fn packed_events(track: u32, lost: u64, records: &[Record]) -> Vec<u8> {
     let mut body = Vec::with_capacity(CHUNK_BYTES + records.len() * RECORD_BYTES);
     body.extend_from_slice(&track.to_le_bytes());
     body.extend_from_slice(&(records.len() as u32).to_le_bytes());
     body.extend_from_slice(&lost.to_le_bytes());
-    // A record at a time: byte by byte it takes ten times as long.
+    // One record at a time: byte by byte takes ten times as long.
     records.iter().for_each(|record| body.extend_from_slice(&record.to_bytes()));
     body
 }
 
-/// What [`packed_events`] gave.
+/// Decodes the output of [`packed_events`].
 pub(super) fn unpacked_events(body: &[u8]) -> Result<Chunk, String> {
     let Some((head, records)) = body.split_first_chunk::<CHUNK_BYTES>() else {
         return Err(format!("events of {} bytes, at least {CHUNK_BYTES} were expected", body.len()));

@@ -1,14 +1,18 @@
 //! Recordings of the flight recorder: files that can be replayed, searched and exported.
 //!
-//! A recording is a head and then one flush after another, the data of
-//! [`volt_telemetry::recording`]. This crate writes them to files and reads them back; it needs no
-//! running program and no runtime. The console uses it. A program that is recorded does not: it
-//! sends its events through the control socket.
+//! The flight recorder is the part of the runtime that keeps its latest scheduler events in memory.
+//! A recording is a file with a head, followed by flushes. A flush is the data that the recorder
+//! delivers at one time: events, names, and sometimes a snapshot; see
+//! [`volt_telemetry::recording`].
 //!
-//! Reading order: [`frame`] is the file format; [`writer`] and [`reader`] are its two ends, with
-//! [`files`] for recordings of several files and [`error`] for what may go wrong. [`timeline`] puts
-//! the events of all tracks in one order, and [`chrome_trace`] turns a recording into a trace for
-//! Perfetto. [`windows`] decides which spans of time are worth writing down.
+//! This crate writes recordings to files and reads them back. It needs no running program and no
+//! runtime. The console uses it. A recorded program does not use it: it sends its events through
+//! the control socket.
+//!
+//! Reading order: [`frame`] is the file format. [`writer`] and [`reader`] write and read it, with
+//! [`files`] for recordings of several files, and [`error`] for errors. [`timeline`] merges the
+//! events of all tracks into one order. [`chrome_trace`] converts a recording to a trace for
+//! Perfetto. [`windows`] decides which time spans to record.
 #![forbid(unsafe_code)]
 
 pub mod error;

@@ -1,10 +1,10 @@
-//! A folder of its own for each test, gone with it.
+//! A separate folder for each test, removed at its end.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {

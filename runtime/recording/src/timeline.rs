@@ -1,17 +1,24 @@
-//! The records of all tracks in one order: that of time.
+//! Merges the records of all tracks into one order: that of time.
 //!
-//! Protocol. (1) A flush is added: its records go to the queues of their tracks. (2) The earliest
-//! of all tracks is given, as long as it is not later than what the flushes so far are complete
-//! until: of that time nothing more can come. (3) When the recording is over, the rest is given. Of
-//! two at the same time, the begin of a poll comes last, so that a wake-up stands before the poll
-//! that it led to.
+//! Each worker of a recorded runtime writes its own track, and a flush contains records of several
+//! tracks. The export and the console's list of events need them in one order.
 //!
-//! Invariants: *Never backwards on a track*: a record that claims to be earlier than the one before
-//! it on its track gets that one's time. *As made*: on a track, records come in the order in which
-//! they were made. Between tracks a record that came late (see `flush`) may stand behind one that
-//! is later.
+//! # Protocol
 //!
-//! Who reads: the export, the console's list of events.
+//! 1. A flush is added: its records are appended to the queues of their tracks.
+//! 2. The earliest record of all tracks is returned, provided that its time is not after the time
+//!    up to which the flushes are complete: no record of an earlier time can follow.
+//! 3. When the recording is over, the remaining records are returned.
+//!
+//! Of two records with the same time, the begin of a poll comes last. A wake-up thus precedes the
+//! poll that it led to.
+//!
+//! # Invariants
+//!
+//! * *Never backwards on a track*: a record whose time is before that of its predecessor on the
+//!   track gets the predecessor's time.
+//! * *As made*: on a track, records are returned in the order in which they were made. Between
+//!   tracks, a record that arrived late (see `flush`) may follow one with a later time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};

@@ -1,37 +1,49 @@
-//! When to keep what the rings hold: what comes up becomes windows of time to write down.
+//! Decides which time spans of the flight recorder's buffers to write to files.
 //!
-//! Shape: a pure state machine; it reads no clock and starts nothing. [`Windows::fire`] is told
-//! that something came up, [`Windows::due`] gives a window once its time is over.
+//! The recorder continuously overwrites its buffers. When a trigger fires, for example a stall, the
+//! events around it should be kept. This module turns triggers into windows of time. The console
+//! records the windows.
 //!
-//! Rules. (1) Something at `t` wants what happened from `look_back` before to `look_forward` after.
-//! (2) While a window is open, whatever comes up in its reach makes it longer, up to `max`, and
-//! opens no other. (3) After a window has closed, what comes up within `debounce` is dropped and
-//! counted; a request is not, since somebody waits for it. (4) A new window does not go back behind
-//! the end of the last.
+//! # Shape
 //!
-//! Who writes: the observer's thread. Invariants: *Apart*: windows do not overlap and come in the
-//! order of time. *Counted*: what was fired has opened a window, was taken into one, or was
-//! dropped.
+//! A pure state machine: it reads no clock and starts nothing. [`Windows::fire`] reports a trigger,
+//! and [`Windows::due`] returns a window when its time is over.
+//!
+//! # Rules
+//!
+//! 1. A trigger at `t` requests the time from `look_back` before `t` to `look_forward` after it.
+//! 2. While a window is open, a trigger within its reach extends it, up to `max`, and opens no
+//!    other window.
+//! 3. After a window has closed, triggers within `debounce` are dropped and counted. A request is
+//!    never dropped, since a user waits for it.
+//! 4. A new window does not begin before the end of the last one.
+//!
+//! # Invariants
+//!
+//! * *Apart*: windows do not overlap, and are in order of time.
+//! * *Counted*: every trigger has opened a window, was merged into one, or was dropped.
+//!
+//! One thread owns the state machine.
 
 use std::time::Duration;
 
 use volt_telemetry::recording::trigger::Trigger;
 
-/// How much to keep around what came up.
+/// How much time around a trigger to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// How long before it.
+    /// Time before the trigger.
     pub look_back: Duration,
-    /// How long after it.
+    /// Time after the trigger.
     pub look_forward: Duration,
-    /// How long after a window's end nothing opens another.
+    /// Time after the end of a window in which triggers do not open another.
     pub debounce: Duration,
-    /// How long a window may become, however often something comes up in it.
+    /// Maximum length of a window, however many triggers fire in it.
     pub max: Duration,
 }
 
 impl Default for Reach {
-    /// 1 s before, 500 ms after, 10 s of silence, 10 s at most.
+    /// 1 s before, 500 ms after, 10 s of debounce, at most 10 s.
     fn default() -> Self {
         Self {
             look_back: Duration::from_secs(1),
@@ -42,22 +54,22 @@ impl Default for Reach {
     }
 }
 
-/// A span of time that is to be written down.
+/// A time span to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Its begin, ns on the process's clock.
+    /// Its begin, ns on the recorded program's clock.
     pub from_ns: u64,
     /// Its end.
     pub until_ns: u64,
-    /// When what opened it came up.
+    /// The time of the trigger that opened it.
     pub at_ns: u64,
-    /// What opened it.
+    /// The trigger that opened it.
     pub trigger: Trigger,
-    /// What came up in it besides.
+    /// Number of further triggers that were merged into it.
     pub merged: u64,
 }
 
-/// What became of something that came up.
+/// The effect of a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a window that was opened has to be recorded"]
 pub enum Verdict {
@@ -65,12 +77,12 @@ pub enum Verdict {
     Opened,
     /// It is part of the window that is open.
     Merged,
-    /// It came too soon after the last window, or after the end of one that [`Windows::due`] was
-    /// not asked for.
+    /// It fired too soon after the last window, or after the end of a window that [`Windows::due`]
+    /// has not returned yet.
     Dropped,
 }
 
-/// See the header of this file.
+/// Merges triggers into windows. See the module documentation.
 ///
 /// ```
 /// use std::time::Duration;
@@ -89,23 +101,23 @@ pub enum Verdict {
 pub struct Windows {
     reach: Reach,
     open: Option<Window>,
-    /// Where the last window ended.
+    /// The end of the last window.
     last_until_ns: Option<u64>,
     dropped: u64,
 }
 
 impl Windows {
-    /// None so far.
+    /// Creates a state machine without windows.
     pub fn new(reach: Reach) -> Self {
         Self { reach, open: None, last_until_ns: None, dropped: 0 }
     }
 
-    /// Something came up at `at_ns`. To be called after [`due`](Self::due) with the same time.
+    /// Reports a trigger at `at_ns`. Call [`due`](Self::due) with the same time first.
     pub fn fire(&mut self, at_ns: u64, trigger: Trigger) -> Verdict {
         let from_ns = at_ns.saturating_sub(ns(self.reach.look_back)).max(self.last_until_ns.unwrap_or(0));
         let until_ns = at_ns.saturating_add(ns(self.reach.look_forward));
         if let Some(open) = &mut self.open {
-            // Two threads may tell it in another order than they saw it.
+            // Two threads may report triggers in a different order than they observed them.
             open.from_ns = open.from_ns.min(from_ns);
             let longest_ns = open.from_ns.saturating_add(ns(self.reach.max));
             if at_ns > longest_ns || from_ns > open.until_ns {
@@ -122,25 +134,26 @@ impl Windows {
             return Verdict::Dropped;
         }
         let longest_ns = from_ns.saturating_add(ns(self.reach.max));
-        // Something that a window before has covered already leaves an empty one.
+        // A trigger whose time an earlier window covers results in an empty window.
         let until_ns = until_ns.min(longest_ns).max(from_ns);
         self.open = Some(Window { from_ns, until_ns, at_ns, trigger, merged: 0 });
         Verdict::Opened
     }
 
-    /// The window that is open, while its time runs.
+    /// Returns the open window, if there is one.
     pub fn open(&self) -> Option<&Window> {
         self.open.as_ref()
     }
 
-    /// The window whose time is over at `now_ns`, once.
+    /// Returns the open window if its time is over at `now_ns`, and closes it.
     pub fn due(&mut self, now_ns: u64) -> Option<Window> {
         let window = self.open.take_if(|open| now_ns >= open.until_ns)?;
         self.last_until_ns = Some(window.until_ns);
         Some(window)
     }
 
-    /// The window that is open, closed at `now_ns` because the program or the recording ends.
+    /// Closes the open window at `now_ns`, because the program or the recording ends, and returns
+    /// it.
     pub fn close(&mut self, now_ns: u64) -> Option<Window> {
         let mut window = self.open.take()?;
         window.until_ns = window.until_ns.min(now_ns).max(window.from_ns);
@@ -148,7 +161,8 @@ impl Windows {
         Some(window)
     }
 
-    /// What came up too soon after a window and was dropped, since start.
+    /// Returns the number of triggers that were dropped because they fired too soon after a window,
+    /// since this value was created.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -248,7 +262,7 @@ mod tests {
     }
 
     proptest! {
-        // What fails is printed; no file is left behind.
+        // A failing case is printed; no file is written.
         #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]

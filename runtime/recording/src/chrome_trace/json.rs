@@ -1,7 +1,7 @@
-//! One line of a trace: JSON, written as it is built up.
+//! One line of a trace: JSON that is written as it is built.
 //!
-//! Rejected: `serde_json`, which everybody who links the runtime would then link too, for strings
-//! and numbers in fixed places.
+//! Rejected alternative: `serde_json`. Every program that links the runtime would then link it as
+//! well, only for strings and numbers in fixed places.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ pub(super) struct Line {
     has_args: bool,
 }
 
-/// What can be an argument.
+/// The value of an argument.
 pub(super) enum Value<'a> {
     Text(&'a str),
     Number(u64),
@@ -21,7 +21,7 @@ pub(super) enum Value<'a> {
 }
 
 impl Line {
-    /// An event of that phase. `at_ns` is written as microseconds, as the format wants it, with
+    /// Creates an event of that phase. The format requires microseconds, so `at_ns` is written with
     /// three digits after the point.
     pub(super) fn at(pid: u32, tid: u32, phase: char, at_ns: u64) -> Self {
         let (us, rest_ns) = (at_ns / 1000, at_ns % 1000);
@@ -31,7 +31,7 @@ impl Line {
         }
     }
 
-    /// What a process or a thread is called.
+    /// Creates metadata: the name of a program or a thread.
     pub(super) fn metadata(pid: u32, tid: u32, name: &str) -> Self {
         Self { json: format!("{{\"ph\":\"M\",\"pid\":{pid},\"tid\":{tid}"), has_args: false }.name(name)
     }
@@ -44,14 +44,14 @@ impl Line {
         self.field("cat", category)
     }
 
-    /// Of an instant event: `t`, its thread's, or `p`, its process's.
+    /// Sets the scope of an instant event: `t` for its thread, `p` for its program.
     pub(super) fn scope(self, scope: char) -> Self {
         self.field("s", scope.encode_utf8(&mut [0; 4]))
     }
 
-    /// The number of a flow, whose end binds to the slice that it lies in.
+    /// Sets the number of a flow, whose end binds to the enclosing slice.
     pub(super) fn flow(mut self, number: u64) -> Self {
-        // To a string nothing fails to be written.
+        // Writing to a string cannot fail.
         let _ = write!(self.json, ",\"id\":{number},\"bp\":\"e\"");
         self
     }
@@ -64,7 +64,7 @@ impl Line {
         self
     }
 
-    /// An argument; all come after the fields.
+    /// Adds an argument. All arguments come after the fields.
     pub(super) fn arg<'a>(mut self, key: &str, value: impl Into<Value<'a>>) -> Self {
         self.json.push_str(if self.has_args { "," } else { ",\"args\":{" });
         self.has_args = true;
@@ -87,7 +87,7 @@ impl Line {
     }
 }
 
-/// An object of its own.
+/// Returns a separate JSON object.
 pub(super) fn object<'a>(members: impl IntoIterator<Item = (&'static str, Value<'a>)>) -> String {
     let mut json = String::new();
     for (key, value) in members {
@@ -101,7 +101,7 @@ pub(super) fn object<'a>(members: impl IntoIterator<Item = (&'static str, Value<
 }
 
 fn push_value(json: &mut String, value: &Value<'_>) {
-    // To a string nothing fails to be written.
+    // Writing to a string cannot fail.
     let _ = match value {
         Value::Text(text) => {
             push_text(json, text);
@@ -115,7 +115,7 @@ fn push_value(json: &mut String, value: &Value<'_>) {
 
 fn push_text(json: &mut String, text: &str) {
     json.push('"');
-    // 0xc2 begins the control characters that lie beyond ASCII, which a terminal obeys as well.
+    // 0xc2 begins the control characters beyond ASCII, which a terminal interprets as well.
     let is_plain = |byte: u8| byte >= b' ' && !matches!(byte, b'"' | b'\\' | 0x7f | 0xc2);
     if text.bytes().all(is_plain) {
         json.push_str(text);
@@ -126,7 +126,7 @@ fn push_text(json: &mut String, text: &str) {
         match character {
             '"' | '\\' => json.extend(['\\', character]),
             character if character.is_control() => {
-                // To a string nothing fails to be written.
+                // Writing to a string cannot fail.
                 let _ = write!(json, "\\u{:04x}", u32::from(character));
             }
             character => json.push(character),

@@ -1,12 +1,12 @@
-//! One track of a trace: which slices are open on it, and where in time it stands.
+//! One track of a trace: its open slices and its current time.
 //!
-//! Invariants: those of the trace, here for one track (*Balanced*, *Nested*, *Never backwards*):
-//! every method takes a time that is not before `last_ns`, as [`Lane::place`] gives it, and leaves
-//! as many ends as begins once [`Lane::close`] was called.
+//! Invariants: those of the trace (*Balanced*, *Nested*, *Never backwards*), for one track. The
+//! caller passes times that are not before `last_ns`, as [`Lane::place`] returns them. After
+//! [`Lane::close`] there are as many ends as begins.
 
 use super::json::Line;
 
-/// What a slice stands for.
+/// What a slice represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slice {
     Poll { task: u64 },
@@ -15,15 +15,15 @@ pub(super) enum Slice {
     Driver,
 }
 
-/// See the header of this file.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Lane {
     pid: u32,
     tid: u32,
     open: Vec<Slice>,
-    /// The last time that was written on it; `None` before anything was.
+    /// The last time that was written on this track; `None` if none was.
     last_ns: Option<u64>,
-    /// Events that are missing since then.
+    /// Number of events that are missing since then.
     lost: u64,
     /// Where the next task to be polled was found.
     pub(super) source: Option<&'static str>,
@@ -34,8 +34,8 @@ impl Lane {
         Self { pid, tid, open: Vec::new(), last_ns: None, lost: 0, source: None }
     }
 
-    /// Where on this track something stands that was told to be at `at_ns`, and began at `began_ns`
-    /// if it is the first.
+    /// Returns the time on this track for an event that was recorded at `at_ns`, and began at
+    /// `began_ns` if it is the first one.
     pub(super) fn place(&mut self, at_ns: u64, began_ns: u64) -> u64 {
         at_ns.max(*self.last_ns.get_or_insert(began_ns))
     }
@@ -48,10 +48,10 @@ impl Lane {
         self.last_ns.unwrap_or(0)
     }
 
-    /// Opens a slice, after what cannot go on beside it was ended.
+    /// Opens a slice, after ending those that cannot contain it.
     pub(super) fn begin(&mut self, out: &mut Vec<Line>, at_ns: u64, slice: Slice, fill: impl FnOnce(Line) -> Line) {
         self.settle(out, at_ns);
-        // The driver may be polled in a search or a sleep; nothing else lies in anything.
+        // The driver may be polled during a search or a sleep; nothing else is nested.
         let outer = |open: &&Slice| slice == Slice::Driver && matches!(open, Slice::Search | Slice::Park);
         let kept = self.open.iter().take_while(outer).count();
         self.close_above(out, kept, at_ns, "end_lost");
@@ -60,8 +60,8 @@ impl Lane {
         out.push(fill(self.line('B', at_ns)));
     }
 
-    /// Ends a slice. If its begin was lost it began at `began_ns`, or where the track stands, and
-    /// is drawn as `fill` says.
+    /// Ends a slice. If its begin was lost, first begins it at `began_ns` or at the track's current
+    /// time, with the name that `fill` sets.
     pub(super) fn end(
         &mut self,
         out: &mut Vec<Line>,
@@ -81,15 +81,15 @@ impl Lane {
         out.push(args(self.line('E', at_ns)));
     }
 
-    /// A point, inside whatever is open.
+    /// Writes an instant event, inside the slice that is open, if any.
     pub(super) fn instant(&mut self, out: &mut Vec<Line>, at_ns: u64, name: &str, args: impl FnOnce(Line) -> Line) {
         self.settle(out, at_ns);
         self.last_ns = Some(at_ns);
         out.push(args(self.line('i', at_ns).category("worker").name(name).scope('t')));
     }
 
-    /// The begin of a flow. Outside any slice it gets one of no length, which is drawn as `fill`
-    /// says, since a flow begins in one.
+    /// Writes the begin of a flow. A flow must begin in a slice. If none is open, this writes an
+    /// empty one with the name that `fill` sets.
     pub(super) fn begin_flow(&mut self, out: &mut Vec<Line>, at_ns: u64, flow: u64, fill: impl FnOnce(Line) -> Line) {
         self.settle(out, at_ns);
         self.last_ns = Some(at_ns);
@@ -99,19 +99,20 @@ impl Lane {
         out.extend(needs_slice.then(|| self.line('E', at_ns)));
     }
 
-    /// The end of a flow, in the slice that was opened last.
+    /// Writes the end of a flow, in the slice that was opened last.
     pub(super) fn end_flow(&mut self, out: &mut Vec<Line>, at_ns: u64, flow: u64) {
         out.push(self.line('f', at_ns).category("wake").name("wake").flow(flow));
     }
 
-    /// Events are missing from here on: nobody knows when what is open has ended.
+    /// Records that events are missing from here on. The ends of open slices are unknown, so this
+    /// ends them.
     pub(super) fn lose(&mut self, out: &mut Vec<Line>, count: u64) {
         self.close_above(out, 0, self.last_ns(), "end_lost");
         self.lost = self.lost.saturating_add(count);
         self.source = None;
     }
 
-    /// Ends all that is open, at `at_ns` or where the track stands.
+    /// Ends all open slices, at `at_ns` or at the track's current time if that is later.
     pub(super) fn close(&mut self, out: &mut Vec<Line>, at_ns: u64) {
         let Some(last_ns) = self.last_ns else { return };
         let at_ns = at_ns.max(last_ns);
@@ -119,7 +120,7 @@ impl Lane {
         self.close_above(out, 0, at_ns, "unfinished");
     }
 
-    /// Ends all but the outermost `kept` slices, and says why.
+    /// Ends all but the outermost `kept` slices, with the reason.
     fn close_above(&mut self, out: &mut Vec<Line>, kept: usize, at_ns: u64, why: &str) {
         while self.open.len() > kept {
             self.open.pop();
@@ -128,8 +129,7 @@ impl Lane {
         }
     }
 
-    /// Shows the time up to `at_ns` of which events are missing; where that stands, the caller goes
-    /// on.
+    /// Shows the time span up to `at_ns` in which events are missing; the caller continues there.
     fn settle(&mut self, out: &mut Vec<Line>, at_ns: u64) {
         let lost = std::mem::take(&mut self.lost);
         if lost > 0 {

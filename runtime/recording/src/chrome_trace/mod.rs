@@ -1,27 +1,35 @@
-//! A recording as a Chrome trace: JSON that <https://ui.perfetto.dev>, `chrome://tracing` and
-//! speedscope open.
+//! Exports a recording as a Chrome trace: JSON that <https://ui.perfetto.dev>, `chrome://tracing`
+//! and speedscope open.
 //!
-//! Shape: a track a worker (a thread of the process); on it polls, searches, sleeps and polls of
-//! the driver as slices, what else happened as instant events; an arrow (a *flow*) from each
-//! wake-up or spawn to the poll that it led to; queue lengths and counts of tasks from the
-//! snapshots as counters. A slice's name is the task's name, else where it was spawned.
+//! The console's export command calls [`export`].
 //!
-//! Invariants, for whoever reads the file from top to bottom:
-//! * *Balanced*: each begin has an end on its track, and the other way round. The begin of a poll
-//!   whose begin was overwritten follows from its duration; what is still open at the end, or where
-//!   events were lost, is ended there and says so (`"unfinished"`, `"end_lost"`).
-//! * *Nested*: slices of a track lie within each other or apart.
-//! * *Never backwards*: on a track, times do not go back.
-//! * *Flows resolve*: each has one begin and one end, and both stand inside a slice. A wake-up
+//! # Shape
+//!
+//! The trace has one track per worker (a thread of the program). Its slices are polls, searches,
+//! sleeps and polls of the driver; other events are instant events. An arrow (a *flow*) leads from
+//! each wake-up or spawn to the poll that it caused. Queue lengths and task counts of the snapshots
+//! are counters. The name of a poll's slice is the task's name, or else its spawn location.
+//!
+//! # Invariants
+//!
+//! For a program that reads the file from top to bottom:
+//! * *Balanced*: each begin has an end on its track, and vice versa. If the begin of a poll was
+//!   overwritten, it is computed from the poll's duration. A slice that is open at the end, or
+//!   where events were lost, is ended there and marked (`"unfinished"`, `"end_lost"`).
+//! * *Nested*: two slices of a track are either nested or disjoint.
+//! * *Never backwards*: on a track, times do not decrease.
+//! * *Flows resolve*: each flow has one begin and one end, and both are inside a slice. A wake-up
 //!   whose poll is not in the recording has no arrow.
 //!
-//! Protocol: the recording is read twice. (1) Which wake-up leads to which poll: one bit a wake-up
-//! is kept. (2) The same again, written down; a flow's begin can so be written when its turn comes,
-//! and memory grows by that bit and the tasks that wait.
+//! # Protocol
 //!
-//! Source: Trace Event Format (Google); how Perfetto reads it,
-//! `src/trace_processor/importers/json`: flows bind to the innermost slice that is open on their
-//! track when they come.
+//! The recording is read twice:
+//! 1. Determine which wake-up leads to which poll. One bit per wake-up is kept.
+//! 2. Write the trace. A flow's begin can thus be written in order, and memory grows only by these
+//!    bits and the tasks that wait.
+//!
+//! Sources: Trace Event Format (Google). Perfetto's importer, `src/trace_processor/importers/json`:
+//! a flow binds to the innermost slice that is open on its track.
 
 use std::io::{Read, Seek, Write};
 
@@ -39,17 +47,17 @@ use trace::Trace;
 
 pub use trace::Exported;
 
-/// How often progress is told: once in so many things.
+/// Progress is reported once per this many items.
 const PROGRESS_EVERY: u64 = 4096;
 
-/// Writes the whole recording to `to`, and tells `progress` now and then how much of the work is
-/// done, 0..=1.
+/// Writes the whole recording to `to`. Calls `progress` from time to time with the completed
+/// fraction of the work, 0..=1.
 ///
-/// The reader is left at the end.
+/// Afterwards the reader is at the end of the recording.
 ///
 /// # Errors
-/// Those of the writer: [`RecordingError::is_disk_full`], [`RecordingError::is_broken_pipe`]. A
-/// recording that breaks off is none.
+/// Errors of `to`: [`RecordingError::is_disk_full`], [`RecordingError::is_broken_pipe`]. A
+/// truncated recording is not an error; see [`Exported::broke`].
 ///
 /// ```no_run
 /// use volt_recording::chrome_trace::export;

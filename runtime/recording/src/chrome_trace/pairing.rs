@@ -1,30 +1,30 @@
-//! Which wake-up led to which poll.
+//! Determines which wake-up led to which poll.
 //!
-//! A wake-up waits by its task for the next begin of a poll of it. The begin says how long the task
-//! has waited, and so when it was submitted: a wake-up from before that led to a poll that was
-//! lost, and is passed over.
+//! A wake-up is stored by its task until the next begin of a poll of that task. That event contains
+//! the task's delay, from which follows when the task was submitted. If the wake-up is earlier than
+//! that, it led to a poll that was lost, and the pair is discarded.
 
 use std::collections::HashMap;
 
 use volt_telemetry::recording::event::Event;
 
-/// Tasks that were woken and not polled yet; beyond it those that wait are forgotten, and get no
-/// arrow.
+/// Maximum number of tasks that were woken and not polled yet. Beyond it all of them are dropped,
+/// and get no arrow.
 const MAX_PENDING: usize = 1_000_000;
 
-/// What an event is to the pairing. Wake-ups and spawns are numbered as they come.
+/// The role of an event in the pairing. Wake-ups and spawns are numbered in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
-    /// A wake-up or a spawn: its number.
+    /// A wake-up or a spawn, with its number.
     Wake(u64),
-    /// A poll, and the number of what led to it.
+    /// A poll, with the number of the wake-up that led to it.
     Poll(u64),
 }
 
-/// See the header of this file. The same events in the same order give the same links.
+/// See the module documentation. The same events in the same order result in the same links.
 #[derive(Debug, Default)]
 pub(super) struct Pairing {
-    /// By task: the last wake-up, and when it was.
+    /// By task: the number and the time of the last wake-up.
     pending: HashMap<u64, (u64, u64)>,
     made: u64,
 }
@@ -51,7 +51,7 @@ impl Pairing {
     }
 }
 
-/// A bit a wake-up: whether a poll followed.
+/// One bit per wake-up: whether it led to a poll.
 #[derive(Debug, Default)]
 pub(super) struct Links(Vec<u64>);
 

@@ -15,10 +15,10 @@ use super::*;
 use crate::scratch::Scratch;
 use crate::writer::{MIN_FILE_BYTES, Settings, Writer};
 
-/// Two workers, those outside, the sentinel.
+/// Two workers, outside threads, the sentinel.
 const TRACKS: [Track; 4] = [Track::Worker { index: 0 }, Track::Worker { index: 1 }, Track::Outside, Track::Sentinel];
 
-/// A recording of these flushes, as a file's bytes.
+/// Returns the bytes of a recording of these flushes.
 fn recording(flushes: &[Flush]) -> Vec<u8> {
     let scratch = Scratch::new();
     let path = scratch.path().join("x.voltrec");
@@ -31,7 +31,7 @@ fn recording(flushes: &[Flush]) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// A flush of these events, by track and time.
+/// Returns a flush of these events, by track and time.
 fn flush(events: impl IntoIterator<Item = (u32, u64, Event)>) -> Flush {
     let mut chunks: Vec<Chunk> = (0..4).map(|track| Chunk { track, ..Chunk::default() }).collect();
     let mut until_ns = 0;
@@ -55,7 +55,7 @@ fn wake(task: u64) -> Event {
     Event::Wake { task, location: 1, by: Waker::Task }
 }
 
-/// A slice that was closed: name, begin and end in ns, its arguments at both ends.
+/// A closed slice: name, begin and end in ns, the arguments of both ends.
 #[derive(Debug)]
 struct Closed {
     tid: u64,
@@ -70,7 +70,7 @@ struct Closed {
 #[derive(Debug, Default)]
 struct Read {
     slices: Vec<Closed>,
-    /// From which slice to which: by name.
+    /// From which slice to which slice, by name.
     flows: Vec<(String, String)>,
     instants: Vec<(u64, String, Value)>,
     counters: Vec<(String, Value)>,
@@ -82,7 +82,7 @@ fn ns(line: &Value) -> u64 {
     (line["ts"].as_f64().expect("a time") * 1000.0).round() as u64
 }
 
-/// Parses the trace, and holds it to all that the header of `chrome_trace` promises.
+/// Parses the trace, and checks all invariants of `chrome_trace`.
 fn read(trace: &[u8]) -> Read {
     let json: Value = serde_json::from_slice(trace).expect("JSON");
     let mut read = Read { other: json["otherData"].clone(), ..Read::default() };
@@ -131,7 +131,7 @@ fn read(trace: &[u8]) -> Read {
     read
 }
 
-/// Slices of a track lie within each other or apart.
+/// Checks that two slices of a track are either nested or disjoint.
 fn nested(slices: &[Closed]) {
     for (index, a) in slices.iter().enumerate() {
         for b in slices[..index].iter().rev().take(50).filter(|b| b.tid == a.tid) {
@@ -365,7 +365,7 @@ fn progress_goes_up_to_the_end() {
     assert!(told.len() > 3 && told.is_sorted() && told.last() == Some(&1.0), "{told:?}");
 }
 
-/// Any event of any kind, also of kinds that only a later version knows: any words are a record.
+/// Any event of any kind, including kinds that only a later version knows: any words form a record.
 fn any_event() -> impl Strategy<Value = Event> {
     let words = (0_u64..32, 0_u64..8, any::<u64>(), any::<u64>());
     words.prop_map(|(kind, detail, subject, rest)| {
@@ -373,7 +373,8 @@ fn any_event() -> impl Strategy<Value = Event> {
     })
 }
 
-/// Events that no runtime would make in that order: any kinds, few tasks, times that mostly go up.
+/// Events in an order that no runtime would produce: any kinds, few tasks, times that mostly
+/// increase.
 fn any_stream() -> impl Strategy<Value = Vec<Flush>> {
     let likely = prop_oneof![
         (0_u64..4, any::<u8>()).prop_map(|(task, delay)| poll_begin(task, delay.into())),
@@ -403,10 +404,10 @@ fn any_stream() -> impl Strategy<Value = Vec<Flush>> {
 }
 
 proptest! {
-    // What fails is printed; no file is left behind.
+    // A failing case is printed; no file is written.
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What a recorder cannot make, a file can hold: the trace is in order all the same.
+    /// A file may contain events that no recorder produces; the trace must be valid nevertheless.
     #[test]
     fn any_stream_of_events_gives_a_trace_that_is_in_order(flushes in any_stream()) {
         let (read, exported) = export_of(&flushes);
@@ -419,7 +420,7 @@ proptest! {
     }
 }
 
-/// A runtime of two workers, in outline: tasks wake each other, workers poll what is queued, search
+/// A simplified runtime of two workers: tasks wake each other; workers poll queued tasks, search
 /// and sleep.
 #[derive(Debug, Default)]
 struct Outline {
@@ -462,11 +463,11 @@ impl Outline {
 }
 
 proptest! {
-    // What fails is printed; no file is left behind.
+    // A failing case is printed; no file is written.
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Of what a runtime makes, nothing is missing: every poll with a wake-up has its arrow,
-    /// however it was cut into flushes.
+    /// If a runtime made the events, nothing is missing: every poll with a wake-up has its arrow,
+    /// however the events are split into flushes.
     #[test]
     fn every_wake_up_of_a_run_is_an_arrow_to_its_poll(
         steps in prop::collection::vec((0_usize..2, 0_u64..6, 1_u64..50), 0..300),

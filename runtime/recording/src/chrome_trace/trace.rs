@@ -1,7 +1,6 @@
-//! The second reading: each thing becomes lines of the trace.
+//! The second pass of the export: turns each item into lines of the trace.
 //!
-//! Who writes: `export`, item by item in the order of time. Lines are gathered and written out in
-//! large pieces.
+//! `export` passes all items in order of time. Lines are collected and written in large pieces.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -17,46 +16,45 @@ use crate::error::RecordingError;
 use crate::reader::Texts;
 use crate::timeline::{Item, What};
 
-/// The thread that counters and marks stand on. Not 0, which Perfetto takes for the kernel's idle
-/// thread.
+/// The thread id for counters and marks. Not 0, which Perfetto treats as the kernel's idle thread.
 const PROCESS_TID: u32 = 1;
-/// Bytes gathered before they are written.
+/// Number of bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// What an export was made of.
+/// A summary of an export.
 #[derive(Debug, Default)]
 pub struct Exported {
-    /// Polls.
+    /// Number of polls.
     pub polls: u64,
-    /// Arrows from a wake-up to a poll.
+    /// Number of arrows from a wake-up to a poll.
     pub flows: u64,
-    /// Events that are missing.
+    /// Number of missing events.
     pub lost: u64,
-    /// Why the recording ended before its end; what stands before is exported.
+    /// Why the recording ended early; everything before that is exported.
     pub broke: Option<RecordingError>,
 }
 
-/// See the header of this file.
+/// The trace that is being written. See the module documentation.
 pub(super) struct Trace<W> {
     to: W,
     buffer: Vec<u8>,
     is_first_line: bool,
-    /// Lines of the thing that is being turned into them.
+    /// Lines of the current item.
     lines: Vec<Line>,
     pid: u32,
     lanes: BTreeMap<u32, Lane>,
-    /// The tracks of the workers.
+    /// The track of each worker.
     workers: HashMap<u16, u32>,
     pairing: Pairing,
     links: Links,
     last_ns: u64,
-    /// The last time that was written for the process as a whole.
+    /// The last time that was written for the program as a whole.
     process_ns: u64,
     exported: Exported,
 }
 
 impl<W: Write> Trace<W> {
-    /// Begins the file: what the tracks are called.
+    /// Begins the file with the names of the tracks.
     pub(super) fn open(to: W, head: &Head, links: Links) -> Result<Self, RecordingError> {
         let of_worker = |(place, track): (usize, &Track)| match track {
             Track::Worker { index } => Some((*index, place as u32)),
@@ -112,7 +110,7 @@ impl<W: Write> Trace<W> {
         self.write_lines()
     }
 
-    /// As [`Lane::place`], for what belongs to no track.
+    /// Like [`Lane::place`], for items that belong to no track.
     fn place_of_process(&mut self, at_ns: u64) -> u64 {
         self.process_ns = self.process_ns.max(at_ns);
         self.process_ns
@@ -122,7 +120,7 @@ impl<W: Write> Trace<W> {
         let link = self.pairing.link(told_ns, event);
         let flow = link.map(|(Link::Wake(wake) | Link::Poll(wake))| wake).filter(|wake| self.links.has(*wake));
         let on = match event {
-            // An incident stands on the track of the worker that it holds.
+            // An incident is placed on the track of the worker that it blocks.
             Event::Stall { worker, .. } => self.workers.get(&worker).copied().unwrap_or(track),
             _ => track,
         };
@@ -203,7 +201,7 @@ impl<W: Write> Trace<W> {
         self.lines.extend([waiting, queues, tasks, workers]);
     }
 
-    /// Ends what is open, says when all this was, and closes the file.
+    /// Ends all open slices, writes the readings of the clocks, and closes the file.
     pub(super) fn close(
         mut self,
         head: &Head,
@@ -251,12 +249,12 @@ impl<W: Write> Trace<W> {
     }
 }
 
-/// Its place among the tracks, after that of the process.
+/// Returns the thread id of a track. Tracks follow the thread of the program.
 fn tid_of(track: u32) -> u32 {
     track.saturating_add(PROCESS_TID + 1)
 }
 
-/// The lane of a track, and where its lines go: two parts of a trace at once.
+/// Returns the lane of a track and the output for its lines, as separate borrows.
 fn lane_of<'a>(
     lanes: &'a mut BTreeMap<u32, Lane>,
     lines: &'a mut Vec<Line>,
@@ -270,7 +268,7 @@ fn named(name: &'static str) -> impl FnOnce(Line) -> Line {
     move |line| line.category("worker").name(name)
 }
 
-/// The task's name, else where it was spawned, else its number.
+/// Names a poll by the task's name, or else its spawn location, or else its number.
 fn named_poll(line: Line, task: u64, location: u16, texts: &Texts) -> Line {
     let (line, location) = (line.category("poll"), texts.location(location));
     let line = match (texts.task(task), location) {
@@ -281,13 +279,13 @@ fn named_poll(line: Line, task: u64, location: u16, texts: &Texts) -> Line {
     line.arg("task", task).arg_if("spawned_at", location)
 }
 
-/// Its pid without the node, and its name and kind if they are known.
+/// Adds the process's id without the node, and its name and type if they are known.
 fn of_process(line: Line, process: u64, texts: &Texts) -> Line {
     let pid = format!("{}.{}", process >> 32, process as u32);
     line.arg("process", pid.as_str()).arg_if("what", texts.process(process))
 }
 
-/// What is neither a slice nor a flow.
+/// Writes an event that is neither a slice nor a flow.
 fn point(lane: &mut Lane, lines: &mut Vec<Line>, at_ns: u64, event: Event, texts: &Texts) {
     let mut put = |name: &str, args: &dyn Fn(Line) -> Line| lane.instant(lines, at_ns, name, args);
     match event {
@@ -335,12 +333,12 @@ fn point(lane: &mut Lane, lines: &mut Vec<Line>, at_ns: u64, event: Event, texts
         | Event::Unpark { .. }
         | Event::DriverIn
         | Event::DriverOut { .. } => {}
-        // An event that was added after this table was written: shown, though not in its best form.
+        // An event that is newer than this table: shown in a generic form.
         _ => put("event", &|line| line.arg("event", format!("{event:?}").as_str())),
     }
 }
 
-/// `main.rs:12` of `/src/main.rs:12:5`.
+/// Cuts `/src/main.rs:12:5` to `main.rs:12`.
 fn file_and_line(location: &str) -> &str {
     let name = location.rsplit('/').next().unwrap_or(location);
     match name.match_indices(':').nth(1) {

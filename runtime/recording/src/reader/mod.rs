@@ -1,14 +1,24 @@
-//! Reading a recording: flush after flush, from any time on, as far as the file is whole.
+//! Reads a recording: flush by flush, from any time on, as far as the file is intact.
 //!
-//! Protocol. (1) Open: preamble, head. (2) Each flush: frames up to its Anchor. (3) What breaks off
-//! or is damaged ends the reading: the part of its flush that was whole is given first, then the
-//! error, then nothing. (4) Seek: from the begin, header after header, without reading bodies but
-//! texts', since later numbers refer to them.
+//! The console, [`timeline`](crate::timeline) and [`chrome_trace`](crate::chrome_trace) use a
+//! [`Reader`].
 //!
-//! Invariants: *Nothing is trusted*: lengths are bounded, checksums compared, frames counted; any
-//! bytes give flushes and errors and no panic. *Memory is bounded* by [`MAX_FLUSH_BYTES`] and by
-//! the texts that stand in the file. *A file that grows is read as far as it was when it was
-//! opened*, so that two readings of it see the same.
+//! # Protocol
+//!
+//! 1. Open: read preamble and head.
+//! 2. Next flush: read frames up to its Anchor.
+//! 3. If the file is truncated or damaged, reading ends. `next_flush` first returns the intact part
+//!    of the flush, then the error, then nothing.
+//! 4. Seek: read header by header from the beginning. Bodies are skipped, except texts, since later
+//!    numbers refer to them.
+//!
+//! # Invariants
+//!
+//! * *Nothing is trusted*: lengths are bounded, checksums compared, frames counted. Arbitrary bytes
+//!   result in flushes and errors, but never in a panic.
+//! * *Memory is bounded* by [`MAX_FLUSH_BYTES`] and by the texts in the file.
+//! * *A file that grows is read up to its length when it was opened*, so two passes see the same
+//!   data.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,7 +31,7 @@ use volt_telemetry::snapshot::Snapshot;
 use crate::error::RecordingError;
 use crate::frame::{self, End, HEADER_BYTES, Header, Kind, PREAMBLE_BYTES, Tail};
 
-/// A flush that does not end is given in pieces of this size.
+/// Maximum size of a flush. A longer one is returned in pieces of this size.
 pub const MAX_FLUSH_BYTES: usize = 256 * 1024 * 1024;
 
 /// Reads a recording.
@@ -42,12 +52,12 @@ pub struct Reader<R = BufReader<File>> {
     name: String,
     head: Head,
     texts: Texts,
-    /// Where the next frame begins.
+    /// Offset of the next frame.
     at_byte: u64,
-    /// Where the first frame after the head begins.
+    /// Offset of the first frame after the head.
     first_byte: u64,
     len_bytes: u64,
-    /// The number of the next frame.
+    /// Number of the next frame.
     number: u32,
     state: State,
     end: Option<End>,
@@ -56,37 +66,37 @@ pub struct Reader<R = BufReader<File>> {
 #[derive(Debug)]
 enum State {
     Reading,
-    /// The next call says so.
+    /// The next call returns this error.
     Broken(RecordingError),
     Over,
 }
 
-/// What the numbers of a recording stand for.
+/// The texts that the numbers of a recording stand for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Texts(HashMap<(Table, u64), String>);
 
 impl Texts {
-    /// Takes in what a number stands for.
+    /// Adds the text of a number.
     pub fn add(&mut self, text: &Text) {
         self.0.insert((text.table, text.number), text.text.clone());
     }
 
-    /// The spawn location of that number: `file:line:column`.
+    /// Returns the spawn location with this number: `file:line:column`.
     pub fn location(&self, number: u16) -> Option<&str> {
         self.get(Table::Location, number.into())
     }
 
-    /// The name of a task, if it has one.
+    /// Returns the name of a task, if it has one.
     pub fn task(&self, id: u64) -> Option<&str> {
         self.get(Table::Task, id)
     }
 
-    /// An incident, in a line.
+    /// Returns a one-line description of an incident.
     pub fn incident(&self, number: u64) -> Option<&str> {
         self.get(Table::Incident, number)
     }
 
-    /// A process: its name, if it has one, and the type of its state machine.
+    /// Returns the name of a process, if it has one, and the type of its state machine.
     pub fn process(&self, number: u64) -> Option<&str> {
         self.get(Table::Process, number)
     }
@@ -101,8 +111,8 @@ impl Reader {
     ///
     /// # Errors
     /// [`RecordingError::is_missing`], [`RecordingError::is_not_a_recording`],
-    /// [`RecordingError::is_wrong_version`], [`RecordingError::is_truncated`] or
-    /// [`RecordingError::is_damaged`] if not even its head is whole.
+    /// [`RecordingError::is_wrong_version`]. [`RecordingError::is_truncated`] or
+    /// [`RecordingError::is_damaged`] if not even the head is intact.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let file = File::open(path).map_err(|error| RecordingError::open(path, error))?;
         Self::new(BufReader::new(file), path.display().to_string())
@@ -110,7 +120,7 @@ impl Reader {
 }
 
 impl<R: Read + Seek> Reader<R> {
-    /// Reads from anything; `name` is what messages call it.
+    /// Reads from any source. `name` is its name in messages.
     ///
     /// # Errors
     /// As [`open`](Reader::open).
@@ -149,33 +159,33 @@ impl<R: Read + Seek> Reader<R> {
         Ok(reader)
     }
 
-    /// What the recording is of.
+    /// Returns the head, which describes the recorded program and runtime.
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// What the numbers that were read so far stand for.
+    /// Returns the texts that were read so far.
     pub fn texts(&self) -> &Texts {
         &self.texts
     }
 
-    /// How much of the file was read, 0..=1.
+    /// Returns how much of the file was read, 0..=1.
     pub fn progress_ratio(&self) -> f64 {
         if self.len_bytes == 0 { 1.0 } else { (self.at_byte as f64 / self.len_bytes as f64).min(1.0) }
     }
 
-    /// What the file's last frame says; `None` before it was read, and for a file whose writer has
-    /// not ended it.
+    /// Returns the contents of the file's last frame. `None` before it was read, and for a file
+    /// whose writer has not ended it.
     pub fn end(&self) -> Option<End> {
         self.end
     }
 
-    /// The next flush; `None` at the end. Of a flush that breaks off it gives what is whole; the
-    /// next call gives the error.
+    /// Returns the next flush, or `None` at the end. If the file is truncated or damaged, this
+    /// returns the intact part of the flush, and the next call returns the error.
     ///
     /// # Errors
-    /// [`RecordingError::is_truncated`], [`RecordingError::is_damaged`]: the end of what can be
-    /// read. Those of the system.
+    /// [`RecordingError::is_truncated`] or [`RecordingError::is_damaged`]: nothing after that can
+    /// be read. Errors of the operating system.
     pub fn next_flush(&mut self) -> Result<Option<Flush>, RecordingError> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Over => return Ok(None),
@@ -196,21 +206,21 @@ impl<R: Read + Seek> Reader<R> {
         Ok((!flush.is_empty()).then_some(flush))
     }
 
-    /// Goes back to the begin.
+    /// Returns to the beginning.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the operating system.
     pub fn rewind(&mut self) -> Result<(), RecordingError> {
         self.from.seek(SeekFrom::Start(self.first_byte)).map_err(|error| self.read_error(error))?;
         (self.at_byte, self.number, self.state) = (self.first_byte, 1, State::Reading);
         Ok(())
     }
 
-    /// Goes to the first flush of `at_ns` or later, ns on the recorded process's clock: all records
-    /// of that time and later come from here on.
+    /// Moves to the first flush at `at_ns` or later, ns on the recorded program's clock. All
+    /// records of that time and later follow.
     ///
     /// # Errors
-    /// As [`next_flush`](Self::next_flush), for what lies on the way.
+    /// As [`next_flush`](Self::next_flush), for the frames before it.
     pub fn seek(&mut self, at_ns: u64) -> Result<(), RecordingError> {
         self.rewind()?;
         let sought = self.pass(|header| header.at_ns < at_ns);
@@ -220,10 +230,11 @@ impl<R: Read + Seek> Reader<R> {
         sought
     }
 
-    /// The last snapshot of `at_ns` or earlier: the state of the runtime then. The position stays.
+    /// Returns the last snapshot at `at_ns` or earlier: the state of the runtime at that time. Does
+    /// not change the position.
     ///
     /// # Errors
-    /// As [`next_flush`](Self::next_flush), for what lies on the way.
+    /// As [`next_flush`](Self::next_flush), for the frames before it.
     pub fn snapshot_at(&mut self, at_ns: u64) -> Result<Option<Snapshot>, RecordingError> {
         self.aside(|reader| {
             let mut found = None;
@@ -238,7 +249,7 @@ impl<R: Read + Seek> Reader<R> {
                             break;
                         }
                     }
-                    // What is whole can be shown.
+                    // At a damaged frame, the intact part before it is used.
                     _ => break,
                 }
             }
@@ -249,11 +260,11 @@ impl<R: Read + Seek> Reader<R> {
         })
     }
 
-    /// The times of the first flush and of the last that can be read; `None` if there is none. The
-    /// position stays.
+    /// Returns the times of the first and the last readable flush, or `None` if there is none. Does
+    /// not change the position.
     ///
     /// # Errors
-    /// Those of the system; a file that breaks off is none.
+    /// Errors of the operating system. A truncated file is not an error.
     pub fn span(&mut self) -> Result<Option<(u64, u64)>, RecordingError> {
         self.aside(|reader| {
             let mut span: Option<(u64, u64)> = None;
@@ -269,7 +280,7 @@ impl<R: Read + Seek> Reader<R> {
         })
     }
 
-    /// Does something from the first flush on, and comes back.
+    /// Runs `read` from the first flush on, and restores the position.
     fn aside<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, RecordingError>) -> Result<T, RecordingError> {
         let (at_byte, number) = (self.at_byte, self.number);
         self.go_to(self.first_byte, 1)?;
@@ -284,7 +295,7 @@ impl<R: Read + Seek> Reader<R> {
         Ok(())
     }
 
-    /// Passes over frames, and takes in texts, while `is_before`.
+    /// Skips frames while `is_before` returns true, but reads their texts.
     fn pass(&mut self, is_before: impl Fn(&Header) -> bool) -> Result<(), RecordingError> {
         loop {
             let (at_byte, number) = (self.at_byte, self.number);
@@ -302,7 +313,7 @@ impl<R: Read + Seek> Reader<R> {
         }
     }
 
-    /// (2). Whether the flush has ended; if not, the file has.
+    /// Step 2. Returns true if the flush has ended, and false if the file has.
     fn read_flush(&mut self, flush: &mut Flush) -> Result<bool, RecordingError> {
         let mut bytes = 0;
         while let Some(header) = self.next_header()? {
@@ -340,7 +351,7 @@ impl<R: Read + Seek> Reader<R> {
         Ok(false)
     }
 
-    /// The header of the next frame, and the position behind it; `None` at the end of the file.
+    /// Reads the header of the next frame. Returns `None` at the end of the file.
     fn next_header(&mut self) -> Result<Option<Header>, RecordingError> {
         if self.at_byte == self.len_bytes {
             return Ok(None);
@@ -355,7 +366,8 @@ impl<R: Read + Seek> Reader<R> {
         Ok(Some(header))
     }
 
-    /// Reads bytes of the frame that begins here, if the file holds as many as `frame_bytes` of it.
+    /// Reads bytes of the frame that begins here. Fails if the file is shorter than the whole
+    /// frame.
     fn fill(&mut self, bytes: &mut [u8], frame_bytes: u64) -> Result<(), RecordingError> {
         let is_there = self.len_bytes - self.at_byte >= frame_bytes;
         let read = if is_there { self.from.read_exact(bytes) } else { Err(ErrorKind::UnexpectedEof.into()) };
@@ -371,7 +383,7 @@ impl<R: Read + Seek> Reader<R> {
     }
 
     fn skip(&mut self, header: &Header) -> Result<(), RecordingError> {
-        // What is not there cannot be read, but can be passed over.
+        // Seeking beyond the end would succeed, so check that the frame is complete.
         self.fill(&mut [], header.frame_bytes())?;
         self.from.seek_relative(header.body_len as i64).map_err(|error| self.read_error(error))?;
         self.behind(header);

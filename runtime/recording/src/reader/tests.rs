@@ -1,4 +1,4 @@
-//! Tests of the reader, on files that are whole and files that are not.
+//! Tests of the reader, with intact and damaged files.
 
 use std::io::{Cursor, Write};
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use super::*;
 use crate::scratch::Scratch;
 use crate::writer::{MIN_FILE_BYTES, Settings, Writer};
 
-/// Flush `number`: ten records of each of two tracks, the last of them at 100 ns a flush.
+/// Returns flush `number`: ten records of each of two tracks; a flush covers 100 ns.
 fn flush(number: u64) -> Flush {
     let at_ns = (number + 1) * 100;
     let records = |track: u64| {
@@ -35,7 +35,7 @@ fn head() -> Head {
     Head { pid: 7, program: "server".into(), runtime: "main".into(), ..Head::default() }
 }
 
-/// A recording of so many flushes, as bytes.
+/// Returns the bytes of a recording of `flushes` flushes.
 fn recording(flushes: u64) -> Vec<u8> {
     let scratch = Scratch::new();
     let path = scratch.path().join("x.voltrec");
@@ -50,7 +50,7 @@ fn open(bytes: impl Into<Vec<u8>>) -> Reader<Cursor<Vec<u8>>> {
     Reader::new(Cursor::new(bytes.into()), "x.voltrec").unwrap()
 }
 
-/// All that can be read, and why it ended.
+/// Returns everything that can be read, and why reading ended.
 fn drain(reader: &mut Reader<Cursor<Vec<u8>>>) -> (Vec<Flush>, Option<RecordingError>) {
     let mut flushes = Vec::new();
     loop {
@@ -121,7 +121,7 @@ fn a_file_without_an_end_is_no_error() {
     let mut reader = open(whole.clone());
     drain(&mut reader);
     let (last, _) = (whole.len(), ());
-    // The End frame is the last: header and a map of three numbers.
+    // The End frame is the last: a header and a map of three numbers.
     let mut cut = whole;
     let end_len = (1..200).find(|len| {
         let mut reader = open(&cut[..last - len]);
@@ -209,7 +209,7 @@ fn a_file_that_grows_is_read_as_far_as_it_was() {
     assert!(reader.next_flush().unwrap().is_none());
     reader.rewind().unwrap();
     assert_eq!(reader.span().unwrap(), Some((100, 100)));
-    // One that shrinks is one that breaks off.
+    // A file that shrinks is a truncated one.
     std::fs::File::options().write(true).open(&path).unwrap().set_len(reader.first_byte + 30).unwrap();
     assert!(reader.by_ref().last().unwrap().unwrap_err().is_truncated());
 }
@@ -232,7 +232,8 @@ fn frames_of_a_newer_version_are_passed_over() {
     drain(&mut reader);
     let newer = frame::seal(Kind::Mark, 500, reader.number, b"news");
     bytes.write_all(&newer).unwrap();
-    // Its kind is made unknown, and the checksum does not matter for what is not read.
+    // Makes the frame's kind unknown. Its checksum does not matter, since unknown frames are not
+    // read.
     let kind_at = bytes.len() - newer.len() + 4;
     bytes[kind_at] = 99;
     let mut reader = open(bytes);
@@ -241,7 +242,7 @@ fn frames_of_a_newer_version_are_passed_over() {
 }
 
 proptest! {
-    // What fails is printed; no file is left behind.
+    // A failing case is printed; no file is written.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]

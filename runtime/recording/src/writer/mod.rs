@@ -1,16 +1,28 @@
-//! Writing a recording to files that are bounded in size and number.
+//! Writes a recording to files that are bounded in size and number.
 //!
-//! Protocol of a flush. (1) Keep the texts, for the files to come. (2) Write its frames one by one;
-//! where the next would not fit, end the file and begin another, which opens with the texts that
-//! are kept; only when its head is written, remove the oldest. (3) End the flush with an Anchor
-//! frame. Whatever goes wrong, the file is cut back to its last whole frame, and the recording has
+//! The console uses a [`Writer`]. It creates one and passes every flush that it receives from the
+//! recorded program to [`Writer::write`].
+//!
+//! # Protocol of a flush
+//!
+//! 1. Keep the texts, for the files to come. A text is the name that a number in an event stands
+//!    for.
+//! 2. Write the frames of the flush one by one. If the next frame does not fit, end the file and
+//!    begin another, which opens with the kept texts. Remove the oldest file only after the head of
+//!    the new one is written.
+//! 3. End the flush with an Anchor frame.
+//!
+//! If any step fails, the file is truncated after its last complete frame, and the recording has
 //! ended.
 //!
-//! Invariants: *Each file stands by itself*: it has a head, and the texts as far as they fit a
-//! quarter of it. *Nobody's files*: only files of this recording are removed. *What is
-//! recorded stays readable*: frames go to the system as they are made; the disk may have them later
-//! (there is no `fsync`: a power cut may cost the last seconds, a crash of the program nothing),
-//! and a disk that is full costs no older file.
+//! # Invariants
+//!
+//! * *Each file stands by itself*: it has a head, and as many of the texts as fit into a quarter of
+//!   it.
+//! * *Nobody's files*: only files of this recording are removed.
+//! * *What is recorded stays readable*: frames are passed to the operating system as they are made.
+//!   There is no `fsync`: a power failure may lose the last seconds, a crash of the program loses
+//!   nothing. A full disk destroys no older file.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -23,29 +35,30 @@ use crate::error::RecordingError;
 use crate::files::{Files, Sink, Store};
 use crate::frame::{self, End, HEADER_BYTES, Kind, MAX_BODY_BYTES, MAX_CHUNK_RECORDS, Tail};
 
-/// Smallest bound of a file: a head, the texts and a few frames have to fit.
+/// Minimum for the maximum size of a file: a head, the texts and a few frames must fit.
 pub const MIN_FILE_BYTES: u64 = 1024 * 1024;
-/// Most files there may be; their number has four digits.
+/// Maximum number of files, since their numbers have four digits.
 pub const MAX_FILES: u32 = 9999;
-/// Names of tasks and incidents that are kept for the files to come; the oldest go first.
+/// Maximum number of names of tasks and incidents that are kept for the files to come; the oldest
+/// are dropped first.
 const MAX_KEPT_TEXTS: usize = 16_384;
-/// Texts in one frame.
+/// Maximum number of texts in one frame.
 const TEXTS_A_FRAME: usize = 256;
-/// Kept free for the frames that end a flush and a file.
+/// Space reserved for the frames that end a flush and a file.
 const RESERVED_BYTES: u64 = 1024;
 
 const _: () = assert!(((MAX_CHUNK_RECORDS * RECORD_BYTES) as u64) < MIN_FILE_BYTES / 4);
 const _: () = assert!(((TEXTS_A_FRAME * (MAX_TEXT_BYTES + 64)) as u64) < MIN_FILE_BYTES / 4);
 
-/// Where a recording goes, and how large it may become.
+/// Where a recording is written to, and how large it may become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The file. If there may be several, they are numbered: `stall.voltrec` becomes
-    /// `stall.0001.voltrec` and so on.
+    /// The path of the file. If there may be several files, they are numbered: `stall.voltrec`
+    /// becomes `stall.0001.voltrec` and so on.
     pub path: PathBuf,
-    /// Bytes a file may have; at least [`MIN_FILE_BYTES`].
+    /// Maximum size of a file in bytes; at least [`MIN_FILE_BYTES`].
     pub max_file_bytes: u64,
-    /// Files there may be, 1 to [`MAX_FILES`]; the oldest is removed as soon as there is one more.
+    /// Maximum number of files, 1 to [`MAX_FILES`]. If one more is created, the oldest is removed.
     /// With 1, the recording ends when the file is full.
     pub max_files: u32,
 }
@@ -66,14 +79,14 @@ pub struct Settings {
 pub struct Writer {
     store: Box<dyn Store>,
     settings: Settings,
-    /// That of the present file.
+    /// The head of the current file.
     head: Head,
     kept: BTreeMap<(Table, u64), String>,
     part: Option<Part>,
-    /// Parts that are there, oldest first.
+    /// The numbers of the existing files, oldest first.
     parts: VecDeque<u32>,
     bytes: u64,
-    /// What has ended the recording.
+    /// The error that ended the recording.
     failed: Option<RecordingError>,
 }
 
@@ -81,14 +94,14 @@ pub struct Writer {
 struct Part {
     to: Box<dyn Sink>,
     name: String,
-    /// Bytes of whole frames.
+    /// Length of the complete frames.
     bytes: u64,
     frames: u32,
     end: End,
 }
 
 impl Writer {
-    /// Makes the first file. `head`'s `part` and `began_at_unix_ns` are filled in.
+    /// Creates the recording and its first file. Fills in `part` and `began_at_unix_ns` of `head`.
     ///
     /// # Errors
     /// [`RecordingError::is_existing`], [`RecordingError::is_unwritable`],
@@ -122,9 +135,9 @@ impl Writer {
     ///
     /// # Errors
     /// [`RecordingError::is_full`] if there may be no further file;
-    /// [`RecordingError::is_disk_full`] and others. What was written before stays readable, and
-    /// of this flush there may be a part. Each is the end of the recording: it is all that
-    /// later calls say.
+    /// [`RecordingError::is_disk_full`] and others. Everything written before stays readable; this
+    /// flush may be written in part. An error ends the recording: later calls return the same
+    /// error.
     pub fn write(&mut self, flush: &Flush) -> Result<(), RecordingError> {
         self.unless_failed(|writer| writer.write_flush(flush))
     }
@@ -145,7 +158,7 @@ impl Writer {
         }
         if let Some(snapshot) = &flush.snapshot {
             let body = frame::packed(snapshot);
-            // One that would leave room for little else is left out, and counted.
+            // A snapshot that would leave little room for other data is left out, and counted.
             if body.len() as u64 <= (self.settings.max_file_bytes / 4).min(MAX_BODY_BYTES as u64) {
                 self.append(Kind::Snapshot, flush, &body)?;
             } else {
@@ -163,7 +176,7 @@ impl Writer {
 
     fn write_chunk(&mut self, chunk: &Chunk, flush: &Flush) -> Result<(), RecordingError> {
         let mut lost = chunk.lost;
-        // What was lost is told though nothing is left.
+        // Lost records are reported even if no record is left.
         let nothing_left = (chunk.records.is_empty() && lost > 0).then_some(&[][..]);
         for records in chunk.records.chunks(MAX_CHUNK_RECORDS).chain(nothing_left) {
             let lost = std::mem::take(&mut lost);
@@ -176,8 +189,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the file that is being written; the next flush begins another. For separate stretches
-    /// of time, each in a file of its own.
+    /// Ends the current file; the next flush begins another one. Use this to write separate time
+    /// spans to separate files.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -185,7 +198,7 @@ impl Writer {
         self.unless_failed(Self::end_part)
     }
 
-    /// Ends the recording. So does dropping the writer, without telling what went wrong.
+    /// Ends the recording. Dropping the writer does the same, but discards any error.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -193,12 +206,12 @@ impl Writer {
         self.end_file()
     }
 
-    /// Bytes written so far, removed files included.
+    /// Returns the number of bytes written so far, including removed files.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The files that are there, oldest first.
+    /// Returns the existing files, oldest first.
     pub fn files(&self) -> Vec<PathBuf> {
         self.parts.iter().map(|part| self.store.path(*part)).collect()
     }
@@ -222,7 +235,7 @@ impl Writer {
         }
         let Text { table, number, text } = Text::new(text.table, text.number, text.text.as_str());
         self.kept.insert((table, number), text);
-        // Spawn locations have 16 bits; the rest grows with the program's life.
+        // Spawn locations have 16-bit numbers; the other texts grow while the program runs.
         if self.kept.len() > MAX_KEPT_TEXTS + usize::from(u16::MAX)
             && let Some(oldest) = self.kept.range((Table::Task, 0)..).next().map(|(key, _)| *key)
         {
@@ -238,12 +251,12 @@ impl Writer {
         what(&mut self.part().end);
     }
 
-    /// One frame, into this file or the next.
+    /// Appends a frame to this file or the next.
     fn append(&mut self, kind: Kind, flush: &Flush, body: &[u8]) -> Result<(), RecordingError> {
         let max_bytes = self.settings.max_file_bytes;
         if !self.part().has_room(body, max_bytes) {
-            // The rest of this flush stands in the next file, so this file is complete up to
-            // nothing new.
+            // The rest of this flush is written to the next file, so this file is not complete up
+            // to any later time than before.
             self.commit(flush, 0)?;
             self.end_part()?;
             self.begin_part(flush.at_ns)?;
@@ -281,7 +294,7 @@ impl Writer {
         self.head.part = number;
         let mut part = Part { to, name: path.display().to_string(), bytes: 0, frames: 0, end: End::default() };
         if let Err(error) = self.open_part(&mut part, at_ns) {
-            // Without a head it is of no use to anybody.
+            // Without a head the file is useless.
             let _ = self.store.remove(number);
             return Err(error);
         }
@@ -291,19 +304,19 @@ impl Writer {
         while self.parts.len() > self.settings.max_files as usize
             && let Some(oldest) = self.parts.pop_front()
         {
-            // Somebody may have taken it away; and one that cannot be removed is no reason not to
-            // record.
+            // Another program may have removed it. If it cannot be removed, recording continues
+            // nevertheless.
             let _ = self.store.remove(oldest);
         }
         Ok(())
     }
 
-    /// Preamble, head, and the texts that are kept.
+    /// Writes preamble, head and the kept texts.
     fn open_part(&self, part: &mut Part, at_ns: u64) -> Result<(), RecordingError> {
         part.put(&frame::preamble())?;
         part.append(Kind::Head, at_ns, &frame::packed(&self.head))?;
         let kept = self.kept.iter().map(|((table, number), text)| Text::new(*table, *number, text.as_str()));
-        // Locations first, then the youngest tasks.
+        // Locations first, then the newest tasks.
         let (locations, mut others): (Vec<_>, Vec<_>) = kept.partition(|text| text.table == Table::Location);
         others.reverse();
         let budget_bytes = self.settings.max_file_bytes / 4;
@@ -320,7 +333,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Nobody is there to be told; the file is readable without its last frame too.
+        // An error cannot be reported here. The file is readable without its last frame.
         let _ = self.end_part();
     }
 }
@@ -336,7 +349,7 @@ impl Part {
         self.bytes + (HEADER_BYTES + body.len()) as u64 + RESERVED_BYTES <= max_bytes
     }
 
-    /// One frame; returns its bytes.
+    /// Appends one frame, and returns its length in bytes.
     fn append(&mut self, kind: Kind, at_ns: u64, body: &[u8]) -> Result<u64, RecordingError> {
         let frame = frame::seal(kind, at_ns, self.frames, body);
         self.put(&frame)?;
@@ -346,7 +359,7 @@ impl Part {
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), RecordingError> {
         if let Err(error) = self.to.write_all(bytes) {
-            // If that fails too, the reader finds the torn frame.
+            // If truncating fails too, the reader detects the incomplete frame.
             let _ = self.to.cut(self.bytes);
             return Err(RecordingError::write(&self.name, self.bytes, error));
         }

@@ -15,7 +15,7 @@ use crate::files::parts_of;
 use crate::reader::Reader;
 use crate::scratch::Scratch;
 
-/// A disk in memory, which holds so many bytes and no more.
+/// A disk in memory with a limited number of bytes.
 #[derive(Clone, Default)]
 struct Disk {
     files: Arc<Mutex<BTreeMap<u32, Vec<u8>>>>,
@@ -70,7 +70,7 @@ fn settings(path: PathBuf, max_files: u32) -> Settings {
     Settings { path, max_file_bytes: MIN_FILE_BYTES, max_files }
 }
 
-/// A flush of so many records, the first of which is `first`.
+/// Returns a flush of `count` records, the first of which is `first`.
 fn flush(first: u64, count: u64) -> Flush {
     let records = (first..first + count).map(|at_ns| Record::new(at_ns, Event::LifoHit { task: at_ns })).collect();
     Flush {
@@ -82,7 +82,7 @@ fn flush(first: u64, count: u64) -> Flush {
     }
 }
 
-/// The numbers of the records in the files, in order, and what they lost.
+/// Returns the numbers of the records in the files, in order, and how many were lost.
 fn recorded(files: &[PathBuf]) -> (Vec<u64>, u64) {
     let (mut times, mut lost) = (Vec::new(), 0);
     for file in files {
